@@ -1,0 +1,125 @@
+"""Every backend against the float64 reference, forward and backward; what is refused."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tupe.attention import BACKENDS, biased_attention
+from tupe.errors import UserError
+
+#: Largest ||out - exact|| / ||exact|| of outputs and gradients, by type.
+BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}
+
+
+def inputs(batch, heads, t_q, t_k, width, dtype, padded, seed, spread=1.0):
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return (torch.randn(*shape, generator=generator, dtype=torch.float64) * spread).to(dtype).double()
+
+    tensors = [normal(batch, heads, t, width) for t in (t_q, t_k, t_k)] + [normal(heads, t_q, t_k)]
+    mask = None
+    if padded:
+        lengths = torch.randint(1, t_k + 1, (batch,), generator=generator)
+        mask = torch.arange(t_k) >= lengths[:, None]
+    return tensors, mask
+
+
+def run(tensors, mask, dtype, backend):
+    leaves = [tensor.to(dtype, copy=True).requires_grad_() for tensor in tensors]
+    out = biased_attention(*leaves, key_padding_mask=mask, scale=(2 * tensors[0].shape[-1]) ** -0.5, backend=backend)
+    weight = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out)
+    (out.double() * weight).sum().backward()
+    return [out.detach()] + [leaf.grad for leaf in leaves]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    backend=st.sampled_from([*BACKENDS, "auto"]),
+    dtype=st.sampled_from(list(BOUNDS)),
+    batch=st.integers(1, 3),
+    heads=st.integers(1, 3),
+    t_q=st.integers(1, 19),
+    t_k=st.integers(1, 19),
+    width=st.sampled_from([1, 5, 16]),
+    padded=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_agrees_with_float64(backend, dtype, batch, heads, t_q, t_k, width, padded, seed):
+    tensors, mask = inputs(batch, heads, t_q, t_k, width, dtype, padded, seed)
+    exact = run(tensors, mask, torch.float64, "reference")
+    for got, want in zip(run(tensors, mask, dtype, backend), exact):
+        assert torch.isfinite(got).all()
+        assert (got.double() - want).norm() <= BOUNDS[dtype] * want.norm() + 1e-3 * BOUNDS[dtype]
+
+
+def test_reference_is_the_equation():
+    (query, key, value, bias), _ = inputs(2, 2, 3, 4, 5, torch.float64, False, 0)
+    out = biased_attention(query, key, value, bias, scale=0.3, backend="reference")
+    for b in range(2):
+        for h in range(2):
+            for i in range(3):
+                logits = torch.stack([0.3 * query[b, h, i] @ key[b, h, j] + bias[h, i, j] for j in range(4)])
+                weights = logits.exp() / logits.exp().sum()
+                torch.testing.assert_close(out[b, h, i], sum(weights[j] * value[b, h, j] for j in range(4)))
+
+
+def test_reference_gradients():
+    (query, key, value, bias), mask = inputs(2, 2, 3, 4, 2, torch.float64, True, 1)
+    leaves = [t.requires_grad_() for t in (query, key, value, bias)]
+    assert torch.autograd.gradcheck(
+        lambda *t: biased_attention(*t, key_padding_mask=mask, scale=0.5, backend="reference"), leaves
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", BOUNDS)
+def test_large_logits_and_all_padding_stay_finite(backend, dtype):
+    tensors, mask = inputs(2, 2, 7, 7, 16, dtype, True, 2, spread=10.0)
+    mask[1] = True  # a row whose keys are all padding
+    for got in run(tensors, mask, dtype, backend):
+        assert torch.isfinite(got).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_padded_keys_change_nothing(backend):
+    (query, key, value, bias), _ = inputs(1, 2, 5, 5, 4, torch.float32, False, 3)
+    query, key, value, bias = (t.float() for t in (query, key, value, bias))
+    mask = torch.tensor([[False, False, False, True, True]])
+    out = biased_attention(query, key, value, bias, key_padding_mask=mask, scale=1.0, backend=backend)
+    short = biased_attention(
+        query[:, :, :3], key[:, :, :3], value[:, :, :3], bias[:, :3, :3], scale=1.0, backend=backend
+    )
+    torch.testing.assert_close(out[:, :, :3], short)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_dropout_rate_and_scale(backend):
+    torch.manual_seed(0)
+    length, p = 64, 0.3
+    query = torch.zeros(8, 4, length, length)
+    value = torch.eye(length).expand(8, 4, -1, -1)  # the output is the dropped weights themselves
+    out = biased_attention(query, query, value, scale=1.0, dropout_p=p, training=True, backend=backend)
+    assert (out == 0).float().mean().item() == pytest.approx(p, abs=0.01)
+    kept = out[out > 0]
+    torch.testing.assert_close(kept, torch.full_like(kept, 1 / length / (1 - p)))
+    still = biased_attention(query, query, value, scale=1.0, dropout_p=p, training=False, backend=backend)
+    torch.testing.assert_close(still, torch.full_like(still, 1 / length))
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"key": torch.zeros(2, 3, 5, 8)}, "key"),
+        ({"value": torch.zeros(2, 3, 6, 4)}, "value"),
+        ({"bias": torch.zeros(2, 5, 5)}, "broadcast"),
+        ({"bias": torch.zeros(5, 4)}, "broadcast"),
+        ({"key_padding_mask": torch.zeros(2, 4, dtype=torch.bool)}, "key_padding_mask"),
+        ({"backend": "flash"}, "flash.*auto or one of reference, sdpa"),
+    ],
+)
+def test_bad_input(change, match):
+    arguments = dict.fromkeys(("query", "key", "value"), torch.zeros(2, 3, 5, 4))
+    with pytest.raises(UserError, match=match):
+        biased_attention(**{**arguments, "scale": 1.0, **change})

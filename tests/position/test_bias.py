@@ -1,0 +1,122 @@
+"""The sum, its cache, and its independence of fairseq."""
+
+import subprocess
+import sys
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from tupe.errors import UserError
+from tupe.position import BucketedRelative, PositionBias, PositionTerms, Reset, UntiedAbsolute
+
+
+def tupe_r(convention="paper"):
+    torch.manual_seed(0)
+    return PositionBias(UntiedAbsolute(16, 12, 3), BucketedRelative(3), Reset(3, 12, convention, relative=True))
+
+
+@pytest.mark.parametrize("convention", ["paper", "release"])
+def test_tupe_r_is_the_reset_of_the_sum(convention):
+    position = tupe_r(convention)
+    bias = position(7).bias
+    inner = position.absolute(7) + position.relative(7)
+    theta = position.reset.theta(position.absolute)
+    torch.testing.assert_close(bias[:, 1:, 1:], inner[:, 1:, 1:])
+    torch.testing.assert_close(bias[:, 0], theta[0, :, None].expand(-1, 7))
+    torch.testing.assert_close(bias[:, 1:, 0], theta[1, :, None].expand(-1, 6))
+
+
+def test_nothing_adds_nothing():
+    assert PositionBias()(5) == PositionTerms(None, None, None)
+
+
+def test_num_terms_is_the_number_of_products():
+    absolute = UntiedAbsolute(4, 8, 2)
+    assert PositionBias().num_terms == 1
+    assert PositionBias(absolute).num_terms == 2
+    assert PositionBias(absolute, cross=True).num_terms == 4
+
+
+def test_cross_hands_out_factors():
+    absolute = UntiedAbsolute(9, 8, 2, num_terms=4)
+    terms = PositionBias(absolute, cross=True)(5)
+    assert terms.bias is None
+    torch.testing.assert_close(terms.query @ terms.key.transpose(1, 2) * absolute.scale, absolute(5))
+
+
+@pytest.mark.parametrize(
+    "build", [lambda a, r: PositionBias(None, None, r), lambda a, r: PositionBias(a, None, r, cross=True)]
+)
+def test_reset_needs_a_correlation(build):
+    with pytest.raises(UserError, match="reset"):
+        build(UntiedAbsolute(4, 8, 2), Reset(2, 8))
+
+
+class TestCache:
+    def calls(self, position, *lengths):
+        with patch.object(position, "compute", wraps=position.compute) as compute:
+            terms = [position(length) for length in lengths]
+        return compute.call_count, terms
+
+    def test_evaluation_computes_once_and_slices(self):
+        position = tupe_r().eval()
+        with torch.no_grad():
+            count, terms = self.calls(position, 9, 9, 4, 1, 9)
+            assert count == 1
+            torch.testing.assert_close(terms[2].bias, position.compute(4).bias)
+            assert self.calls(position, 12)[0] == 1
+
+    def test_training_and_gradients_compute_each_time(self):
+        position = tupe_r()
+        assert self.calls(position, 5, 5)[0] == 2
+        position.eval()
+        count, terms = self.calls(position, 5, 5)
+        assert count == 2
+        assert terms[1].bias.requires_grad
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda p: p.relative.weight.add_(1),
+            lambda p: torch.optim.SGD(p.parameters(), lr=0.1).step(),
+            lambda p: p.load_state_dict({name: t + 1 for name, t in p.state_dict().items()}),
+            lambda p: (p.train(), p.relative.weight.data.add_(1), p.eval()),
+            lambda p: (p.relative.weight.data.add_(1), p.clear_cache()),
+            lambda p: p.double(),
+        ],
+    )
+    def test_changed_parameters_are_seen(self, change):
+        position = tupe_r().eval()
+        for parameter in position.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        with torch.no_grad():
+            before = position(5, torch.float64).bias
+            change(position)
+            after = position(5, torch.float64).bias
+            torch.testing.assert_close(after, position.compute(5).bias.double())
+        assert not torch.equal(before, after) or position.relative.weight.dtype == torch.float64
+
+    def test_each_dtype_is_rounded_once(self):
+        position = tupe_r().eval()
+        with torch.no_grad():
+            half = position(5, torch.bfloat16).bias
+            torch.testing.assert_close(half, position(5).bias.bfloat16(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_parameters_give_float32_accuracy(dtype):
+    """Whatever the model's precision and autocast, the term is computed in float32 and rounded once."""
+    position = tupe_r().to(dtype)
+    exact = tupe_r().double()
+    exact.load_state_dict(position.state_dict())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        bias = position(16).bias
+    expected = exact(16, torch.float64).bias
+    assert bias.dtype == torch.float32
+    assert (bias - expected).norm() < 1e-6 * expected.norm()
+
+
+def test_works_without_fairseq():
+    code = "import sys, tupe.position, tupe.attention; sys.exit(any(m.split('.')[0] == 'fairseq' for m in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

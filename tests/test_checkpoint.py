@@ -1,0 +1,121 @@
+"""The authors' release: their checkpoints, logits, hidden states, position bias, loss and gradients."""
+
+import json
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tupe.checkpoint import convert_release, convert_release_state, load_release
+from tupe.errors import UserError
+from tupe.models import TupeModel
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(scope="module", params=["abs", "rel"])
+def golden(request):
+    with np.load(GOLDEN / f"authors_{request.param}.npz", allow_pickle=False) as arrays:
+        return {
+            name: torch.from_numpy(arrays[name]) if arrays[name].ndim else arrays[name][()] for name in arrays.files
+        }
+
+
+def part(arrays, prefix):
+    return {name[len(prefix) :]: value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+@pytest.fixture(scope="module")
+def release_file(golden, tmp_path_factory):
+    """A checkpoint as the release's code writes it."""
+    path = tmp_path_factory.mktemp("release") / "checkpoint.pt"
+    args = Namespace(**json.loads(str(golden["args_json"])))
+    torch.save({"args": args, "model": part(golden, "state/"), "optimizer_history": [], "extra_state": {}}, path)
+    return path
+
+
+@pytest.fixture(scope="module", params=["reference", "sdpa"])
+def model(release_file, request):
+    model = load_release(release_file)
+    for layer in model.encoder.sentence_encoder.layers:
+        layer.self_attn.backend = request.param
+    return model
+
+
+@pytest.mark.parametrize("batch", ["a", "b"])
+def test_release_outputs(model, golden, batch):
+    expected = part(golden, f"{batch}/")
+    tokens = expected["src_tokens"]
+    with torch.no_grad():
+        logits, extra = model(tokens, return_all_hiddens=True)
+        features, _ = model(tokens, features_only=True)
+        bias = model.encoder.sentence_encoder.position_bias(tokens.shape[1]).bias
+    states = torch.stack([state.transpose(0, 1) for state in extra["inner_states"]])
+    torch.testing.assert_close(logits, expected["logits"], rtol=0, atol=5e-5)
+    torch.testing.assert_close(features, expected["features"], rtol=0, atol=5e-5)
+    torch.testing.assert_close(states, expected["inner_states"], rtol=0, atol=5e-5)
+    torch.testing.assert_close(bias, expected["pos_bias"], rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("batch", ["a", "b"])
+def test_release_gradients(model, golden, batch):
+    expected = part(golden, f"{batch}/")
+    tokens, weight = expected["src_tokens"], expected["loss_weight"]
+    model.zero_grad()
+    logits, _ = model(tokens)
+    loss = (logits * weight).sum() / (tokens.ne(1).sum() * logits.shape[-1])
+    loss.backward()
+    assert loss.item() == pytest.approx(float(expected["loss"]), abs=1e-6)
+    theirs = convert_release_state(part(expected, "grad/"))
+    ours = {name: p.grad for name, p in model.named_parameters()}
+    assert theirs.keys() == ours.keys()
+    for name, gradient in ours.items():
+        # What the release does with rows that ours keeps elsewhere: its row 1 is theta_2, its bucket 16 is theta_1's.
+        skip = {"absolute.table.weight": [0], "position_bias.relative.weight": [16]}
+        rows = next((rows for end, rows in skip.items() if name.endswith(end)), [])
+        expected_gradient = theirs[name].clone()
+        expected_gradient[rows] = 0
+        torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=2e-6, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def test_converted_checkpoint_loads_with_the_hub_interface(release_file, golden, tmp_path):
+    convert_release(release_file, tmp_path / "model.pt")
+    symbols = len(golden["state/decoder.sentence_encoder.embed_tokens.weight"])
+    names = ["<file>", "<email>", "<url>"] + [f"word{i}" for i in range(symbols - 4 - 3 - 1)]
+    (tmp_path / "dict.txt").write_text("".join(f"{name} 1\n" for name in names))
+    hub = TupeModel.from_pretrained(str(tmp_path), "model.pt", ".", bpe=None)
+    hub.eval()
+    tokens = golden["b/src_tokens"]
+    with torch.no_grad():
+        logits, _ = hub.model(tokens)
+    torch.testing.assert_close(logits, golden["b/logits"], rtol=0, atol=5e-5)
+
+
+def test_prenorm_release(golden, tmp_path):
+    """A pre-norm checkpoint has one more layer norm, at the end."""
+    args = Namespace(**json.loads(str(golden["args_json"])))
+    args.encoder_normalize_before = True
+    state = part(golden, "state/")
+    for name in ("weight", "bias"):
+        state[f"decoder.sentence_encoder.emb_out_layer_norm.{name}"] = torch.full((48,), 0.5)
+    torch.save({"args": args, "model": state}, tmp_path / "pre.pt")
+    model = load_release(tmp_path / "pre.pt")
+    with torch.no_grad():
+        features, _ = model(golden["b/src_tokens"], features_only=True)
+    # gain and bias 0.5 at the end: mean 0.5, standard deviation 0.5 at every position
+    torch.testing.assert_close(features.mean(-1), torch.full(features.shape[:2], 0.5), rtol=0, atol=1e-5)
+    torch.testing.assert_close(features.std(-1, correction=0), torch.full(features.shape[:2], 0.5), rtol=0, atol=1e-3)
+
+
+def test_other_files_are_refused(tmp_path):
+    path = tmp_path / "other.pt"
+    torch.save({"args": None, "model": {}}, path)
+    with pytest.raises(UserError, match="no checkpoint of the TUPE release"):
+        load_release(path)
+    args = Namespace(encoder_layers=3)
+    tables = ("pos.weight", "embed_tokens.weight")
+    torch.save({"args": args, "model": {f"decoder.sentence_encoder.{t}": torch.zeros(3, 2) for t in tables}}, path)
+    with pytest.raises(UserError, match="encoder_embed_dim"):
+        load_release(path)

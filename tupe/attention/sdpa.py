@@ -1,0 +1,34 @@
+"""PyTorch's `scaled_dot_product_attention`, which picks its own fused kernel where one takes the bias."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from tupe.attention.reference import masked_value
+
+
+def sdpa(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Optional[Tensor],
+    key_padding_mask: Optional[Tensor],
+    scale: float,
+    dropout_p: float,
+) -> Tensor:
+    """As `reference`; bias and padding are joined in one additive mask of the query's type."""
+    mask = bias
+    if mask is not None:
+        mask = mask.to(query.dtype)
+        mask = mask[(None,) * (4 - mask.ndim)]  # (1 or B, H, T_q, T_k)
+    if key_padding_mask is not None:
+        padding = key_padding_mask[:, None, None, :]
+        low = masked_value(query.dtype)
+        if mask is None:
+            mask = query.new_zeros(padding.shape).masked_fill(padding, low)
+        else:
+            mask = mask.masked_fill(padding, low)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout_p, scale=scale)

@@ -1,0 +1,151 @@
+"""Checkpoints of the TUPE authors' release (github.com/guolinke/TUPE, 2020), read safely and turned into ours.
+
+The release keeps one position table of `P + 1` rows: row 0 is theta_1's vector, row 1 theta_2's, and position `i` uses
+row `i + 1`. Its relative table has 33 rows: T5's 32 buckets, of which T5 never uses 16, so that row holds the value for
+`[CLS]` to the others; and row 32 for the others to `[CLS]`.
+"""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Optional, Union
+
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor
+
+from tupe.errors import UserError
+from tupe.models import TupeModel
+from tupe.models.config import TupeConfig
+from tupe.safe_load import safe_load
+
+PathLike = Union[str, Path]
+
+CLS_TO_OTHERS, OTHERS_TO_CLS = 16, 32  # rows of the release's relative table
+
+#: release name -> ours, within `decoder.sentence_encoder.` and `encoder.sentence_encoder.`
+_RENAMED = {
+    "pos_ln.": "position_bias.absolute.layer_norm.",
+    "pos_q_linear.": "position_bias.absolute.query.",
+    "pos_k_linear.": "position_bias.absolute.key.",
+    "emb_layer_norm.": "layernorm_embedding.",
+    "emb_out_layer_norm.": "layer_norm.",
+    "self_attn.in_proj_": "self_attn.qkv_proj.",
+}
+_THEIRS, _OURS = "decoder.sentence_encoder.", "encoder.sentence_encoder."
+
+
+def convert_release_state(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Our state dict (or gradients) from the release's `state`."""
+    converted = {}
+    for name, tensor in state.items():
+        if name == _THEIRS + "pos.weight":
+            converted[_OURS + "position_bias.reset.vectors"] = tensor[:2].clone()
+            converted[_OURS + "position_bias.absolute.table.weight"] = tensor[1:].clone()
+        elif name == _THEIRS + "relative_attention_bias.weight":
+            converted[_OURS + "position_bias.relative.weight"] = tensor[:32].clone()
+            converted[_OURS + "position_bias.reset.relative"] = tensor[[CLS_TO_OTHERS, OTHERS_TO_CLS]]
+        else:
+            for theirs, ours in _RENAMED.items():
+                name = name.replace(theirs, ours)
+            converted[name.replace("decoder.", "encoder.", 1) if name.startswith("decoder.") else name] = tensor
+    return converted
+
+
+def release_config(args: Namespace) -> TupeConfig:
+    """Our configuration of a model of the release, from the `args` in its checkpoint."""
+    same = ("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads", "activation_fn")
+    optional = ("pooler_activation_fn", "encoder_normalize_before")
+    optional += ("dropout", "attention_dropout", "activation_dropout", "pooler_dropout")
+    try:
+        fields = {name: getattr(args, name) for name in same}
+        fields["max_positions"] = getattr(args, "max_positions", None) or args.tokens_per_sample
+    except AttributeError as error:
+        raise UserError(
+            f"this is no checkpoint of the TUPE release: its `args` have no {error.name or error}"
+        ) from error
+    fields.update({name: getattr(args, name) for name in optional if hasattr(args, name)})
+    return TupeConfig(
+        absolute="untied",
+        relative="bucketed" if getattr(args, "rel_pos", False) else "none",
+        reset="release",
+        untied_projection_bias=True,
+        no_layernorm_embedding=not getattr(args, "embedding_normalize", False),
+        load_checkpoint_heads=True,
+        **fields,
+    )
+
+
+def _placeholder_dictionary(size: int) -> Dictionary:
+    """`size` symbols, `<mask>` last, where the release's own dictionary is not at hand."""
+    dictionary = Dictionary()
+    for index in range(len(dictionary), size - 1):
+        dictionary.add_symbol(f"token{index}")
+    dictionary.add_symbol("<mask>")
+    return dictionary
+
+
+def load_release(path: PathLike, dictionary: Optional[Dictionary] = None) -> TupeModel:
+    """Our model, in evaluation mode, from a checkpoint of the authors' code (TUPE-A or TUPE-R, pre- or post-norm).
+
+    Args:
+        path: a torch file with `args` (a Namespace) and `model` (a state dict).
+        dictionary: the release's dictionary with `<mask>` added; only its size matters to the model, and without it
+            one of the right size is made up.
+
+    Raises:
+        UserError: if the file is missing, carries code, or is not a checkpoint of the release.
+    """
+    state = safe_load(path)
+    args, release = state.get("args"), state.get("model")
+    tables = {_THEIRS + "pos.weight", _THEIRS + "embed_tokens.weight"}
+    if not isinstance(args, Namespace) or not isinstance(release, dict) or not tables <= release.keys():
+        raise UserError(
+            f"{path} is no checkpoint of the TUPE release: it needs `args`, and `model` with "
+            + " and ".join(sorted(tables))
+        )
+    config = release_config(args)
+    weights = convert_release_state(release)
+    vocabulary = len(weights[_OURS + "embed_tokens.weight"])
+    dictionary = dictionary or _placeholder_dictionary(vocabulary)
+    if len(dictionary) != vocabulary:
+        raise UserError(
+            f"{path} has {vocabulary} symbols, but the dictionary {len(dictionary)}: give the one it was trained with, "
+            "with <mask> added"
+        )
+    model = TupeModel.build_model(config, SimpleNamespace(source_dictionary=dictionary))
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise UserError(f"{path} does not fit the model that its `args` describe: {error}") from error
+    return model.eval()
+
+
+def convert_release(source: PathLike, target: PathLike) -> None:
+    """Writes the release's checkpoint `source` as one of ours, for `--restore-file` and `TupeModel.from_pretrained`.
+
+    The optimizer's state is left behind: pass `--reset-optimizer --reset-dataloader --reset-meters`, or
+    `--finetune-from-model`. Raises `UserError` as `load_release`.
+    """
+    model = load_release(source)
+    fields = {name: value for name, value in vars(model.args).items() if name in TupeConfig.__dataclass_fields__}
+    history = {"num_updates": 0, "criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}
+    state = {
+        "args": None,
+        "cfg": {
+            "common": {"seed": 1},
+            "task": {"_name": "masked_lm", "data": "", "tokens_per_sample": model.max_positions()},
+            "model": {**fields, "_name": "tupe_base"},
+            "bpe": None,
+            "tokenizer": None,
+        },
+        "model": model.state_dict(),
+        "optimizer_history": [history],
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
+    }
+    temporary = f"{target}.part"
+    torch.save(state, temporary)
+    os.replace(temporary, target)

@@ -1,0 +1,24 @@
+"""Turns a checkpoint of the TUPE authors' release into one that --restore-file takes.
+
+Example: tupe convert-release tupe_ckp/checkpoint.pt checkpoints/tupe_r.pt
+Both TUPE-A and TUPE-R, pre- or post-norm. The file is read without running any code that it may carry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="IN", help="checkpoint that the authors' code wrote")
+    parser.add_argument("target", metavar="OUT", help="file to write")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Converts, and says how to use the result."""
+    logging.disable(logging.INFO)  # fairseq's import is talkative
+    from tupe.checkpoint import convert_release
+
+    convert_release(args.source, args.target)
+    print(f"wrote {args.target}; fine-tune it with: bash scripts/finetune_glue.sh TASK {args.target} DATA")

@@ -1,0 +1,38 @@
+"""Prints the named systems with their fields and parameter counts.
+
+The models are `<system>_<size>`: `--arch tupe_base`, `model._name=bert_ad_small`. Counts are for the paper's
+vocabulary (32,768) and 512 positions unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--vocab-size", type=int, default=32_768, help="symbols of the dictionary (default: 32768)")
+    parser.add_argument("--max-positions", type=int, default=512, help="longest sequence (default: 512)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints one table of systems and one of sizes."""
+    logging.disable(logging.INFO)  # fairseq's import is talkative
+    from tupe.models.summary import count_parameters
+    from tupe.systems import ALIASES, DESCRIPTIONS, SIZES, SYSTEMS
+
+    print(f"{'system':<16}{'paper':<16}{'absolute':<14}{'relative':<10}{'reset':<7}logit")
+    for name, fields in SYSTEMS.items():
+        paper, logit = DESCRIPTIONS[name]
+        print(f"{name:<16}{paper:<16}{fields['absolute']:<14}{fields['relative']:<10}{fields['reset']:<7}{logit}")
+    for alias, name in ALIASES.items():
+        print(f"{alias:<16}another name of {name}")
+
+    print(f"\nparameters, {args.vocab_size:,} symbols, {args.max_positions} positions (position encoding / model)")
+    print(f"{'':<16}" + "".join(f"{size:>26}" for size in SIZES))
+    for name in SYSTEMS:
+        cells = (count_parameters(f"{name}_{size}", args.vocab_size, args.max_positions) for size in SIZES)
+        print(f"{name:<16}" + "".join(f"{f'{position:,} / {total:,}':>26}" for position, total in cells))
+    rows = (f"{size} {f['encoder_layers']} x {f['encoder_embed_dim']}" for size, f in SIZES.items())
+    heads = (f"{f['encoder_attention_heads']} heads" for f in SIZES.values())
+    print("sizes: " + "; ".join(f"{row}, {head}" for row, head in zip(rows, heads)))

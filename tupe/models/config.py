@@ -1,0 +1,119 @@
+"""The configuration of the encoder: every field is a `fairseq-train` flag and a Hydra key."""
+
+# No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Optional
+
+from fairseq import utils
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+
+from tupe.attention import BACKENDS
+from tupe.systems import named_models
+
+ABSOLUTE_CHOICES = ChoiceEnum(["none", "input", "untied", "untied_cross"])
+RELATIVE_CHOICES = ChoiceEnum(["none", "bucketed", "clipped"])
+RESET_CHOICES = ChoiceEnum(["none", "paper", "release"])
+BACKEND_CHOICES = ChoiceEnum(["auto", *BACKENDS])
+ACTIVATION_CHOICES = ChoiceEnum(utils.get_available_activation_fns())
+
+
+@dataclass
+class TupeConfig(FairseqDataclass):
+    """TUPE-R at base size; `tupe.systems` names the others."""
+
+    absolute: ABSOLUTE_CHOICES = field(
+        default="untied",
+        metadata={
+            "help": "absolute positions: added to the words (input), a correlation of their own (untied), "
+            "the same with the two cross terms (untied_cross), or none"
+        },
+    )
+    relative: RELATIVE_CHOICES = field(
+        default="bucketed", metadata={"help": "relative positions: T5's buckets, plain clipping, or none"}
+    )
+    reset: RESET_CHOICES = field(
+        default="paper",
+        metadata={
+            "help": "untie [CLS] from the positions: as the paper writes it, as the authors' release computes it "
+            "(with relative values for the reset cells), or none"
+        },
+    )
+    relative_buckets: int = field(default=32, metadata={"help": "number of buckets, even"})
+    relative_max_distance: int = field(
+        default=128, metadata={"help": "distance from which on all share the last bucket, or are clipped"}
+    )
+    untied_projection_bias: bool = field(
+        default=False, metadata={"help": "biases on the position projections U^Q and U^K, as in the authors' release"}
+    )
+
+    encoder_layers: int = field(default=12, metadata={"help": "number of layers"})
+    encoder_embed_dim: int = field(default=768, metadata={"help": "width d"})
+    encoder_ffn_embed_dim: int = field(default=3072, metadata={"help": "width of the feed-forward part"})
+    encoder_attention_heads: int = field(default=12, metadata={"help": "number of heads H"})
+    encoder_normalize_before: bool = field(default=False, metadata={"help": "pre-norm layers instead of post-norm"})
+    no_layernorm_embedding: bool = field(default=False, metadata={"help": "no layer norm on the input embeddings"})
+    activation_fn: ACTIVATION_CHOICES = field(default="gelu", metadata={"help": "activation of the feed-forward part"})
+    pooler_activation_fn: ACTIVATION_CHOICES = field(
+        default="tanh", metadata={"help": "activation of the classification heads"}
+    )
+    dropout: float = field(default=0.1, metadata={"help": "dropout of embeddings, attention and feed-forward outputs"})
+    attention_dropout: float = field(default=0.1, metadata={"help": "dropout of the attention weights"})
+    activation_dropout: float = field(default=0.0, metadata={"help": "dropout after the activation"})
+    pooler_dropout: float = field(default=0.0, metadata={"help": "dropout in the classification heads"})
+    max_positions: Optional[int] = field(
+        default=None, metadata={"help": "longest sequence, [CLS] included; default: the task's (tokens_per_sample)"}
+    )
+    untie_weights_roberta: bool = field(
+        default=False, metadata={"help": "separate output embeddings instead of the input's"}
+    )
+    attention_backend: BACKEND_CHOICES = field(
+        default="auto", metadata={"help": "how attention is computed; auto is the fastest that works here"}
+    )
+    checkpoint_activations: bool = field(
+        default=False, metadata={"help": "compute each layer again in backward instead of keeping its activations"}
+    )
+    load_checkpoint_heads: bool = field(
+        default=False, metadata={"help": "register the classification heads found in a checkpoint when loading it"}
+    )
+    dictionary_sha256: Optional[str] = field(
+        default=None, metadata={"help": "checksum of the dictionary, filled in at training and compared on loading"}
+    )
+
+
+#: Fields that change the function which the parameters compute; a checkpoint that differs in one is refused.
+SYSTEM_FIELDS = (
+    "absolute",
+    "relative",
+    "reset",
+    "relative_buckets",
+    "relative_max_distance",
+    "untied_projection_bias",
+    "encoder_layers",
+    "encoder_embed_dim",
+    "encoder_ffn_embed_dim",
+    "encoder_attention_heads",
+    "encoder_normalize_before",
+    "no_layernorm_embedding",
+    "activation_fn",
+    "untie_weights_roberta",
+)
+
+MODEL_NAMES = tuple(named_models())
+
+
+def _config_class(name: str, defaults: dict[str, object]) -> type[TupeConfig]:
+    fields = [
+        (f.name, f.type, field(default=defaults[f.name], metadata=f.metadata))
+        for f in dataclasses.fields(TupeConfig)
+        if f.name in defaults
+    ]
+    class_name = "".join(part.capitalize() for part in name.split("_")) + "Config"
+    config = dataclasses.make_dataclass(class_name, fields, bases=(TupeConfig,))
+    config.__module__ = __name__  # so that a run on several processes can send it
+    globals()[class_name] = config
+    return config
+
+
+#: model name -> its configuration class. One class a name: Hydra ignores what an architecture function would fill in.
+CONFIGS = {name: _config_class(name, fields) for name, fields in named_models().items()}

@@ -1,0 +1,122 @@
+"""The fairseq models: the TUPE encoder in RoBERTa's surroundings: LM head, classification heads, hub interface."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import Optional, Union
+
+from fairseq.data import Dictionary
+from fairseq.models import register_model
+from fairseq.models.roberta import RobertaEncoder, RobertaModel
+from fairseq.tasks import FairseqTask
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor, nn
+
+from tupe.models.config import CONFIGS, TupeConfig
+from tupe.models.encoder import TupeEncoder
+
+
+def as_namespace(cfg: Union[DictConfig, TupeConfig, Namespace]) -> Namespace:
+    """A copy of the configuration with plain values, to which fairseq's RoBERTa may add fields of its own."""
+    if isinstance(cfg, Namespace):
+        return Namespace(**vars(cfg))
+    return Namespace(**OmegaConf.to_container(OmegaConf.create(cfg), resolve=True, enum_to_str=True))
+
+
+class TupeLanguageModelEncoder(RobertaEncoder):
+    """The encoder with its language-model head, as fairseq's RoBERTa names the two."""
+
+    def build_encoder(self, args: Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding) -> TupeEncoder:
+        return TupeEncoder(args, embed_tokens)
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        features_only: bool = False,
+        return_all_hiddens: bool = False,
+        masked_tokens: Optional[Tensor] = None,
+        has_padding: Optional[bool] = None,
+        **unused: object,
+    ) -> tuple[Tensor, dict]:
+        """See `TupeModel.forward`."""
+        x, states = self.sentence_encoder(src_tokens, has_padding, return_all_hiddens)
+        if not features_only:
+            x = self.output_layer(x, masked_tokens)
+        # fairseq's hub interface expects these time first
+        return x, {"inner_states": states and [state.transpose(0, 1) for state in states]}
+
+    def output_layer(self, features: Tensor, masked_tokens: Optional[Tensor] = None, **unused: object) -> Tensor:
+        """Vocabulary logits: `(B, T, V)`, or `(N, V)` at `masked_tokens` only."""
+        if masked_tokens is not None:
+            features = features.flatten(0, 1)[masked_tokens.flatten()]
+        return self.lm_head(features)
+
+
+class TupeModel(RobertaModel):
+    """An encoder of the TUPE paper with a masked language model's head and classification heads.
+
+    Registered once for each name in `tupe.models.config.CONFIGS`: `--arch tupe_base`, `model._name=bert_a_small`.
+    """
+
+    @classmethod
+    def hub_models(cls) -> dict:
+        return {}
+
+    @classmethod
+    def add_args(cls, parser: ArgumentParser) -> None:
+        super(RobertaModel, cls).add_args(parser)  # RobertaModel's own flags would hide those of the dataclass
+
+    @classmethod
+    def build_model(cls, cfg: Union[DictConfig, TupeConfig, Namespace], task: FairseqTask) -> TupeModel:
+        """Raises `UserError` for fields that do not fit together, and for a dictionary that is not the checkpoint's."""
+        args = as_namespace(cfg)
+        args.max_positions = args.max_positions or task.max_positions()
+        return cls(args, TupeLanguageModelEncoder(args, task.source_dictionary))
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        features_only: bool = False,
+        return_all_hiddens: bool = False,
+        classification_head_name: Optional[str] = None,
+        **kwargs: object,
+    ) -> tuple[Tensor, dict]:
+        """Language-model logits, features, or the scores of a classification head.
+
+        Args:
+            src_tokens: `(B, T)`, each row `<s> ...`, padded on the right.
+            features_only: return the features `(B, T, d)` instead of the logits `(B, T, V)`.
+            return_all_hiddens: also return `extra["inner_states"]`, `L + 1` times `(T, B, d)`.
+            classification_head_name: return this head's scores `(B, num_classes)`.
+            masked_tokens: bool `(B, T)`, or indices `(N,)` into the `B * T` tokens: logits `(N, V)` of these alone.
+            has_padding: whether any token is padding, if the caller knows; spares asking the device.
+
+        Returns:
+            the output, and a dictionary with `inner_states`.
+        """
+        return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
+
+    @classmethod
+    def from_pretrained(  # fairseq's default is GPT-2's BPE, which it fetches from the network
+        cls,
+        model_name_or_path: str,
+        checkpoint_file: str = "checkpoint_best.pt",
+        data_name_or_path: str = ".",
+        bpe: str = "sentencepiece",
+        **kwargs: object,
+    ):
+        """A `RobertaHubInterface` (`encode`, `fill_mask`, `extract_features`, `predict`) on a checkpoint.
+
+        Args:
+            model_name_or_path: folder of the checkpoint.
+            checkpoint_file: its name there.
+            data_name_or_path: folder with `dict.txt`; one that starts with `.` is relative to the checkpoint's.
+            bpe: a fairseq BPE; for `sentencepiece`, `sentencepiece_model=PATH` names the model unless
+                `sentencepiece.bpe.model` lies beside the checkpoint.
+        """
+        return super().from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, bpe, **kwargs)
+
+
+for _name, _config in CONFIGS.items():
+    _model = type(_config.__name__.replace("Config", "Model"), (TupeModel,), {})
+    register_model(_name, dataclass=_config)(_model)

@@ -1,0 +1,34 @@
+"""Position terms for any PyTorch attention; nothing here knows fairseq.
+
+A position encoding is a sum of small terms, one `H x n x n` bias for the whole batch and, shared, for every layer.
+This is TUPE-R (12 heads, width 768, up to 512 positions) and its use::
+
+    from tupe.attention import biased_attention
+    from tupe.position import BucketedRelative, PositionBias, Reset, UntiedAbsolute
+
+    position = PositionBias(
+        UntiedAbsolute(max_positions=512, embed_dim=768, num_heads=12),
+        BucketedRelative(num_heads=12, num_buckets=32, max_distance=128),
+        Reset(num_heads=12, embed_dim=768),
+    )
+    bias = position(length=query.shape[2]).bias                      # (12, n, n), once a batch
+    scale = (position.num_terms * 64) ** -0.5                        # 1 / sqrt(2 d_h)
+    out = biased_attention(query, key, value, bias, scale=scale)     # (B, 12, n, 64), in every layer
+"""
+
+from tupe.position.absolute import PositionTable, UntiedAbsolute
+from tupe.position.bias import PositionBias, PositionTerms
+from tupe.position.relative import BucketedRelative, ClippedRelative, RelativeBias
+from tupe.position.reset import Reset, reset_cls
+
+__all__ = [
+    "BucketedRelative",
+    "ClippedRelative",
+    "PositionBias",
+    "PositionTable",
+    "PositionTerms",
+    "RelativeBias",
+    "Reset",
+    "UntiedAbsolute",
+    "reset_cls",
+]

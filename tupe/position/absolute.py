@@ -1,0 +1,126 @@
+"""Absolute positions: a table added to the words (BERT), or a correlation of their own (TUPE, section 3.1)."""
+
+from __future__ import annotations
+
+import math
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tupe.errors import UserError
+from tupe.position.precision import at_least_float32
+
+INIT_STD = 0.02  # BERT's initialisation, for every position parameter
+
+
+class PositionTable(nn.Module):
+    """`P: n x d`, one learnt vector a position. BERT-A and BERT-R add it to the word embeddings.
+
+    A checkpoint with a longer table is sliced on loading; one with a shorter table is refused.
+
+    Args:
+        max_positions: number of positions `n`.
+        embed_dim: width `d`.
+    """
+
+    def __init__(self, max_positions: int, embed_dim: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(max_positions, embed_dim))
+        nn.init.normal_(self.weight, std=INIT_STD)
+        self._register_load_state_dict_pre_hook(self._fit)
+
+    def _fit(self, state: dict, prefix: str, *_: object) -> None:
+        saved = state.get(prefix + "weight")
+        if saved is None or saved.ndim != 2:
+            return
+        if len(saved) < len(self.weight):
+            raise UserError(
+                f"the model has {len(self.weight)} positions, but the checkpoint's table `{prefix}weight` has only "
+                f"{len(saved)}: set max_positions (--max-positions, and --tokens-per-sample in pre-training) to {len(saved)} or less"
+            )
+        state[prefix + "weight"] = saved[: len(self.weight)]
+
+    def forward(self, length: int) -> Tensor:
+        """The vectors of the first `length` positions, `(length, d)`. Raises `UserError` beyond the table's end."""
+        if length > len(self.weight):
+            raise UserError(
+                f"a sequence of {length} tokens is longer than the {len(self.weight)} positions of the model: "
+                "cut the input, or build the model with a larger max_positions"
+            )
+        return self.weight[:length]
+
+    def extra_repr(self) -> str:
+        return "{}, {}".format(*self.weight.shape)
+
+
+class UntiedAbsolute(nn.Module):
+    r"""Correlation of positions with projections of their own (TUPE, eq. 7; `LN` as in the authors' release).
+
+        absolute(i, j) = (LN(p_i) U^Q) (LN(p_j) U^K)^T / sqrt(num_terms * d_h)          per head, d_h = d / H
+
+    `num_terms` is the number of products that the attention logit sums (2 in TUPE: words and positions), so that the
+    sum has the variance of one.
+
+    Args:
+        max_positions: rows of the table `P`.
+        embed_dim: width `d` of the table and of both projections.
+        num_heads: `H`; each head reads its `d_h` columns of the one pair `U^Q, U^K`.
+        num_terms: see above.
+        projection_bias: biases on `U^Q, U^K`, as in the authors' release; the paper has none.
+
+    Raises:
+        UserError: if `num_heads` does not divide `embed_dim`.
+    """
+
+    def __init__(
+        self, max_positions: int, embed_dim: int, num_heads: int, *, num_terms: int = 2, projection_bias: bool = False
+    ) -> None:
+        super().__init__()
+        if embed_dim % num_heads:
+            raise UserError(f"{num_heads} heads do not divide the width {embed_dim}: choose a width that is a multiple")
+        self.num_heads = num_heads
+        self.scale = 1 / math.sqrt(num_terms * (embed_dim // num_heads))
+        self.table = PositionTable(max_positions, embed_dim)
+        self.layer_norm = nn.LayerNorm(embed_dim)
+        self.query = nn.Linear(embed_dim, embed_dim, bias=projection_bias)
+        self.key = nn.Linear(embed_dim, embed_dim, bias=projection_bias)
+        for projection in (self.query, self.key):
+            nn.init.normal_(projection.weight, std=INIT_STD)
+            if projection.bias is not None:
+                nn.init.zeros_(projection.bias)
+
+    def project(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """`LN(p) U^Q` and `LN(p) U^K` of `vectors` `(m, d)`, each `(H, m, d_h)`, unscaled."""
+
+        def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
+            return F.linear(x, at_least_float32(weight), None if bias is None else at_least_float32(bias))
+
+        norm = self.layer_norm
+        p = F.layer_norm(  # (m, d)
+            at_least_float32(vectors),
+            norm.normalized_shape,
+            at_least_float32(norm.weight),
+            at_least_float32(norm.bias),
+            norm.eps,
+        )
+        query, key = (
+            linear(p, u.weight, u.bias).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
+            for u in (self.query, self.key)
+        )
+        return query, key  # (H, m, d_h)
+
+    def factors(self, length: int) -> tuple[Tensor, Tensor]:
+        """The two factors of the correlation of the first `length` positions, each `(H, length, d_h)`, unscaled."""
+        return self.project(self.table(length))
+
+    def forward(self, length: int) -> Tensor:
+        """`absolute(i, j)` of the first `length` positions, `(H, length, length)`."""
+        query, key = self.factors(length)
+        return (query * self.scale) @ key.transpose(1, 2)
+
+    def self_correlation(self, vectors: Tensor) -> Tensor:
+        """The correlation of each of `vectors` `(m, d)` with itself, `(m, H)`: theta of the reset."""
+        query, key = self.project(vectors)
+        return self.scale * (query * key).sum(-1).t()

@@ -1,0 +1,113 @@
+"""The sum of the content-free terms, `reset(absolute(i, j) + relative(j - i))`, once a batch for all layers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+import torch
+from torch import Tensor, nn
+
+from tupe.errors import UserError
+from tupe.position.absolute import UntiedAbsolute
+from tupe.position.precision import no_autocast
+from tupe.position.relative import RelativeBias
+from tupe.position.reset import Reset
+
+
+class PositionTerms(NamedTuple):
+    """What the encoding adds to the attention of every layer; `None` where it adds nothing.
+
+    bias: added to the logits, `(H, n, n)`.
+    query, key: added to the projected words before their product, `(H, n, d_h)` each (BERT-A^d).
+    """
+
+    bias: Optional[Tensor] = None
+    query: Optional[Tensor] = None
+    key: Optional[Tensor] = None
+
+    def to(self, dtype: torch.dtype) -> PositionTerms:
+        return PositionTerms(*(None if term is None else term.to(dtype) for term in self))
+
+    def slice(self, length: int) -> PositionTerms:
+        """The terms of the first `length` positions: the top-left block, and the first rows."""
+        bias, query, key = self
+        return PositionTerms(
+            None if bias is None else bias[:, :length, :length],
+            None if query is None else query[:, :length],
+            None if key is None else key[:, :length],
+        )
+
+
+class PositionBias(nn.Module):
+    """`reset(absolute + relative)`, or with `cross` the position factors that join the words' queries and keys.
+
+    In evaluation without gradients the result is kept until a parameter changes, and sliced for shorter inputs. A
+    write through `parameter.data` is invisible to PyTorch's version counter: call `train()`, `eval()` or
+    `clear_cache()` after one.
+
+    Args:
+        absolute: `UntiedAbsolute` or nothing.
+        relative: `BucketedRelative`, `ClippedRelative` or nothing.
+        reset: `Reset` or nothing; needs a term to reset.
+        cross: hand out the factors of `absolute` instead of their product, for
+            `(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T`, all four products (BERT-A^d; TUPE, section 4.3).
+
+    Raises:
+        UserError: for a combination that has no meaning.
+    """
+
+    def __init__(
+        self,
+        absolute: Optional[UntiedAbsolute] = None,
+        relative: Optional[RelativeBias] = None,
+        reset: Optional[Reset] = None,
+        *,
+        cross: bool = False,
+    ) -> None:
+        super().__init__()
+        if cross and absolute is None:
+            raise UserError("cross terms need the untied absolute term")
+        if reset is not None and (cross or (absolute is None and relative is None)):
+            raise UserError(
+                "the [CLS] reset needs a content-free correlation, untied absolute without cross terms or relative: "
+                "set reset=none or choose such a term"
+            )
+        self.absolute = absolute
+        self.relative = relative
+        self.reset = reset
+        self.cross = cross
+        self._cache: Optional[tuple[tuple, PositionTerms]] = None
+
+    @property
+    def num_terms(self) -> int:
+        """Number of products that the logit sums; content is scaled by `1 / sqrt(num_terms * d_h)`."""
+        return 4 if self.cross else 2 if self.absolute is not None else 1
+
+    def compute(self, length: int) -> PositionTerms:
+        """The terms of the first `length` positions in float32, with their graph."""
+        terms = [term(length) for term in (None if self.cross else self.absolute, self.relative) if term is not None]
+        bias = sum(terms[1:], terms[0]) if terms else None
+        if self.reset is not None:
+            bias = self.reset(bias, self.absolute)
+        query, key = self.absolute.factors(length) if self.cross else (None, None)
+        return PositionTerms(bias, query, key)
+
+    def forward(self, length: int, dtype: torch.dtype = torch.float32) -> PositionTerms:
+        """The terms of the first `length` positions, rounded once to `dtype`."""
+        parameters = list(self.parameters())
+        if not parameters:
+            return PositionTerms()
+        with no_autocast(parameters[0].device):
+            if self.training or torch.is_grad_enabled():
+                return self.compute(length).to(dtype)
+            key = (dtype, *((p.data_ptr(), p.dtype, 0 if p.is_inference() else p._version) for p in parameters))
+            if self._cache is None or self._cache[0][1:] != key or self._cache[0][0] < length:
+                self._cache = ((length, *key), self.compute(length).to(dtype))
+        return self._cache[1].slice(length)
+
+    def clear_cache(self) -> None:
+        self._cache = None
+
+    def train(self, mode: bool = True) -> PositionBias:
+        self.clear_cache()
+        return super().train(mode)

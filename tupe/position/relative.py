@@ -1,0 +1,119 @@
+"""Relative positions: one learnt value a head for each distance `j - i` (key minus query), binned or clipped.
+
+Raffel et al. 2020 (T5); TUPE, eq. 9. The value depends on `j - i` alone, so the `H x n x n` term is Toeplitz:
+`2n - 1` values a head, laid along the diagonals.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from tupe.errors import UserError
+from tupe.position.absolute import INIT_STD
+from tupe.position.precision import at_least_float32
+
+
+def toeplitz(values: Tensor) -> Tensor:
+    """Values of the distances `-(n-1) .. n-1`, `(H, 2n - 1)`, to `(H, n, n)`: `out[h, i, j] = values[h, n-1 + j-i]`."""
+    length = (values.shape[-1] + 1) // 2
+    return values.unfold(-1, length, 1).flip(
+        -2
+    )  # windows start at 0 .. n-1; query i reads the one that starts at n-1-i
+
+
+class RelativeBias(nn.Module):
+    """Base of the relative terms: a table of values and, in the subclass, the row of each distance.
+
+    Args:
+        num_rows: rows of the table, `num_rows x H`.
+        num_heads: `H`.
+    """
+
+    def __init__(self, num_rows: int, num_heads: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_rows, num_heads))
+        nn.init.normal_(self.weight, std=INIT_STD)
+
+    def row(self, distance: Tensor) -> Tensor:
+        """Row of the table for each `distance = j - i`, of the same shape (int64)."""
+        raise TypeError(f"{type(self).__name__} does not say which row a distance has")
+
+    def forward(self, length: int) -> Tensor:
+        """`relative(j - i)` of the first `length` positions, `(H, length, length)`."""
+        distance = torch.arange(1 - length, length, device=self.weight.device)
+        values = at_least_float32(self.weight)[self.row(distance)]  # (2n - 1, H)
+        return toeplitz(values.t())
+
+    def extra_repr(self) -> str:
+        return "{}, {}".format(*self.weight.shape)
+
+
+class BucketedRelative(RelativeBias):
+    """T5's bidirectional buckets: half of them for keys after the query; in each half the first half holds one
+    distance each, the rest grows as the logarithm up to `max_distance`, beyond which all distances share the last.
+
+    Args:
+        num_heads: `H`.
+        num_buckets: even, at least 4.
+        max_distance: greater than `num_buckets / 4`.
+
+    Raises:
+        UserError: for numbers that make no buckets.
+    """
+
+    boundaries: Tensor
+
+    def __init__(self, num_heads: int, num_buckets: int = 32, max_distance: int = 128) -> None:
+        if num_buckets % 2 or num_buckets < 4:
+            raise UserError(
+                f"relative_buckets is {num_buckets}, but buckets come in two halves: use an even number from 4 on"
+            )
+        if max_distance <= num_buckets // 4:
+            raise UserError(
+                f"relative_max_distance is {max_distance}, but with {num_buckets} buckets it must be greater than "
+                f"{num_buckets // 4}"
+            )
+        super().__init__(num_buckets, num_heads)
+        self.half = num_buckets // 2
+        boundaries = torch.tensor(bucket_boundaries(self.half, max_distance))
+        self.register_buffer("boundaries", boundaries, persistent=False)
+
+    def row(self, distance: Tensor) -> Tensor:
+        bucket = torch.bucketize(distance.abs(), self.boundaries, right=True)
+        return bucket + self.half * (distance > 0)
+
+
+def bucket_boundaries(half: int, max_distance: int) -> list[int]:
+    """The smallest distance of each bucket but the first, in integers, so that no rounding moves a boundary.
+
+    With `e = half // 2` exact buckets and `m = half - e` logarithmic ones, bucket `e + k` starts at the smallest `D`
+    with `D >= e (max_distance / e)^(k / m)`, which is `D^m e^k >= max_distance^k e^m`.
+    """
+    exact = half // 2
+    steps = half - exact
+    boundaries = list(range(1, exact + 1))
+    for k in range(1, steps):
+        distance = boundaries[-1]
+        while distance**steps * exact**k < max_distance**k * exact**steps:
+            distance += 1
+        boundaries.append(distance)
+    return boundaries
+
+
+class ClippedRelative(RelativeBias):
+    """One value for each distance up to `max_distance`; those beyond share the end's (TUPE, section 2; Shaw et al. 2018).
+
+    Args:
+        num_heads: `H`.
+        max_distance: `t`, at least 1; the table has `2 t + 1` rows.
+    """
+
+    def __init__(self, num_heads: int, max_distance: int = 128) -> None:
+        if max_distance < 1:
+            raise UserError(f"relative_max_distance is {max_distance}, but must be at least 1")
+        super().__init__(2 * max_distance + 1, num_heads)
+        self.max_distance = max_distance
+
+    def row(self, distance: Tensor) -> Tensor:
+        return distance.clamp(-self.max_distance, self.max_distance) + self.max_distance

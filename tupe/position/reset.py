@@ -1,0 +1,69 @@
+r"""Untying [CLS] (TUPE, section 3.2 and eq. 10): its position is not correlated with the others'.
+
+    reset(v)_ij = v_ij      i != 0, j != 0
+                  theta_1   i == 0            [CLS] to every j, itself included
+                  theta_2   i != 0, j == 0    the others to [CLS]
+
+`theta_1` is one constant over a whole softmax row: it changes no output, and its gradient is zero. It is kept because
+the paper has it and checkpoints hold it.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+from torch import Tensor, nn
+
+from tupe.errors import UserError
+from tupe.position.absolute import INIT_STD, UntiedAbsolute
+from tupe.position.precision import at_least_float32
+
+CONVENTIONS = ("paper", "release")
+
+
+def reset_cls(correlation: Tensor, theta: Tensor) -> Tensor:
+    """`reset(v)` of a correlation `v` `(H, n, n)` with `theta` `(2, H)`; returns `(H, n, n)`."""
+    num_heads, length, _ = correlation.shape
+    theta_1, theta_2 = theta.to(correlation.dtype).view(2, num_heads, 1, 1)
+    others = torch.cat([theta_2.expand(-1, length - 1, 1), correlation[:, 1:, 1:]], dim=2)  # (H, n-1, n)
+    return torch.cat([theta_1.expand(-1, 1, length), others], dim=1)
+
+
+class Reset(nn.Module):
+    """`reset` with its learnt `theta_1, theta_2`, one pair a head.
+
+    With an untied absolute term they are correlations of two more position vectors, so that they have the scale of the
+    other cells: `theta_k = (LN(p_theta_k) U^Q)(LN(p_theta_k) U^K)^T / sqrt(2 d_h)`. Without one they are plain scalars.
+
+    Args:
+        num_heads: `H`.
+        embed_dim: width of the vectors `p_theta`; `None` for scalars.
+        convention: `paper` resets the sum of the content-free terms (TUPE, eq. 11). `release`, what the authors' code
+            does, adds to theta two learnt relative values of their own (rows 16 and 32 of its table).
+        relative: whether the sum has a relative term; without one the conventions agree.
+    """
+
+    def __init__(
+        self, num_heads: int, embed_dim: Optional[int] = None, convention: str = "paper", relative: bool = False
+    ) -> None:
+        super().__init__()
+        if convention not in CONVENTIONS:
+            raise UserError(f"unknown reset convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
+        self.vectors = None if embed_dim is None else nn.Parameter(torch.empty(2, embed_dim))
+        self.scalars = nn.Parameter(torch.empty(2, num_heads)) if embed_dim is None else None
+        self.relative = nn.Parameter(torch.empty(2, num_heads)) if relative and convention == "release" else None
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=INIT_STD)
+
+    def theta(self, absolute: Optional[UntiedAbsolute] = None) -> Tensor:
+        """`theta_1, theta_2` of every head, `(2, H)`. `absolute` holds the projections where theta has vectors."""
+        if self.vectors is None:
+            theta = at_least_float32(self.scalars)
+        else:
+            theta = absolute.self_correlation(self.vectors)
+        return theta if self.relative is None else theta + at_least_float32(self.relative)
+
+    def forward(self, correlation: Tensor, absolute: Optional[UntiedAbsolute] = None) -> Tensor:
+        """`reset(v)` of `correlation` `(H, n, n)`."""
+        return reset_cls(correlation, self.theta(absolute))
