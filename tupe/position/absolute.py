@@ -38,7 +38,7 @@ class PositionTable(nn.Module):
         if len(saved) < len(self.weight):
             raise UserError(
                 f"the model has {len(self.weight)} positions, but the checkpoint's table `{prefix}weight` has only "
-                f"{len(saved)}: set max_positions (--max-positions, and --tokens-per-sample in pre-training) to {len(saved)} or less"
+                f"{len(saved)}: set --max-positions (in pre-training --tokens-per-sample too) to {len(saved)} or less"
             )
         state[prefix + "weight"] = saved[: len(self.weight)]
 

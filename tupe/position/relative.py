@@ -17,9 +17,7 @@ from tupe.position.precision import at_least_float32
 def toeplitz(values: Tensor) -> Tensor:
     """Values of the distances `-(n-1) .. n-1`, `(H, 2n - 1)`, to `(H, n, n)`: `out[h, i, j] = values[h, n-1 + j-i]`."""
     length = (values.shape[-1] + 1) // 2
-    return values.unfold(-1, length, 1).flip(
-        -2
-    )  # windows start at 0 .. n-1; query i reads the one that starts at n-1-i
+    return values.unfold(-1, length, 1).flip(-2)  # query i reads the window that starts at n-1-i
 
 
 class RelativeBias(nn.Module):
@@ -102,7 +100,7 @@ def bucket_boundaries(half: int, max_distance: int) -> list[int]:
 
 
 class ClippedRelative(RelativeBias):
-    """One value for each distance up to `max_distance`; those beyond share the end's (TUPE, section 2; Shaw et al. 2018).
+    """One value for each distance up to `max_distance`; those beyond share the end's (Shaw et al. 2018).
 
     Args:
         num_heads: `H`.

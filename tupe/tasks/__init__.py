@@ -1,5 +1,5 @@
-"""The fairseq tasks, and what must be there before one is set up: mends of fairseq, criterions, schedules."""
+"""The fairseq tasks, and what must be there before one is set up: criterions, mends of fairseq, schedules."""
 
-import tupe.fairseq_mends  # noqa: F401
-import tupe.criterions  # noqa: F401, I001
+import tupe.criterions
+import tupe.fairseq_mends
 import tupe.optim  # noqa: F401
