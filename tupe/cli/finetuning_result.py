@@ -1,0 +1,23 @@
+"""Prints the result of a fine-tuning run in one line, and writes it to result.json in the run's folder."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="folder of the run (checkpoint.save_dir)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints metric, best epoch and folder."""
+    logging.disable(logging.INFO)  # fairseq's import is talkative
+    from tupe.finetuning import finetuning_result
+
+    result = finetuning_result(args.run)
+    print(
+        "{metric} {score:.2f} at epoch {epoch} ({model}, lr {lr:g}, seed {seed}); outputs in {run}".format(
+            **result, run=args.run
+        )
+    )

@@ -1,0 +1,22 @@
+"""Prints the Hydra overrides with which fine-tuning builds the model of a checkpoint.
+
+Example: fairseq-hydra-train --config-dir configs/finetuning --config-name glue glue=cola \\
+             $(tupe model-overrides CHECKPOINT) task.data=DATA ...
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("checkpoint", help="a pre-trained checkpoint of this plugin")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints one override a line."""
+    logging.disable(logging.INFO)  # fairseq's import is talkative
+    from tupe.finetuning import model_overrides
+
+    print("\n".join(model_overrides(args.checkpoint)))

@@ -1,0 +1,64 @@
+"""What fine-tuning reads from a checkpoint, and what is left of a finished run."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Union
+
+from tupe.errors import UserError
+from tupe.models.config import CONFIGS, SYSTEM_FIELDS
+from tupe.safe_load import safe_load
+
+PathLike = Union[str, Path]
+
+
+def model_overrides(checkpoint: PathLike) -> list[str]:
+    """Hydra overrides with which `configs/finetuning/glue.yaml` builds the model that `checkpoint` holds.
+
+    Raises:
+        UserError: if the file cannot be read, or holds no model of this plugin.
+    """
+    cfg = safe_load(checkpoint).get("cfg") or {}
+    model = cfg.get("model") or {}
+    name = model.get("_name")
+    if name not in CONFIGS:
+        raise UserError(
+            f"{checkpoint} holds the model {name!r}, which is none of ours (`tupe systems` lists them): give one of ours, "
+            "or convert the authors' with `tupe convert-release`"
+        )
+    default = CONFIGS[name]()
+    overrides = [f"model._name={name}"]
+    overrides += [f"+model.{f}={model[f]}" for f in SYSTEM_FIELDS if f in model and model[f] != getattr(default, f)]
+    task = cfg.get("task") or {}
+    length = model.get("max_positions") or task.get("tokens_per_sample") or task.get("max_positions")
+    return [*overrides, f"task.max_positions={length}"]
+
+
+def finetuning_result(run: PathLike) -> dict[str, Any]:
+    """Metric, best epoch and settings of the fine-tuning run in the folder `run`, also written there as `result.json`.
+
+    Raises:
+        UserError: if there is no finished run.
+    """
+    best = Path(run) / "checkpoint_best.pt"
+    if not best.is_file():
+        raise UserError(f"{run} holds no finished fine-tuning: there is no {best.name}; look at {run}/hydra_train.log")
+    state = safe_load(best)
+    cfg, extra = state["cfg"], state["extra_state"]
+    result = {
+        "metric": cfg["checkpoint"]["best_checkpoint_metric"],
+        "score": extra["best"],
+        "epoch": extra["train_iterator"]["epoch"] - (extra["train_iterator"]["iterations_in_epoch"] == 0),
+        "model": cfg["model"]["_name"],
+        "lr": cfg["optimization"]["lr"][0],
+        "seed": cfg["common"]["seed"],
+        "data": cfg["task"]["data"],
+        "checkpoint": str(best),
+    }
+    target = Path(run) / "result.json"
+    temporary = target.with_suffix(".part")
+    temporary.write_text(json.dumps(result, indent=2) + "\n")
+    os.replace(temporary, target)
+    return result
