@@ -48,13 +48,15 @@ train=(fairseq-hydra-train --config-dir "$root/configs/pretraining" --config-nam
 if [ "$gpus" -eq 0 ]; then
     train+=(common.cpu=true common.fp16=false)
     [ "$world" -eq 1 ] || train+=(distributed_training.distributed_backend=gloo distributed_training.ddp_backend=legacy_ddp
-        distributed_training.distributed_init_method=env:// distributed_training.distributed_no_spawn=true
-        'distributed_training.distributed_rank=${oc.decode:${oc.env:RANK}}')
+        distributed_training.distributed_init_method=env:// distributed_training.distributed_no_spawn=true)
 fi
+train+=("$@")
 if [ "$world" -gt 1 ]; then
+    # each process knows its rank from torchrun alone
     train=(torchrun --nnodes "$nodes" --node-rank "${NODE_RANK:-0}" --nproc-per-node "$processes"
-        --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" --no-python "${train[@]}")
+        --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" --no-python
+        bash -c 'exec "$@" distributed_training.distributed_rank=$RANK' rank "${train[@]}")
 fi
 echo "plan: ${MODEL:-tupe_base} on $nodes node(s) x $processes process(es), $gpus GPU(s) a node;" \
     "$world x $per_gpu sequences x $update_freq accumulated = $batch an update"
-exec "${train[@]}" "$@"
+exec "${train[@]}"

@@ -25,8 +25,8 @@ def model_overrides(checkpoint: PathLike) -> list[str]:
     name = model.get("_name")
     if name not in CONFIGS:
         raise UserError(
-            f"{checkpoint} holds the model {name!r}, which is none of ours (`tupe systems` lists them): give one of ours, "
-            "or convert the authors' with `tupe convert-release`"
+            f"{checkpoint} holds the model {name!r}, which is none of ours (`tupe systems` lists them): give one of "
+            "ours, or convert the authors' with `tupe convert-release`"
         )
     default = CONFIGS[name]()
     overrides = [f"model._name={name}"]

@@ -2,4 +2,5 @@
 
 import tupe.criterions
 import tupe.fairseq_mends
-import tupe.optim  # noqa: F401
+import tupe.optim
+import tupe.tasks.sentence_prediction  # noqa: F401

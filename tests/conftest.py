@@ -1,0 +1,96 @@
+"""A made corpus with word order worth learning, its SentencePiece model, and tasks on it, as fairseq data."""
+
+import os
+import random
+
+import pytest
+
+from tests.commands import run
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: workers and their commands share the cores
+LABELS = ("contradiction", "entailment", "neutral")
+
+
+def sentence(generator):
+    names, verbs = ["Anna", "Bob", "Carl", "Dora", "Emil", "Frida"], ["sees", "likes", "hears", "finds", "calls"]
+    things = ["the house", "a red car", "the old dog", "a small bird", "the blue sea"]
+    half = [f"{generator.choice(names)} {generator.choice(verbs)} {generator.choice(things)}" for _ in range(2)]
+    return " and ".join(half) + " ."
+
+
+def write(path, lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def preprocess(destination, train, valid, *options):
+    run("fairseq-preprocess", "--only-source", "--trainpref", train, "--validpref", valid, "--destdir", destination,
+        "--workers", 1, *options)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory):
+    """Folder with `dict.txt`, `train`, `valid` and `sentencepiece.bpe.model`."""
+    import sentencepiece
+
+    folder = tmp_path_factory.mktemp("corpus")
+    generator = random.Random(0)
+    raw = {split: [sentence(generator) for _ in range(n)] for split, n in (("train", 600), ("valid", 60))}
+    text = write(folder / "raw" / "text", raw["train"])
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text), model_prefix=str(folder / "sentencepiece.bpe"), vocab_size=90, model_type="bpe",
+        user_defined_symbols=["<mask>"], minloglevel=2,
+    )  # fmt: skip
+    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sentencepiece.bpe.model"))
+    pieces = [model.id_to_piece(i) for i in range(model.get_piece_size()) if not model.is_control(i)]
+    write(folder / "raw" / "dict", [f"{piece} 1" for piece in pieces if piece not in ("<unk>", "<mask>")])
+    for split, lines in raw.items():
+        write(folder / "raw" / split, [" ".join(model.encode(line, out_type=str)) for line in lines])
+    preprocess(folder, folder / "raw/train", folder / "raw/valid", "--srcdict", folder / "raw/dict")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def glue(corpus, tmp_path_factory):
+    """Folder with `CoLA` (is the order right), `MNLI` (pairs, three classes, `valid1`) and `STS-B` (a regression)."""
+    import sentencepiece
+
+    folder = tmp_path_factory.mktemp("glue")
+    model = sentencepiece.SentencePieceProcessor(model_file=str(corpus / "sentencepiece.bpe.model"))
+    generator = random.Random(1)
+
+    def example(task):
+        first, second = sentence(generator), sentence(generator)
+        if task == "CoLA":
+            words, label = first.split(), generator.randint(0, 1)
+            if not label:
+                i = generator.randrange(len(words) - 2)
+                words[i : i + 2] = words[i + 1], words[i]
+            return " ".join(words), None, str(label)
+        if task == "STS-B":
+            shared = len(set(first.split()) & set(second.split())) / len(set(first.split()) | set(second.split()))
+            return first, second, f"{shared:.3f}"
+        return first, second, LABELS[(first.split()[0] in second) + (first.split()[1] in second)]
+
+    for task in ("CoLA", "MNLI", "STS-B"):
+        splits = {"train": 96, "valid": 48, **({"valid1": 32} if task == "MNLI" else {})}
+        raw = folder / task / "raw"
+        for split, count in splits.items():
+            columns = list(zip(*(example(task) for _ in range(count))))
+            for column, values in zip(("input0", "input1"), columns):
+                if values[0] is not None:
+                    write(raw / f"{split}.{column}", [" ".join(model.encode(v, out_type=str)) for v in values])
+            write(raw / f"{split}.label", columns[2])
+        valid = [raw / split for split in splits if split != "train"]
+        for column in ("input0", "input1", "label"):
+            if not (raw / f"train.{column}").exists():
+                continue
+            if (task, column) == ("STS-B", "label"):
+                for split in splits:
+                    write(folder / task / "label" / f"{split}.label", (raw / f"{split}.label").read_text().split())
+                continue
+            dictionary = () if column == "label" else ("--srcdict", corpus / "dict.txt")
+            validpref = ",".join(f"{path}.{column}" for path in valid)
+            preprocess(folder / task / column, raw / f"train.{column}", validpref, *dictionary)
+    return folder

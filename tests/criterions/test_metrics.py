@@ -1,0 +1,82 @@
+"""The metrics against scikit-learn and SciPy."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn import metrics as sklearn_metrics
+
+from tupe.criterions.metrics import ExamplesMeter, accuracy, f1, matthews, pearson, spearman
+
+
+def labels(num_classes):
+    return st.lists(st.tuples(*[st.integers(0, num_classes - 1)] * 2), min_size=1, max_size=40)
+
+
+def confusion(pairs, num_classes):
+    true, predicted = zip(*pairs)
+    return sklearn_metrics.confusion_matrix(true, predicted, labels=range(num_classes)).tolist(), true, predicted
+
+
+@given(st.data(), st.integers(2, 5))
+def test_accuracy_and_matthews_equal_scikit_learn(data, num_classes):
+    counts, true, predicted = confusion(data.draw(labels(num_classes)), num_classes)
+    assert accuracy(counts) == pytest.approx(sklearn_metrics.accuracy_score(true, predicted))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn warns of a single class
+        assert matthews(counts) == pytest.approx(sklearn_metrics.matthews_corrcoef(true, predicted), abs=1e-12)
+
+
+@given(labels(2))
+@example([(0, 0)])
+@example([(1, 0), (0, 0)])
+def test_f1_equals_scikit_learn(pairs):
+    counts, true, predicted = confusion(pairs, 2)
+    assert f1(counts) == pytest.approx(sklearn_metrics.f1_score(true, predicted, zero_division=0))
+
+
+numbers = st.floats(-5, 5).map(lambda x: round(x, 1))  # rounded, so that there are ties
+
+
+@given(st.lists(st.tuples(numbers, numbers), min_size=2, max_size=40))
+def test_correlations_equal_scipy(pairs):
+    x, y = np.array(pairs).T
+    if x.min() < x.max() and y.min() < y.max():
+        assert pearson(x, y) == pytest.approx(stats.pearsonr(x, y)[0], abs=1e-12)
+        assert spearman(x, y) == pytest.approx(stats.spearmanr(x, y)[0], abs=1e-12)
+    else:
+        assert pearson(x, y) == spearman(x, y) == 0.0
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("values", [[], [1.0], [0.1, 0.1, 0.1], [1.0, math.nan, 2.0], [1.0, math.inf, 2.0]], ids=str)
+def test_an_undefined_correlation_is_zero_without_a_warning(values):
+    x, y = np.array(values), np.arange(len(values), dtype=float)
+    assert pearson(x, y) == spearman(x, y) == pearson(y, x) == spearman(y, x) == 0.0
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e30, 1e150])
+def test_the_scale_of_the_predictions_changes_nothing(scale):
+    x, y = np.array([1.0, 2.0, 4.0]), np.array([1.0, 3.0, 2.0])
+    assert pearson(scale * x, y) == pytest.approx(pearson(x, y))
+
+
+@pytest.mark.parametrize("counts", [[[0, 0], [0, 0]], [[3, 0], [2, 0]], [[0, 0], [0, 4]]])
+def test_undefined_counts_are_zero(counts):
+    assert matthews(counts) == 0.0
+    assert all(isinstance(metric(counts), float) for metric in (accuracy, f1, matthews))
+
+
+def test_an_example_met_again_replaces_itself():
+    meter = ExamplesMeter()
+    meter.update(torch.tensor([[7, 0.5, 1.0], [2, 0.25, 3.0]]))
+    meter.update(torch.tensor([[7, 0.75, 1.0]]))
+    predictions, targets = meter.arrays()
+    assert predictions.tolist() == [0.25, 0.75]
+    assert targets.tolist() == [3.0, 1.0]

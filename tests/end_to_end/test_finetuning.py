@@ -1,0 +1,117 @@
+"""From one pre-trained checkpoint: classification, a regression, validation, the hub interface, and what is refused."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from tests.commands import run, train, train_log
+from tupe.models import TupeModel
+
+
+@pytest.fixture(scope="module")
+def pretrained(corpus, tmp_path_factory):
+    """A `tupe_tiny` that knows the made language, and the log of its training."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    done = train(corpus, folder, "--arch", "tupe_tiny", "--max-update", 120, "--dropout", 0, "--attention-dropout", 0)
+    return folder, train_log(done.stdout)
+
+
+def finetune(task, pretrained, glue, folder, *overrides, check=True):
+    return run(
+        "bash", "scripts/finetune_glue.sh", task, pretrained / "checkpoint_best.pt", glue, "dataset.num_workers=0",
+        "common.log_format=json", f"checkpoint.save_dir={folder}", *overrides, check=check,
+    )  # fmt: skip
+
+
+def test_classification_and_regression(pretrained, glue, tmp_path):
+    for task, metric in (("CoLA", "mcc"), ("STS-B", "pearson")):
+        folder = tmp_path / task
+        done = finetune(task, pretrained[0], glue, folder, "optimization.max_epoch=3", "optimization.lr=[0.001]")
+        result = json.loads((folder / "result.json").read_text())
+        valid = train_log(done.stdout)["valid"]
+        scores = [float(record[f"valid_{metric}"]) for record in valid]
+        assert result["metric"] == metric
+        assert result["score"] == pytest.approx(max(scores), abs=1e-3)
+        assert scores[result["epoch"] - 1] == max(scores)
+        assert done.stdout.splitlines()[-1].startswith(f"{task}: {metric} {result['score']:.2f} at epoch")
+        assert not (folder / "checkpoint_last.pt").exists()
+        assert float(valid[-1]["valid_loss"]) < 1.2
+
+
+def test_validate_reproduces_the_validation_of_training(pretrained, corpus):
+    folder, log = pretrained
+    done = run(
+        "fairseq-validate", corpus, "--user-dir", "tupe", "--task", "masked_lm",
+        "--path", folder / "checkpoint_last.pt", "--batch-size", 8, "--valid-subset", "valid", "--log-format", "json",
+        "--cpu", "--num-workers", 0,
+    )  # fmt: skip
+    record = train_log(done.stdout)["valid"][-1]
+    assert float(record["loss"]) == pytest.approx(float(log["valid"][-1]["valid_loss"]), abs=5e-3)
+
+
+def test_hub_interface(pretrained, corpus):
+    hub = TupeModel.from_pretrained(
+        str(pretrained[0]),
+        "checkpoint_best.pt",
+        str(corpus),
+        sentencepiece_model=str(corpus / "sentencepiece.bpe.model"),
+    )
+    hub.eval()
+    tokens = hub.encode("Anna sees the house .")
+    assert hub.decode(tokens) == "Anna sees the house ."
+    assert hub.extract_features(tokens).shape == (1, len(tokens), 128)
+    assert len(hub.extract_features(tokens, return_all_hiddens=True)) == 5
+    filled = hub.fill_mask("Anna sees the house <mask> Bob likes a red car .", topk=3)
+    assert len(filled) == 3
+    assert filled[0][0] == "Anna sees the house and Bob likes a red car ."
+    hub.register_classification_head("three", num_classes=3)
+    assert torch.exp(hub.predict("three", tokens)).sum().item() == pytest.approx(1, abs=1e-5)
+    with pytest.raises(ValueError, match="maximum length"):
+        hub.extract_features(torch.zeros(1, 33, dtype=torch.long))
+
+
+def test_finetuned_head_comes_back(pretrained, glue, corpus, tmp_path):
+    finetune("CoLA", pretrained[0], glue, tmp_path, "optimization.max_epoch=1")
+    hub = TupeModel.from_pretrained(
+        str(tmp_path), "checkpoint_best.pt", str(glue / "CoLA"),
+        sentencepiece_model=str(corpus / "sentencepiece.bpe.model"),
+    )  # fmt: skip
+    saved = torch.load(tmp_path / "checkpoint_best.pt", weights_only=True)["model"]
+    head = hub.model.classification_heads["sentence_classification_head"]
+    torch.testing.assert_close(
+        head.out_proj.weight, saved["classification_heads.sentence_classification_head.out_proj.weight"]
+    )
+    assert hub.predict("sentence_classification_head", hub.encode("Anna sees the house .")).shape == (1, 2)
+
+
+def sentences(done):
+    """What the command said about the failure, and that it failed without a traceback."""
+    assert done.returncode != 0
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["task.num_classes=1"], "num"),
+        (["task.max_positions=64"], "only 32"),
+        (["task.data=/nowhere"], "/nowhere"),
+        (["+model.relative_max_distance=64"], "relative_max_distance"),
+    ],
+)
+def test_finetuning_refuses(overrides, said, pretrained, glue, tmp_path):
+    assert said in sentences(finetune("CoLA", pretrained[0], glue, tmp_path, *overrides, check=False))
+
+
+def test_script_refuses(pretrained, glue, tmp_path):
+    assert "unknown task GLUE" in sentences(finetune("GLUE", pretrained[0], glue, tmp_path, check=False))
+    torch.save({"cfg": {"model": {"_name": "roberta"}}}, tmp_path / "checkpoint_best.pt")
+    assert "none of ours" in sentences(finetune("CoLA", tmp_path, glue, tmp_path / "run", check=False))
+
+
+def test_training_learnt_something(pretrained):
+    losses = [float(record["valid_loss"]) for record in pretrained[1]["valid"]]
+    assert losses[-1] < 0.8 * math.log2(90)

@@ -1,0 +1,282 @@
+"""The task on folders as fairseq-preprocess writes them."""
+
+import numpy as np
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import make_builder
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from tupe.errors import UserError
+from tupe.tasks.sentence_prediction import (
+    JoinedSentences,
+    TupeSentencePredictionConfig,
+    TupeSentencePredictionTask,
+    share,
+)
+
+BOS, EOS = 0, 2
+
+
+class Sentences(list):
+    """Examples as fairseq reads them: words and a final `</s>`, and their sizes."""
+
+    def __init__(self, sentences):
+        super().__init__(torch.tensor([*words, EOS]) for words in sentences)
+        self.sizes = np.array([len(item) for item in self])
+
+
+def words():
+    return st.lists(st.integers(4, 99), max_size=12)
+
+
+def is_start(kept, sentence):
+    return kept == sentence[: len(kept)]
+
+
+@given(st.lists(st.tuples(words(), words()), min_size=1, max_size=4), st.integers(6, 30))
+def test_pairs_are_cut_to_the_limit_and_both_stay(pairs, max_positions):
+    first, second = zip(*pairs)
+    joined = JoinedSentences([Sentences(first), Sentences(second)], [BOS, EOS], max_positions)
+    for index, (a, b) in enumerate(pairs):
+        tokens = joined[index].tolist()
+        assert len(tokens) == joined.sizes[index] == joined.size(index) == joined.num_tokens(index)
+        assert len(tokens) == min(len(a) + len(b) + 4, max_positions)
+        middle = tokens.index(EOS)
+        kept_a, kept_b = tokens[1:middle], tokens[middle + 2 : -1]
+        assert tokens == [BOS, *kept_a, EOS, EOS, *kept_b, EOS]
+        assert is_start(kept_a, a) and is_start(kept_b, b)
+        assert bool(kept_a) == bool(a) and bool(kept_b) == bool(b)
+
+
+@given(st.lists(words(), min_size=1, max_size=4), st.integers(3, 20))
+def test_single_sentences_are_cut_to_the_limit(sentences, max_positions):
+    joined = JoinedSentences([Sentences(sentences)], [BOS, EOS], max_positions)
+    for index, sentence in enumerate(sentences):
+        assert joined[index].tolist() == [BOS, *sentence[: max_positions - 2], EOS]
+        assert joined.sizes[index] == len(joined[index])
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(2, 60))
+def test_the_longer_sentence_loses_its_words_first(first, second, room):
+    a, b = first, second
+    while a + b > room:
+        if a > b:
+            a -= 1
+        else:
+            b -= 1
+    assert share(room, np.array(first), np.array(second)) == (a, b)
+
+
+def test_special_tokens_can_be_left_out():
+    joined = JoinedSentences([Sentences([[5, 6]]), Sentences([[7]])], [None, None], 10)
+    assert joined[0].tolist() == [5, 6, EOS, 7, EOS]
+
+
+@pytest.mark.parametrize(("sides", "needed"), [(1, 3), (2, 6)])
+def test_a_limit_without_room_is_refused(sides, needed):
+    JoinedSentences([Sentences([[5]])] * sides, [BOS, EOS], needed)
+    with pytest.raises(UserError, match=f"max_positions is {needed - 1}.* need {needed}"):
+        JoinedSentences([Sentences([[5]])] * sides, [BOS, EOS], needed - 1)
+
+
+class Folder:
+    """Writes a data folder."""
+
+    def __init__(self, path):
+        self.path = path
+        self.text, self.labels = Dictionary(), Dictionary()
+        for word in "abcdefgh":
+            self.text.add_symbol(word)
+
+    def split(self, name, impl="mmap", labels=None, **sides):
+        for side, lines in sides.items():
+            self.write(side, name, lines, self.text, impl)
+        if labels and isinstance(labels[0], str):
+            self.write("label", name, labels, self.labels, impl)
+        elif labels is not None:
+            (self.path / "label").mkdir(exist_ok=True)
+            (self.path / "label" / f"{name}.label").write_text("".join(f"{label}\n" for label in labels))
+        return self
+
+    def write(self, side, name, lines, dictionary, impl):
+        folder = self.path / side
+        folder.mkdir(parents=True, exist_ok=True)
+        builder = make_builder(str(folder / f"{name}.bin"), impl, vocab_size=len(dictionary))
+        for line in lines:
+            builder.add_item(dictionary.encode_line(line, add_if_not_exist=side == "label" and name == "train").long())
+        builder.finalize(str(folder / f"{name}.idx"))
+        dictionary.save(str(folder / "dict.txt"))
+
+    def task(self, **fields):
+        defaults = {
+            "regression_target": False,
+            "num_classes": 2,
+            "classification_head_name": "head",
+            "seed": 1,
+            "data": str(self.path),
+        }
+        config = OmegaConf.structured(TupeSentencePredictionConfig(**{**defaults, **fields}))
+        return TupeSentencePredictionTask.setup_task(config)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path / "data")
+
+
+def load(task, split="train"):
+    """The examples of a split by number: tokens and target."""
+    dataset = task.load_dataset(split)
+    batches = dataset.batch_by_size(dataset.ordered_indices(), max_sentences=2)
+    samples = [dataset.collater([dataset[i] for i in batch]) for batch in batches]
+    words = task.source_dictionary.symbols
+    return {
+        number: (" ".join(words[token] for token in tokens).replace(" <pad>", ""), target)
+        for sample in samples
+        for number, tokens, target in zip(
+            sample["id"].tolist(), sample["net_input"]["src_tokens"], sample["target"].tolist()
+        )
+    }
+
+
+@pytest.mark.parametrize("impl", ["mmap", "cached"])
+def test_pairs_and_their_classes(folder, impl):
+    folder.split("train", impl, input0=["a b c", "d"], input1=["e f", "g h a"], labels=["no", "yes"])
+    folder.split("valid1", impl, input0=["b"], input1=["c"], labels=["yes"])
+    task = folder.task()
+    assert load(task) == {0: ("<s> a b c </s> </s> e f </s>", 0), 1: ("<s> d </s> </s> g h a </s>", 1)}
+    assert load(task, "valid1") == {0: ("<s> b </s> </s> c </s>", 1)}
+
+
+def test_a_batch_holds_what_criterion_and_model_need(folder):
+    folder.split("train", input0=["a b c", "d"], input1=["e f", "g"], labels=["no", "yes"])
+    task = folder.task(max_positions=7)
+    dataset = task.load_dataset("train")
+    sample = dataset.collater([dataset[0], dataset[1]])
+    eos, pad = task.source_dictionary.eos(), task.source_dictionary.pad()
+    a, b, d, e, g = (task.source_dictionary.index(word) for word in "abdeg")
+    assert sample["net_input"]["src_tokens"].tolist() == [
+        [BOS, a, b, eos, eos, e, eos],
+        [BOS, d, eos, eos, g, eos, pad],
+    ]
+    assert sample["net_input"]["src_lengths"].tolist() == [7, 6]
+    assert type(sample["ntokens"]) is int and sample["ntokens"] == 13
+    assert sample["nsentences"] == 2
+    assert sample["target"].tolist() == [0, 1]
+    assert dataset.size(0) == 7 and dataset.num_tokens(1) == 6
+
+
+def test_regression_targets_stay_exact_in_half_precision(folder):
+    folder.split("train", input0=["a", "b"], labels=[3.8, 0.1])
+    task = folder.task(regression_target=True, num_classes=1)
+    dataset = task.load_dataset("train")
+    sample = dataset.collater([dataset[0], dataset[1]])
+    assert sample["target"].dtype == torch.float64  # fairseq turns float32 into float16
+    assert sample["target"].tolist() == [3.8, 0.1]
+
+
+def test_the_vocabulary_is_that_of_masked_lm(folder):
+    task = folder.split("train", input0=["a"], labels=["x"]).task()
+    assert task.source_dictionary.index("<mask>") == len(task.source_dictionary) - 1
+
+
+def test_combined_splits(folder):
+    folder.split("train", input0=["a"], labels=["x"]).split("train1", input0=["b", "c"], labels=["x", "x"])
+    assert len(folder.task().load_dataset("train", combine=True)) == 3
+
+
+@pytest.mark.parametrize("size", [3, 8, 19, 21])
+def test_no_example_is_left_out(folder, size):
+    """fairseq's default is batches of a multiple of 8."""
+    folder.split("valid", input0=["a"] * size).split("train", input0=["a"], labels=["x"])
+    folder.split("valid", labels=["x"] * size)
+    dataset = folder.task().load_dataset("valid")
+    limits = {"max_sentences": 16, "required_batch_size_multiple": 8}
+    batches = dataset.batch_by_size(dataset.ordered_indices(), **limits)
+    assert sorted(index for batch in batches for index in batch) == list(range(size))
+    assert max(map(len, batches)) <= 16
+
+
+def test_the_order_is_shuffled_by_the_seed(folder):
+    folder.split("train", input0=["a"] * 30, labels=["x"] * 30)
+    orders = [folder.task(seed=seed).load_dataset("train").ordered_indices().tolist() for seed in (1, 1, 2)]
+    assert orders[0] == orders[1] != orders[2]
+    assert sorted(orders[2]) == list(range(30))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"num_classes": -1}, "num_classes is -1.*--regression-target"),
+        ({"num_classes": 1}, "num_classes is 1, but there are at least 2 classes"),
+        ({"num_classes": 2, "regression_target": True}, "num_classes is 2: set --num-classes 1"),
+        ({"data": "/nowhere"}, "there is no /nowhere/input0/dict.txt"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(folder, fields, words):
+    folder.split("train", input0=["a"], labels=["x"])
+    with pytest.raises(UserError, match=words):
+        folder.task(**fields)
+
+
+def test_missing_labels_are_refused(folder):
+    folder.split("train", input0=["a"])
+    with pytest.raises(UserError, match=r"there is no .*label/dict.txt"):
+        folder.task()
+    with pytest.raises(
+        UserError, match=r"labels of the split train are missing: write one number a line to .*train.label"
+    ):
+        folder.task(regression_target=True, num_classes=1).load_dataset("train")
+
+
+def test_missing_and_empty_splits_are_refused(folder):
+    folder.split("train", input0=["a"], input1=["b"], labels=["x"]).split("empty", input0=[], input1=[], labels=[""])
+    folder.split("half", input0=["a"], labels=["x"])
+    task = folder.task()
+    with pytest.raises(UserError, match=r"no split test at .*input0/test"):
+        task.load_dataset("test")
+    with pytest.raises(UserError, match=r"split empty at .*input0/empty is empty"):
+        task.load_dataset("empty")
+    with pytest.raises(UserError, match=r"no split half at .*input1/half"):
+        task.load_dataset("half")
+
+
+def test_folders_of_different_lengths_are_refused(folder):
+    folder.split("train", input0=["a", "b"], input1=["c"], labels=["x", "x"])
+    with pytest.raises(UserError, match="2 examples in input0 and 1 in input1"):
+        folder.task().load_dataset("train")
+    folder.split("valid", input0=["a", "b"], input1=["c", "d"], labels=["x"])
+    with pytest.raises(UserError, match="2 examples in input0 and 1 in label"):
+        folder.task().load_dataset("valid")
+
+
+def test_labels_that_are_no_class_are_refused(folder):
+    folder.split("train", input0=["a"] * 3, labels=["x", "y", "z"])
+    folder.split("valid", input0=["a"] * 2, labels=["x", "w"])
+    folder.split("valid1", input0=["a"] * 2, labels=["x", "x y"])
+    with pytest.raises(
+        UserError, match=r"example 2 .* split train .* label z, which is class 2 .* the 2 classes: raise"
+    ):
+        folder.task().load_dataset("train")
+    task = folder.task(num_classes=3)
+    assert {number: target for number, (_, target) in load(task).items()} == {0: 0, 1: 1, 2: 2}
+    with pytest.raises(UserError, match=r"example 1 .* split valid .* not in label/dict.txt"):
+        task.load_dataset("valid")
+    with pytest.raises(UserError, match=r"example 1 .* split valid1 .* the label 'x y', but a label is one word"):
+        task.load_dataset("valid1")
+
+
+@pytest.mark.parametrize("label", ["warm", "nan", "", "1 2"])
+def test_targets_that_are_no_number_are_refused(folder, label):
+    folder.split("train", input0=["a", "b"], labels=[0.5, label])
+    with pytest.raises(UserError, match=rf"line 2 of .*train.label is '{label}'"):
+        folder.task(regression_target=True, num_classes=1).load_dataset("train")
+
+
+def test_too_few_targets_are_refused(folder):
+    folder.split("train", input0=["a", "b"], labels=[0.5])
+    with pytest.raises(UserError, match="2 examples in input0 and 1 in label"):
+        folder.task(regression_target=True, num_classes=1).load_dataset("train")

@@ -1,0 +1,6 @@
+"""The training losses; importing this registers them with fairseq."""
+
+from tupe.criterions.masked_lm import TupeMaskedLmCriterion
+from tupe.criterions.sentence_prediction import TupeSentencePredictionCriterion
+
+__all__ = ["TupeMaskedLmCriterion", "TupeSentencePredictionCriterion"]

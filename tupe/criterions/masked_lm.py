@@ -1,0 +1,77 @@
+"""Masked language modelling: cross-entropy and accuracy at the masked positions."""
+
+from __future__ import annotations
+
+import inspect
+import math
+
+from fairseq import modules, utils
+from fairseq.criterions import register_criterion
+from fairseq.criterions.masked_lm import MaskedLmConfig, MaskedLmLoss
+from fairseq.logging import metrics
+from torch import Tensor, nn
+
+from tupe.errors import UserError
+
+
+@register_criterion("tupe_masked_lm", dataclass=MaskedLmConfig)
+class TupeMaskedLmCriterion(MaskedLmLoss):
+    """fairseq's `masked_lm`, with the accuracy, and with one wait for the device instead of several.
+
+    The positions of the targets are looked up once; their number, which is then known on the host, is the sample size,
+    and the model gets the positions themselves, so that neither features nor targets are selected by a mask.
+    """
+
+    _model_is_checked = False
+
+    def forward(self, model: nn.Module, sample: dict, reduce: bool = True) -> tuple[Tensor, int, dict]:
+        """The summed loss (nats, float32), the number of masked tokens, and what is logged.
+
+        Args:
+            model: called with `masked_tokens`, indices `(N,)` into the `B * T` tokens, and `has_padding`, a bool;
+                returns logits `(N, V)`.
+            sample: a batch of fairseq's task `masked_lm`; `target` `(B, T)` is padding where nothing is predicted.
+            reduce: as in fairseq, unused.
+
+        Raises:
+            UserError: for a model that does not take these arguments.
+        """
+        self._check(model)
+        net_input = sample["net_input"]
+        target = sample["target"].flatten()  # (B * T,)
+        positions = target.ne(self.padding_idx).nonzero().flatten()  # (N,); waits for the device, to learn N
+        target = target[positions]
+        has_padding = sample["ntokens"] != net_input["src_tokens"].numel()
+
+        logits = model(**net_input, masked_tokens=positions, has_padding=has_padding)[0]  # (N, V)
+        loss = modules.cross_entropy(logits, target, ignore_index=self.padding_idx, reduction="sum")
+        log = {
+            "loss": loss.detach(),
+            "ncorrect": (logits.argmax(-1) == target).sum(),
+            "ntokens": sample["ntokens"],
+            "nsentences": sample["nsentences"],
+            "sample_size": len(positions),
+        }
+        return loss, len(positions), log
+
+    def _check(self, model: nn.Module) -> None:
+        if self._model_is_checked:
+            return
+        forward = getattr(getattr(model, "encoder", None), "forward", None)
+        if forward is None or "has_padding" not in inspect.signature(forward).parameters:
+            raise UserError(
+                "the criterion tupe_masked_lm trains the masked language models of this plugin, but the model is a "
+                f"{type(model).__name__}: set --arch tupe_base or another of them, or --criterion masked_lm"
+            )
+        self._model_is_checked = True
+
+    @staticmethod
+    def reduce_metrics(logging_outputs: list[dict]) -> None:
+        """Logs `loss` (bits a masked token), `ppl`, and `accuracy` (percent of the masked tokens)."""
+        # Python floats: meters of tensors ask the device again and again, and sum an epoch in float32
+        loss, ncorrect, count = (
+            float(sum(log[key] for log in logging_outputs)) for key in ("loss", "ncorrect", "sample_size")
+        )
+        metrics.log_scalar("loss", loss / max(count, 1) / math.log(2), count, round=3)
+        metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["loss"].avg))
+        metrics.log_scalar("accuracy", 100 * ncorrect / max(count, 1), count, round=2)

@@ -1,0 +1,82 @@
+"""The metrics of GLUE, each of a whole data set; what is undefined (a constant prediction) counts as 0.
+
+Accuracy, F1 and Matthews correlation need only the confusion matrix: `counts[i][j]` examples of class `i` were taken
+for class `j`. Its cells are integers, so a sum over batches and workers is exact, whatever the split.
+Pearson and Spearman correlation are taken of all predictions and targets, in an order that no split changes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from fairseq.logging.meters import MetersDict
+from torch import Tensor
+
+
+def accuracy(counts: list[list[int]]) -> float:
+    """The share of examples on the diagonal."""
+    total = sum(map(sum, counts))
+    return sum(counts[i][i] for i in range(len(counts))) / total if total else 0.0
+
+
+def f1(counts: list[list[int]]) -> float:
+    """Harmonic mean of precision and recall of class 1, of two classes."""
+    (_, false_positive), (false_negative, true_positive) = counts
+    positives = 2 * true_positive + false_positive + false_negative
+    return 2 * true_positive / positives if positives else 0.0
+
+
+def matthews(counts: list[list[int]]) -> float:
+    """Matthews correlation of any number of classes (Gorodkin 2004, R_K)."""
+    true, predicted = [sum(row) for row in counts], [sum(column) for column in zip(*counts)]
+    total, correct = sum(true), sum(counts[i][i] for i in range(len(counts)))
+    covariance = correct * total - sum(t * p for t, p in zip(true, predicted))
+    variances = (total**2 - sum(t * t for t in true)) * (total**2 - sum(p * p for p in predicted))
+    return covariance / math.sqrt(variances) if variances else 0.0
+
+
+def pearson(x: np.ndarray, y: np.ndarray) -> float:
+    """Linear correlation of two `(N,)` float64 arrays."""
+    if not (_varies(x) and _varies(y)):
+        return 0.0
+    x, y = x - x.mean(), y - y.mean()
+    x, y = x / np.abs(x).max(), y / np.abs(y).max()  # squares of tiny or huge values would be lost
+    r = float(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)))
+    return min(max(r, -1.0), 1.0)
+
+
+def spearman(x: np.ndarray, y: np.ndarray) -> float:
+    """Pearson correlation of the ranks; equal values share the mean of their ranks."""
+    return pearson(_ranks(x), _ranks(y)) if _varies(x) and _varies(y) else 0.0
+
+
+def _varies(values: np.ndarray) -> bool:
+    return len(values) > 0 and bool(np.isfinite(values).all()) and values.min() < values.max()
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+
+
+class ExamplesMeter(MetersDict._DerivedMeter):
+    """Prediction and target of every example, by the example's number.
+
+    An example met again replaces itself, so that a meter which outlives one validation (fairseq's `valid`) stays as
+    small as the data set. fairseq's checkpoints hold only meters of fairseq's own; derived ones are left out.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(fn=lambda meters: len(self.examples))
+        self.examples: dict[int, tuple[float, float]] = {}
+
+    def update(self, rows: Tensor) -> None:
+        """Adds rows `(N, 3)`: number, prediction, target."""
+        for number, prediction, target in rows.tolist():
+            self.examples[int(number)] = (prediction, target)
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """Predictions and targets, `(N,)` each, by rising number."""
+        pairs = np.array([self.examples[number] for number in sorted(self.examples)]).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]

@@ -1,0 +1,135 @@
+"""Linear warm-up, then linear decay to zero at the last update of a run given in updates or in epochs."""
+
+# No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
+import math
+from dataclasses import dataclass, field
+from typing import Optional
+
+from fairseq.data.iterators import EpochBatchIterator
+from fairseq.dataclass import FairseqDataclass
+from fairseq.optim import FairseqOptimizer
+from fairseq.optim.lr_scheduler import FairseqLRScheduler, register_lr_scheduler
+from fairseq.trainer import Trainer
+from omegaconf import II
+
+from tupe.errors import UserError
+from tupe.fairseq_mends.mend import mends
+
+
+@dataclass
+class LinearDecayConfig(FairseqDataclass):
+    warmup_updates: int = field(default=0, metadata={"help": "updates until the learning rate is reached"})
+    warmup_ratio: float = field(default=0.0, metadata={"help": "the same as a share of the run, in [0, 1)"})
+    lr: list[float] = field(default=II("optimization.lr"))
+    max_update: int = II("optimization.max_update")
+    max_epoch: int = II("optimization.max_epoch")
+    update_freq: list[int] = field(default=II("optimization.update_freq"))
+    skip_remainder_batch: bool = II("optimization.skip_remainder_batch")
+
+
+@register_lr_scheduler("linear_decay", dataclass=LinearDecayConfig)
+class LinearDecaySchedule(FairseqLRScheduler):
+    """After `u` of `T` updates, of which `W` are warm-up, the rate is `lr * min(u / W, (T - u) / (T - W))`.
+
+    Equal to fairseq's `polynomial_decay` with `warmup_updates = W` and `total_num_update = T`, but `T` need not be
+    known: it is `max_update`, or what `max_epoch` epochs come to, whichever is less. What is left of the epochs is read
+    off the training data's iterator at every update, and so it stays right when the gradients of an update overflow,
+    when the next epoch brings another shard, and when a resumed run has another batch size or number of workers.
+    The rate depends on `u` and the iterator's position alone: there is nothing to save.
+
+    Raises:
+        UserError: for a warm-up given twice or out of range, more than one learning rate, or a run without an end.
+    """
+
+    def __init__(self, cfg: LinearDecayConfig, optimizer: FairseqOptimizer) -> None:
+        super().__init__(cfg, optimizer)
+        if cfg.warmup_updates and cfg.warmup_ratio:
+            raise UserError(
+                f"the warm-up is given twice, as warmup_updates={cfg.warmup_updates} and "
+                f"warmup_ratio={cfg.warmup_ratio}: keep one of them"
+            )
+        if cfg.warmup_updates < 0 or not 0 <= cfg.warmup_ratio < 1:
+            raise UserError(
+                f"the warm-up is warmup_updates={cfg.warmup_updates}, warmup_ratio={cfg.warmup_ratio}, "
+                "but updates are at least 0 and a ratio is in [0, 1)"
+            )
+        if len(cfg.lr) != 1:
+            raise UserError(f"linear_decay takes one learning rate, not the {len(cfg.lr)} of lr={list(cfg.lr)}")
+        if cfg.max_update <= 0 and cfg.max_epoch <= 0:
+            raise UserError(
+                "linear_decay must know the end of the run: set --max-update or --max-epoch "
+                "(optimization.max_update, optimization.max_epoch)"
+            )
+        self.lr = cfg.lr[0]
+        self.max_update = cfg.max_update if cfg.max_update > 0 else math.inf
+        # plain lists and numbers: they are read at every update, which is slow in omegaconf
+        self.max_epoch, self.update_freq = cfg.max_epoch, list(cfg.update_freq)
+        self.skip_remainder_batch = cfg.skip_remainder_batch
+        self.batches: Optional[EpochBatchIterator] = None
+
+    def follow(self, batches: EpochBatchIterator) -> None:
+        """Learns the iterator over the training data, from which the length of the epochs is read."""
+        self.batches = batches
+
+    def total_updates(self, num_updates: int) -> Optional[int]:
+        """`T`, if `num_updates` updates are done; None while the training data are not yet loaded."""
+        if self.max_epoch <= 0:
+            return self.max_update
+        if self.batches is None:
+            return None
+        epoch = self.batches.epoch
+        done = math.ceil(self.batches.iterations_in_epoch / self._update_freq(epoch))
+        left = sum(map(self._updates_in, range(epoch, self.max_epoch + 1))) - done
+        return min(num_updates + left, self.max_update)
+
+    def step_begin_epoch(self, epoch: int) -> None:
+        """Raises `UserError` if training begins before the iterator is known."""
+        if self.total_updates(0) is None:
+            raise UserError(
+                "linear_decay was not shown the training data, from which it reads how long max_epoch epochs are: "
+                "train with fairseq's Trainer, or set --max-update alone"
+            )
+
+    def step_update(self, num_updates: int) -> float:
+        """Sets and returns the learning rate of the next update.
+
+        Raises:
+            UserError: for a warm-up that is not shorter than the run.
+        """
+        total = self.total_updates(num_updates)
+        if total is not None:
+            # whole updates, as in RoBERTa's recipes; a millionth, because 0.29 * 100 is 28.999...
+            warmup = self.cfg.warmup_updates or int(self.cfg.warmup_ratio * total + 1e-6)
+            if warmup >= total:
+                raise UserError(
+                    f"the warm-up of {warmup} updates is not shorter than the run of {total}: lower it or train longer"
+                )
+            rising = num_updates / warmup if num_updates < warmup else 1.0
+            falling = max(total - num_updates, 0) / (total - warmup)
+            self.optimizer.set_lr(self.lr * min(rising, falling))
+        return self.optimizer.get_lr()
+
+    def _update_freq(self, epoch: int) -> int:
+        return self.update_freq[min(epoch, len(self.update_freq)) - 1]
+
+    def _updates_in(self, epoch: int) -> int:
+        """As fairseq's `GroupedIterator` counts; the current epoch's number of batches stands for all."""
+        if self.skip_remainder_batch:  # the last batch is dropped, then the last group if it is not full
+            return (len(self.batches) - 1) // self._update_freq(epoch)
+        return math.ceil(len(self.batches) / self._update_freq(epoch))
+
+
+@mends(Trainer, "get_train_iterator")
+def follow_train_iterator(original):
+    """Shows the iterator over the training data to a schedule that wants it; fairseq shows it none.
+
+    Goes when fairseq tells its schedules how long an epoch is.
+    """
+
+    def get_train_iterator(self, *args, **kwargs):
+        batches = original(self, *args, **kwargs)
+        if hasattr(self.lr_scheduler, "follow"):
+            self.lr_scheduler.follow(batches)
+        return batches
+
+    return get_train_iterator

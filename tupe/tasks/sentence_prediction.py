@@ -1,0 +1,237 @@
+"""Classification and regression of sentences and sentence pairs, in the format of fairseq's GLUE data.
+
+A data folder holds `input0`, for pairs `input1`, and `label`, each made by `fairseq-preprocess`; for regression the
+labels of a split are the lines of `label/SPLIT.label`.
+"""
+
+# No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Optional
+
+import numpy as np
+import torch
+from fairseq.data import (
+    FairseqDataset,
+    IdDataset,
+    NestedDictionaryDataset,
+    NumelDataset,
+    NumSamplesDataset,
+    RawLabelDataset,
+    RightPadDataset,
+    SortDataset,
+    data_utils,
+)
+from fairseq.dataclass import FairseqDataclass
+from fairseq.tasks import register_task
+from fairseq.tasks.sentence_prediction import SentencePredictionTask
+from omegaconf import II, MISSING
+from torch import Tensor
+
+from tupe.errors import UserError
+
+
+@dataclass
+class TupeSentencePredictionConfig(FairseqDataclass):
+    data: str = field(default=MISSING, metadata={"help": "folder with input0, label and, for pairs, input1"})
+    num_classes: int = field(default=-1, metadata={"help": "number of classes; 1 for regression"})
+    max_positions: int = field(default=512, metadata={"help": "tokens of an example at most; longer ones are cut"})
+    # fairseq's dictionaries begin with <s>, <pad>, </s>
+    init_token: Optional[int] = field(default=0, metadata={"help": "token before the first sentence: <s>"})
+    separator_token: Optional[int] = field(default=2, metadata={"help": "token before the second sentence: </s>"})
+    regression_target: bool = II("criterion.regression_target")
+    classification_head_name: str = II("criterion.classification_head_name")
+    seed: int = II("common.seed")
+
+
+@register_task("tupe_sentence_prediction", dataclass=TupeSentencePredictionConfig)
+class TupeSentencePredictionTask(SentencePredictionTask):
+    """fairseq's `sentence_prediction`, with `<s> a </s> </s> b </s>` as input, cut so that both sentences stay.
+
+    Labels are checked when a split is loaded, so that training never meets one that the model has no class for.
+    """
+
+    @classmethod
+    def setup_task(cls, cfg: TupeSentencePredictionConfig, **kwargs: object) -> "TupeSentencePredictionTask":
+        """Raises `UserError` for a number of classes that cannot be, and for a missing folder or dictionary."""
+        if cfg.regression_target and cfg.num_classes != 1:
+            raise UserError(
+                f"regression predicts one number, but num_classes is {cfg.num_classes}: set --num-classes 1"
+            )
+        if not cfg.regression_target and cfg.num_classes < 2:
+            raise UserError(
+                f"num_classes is {cfg.num_classes}, but there are at least 2 classes: set --num-classes "
+                "(task.num_classes), or --regression-target (criterion.regression_target) for numbers"
+            )
+        _require(cfg.data, "input0", "dict.txt")
+        if not cfg.regression_target:
+            _require(cfg.data, "label", "dict.txt")
+        return super().setup_task(cfg, **kwargs)
+
+    def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
+        """Loads a split: `train`, `valid`, `valid1`, ...
+
+        Args:
+            split: its name, as in the files' names.
+            combine: also load `SPLIT1`, `SPLIT2`, ... as more of the same.
+
+        Raises:
+            UserError: for a split that is missing or empty, or labels that are missing, too few, or not classes.
+        """
+        sides = ["input0", "input1"] if os.path.isdir(os.path.join(self.cfg.data, "input1")) else ["input0"]
+        sentences = [self._read(side, split, combine) for side in sides]
+        labels = self._numbers(split) if self.cfg.regression_target else self._classes(split, combine)
+        for side, part in zip([*sides[1:], "label"], [*sentences[1:], labels]):
+            if len(part) != len(sentences[0]):
+                raise UserError(
+                    f"the split {split} in {os.path.abspath(self.cfg.data)} has {len(sentences[0])} examples in input0 "
+                    f"and {len(part)} in {side}: make the folders from files of as many lines"
+                )
+        tokens = JoinedSentences(sentences, [self.cfg.init_token, self.cfg.separator_token], self.cfg.max_positions)
+        with data_utils.numpy_seed(self.cfg.seed):
+            order = np.random.permutation(len(tokens))
+        examples = {
+            "id": IdDataset(),
+            "net_input": {
+                "src_tokens": RightPadDataset(tokens, pad_idx=self.source_dictionary.pad()),
+                "src_lengths": NumelDataset(tokens),
+            },
+            "nsentences": NumSamplesDataset(),
+            "ntokens": NumelDataset(tokens, reduce=True),
+            "target": RawLabelDataset(labels),
+        }
+        self.datasets[split] = WholeDataset(NestedDictionaryDataset(examples, sizes=[tokens.sizes]), sort_order=[order])
+        return self.datasets[split]
+
+    def _read(self, folder: str, split: str, combine: bool) -> Sequence[Tensor]:
+        path = os.path.join(self.cfg.data, folder, split)
+        # an empty file cannot be mapped into memory
+        has_data = not os.path.exists(path + ".bin") or os.path.getsize(path + ".bin") > 0
+        dictionary = self.label_dictionary if folder == "label" else self.source_dictionary
+        data = data_utils.load_indexed_dataset(path, dictionary, combine=combine) if has_data else []
+        if data is None:
+            raise UserError(f"there is no split {split} at {os.path.abspath(path)}: make it with fairseq-preprocess")
+        if len(data) == 0:
+            raise UserError(f"the split {split} at {os.path.abspath(path)} is empty: make it from a file with examples")
+        if getattr(data, "supports_prefetch", False):  # fairseq's older format is read into memory first
+            data.prefetch(range(len(data)))
+        return data
+
+    def _classes(self, split: str, combine: bool) -> list[int]:
+        """The class of every example, `0 .. num_classes - 1`."""
+        dictionary = self.label_dictionary
+        classes = []
+
+        def mistake(what: str) -> UserError:
+            data = os.path.abspath(self.cfg.data)
+            return UserError(f"example {len(classes)} (from 0) of the split {split} in {data} has {what}")
+
+        for item in self._read("label", split, combine):
+            words = [token for token in item.tolist() if token != dictionary.eos()]
+            if len(words) != 1:
+                raise mistake(
+                    f"the label {dictionary.string(item)!r}, but a label is one word: mend the file of labels"
+                )
+            label = words[0] - dictionary.nspecial
+            if label < 0:
+                raise mistake("a label that is not in label/dict.txt: make the folder label anew from all splits")
+            if label >= self.cfg.num_classes:
+                raise mistake(
+                    f"the label {dictionary[words[0]]}, which is class {label} (from 0) in label/dict.txt, outside the "
+                    f"{self.cfg.num_classes} classes: raise --num-classes (task.num_classes)"
+                )
+            classes.append(label)
+        return classes
+
+    def _numbers(self, split: str) -> np.ndarray:
+        """The target of every example; float64, which fairseq leaves alone in half precision."""
+        path = os.path.join(self.cfg.data, "label", split + ".label")
+        if not os.path.exists(path):
+            raise UserError(
+                f"the labels of the split {split} are missing: write one number a line to {os.path.abspath(path)}"
+            )
+        with open(path, encoding="utf-8") as lines:
+            return np.array([_number(line, f"line {i} of {os.path.abspath(path)}") for i, line in enumerate(lines, 1)])
+
+
+class WholeDataset(SortDataset):
+    """Keeps the last batch, which newer fairseq drops unless `required_batch_size_multiple` (default: 8) divides it.
+
+    Metrics over a development set would miss up to seven of its examples, and a set of fewer would be empty.
+    """
+
+    def batch_by_size(self, indices: np.ndarray, **limits: Optional[int]) -> list[np.ndarray]:
+        batches = super().batch_by_size(indices, **limits)
+        dropped = indices[sum(map(len, batches)) :]
+        return [*batches, dropped] if len(dropped) else batches
+
+
+class JoinedSentences(FairseqDataset):
+    """`<s> a </s>`, or `<s> a </s> </s> b </s>`, in at most `max_positions` tokens.
+
+    Sentences that are too long lose words at their ends, the longer one first; the special tokens stay.
+
+    Args:
+        sentences: one or two sequences of examples; each example is words and a final `</s>`.
+        before: the token before each sentence, or None.
+        max_positions: tokens at most.
+
+    Raises:
+        UserError: if `max_positions` does not leave room for a word of each sentence.
+    """
+
+    def __init__(
+        self, sentences: Sequence[Sequence[Tensor]], before: Sequence[Optional[int]], max_positions: int
+    ) -> None:
+        super().__init__()
+        self.sentences = sentences
+        self.before = [torch.tensor([] if token is None else [token], dtype=torch.long) for token in before]
+        special = sum(len(token) + 1 for token, _ in zip(self.before, sentences))
+        room = max_positions - special
+        if room < len(sentences):
+            raise UserError(
+                f"max_positions is {max_positions}, but {special} special tokens and a word of each sentence need "
+                f"{special + len(sentences)}: raise --max-positions"
+            )
+        words = [np.asarray(side.sizes) - 1 for side in sentences]
+        self.kept = share(room, *words) if len(words) == 2 else (np.minimum(words[0], room),)
+        self.sizes = sum(self.kept) + special
+
+    def __getitem__(self, index: int) -> Tensor:
+        parts = []
+        for token, side, kept in zip(self.before, self.sentences, self.kept):
+            parts += [token, side[index][: kept[index]], side[index][-1:]]
+        return torch.cat(parts)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def num_tokens(self, index: int) -> int:
+        return self.sizes[index]
+
+    def size(self, index: int) -> int:
+        return self.sizes[index]
+
+
+def share(room: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many words two sentences keep in `room`: words go one by one from the end of the longer (then the second)."""
+    kept = np.minimum(first, np.maximum(room - second, (room + 1) // 2))
+    return kept, np.minimum(second, room - kept)
+
+
+def _require(*parts: str) -> None:
+    path = os.path.abspath(os.path.join(*parts))
+    if not os.path.exists(path):
+        raise UserError(f"there is no {path}: give the folder that holds input0 and label, made by fairseq-preprocess")
+
+
+def _number(text: str, where: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"{where} is {text.strip()!r}, but the target of a regression is one number")
+    return number
