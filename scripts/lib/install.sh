@@ -1,0 +1,94 @@
+# Makes or completes .venv in the repository's root with what both commands need, at pinned versions. A script in the
+# repository's root sources this file after steps.sh and says
+#   step install install
+#   use_venv                 puts the commands of .venv first on PATH
+# PYTHON names the Python (3.9 or later) that .venv is made with.
+
+install() {
+    local stamp=.venv/installed # written last: for what .venv is complete
+    [ -e .venv/bin/python ] || [ -L .venv/bin/python ] || make_venv
+    is_supported .venv/bin/python ||
+        fail ".venv holds no Python of version 3.9 or later that runs: remove it (rm -r .venv) and run this again."
+    [ -z "${PYTHON-}" ] || [ "$("$PYTHON" --version)" = "$(.venv/bin/python --version)" ] ||
+        fail ".venv is of another Python than PYTHON ($PYTHON): remove it (rm -r .venv) or leave PYTHON unset."
+    .venv/bin/python -m pip --version >/dev/null 2>&1 || .venv/bin/python -m ensurepip # interrupted while it was made
+
+    local wanted
+    wanted=$(fingerprint)
+    if [ "$wanted" = "$(cat "$stamp" 2>/dev/null)" ]; then
+        echo "nothing to do: .venv is complete"
+        return
+    fi
+    rm -f "$stamp"
+    can_compile
+    local constraints install_fairseq
+    if .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+        constraints="constraints.txt"
+        install_fairseq=(--no-build-isolation fairseq-fixed) # in isolation it would build against a second torch
+    else
+        constraints="constraints-py39.txt"
+        install_fairseq=(fairseq) # in isolation there is no torch, and it leaves out extensions whose sources it lacks
+    fi
+    pip_install pip setuptools wheel
+    pip_install torch
+    pip_install numpy cython
+    pip_install "${install_fairseq[@]}"
+    pip_install --no-build-isolation --editable '.[test]'
+    echo "checking that it runs"
+    .venv/bin/fairseq-train --help >/dev/null
+    .venv/bin/tupe user-dir >/dev/null
+    echo "$wanted" >"$stamp"
+}
+
+use_venv() {
+    export PATH=$PWD/.venv/bin:$PATH
+}
+
+make_venv() {
+    local python
+    python=$(find_python)
+    echo "making .venv with $python, $("$python" --version)"
+    "$python" -m venv .venv ||
+        fail "$python cannot make a virtual environment: install its venv module (Debian and Ubuntu: python3-venv)."
+}
+
+# Prints the Python to use. 3.12 comes first, because fairseq-fixed has a wheel for it; a build takes minutes.
+find_python() {
+    local python candidates=(python3.12 python3.13 python3.11 python3)
+    [ -z "${PYTHON-}" ] || candidates=("$PYTHON")
+    for python in "${candidates[@]}"; do
+        if is_supported "$python"; then
+            echo "$python"
+            return
+        fi
+    done
+    fail "no Python of version 3.9 or later runs as ${PYTHON:-python3}: install one, or say where it is (PYTHON=...)."
+}
+
+is_supported() {
+    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 9))' >/dev/null 2>&1
+}
+
+# fairseq and, on GPUs, Triton compile C++ code against Python's headers.
+can_compile() {
+    local compiler=${CXX:-c++}
+    command -v "${compiler%% *}" >/dev/null ||
+        fail "there is no C++ compiler ($compiler): install one (Debian and Ubuntu: build-essential)."
+    [ -e "$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] ||
+        fail "Python's headers (Python.h) are missing: install them (Debian and Ubuntu: python3-dev)."
+}
+
+pip_install() {
+    echo "-- pip install $*"
+    # with CUDA_HOME set, fairseq's build looks for CUDA sources that its package lacks
+    env -u CUDA_HOME .venv/bin/python -m pip install --disable-pip-version-check --constraint "$constraints" "$@"
+}
+
+# Changes with the pins, with what setup.py asks for, with the Python, and when the folder moves.
+fingerprint() {
+    .venv/bin/python - constraints*.txt setup.py pyproject.toml scripts/lib/install.sh <<'EOF'
+import hashlib, os, pathlib, sys
+parts = [sys.version.encode(), os.getcwd().encode(), *(pathlib.Path(name).read_bytes() for name in sys.argv[1:])]
+print(hashlib.sha256(b"\0".join(parts)).hexdigest())
+EOF
+}

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Installs what is missing into .venv and runs the whole test suite: bash scripts/test.sh [arguments of pytest]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/lib/steps.sh
+. scripts/lib/install.sh
+
+run_tests() {
+    # Tests run commands, so several processes help; one thread each, so that they do not fight for the cores.
+    export OMP_NUM_THREADS=1
+    python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile "$@"
+}
+
+begin test.sh runs/test
+step install install
+use_venv
+step ruff-check ruff check .
+step ruff-format ruff format --check .
+step pytest run_tests "$@"
+done_note=$(grep -Eo '[1-9][0-9]* passed.*' runs/test/pytest.log | tail -1) || fail "no test ran."

@@ -1,0 +1,44 @@
+"""Packaging of TUPE, a fairseq plugin. The build backend and the tools' settings are in pyproject.toml."""
+
+from setuptools import find_packages, setup
+
+CORPUS = ["sacremoses", "spacy"]
+PLOT = ["matplotlib"]
+
+setup(
+    name="tupe",
+    version="0.1.0",
+    description="TUPE and DIET position encodings for today's Python, PyTorch and fairseq",
+    author="TUPE plugin contributors",
+    license="MIT",
+    packages=find_packages(include=["tupe", "tupe.*"]),
+    python_requires=">=3.9",
+    install_requires=[
+        # Official fairseq does not import on Python 3.11 and later; fairseq-fixed is the same code, made to.
+        'fairseq-fixed==0.12.3.1; python_version >= "3.11"',
+        'fairseq==0.12.2; python_version < "3.11"',
+        "hydra-core",  # at the versions of the fairseq that is there
+        "omegaconf",
+        "numpy",
+        "sentencepiece",
+        "torch>=2.5",
+        "tqdm",
+    ],
+    extras_require={
+        "corpus": CORPUS,  # cleans and tokenises raw text
+        "plot": PLOT,  # draws figures
+        "test": [
+            *CORPUS,
+            *PLOT,
+            "hypothesis",
+            "packaging",
+            "pytest",
+            "pytest-xdist",
+            "ruff",
+            "scikit-learn",  # compared with our metrics, as is scipy
+            "scipy",
+            'triton; sys_platform == "linux"',
+        ],
+    },
+    entry_points={"console_scripts": ["tupe = tupe.cli.main:main"]},
+)

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tupe.cli.main import main
+
+
+def test_help_lists_every_command_with_a_line(capsys):
+    assert main(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    listed = dict(line.split(None, 1) for line in lines[lines.index("commands:") + 1 :])
+    assert listed["user-dir"] == "Prints the folder that fairseq's --user-dir takes."
+    assert "main" not in listed
+
+
+@pytest.mark.parametrize(
+    ("argv", "wrong"), [([], "no command was given"), (["user_dir"], "there is no command 'user_dir'")]
+)
+def test_a_wrong_command_is_told_the_known_ones(argv, wrong, capsys):
+    assert main(argv) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"error: {wrong}: the commands of tupe are ")
+    assert "user-dir" in err
+    assert err.count("\n") == 1
+
+
+def test_a_reader_that_stops_early_is_no_error():
+    reader = subprocess.Popen(["true"], stdin=subprocess.PIPE)
+    reader.wait()
+    done = subprocess.run([sys.executable, "-m", "tupe", "--help"], stdout=reader.stdin, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")

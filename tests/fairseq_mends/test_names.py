@@ -1,0 +1,28 @@
+import pytest
+from fairseq import models
+from omegaconf import OmegaConf
+
+from tupe.errors import UserError
+from tupe.fairseq_mends.names import refuse_unknown
+
+SAID = r"no model 'tupe_bse' \(did you mean tupe_base\?\): .* system .*bert_ad.* and size tiny, small, base, large"
+
+
+def test_architecture_on_the_command_line(train, tmp_path):
+    with pytest.raises(UserError, match=SAID):
+        train(tmp_path, arch="tupe_bse")
+
+
+def test_model_under_hydra():
+    with pytest.raises(UserError, match=SAID):
+        models.build_model(OmegaConf.create({"_name": "tupe_bse"}), None)
+
+
+@pytest.mark.parametrize("name", ["tupe_base", "bert_ad_tiny", "roberta", "roberta_base", "transformer_lm"])
+def test_known_models(name):
+    refuse_unknown(name)
+
+
+def test_nothing_near():
+    with pytest.raises(UserError, match=r"^there is no model 'xyz': a name is"):
+        refuse_unknown("xyz")

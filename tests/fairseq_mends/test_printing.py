@@ -1,0 +1,39 @@
+import pytest
+from torch.multiprocessing import ProcessRaisedException
+
+from tests.commands import hydra_train, run
+from tupe.errors import UserError
+from tupe.fairseq_mends.printing import print_sentence
+
+
+def printed(error, capsys):
+    others = []
+    print_sentence(lambda *error: others.append(error))(type(error), error, None)
+    return capsys.readouterr().err, others
+
+
+def test_user_errors_are_a_sentence(capsys):
+    assert printed(UserError("this was wrong"), capsys) == ("error: this was wrong\n", [])
+
+
+def test_user_errors_of_processes_that_fairseq_started(capsys):
+    traceback = "\n\n-- Process 1 terminated with the following error:\nTraceback (most recent call last):\n  ...\n"
+    error = ProcessRaisedException(f"{traceback}tupe.errors.UserError: this was wrong\n", 1, 1)
+    assert printed(error, capsys) == ("error: this was wrong\n", [])
+
+
+@pytest.mark.parametrize("error", [ValueError("other"), ProcessRaisedException("ValueError: other", 0, 1)])
+def test_other_errors_keep_their_traceback(error, capsys):
+    assert printed(error, capsys) == ("", [(type(error), error, None)])
+
+
+def test_commands_end_with_the_sentence(corpus, tmp_path):
+    """`fairseq-train` and `fairseq-hydra-train` on a mistake: exit status 1 and no traceback."""
+    said = "there is no model 'tupe_bse'"
+    plain = run("fairseq-train", corpus, "--user-dir", "tupe", "--arch", "tupe_bse", check=False)
+    hydra = hydra_train(corpus, tmp_path, "model._name=tupe_bse", check=False)
+    assert plain.stderr.splitlines()[-1].startswith(f"error: {said}")
+    assert f"\n{said}" in hydra.stderr
+    for done in (plain, hydra):
+        assert done.returncode == 1
+        assert "Traceback" not in done.stdout + done.stderr

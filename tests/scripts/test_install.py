@@ -1,0 +1,73 @@
+"""What `scripts/test.sh` says on a machine that lacks something. Nothing is installed here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def clone(tmp_path) -> Path:
+    folder = tmp_path / "a clone"
+    shutil.copytree(ROOT / "scripts", folder / "scripts")
+    for path in [*ROOT.glob("constraints*.txt"), ROOT / "setup.py", ROOT / "pyproject.toml"]:
+        shutil.copy(path, folder)
+    return folder
+
+
+def run(clone: Path, **env: str) -> list[str]:
+    """The last two lines of a run that fails."""
+    done = subprocess.run(
+        ["bash", str(clone / "scripts" / "test.sh")],
+        env={**os.environ, **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1, done.stdout
+    return done.stdout.splitlines()[-2:]
+
+
+def executable(path: Path, text: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+FAILED = "test.sh: FAILED in step install (see runs/test/install.log)"
+
+
+def test_no_python(clone):
+    sentence, failed = run(clone, PYTHON="/no/python")
+    assert sentence.startswith("error: no Python of version 3.9 or later runs as /no/python: install one")
+    assert failed == FAILED
+
+
+def test_python_too_old(clone, tmp_path):
+    old = executable(tmp_path / "python3.8", "#!/bin/sh\nexit 1\n")
+    assert run(clone, PYTHON=old)[0].startswith("error: no Python of version 3.9 or later runs as ")
+
+
+def test_venv_whose_python_is_gone(clone):
+    (clone / ".venv" / "bin").mkdir(parents=True)
+    (clone / ".venv" / "bin" / "python").symlink_to("/no/python")
+    sentence, failed = run(clone)
+    assert sentence.startswith("error: .venv holds no Python of version 3.9 or later that runs: remove it")
+    assert failed == FAILED
+
+
+def test_no_compiler(clone):
+    executable(clone / ".venv" / "bin" / "python", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    sentence, failed = run(clone, CXX="no-such-compiler")
+    assert sentence.startswith("error: there is no C++ compiler (no-such-compiler): install one")
+    assert failed == FAILED
+    assert not (clone / ".venv" / "installed").exists()

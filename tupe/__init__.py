@@ -1,0 +1,5 @@
+"""TUPE: untied position encodings, and the baselines of the papers, as a fairseq plugin.
+
+This file imports nothing, so that `tupe.position` and `tupe.attention` work in any PyTorch code. Given `--user-dir`,
+fairseq itself imports every file of `tupe.tasks` and `tupe.models`, and they register what the plugin has.
+"""

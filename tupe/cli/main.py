@@ -1,0 +1,52 @@
+"""`tupe COMMAND`: finds the command's file in this folder and runs it.
+
+The file `tupe/cli/user_dir.py` is the command `tupe user-dir`. Such a file has a docstring, which is the command's help
+and whose first line is shown in the list of commands; `add_arguments(parser)`; and `run(args)`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import os
+import sys
+from pathlib import Path
+
+from tupe.errors import UserError
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command and returns the exit status: 0, or 1 after a `UserError`, whose sentence goes to stderr."""
+    try:
+        _run(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+    except BrokenPipeError:  # who reads the output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _run(argv: list[str]) -> None:
+    files = {path.stem.replace("_", "-"): path for path in sorted(Path(__file__).parent.glob("[!_]*.py"))}
+    del files["main"]
+    if argv[:1] in (["-h"], ["--help"]):
+        print("usage: tupe COMMAND [-h] ...\n\ncommands:")
+        for name, path in files.items():
+            print(f"  {name:<18}{_summary(path)}")
+        return
+    if not argv or argv[0] not in files:
+        wrong = f"there is no command '{argv[0]}'" if argv else "no command was given"
+        raise UserError(f"{wrong}: the commands of tupe are {', '.join(files)} (see tupe --help).")
+    command = importlib.import_module(f"tupe.cli.{files[argv[0]].stem}")
+    as_written = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(f"tupe {argv[0]}", description=command.__doc__, formatter_class=as_written)
+    command.add_arguments(parser)
+    command.run(parser.parse_args(argv[1:]))
+
+
+def _summary(path: Path) -> str:
+    """First line of the file's docstring, read without importing the file."""
+    return (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]

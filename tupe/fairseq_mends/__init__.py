@@ -1,0 +1,10 @@
+"""What fairseq needs on today's Python and PyTorch, applied by importing this package, once.
+
+Each file mends the traps of one subject: a function of fairseq is wrapped (`mend.mends`), or one of its modules sees a
+library with a few names replaced (`mend.Overlay`). Nothing of fairseq is edited, nothing here knows the models.
+"""
+
+from tupe.fairseq_mends import data, dictionaries, failures, launch, loading, names, numpy2, precision, printing, resume  # noqa: F401
+from tupe.fairseq_mends.dictionaries import dictionary_sha256
+
+__all__ = ["dictionary_sha256"]

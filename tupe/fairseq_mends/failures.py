@@ -1,0 +1,42 @@
+"""Training that cannot go on: a loss or gradient that is not finite, or a loss scale at its floor."""
+
+from __future__ import annotations
+
+import os
+
+from fairseq.trainer import Trainer
+
+from tupe.errors import UserError
+from tupe.fairseq_mends.mend import mends
+
+_SHOWN = 32
+
+
+@mends(Trainer, "train_step")
+def not_finite(original):
+    """fairseq saves `crash.pt`, runs the batch again to log where NaN appears, and ends with a traceback."""
+
+    def train_step(self, samples, *args, **kwargs):
+        try:
+            return original(self, samples, *args, **kwargs)
+        except Exception as error:
+            cause = error
+            while cause is not None and not isinstance(cause, FloatingPointError):
+                cause = cause.__context__  # the second run can fail in its own way
+            if cause is None:
+                raise
+            raise UserError(explain(self, samples, cause)) from error
+
+    return train_step
+
+
+def explain(trainer: Trainer, samples: list[dict], error: FloatingPointError) -> str:
+    """The sentence: which update (counted from 1), which batch ids, where the state is, and fairseq's reason."""
+    ids = [int(index) for sample in samples if sample for index in sample.get("id", ())]
+    shown = ", ".join(map(str, ids[:_SHOWN])) + (f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else "")
+    reason = str(error).splitlines()[0].rstrip(".")
+    if reason == "gradients are Nan/Inf":
+        reason = "the loss or a gradient is NaN or infinite; try a lower learning rate, more warm-up or --clip-norm 1"
+    crash = os.path.join(trainer.cfg.checkpoint.save_dir, "crash.pt")
+    update = trainer.get_num_updates() + 1
+    return f"training stopped at update {update}, batch ids {shown} (state saved in {crash}): {reason}"

@@ -1,0 +1,68 @@
+"""Half precision: bfloat16 from the command line, memory-efficient variants under Hydra, and the CPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import sys
+
+import torch
+from fairseq import options, trainer
+
+from tupe.errors import UserError
+from tupe.fairseq_mends.mend import Overlay, mends
+
+logger = logging.getLogger(__name__)
+
+
+@mends(options, "parse_args_and_arch")
+def bf16_without_tpu(original):
+    """`--bf16` sets `args.tpu`, and training then asks torch_xla for a device. Goes when fairseq stops doing that."""
+
+    def parse_args_and_arch(parser, input_args=None, parse_known=False, **options):
+        parsed = original(parser, input_args=input_args, parse_known=parse_known, **options)
+        args = parsed[0] if parse_known else parsed
+        if getattr(args, "tpu", False) and importlib.util.find_spec("torch_xla") is None:
+            if "--tpu" in (sys.argv[1:] if input_args is None else input_args):
+                raise UserError("--tpu needs the package torch_xla, which is not installed: leave --tpu out")
+            args.tpu = False
+        return parsed
+
+    return parse_args_and_arch
+
+
+@mends(trainer.Trainer, "__init__")
+def consistent_precision(original):
+    """Settings of `common` that only work together.
+
+    Under Hydra `memory_efficient_fp16` without `fp16` (and `bf16` alike) is ignored: the command line sets both.
+    On the CPU `fp16` with flat gradients asks for a CUDA device, and `amp` does nothing. Goes when `Trainer` checks.
+    """
+
+    def __init__(self, cfg, *args, **kwargs):
+        common = cfg.common
+        common.fp16 = common.fp16 or common.memory_efficient_fp16
+        common.bf16 = common.bf16 or common.memory_efficient_bf16
+        if sum(map(bool, (common.fp16, common.bf16, common.amp))) > 1:
+            raise UserError("fp16, bf16 and amp exclude each other: keep one of them")
+        original(self, cfg, *args, **kwargs)
+        if self.device.type == "cpu":
+            common.fp16_no_flatten_grads = True
+            if common.amp:
+                logger.warning("amp has no effect on the CPU: this run computes in float32 (bf16 works there)")
+
+    return __init__
+
+
+class _StaysOnCPU(torch.Tensor):
+    def cuda(self, *args, **kwargs):
+        return self
+
+
+def _tensor(value: float) -> torch.Tensor:
+    return torch.tensor(value).as_subclass(_StaysOnCPU)
+
+
+# After an fp16 overflow `Trainer.train_step` writes `torch.tensor(0.0).cuda()`, whatever the device.
+if not torch.cuda.is_available():
+    trainer.torch = Overlay(torch, tensor=_tensor)

@@ -1,0 +1,95 @@
+"""Checkpoints are read with `weights_only`: a file can hold tensors and plain values, never code."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import pickle
+import re
+import tarfile
+import zipfile
+from collections.abc import Iterable
+from typing import Any, Union
+
+import numpy as np
+import torch
+
+from tupe.errors import UserError
+
+_REFUSED = re.compile(r"(?:GLOBAL|Unsupported class) ([A-Za-z_][\w.]*)")  # in the messages of PyTorch 2.2 to 2.13
+
+
+def fairseq_globals() -> list:
+    """What fairseq writes into a checkpoint file beyond tensors and plain values.
+
+    `argparse.Namespace` is the configuration of a model without a dataclass; the numpy types are a best metric that
+    scipy or scikit-learn returned, and the statistics of `--eval-bleu`.
+    """
+    multiarray = (getattr(np, "_core", None) or np.core).multiarray
+    names = [argparse.Namespace, multiarray.scalar, multiarray._reconstruct, np.ndarray, np.dtype]
+    if hasattr(np, "dtypes"):  # numpy >= 1.25
+        names += [np.dtypes.Float64DType, np.dtypes.Int64DType]
+    return names
+
+
+def allow(names: Iterable) -> contextlib.AbstractContextManager:
+    """Lets `torch.load` read these classes and functions inside the `with`; before PyTorch 2.5 nothing can."""
+    safe_globals = getattr(torch.serialization, "safe_globals", None)
+    return safe_globals(list(names)) if safe_globals else contextlib.nullcontext()
+
+
+def safe_load(path: Union[str, os.PathLike]) -> dict:
+    """Reads a checkpoint onto the CPU without running anything that the file contains.
+
+    Args:
+        path: a file written by `torch.save`.
+
+    Returns:
+        The dictionary in the file.
+
+    Raises:
+        UserError: the file is missing, is not a checkpoint, is cut short, or holds a class or function that fairseq
+            does not write (the message names it).
+    """
+    path = os.fspath(path)
+    if not os.path.isfile(path):
+        raise UserError(f"there is no checkpoint {os.path.abspath(path)}: give the path of one")
+    if _is_program(path):
+        raise UserError(
+            f"{path} is a TorchScript or tar archive, not a checkpoint: save the model's state_dict with torch.save"
+        )
+    try:
+        with allow(fairseq_globals()):
+            state: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except MemoryError:
+        raise
+    except pickle.UnpicklingError as error:
+        refused = _REFUSED.search(str(error))
+        if refused is None:
+            raise _unreadable(path, "it was not written by torch.save") from error
+        raise UserError(
+            f"checkpoint {path} was not loaded because it contains `{refused[1]}`, which fairseq does not write and "
+            "which could run code: use a checkpoint from a source you trust that holds tensors and plain values only"
+        ) from error
+    except Exception as error:  # a damaged file fails in many ways, depending on where it is damaged
+        raise _unreadable(path, error) from error
+    if not isinstance(state, dict):
+        raise UserError(f"{path} holds a {type(state).__name__}, not the dictionary that a checkpoint is")
+    return state
+
+
+def _unreadable(path: str, reason: object) -> UserError:
+    reason = (str(reason).splitlines() or [type(reason).__name__])[0]
+    return UserError(
+        f"{path} cannot be read as a checkpoint ({reason}; {os.path.getsize(path):,} bytes): it is damaged, cut short "
+        "or another kind of file, so copy it again or take an earlier checkpoint"
+    )
+
+
+def _is_program(path: str) -> bool:
+    """Formats for which PyTorch before 2.6 ignores `weights_only` (CVE-2025-32434)."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith("/constants.pkl") for name in archive.namelist())
+    return tarfile.is_tarfile(path)
