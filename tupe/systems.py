@@ -10,17 +10,31 @@ from typing import Union
 
 Fields = dict[str, Union[str, int, float, bool]]
 
-#: system -> the position encoding. Sources: TUPE, section 4 and its ablation.
+#: What a row does not say: the sum of the attention has no segments, and the layers share it.
+_DEFAULTS: Fields = {"segment": "none", "sharing": "layer", "linformer_k": 0}
+
+
+def _system(absolute: str, relative: str, reset: str = "none", **others: Union[str, int]) -> Fields:
+    return {"absolute": absolute, "relative": relative, "reset": reset, **_DEFAULTS, **others}
+
+
+#: system -> the position encoding. Sources: TUPE, section 4 and its ablation; DIET, sections 3 and 4.
 SYSTEMS: dict[str, Fields] = {
-    "tupe_r": {"absolute": "untied", "relative": "bucketed", "reset": "paper"},
-    "tupe_a": {"absolute": "untied", "relative": "none", "reset": "paper"},
-    "tupe_a_tie_cls": {"absolute": "untied", "relative": "none", "reset": "none"},
-    "bert_a": {"absolute": "input", "relative": "none", "reset": "none"},
-    "bert_r": {"absolute": "input", "relative": "bucketed", "reset": "none"},
-    "bert_ad": {"absolute": "untied_cross", "relative": "none", "reset": "none"},
+    "tupe_r": _system("untied", "bucketed", "paper"),
+    "tupe_a": _system("untied", "none", "paper"),
+    "tupe_a_tie_cls": _system("untied", "none"),
+    "bert_a": _system("input", "none"),
+    "bert_r": _system("input", "bucketed"),
+    "bert_ad": _system("untied_cross", "none"),
+    "t5": _system("none", "bucketed", segment="input"),
+    "shaw": _system("none", "shaw", segment="input", sharing="none"),
+    "diet_rel": _system("none", "unbinned", segment="per_head", sharing="none"),
+    "diet_abs": _system("low_rank", "none", segment="per_head", position_rank=128),
+    "linformer": _system("input", "none", segment="input", linformer_k=32),
+    "diet_abs_lin": _system("low_rank", "none", segment="input", position_rank=64, linformer_k=32),
 }
 
-#: system -> what it is called in the paper, and its logit (content is x_i W^Q (x_j W^K)^T throughout).
+#: system -> what it is called in the papers, and its logit (content is x_i W^Q (x_j W^K)^T, d the width of a head).
 DESCRIPTIONS: dict[str, tuple[str, str]] = {
     "tupe_r": ("TUPE-R", "content/sqrt(2d) + reset(untied absolute/sqrt(2d) + T5 relative)"),
     "tupe_a": ("TUPE-A", "content/sqrt(2d) + reset(untied absolute/sqrt(2d))"),
@@ -28,6 +42,12 @@ DESCRIPTIONS: dict[str, tuple[str, str]] = {
     "bert_a": ("BERT-A", "content/sqrt(d), positions added to the words"),
     "bert_r": ("BERT-R", "content/sqrt(d) + T5 relative, positions added to the words"),
     "bert_ad": ("BERT-A^d", "all four products of words and untied positions/sqrt(4d)"),
+    "t5": ("Raffel et al.", "content/sqrt(d) + T5 relative"),
+    "shaw": ("Shaw et al.", "(content + x_i W^Q . a[j - i])/sqrt(d), distances clipped"),
+    "diet_rel": ("DIET-REL", "content/sqrt(d) + R[j - i] + segments, in each layer its own"),
+    "diet_abs": ("DIET-ABS", "content/sqrt(d) + P_Q[i] . P_K[j] + segments"),
+    "linformer": ("Linformer", "x_i W^Q ((E x)_j W^K)^T/sqrt(d), positions added to the words"),
+    "diet_abs_lin": ("DIET-ABS^LIN", "x_i W^Q ((E x)_j W^K)^T/sqrt(d) + P_Q[i] . P_K[j]"),
 }
 
 #: Other names of a system: the paper's best is the plain `tupe_*`.

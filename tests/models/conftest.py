@@ -51,3 +51,11 @@ def tokens(dictionary):
         row[length - 1] = dictionary.eos()
         row[length:] = dictionary.pad()
     return tokens
+
+
+@pytest.fixture
+def pairs(tokens):
+    """`tokens` with the first two as pairs, `<s> a </s> </s> b </s>`; the third is a single sentence."""
+    tokens = tokens.clone()
+    tokens[0, 5:7] = tokens[1, 3:5] = tokens[0, 12]
+    return tokens

@@ -53,6 +53,19 @@ def test_reset_needs_a_correlation(build):
         build(UntiedAbsolute(4, 8, 2), Reset(2, 8))
 
 
+def test_layers_that_do_not_share_are_more_heads():
+    """`L H` heads at once are the `H` heads of each of `L` positions' own."""
+    torch.manual_seed(0)
+    many = PositionBias(UntiedAbsolute(9, 8, 6, 4, num_terms=4), cross=True)
+    bias = PositionBias(BucketedRelative(6))
+    for layer, terms in enumerate(many(5).split(3)):
+        for part, whole in zip(terms[1:], many(5)[1:]):
+            torch.testing.assert_close(part, whole[2 * layer : 2 * layer + 2], rtol=0, atol=0)
+        assert terms.bias is None
+        own = bias(5).split(3)[layer]
+        torch.testing.assert_close(own.bias, bias(5).bias[2 * layer : 2 * layer + 2], rtol=0, atol=0)
+
+
 class TestCache:
     def calls(self, position, *lengths):
         with patch.object(position, "compute", wraps=position.compute) as compute:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tupe.errors import UserError
-from tupe.position import BucketedRelative, ClippedRelative
+from tupe.position import BucketedRelative, ClippedRelative, UnbinnedRelative
 from tupe.position.relative import bucket_boundaries, toeplitz
 
 
@@ -40,7 +40,7 @@ def test_every_bucket_in_order(half, extra):
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 200])
-@pytest.mark.parametrize("relative", [BucketedRelative(3), ClippedRelative(3, 4)])
+@pytest.mark.parametrize("relative", [BucketedRelative(3), ClippedRelative(3, 4), UnbinnedRelative(3, 200)])
 def test_bias_is_the_value_of_the_distance(relative, length):
     bias = relative(length)
     assert bias.shape == (3, length, length)

@@ -11,9 +11,11 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from tupe.attention import BACKENDS
 from tupe.systems import named_models
 
-ABSOLUTE_CHOICES = ChoiceEnum(["none", "input", "untied", "untied_cross"])
-RELATIVE_CHOICES = ChoiceEnum(["none", "bucketed", "clipped"])
+ABSOLUTE_CHOICES = ChoiceEnum(["none", "input", "untied", "untied_cross", "low_rank", "low_rank_input", "free"])
+RELATIVE_CHOICES = ChoiceEnum(["none", "bucketed", "clipped", "unbinned", "parametric", "shaw"])
 RESET_CHOICES = ChoiceEnum(["none", "paper", "release"])
+SEGMENT_CHOICES = ChoiceEnum(["none", "input", "per_head"])
+SHARING_CHOICES = ChoiceEnum(["none", "layer", "head"])
 BACKEND_CHOICES = ChoiceEnum(["auto", *BACKENDS])
 ACTIVATION_CHOICES = ChoiceEnum(utils.get_available_activation_fns())
 
@@ -26,11 +28,17 @@ class TupeConfig(FairseqDataclass):
         default="untied",
         metadata={
             "help": "absolute positions: added to the words (input), a correlation of their own (untied), "
-            "the same with the two cross terms (untied_cross), or none"
+            "the same with the two cross terms (untied_cross), DIET's factors (low_rank; low_rank_input adds BERT's "
+            "table to the words as well), a free value for each pair of positions (free), or none"
         },
     )
     relative: RELATIVE_CHOICES = field(
-        default="bucketed", metadata={"help": "relative positions: T5's buckets, plain clipping, or none"}
+        default="bucketed",
+        metadata={
+            "help": "relative positions: T5's buckets (bucketed), one value for each distance up to the maximum "
+            "(clipped), for each distance there is (unbinned), products of learnt vectors (parametric), vectors that "
+            "join the keys (shaw), or none"
+        },
     )
     reset: RESET_CHOICES = field(
         default="paper",
@@ -38,6 +46,27 @@ class TupeConfig(FairseqDataclass):
             "help": "untie [CLS] from the positions: as the paper writes it, as the authors' release computes it "
             "(with relative values for the reset cells), or none"
         },
+    )
+    segment: SEGMENT_CHOICES = field(
+        default="none",
+        metadata={
+            "help": "segments of a sentence pair, told apart by its separators: added to the words (input), "
+            "in the attention of every head (per_head), or none"
+        },
+    )
+    sharing: SHARING_CHOICES = field(
+        default="layer",
+        metadata={
+            "help": "who shares the position terms of the attention: the layers, each head its own (layer); the heads "
+            "of a layer, each layer its own (head); or nobody (none)"
+        },
+    )
+    position_rank: int = field(default=64, metadata={"help": "rank d_p of the low_rank term"})
+    shaw_values: bool = field(
+        default=False, metadata={"help": "shaw: relative positions in the values too; rules out fused attention"}
+    )
+    linformer_k: int = field(
+        default=0, metadata={"help": "Linformer: project keys and values to this many rows; 0 for full attention"}
     )
     relative_buckets: int = field(default=32, metadata={"help": "number of buckets, even"})
     relative_max_distance: int = field(
@@ -86,6 +115,11 @@ SYSTEM_FIELDS = (
     "absolute",
     "relative",
     "reset",
+    "segment",
+    "sharing",
+    "position_rank",
+    "shaw_values",
+    "linformer_k",
     "relative_buckets",
     "relative_max_distance",
     "untied_projection_bias",

@@ -1,39 +1,21 @@
-"""The encoder: words (and for BERT-A, positions) in; the position terms, computed once; the layers."""
+"""The encoder: words (and for BERT, positions and segments) in; the position terms, computed once; the layers."""
 
 from __future__ import annotations
 
+import itertools
 from argparse import Namespace
+from collections.abc import Iterator
 from typing import Optional
 
+import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from tupe.errors import UserError
 from tupe.models.layer import TupeEncoderLayer
-from tupe.position import BucketedRelative, ClippedRelative, PositionBias, PositionTable, Reset, UntiedAbsolute
+from tupe.models.position import build_position_bias, build_segment_attention
+from tupe.position import PositionTable, PositionTerms, SegmentTable, segment_ids
+from tupe.position.length import check_length
 from tupe.position.precision import compute_dtype
-
-
-def build_position_bias(args: Namespace) -> PositionBias:
-    """The content-free terms that the configuration names. Raises `UserError` for those that do not fit together."""
-    width, heads = args.encoder_embed_dim, args.encoder_attention_heads
-    cross = args.absolute == "untied_cross"
-    absolute = relative = reset = None
-    if args.absolute in ("untied", "untied_cross"):
-        absolute = UntiedAbsolute(
-            args.max_positions,
-            width,
-            heads,
-            num_terms=4 if cross else 2,
-            projection_bias=args.untied_projection_bias,
-        )
-    if args.relative == "bucketed":
-        relative = BucketedRelative(heads, args.relative_buckets, args.relative_max_distance)
-    elif args.relative == "clipped":
-        relative = ClippedRelative(heads, args.relative_max_distance)
-    if args.reset != "none":
-        reset = Reset(heads, None if absolute is None else width, args.reset, relative is not None)
-    return PositionBias(absolute, relative, reset, cross=cross)
 
 
 class TupeEncoder(nn.Module):
@@ -42,16 +24,22 @@ class TupeEncoder(nn.Module):
     Args:
         args: the fields of `TupeConfig`.
         embed_tokens: word embeddings, with `padding_idx`.
+        eos: index of the separator `</s>`, which tells the segments apart.
     """
 
-    def __init__(self, args: Namespace, embed_tokens: nn.Embedding) -> None:
+    def __init__(self, args: Namespace, embed_tokens: nn.Embedding, eos: int) -> None:
         super().__init__()
         width = args.encoder_embed_dim
         self.max_positions = args.max_positions
         self.checkpoint_activations = args.checkpoint_activations
+        self.eos = eos
         self.embed_tokens = embed_tokens
-        self.input_positions = PositionTable(args.max_positions, width) if args.absolute == "input" else None
+        at_input = args.absolute in ("input", "low_rank_input")
+        self.input_positions = PositionTable(args.max_positions, width) if at_input else None
+        self.input_segments = SegmentTable(width) if args.segment == "input" else None
+        self.layers_share = args.sharing == "layer"
         self.position_bias = build_position_bias(args)
+        self.segment_attention = build_segment_attention(args)
         self.layernorm_embedding = nn.Identity() if args.no_layernorm_embedding else nn.LayerNorm(width)
         self.dropout = nn.Dropout(args.dropout)
         self.layers = nn.ModuleList(
@@ -67,6 +55,21 @@ class TupeEncoder(nn.Module):
         if has_padding is None and mask.device.type == "cpu" and not mask.any():
             return None
         return mask
+
+    def layer_terms(self, src_tokens: Tensor, dtype: torch.dtype) -> Iterator[PositionTerms]:
+        """The position terms of each layer in turn; what the layers share is computed once."""
+        terms = self.position_bias(src_tokens.shape[1], dtype)
+        segments = None if self.segment_attention is None else segment_ids(src_tokens, self.eos)
+        if segments is not None and not segments.any():  # one sentence each: one cell stands for all of all layers
+            terms = terms.add_bias(self.segment_attention(segments[:1, :1])[0].to(dtype))
+            segments = None
+        if self.layers_share:
+            if segments is not None:
+                terms = terms.add_bias(self.segment_attention(segments).to(dtype))
+            yield from itertools.repeat(terms, len(self.layers))
+        else:
+            for layer, own in enumerate(terms.split(len(self.layers))):
+                yield own if segments is None else own.add_bias(self.segment_attention(segments, layer).to(dtype))
 
     def forward(
         self, src_tokens: Tensor, has_padding: Optional[bool] = None, return_all_hiddens: bool = False
@@ -85,21 +88,18 @@ class TupeEncoder(nn.Module):
             UserError: for a sequence longer than `max_positions`.
         """
         length = src_tokens.shape[1]
-        if length > self.max_positions:
-            raise UserError(
-                f"a sequence of {length} tokens is longer than the {self.max_positions} positions of the model: "
-                "cut the input, or build the model with a larger max_positions"
-            )
+        check_length(length, self.max_positions)
         mask = self.key_padding_mask(src_tokens, has_padding)
         x = self.embed_tokens(src_tokens)
         if self.input_positions is not None:
             x = x + self.input_positions(length)
+        if self.input_segments is not None:
+            x = x + self.input_segments(segment_ids(src_tokens, self.eos))
         x = self.dropout(self.layernorm_embedding(x))
         if mask is not None:
             x = x.masked_fill(mask.unsqueeze(-1), 0)
-        position = self.position_bias(length, compute_dtype(x))  # once for all layers
         states = [x] if return_all_hiddens else None
-        for layer in self.layers:
+        for layer, position in zip(self.layers, self.layer_terms(src_tokens, compute_dtype(x))):
             if self.checkpoint_activations and self.training:
                 x = checkpoint(layer, x, position, mask, use_reentrant=False)
             else:

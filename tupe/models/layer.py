@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from tupe.attention import biased_attention
 from tupe.errors import UserError
-from tupe.position import PositionTerms
+from tupe.models.linformer import LengthProjection
+from tupe.models.shaw import attention_with_relative_values
+from tupe.position import PositionTerms, ShawRelative
 
 
 class SelfAttention(nn.Module):
@@ -20,11 +22,30 @@ class SelfAttention(nn.Module):
 
     `query`, `key` and `bias` are the position terms; one product makes `x W^Q, x W^K, x W^V`.
 
+    Args:
+        embed_dim: `d`.
+        num_heads: `H`.
+        num_terms: number of products that the logit sums.
+        dropout: of the attention weights.
+        backend: of `tupe.attention.biased_attention`.
+        relative: Shaw's relative positions, whose term joins `bias`.
+        projection: Linformer's; keys and values are then those of `E x` instead of `x`.
+
     Raises:
         UserError: if the heads do not divide the width.
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, num_terms: int, dropout: float, backend: str) -> None:
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        num_terms: int,
+        dropout: float,
+        backend: str,
+        *,
+        relative: Optional[ShawRelative] = None,
+        projection: Optional[LengthProjection] = None,
+    ) -> None:
         super().__init__()
         if embed_dim % num_heads:
             raise UserError(
@@ -37,25 +58,54 @@ class SelfAttention(nn.Module):
         self.backend = backend
         self.qkv_proj = nn.Linear(embed_dim, 3 * embed_dim)
         self.out_proj = nn.Linear(embed_dim, embed_dim)
+        self.relative = relative
+        self.projection = projection
+
+    def project(self, x: Tensor, key_padding_mask: Optional[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries `(B, H, T, d_h)`, keys and values `(B, H, T, d_h)`, or `(B, H, k, d_h)` with Linformer."""
+        if self.projection is None:
+            query, key, value = self.qkv_proj(x).chunk(3, dim=-1)
+        else:
+            projected = self.projection(x, key_padding_mask)  # (B, k, d)
+            width = x.shape[-1]
+            weight, bias = self.qkv_proj.weight, self.qkv_proj.bias
+            query = F.linear(x, weight[:width], bias[:width])
+            key, value = F.linear(projected, weight[width:], bias[width:]).chunk(2, dim=-1)
+        query, key, value = (t.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for t in (query, key, value))
+        return query, key, value
 
     def forward(self, x: Tensor, position: PositionTerms, key_padding_mask: Optional[Tensor]) -> Tensor:
         """`x` `(B, T, d)`, `key_padding_mask` `(B, T)` true at padding; returns `(B, T, d)`."""
-        qkv = self.qkv_proj(x).unflatten(-1, (3, self.num_heads, -1))  # (B, T, 3, H, d_h)
-        query, key, value = qkv.permute(2, 0, 3, 1, 4)  # (B, H, T, d_h) each
+        query, key, value = self.project(x, key_padding_mask)
         if position.query is not None:
             query, key = query + position.query, key + position.key
-        out = biased_attention(
-            query,
-            key,
-            value,
-            position.bias,
-            key_padding_mask=key_padding_mask,
-            scale=self.scale,
-            dropout_p=self.dropout,
-            training=self.training,
-            backend=self.backend,
-        )
+        bias = position.bias
+        if self.relative is not None:
+            relative = self.relative.logits(query, self.scale)  # (B, H, T, T)
+            bias = relative if bias is None else relative + bias
+        options = {
+            "key_padding_mask": key_padding_mask if self.projection is None else None,
+            "scale": self.scale,
+            "dropout_p": self.dropout,
+            "training": self.training,
+        }
+        if self.relative is not None and self.relative.value is not None:
+            out = attention_with_relative_values(query, key, value, bias, self.relative, **options)
+        else:
+            out = biased_attention(query, key, value, bias, **options, backend=self.backend)
         return self.out_proj(out.transpose(1, 2).flatten(2))
+
+
+def build_self_attention(args: Namespace, num_terms: int) -> SelfAttention:
+    """The attention of one layer, with what the configuration puts inside the layer."""
+    width, heads = args.encoder_embed_dim, args.encoder_attention_heads
+    relative = projection = None
+    if args.relative == "shaw":
+        relative = ShawRelative(width // heads, args.relative_max_distance, args.shaw_values)
+    if args.linformer_k:
+        projection = LengthProjection(args.max_positions, args.linformer_k)
+    dropout, backend = args.attention_dropout, args.attention_backend
+    return SelfAttention(width, heads, num_terms, dropout, backend, relative=relative, projection=projection)
 
 
 class TupeEncoderLayer(nn.Module):
@@ -65,9 +115,7 @@ class TupeEncoderLayer(nn.Module):
         super().__init__()
         width = args.encoder_embed_dim
         self.normalize_before = args.encoder_normalize_before
-        self.self_attn = SelfAttention(
-            width, args.encoder_attention_heads, num_terms, args.attention_dropout, args.attention_backend
-        )
+        self.self_attn = build_self_attention(args, num_terms)
         self.self_attn_layer_norm = nn.LayerNorm(width)
         # PyTorch's gelu is the exact form, in float32 inside; fairseq's makes a float32 copy of its input.
         self.activation = F.gelu if args.activation_fn == "gelu" else utils.get_activation_fn(args.activation_fn)

@@ -27,7 +27,7 @@ class TupeLanguageModelEncoder(RobertaEncoder):
     """The encoder with its language-model head, as fairseq's RoBERTa names the two."""
 
     def build_encoder(self, args: Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding) -> TupeEncoder:
-        return TupeEncoder(args, embed_tokens)
+        return TupeEncoder(args, embed_tokens, dictionary.eos())
 
     def forward(
         self,

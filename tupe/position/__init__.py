@@ -14,21 +14,40 @@ This is TUPE-R (12 heads, width 768, up to 512 positions) and its use::
     bias = position(length=query.shape[2]).bias                      # (12, n, n), once a batch
     scale = (position.num_terms * 64) ** -0.5                        # 1 / sqrt(2 d_h)
     out = biased_attention(query, key, value, bias, scale=scale)     # (B, 12, n, 64), in every layer
+
+And DIET-ABS of twelve layers that do not share it::
+
+    position = PositionBias(LowRankAbsolute(max_positions=512, rank=128, num_heads=12 * 12))
+    layers = position(length=query.shape[2]).split(12)               # layers[l].bias is (12, n, n)
 """
 
 from tupe.position.absolute import PositionTable, UntiedAbsolute
 from tupe.position.bias import PositionBias, PositionTerms
-from tupe.position.relative import BucketedRelative, ClippedRelative, RelativeBias
+from tupe.position.free import FreeAbsolute
+from tupe.position.low_rank import LowRankAbsolute
+from tupe.position.parametric import ParametricRelative
+from tupe.position.relative import BucketedRelative, ClippedRelative, RelativeBias, RelativeTerm, UnbinnedRelative
 from tupe.position.reset import Reset, reset_cls
+from tupe.position.segment import SegmentAttention, SegmentTable, segment_ids
+from tupe.position.shaw import ShawRelative
 
 __all__ = [
     "BucketedRelative",
     "ClippedRelative",
+    "FreeAbsolute",
+    "LowRankAbsolute",
+    "ParametricRelative",
     "PositionBias",
     "PositionTable",
     "PositionTerms",
     "RelativeBias",
+    "RelativeTerm",
     "Reset",
+    "SegmentAttention",
+    "SegmentTable",
+    "ShawRelative",
+    "UnbinnedRelative",
     "UntiedAbsolute",
     "reset_cls",
+    "segment_ids",
 ]

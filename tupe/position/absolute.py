@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.errors import UserError
+from tupe.position.length import check_length, fit_positions
 from tupe.position.precision import at_least_float32
 
 INIT_STD = 0.02  # BERT's initialisation, for every position parameter
@@ -29,26 +30,11 @@ class PositionTable(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(max_positions, embed_dim))
         nn.init.normal_(self.weight, std=INIT_STD)
-        self._register_load_state_dict_pre_hook(self._fit)
-
-    def _fit(self, state: dict, prefix: str, *_: object) -> None:
-        saved = state.get(prefix + "weight")
-        if saved is None or saved.ndim != 2:
-            return
-        if len(saved) < len(self.weight):
-            raise UserError(
-                f"the model has {len(self.weight)} positions, but the checkpoint's table `{prefix}weight` has only "
-                f"{len(saved)}: set --max-positions (in pre-training --tokens-per-sample too) to {len(saved)} or less"
-            )
-        state[prefix + "weight"] = saved[: len(self.weight)]
+        fit_positions(self, "weight", 0)
 
     def forward(self, length: int) -> Tensor:
         """The vectors of the first `length` positions, `(length, d)`. Raises `UserError` beyond the table's end."""
-        if length > len(self.weight):
-            raise UserError(
-                f"a sequence of {length} tokens is longer than the {len(self.weight)} positions of the model: "
-                "cut the input, or build the model with a larger max_positions"
-            )
+        check_length(length, len(self.weight))
         return self.weight[:length]
 
     def extra_repr(self) -> str:
@@ -67,25 +53,34 @@ class UntiedAbsolute(nn.Module):
         max_positions: rows of the table `P`.
         embed_dim: width `d` of the table and of both projections.
         num_heads: `H`; each head reads its `d_h` columns of the one pair `U^Q, U^K`.
+        head_dim: `d_h`; `embed_dim / num_heads` if not given.
         num_terms: see above.
         projection_bias: biases on `U^Q, U^K`, as in the authors' release; the paper has none.
 
     Raises:
-        UserError: if `num_heads` does not divide `embed_dim`.
+        UserError: if `num_heads` does not divide `embed_dim` and there is no `head_dim`.
     """
 
     def __init__(
-        self, max_positions: int, embed_dim: int, num_heads: int, *, num_terms: int = 2, projection_bias: bool = False
+        self,
+        max_positions: int,
+        embed_dim: int,
+        num_heads: int,
+        head_dim: Optional[int] = None,
+        *,
+        num_terms: int = 2,
+        projection_bias: bool = False,
     ) -> None:
         super().__init__()
-        if embed_dim % num_heads:
+        if head_dim is None and embed_dim % num_heads:
             raise UserError(f"{num_heads} heads do not divide the width {embed_dim}: choose a width that is a multiple")
+        head_dim = head_dim or embed_dim // num_heads
         self.num_heads = num_heads
-        self.scale = 1 / math.sqrt(num_terms * (embed_dim // num_heads))
+        self.scale = 1 / math.sqrt(num_terms * head_dim)
         self.table = PositionTable(max_positions, embed_dim)
         self.layer_norm = nn.LayerNorm(embed_dim)
-        self.query = nn.Linear(embed_dim, embed_dim, bias=projection_bias)
-        self.key = nn.Linear(embed_dim, embed_dim, bias=projection_bias)
+        self.query = nn.Linear(embed_dim, num_heads * head_dim, bias=projection_bias)
+        self.key = nn.Linear(embed_dim, num_heads * head_dim, bias=projection_bias)
         for projection in (self.query, self.key):
             nn.init.normal_(projection.weight, std=INIT_STD)
             if projection.bias is not None:

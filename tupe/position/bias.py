@@ -1,23 +1,27 @@
-"""The sum of the content-free terms, `reset(absolute(i, j) + relative(j - i))`, once a batch for all layers."""
+"""The sum of the content-free terms, `reset(absolute(i, j) + relative(j - i))`, computed once a batch."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import UntiedAbsolute
+from tupe.position.free import FreeAbsolute
+from tupe.position.low_rank import LowRankAbsolute
 from tupe.position.precision import no_autocast
-from tupe.position.relative import RelativeBias
+from tupe.position.relative import RelativeTerm
 from tupe.position.reset import Reset
+
+AbsoluteTerm = Union[UntiedAbsolute, LowRankAbsolute, FreeAbsolute]
 
 
 class PositionTerms(NamedTuple):
-    """What the encoding adds to the attention of every layer; `None` where it adds nothing.
+    """What the encoding adds to the attention; `None` where it adds nothing. `m` keys: `n`, or Linformer's `k`.
 
-    bias: added to the logits, `(H, n, n)`.
+    bias: added to the logits, `(H, n, m)`; `(B, H, n, n)` where segments make it the sequence's own.
     query, key: added to the projected words before their product, `(H, n, d_h)` each (BERT-A^d).
     """
 
@@ -28,26 +32,38 @@ class PositionTerms(NamedTuple):
     def to(self, dtype: torch.dtype) -> PositionTerms:
         return PositionTerms(*(None if term is None else term.to(dtype) for term in self))
 
-    def slice(self, length: int) -> PositionTerms:
+    def slice(self, length: int, num_keys: Optional[int] = None) -> PositionTerms:
         """The terms of the first `length` positions: the top-left block, and the first rows."""
         bias, query, key = self
         return PositionTerms(
-            None if bias is None else bias[:, :length, :length],
+            None if bias is None else bias[:, :length, : num_keys or length],
             None if query is None else query[:, :length],
             None if key is None else key[:, :length],
         )
 
+    def add_bias(self, bias: Tensor) -> PositionTerms:
+        """The terms with `bias` added to theirs."""
+        return self._replace(bias=bias if self.bias is None else self.bias + bias)
+
+    def split(self, num_layers: int) -> list[PositionTerms]:
+        """The terms of each layer, where every layer has its own: `(L H, ...)` to `L` times `(H, ...)`."""
+        parts = ([None] * num_layers if term is None else term.unflatten(0, (num_layers, -1)).unbind() for term in self)
+        return [PositionTerms(*layer) for layer in zip(*parts)]
+
 
 class PositionBias(nn.Module):
     """`reset(absolute + relative)`, or with `cross` the position factors that join the words' queries and keys.
+
+    Layers that do not share their terms are more heads: with terms of `L H` heads, one computation makes those of all
+    layers, and `PositionTerms.split(L)` hands them out. Heads that share have terms of `L` heads, one for each layer.
 
     In evaluation without gradients the result is kept until a parameter changes, and sliced for shorter inputs. A
     write through `parameter.data` is invisible to PyTorch's version counter: call `train()`, `eval()` or
     `clear_cache()` after one.
 
     Args:
-        absolute: `UntiedAbsolute` or nothing.
-        relative: `BucketedRelative`, `ClippedRelative` or nothing.
+        absolute: `UntiedAbsolute`, `LowRankAbsolute`, `FreeAbsolute` or nothing.
+        relative: `BucketedRelative`, `ClippedRelative`, `UnbinnedRelative`, `ParametricRelative` or nothing.
         reset: `Reset` or nothing; needs a term to reset.
         cross: hand out the factors of `absolute` instead of their product, for
             `(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T`, all four products (BERT-A^d; TUPE, section 4.3).
@@ -58,20 +74,24 @@ class PositionBias(nn.Module):
 
     def __init__(
         self,
-        absolute: Optional[UntiedAbsolute] = None,
-        relative: Optional[RelativeBias] = None,
+        absolute: Optional[AbsoluteTerm] = None,
+        relative: Optional[RelativeTerm] = None,
         reset: Optional[Reset] = None,
         *,
         cross: bool = False,
     ) -> None:
         super().__init__()
-        if cross and absolute is None:
+        if cross and not isinstance(absolute, UntiedAbsolute):
             raise UserError("cross terms need the untied absolute term")
         if reset is not None and (cross or (absolute is None and relative is None)):
             raise UserError(
-                "the [CLS] reset needs a content-free correlation, untied absolute without cross terms or relative: "
+                "the [CLS] reset needs a content-free correlation, absolute without cross terms or relative: "
                 "set reset=none or choose such a term"
             )
+        #: Keys of the terms, where they are not the positions.
+        self.num_keys: Optional[int] = getattr(absolute, "num_keys", None)
+        if self.num_keys is not None and (reset is not None or relative is not None):
+            raise UserError("relative positions and the [CLS] reset need a key for each position, not num_keys of them")
         self.absolute = absolute
         self.relative = relative
         self.reset = reset
@@ -81,7 +101,7 @@ class PositionBias(nn.Module):
     @property
     def num_terms(self) -> int:
         """Number of products that the logit sums; content is scaled by `1 / sqrt(num_terms * d_h)`."""
-        return 4 if self.cross else 2 if self.absolute is not None else 1
+        return 4 if self.cross else 2 if isinstance(self.absolute, UntiedAbsolute) else 1
 
     def compute(self, length: int) -> PositionTerms:
         """The terms of the first `length` positions in float32, with their graph."""
@@ -103,7 +123,7 @@ class PositionBias(nn.Module):
             key = (dtype, *((p.data_ptr(), p.dtype, 0 if p.is_inference() else p._version) for p in parameters))
             if self._cache is None or self._cache[0][1:] != key or self._cache[0][0] < length:
                 self._cache = ((length, *key), self.compute(length).to(dtype))
-        return self._cache[1].slice(length)
+        return self._cache[1].slice(length, self.num_keys)
 
     def clear_cache(self) -> None:
         self._cache = None

@@ -1,7 +1,7 @@
-"""Relative positions: one learnt value a head for each distance `j - i` (key minus query), binned or clipped.
+"""Relative positions: one learnt value a head for each distance `j - i` (key minus query), binned, clipped or neither.
 
-Raffel et al. 2020 (T5); TUPE, eq. 9. The value depends on `j - i` alone, so the `H x n x n` term is Toeplitz:
-`2n - 1` values a head, laid along the diagonals.
+Raffel et al. 2020 (T5); TUPE, eq. 9; Chen et al. 2021 (DIET-REL), eq. 3. The value depends on `j - i` alone, so the
+`H x n x n` term is Toeplitz: `2n - 1` values a head, laid along the diagonals.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD
+from tupe.position.length import check_length, fit_positions
 from tupe.position.precision import at_least_float32
 
 
@@ -20,8 +21,30 @@ def toeplitz(values: Tensor) -> Tensor:
     return values.unfold(-1, length, 1).flip(-2)  # query i reads the window that starts at n-1-i
 
 
-class RelativeBias(nn.Module):
-    """Base of the relative terms: a table of values and, in the subclass, the row of each distance.
+class RelativeTerm(nn.Module):
+    """Base of the relative terms: values in rows and, in the subclass, the row of each distance."""
+
+    def row(self, distance: Tensor) -> Tensor:
+        """Row of each `distance = j - i`, of the same shape (int64)."""
+        raise TypeError(f"{type(self).__name__} does not say which row a distance has")
+
+    def values(self) -> Tensor:
+        """The value of every row and head, `(rows, H)`, in float32 or better."""
+        raise TypeError(f"{type(self).__name__} has no values")
+
+    def by_distance(self, length: int) -> Tensor:
+        """The values of the distances `1 - length .. length - 1`, `(H, 2 length - 1)`."""
+        values = self.values()
+        distance = torch.arange(1 - length, length, device=values.device)
+        return values[self.row(distance)].t()
+
+    def forward(self, length: int) -> Tensor:
+        """`relative(j - i)` of the first `length` positions, `(H, length, length)`."""
+        return toeplitz(self.by_distance(length))
+
+
+class RelativeBias(RelativeTerm):
+    """Base of the terms whose values are learnt one by one.
 
     Args:
         num_rows: rows of the table, `num_rows x H`.
@@ -33,15 +56,8 @@ class RelativeBias(nn.Module):
         self.weight = nn.Parameter(torch.empty(num_rows, num_heads))
         nn.init.normal_(self.weight, std=INIT_STD)
 
-    def row(self, distance: Tensor) -> Tensor:
-        """Row of the table for each `distance = j - i`, of the same shape (int64)."""
-        raise TypeError(f"{type(self).__name__} does not say which row a distance has")
-
-    def forward(self, length: int) -> Tensor:
-        """`relative(j - i)` of the first `length` positions, `(H, length, length)`."""
-        distance = torch.arange(1 - length, length, device=self.weight.device)
-        values = at_least_float32(self.weight)[self.row(distance)]  # (2n - 1, H)
-        return toeplitz(values.t())
+    def values(self) -> Tensor:
+        return at_least_float32(self.weight)
 
     def extra_repr(self) -> str:
         return "{}, {}".format(*self.weight.shape)
@@ -99,6 +115,11 @@ def bucket_boundaries(half: int, max_distance: int) -> list[int]:
     return boundaries
 
 
+def clipped_row(distance: Tensor, max_distance: int) -> Tensor:
+    """Row of each `distance` in a table of `-max_distance .. max_distance`; those beyond have the end's."""
+    return distance.clamp(-max_distance, max_distance) + max_distance
+
+
 class ClippedRelative(RelativeBias):
     """One value for each distance up to `max_distance`; those beyond share the end's (Shaw et al. 2018).
 
@@ -108,10 +129,37 @@ class ClippedRelative(RelativeBias):
     """
 
     def __init__(self, num_heads: int, max_distance: int = 128) -> None:
-        if max_distance < 1:
-            raise UserError(f"relative_max_distance is {max_distance}, but must be at least 1")
+        check_max_distance(max_distance)
         super().__init__(2 * max_distance + 1, num_heads)
         self.max_distance = max_distance
 
     def row(self, distance: Tensor) -> Tensor:
-        return distance.clamp(-self.max_distance, self.max_distance) + self.max_distance
+        return clipped_row(distance, self.max_distance)
+
+
+def check_max_distance(max_distance: int) -> None:
+    """Raises `UserError` for a distance at which nothing can be clipped."""
+    if max_distance < 1:
+        raise UserError(f"relative_max_distance is {max_distance}, but must be at least 1")
+
+
+class UnbinnedRelative(RelativeBias):
+    """DIET-REL: one value for each of the `2 n - 1` distances.
+
+    Args:
+        num_heads: `H`.
+        max_positions: `n`.
+    """
+
+    def __init__(self, num_heads: int, max_positions: int) -> None:
+        super().__init__(2 * max_positions - 1, num_heads)
+        self.max_positions = max_positions
+        fit_positions(self, "weight", 0, centred=True)
+
+    def row(self, distance: Tensor) -> Tensor:
+        return distance + self.max_positions - 1
+
+    def by_distance(self, length: int) -> Tensor:
+        """As the base's; raises `UserError` beyond `max_positions`."""
+        check_length(length, self.max_positions)
+        return super().by_distance(length)

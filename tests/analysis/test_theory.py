@@ -1,0 +1,96 @@
+"""The two papers' theorems, on numbers."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tupe.analysis.theory import numerical_rank, toeplitz_factorisation
+from tupe.errors import UserError
+from tupe.position import BucketedRelative, LowRankAbsolute
+from tupe.position.relative import toeplitz
+
+
+def projected(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def test_positions_at_the_input_leave_the_rank_at_d_h():
+    """DIET, theorem 1, first part: 3 heads of width 8, 40 tokens."""
+    words, positions = projected(40, 24), projected(40, 24)
+    query, key = ((words + positions) @ projected(3, 24, 8) for _ in range(2))
+    assert numerical_rank(query @ key.transpose(1, 2)).tolist() == [8, 8, 8]
+
+
+@pytest.mark.parametrize("rank", [1, 4, 16])
+def test_a_low_rank_term_adds_its_rank(rank):
+    """DIET, theorem 1, second part: d_h + d_p is reached; and n where that is less."""
+    words, term = projected(40, 24), LowRankAbsolute(40, rank, 3).double()
+    for factor in term.parameters():
+        torch.nn.init.normal_(factor)
+    query, key = (words @ projected(3, 24, 8) for _ in range(2))
+    logits = query @ key.transpose(1, 2) + term(40)
+    assert numerical_rank(term(40)).tolist() == [rank] * 3
+    assert numerical_rank(logits).tolist() == [8 + rank] * 3
+    assert numerical_rank(logits[:, :10, :10]).tolist() == [min(10, 8 + rank)] * 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rank_of_rounded_numbers(dtype):
+    matrix = (projected(50, 5) @ projected(5, 50)).to(dtype)
+    assert numerical_rank(matrix) == 5
+    assert numerical_rank(matrix, relative_tolerance=0.999) == 1
+
+
+@given(st.integers(1, 20), st.booleans(), st.integers(0, 99))
+def test_toeplitz_factorisation_is_exact(n, complex_values, seed):
+    generator = torch.Generator().manual_seed(seed)
+    dtype = torch.complex128 if complex_values else torch.float64
+    values = torch.randn(2 * n - 1, generator=generator, dtype=dtype)
+    left, diagonal = toeplitz_factorisation(values)
+    assert left.shape == (n, 2 * n)
+    assert diagonal.shape == (2 * n,)
+    expected = torch.tensor([[values[n - 1 + k - j].item() for k in range(n)] for j in range(n)], dtype=dtype)
+    product = left @ torch.diag(diagonal) @ left.conj().t()
+    torch.testing.assert_close(product, expected.to(torch.complex128))
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 16])
+def test_the_papers_constants(n):
+    """TUPE, proposition 1: the printed 1 / (2n) gives B / (2n) with the eigenvalues; the printed j + 1 is harmless."""
+    values = torch.randn(2 * n - 1, dtype=torch.float64)
+    matrix = toeplitz(values[None])[0].to(torch.complex128)
+    _, diagonal = toeplitz_factorisation(values)
+    j, m = torch.arange(n).double()[:, None], torch.arange(2 * n).double()
+    printed = torch.exp(1j * torch.pi * (j + 1) * m / n) / (2 * n)
+    torch.testing.assert_close(printed @ torch.diag(diagonal) @ printed.conj().t(), matrix / (2 * n))
+    torch.testing.assert_close(printed @ torch.diag(2 * n * diagonal) @ printed.conj().t(), matrix)
+
+
+def test_vandermonde_of_roots_of_unity():
+    left, _ = toeplitz_factorisation(torch.ones(13))
+    base = left[1] / left[0]  # one base a column: row j is its j-th power
+    for j in range(7):
+        torch.testing.assert_close(left[j], base**j / 14**0.5)
+    torch.testing.assert_close(base**14, torch.ones(14, dtype=torch.complex128))
+
+
+def test_symmetric_matrices_have_a_real_diagonal():
+    half = torch.randn(6, dtype=torch.float64)
+    _, diagonal = toeplitz_factorisation(torch.cat([half.flip(0), half[1:]]))
+    torch.testing.assert_close(diagonal.imag, torch.zeros(12, dtype=torch.float64))
+
+
+def test_neither_term_contains_the_other():
+    """The relative term has full rank, which the untied one of rank d_h cannot have; that one is not Toeplitz."""
+    relative = BucketedRelative(1).double()
+    torch.nn.init.normal_(relative.weight)
+    assert numerical_rank(relative(32)) == 32
+    absolute = LowRankAbsolute(32, 8, 1).double()(32)[0]
+    assert (absolute.diagonal() - absolute[0, 0]).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("values", [torch.zeros(4), torch.zeros(3, 3)])
+def test_not_the_values_of_a_toeplitz_matrix(values):
+    with pytest.raises(UserError, match="2n - 1 values"):
+        toeplitz_factorisation(values)

@@ -1,0 +1,198 @@
+"""The attention logits of every system, against an evaluation in float64 with its own loops; see `tupe.systems`."""
+
+from unittest.mock import patch
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tupe.systems import SYSTEMS
+
+LAYERS, HEADS, WIDTH = 2, 3, 24
+D_H = WIDTH // HEADS
+FAR = 4  # the distance from which on `clipped`, `parametric` and `shaw` clip
+
+CASES = {
+    **{system: (system, {}) for system in SYSTEMS},
+    "bert_r with reset": ("bert_r", {"reset": "paper"}),
+    "diet_rel with reset": ("diet_rel", {"reset": "paper"}),
+    "diet_rel with reset, shared by layers": ("diet_rel", {"reset": "paper", "sharing": "layer"}),
+    "diet_rel shared by heads": ("diet_rel", {"sharing": "head"}),
+    "diet_abs of each layer": ("diet_abs", {"sharing": "none"}),
+    "diet_abs shared by heads, with reset": ("diet_abs", {"sharing": "head", "reset": "paper"}),
+    "diet_abs with an input table": ("diet_abs", {"absolute": "low_rank_input"}),
+    "tupe_r of each layer": ("tupe_r", {"sharing": "none"}),
+    "tupe_r shared by heads": ("tupe_r", {"sharing": "head"}),
+    "tupe_r with segments": ("tupe_r", {"segment": "per_head"}),
+    "bert_ad of each layer": ("bert_ad", {"sharing": "none"}),
+    "bert_ad shared by heads": ("bert_ad", {"sharing": "head"}),
+    "free": ("tupe_a", {"absolute": "free"}),
+    "free of each layer": ("tupe_a_tie_cls", {"absolute": "free", "sharing": "none"}),
+    "parametric": ("tupe_r", {"relative": "parametric"}),
+    "parametric of each layer": ("t5", {"relative": "parametric", "sharing": "none"}),
+    "clipped": ("tupe_r", {"relative": "clipped"}),
+    "shaw with low rank and segments": ("shaw", {"absolute": "low_rank", "segment": "per_head"}),
+    "only segments": ("t5", {"relative": "none", "segment": "per_head"}),
+    "diet_abs_lin of each layer": ("diet_abs_lin", {"sharing": "none"}),
+    "diet_abs_lin shared by heads": ("diet_abs_lin", {"sharing": "head"}),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request, build):
+    """The model in float64, and its fields."""
+    system, changed = CASES[request.param]
+    fields = {**SYSTEMS[system], **changed}
+    if fields["relative"] in ("clipped", "parametric", "shaw"):
+        changed = {**changed, "relative_max_distance": FAR}
+    if fields["linformer_k"]:
+        changed = {**changed, "linformer_k": 5}
+    model = build(f"{system}_tiny", **changed).double()
+    for parameter in model.encoder.sentence_encoder.position_bias.parameters():
+        if parameter.ndim == 1:  # the layer norm of the table
+            torch.nn.init.normal_(parameter)
+    return model, fields
+
+
+def seen_logits(model, tokens):
+    """What each layer hands to softmax, `(L, B, H, n, m)`, and the input of each, `(L, B, n, d)`."""
+    seen = []
+
+    def record(query, key, value, bias=None, *, scale, **_):
+        logits = scale * query @ key.transpose(-2, -1)
+        seen.append(logits if bias is None else logits + bias)
+        return query if value.shape != query.shape else value
+
+    with patch("tupe.models.layer.biased_attention", record), torch.no_grad():
+        _, extra = model(tokens, features_only=True, return_all_hiddens=True)
+    return torch.stack(seen), torch.stack(extra["inner_states"][:-1]).transpose(1, 2)
+
+
+def segments_of(row, eos=2):
+    """Segment of each token, read one by one."""
+    segment, found = 0, []
+    for before, token in zip([None, *row], row):
+        segment = 1 if before == token == eos else segment
+        found.append(segment)
+    return found
+
+
+class Expected:
+    """The specification's equation, number by number."""
+
+    def __init__(self, model, fields):
+        self.encoder, self.fields = model.encoder.sentence_encoder, fields
+        self.terms = self.encoder.position_bias
+
+    def input(self, tokens):
+        x = self.encoder.embed_tokens.weight[tokens]
+        if self.fields["absolute"] in ("input", "low_rank_input"):
+            x = x + self.encoder.input_positions.weight[: tokens.shape[1]]
+        if self.fields["segment"] == "input":
+            segments = torch.tensor([segments_of(row) for row in tokens.tolist()])
+            x = x + self.encoder.input_segments.weight[segments]
+        norm = self.encoder.layernorm_embedding
+        x = F.layer_norm(x, (WIDTH,), norm.weight, norm.bias)
+        return x * tokens.ne(1).unsqueeze(-1)
+
+    def content(self, x, layer, head, padding):
+        """Queries and keys of one sequence: `(n, d_h)` and `(m, d_h)`."""
+        attention = self.encoder.layers[layer].self_attn
+        rows = slice(head * D_H, (head + 1) * D_H)
+        w_q, w_k, _ = attention.qkv_proj.weight.split(WIDTH)
+        b_q, b_k, _ = attention.qkv_proj.bias.split(WIDTH)
+        source = x
+        if self.fields["linformer_k"]:
+            projection = attention.projection.weight
+            source = sum(projection[:, [t]] * x[t] for t in range(len(x)) if not padding[t])
+        return x @ w_q[rows].t() + b_q[rows], source @ w_k[rows].t() + b_k[rows]
+
+    def set_of(self, layer, head):
+        """Number of the set of position parameters that this head of this layer uses."""
+        return {"none": layer * HEADS + head, "layer": head, "head": layer}[self.fields["sharing"]]
+
+    def untied(self, vectors, s):
+        absolute = self.terms.absolute
+        p = F.layer_norm(vectors, (WIDTH,), absolute.layer_norm.weight, absolute.layer_norm.bias)
+        rows = slice(s * D_H, (s + 1) * D_H)
+        return p @ absolute.query.weight[rows].t(), p @ absolute.key.weight[rows].t()
+
+    def absolute(self, n, m, s):
+        kind, term = self.fields["absolute"], self.terms.absolute
+        if kind == "untied":
+            query, key = self.untied(term.table.weight[:n], s)
+            return query @ key.t() / (2 * D_H) ** 0.5
+        if kind in ("low_rank", "low_rank_input"):
+            pairs = [term.query[s, i] @ term.key[s, j] for i in range(n) for j in range(m)]
+            return torch.stack(pairs).view(n, m)
+        if kind == "free":
+            return term.weight[s, :n, :n]
+        return torch.zeros(n, m, dtype=torch.float64)
+
+    def relative(self, n, s):
+        kind, term = self.fields["relative"], self.terms.relative
+        out = torch.zeros(n, n, dtype=torch.float64)
+        for i in range(n):
+            for j in range(n):
+                clipped = max(-FAR, min(FAR, j - i)) + FAR
+                if kind == "bucketed":
+                    bucket = min(abs(j - i), 8 if abs(j - i) < 12 else 9) + 16 * (j > i)  # n < 16
+                    out[i, j] = term.weight[bucket, s]
+                elif kind == "clipped":
+                    out[i, j] = term.weight[clipped, s]
+                elif kind == "unbinned":
+                    out[i, j] = term.weight[23 + j - i, s]  # 24 positions
+                elif kind == "parametric":
+                    rows, r = slice(s * D_H, (s + 1) * D_H), term.weight[clipped]
+                    out[i, j] = (term.query.weight[rows] @ r) @ (term.key.weight[rows] @ r)
+        return out
+
+    def reset(self, v, s):
+        if self.fields["reset"] == "none":
+            return v
+        reset, v = self.terms.reset, v.clone()
+        if self.fields["absolute"] == "untied":
+            query, key = self.untied(reset.vectors, s)
+            theta = (query * key).sum(-1) / (2 * D_H) ** 0.5
+        else:
+            theta = reset.scalars[:, s]
+        v[:, 0] = theta[1]
+        v[0, :] = theta[0]
+        return v
+
+    def segment(self, row, s):
+        segments = segments_of(row)
+        values = self.encoder.segment_attention.weight.flatten(0, 1)[s]
+        return torch.stack([torch.stack([values[a, b] for b in segments]) for a in segments])
+
+    def logits(self, x, row, layer, head):
+        query, key = self.content(x, layer, head, [token == 1 for token in row])
+        n, m, s = len(query), len(key), self.set_of(layer, head)
+        if self.fields["absolute"] == "untied_cross":
+            p_q, p_k = self.untied(self.terms.absolute.table.weight[:n], s)
+            return (query @ key.t() + query @ p_k.t() + p_q @ key.t() + p_q @ p_k.t()) / (4 * D_H) ** 0.5
+        out = query @ key.t()
+        if self.fields["relative"] == "shaw":
+            a = self.encoder.layers[layer].self_attn.relative.key
+            for i in range(n):
+                for j in range(n):
+                    out[i, j] += query[i] @ a[max(-FAR, min(FAR, j - i)) + FAR]
+        out = out / ((2 if self.fields["absolute"] == "untied" else 1) * D_H) ** 0.5
+        free = self.absolute(n, m, s)
+        if not self.fields["linformer_k"]:
+            free = self.reset(free + self.relative(n, s), s)
+        out = out + free
+        return out + self.segment(row, s) if self.fields["segment"] == "per_head" else out
+
+
+@torch.no_grad()
+def test_logits_are_the_equation(case, pairs):
+    model, fields = case
+    expected = Expected(model, fields)
+    logits, inputs = seen_logits(model, pairs)
+    torch.testing.assert_close(inputs[0], expected.input(pairs))
+    for layer in range(LAYERS):
+        for b, row in enumerate(pairs.tolist()):
+            for head in range(HEADS):
+                want = expected.logits(inputs[layer, b], row, layer, head)
+                torch.testing.assert_close(logits[layer, b, head], want)

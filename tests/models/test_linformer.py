@@ -1,0 +1,60 @@
+"""Linformer and DIET-ABS-LIN: cost linear in the length, padding that changes nothing, shorter inputs."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from tests.models.largest_tensor import LargestTensor
+from tupe.errors import UserError
+
+
+def cost(model, length):
+    """Elements of the largest tensor, and multiplications, of a forward and backward pass on one sequence."""
+    tokens = torch.full((1, length), 5)
+    with LargestTensor() as largest, FlopCounterMode(display=False) as flops:
+        model(tokens, features_only=True)[0].sum().backward()
+    return largest.elements, flops.get_total_flops()
+
+
+@pytest.mark.parametrize("name", ["linformer_tiny", "diet_abs_lin_tiny"])
+def test_memory_and_multiplications_grow_linearly(build, name):
+    model = build(name, max_positions=1024, encoder_layers=1, attention_backend="reference")
+    (small, few), (large, many) = cost(model, 512), cost(model, 1024)
+    assert large <= 2 * small
+    assert many <= 2 * few
+    full = build("bert_a_tiny", max_positions=1024, encoder_layers=1, attention_backend="reference")
+    (small, few), (large, many) = cost(full, 512), cost(full, 1024)
+    assert large == 4 * small
+    assert many > 3.5 * few
+
+
+@pytest.mark.parametrize("name", ["linformer_tiny", "diet_abs_lin_tiny"])
+def test_longer_checkpoint_gives_the_first_columns(build, tokens, name):
+    long, short = build(name, max_positions=24), build(name, max_positions=13)
+    short.load_state_dict(long.state_dict())
+    with torch.no_grad():
+        torch.testing.assert_close(short(tokens)[0], long(tokens)[0])
+    with pytest.raises(UserError, match=r"24 positions.*only 13"):
+        long.load_state_dict(short.state_dict())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"relative": "bucketed"},
+        {"relative": "shaw"},
+        {"absolute": "untied"},
+        {"absolute": "untied_cross"},
+        {"absolute": "free"},
+        {"absolute": "low_rank", "reset": "paper"},
+        {"segment": "per_head"},
+    ],
+)
+def test_terms_that_need_a_key_a_position_are_refused(build, fields):
+    with pytest.raises(UserError, match="Linformer's keys are 32 mixtures"):
+        build("linformer_tiny", **fields)
+
+
+def test_negative_k(build):
+    with pytest.raises(UserError, match="linformer_k is -1"):
+        build("bert_a_tiny", linformer_k=-1)

@@ -1,0 +1,64 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tupe.errors import UserError
+from tupe.position import ParametricRelative, ShawRelative
+from tupe.position.shaw import skew, unskew
+
+
+@given(st.integers(1, 9), st.integers(1, 3))
+def test_skew_cell_by_cell(length, heads):
+    by_distance = torch.randn(2, heads, length, 2 * length + 1)
+    out = skew(by_distance)
+    for i in range(length):
+        for j in range(length):
+            torch.testing.assert_close(out[:, :, i, j], by_distance[:, :, i, length + j - i], rtol=0, atol=0)
+
+
+@given(st.integers(1, 9))
+def test_unskew_is_the_transpose_of_skew(length):
+    x = torch.randn(2, length, 2 * length + 1, dtype=torch.float64)
+    y = torch.randn(2, length, length, dtype=torch.float64)
+    torch.testing.assert_close((skew(x) * y).sum(), (x * unskew(y)).sum())
+
+
+def test_skew_is_a_view():
+    x = torch.randn(2, 5, 11)
+    assert skew(x).data_ptr() == x[:, 0, 5:].data_ptr()
+    assert skew(x).stride() == (55, 10, 1)
+
+
+@pytest.mark.parametrize("length", [1, 4, 9])
+def test_logits_are_the_equation(length):
+    term = ShawRelative(4, max_distance=3).double()
+    query = torch.randn(2, 3, length, 4, dtype=torch.float64)
+    out = term.logits(query)
+    for i in range(length):
+        for j in range(length):
+            a = term.key[max(-3, min(3, j - i)) + 3]
+            torch.testing.assert_close(out[:, :, i, j], query[:, :, i] @ a)
+
+
+def test_parameters():
+    """(2t + 1) x d_h, shared by the heads; t = 128."""
+    assert sum(p.numel() for p in ShawRelative(64).parameters()) == 257 * 64
+    assert sum(p.numel() for p in ShawRelative(64, values=True).parameters()) == 2 * 257 * 64
+
+
+def test_parametric_is_its_equation():
+    term = ParametricRelative(6, num_heads=2, head_dim=3, max_distance=2).double()
+    out = term(5)
+    for h in range(2):
+        rows = slice(3 * h, 3 * h + 3)
+        for i in range(5):
+            for j in range(5):
+                r = term.weight[max(-2, min(2, j - i)) + 2]
+                torch.testing.assert_close(out[h, i, j], (term.query.weight[rows] @ r) @ (term.key.weight[rows] @ r))
+
+
+@pytest.mark.parametrize("build", [lambda: ShawRelative(4, 0), lambda: ParametricRelative(4, 2, 2, 0)])
+def test_bad_distance(build):
+    with pytest.raises(UserError, match="relative_max_distance is 0"):
+        build()

@@ -1,0 +1,1 @@
+"""What a training log and a checkpoint show: curves, pictures of the positions, reports."""

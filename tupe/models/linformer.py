@@ -1,0 +1,37 @@
+"""Linformer (Wang et al. 2020): keys and values of `k` rows, whatever the length, so that attention costs `n k`."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+from torch import Tensor, nn
+
+from tupe.position.length import fit_positions
+
+
+class LengthProjection(nn.Module):
+    """`E x`, whose `k` rows a layer uses in the place of `x` for its keys and values: `(E x) W^K`, `(E x) W^V`.
+
+    One `E: k x n` a layer for all heads, keys and values (Wang et al.'s "key-value sharing"; Chen et al. 2021, eq. 4).
+    A shorter sequence uses the first columns of `E`; padded positions count as zero.
+
+    Args:
+        max_positions: `n`.
+        num_keys: `k`.
+    """
+
+    def __init__(self, max_positions: int, num_keys: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_keys, max_positions))
+        nn.init.normal_(self.weight, std=max_positions**-0.5)  # E x has the scale of x
+        fit_positions(self, "weight", 1)
+
+    def forward(self, x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+        """`x` `(B, T, d)`, `padding_mask` `(B, T)` true at padding; returns `(B, k, d)`."""
+        if padding_mask is not None:
+            x = x.masked_fill(padding_mask.unsqueeze(-1), 0)
+        return self.weight[:, : x.shape[1]] @ x
+
+    def extra_repr(self) -> str:
+        return "{}, {}".format(*self.weight.shape)

@@ -1,0 +1,95 @@
+"""From the configuration to the position terms of the attention."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Optional
+
+from tupe.errors import UserError
+from tupe.position import (
+    BucketedRelative,
+    ClippedRelative,
+    FreeAbsolute,
+    LowRankAbsolute,
+    ParametricRelative,
+    PositionBias,
+    RelativeTerm,
+    Reset,
+    SegmentAttention,
+    UnbinnedRelative,
+    UntiedAbsolute,
+)
+from tupe.position.bias import AbsoluteTerm
+
+
+def sets_of_parameters(args: Namespace) -> int:
+    """How many heads of the model have position parameters of their own (DIET, section 4.4)."""
+    layers, heads = args.encoder_layers, args.encoder_attention_heads
+    return {"none": layers * heads, "layer": heads, "head": layers}[args.sharing]
+
+
+def build_absolute(args: Namespace) -> Optional[AbsoluteTerm]:
+    """The absolute term of the attention; none where positions are added to the words."""
+    sets, length, width = sets_of_parameters(args), args.max_positions, args.encoder_embed_dim
+    if args.absolute in ("untied", "untied_cross"):
+        return UntiedAbsolute(
+            length,
+            width,
+            sets,
+            width // args.encoder_attention_heads,
+            num_terms=4 if args.absolute == "untied_cross" else 2,
+            projection_bias=args.untied_projection_bias,
+        )
+    if args.absolute in ("low_rank", "low_rank_input"):
+        return LowRankAbsolute(length, args.position_rank, sets, args.linformer_k or None)
+    if args.absolute == "free":
+        return FreeAbsolute(length, sets)
+    return None
+
+
+def build_relative(args: Namespace) -> Optional[RelativeTerm]:
+    """The content-free relative term; Shaw's depends on the words and is built in the layer."""
+    sets, width, max_distance = sets_of_parameters(args), args.encoder_embed_dim, args.relative_max_distance
+    if args.relative == "bucketed":
+        return BucketedRelative(sets, args.relative_buckets, max_distance)
+    if args.relative == "clipped":
+        return ClippedRelative(sets, max_distance)
+    if args.relative == "unbinned":
+        return UnbinnedRelative(sets, args.max_positions)
+    if args.relative == "parametric":
+        return ParametricRelative(width, sets, width // args.encoder_attention_heads, max_distance)
+    return None
+
+
+def check_linformer(args: Namespace) -> None:
+    """Raises `UserError` for terms that need a key at each position, which Linformer does not have."""
+    if args.linformer_k < 0:
+        raise UserError(f"linformer_k is {args.linformer_k}, but must be at least 1, or 0 for full attention")
+    with_any_keys = ("none", "input", "low_rank", "low_rank_input")
+    if args.linformer_k and (
+        args.absolute not in with_any_keys
+        or (args.relative, args.reset) != ("none", "none")
+        or args.segment == "per_head"
+    ):
+        raise UserError(
+            f"Linformer's keys are {args.linformer_k} mixtures of all positions, so absolute must be one of "
+            f"{', '.join(with_any_keys)}, relative and reset none, and segment none or input; or set linformer_k=0"
+        )
+
+
+def build_position_bias(args: Namespace) -> PositionBias:
+    """The content-free terms. Raises `UserError` for those that do not fit together."""
+    check_linformer(args)
+    absolute, relative, reset = build_absolute(args), build_relative(args), None
+    if args.reset != "none":
+        vectors = args.encoder_embed_dim if isinstance(absolute, UntiedAbsolute) else None
+        reset = Reset(sets_of_parameters(args), vectors, args.reset, relative is not None)
+    return PositionBias(absolute, relative, reset, cross=args.absolute == "untied_cross")
+
+
+def build_segment_attention(args: Namespace) -> Optional[SegmentAttention]:
+    """The segment term of the attention, shared as the other terms are."""
+    if args.segment != "per_head":
+        return None
+    layers = 1 if args.sharing == "layer" else args.encoder_layers
+    return SegmentAttention(sets_of_parameters(args) // layers, layers)

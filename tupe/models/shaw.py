@@ -1,0 +1,38 @@
+"""Attention whose values carry relative positions (Shaw et al. 2018, eq. 3)."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from tupe.attention.reference import masked_value
+from tupe.position import ShawRelative
+from tupe.position.precision import at_least_float32, no_autocast
+
+
+def attention_with_relative_values(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor,
+    relative: ShawRelative,
+    *,
+    key_padding_mask: Optional[Tensor],
+    scale: float,
+    dropout_p: float,
+    training: bool,
+) -> Tensor:
+    """`out_i = sum_j w_ij (v_j + a^V[j - i])` with `w = dropout(softmax(scale q k^T + bias))`.
+
+    Arguments and result are those of `tupe.attention.biased_attention`. The weights have to exist, `(B, H, n, n)` in
+    float32, and a copy of twice their size by distance: no fused kernel, and quadratic memory.
+    """
+    with no_autocast(query.device):
+        logits = (at_least_float32(query) * scale) @ at_least_float32(key).transpose(-2, -1) + bias
+        if key_padding_mask is not None:
+            logits = logits.masked_fill(key_padding_mask[:, None, None, :], masked_value(logits.dtype))
+        weights = F.dropout(logits.softmax(-1), dropout_p, training)
+        out = weights @ at_least_float32(value) + relative.weighted_values(weights)
+    return out.to(query.dtype)

@@ -1,0 +1,48 @@
+"""How many positions a parameter has: longer input is refused, a checkpoint with more of them is sliced."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from torch import nn
+
+from tupe.errors import UserError
+
+
+def check_length(length: int, max_positions: int) -> None:
+    """Raises `UserError` if a sequence of `length` tokens has more than `max_positions`."""
+    if length > max_positions:
+        raise UserError(
+            f"a sequence of {length} tokens is longer than the {max_positions} positions of the model: "
+            "cut the input, or build the model with a larger max_positions"
+        )
+
+
+def fit_positions(module: nn.Module, name: str, *axes: int, centred: bool = False) -> None:
+    """On loading, slices the parameter `name` of a checkpoint that has more positions; refuses one that has fewer.
+
+    Args:
+        module: owns the parameter.
+        name: of the parameter within the module.
+        axes: those that run over positions; the first of them are kept.
+        centred: the axes run over the distances `-(n-1) .. n-1` instead; the middle is kept.
+    """
+    module._register_load_state_dict_pre_hook(partial(_fit, name, axes, centred), with_module=True)
+
+
+def _fit(
+    name: str, axes: tuple[int, ...], centred: bool, module: nn.Module, state: dict, prefix: str, *_: object
+) -> None:
+    saved, own = state.get(prefix + name), getattr(module, name)
+    if saved is None or saved.ndim != own.ndim:
+        return
+    for axis in axes:
+        theirs, ours = saved.shape[axis], own.shape[axis]
+        if theirs < ours:
+            theirs, ours = ((rows + 1) // 2 if centred else rows for rows in (theirs, ours))
+            raise UserError(
+                f"the model has {ours} positions, but the checkpoint's `{prefix}{name}` has only {theirs}: "
+                f"set --max-positions (in pre-training --tokens-per-sample too) to {theirs} or less"
+            )
+        saved = saved.narrow(axis, (theirs - ours) // 2 if centred else 0, ours)
+    state[prefix + name] = saved

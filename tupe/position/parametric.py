@@ -1,0 +1,40 @@
+"""A relative term with parameters in common (TUPE, appendix D: "the improvement is just marginal"; an ablation)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from tupe.position.absolute import INIT_STD
+from tupe.position.precision import at_least_float32
+from tupe.position.relative import RelativeTerm, check_max_distance, clipped_row
+
+
+class ParametricRelative(RelativeTerm):
+    """`relative(j - i) = (r_{j-i} F^Q) (r_{j-i} F^K)^T` per head, without a scale; distances beyond `t` are clipped.
+
+    Args:
+        embed_dim: width `d` of the vectors `r`.
+        num_heads: `H`.
+        head_dim: `d_h`; `F^Q, F^K` are `d x H d_h`.
+        max_distance: `t`, at least 1; there are `2 t + 1` vectors.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, head_dim: int, max_distance: int = 128) -> None:
+        super().__init__()
+        check_max_distance(max_distance)
+        self.max_distance = max_distance
+        self.head_dim = head_dim
+        self.weight = nn.Parameter(torch.empty(2 * max_distance + 1, embed_dim))
+        self.query = nn.Linear(embed_dim, num_heads * head_dim, bias=False)
+        self.key = nn.Linear(embed_dim, num_heads * head_dim, bias=False)
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=INIT_STD)
+
+    def row(self, distance: Tensor) -> Tensor:
+        return clipped_row(distance, self.max_distance)
+
+    def values(self) -> Tensor:
+        vectors, query, key = (at_least_float32(w) for w in (self.weight, self.query.weight, self.key.weight))
+        products = (vectors @ query.t()) * (vectors @ key.t())  # (2t + 1, H d_h)
+        return products.unflatten(-1, (-1, self.head_dim)).sum(-1)

@@ -1,0 +1,81 @@
+r"""Segments: which of two sentences a token belongs to, at the input (BERT) or in the attention (DIET, eq. 2).
+
+The segments come from the tokens themselves. A pair is written `<s> a </s> </s> b </s>`: `<s> a </s>` is segment 0, and
+everything from the second of the two separators on is segment 1, as in BERT's `[CLS] a [SEP]` and `b [SEP]`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tupe.position.absolute import INIT_STD
+from tupe.position.precision import at_least_float32
+
+logger = logging.getLogger(__name__)
+
+
+def segment_ids(tokens: Tensor, eos: int) -> Tensor:
+    """The segment, 0 or 1, of each of `tokens` `(B, T)`; `eos` is the separator's index.
+
+    All 0 where no two separators follow each other; what follows a second pair of separators stays in segment 1.
+    """
+    separator = tokens.eq(eos)
+    second = F.pad(separator[:, 1:] & separator[:, :-1], (1, 0))  # true at the second of two separators
+    return second.cumsum(1).clamp(max=1)
+
+
+class _Segments(nn.Module):
+    """Base: the one parameter, zero after loading a checkpoint without it, which is then at first the same function."""
+
+    def __init__(self, *shape: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(shape))
+        nn.init.normal_(self.weight, std=INIT_STD)
+        self._register_load_state_dict_pre_hook(self._add_if_missing)
+
+    def _add_if_missing(self, state: dict, prefix: str, *_: object) -> None:
+        name = prefix + "weight"
+        if name not in state:
+            logger.info("%s %s is new: the checkpoint has no segments; it starts at zero", name, [*self.weight.shape])
+            state[name] = torch.zeros_like(self.weight)
+
+    def extra_repr(self) -> str:
+        return ", ".join(map(str, self.weight.shape))
+
+
+class SegmentTable(_Segments):
+    """`E: 2 x d`, added to the word embeddings.
+
+    Args:
+        embed_dim: width `d`.
+    """
+
+    def __init__(self, embed_dim: int) -> None:
+        super().__init__(2, embed_dim)
+
+    def forward(self, segments: Tensor) -> Tensor:
+        """The vectors of `segments` `(B, T)`: `(B, T, d)`."""
+        return F.embedding(segments, self.weight)
+
+
+class SegmentAttention(_Segments):
+    """`segment(s_i, s_j) = E_S[s_i, s_j]` per head, added to the logits.
+
+    Args:
+        num_heads: `H`.
+        num_layers: number of layers that have values of their own.
+    """
+
+    def __init__(self, num_heads: int, num_layers: int = 1) -> None:
+        super().__init__(num_layers, num_heads, 2, 2)
+
+    def forward(self, segments: Tensor, layer: Optional[int] = None) -> Tensor:
+        """`segment(s_i, s_j)` of `segments` `(B, T)`: `(B, H, T, T)` for one layer, `(B, L H, T, T)` for all."""
+        values = at_least_float32(self.weight.flatten(0, 1) if layer is None else self.weight[layer])  # (H, 2, 2)
+        side = torch.stack([1 - segments, segments], dim=-1).to(values.dtype).unsqueeze(1)  # (B, 1, T, 2), one-hot
+        return side @ values @ side.transpose(-2, -1)
