@@ -26,7 +26,7 @@ def run(*command, cwd=ROOT, check=True, **environment):
 def train_log(output):
     """The records of fairseq's JSON log in `output`: `{"train_inner": [...], "train": [...], "valid": [...]}`."""
     records = {}
-    line = re.compile(r'(train_inner|train|valid1?)(?: \||\]\[INFO\] -) (\{"(?:epoch|loss)".*\})$', re.MULTILINE)
+    line = re.compile(r'(train_inner|train|valid1?)(?: \||\]\[INFO\] -) (\{"(?:epoch|valid_loss)".*\})$', re.MULTILINE)
     for kind, record in line.findall(output):
         records.setdefault(kind, []).append(json.loads(record))
     return records

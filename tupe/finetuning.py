@@ -30,7 +30,7 @@ def model_overrides(checkpoint: PathLike) -> list[str]:
         )
     default = CONFIGS[name]()
     overrides = [f"model._name={name}"]
-    overrides += [f"+model.{f}={model[f]}" for f in SYSTEM_FIELDS if f in model and model[f] != getattr(default, f)]
+    overrides += [f"++model.{f}={model[f]}" for f in SYSTEM_FIELDS if f in model and model[f] != getattr(default, f)]
     task = cfg.get("task") or {}
     length = model.get("max_positions") or task.get("tokens_per_sample") or task.get("max_positions")
     return [*overrides, f"task.max_positions={length}"]

@@ -40,6 +40,20 @@ def test_system_trains_resumes_and_finetunes(system, corpus, glue, tmp_path):
     assert f"({system}_tiny, lr 3e-05, seed 1)" in last
 
 
+def test_segments_are_added_in_finetuning(corpus, glue, tmp_path):
+    """As DIET does: pre-trained without, fine-tuned with; the new parameters are named and learnt."""
+    train(corpus, tmp_path / "mlm", "--arch", "diet_abs_tiny", *TINY, "--segment", "none", "--max-update", 6)
+    done = run(
+        "bash", "scripts/finetune_glue.sh", "MNLI", tmp_path / "mlm/checkpoint_best.pt", glue,
+        "optimization.max_epoch=1", "dataset.num_workers=0", "++model.segment=per_head",
+        f"checkpoint.save_dir={tmp_path / 'mnli'}",
+    )  # fmt: skip
+    name = "encoder.sentence_encoder.segment_attention.weight"
+    assert f"{name} [1, 2, 2, 2] is new" in done.stdout
+    state = torch.load(tmp_path / "mnli/checkpoint_best.pt", weights_only=True)
+    assert state["model"][name].abs().max() > 0
+
+
 def tensors(value, name=""):
     """Every tensor in a checkpoint, by its path."""
     if isinstance(value, torch.Tensor):
@@ -145,7 +159,7 @@ def test_single_fields_can_be_overridden(corpus, tmp_path):
     table = state["model"]["encoder.sentence_encoder.position_bias.relative.weight"]
     assert table.shape == (11, 2)
     overrides = run("tupe", "model-overrides", tmp_path / "checkpoint_last.pt").stdout.split()
-    assert {"+model.relative=clipped", "+model.relative_max_distance=5"} <= set(overrides)
+    assert {"++model.relative=clipped", "++model.relative_max_distance=5"} <= set(overrides)
 
 
 def test_installed_commands_are_the_tree_under_test():

@@ -21,10 +21,11 @@ def run(args: argparse.Namespace) -> None:
     from tupe.models.summary import count_parameters
     from tupe.systems import ALIASES, DESCRIPTIONS, SIZES, SYSTEMS
 
-    print(f"{'system':<16}{'paper':<16}{'absolute':<14}{'relative':<10}{'reset':<7}logit")
+    widths = {"absolute": 14, "relative": 10, "reset": 7, "segment": 10, "sharing": 9}
+    print(f"{'system':<16}{'paper':<16}" + "".join(f"{key:<{width}}" for key, width in widths.items()) + "logit")
     for name, fields in SYSTEMS.items():
         paper, logit = DESCRIPTIONS[name]
-        print(f"{name:<16}{paper:<16}{fields['absolute']:<14}{fields['relative']:<10}{fields['reset']:<7}{logit}")
+        print(f"{name:<16}{paper:<16}" + "".join(f"{fields[key]:<{width}}" for key, width in widths.items()) + logit)
     for alias, name in ALIASES.items():
         print(f"{alias:<16}another name of {name}")
 
