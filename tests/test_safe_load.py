@@ -101,12 +101,3 @@ def test_damaged_or_other_file(tmp_path, data):
     (tmp_path / "damaged.pt").write_bytes(data)
     with pytest.raises(UserError, match=r"damaged\.pt"):
         safe_load(tmp_path / "damaged.pt")
-
-
-def test_old_pytorch_without_allow_lists(tmp_path, monkeypatch):
-    monkeypatch.delattr(torch.serialization, "safe_globals")
-    torch.save({"model": torch.ones(1)}, tmp_path / "plain.pt")
-    torch.save({"args": argparse.Namespace()}, tmp_path / "namespace.pt")
-    assert "model" in safe_load(tmp_path / "plain.pt")
-    with pytest.raises(UserError, match=r"`argparse\.Namespace`"):
-        safe_load(tmp_path / "namespace.pt")

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import pickle
 import re
 import tarfile
 import zipfile
-from collections.abc import Iterable
-from typing import Any, Union
+from typing import Union
 
 import numpy as np
 import torch
+from torch.serialization import safe_globals
 
 from tupe.errors import UserError
 
-_REFUSED = re.compile(r"(?:GLOBAL|Unsupported class) ([A-Za-z_][\w.]*)")  # in the messages of PyTorch 2.2 to 2.13
+_REFUSED = re.compile(r"GLOBAL ([A-Za-z_][\w.]*)")  # in PyTorch's message
 
 
 def fairseq_globals() -> list:
@@ -31,12 +30,6 @@ def fairseq_globals() -> list:
     if hasattr(np, "dtypes"):  # numpy >= 1.25
         names += [np.dtypes.Float64DType, np.dtypes.Int64DType]
     return names
-
-
-def allow(names: Iterable) -> contextlib.AbstractContextManager:
-    """Lets `torch.load` read these classes and functions inside the `with`; before PyTorch 2.5 nothing can."""
-    safe_globals = getattr(torch.serialization, "safe_globals", None)
-    return safe_globals(list(names)) if safe_globals else contextlib.nullcontext()
 
 
 def safe_load(path: Union[str, os.PathLike]) -> dict:
@@ -60,8 +53,8 @@ def safe_load(path: Union[str, os.PathLike]) -> dict:
             f"{path} is a TorchScript or tar archive, not a checkpoint: save the model's state_dict with torch.save"
         )
     try:
-        with allow(fairseq_globals()):
-            state: Any = torch.load(path, map_location="cpu", weights_only=True)
+        with safe_globals(fairseq_globals()):
+            state = torch.load(path, map_location="cpu", weights_only=True)
     except MemoryError:
         raise
     except pickle.UnpicklingError as error:

@@ -1,5 +1,8 @@
 """Which processes train, and how they find each other."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 import torch
 from fairseq.dataclass.configs import DistributedTrainingConfig
@@ -7,7 +10,7 @@ from omegaconf import OmegaConf
 
 from tests.commands import ROOT, run, train_log
 from tupe.errors import UserError
-from tupe.fairseq_mends.launch import configure
+from tupe.fairseq_mends.launch import configure, unused_parameters
 
 TORCHRUN = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400", "WORLD_SIZE": "4", "RANK": "3", "LOCAL_RANK": "1"}
 FIELDS = ("distributed_world_size", "distributed_rank", "distributed_init_method", "distributed_no_spawn", "device_id")
@@ -68,6 +71,15 @@ def test_more_processes_than_gpus_need_more_machines(configured):
         assert configured(2, distributed_world_size=8, **more_machines).distributed_world_size == 8
 
 
+@pytest.mark.parametrize(("heads", "unused"), [({}, False), ({"mnli": torch.nn.Linear(1, 1)}, True)])
+def test_finetuning_has_unused_parameters(heads, unused):
+    cfg = OmegaConf.create({"distributed_training": {"find_unused_parameters": False}})
+    unused_parameters(lambda *args: None)(
+        None, cfg, None, SimpleNamespace(classification_heads=torch.nn.ModuleDict(heads))
+    )
+    assert cfg.distributed_training.find_unused_parameters == unused
+
+
 def test_bare_torchrun_trains_one_model_and_resumes(corpus, tmp_path):
     """Two processes with batches of 8 make updates of 16; resuming, rank 0 sends the checkpoint to rank 1."""
     updates = []
@@ -84,6 +96,7 @@ def test_bare_torchrun_trains_one_model_and_resumes(corpus, tmp_path):
     assert updates == [("1", "16"), ("2", "16"), ("3", "16")]
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="official fairseq reads torchrun's environment under Hydra")
 def test_bare_torchrun_under_hydra_is_refused(corpus, tmp_path):
     """There the plugin is imported too late to connect the processes, but not too late to stop them."""
     done = run(

@@ -2,36 +2,67 @@
 
 from __future__ import annotations
 
-from typing import Callable, Optional
+import logging
+from typing import Callable, Optional, Union
 
+import torch
 from torch import Tensor
 
-from tupe.attention.reference import reference
+from tupe.attention.reference import masked_value, reference
 from tupe.attention.sdpa import sdpa
+from tupe.attention.structured import StructuredBias
+from tupe.attention.triton_support import obstacle
 from tupe.errors import UserError
 
-BACKENDS: dict[str, Callable[..., Tensor]] = {"reference": reference, "sdpa": sdpa}
+logger = logging.getLogger(__name__)
+logged: set[str] = set()
 
 
-def choose_backend(backend: str) -> Callable[..., Tensor]:
-    """The function of that name; `auto` is the fastest there is. Raises `UserError` for an unknown name."""
-    if backend == "auto":
-        return sdpa
-    if backend not in BACKENDS:
+def triton(*arguments: object) -> Tensor:
+    from tupe.attention.triton_attention import triton_attention  # needs Triton
+
+    return triton_attention(*arguments)
+
+
+BACKENDS: dict[str, Callable[..., Tensor]] = {"reference": reference, "sdpa": sdpa, "triton": triton}
+
+
+def choose_backend(
+    backend: str, query: Tensor, value: Tensor, bias: Union[Tensor, StructuredBias, None], padded: bool
+) -> Callable[..., Tensor]:
+    """The function that computes these tensors' attention. Raises `UserError` for an unknown name."""
+    if backend not in ("auto", *BACKENDS):
         raise UserError(f"unknown attention backend {backend!r}: choose auto or one of {', '.join(BACKENDS)}")
-    return BACKENDS[backend]
+    if backend in ("reference", "sdpa"):
+        return BACKENDS[backend]
+    missing = obstacle(query, value, bias)
+    if missing is not None:
+        log_once(f"attention by PyTorch's scaled_dot_product_attention: {missing}")
+        return sdpa
+    if backend == "auto" and bias is None and not padded:
+        return sdpa  # FlashAttention, which takes neither
+    log_once("attention by the Triton kernels")
+    return triton
+
+
+@torch.compiler.assume_constant_result  # torch.compile calls it while it traces, and does not look inside
+def log_once(message: str) -> None:
+    if message not in logged:
+        logged.add(message)
+        logger.info(message)
 
 
 def biased_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Optional[Tensor] = None,
+    bias: Union[Tensor, StructuredBias, None] = None,
     *,
     key_padding_mask: Optional[Tensor] = None,
     scale: float,
     dropout_p: float = 0.0,
     training: bool = False,
+    causal: bool = False,
     backend: str = "auto",
 ) -> Tensor:
     r"""Attention whose logits carry a bias, learnt or not.
@@ -43,14 +74,17 @@ def biased_attention(
         key: `(B, H, T_k, d_h)`, of the same type.
         value: `(B, H, T_k, d_h)`, of the same type.
         bias: added to the logits after scaling, broadcastable to `(B, H, T_q, T_k)`; one `(H, T_q, T_k)` for the whole
-            batch is what `tupe.position.PositionBias` makes. Gradients reach it.
+            batch is what `tupe.position.PositionBias` makes. Gradients reach it. A `StructuredBias` is the same in parts,
+            with memory linear in the lengths on the backend `triton`; the others build it.
         key_padding_mask: `(B, T_k)` bool, true at padding. A row whose keys are all padding gives finite numbers
             without meaning.
         scale: factor of the product of query and key, `1 / sqrt(2 d_h)` in TUPE.
         dropout_p: probability with which a weight is dropped; only in training.
         training: whether dropout is on.
-        backend: `auto`, `reference` (plain float32, the truth that the others are compared with) or `sdpa` (PyTorch's
-            fused kernels).
+        causal: whether a query sees only the keys up to its own position, the last query all of them.
+        backend: `reference` (plain float32, the truth that the others are compared with), `sdpa` (PyTorch's fused
+            kernels), `triton` (this project's, `docs/kernels.md`) or `auto`: `triton` on a GPU where there is a bias or
+            padding, else `sdpa`. Where Triton or its GPU is missing, `triton` is `sdpa` too. The log says once which.
 
     Returns:
         `(B, H, T_q, d_h)` of the query's type.
@@ -58,9 +92,28 @@ def biased_attention(
     Raises:
         UserError: for shapes that do not fit and for an unknown backend.
     """
-    check_shapes(query, key, value, bias, key_padding_mask)
-    attend = choose_backend(backend)
-    return attend(query, key, value, bias, key_padding_mask, scale, dropout_p if training else 0.0)
+    if isinstance(bias, StructuredBias):
+        bias.check(query.shape[1], query.shape[2], key.shape[2])
+    check_shapes(query, key, value, None if isinstance(bias, StructuredBias) else bias, key_padding_mask)
+    if causal and query.shape[2] > key.shape[2]:
+        raise UserError(f"causal attention needs a key for each query, but has {query.shape[2]} and {key.shape[2]}")
+    attend = choose_backend(backend, query, value, bias, key_padding_mask is not None)
+    dropout_p = dropout_p if training else 0.0
+    if attend is triton:
+        return attend(query, key, value, bias, key_padding_mask, scale, dropout_p, causal)
+    if isinstance(bias, StructuredBias):
+        bias = bias.dense(query.shape[2], key.shape[2])
+    if causal:
+        bias = hide_future(query, key, bias)
+    return attend(query, key, value, bias, key_padding_mask, scale, dropout_p)
+
+
+def hide_future(query: Tensor, key: Tensor, bias: Optional[Tensor]) -> Tensor:
+    """`bias` with the logit of a padded key wherever a key comes after the query; the last query sees all keys."""
+    lengths = query.shape[2], key.shape[2]
+    future = torch.ones(lengths, dtype=torch.bool, device=query.device).triu(1 + lengths[1] - lengths[0])
+    bias = query.new_zeros(lengths) if bias is None else bias
+    return bias.masked_fill(future, masked_value(query.dtype))
 
 
 def check_shapes(

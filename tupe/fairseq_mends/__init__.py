@@ -1,7 +1,7 @@
 """What fairseq needs on today's Python and PyTorch, applied by importing this package, once.
 
 Each file mends the traps of one subject: a function of fairseq is wrapped (`mend.mends`), or one of its modules sees a
-library with a few names replaced (`mend.Overlay`). Nothing of fairseq is edited, nothing here knows the models.
+library with a few names replaced (`mend.Overlay`). A mend can go when fairseq no longer does what its docstring says.
 """
 
 from tupe.fairseq_mends import data, dictionaries, failures, launch, loading, names, numpy2, precision, printing, resume  # noqa: F401

@@ -56,6 +56,16 @@ def _how_to_make(folder: str) -> str:
     )
 
 
+@mends(MaskedLMTask, "max_positions")
+def blocks_have_a_length(original):
+    """Official fairseq 0.12.2 does not say how long the blocks are, from which a model takes its `max_positions`."""
+
+    def max_positions(self):
+        return original(self) or self.cfg.tokens_per_sample
+
+    return max_positions
+
+
 @mends(FairseqTask, "filter_indices_by_size")
 def lengths_fit(original):
     """Sequences above `max_positions`: fairseq names one of them, and in training skips even most of the data."""

@@ -8,6 +8,7 @@ import sys
 
 import torch
 from fairseq import distributed_utils
+from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
@@ -28,7 +29,7 @@ def launch(original):
     fairseq reads the environment only if `--distributed-world-size` (default: the GPUs of this machine) is above 1:
     on the CPU or with one GPU a machine, every process of `torchrun` would train a model of its own. Processes that
     fairseq starts itself are as many as there are GPUs: without any, nothing would be trained and the exit status
-    would be 0. Goes when fairseq's `infer_init_method` does both.
+    would be 0.
     """
 
     def call_main(cfg, main, **kwargs):
@@ -69,6 +70,18 @@ def configure(distributed, on_cpu: bool) -> None:
             if getattr(distributed, field) == needs_gpus:
                 setattr(distributed, field, works)
                 logger.info(f"{field} is {works} here: {needs_gpus} needs GPUs")
+
+
+@mends(Trainer, "__init__")
+def unused_parameters(original):
+    """Fine-tuning leaves the language-model head without gradients, at which `pytorch_ddp` stops."""
+
+    def __init__(self, cfg, task, model, *args, **kwargs):
+        if len(getattr(model, "classification_heads", ())) > 0:
+            cfg.distributed_training.find_unused_parameters = True
+        original(self, cfg, task, model, *args, **kwargs)
+
+    return __init__
 
 
 def refuse_hydra_that_trains_alone() -> None:

@@ -10,10 +10,11 @@ from fairseq import checkpoint_utils, distributed_utils
 from omegaconf import DictConfig, ListConfig
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
+from torch.serialization import safe_globals
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import Overlay, mends
-from tupe.safe_load import allow, fairseq_globals, safe_load
+from tupe.safe_load import fairseq_globals, safe_load
 
 _BROADCAST_GLOBALS = (
     *(DictConfig, ListConfig, ContainerMetadata, Metadata, AnyNode, distributed_utils._TensorPlaceholder),
@@ -37,7 +38,7 @@ def load(file, **options) -> dict:
 
 
 # `load_checkpoint_to_cpu` leaves `weights_only` to PyTorch's default: below 2.6 that runs what the file says, from 2.6
-# it refuses names that fairseq itself wrote. Goes when fairseq passes `weights_only` and its own list of names.
+# it refuses names that fairseq itself wrote.
 checkpoint_utils.torch = Overlay(torch, load=load)
 
 
@@ -46,7 +47,7 @@ def broadcast_the_configuration(original):
     """Resuming on several ranks sends omegaconf objects through `torch.load`, which refuses them from PyTorch 2.6."""
 
     def _broadcast_object_slow(*args, **kwargs):
-        with allow((*fairseq_globals(), *_BROADCAST_GLOBALS)):
+        with safe_globals([*fairseq_globals(), *_BROADCAST_GLOBALS]):
             return original(*args, **kwargs)
 
     return _broadcast_object_slow

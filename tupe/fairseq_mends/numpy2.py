@@ -1,4 +1,4 @@
-"""Names that numpy removed and that `fairseq.data` still uses; each goes when fairseq stops using it."""
+"""Names that numpy removed and that `fairseq.data` still uses."""
 
 from __future__ import annotations
 

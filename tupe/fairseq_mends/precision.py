@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 @mends(options, "parse_args_and_arch")
 def bf16_without_tpu(original):
-    """`--bf16` sets `args.tpu`, and training then asks torch_xla for a device. Goes when fairseq stops doing that."""
+    """`--bf16` sets `args.tpu`, and training then asks torch_xla for a device."""
 
     def parse_args_and_arch(parser, input_args=None, parse_known=False, **options):
         parsed = original(parser, input_args=input_args, parse_known=parse_known, **options)
@@ -36,7 +36,7 @@ def consistent_precision(original):
     """Settings of `common` that only work together.
 
     Under Hydra `memory_efficient_fp16` without `fp16` (and `bf16` alike) is ignored: the command line sets both.
-    On the CPU `fp16` with flat gradients asks for a CUDA device, and `amp` does nothing. Goes when `Trainer` checks.
+    On the CPU `fp16` with flat gradients asks for a CUDA device, and `amp` does nothing.
     """
 
     def __init__(self, cfg, *args, **kwargs):

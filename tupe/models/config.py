@@ -102,6 +102,9 @@ class TupeConfig(FairseqDataclass):
     checkpoint_activations: bool = field(
         default=False, metadata={"help": "compute each layer again in backward instead of keeping its activations"}
     )
+    compile: bool = field(
+        default=False, metadata={"help": "fuse the layers' element-wise parts in training, by torch.compile"}
+    )
     load_checkpoint_heads: bool = field(
         default=False, metadata={"help": "register the classification heads found in a checkpoint when loading it"}
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 from argparse import Namespace
 from collections.abc import Iterator
+from functools import partial
 from typing import Optional
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from tupe.models.layer import TupeEncoderLayer
+from tupe.models.layer import TupeEncoderLayer, compiled_layer
 from tupe.models.position import build_position_bias, build_segment_attention
 from tupe.position import PositionTable, PositionTerms, SegmentTable, segment_ids
 from tupe.position.length import check_length
@@ -32,6 +33,7 @@ class TupeEncoder(nn.Module):
         width = args.encoder_embed_dim
         self.max_positions = args.max_positions
         self.checkpoint_activations = args.checkpoint_activations
+        self.compile = args.compile
         self.eos = eos
         self.embed_tokens = embed_tokens
         at_input = args.absolute in ("input", "low_rank_input")
@@ -100,10 +102,11 @@ class TupeEncoder(nn.Module):
             x = x.masked_fill(mask.unsqueeze(-1), 0)
         states = [x] if return_all_hiddens else None
         for layer, position in zip(self.layers, self.layer_terms(src_tokens, compute_dtype(x))):
+            run = partial(compiled_layer(), layer) if self.compile and self.training else layer
             if self.checkpoint_activations and self.training:
-                x = checkpoint(layer, x, position, mask, use_reentrant=False)
+                x = checkpoint(run, x, position, mask, use_reentrant=False)
             else:
-                x = layer(x, position, mask)
+                x = run(x, position, mask)
             if states is not None:
                 states.append(x)
         return self.layer_norm(x), states

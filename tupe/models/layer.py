@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from argparse import Namespace
-from typing import Optional
+from typing import Callable, Optional
 
+import torch
 import torch.nn.functional as F
 from fairseq import utils
 from torch import Tensor, nn
@@ -135,3 +137,26 @@ class TupeEncoderLayer(nn.Module):
             return x + self.dropout(self.feed_forward(self.final_layer_norm(x)))
         x = self.self_attn_layer_norm(x + self.dropout(self.self_attn(x, position, key_padding_mask)))
         return self.final_layer_norm(x + self.dropout(self.feed_forward(x)))
+
+
+@functools.cache
+def compiled_layer() -> Callable[..., Tensor]:
+    """`TupeEncoderLayer.forward` by `torch.compile`: one graph for all layers and lengths, in place of `layer(...)`.
+
+    No module is wrapped, so parameters keep their names. The call raises `UserError` where the compiler does not work.
+    """
+    forward = torch.compile(TupeEncoderLayer.forward, dynamic=True)
+
+    def call(*arguments: object) -> Tensor:
+        try:
+            return forward(*arguments)
+        except Exception as error:
+            if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+                raise
+            reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise UserError(
+                f"torch.compile does not work here ({reason[:300]}): install what it needs (a C++ compiler, and on a "
+                "GPU Triton), or leave --compile (model.compile) out"
+            ) from error
+
+    return call

@@ -70,7 +70,8 @@ class TupeModel(RobertaModel):
     def build_model(cls, cfg: Union[DictConfig, TupeConfig, Namespace], task: FairseqTask) -> TupeModel:
         """Raises `UserError` for fields that do not fit together, and for a dictionary that is not the checkpoint's."""
         args = as_namespace(cfg)
-        args.max_positions = args.max_positions or task.max_positions()
+        # fairseq 0.12.2's masked_lm has no max_positions
+        args.max_positions = args.max_positions or task.max_positions() or task.cfg.tokens_per_sample
         return cls(args, TupeLanguageModelEncoder(args, task.source_dictionary))
 
     def forward(

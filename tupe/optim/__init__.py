@@ -1,5 +1,6 @@
-"""The learning-rate schedules; importing this registers them with fairseq."""
+"""The optimizer and the learning-rate schedule; importing this registers them with fairseq."""
 
+from tupe.optim.fused_adamw import FusedAdamW
 from tupe.optim.linear_decay import LinearDecaySchedule
 
-__all__ = ["LinearDecaySchedule"]
+__all__ = ["FusedAdamW", "LinearDecaySchedule"]
