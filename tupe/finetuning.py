@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any, Union
 
@@ -39,6 +40,9 @@ def model_overrides(checkpoint: PathLike) -> list[str]:
 def finetuning_result(run: PathLike) -> dict[str, Any]:
     """Metric, best epoch and settings of the fine-tuning run in the folder `run`, also written there as `result.json`.
 
+    `metrics` has all of the best epoch, by development set (MNLI has two), if the run was logged as JSON
+    (`common.log_format=json`).
+
     Raises:
         UserError: if there is no finished run.
     """
@@ -47,14 +51,19 @@ def finetuning_result(run: PathLike) -> dict[str, Any]:
         raise UserError(f"{run} holds no finished fine-tuning: there is no {best.name}; look at {run}/hydra_train.log")
     state = safe_load(best)
     cfg, extra = state["cfg"], state["extra_state"]
+    epoch = extra["train_iterator"]["epoch"] - (extra["train_iterator"]["iterations_in_epoch"] == 0)
     result = {
+        "task": Path(cfg["task"]["data"]).name,
         "metric": cfg["checkpoint"]["best_checkpoint_metric"],
         "score": extra["best"],
-        "epoch": extra["train_iterator"]["epoch"] - (extra["train_iterator"]["iterations_in_epoch"] == 0),
+        "epoch": epoch,
+        "max_epoch": cfg["optimization"]["max_epoch"],
+        "metrics": _metrics(Path(run) / "hydra_train.log", epoch),
         "model": cfg["model"]["_name"],
         "lr": cfg["optimization"]["lr"][0],
         "seed": cfg["common"]["seed"],
         "data": cfg["task"]["data"],
+        "pretrained": cfg["checkpoint"]["finetune_from_model"],
         "checkpoint": str(best),
     }
     target = Path(run) / "result.json"
@@ -62,3 +71,18 @@ def finetuning_result(run: PathLike) -> dict[str, Any]:
     temporary.write_text(json.dumps(result, indent=2) + "\n")
     os.replace(temporary, target)
     return result
+
+
+_VALIDATION = re.compile(r"\[(valid\d*)\]\[INFO\] - (\{.*\})$", re.MULTILINE)
+
+
+def _metrics(log: Path, epoch: int) -> dict[str, dict[str, float]]:
+    """What was logged for an epoch, by development set; of a resumed run, the last time."""
+    metrics = {}
+    for subset, text in _VALIDATION.findall(log.read_text(encoding="utf-8")) if log.is_file() else ():
+        record = json.loads(text)
+        if record.get("epoch") == epoch:
+            metrics[subset] = {
+                name[len(subset) + 1 :]: float(value) for name, value in record.items() if name.startswith(subset + "_")
+            }
+    return metrics

@@ -14,8 +14,7 @@ from tupe.models import TupeModel
 def pretrained(corpus, tmp_path_factory):
     """A `tupe_tiny` that knows the made language, and the log of its training."""
     folder = tmp_path_factory.mktemp("pretrained")
-    flags = ("--dropout", 0, "--attention-dropout", 0, "--required-batch-size-multiple", 1)
-    done = train(corpus, folder, "--arch", "tupe_tiny", "--max-update", 120, *flags)
+    done = train(corpus, folder, "--arch", "tupe_tiny", "--max-update", 120, "--dropout", 0, "--attention-dropout", 0)
     return folder, train_log(done.stdout)
 
 

@@ -102,7 +102,7 @@ def test_bare_torchrun_under_hydra_is_refused(corpus, tmp_path):
     done = run(
         "torchrun", "--standalone", "--nproc-per-node", 2, "--no-python", "fairseq-hydra-train",
         "--config-dir", ROOT / "configs/pretraining", "--config-name", "base", f"task.data={corpus}",
-        "common.user_dir=tupe", "hydra.run.dir=.", "common.cpu=true", f"checkpoint.save_dir={tmp_path}", check=False,
+        "common.user_dir=tupe", "common.cpu=true", f"checkpoint.save_dir={tmp_path}", check=False,
     )  # fmt: skip
     assert done.returncode == 1
     assert "torchrun started 2 processes, but each would train alone" in done.stderr

@@ -74,8 +74,8 @@ def biased_attention(
         key: `(B, H, T_k, d_h)`, of the same type.
         value: `(B, H, T_k, d_h)`, of the same type.
         bias: added to the logits after scaling, broadcastable to `(B, H, T_q, T_k)`; one `(H, T_q, T_k)` for the whole
-            batch is what `tupe.position.PositionBias` makes. Gradients reach it. A `StructuredBias` is the same in parts,
-            with memory linear in the lengths on the backend `triton`; the others build it.
+            batch is what `tupe.position.PositionBias` makes. Gradients reach it. A `StructuredBias` is the same in
+            parts, with memory linear in the lengths on the backend `triton`; the others build it.
         key_padding_mask: `(B, T_k)` bool, true at padding. A row whose keys are all padding gives finite numbers
             without meaning.
         scale: factor of the product of query and key, `1 / sqrt(2 d_h)` in TUPE.

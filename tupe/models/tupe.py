@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 from typing import Optional, Union
 
 from fairseq.data import Dictionary
@@ -12,6 +13,7 @@ from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
+from tupe.errors import UserError
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
 
@@ -70,8 +72,7 @@ class TupeModel(RobertaModel):
     def build_model(cls, cfg: Union[DictConfig, TupeConfig, Namespace], task: FairseqTask) -> TupeModel:
         """Raises `UserError` for fields that do not fit together, and for a dictionary that is not the checkpoint's."""
         args = as_namespace(cfg)
-        # fairseq 0.12.2's masked_lm has no max_positions
-        args.max_positions = args.max_positions or task.max_positions() or task.cfg.tokens_per_sample
+        args.max_positions = args.max_positions or task.max_positions()
         return cls(args, TupeLanguageModelEncoder(args, task.source_dictionary))
 
     def forward(
@@ -113,8 +114,18 @@ class TupeModel(RobertaModel):
             checkpoint_file: its name there.
             data_name_or_path: folder with `dict.txt`; one that starts with `.` is relative to the checkpoint's.
             bpe: a fairseq BPE; for `sentencepiece`, `sentencepiece_model=PATH` names the model unless
-                `sentencepiece.bpe.model` lies beside the checkpoint.
+                `sentencepiece.bpe.model` lies beside the checkpoint or the data.
+
+        Raises:
+            UserError: if there is no such folder or file, or the checkpoint does not fit the data's dictionary.
         """
+        folder = Path(model_name_or_path)
+        if not (folder / checkpoint_file).is_file():
+            raise UserError(f"there is no checkpoint {(folder / checkpoint_file).resolve()}: give its folder and name")
+        beside_data = (folder if data_name_or_path.startswith(".") else Path()) / data_name_or_path
+        pieces = beside_data / "sentencepiece.bpe.model"
+        if pieces.is_file():
+            kwargs.setdefault("sentencepiece_model", str(pieces))
         return super().from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, bpe, **kwargs)
 
 

@@ -102,7 +102,7 @@ class TupeSentencePredictionTask(SentencePredictionTask):
             "ntokens": NumelDataset(tokens, reduce=True),
             "target": RawLabelDataset(labels),
         }
-        self.datasets[split] = WholeDataset(NestedDictionaryDataset(examples, sizes=[tokens.sizes]), sort_order=[order])
+        self.datasets[split] = SortDataset(NestedDictionaryDataset(examples, sizes=[tokens.sizes]), sort_order=[order])
         return self.datasets[split]
 
     def _read(self, folder: str, split: str, combine: bool) -> Sequence[Tensor]:
@@ -154,18 +154,6 @@ class TupeSentencePredictionTask(SentencePredictionTask):
             )
         with open(path, encoding="utf-8") as lines:
             return np.array([_number(line, f"line {i} of {os.path.abspath(path)}") for i, line in enumerate(lines, 1)])
-
-
-class WholeDataset(SortDataset):
-    """Keeps the last batch, which newer fairseq drops unless `required_batch_size_multiple` (default: 8) divides it.
-
-    Metrics over a development set would miss up to seven of its examples, and a set of fewer would be empty.
-    """
-
-    def batch_by_size(self, indices: np.ndarray, **limits: Optional[int]) -> list[np.ndarray]:
-        batches = super().batch_by_size(indices, **limits)
-        dropped = indices[sum(map(len, batches)) :]
-        return [*batches, dropped] if len(dropped) else batches
 
 
 class JoinedSentences(FairseqDataset):
