@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.commands import run, train, train_log
+from tupe.errors import UserError
 from tupe.models import TupeModel
 
 
@@ -52,12 +53,7 @@ def test_validate_reproduces_the_validation_of_training(pretrained, corpus):
 
 
 def test_hub_interface(pretrained, corpus):
-    hub = TupeModel.from_pretrained(
-        str(pretrained[0]),
-        "checkpoint_best.pt",
-        str(corpus),
-        sentencepiece_model=str(corpus / "sentencepiece.bpe.model"),
-    )
+    hub = TupeModel.from_pretrained(str(pretrained[0]), data_name_or_path=str(corpus))
     hub.eval()
     tokens = hub.encode("Anna sees the house .")
     assert hub.decode(tokens) == "Anna sees the house ."
@@ -68,6 +64,8 @@ def test_hub_interface(pretrained, corpus):
     assert [p for _, p, _ in filled] == sorted((p for _, p, _ in filled), reverse=True)
     hub.register_classification_head("three", num_classes=3)
     assert torch.exp(hub.predict("three", tokens)).sum().item() == pytest.approx(1, abs=1e-5)
+    with pytest.raises(UserError, match=r"no checkpoint .*nothing\.pt"):
+        TupeModel.from_pretrained(str(pretrained[0]), "nothing.pt", str(corpus))
     with pytest.raises(ValueError, match="maximum length"):
         hub.extract_features(torch.zeros(1, 33, dtype=torch.long))
 

@@ -12,12 +12,16 @@ import logging
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--vocab-size", type=int, default=32_768, help="symbols of the dictionary (default: 32768)")
+    parser.add_argument("--flags", action="store_true", help="explain the flags that make a system, and no table")
     parser.add_argument("--max-positions", type=int, default=512, help="longest sequence (default: 512)")
 
 
 def run(args: argparse.Namespace) -> None:
     """Prints one table of systems and one of sizes."""
     logging.disable(logging.INFO)  # fairseq's import is talkative
+    if args.flags:
+        print_flags()
+        return
     from tupe.models.summary import count_parameters
     from tupe.systems import ALIASES, DESCRIPTIONS, SIZES, SYSTEMS
 
@@ -37,3 +41,15 @@ def run(args: argparse.Namespace) -> None:
     rows = (f"{size} {f['encoder_layers']} x {f['encoder_embed_dim']}" for size, f in SIZES.items())
     heads = (f"{f['encoder_attention_heads']} heads" for f in SIZES.values())
     print("sizes: " + "; ".join(f"{row}, {head}" for row, head in zip(rows, heads)))
+
+
+def print_flags() -> None:
+    """Prints each field of a system as the flag that it is, with its choices, default and meaning."""
+    from fairseq.dataclass.constants import StrEnum
+
+    from tupe.models.config import SYSTEM_FIELDS, TupeConfig
+
+    for name in SYSTEM_FIELDS:
+        field = TupeConfig.__dataclass_fields__[name]
+        choices = f" {{{','.join(c.value for c in field.type)}}}" if issubclass(field.type, StrEnum) else ""
+        print(f"--{name.replace('_', '-')}{choices} (default: {field.default})\n    {field.metadata['help']}")
