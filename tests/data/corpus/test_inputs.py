@@ -1,0 +1,30 @@
+import pytest
+
+from tupe.data.corpus.inputs import find
+from tupe.errors import UserError
+
+
+def test_folders_are_searched_and_sorted(tmp_path):
+    for name in ("b.txt", "a/wiki_01", "a/wiki_00.bz2", "c.txt.xz", "d.jsonl", "e.md", ".hidden.txt", "z/book.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "books").mkdir()
+    (tmp_path / "books/x.txt").touch()
+    found = find([tmp_path / "e.md", tmp_path / "a", tmp_path / "z"], [tmp_path / "books"])
+    assert [file.path.name for file in found] == ["e.md", "wiki_00.bz2", "wiki_01", "book.txt", "x.txt"]
+    assert [file.book for file in found] == [False] * 4 + [True]
+    names = [file.path.relative_to(tmp_path).as_posix() for file in find([tmp_path], [])]
+    assert names == ["a/wiki_00.bz2", "a/wiki_01", "b.txt", "books/x.txt", "c.txt.xz", "d.jsonl", "z/book.txt"]
+
+
+def test_what_is_wrong_is_told(tmp_path):
+    (tmp_path / "a.txt").touch()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="there is no input"):
+        find([], [])
+    with pytest.raises(UserError, match=r"there is no .*nothing"):
+        find([tmp_path / "nothing"], [])
+    with pytest.raises(UserError, match="empty holds no text files"):
+        find([tmp_path / "empty"], [])
+    with pytest.raises(UserError, match=r"a\.txt is among the inputs twice"):
+        find([tmp_path, tmp_path / "a.txt"], [])

@@ -1,0 +1,61 @@
+"""One set of symbols: SentencePiece's pieces are fairseq's dictionary with `<mask>`."""
+
+import pytest
+import sentencepiece
+from fairseq.data import Dictionary
+
+from tupe.data.corpus.vocabulary import MASK, Encoder, symbols, train, write_dictionary
+from tupe.errors import UserError
+
+LINES = [
+    f"The {animal} is in the {place}, said Anna." for animal in ("cat", "dog", "bird") for place in ("house", "sea")
+]
+
+
+@pytest.fixture(scope="module", params=[("bpe", 48), ("unigram", 28)], ids=["bpe", "unigram"])
+def model(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary") / "sentencepiece.bpe.model"
+    model_type, size = request.param
+    train(LINES * 20, path, size, model_type, lower_case=True)
+    write_dictionary(path, path.with_name("dict.txt"))
+    return path
+
+
+def test_the_dictionary_with_mask_has_the_same_symbols(model):
+    dictionary = Dictionary.load(str(model.with_name("dict.txt")))
+    assert MASK not in dictionary
+    dictionary.add_symbol(MASK)  # as fairseq's tasks do
+    assert sorted(dictionary.symbols) == sorted(symbols(model))
+    assert len(dictionary) in (48, 28)
+
+
+def test_mask_and_special_tokens_are_whole(model):
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(model)).encode("a<mask>b <url>", out_type=str)
+    assert MASK in pieces
+    assert "<url>" in pieces
+
+
+def test_text_is_never_a_symbol_of_fairseq(model):
+    """Not even where it spells one, in capitals, or in characters that are normalised to it."""
+    encode = Encoder(model)
+    text = "the cat <mask> <MASK> ＜mask＞ <s> </s> <pad> <unk> ☃</s>☃"
+    assert set(encode(text)) & {MASK, "<s>", "</s>", "<pad>"} == set()
+    assert encode("the cat") == sentencepiece.SentencePieceProcessor(model_file=str(model)).encode(
+        "THE CAT", out_type=str
+    )
+    assert encode("☃") == ["▁", "<unk>"]
+    assert list(encode.lines([text, "", "the"])) == [encode(text), [], encode("the")]
+
+
+def test_every_piece_is_in_the_dictionary(model):
+    dictionary = Dictionary.load(str(model.with_name("dict.txt")))
+    pieces = Encoder(model)(" ".join(LINES))
+    ids = dictionary.encode_line(" ".join(pieces), add_if_not_exist=False, append_eos=False)
+    assert dictionary.unk() not in ids
+
+
+@pytest.mark.parametrize(("size", "reason"), [(30_000, "too high"), (12, "smaller than required_chars")])
+def test_a_vocabulary_that_cannot_be(size, reason, tmp_path):
+    with pytest.raises(UserError, match=f"no vocabulary of {size} pieces can be made of this text: .*{reason}"):
+        train(LINES, tmp_path / "model", size, "bpe", lower_case=False)
+    assert list(tmp_path.iterdir()) == []

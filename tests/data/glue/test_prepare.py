@@ -1,0 +1,179 @@
+"""`tupe prepare-glue`: what fairseq's sentence prediction reads is what the GLUE files say."""
+
+import dataclasses
+import json
+import shutil
+
+import pytest
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tupe.cli.main import main
+from tupe.data.corpus.manifest import Manifest
+from tupe.data.corpus.vocabulary import Encoder
+from tupe.data.glue.prepare import shorten
+from tupe.data.glue.tasks import TASKS
+
+TEXTS = [
+    "Anna sees the house, Bob!",
+    "Carl likes\tone".replace("\t", " "),
+    "Dora “hears” the old dog.",
+    "www.a.org an apple",
+]
+
+
+def write_task(folder, name, rows=8):
+    """Files of a task, in its layout, with few rows; text and label of row i follow from i."""
+    task = TASKS[name]
+    for split in task.splits:
+        lines = ["\t".join(split.columns)] if split.header else []
+        for row in range(rows):
+            values = dict.fromkeys(split.columns, "-")
+            for number, column in enumerate(task.texts):
+                values[column] = TEXTS[(row + number) % len(TEXTS)]
+            values[task.label] = task.classes[row % len(task.classes)] if task.classes else str(row % 6)
+            lines.append("\t".join(values[column] for column in split.columns))
+        path = folder / split.files[0]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines))
+
+
+@pytest.fixture(scope="module")
+def download(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("download")
+    for name in TASKS:
+        write_task(folder, name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(download, prepared, tmp_path_factory):
+    out = tmp_path_factory.mktemp("glue")
+    assert main(["prepare-glue", str(download), str(prepared), str(out), "--partial", "--workers", "1"]) == 0
+    return out
+
+
+def items(folder, split):
+    dictionary = Dictionary.load(str(folder / "dict.txt"))
+    return [dictionary.string(item[:-1]) for item in MMapIndexedDataset(str(folder / split))]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_folders_say_what_the_files_say(name, made, prepared):
+    task, corpus = TASKS[name], Manifest.load(prepared)
+    processing, encode = corpus.text_processing(), Encoder(corpus.model)
+    for split in task.splits:
+        for number in range(len(task.texts)):
+            expected = [" ".join(encode(processing.line(TEXTS[(row + number) % len(TEXTS)]))) for row in range(8)]
+            assert items(made / name / f"input{number}", split.name) == expected
+        labels = made / name / "label"
+        if not split.labelled:
+            assert not list(labels.glob(f"{split.name}.*"))
+        elif task.scale:
+            expected = [(row % 6) / 5 for row in range(8)]
+            assert [float(line) for line in (labels / f"{split.name}.label").read_text().split()] == expected
+        else:
+            assert items(labels, split.name) == [task.classes[row % len(task.classes)] for row in range(8)]
+    if task.classes:
+        assert Dictionary.load(str(made / name / "label/dict.txt")).symbols[4:] == list(task.classes)
+    assert (made / name / "input1").exists() == (len(task.texts) == 2)
+    assert (made / name / "input0/dict.txt").read_bytes() == corpus.dictionary.read_bytes()
+
+
+def test_fairseq_reads_them(made):
+    from types import SimpleNamespace
+
+    from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+
+    for name, classes in (("STS-B", 1), ("MNLI", 3)):
+        config = SentencePredictionConfig(data=str(made / name), num_classes=classes, init_token=0, separator_token=2)
+        config = SimpleNamespace(**{**dataclasses.asdict(config), "regression_target": classes == 1, "seed": 1})
+        task = SentencePredictionTask.setup_task(config)
+        for split in ("train", "valid", *(("valid1",) if name == "MNLI" else ())):
+            task.load_dataset(split)
+            batch = task.dataset(split).collater([task.dataset(split)[i] for i in range(8)])
+            assert len(batch["target"]) == 8
+            assert batch["net_input"]["src_tokens"].max() < len(task.source_dictionary)
+
+
+def test_microsofts_files(prepared, tmp_path, capsys):
+    download = tmp_path / "download/MRPC"
+    download.mkdir(parents=True)
+    head = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+    body = "".join(f"{i % 2}\t{i}\t{i + 1}\tAnna sees {i} .\tBob sees {i} .\n" for i in range(6))
+    (download / "msr_paraphrase_train.txt").write_text(head + body)
+    (download / "msr_paraphrase_test.txt").write_text(head + body)
+    (download / "dev_ids.tsv").write_text("1\t2\n4\t5\n")
+    arguments = ["prepare-glue", str(tmp_path / "download"), str(prepared), str(tmp_path / "out"), "--partial"]
+    assert main(arguments) == 0
+    assert "MRPC   valid  6 rows read, 2 kept, 0 cut, 4 of another split" in capsys.readouterr().out
+    assert items(tmp_path / "out/MRPC/label", "valid") == ["1", "0"]
+    assert len(items(tmp_path / "out/MRPC/label", "train")) == 4
+    assert len(items(tmp_path / "out/MRPC/input1", "test")) == 6
+
+
+def test_what_is_done_is_kept_and_what_changed_is_done_anew(download, prepared, tmp_path, capsys):
+    copy = shutil.copytree(download, tmp_path / "download")
+    arguments = ["prepare-glue", str(copy), str(prepared), str(tmp_path / "out"), "CoLA", "WNLI", "--partial"]
+    assert main(arguments) == 0
+    before = {name: (tmp_path / "out" / name).stat().st_ino for name in ("CoLA", "WNLI")}
+    said = capsys.readouterr().out
+    with (copy / "CoLA/dev.tsv").open("a") as file:
+        file.write("\ngj04\t1\t\tone more")
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == said.replace(
+        "CoLA   valid  8 rows read, 8 kept", "CoLA   valid  9 rows read, 9 kept"
+    )
+    assert (tmp_path / "out/WNLI").stat().st_ino == before["WNLI"]
+    assert (tmp_path / "out/CoLA").stat().st_ino != before["CoLA"]
+
+
+def test_long_inputs_are_cut(download, prepared, tmp_path):
+    arguments = ["prepare-glue", str(download), str(prepared), str(tmp_path), "RTE", "CoLA", "--partial"]
+    assert main([*arguments, "--max-positions", "10"]) == 0
+    for name, around in (("RTE", 4), ("CoLA", 2)):
+        texts = [items(path, "train") for path in sorted((tmp_path / name).glob("input*"))]
+        lengths = [sum(len(text.split()) for text in row) + around for row in zip(*texts)]
+        assert max(lengths) == 10
+        assert json.loads((tmp_path / name / "manifest.json").read_text())["splits"]["train"]["cut"] > 0
+
+
+def test_a_failure_leaves_nothing(download, prepared, tmp_path, capsys):
+    copy = shutil.copytree(download, tmp_path / "download")
+    (copy / "RTE/dev.tsv").write_text("index\tsentence1\tsentence2\tlabel\n0\ta\tb\tmaybe\n")
+    assert main(["prepare-glue", str(copy), str(prepared), str(tmp_path / "out"), "RTE", "--partial"]) == 1
+    assert (
+        "dev.tsv is no valid file of RTE: 1 of its 1 rows are malformed; line 2 has the label"
+        in capsys.readouterr().err
+    )
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_what_is_wrong_is_told(download, prepared, tmp_path, capsys):
+    def fails(*arguments):
+        assert main(["prepare-glue", *map(str, arguments)]) == 1
+        return capsys.readouterr().err
+
+    out = tmp_path / "out"
+    assert "no GLUE task 'cola': the tasks are CoLA, " in fails(download, prepared, out, "cola")
+    assert "--max-positions is 7" in fails(download, prepared, out, "--max-positions", 7)
+    assert "--workers is 0" in fails(download, prepared, out, "--workers", 0)
+    assert "has no GLUE task in it" in fails(tmp_path, prepared, out)
+    assert "there is no" in fails(download, tmp_path, out)
+    assert "train.tsv, the train file of QNLI" in fails(tmp_path, prepared, out, "QNLI")
+    assert "has 8 rows and ends at line 8, but the published file has 8551" in fails(download, prepared, out, "CoLA")
+
+
+PIECES = st.lists(st.sampled_from("abc"), max_size=9)
+
+
+@given(st.lists(PIECES, min_size=1, max_size=2), st.integers(0, 12))
+def test_cutting_takes_from_the_longer_text(texts, length):
+    short = shorten(texts, length)
+    assert all(part == text[: len(part)] for part, text in zip(short, texts))
+    one_by_one = [*map(len, texts)]
+    while sum(one_by_one) > length:
+        one_by_one[one_by_one.index(max(one_by_one))] -= 1
+    assert sorted(map(len, short)) == sorted(one_by_one)

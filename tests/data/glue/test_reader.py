@@ -1,0 +1,161 @@
+"""Rows read are rows kept and rows reported, whatever bytes come."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tupe.data.glue.reader import Report, Row, rows
+from tupe.data.glue.tasks import TASKS
+from tupe.errors import UserError
+
+
+def split_of(task, name, **changes):
+    found = next(split for split in (*TASKS[task].splits, *TASKS[task].otherwise) if split.name == name)
+    return dataclasses.replace(found, **changes)
+
+
+def read(path, raw, task, name, partial=True, **changes):
+    path.write_bytes(raw)
+    report = Report()
+    return list(rows(path, TASKS[task], split_of(task, name, **changes), report, partial)), report
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return tmp_path_factory.mktemp("glue") / "file.tsv"
+
+
+def test_cola_has_no_header_but_its_test_file_has(path):
+    found, report = read(path, b'gj04\t1\t\tA cat.\r\ngj04\t0\t*\t"A" "cat', "CoLA", "train")
+    assert found == [Row(("A cat.",), "1"), Row(('"A" "cat',), "0")]
+    assert (report.read, report.kept) == (2, 2)
+    found, report = read(path, b"index\tsentence\n0\tA cat.\n", "CoLA", "test")
+    assert found == [Row(("A cat.",), None)]
+
+
+def test_scores_are_scaled(path):
+    raw = "\t".join(split_of("STS-B", "train").columns) + "\n"
+    for score in ("5.000", "0", "2.5", "5.1", "nan", "", "-1"):
+        raw += f"0\tg\tf\ty\t0\tn\tn\tone\ttwo\t{score}\n"
+    found, report = read(path, raw.encode(), "STS-B", "train")
+    assert [row.label for row in found] == ["1.0", "0.0", "0.5"]
+    assert report.first == "line 5 has the score '5.1', not one from 0 to 5"
+    assert sum(report.dropped.values()) == 4
+
+
+def test_byte_order_mark_and_columns_by_name(path):
+    raw = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tone\ttwo"
+    found, _ = read(path, raw.encode(), "MRPC", "train")
+    assert found == [Row(("one", "two"), "1")]
+
+
+def test_malformed_rows_are_dropped_by_reason(path):
+    head = "index\tquestion\tsentence\tlabel\n"
+    good = "0\tWhy?\tSo.\tentailment\n" * 5
+    bad = "1\tWhy?\tSo.\n\n2\tWhy?\tSo.\tmaybe\n3\tWhy?\tSo.\n4\ta\tb\tc\tentailment\n"
+    found, report = read(path, (head + good + bad).encode(), "QNLI", "train")
+    assert len(found) == report.kept == 5
+    assert report.read == 10
+    assert report.dropped == {
+        "3 columns, not 4": 2,
+        "nothing in it": 1,
+        "the label 'maybe', not not_entailment or entailment": 1,
+        "5 columns, not 4": 1,
+    }
+    assert report.first == "line 7 has 3 columns, not 4"
+
+
+def test_a_test_file_keeps_every_row(path):
+    raw = b"index\tsentence1\tsentence2\n0\tone\ttwo\n1\tone\n2\tone\ttwo\n"
+    found, report = read(path, raw, "RTE", "test")
+    assert [row.texts for row in found] == [("one", "two"), ("", ""), ("one", "two")]
+    assert report.kept == report.read == 3
+    assert report.empty == {"2 columns, not 3": 1}
+
+
+def test_mrpc_by_its_split(path):
+    raw = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + "".join(f"1\t{i}\t{i + 1}\ta{i}\tb{i}\n" for i in range(5))
+    path.with_name("dev_ids.tsv").write_bytes(b"2\t3\r\n4\t5")
+    train, report = read(path, raw.encode(), "MRPC", "train", listed=False)
+    assert (report.read, report.kept, report.other_split) == (5, 3, 2)
+    valid, _ = read(path, raw.encode(), "MRPC", "valid", listed=True)
+    assert [row.texts[0] for row in valid] == ["a2", "a4"]
+    assert [row.texts[0] for row in train] == ["a0", "a1", "a3"]
+    path.with_name("dev_ids.tsv").unlink()
+    with pytest.raises(UserError, match=r"there is no .*dev_ids\.tsv, by which GLUE splits MRPC"):
+        read(path, raw.encode(), "MRPC", "train", listed=False)
+
+
+def test_another_file_is_told(path):
+    with pytest.raises(UserError, match=r"line 1: the columns should be index, question, .*there is 'sentence, label'"):
+        read(path, b"sentence\tlabel\na\t1\n", "QNLI", "train")
+    with pytest.raises(UserError, match="12 of its 32 rows are malformed; line 22 has 1 columns, not 2"):
+        read(path, b"sentence\tlabel\n" + b"a\t1\n" * 20 + b"a\n" * 12, "SST-2", "train")
+    with pytest.raises(UserError, match="1 of its 1 rows are malformed; line 2 has the label 'x', not 0 or 1"):
+        read(path, b"sentence\tlabel\na\tx\n", "SST-2", "train")
+    for raw in (b"sentence\tlabel\n", b"sentence\tlabel"):
+        with pytest.raises(UserError, match="has no rows"):
+            read(path, raw, "SST-2", "train")
+    with pytest.raises(UserError, match="line 1: the columns should be"):
+        read(path, b"", "SST-2", "train")
+
+
+def test_a_file_that_is_not_whole_is_told_unless_it_may_be(path):
+    raw = b"sentence\tlabel\n" + b"a\t1\n" * 700
+    with pytest.raises(
+        UserError, match=r"has 700 rows and ends at line 701, but the published file has 872: .*--partial"
+    ):
+        read(path, raw, "SST-2", "valid", partial=False)
+    assert len(read(path, raw, "SST-2", "valid")[0]) == 700
+    whole = b"sentence\tlabel\n" + b"a\t1\n" * 870
+    assert len(read(path, whole, "SST-2", "valid", partial=False)[0]) == 870
+
+
+PIECES = [
+    b"\t",
+    b"\t",
+    b"\n",
+    b"\r",
+    b"0",
+    b"1",
+    b"2.5",
+    b"entailment",
+    b"a b",
+    b'"',
+    b"\xef\xbb\xbf",
+    b"\xff",
+    b"\x00",
+]
+SPLITS = [(name, split) for name, task in TASKS.items() for split in (*task.splits, *task.otherwise)]
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(SPLITS), st.lists(st.binary(max_size=9) | st.sampled_from(PIECES)).map(b"".join), st.integers(0, 5)
+)
+def test_rows_in_are_rows_kept_and_rows_reported(path, task_and_split, raw, good):
+    name, split = task_and_split
+    task = TASKS[name]
+    fields = {task.label: b"1" if task.scale else (task.classes or ("",))[0].encode()}
+    header = "\t".join(split.columns).encode() + b"\n"
+    row = b"\t".join(fields.get(column, b"x") for column in split.columns) + b"\n"
+    body = row * good + raw
+    path.write_bytes((header if split.header else b"") + body)
+    path.with_name("dev_ids.tsv").write_bytes(b"x\tx\n" if split.listed else b"")
+    report, found = Report(), []
+    try:
+        for row in rows(path, task, split, report, partial=True):
+            found.append(row)
+    except UserError as error:
+        assert str(path) in str(error)
+    else:
+        assert report.read == body.count(b"\n") + (body != b"" and not body.endswith(b"\n"))
+    assert len(found) == report.kept
+    assert report.read == report.kept + report.other_split + sum(report.dropped.values())
+    assert split.labelled or report.read == report.kept
+    for row in found:
+        assert len(row.texts) == len(task.texts)
+        assert (row.label is None) == (not split.labelled)
+        assert row.label is None or row.label in task.classes or 0 <= float(row.label) <= 1

@@ -1,0 +1,57 @@
+"""Prepares a corpus: cleaned text, a SentencePiece vocabulary, fairseq's binary data and a manifest.
+
+Example: tupe prepare-corpus data/wiki extracted/ --profile paper
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from tupe.data.text.stages import LANGUAGES, PROFILES, STAGES
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the folder, the inputs, the profile with its stages, and the vocabulary."""
+    add = parser.add_argument
+    add("out", type=Path, metavar="OUT", help="folder of the prepared corpus")
+    add("inputs", type=Path, metavar="INPUT", nargs="*", help="text files and folders of them, also .xz .gz .bz2")
+    add("--books", type=Path, metavar="FOLDER", nargs="+", default=[], help="folders whose files are one document each")
+    add("--profile", choices=PROFILES, default="paper", help="which stages run (default: %(default)s)")
+    add("--language", help="of the sentence and token rules (default: en for paper, xx = any for sentencepiece)")
+    add("--vocab-size", type=int, default=32768, metavar="N", help="symbols of the dictionary (default: %(default)s)")
+    add("--model-type", choices=["bpe", "unigram"], default="bpe", help="of SentencePiece (default: %(default)s)")
+    add("--valid-documents", type=_number, metavar="N", default=0.01, help="held out: how many, or which share (0.01)")
+    add("--max-tokens", type=int, default=126, metavar="N", help="longer lines are cut (default: %(default)s)")
+    add("--shards", type=int, metavar="N", help="folders of training data (default: one a gigabyte of text)")
+    add("--workers", type=int, default=os.cpu_count(), metavar="N", help="processes (default: all cores)")
+    for name, stage in STAGES.items():
+        add(f"--{name}", action=argparse.BooleanOptionalAction, default=None, help=f"stage: {stage.help}")
+
+
+def _number(text: str) -> int | float:
+    return float(text) if "." in text else int(text)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prepares the corpus."""
+    from tupe.data.corpus.inputs import find
+    from tupe.data.corpus.pipeline import prepare
+    from tupe.data.corpus.report import lines
+    from tupe.data.corpus.settings import Settings
+
+    chosen = {name: getattr(args, name.replace("-", "_")) for name in STAGES}
+    stages = tuple(n for n, on in chosen.items() if (n in PROFILES[args.profile] if on is None else on))
+    settings = Settings(
+        profile=args.profile,
+        stages=stages,
+        language=args.language or LANGUAGES[args.profile],
+        vocab_size=args.vocab_size,
+        model_type=args.model_type,
+        valid_documents=args.valid_documents,
+        shards=args.shards,
+        max_tokens=args.max_tokens,
+    )
+    content = prepare(args.out, find(args.inputs, args.books), settings, args.workers)
+    print("\n".join(lines(args.out, content)))

@@ -1,0 +1,46 @@
+"""Prepares GLUE tasks for fine-tuning, with the text processing and vocabulary of a prepared corpus.
+
+Example: tupe prepare-glue glue_data data/wiki data/glue CoLA STS-B
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from tupe.data.glue.tasks import TASKS
+from tupe.errors import UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the folders and the tasks."""
+    add = parser.add_argument
+    add("glue", type=Path, metavar="GLUE_DIR", help="the official download: CoLA/train.tsv and so on")
+    add("corpus", type=Path, metavar="CORPUS_MANIFEST", help="manifest.json of a prepared corpus, or its folder")
+    add("out", type=Path, metavar="OUT", help="gets a folder for each task")
+    add("tasks", metavar="TASK", nargs="*", help=f"of {', '.join(TASKS)} (default: all that GLUE_DIR has)")
+    add("--max-positions", type=int, default=512, metavar="N", help="longer inputs are cut (default: %(default)s)")
+    add("--partial", action="store_true", help="take files that have not as many rows as were published")
+    add("--workers", type=int, default=os.cpu_count(), metavar="N", help="processes (default: all cores)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prepares the tasks, and prints for each file what became of its rows."""
+    from tupe.data.corpus.manifest import Manifest
+    from tupe.data.glue.prepare import prepare, present
+    from tupe.data.glue.report import lines
+    from tupe.data.parallel import pool
+
+    unknown = [name for name in args.tasks if name not in TASKS]
+    if unknown:
+        raise UserError(f"there is no GLUE task '{unknown[0]}': the tasks are {', '.join(TASKS)}.")
+    tasks = args.tasks or [name for name, task in TASKS.items() if present(task, args.glue)]
+    if not tasks:
+        raise UserError(f"{args.glue} has no GLUE task in it: the official download has CoLA/train.tsv and so on.")
+    corpus = Manifest.load(args.corpus)
+    with pool(args.workers) as map_:
+        for name in tasks:
+            content = prepare(TASKS[name], args.glue, corpus, args.out, args.max_positions, args.partial, map_)
+            print("\n".join(lines(content)), flush=True)
+    print(f"data: {args.out}")

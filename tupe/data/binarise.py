@@ -1,0 +1,61 @@
+"""`fairseq-preprocess`, called in this process with a dictionary that is already there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tupe.errors import UserError
+
+
+def check_name(folder: Path) -> None:
+    """Raises a `UserError` if fairseq would read the folder's name as a list of names."""
+    for sign in ",:":
+        if sign in str(folder):
+            raise UserError(f"fairseq takes the '{sign}' in {folder} for the end of a name: use a folder without.")
+
+
+def binarise(destination: Path, dictionary: Path, splits: dict[str, list[Path]], workers: int = 1) -> None:
+    """Turns files of symbols separated by spaces into fairseq's binary data.
+
+    Args:
+        destination: folder that gets `dict.txt`, `train.bin`, `train.idx` and so on.
+        dictionary: fairseq's `dict.txt`, used as it is (`--srcdict`).
+        splits: `train`, `valid` or `test` to its files; a second valid file becomes `valid1`, as fairseq names it.
+        workers: processes that fairseq starts.
+
+    Raises:
+        UserError: if the binary data has not as many sequences as the files have lines.
+    """
+    from fairseq import options
+    from fairseq_cli import preprocess
+
+    import tupe.data.pieces  # noqa: F401
+
+    check_name(destination)
+    # fairseq keeps its log in destination/preprocess.log; on the screen it would break the progress bar.
+    preprocess.logger.propagate = False
+    arguments = ["--task", "tupe_pieces", "--only-source", "--srcdict", str(dictionary), "--destdir", str(destination)]
+    for split, files in splits.items():
+        arguments += [f"--{split}pref", ",".join(map(str, files))]
+    try:
+        preprocess.main(options.get_preprocessing_parser().parse_args([*arguments, "--workers", str(workers)]))
+    finally:
+        for handler in list(preprocess.logger.handlers):
+            preprocess.logger.removeHandler(handler)
+            handler.close()
+    for split, files in splits.items():
+        for number, file in enumerate(files):
+            _check_length(file, destination / f"{split}{number or ''}")
+
+
+def _check_length(text: Path, prefix: Path) -> None:
+    """fairseq divides a file among processes by positions in it; that no line was lost is seen here."""
+    from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+    with text.open("rb") as file:
+        lines = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+    sequences = len(MMapIndexedDataset(str(prefix)))
+    if sequences != lines:
+        raise UserError(
+            f"fairseq-preprocess made {sequences} sequences of the {lines} lines of {text}: use --workers 1."
+        )

@@ -1,0 +1,46 @@
+"""What the user asked of a corpus: everything that its contents depend on, beside the input files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional, Union
+
+from tupe.errors import UserError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of `tupe prepare-corpus`.
+
+    Attributes:
+        profile: the profile that `stages` and `language` were taken from.
+        stages: names of `tupe.data.text.stages.STAGES`.
+        language: of the rules that split sentences and tokens.
+        vocab_size: symbols of the dictionary, fairseq's own and `<mask>` included.
+        model_type: of SentencePiece: `bpe` or `unigram`.
+        valid_documents: documents held out for validation, or, as a float, their share.
+        shards: folders of training data, or None: as many as keep each below a gigabyte of text.
+        max_tokens: a longer line is cut, since fairseq never splits one: `--tokens-per-sample` less 2, or fewer.
+
+    Raises:
+        UserError: for a number that makes no sense.
+    """
+
+    profile: str
+    stages: tuple[str, ...]
+    language: str
+    vocab_size: int
+    model_type: str
+    valid_documents: Union[int, float]
+    shards: Optional[int]
+    max_tokens: int
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "shards", "max_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"--{name.replace('_', '-')} is {value}: it must be at least 1.")
+        if self.valid_documents < 0 or (isinstance(self.valid_documents, float) and not self.valid_documents < 1):
+            raise UserError(
+                f"--valid-documents is {self.valid_documents}: give a number of documents, or a share like 0.01."
+            )

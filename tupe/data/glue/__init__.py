@@ -1,0 +1,1 @@
+"""From the official GLUE download to the folders that fairseq's sentence prediction reads."""

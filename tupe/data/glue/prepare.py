@@ -1,0 +1,181 @@
+"""A task's files become folders for fairseq's sentence prediction, with a corpus' text processing and vocabulary."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Optional
+
+from tupe.data.binarise import binarise
+from tupe.data.corpus.manifest import NAME, Manifest
+from tupe.data.corpus.vocabulary import Encoder
+from tupe.data.files import sha256, whole_folder, write_json
+from tupe.data.glue.reader import Report, Row, rows
+from tupe.data.glue.tasks import Split, Task
+from tupe.data.parallel import Map
+from tupe.data.text.stages import TextProcessing
+from tupe.errors import UserError
+
+# What fairseq puts around one text, <s> a </s>, and around two, <s> a </s> </s> b </s>.
+_AROUND = {1: 2, 2: 4}
+_FEWEST_POSITIONS = 8
+_BATCH = 1000  # rows that a process gets at a time
+
+
+def prepare(
+    task: Task, glue: Path, corpus: Manifest, out: Path, max_positions: int, any_size: bool, map_: Map
+) -> dict[str, Any]:
+    """Writes `out/<task>`: `input0`, for pairs `input1`, `label`, and `manifest.json`, unless it is there already.
+
+    Args:
+        task: the task.
+        glue: folder of the download.
+        corpus: whose text processing and vocabulary are used.
+        out: folder of all tasks.
+        max_positions: a longer input is cut; of a pair, the longer text.
+        any_size: accept files that have not as many rows as were published.
+        map_: from `tupe.data.parallel.pool`.
+
+    Returns:
+        What the manifest holds: what it was made of, and for each split what became of its rows.
+
+    Raises:
+        UserError: if a file is missing, or not what it should be.
+    """
+    if max_positions < _FEWEST_POSITIONS:
+        raise UserError(f"--max-positions is {max_positions}: it must be at least {_FEWEST_POSITIONS}.")
+    files = _files(task, glue)
+    made_of = {
+        "files": {
+            split.name: {"path": str(path.relative_to(glue)), "sha256": sha256(path)} for split, path in files.items()
+        },
+        "corpus": {name: corpus.content["checksums"][name] for name in (corpus.model.name, corpus.dictionary.name)},
+        "text": {name: corpus.content["settings"][name] for name in ("stages", "language")},
+        "max_positions": max_positions,
+    }
+    done = out / task.name / NAME
+    if done.is_file():
+        content = json.loads(done.read_text(encoding="utf-8"))
+        if content["made_of"] == made_of:
+            return content
+    content = {"task": task.name, "classes": task.classes, "scale": task.scale, "made_of": made_of, "splits": {}}
+    with whole_folder(out / task.name) as folder:
+        texts = folder / "text"
+        texts.mkdir()
+        for split, path in files.items():
+            report = Report()
+            read = _batches(rows(path, task, split, report, any_size))
+            cut = _write(map_(partial(_encode, corpus, max_positions), read), texts / split.name, len(task.texts))
+            content["splits"][split.name] = {**dataclasses.asdict(report), "cut": cut}
+        _binarise(task, [split.name for split in files], texts, folder, corpus.dictionary)
+        shutil.rmtree(texts)
+        write_json(folder / NAME, content)
+    return content
+
+
+def present(task: Task, glue: Path) -> bool:
+    """Whether the download has anything of a task."""
+    return any((glue / name).is_file() for split in (*task.splits, *task.otherwise) for name in split.files)
+
+
+def shorten(texts: list[list[str]], length: int) -> list[list[str]]:
+    """Cuts the ends of one or two texts until they have `length` pieces together, the longer text first."""
+    lengths = [len(text) for text in texts]
+    if sum(lengths) <= length:
+        return texts
+    if len(texts) == 2:
+        shorter = min(*lengths, length // 2)
+        lengths = [shorter, length - shorter] if lengths[0] <= lengths[1] else [length - shorter, shorter]
+    else:
+        lengths = [length]
+    return [text[:new] for text, new in zip(texts, lengths)]
+
+
+def _files(task: Task, glue: Path) -> dict[Split, Path]:
+    found = {}
+    splits = task.splits
+    if task.otherwise and not (glue / task.splits[0].files[0]).is_file() and present(task, glue):
+        splits = task.otherwise
+    for split in splits:
+        path = next((glue / name for name in split.files if (glue / name).is_file()), None)
+        if path is not None:
+            found[split] = path
+        elif split.labelled or len(splits) == 1:
+            raise UserError(f"there is no {glue / split.files[0]}, the {split.name} file of {task.name}.")
+    return found
+
+
+def _batches(rows_: Iterable[Row]) -> Iterator[list[Row]]:
+    batch: list[Row] = []
+    for row in rows_:
+        batch.append(row)
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    yield batch
+
+
+@dataclasses.dataclass(frozen=True)
+class _Encoded:
+    """A row as it is written: the pieces of its texts, its label, and whether it was cut."""
+
+    texts: list[str]
+    label: Optional[str]
+    cut: bool
+
+
+def _encode(corpus: Manifest, max_positions: int, batch: list[Row]) -> list[_Encoded]:
+    processing, encoder = _tools(corpus.folder)
+    encoded = []
+    for row in batch:
+        texts = [encoder(processing.line(text)) for text in row.texts]
+        short = shorten(texts, max_positions - _AROUND[len(texts)])
+        encoded.append(_Encoded([" ".join(pieces) for pieces in short], row.label, short != texts))
+    return encoded
+
+
+@cache
+def _tools(folder: Path) -> tuple[TextProcessing, Encoder]:
+    """Made once in each process."""
+    corpus = Manifest.load(folder)
+    return corpus.text_processing(), Encoder(corpus.model)
+
+
+def _write(encoded: Iterable[list[_Encoded]], prefix: Path, texts: int) -> int:
+    """Writes `prefix.0`, for pairs `prefix.1`, and `prefix.label`; returns how many rows were cut."""
+    cut = 0
+    with ExitStack() as stack:
+        paths = [Path(f"{prefix}.{name}") for name in (*range(texts), "label")]
+        *files, labels = (stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths)
+        for row in (row for batch in encoded for row in batch):
+            for file, text in zip(files, row.texts):
+                file.write(f"{text}\n")
+            if row.label is not None:
+                labels.write(f"{row.label}\n")
+            cut += row.cut
+    return cut
+
+
+def _binarise(task: Task, splits: list[str], texts: Path, folder: Path, dictionary: Path) -> None:
+    def files(kind: str, of: list[str]) -> dict[str, list[Path]]:
+        found: dict[str, list[Path]] = {}
+        for split in of:
+            found.setdefault(split.rstrip("1"), []).append(texts / f"{split}.{kind}")
+        return found
+
+    for number in range(len(task.texts)):
+        binarise(folder / f"input{number}", dictionary, files(str(number), splits))
+    labelled = [split for split in splits if not split.startswith("test")]
+    if task.scale is None:
+        classes = texts / "classes"
+        classes.write_text("".join(f"{name} 1\n" for name in task.classes), encoding="utf-8")
+        binarise(folder / "label", classes, files("label", labelled))
+    else:  # numbers are not binarised
+        (folder / "label").mkdir()
+        for split in labelled:
+            (texts / f"{split}.label").replace(folder / f"label/{split}.label")

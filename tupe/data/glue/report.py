@@ -1,0 +1,19 @@
+"""What became of the rows of a task, as lines to print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def lines(content: dict[str, Any]) -> Iterator[str]:
+    """A line for each file, and one more for each reason why rows were dropped or emptied."""
+    for split, rows in content["splits"].items():
+        counts = f"{rows['read']:,} rows read, {rows['kept']:,} kept, {rows['cut']:,} cut"
+        other = f", {rows['other_split']:,} of another split" if rows["other_split"] else ""
+        yield f"{content['task']:<6} {split:<6} {counts}{other}"
+        for what in ("dropped", "empty"):
+            for reason, number in rows[what].items():
+                yield f"{'':<13} {number:,} {what}: {reason}"
+        if rows["first"]:
+            yield f"{'':<13} first: {rows['first']}"

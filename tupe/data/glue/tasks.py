@@ -1,0 +1,162 @@
+"""The tasks of GLUE as their files are: one table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+
+@dataclass(frozen=True)
+class Split:
+    """One file of a task.
+
+    Attributes:
+        name: fairseq's: `train`, `valid`, `valid1`, `test`, `test1`.
+        files: where the file may be below the GLUE folder.
+        columns: their names, which the first line must say if the file has a header.
+        rows: of the published file.
+        header: whether the first line names the columns.
+        labelled: whether labels are read; every row of a file without labels is kept.
+        listed: for a file that holds two splits: whether this one has the rows that are listed in `dev_ids.tsv`.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    columns: tuple[str, ...]
+    rows: int
+    header: bool = True
+    labelled: bool = True
+    listed: Optional[bool] = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task.
+
+    Attributes:
+        name: as in GLUE.
+        splits: its files.
+        texts: names of the columns that hold the one or two texts.
+        label: name of the column that holds the label or score.
+        classes: label names in the order of their numbers; none for a regression task.
+        scale: the highest score; a score divided by it is in [0, 1].
+        otherwise: the files if those of `splits` are not there.
+    """
+
+    name: str
+    splits: tuple[Split, ...]
+    texts: tuple[str, ...]
+    label: str = "label"
+    classes: tuple[str, ...] = ()
+    scale: Optional[float] = None
+    otherwise: tuple[Split, ...] = ()
+
+
+def _splits(
+    folder: str, labelled: str, test: str, rows: tuple[int, int, int], header: bool = True
+) -> tuple[Split, ...]:
+    columns = tuple(labelled.split("|"))
+    return (
+        Split("train", (f"{folder}/train.tsv",), columns, rows[0], header),
+        Split("valid", (f"{folder}/dev.tsv",), columns, rows[1], header),
+        Split("test", (f"{folder}/test.tsv",), tuple(test.split("|")), rows[2], labelled=False),
+    )
+
+
+_PAIR = ("sentence1", "sentence2")
+_MRPC = "#1 ID|#2 ID|#1 String|#2 String"
+_MRPC_LABELLED = tuple(f"Quality|{_MRPC}".split("|"))
+_STS = "index|genre|filename|year|old_index|source1|source2|sentence1|sentence2"
+_MNLI = (
+    "index|promptID|pairID|genre|sentence1_binary_parse|sentence2_binary_parse|sentence1_parse|sentence2_parse"
+    "|sentence1|sentence2"
+)
+_MNLI_TRAIN = tuple(f"{_MNLI}|label1|gold_label".split("|"))
+_MNLI_VALID = tuple(f"{_MNLI}|label1|label2|label3|label4|label5|gold_label".split("|"))
+_MNLI_TEST = tuple(_MNLI.split("|"))
+_BINARY = ("0", "1")
+_ENTAILMENT = ("not_entailment", "entailment")
+_INFERENCE = ("contradiction", "neutral", "entailment")
+
+_TASKS = (
+    Task(
+        "CoLA",
+        _splits("CoLA", "source|label|mark|sentence", "index|sentence", (8551, 1043, 1063), header=False),
+        ("sentence",),
+        classes=_BINARY,
+    ),
+    Task(
+        "SST-2",
+        _splits("SST-2", "sentence|label", "index|sentence", (67349, 872, 1821)),
+        ("sentence",),
+        classes=_BINARY,
+    ),
+    Task(
+        "MRPC",
+        _splits("MRPC", f"Quality|{_MRPC}", f"index|{_MRPC}", (3668, 408, 1725)),
+        ("#1 String", "#2 String"),
+        "Quality",
+        _BINARY,
+        otherwise=(  # Microsoft's files, which GLUE splits by a list of pairs
+            Split("train", ("MRPC/msr_paraphrase_train.txt",), _MRPC_LABELLED, 4076, listed=False),
+            Split("valid", ("MRPC/msr_paraphrase_train.txt",), _MRPC_LABELLED, 4076, listed=True),
+            Split("test", ("MRPC/msr_paraphrase_test.txt",), _MRPC_LABELLED, 1725, labelled=False),
+        ),
+    ),
+    Task("STS-B", _splits("STS-B", f"{_STS}|score", _STS, (5749, 1500, 1379)), _PAIR, "score", scale=5.0),
+    Task(
+        "QQP",
+        _splits(
+            "QQP", "id|qid1|qid2|question1|question2|is_duplicate", "id|question1|question2", (363846, 40430, 390965)
+        ),
+        ("question1", "question2"),
+        "is_duplicate",
+        _BINARY,
+    ),
+    Task(
+        "MNLI",
+        (
+            Split("train", ("MNLI/train.tsv",), _MNLI_TRAIN, 392702),
+            Split("valid", ("MNLI/dev_matched.tsv",), _MNLI_VALID, 9815),
+            Split("valid1", ("MNLI/dev_mismatched.tsv",), _MNLI_VALID, 9832),
+            Split("test", ("MNLI/test_matched.tsv",), _MNLI_TEST, 9796, labelled=False),
+            Split("test1", ("MNLI/test_mismatched.tsv",), _MNLI_TEST, 9847, labelled=False),
+        ),
+        _PAIR,
+        "gold_label",
+        _INFERENCE,
+    ),
+    Task(
+        "QNLI",
+        _splits("QNLI", "index|question|sentence|label", "index|question|sentence", (104743, 5463, 5463)),
+        ("question", "sentence"),
+        classes=_ENTAILMENT,
+    ),
+    Task(
+        "RTE",
+        _splits("RTE", "index|sentence1|sentence2|label", "index|sentence1|sentence2", (2490, 277, 3000)),
+        _PAIR,
+        classes=_ENTAILMENT,
+    ),
+    Task(
+        "WNLI",
+        _splits("WNLI", "index|sentence1|sentence2|label", "index|sentence1|sentence2", (635, 71, 146)),
+        _PAIR,
+        classes=_BINARY,
+    ),
+    Task(
+        "AX",  # predicted by a model fine-tuned on MNLI
+        (
+            Split(
+                "test",
+                ("diagnostic/diagnostic.tsv", "AX/diagnostic.tsv", "AX/AX.tsv", "AX/test.tsv", "AX.tsv"),
+                ("index", "sentence1", "sentence2"),
+                1104,
+                labelled=False,
+            ),
+        ),
+        _PAIR,
+        classes=_INFERENCE,
+    ),
+)
+TASKS = {task.name: task for task in _TASKS}

@@ -1,0 +1,63 @@
+"""A function over many items on several processes: results in order, few items in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Callable
+
+from tupe.errors import UserError
+
+Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+
+
+@contextlib.contextmanager
+def pool(workers: int) -> Iterator[Map]:
+    """Yields `map(function, items)`: an iterator over the results, in order, that reads few items ahead.
+
+    Args:
+        workers: processes; with one, all is done in this process.
+    """
+    if workers < 1:
+        raise UserError(f"--workers is {workers}: it must be at least 1.")
+    if workers == 1:
+        yield map
+        return
+    # fork: a process starts at once, and nothing that ran in this one is run again.
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), _start, (os.getpid(),)) as executor:
+
+        def ordered(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+            waiting: deque = deque()
+            for item in items:
+                waiting.append(executor.submit(function, item))
+                if len(waiting) > 2 * workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+
+        try:
+            yield ordered
+        except BrokenProcessPool:
+            raise UserError("a process was killed, mostly for want of memory: use fewer --workers.") from None
+        except BaseException:
+            executor.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _start(parent: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops the work
+
+    def end_with_parent() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()

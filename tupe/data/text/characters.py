@@ -1,0 +1,34 @@
+"""Repairs broken UTF-8 and removes characters that are no text."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# Joiners are letters' business in Persian and the Indic scripts.
+_KEPT = {"\u200c", "\u200d"}
+
+
+def repair(line: str) -> str:
+    """`line` without control, private, unassigned and formatting characters; white space becomes single spaces.
+
+    A byte that was no UTF-8 (a surrogate escape of Python's) becomes the character that Windows-1252 has there, which
+    mends text of mixed encodings; where it has none, the byte goes. So does U+FFFD, which somebody else's repair left.
+    """
+    line = " ".join(line.split())
+    if line.isprintable() and "\ufffd" not in line:
+        return line
+    return " ".join("".join(map(_repaired, line)).split())
+
+
+def mark(line: str) -> str:
+    """`line` with U+FFFD for every byte that was no UTF-8, so that it can be written; white space as in `repair`."""
+    return _SURROGATE.sub("\ufffd", " ".join(line.split()))
+
+
+def _repaired(character: str) -> str:
+    if "\udc80" <= character <= "\udcff":
+        character = bytes([ord(character) - 0xDC00]).decode("cp1252", errors="ignore")
+    is_text = character in _KEPT or not (character in "\ufffd" or unicodedata.category(character).startswith("C"))
+    return character if is_text else ""

@@ -1,0 +1,111 @@
+"""The stages of text processing: one table, in the order in which they run, and the profiles that choose from it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import ne
+from typing import Callable
+
+from tupe.data.text import characters, punctuation, sentences, special_tokens, tokens
+from tupe.errors import UserError
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step of the cleaning that can be switched on and off.
+
+    Attributes:
+        help: what it does, for the command line.
+        line: makes, for a language, a function from a line to a line; an empty line goes.
+        document: makes, for a language, a function from the lines of a document to other lines.
+        paper: whether the `paper` profile has it.
+        sentencepiece: whether the `sentencepiece` profile has it.
+
+    A stage with neither function needs the whole corpus and is done by `tupe.data.corpus`.
+    """
+
+    help: str
+    line: Callable[[str], Callable[[str], str]] | None = None
+    document: Callable[[str], Callable[[list[str]], list[str]]] | None = None
+    paper: bool = True
+    sentencepiece: bool = True
+
+
+STAGES = {
+    "deduplicate-documents": Stage("drop documents that came before"),
+    "deduplicate-lines": Stage("drop lines that came before, in any document"),
+    "repair-characters": Stage("repair broken UTF-8, drop control characters", line=lambda _: characters.repair),
+    "special-tokens": Stage(
+        "URLs, e-mail addresses and file names become special tokens",
+        line=lambda _: special_tokens.replace,
+        sentencepiece=False,
+    ),
+    "normalise-punctuation": Stage(
+        "quotes, dashes and spaces as Moses", line=punctuation.normaliser, sentencepiece=False
+    ),
+    "split-sentences": Stage("one sentence a line, by spaCy's rules", document=sentences.splitter),
+    "tokenise": Stage("split off punctuation as Moses", line=tokens.tokeniser, sentencepiece=False),
+    "lower-case": Stage("lower-case", line=lambda _: str.lower, sentencepiece=False),
+    "drop-rare-words": Stage("drop lines with too many rare words", sentencepiece=False),
+    "join-short-sentences": Stage("join a short sentence and the next"),
+}
+PROFILES = {
+    profile: [name for name, stage in STAGES.items() if getattr(stage, profile)]
+    for profile in ("paper", "sentencepiece")
+}
+LANGUAGES = {"paper": "en", "sentencepiece": "xx"}
+
+
+class TextProcessing:
+    """The stages that need no more than a document, ready to run.
+
+    Args:
+        stages: names from `STAGES`; those that need the whole corpus are passed over.
+        language: of the rules that split sentences and tokens.
+
+    Raises:
+        UserError: if there is no such stage or language, or a package is not there.
+    """
+
+    def __init__(self, stages: Iterable[str], language: str) -> None:
+        chosen = set(stages)
+        if chosen - set(STAGES):
+            raise UserError(f"there is no text stage '{min(chosen - set(STAGES))}': there are {', '.join(STAGES)}.")
+        self._line = {"repair-characters": characters.mark}  # where the stage is off
+        self._document: dict[str, Callable[[list[str]], list[str]]] = {}
+        for name in (name for name in STAGES if name in chosen):
+            try:
+                if STAGES[name].line:
+                    self._line[name] = STAGES[name].line(language)
+                if STAGES[name].document:
+                    self._document[name] = STAGES[name].document(language)
+            except ModuleNotFoundError as error:
+                raise UserError(
+                    f"--{name} needs {error.name}: pip install 'tupe[corpus]', or use --no-{name}."
+                ) from None
+        self._names = [name for name in STAGES if name in self._line or name in self._document]
+
+    def line(self, text: str) -> str:
+        """What the stages that go from a line to a line make of a text; it may be empty."""
+        for function in self._line.values():
+            text = function(text)
+        return text
+
+    def document(self, lines: list[str], counts: Counter) -> list[str]:
+        """What all stages make of the lines of a document.
+
+        `counts` gets, for each stage, the lines it `changed`, `removed` (nothing was left of them) and `added`.
+        """
+        for name in self._names:
+            if name in self._line:
+                new = list(map(self._line[name], lines))
+                counts[f"{name}: changed"] += sum(map(ne, new, lines))
+                new = list(filter(None, new))
+                counts[f"{name}: removed"] += len(lines) - len(new)
+            else:
+                new = self._document[name](lines)
+                counts[f"{name}: added"] += len(new) - len(lines)
+            lines = new
+        return lines
