@@ -45,9 +45,8 @@ def choose_backend(
     return triton
 
 
-@torch.compiler.assume_constant_result  # torch.compile calls it while it traces, and does not look inside
 def log_once(message: str) -> None:
-    if message not in logged:
+    if not torch.compiler.is_compiling() and message not in logged:
         logged.add(message)
         logger.info(message)
 

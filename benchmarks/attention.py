@@ -1,0 +1,329 @@
+"""Attention with a learnt bias that the batch shares: ours, its rivals, and the limit, which is without a bias.
+
+    python benchmarks/attention.py --output results                                # a GPU, bf16
+    python benchmarks/attention.py --dropout 0.1 --output results
+    OMP_NUM_THREADS=1 python benchmarks/attention.py --cases 2x128 2x256 --rounds 5     # to try it on a CPU
+
+The rivals take turns, in alternating order; a figure is the median over the rounds, a ratio is taken within each round,
+over FlashAttention without any bias, and given with its quartiles. Inputs are several sets used in turn, more than the
+GPU's cache holds. `extra memory` is what PyTorch allocated at most in a step, beyond the inputs, the output and the
+gradients of query, key and value. `of matrix product` is the operations of the products (2 forward, 5 backward) per
+second over those of one large product of the same type. With --graph a step is replayed as a CUDA graph, which hides
+the time of launching from Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tupe.attention import StructuredBias, biased_attention
+
+Attend = Callable[..., Tensor]
+DESCRIPTIONS = {
+    "flash": "SDPA, FlashAttention, no bias",
+    "triton": "ours, dense bias",
+    "structured": "ours, bias in parts",
+    "sdpa": "SDPA, memory-efficient, bias expanded over the batch",
+    "flex": "FlexAttention, captured bias",
+    "eager": "products and softmax in PyTorch",
+    "eager_compiled": "the same under torch.compile",
+}
+MODES = ("forward", "forward + backward")
+
+
+def arguments() -> Namespace:
+    on_gpu = torch.cuda.is_available()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    cases = ["32x128", "32x512", "16x1024", "8x2048", "2x4096", "1x8192"] if on_gpu else ["2x128", "2x256", "2x512"]
+    parser.add_argument(
+        "--cases", nargs="+", default=cases, metavar="BxT", help="batch x length (default: %(default)s)"
+    )
+    parser.add_argument("--rivals", nargs="+", choices=DESCRIPTIONS, default=list(DESCRIPTIONS), help="default: all")
+    parser.add_argument("--heads", type=int, default=12)
+    parser.add_argument("--width", type=int, default=64, help="of a head (default: 64)")
+    parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--device", default="cuda" if on_gpu else "cpu", help="default: cuda where there is one")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
+    parser.add_argument("--rounds", type=int, default=30, help="that count (default: 30)")
+    parser.add_argument("--warm-up", type=int, default=3, help="rounds before them (default: 3)")
+    parser.add_argument("--milliseconds", type=float, default=20.0, help="of a rival's turn (default: 20)")
+    parser.add_argument("--graph", action="store_true", help="replay CUDA graphs")
+    parser.add_argument("--output", type=Path, help="folder for attention.json, attention.md and attention.png")
+    args = parser.parse_args()
+    args.on_gpu = args.device.startswith("cuda")
+    args.dtype = args.dtype or ("bfloat16" if args.on_gpu else "float32")
+    return args
+
+
+# ---------------------------------------------------------------------------------------------------------- the rivals
+
+
+def eager(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float, dropout: float) -> Tensor:
+    weights = (query * scale @ key.transpose(-2, -1) + bias).softmax(-1)
+    return F.dropout(weights, dropout) @ value
+
+
+def flex(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float, dropout: float) -> Tensor:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    def add_bias(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return score + bias[h, i, j]
+
+    return flex_attention(query, key, value, score_mod=add_bias, scale=scale)
+
+
+def attention_of(rival: str, args: Namespace) -> Attend:
+    """`attend(query, key, value, *bias)` of that name."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    scale, dropout = (2 * args.width) ** -0.5, args.dropout
+    options: dict[str, Any] = {"scale": scale, "dropout_p": dropout, "training": True, "backend": "triton"}
+    compiled = {"eager_compiled": eager, "flex": flex}
+    if rival in compiled:
+        function = torch.compile(compiled[rival], dynamic=False)
+        return lambda q, k, v, bias: function(q, k, v, bias, scale, dropout)
+
+    def sdpa(kernel: SDPBackend, q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor] = None) -> Tensor:
+        mask = None if bias is None else bias.expand(len(q), -1, -1, -1)
+        with sdpa_kernel(kernel if args.on_gpu else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]):
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
+
+    return {
+        "flash": lambda q, k, v: sdpa(SDPBackend.FLASH_ATTENTION, q, k, v),
+        "sdpa": lambda q, k, v, bias: sdpa(SDPBackend.EFFICIENT_ATTENTION, q, k, v, bias),
+        "eager": lambda q, k, v, bias: eager(q, k, v, bias, scale, dropout),
+        "triton": lambda q, k, v, bias: biased_attention(q, k, v, bias, **options),
+        "structured": lambda q, k, v, *parts: biased_attention(q, k, v, StructuredBias(*parts), **options),
+    }[rival]
+
+
+def unsuited(rival: str, args: Namespace) -> Optional[str]:
+    if not args.on_gpu and rival in ("triton", "structured", "flex"):
+        return "needs a GPU"
+    if rival == "flex" and args.dropout:
+        return "has no dropout"
+    return None
+
+
+# ------------------------------------------------------------------------------------------------------------- a step
+
+
+def inputs(rival: str, batch: int, length: int, args: Namespace) -> tuple[list[Tensor], Tensor]:
+    """Query, key, value and the rival's bias, as the layers of a model have them, and a gradient of the output."""
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, device=args.device, dtype=getattr(torch, args.dtype))
+
+    product = normal(batch, length, 3, args.heads, args.width)
+    leaves = [tensor.detach().requires_grad_() for tensor in product.permute(2, 0, 3, 1, 4)]
+    factors = [(args.heads, length, args.width), (args.heads, length, args.width)]
+    shapes = {"flash": [], "structured": [*factors, (args.heads, 2 * length - 1), (2, args.heads)]}
+    leaves += [normal(*shape).requires_grad_() for shape in shapes.get(rival, [(args.heads, length, length)])]
+    return leaves, normal(batch, length, args.heads, args.width).transpose(1, 2)
+
+
+def make_step(rival: str, mode: str, batch: int, length: int, args: Namespace) -> Callable[[], None]:
+    attend = attention_of(rival, args)
+    size = 4 * batch * length * args.heads * args.width * torch.finfo(getattr(torch, args.dtype)).bits // 8
+    sets = [
+        inputs(rival, batch, length, args) for _ in range(max(1, min(8, (200 << 20) // size)) if args.on_gpu else 1)
+    ]
+    turn = 0
+
+    def step() -> None:
+        nonlocal turn
+        leaves, d_out = sets[turn]
+        turn = (turn + 1) % len(sets)
+        if mode == "forward":
+            with torch.no_grad():
+                attend(*leaves)
+        else:
+            torch.autograd.grad(attend(*leaves), leaves, d_out)
+
+    if not args.graph:
+        return step
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):  # compiles, and fills caches, before the capture
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in sets:
+            step()
+    graph.steps = len(sets)
+    return graph.replay
+
+
+def seconds(step: Callable[[], None], repeats: int, args: Namespace) -> float:
+    """Time of one step, `repeats` in a row."""
+    if not args.on_gpu:
+        start = time.perf_counter()
+        for _ in range(repeats):
+            step()
+        return (time.perf_counter() - start) / repeats
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(repeats):
+        step()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1000 / repeats
+
+
+def extra_memory(step: Callable[[], None], mode: str, batch: int, length: int, args: Namespace) -> Optional[int]:
+    """Bytes that a step takes at most, beyond its inputs, the output and the gradients of query, key and value."""
+    if not args.on_gpu or args.graph:
+        return None
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    step()
+    torch.cuda.synchronize()
+    one = batch * length * args.heads * args.width * torch.finfo(getattr(torch, args.dtype)).bits // 8
+    return torch.cuda.max_memory_allocated() - before - one * (1 if mode == "forward" else 4)
+
+
+def product_step(args: Namespace) -> tuple[Callable[[], None], float]:
+    """One large matrix product, and its operations."""
+    size = 8192 if args.on_gpu else 1024
+    a, b = (torch.randn(size, size, device=args.device, dtype=getattr(torch, args.dtype)) for _ in range(2))
+    return lambda: torch.mm(a, b), 2.0 * size**3
+
+
+# ------------------------------------------------------------------------------------------------------ the comparison
+
+
+def spread(values: list[float]) -> list[float]:
+    """First quartile, median, third quartile."""
+    first, _, third = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+    return [first, statistics.median(values), third]
+
+
+def compare(batch: int, length: int, mode: str, args: Namespace) -> list[dict[str, Any]]:
+    """One record a rival; one that fails says why."""
+    steps, missing, memory = {}, {}, {}
+    for rival in args.rivals:
+        reason = unsuited(rival, args)
+        try:
+            if reason is None:
+                step = make_step(rival, mode, batch, length, args)
+                step()
+                memory[rival] = extra_memory(step, mode, batch, length, args)
+                steps[rival] = step
+        except Exception as error:  # a rival may lack a kernel, or memory; the others are still compared
+            reason = f"{type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''}"
+        if reason is not None:
+            missing[rival] = reason
+    product, product_operations = product_step(args)
+    steps["product"] = product
+    calls = {name: max(1, round(args.milliseconds / 1000 / seconds(step, 3, args))) for name, step in steps.items()}
+    measured: dict[str, list[float]] = {name: [] for name in steps}
+    for number in range(-args.warm_up, args.rounds):
+        for name in steps if number % 2 else reversed(steps):
+            value = seconds(steps[name], calls[name], args)
+            if number >= 0:
+                measured[name].append(value / getattr(getattr(steps[name], "__self__", None), "steps", 1))
+    rate = product_operations / statistics.median(measured.pop("product"))
+    operations = (4 if mode == "forward" else 14) * batch * args.heads * length**2 * args.width
+    base = measured.get("flash") or next(iter(measured.values()))
+    records = []
+    for rival in args.rivals:
+        record: dict[str, Any] = {"batch": batch, "length": length, "mode": mode, "rival": rival}
+        if rival in missing:
+            records.append({**record, "missing": missing[rival]})
+            continue
+        times = spread(measured[rival])
+        record["milliseconds"] = [1000 * value for value in times]
+        record["time_over_flash"] = spread([mine / its for mine, its in zip(measured[rival], base)])
+        record["extra_bytes"] = memory[rival]
+        record["share_of_product"] = operations / times[1] / rate
+        record["product_operations_per_second"] = rate
+        records.append(record)
+    return records
+
+
+HEADER = (
+    "| batch x length | mode | | ms (quartiles) | time / flash's (quartiles) | extra memory | of matrix product |\n"
+    "|---|---|---|---|---|---|---|"
+)
+
+
+def row(record: dict[str, Any]) -> str:
+    start = f"| {record['batch']} x {record['length']} | {record['mode']} | {DESCRIPTIONS[record['rival']]} |"
+    if "missing" in record:
+        return f"{start} {record['missing']} | | | |"
+    (low, ms, high), ratio, extra = record["milliseconds"], record["time_over_flash"], record["extra_bytes"]
+    memory = "" if extra is None else f"{extra / 2**20:,.1f} MiB"
+    return (
+        f"{start} {ms:.3f} ({low:.3f}-{high:.3f}) | {ratio[1]:.2f} ({ratio[0]:.2f}-{ratio[2]:.2f}) | {memory} "
+        f"| {100 * record['share_of_product']:.1f}% |"
+    )
+
+
+def draw(records: list[dict[str, Any]], title: str, path: Path) -> None:
+    """Time over FlashAttention's without a bias, and the extra memory, over the length."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    both = [record for record in records if record["mode"] == MODES[1] and "missing" not in record]
+    for rival in dict.fromkeys(record["rival"] for record in both):
+        mine = [record for record in both if record["rival"] == rival]
+        lengths = [record["length"] for record in mine]
+        axes[0].plot(lengths, [record["time_over_flash"][1] for record in mine], "o-", label=DESCRIPTIONS[rival])
+        if all(record["extra_bytes"] for record in mine):
+            axes[1].plot(lengths, [record["extra_bytes"] / 2**20 for record in mine], "o-")
+    axes[0].set(title=f"time, {MODES[1]}", ylabel="over FlashAttention without a bias", yscale="log")
+    axes[1].set(title="extra memory", ylabel="MiB", yscale="log")
+    for axis in axes:
+        axis.set_xscale("log", base=2)
+        axis.set_xlabel("tokens of a sequence")
+        axis.grid(alpha=0.3)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    figure.suptitle(title, fontsize="small")
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    args = arguments()
+    machine = (
+        torch.cuda.get_device_name(args.device) if args.on_gpu else f"{platform.processor() or platform.machine()} CPU"
+    )
+    title = (
+        f"{machine}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}, PyTorch {torch.__version__}, "
+        f"{args.dtype}, {args.heads} heads of {args.width}, dropout {args.dropout}, {args.rounds} rounds"
+        f"{', CUDA graphs' if args.graph else ''}"
+    )
+    print(title, "", HEADER, sep="\n", flush=True)
+    records = []
+    for case in args.cases:
+        batch, length = map(int, case.split("x"))
+        for mode in MODES:
+            measured = compare(batch, length, mode, args)
+            print(*map(row, measured), sep="\n", flush=True)
+            records += measured
+    if args.output:
+        args.output.mkdir(parents=True, exist_ok=True)
+        (args.output / "attention.json").write_text(json.dumps({"run": title, "records": records}, indent=1) + "\n")
+        (args.output / "attention.md").write_text("\n".join([title, "", HEADER, *map(row, records)]) + "\n")
+        draw(records, title, args.output / "attention.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Compiles the Triton kernels for given GPUs, without one, and shows what they need.
+
+    python benchmarks/compile_kernels.py                      # every tile of the table, for Hopper and Ampere
+    python benchmarks/compile_kernels.py --quick              # BERT's case, for Hopper
+    python benchmarks/compile_kernels.py --tile 128 64 8 3    # another tile for all kernels of BERT's case
+
+Ends with 1 if a kernel needs more shared memory than a block of that GPU may have, or if Hopper's wgmma instructions
+wait for each other, which ptxas calls serialized. Spills are bytes a thread: some dozens matter little, hundreds do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.driver import CudaDriver
+from triton.runtime.driver import driver
+
+from tupe.attention.kernels import launch, tiles
+
+#: capability: (name, column of tiles.TILES, bytes of shared memory that a block may have)
+GPUS = {90: ("H100, H200", "large", 227 << 10), 80: ("A100", "small", 163 << 10), 86: ("RTX 30", "small", 99 << 10)}
+BERT = {"dtype": torch.bfloat16, "width": 64, "structured": False}
+
+
+class Target(CudaDriver):
+    """A GPU that is not there: enough of one for the compiler."""
+
+    def __init__(self, capability: int) -> None:
+        self.capability = capability
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", self.capability, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+def kernels(dtype: torch.dtype, width: int, structured: bool, dropout: float, length: int = 500) -> list[tuple]:
+    """`(kernel, grid, tile, arguments)` of every launch, forward and backward, with padding, B = 32, H = 12."""
+    launches = []
+
+    class Recorder(launch.Launcher):
+        def run(self, kernel, grid, tile, **arguments):
+            arguments = {**self.arguments, **arguments, "EVEN_KEYS": False}
+            launches.append((kernel, grid, tile, arguments))
+
+    def empty(*shape: int, dtype: torch.dtype = dtype) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device="meta")
+
+    query, key, value = empty(32, length, 3, 12, width).permute(2, 0, 3, 1, 4)
+    parts = {"bias": empty(1, 12, length, length)}
+    if structured:
+        parts = {"pos_q": empty(12, length, width), "pos_k": empty(12, length, width), "theta": empty(12)}
+        parts["relative"] = empty(12, 2 * length - 1)
+    inputs = launch.Inputs(
+        query,
+        key,
+        value,
+        **parts,
+        padding=empty(32, length, dtype=torch.uint8),
+        seed=empty(1, dtype=torch.int64) if dropout else None,
+    )
+    recorder = Recorder(inputs, launch.Options(width**-0.5, dropout, causal=False))
+    out, lse = recorder.forward()
+    recorder.backward(out, lse, out, launch.Inputs(*(tensor is not None for tensor in inputs)))
+    return launches
+
+
+def report(kernel, capability: int) -> dict[str, object]:
+    """Registers, spills and shared memory of a compiled kernel."""
+    ptxas = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "kernel.ptx"
+        source.write_text(kernel.asm["ptx"])
+        name = f"sm_{capability}" + "a" * (capability == 90)
+        command = [str(ptxas), "-v", f"--gpu-name={name}", str(source), "-o", os.devnull]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    return {
+        "registers": int(re.search(r"Used (\d+) registers", said)[1]),
+        "spill": int(re.search(r"(\d+) bytes spill stores", said)[1]),
+        "shared": kernel.metadata.shared,
+        "wgmma": kernel.asm["ptx"].count("wgmma.mma_async"),
+        "serialized": "serialized" in said,
+    }
+
+
+def check(capability: int, tile: list[int] | None, dropout: float, **case) -> bool:
+    """Prints a line for each kernel; whether all fit."""
+    name, column, limit = GPUS[capability]
+    driver.set_active(Target(capability))
+    tiles.memory = lambda device: column
+    print(f"{name}: {case}, dropout {dropout}")
+    fits = True
+    for kernel, grid, blocks, arguments in kernels(dropout=dropout, **case):
+        if tile is not None:
+            blocks = dict(zip(("BLOCK_M", "BLOCK_N", "num_warps", "num_stages"), tile))
+        needs = report(kernel.warmup(grid=grid, **arguments, **blocks), capability)
+        fits &= needs["shared"] <= limit and not needs["serialized"]
+        said = "  ".join(f"{key} {value:>6}" for key, value in needs.items())
+        print(f"  {kernel.__name__:<24} {tuple(blocks.values())!s:<16} {said}", flush=True)
+    return fits
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="only bf16, heads of 64 and a dense bias, for Hopper")
+    parser.add_argument("--tile", type=int, nargs=4, metavar=("M", "N", "WARPS", "STAGES"), help="implies --quick")
+    args = parser.parse_args()
+    launch.multiprocessors = lambda device: 132
+    if args.quick or args.tile:
+        return 0 if check(90, args.tile, 0.1, **BERT) else 1
+    cases = itertools.product(GPUS, (torch.bfloat16, torch.float32), (64, 128), (False, True))
+    results = [check(gpu, None, 0.1, dtype=dtype, width=width, structured=parts) for gpu, dtype, width, parts in cases]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Checks and measures everything on this machine's GPU, without a network, into one folder:
+#   bash benchmarks/gpu.sh [FOLDER [STEP...]]
+# FOLDER is runs/gpu if not given. The steps are tests, attention, dropout, graphs, tiles, tiles_in_parts and model; all of
+# them if none is named. PYTHON names the Python that has PyTorch (python3); model needs fairseq too, and takes the
+# authors' code from the checkout AUTHORS if that is set. A step that fails is named in the last line; the others run.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+folder=${1:-runs/gpu}
+shift || true
+python=${PYTHON:-python3}
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
+
+tests() { "$python" -m pytest -q -p no:cacheprovider tests/attention/test_triton.py; }
+attention() { "$python" benchmarks/attention.py --output "$folder/attention"; }
+dropout() { "$python" benchmarks/attention.py --dropout 0.1 --output "$folder/dropout"; }
+graphs() { "$python" benchmarks/attention.py --graph --cases 32x128 32x512 --output "$folder/graphs"; }
+tiles() { "$python" benchmarks/tune_tiles.py; }
+tiles_in_parts() { "$python" benchmarks/tune_tiles.py --structured --batch 1 --length 8192; }
+model() { "$python" benchmarks/model.py ${AUTHORS:+--authors "$AUTHORS"} --output "$folder/model"; }
+
+"$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || {
+    echo "error: $python sees no GPU through PyTorch: set PYTHON to one that does." >&2
+    exit 1
+}
+mkdir -p "$folder"
+"$python" - >"$folder/machine.txt" <<'END'
+import torch, triton
+print(torch.cuda.get_device_properties(0))
+print(f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, Triton {triton.__version__}")
+END
+[ $# -gt 0 ] || set -- tests attention dropout graphs tiles tiles_in_parts model
+failed=()
+for step in "$@"; do
+    echo "== $step"
+    "$step" 2>&1 | tee "$folder/$step.log" || failed+=("$step")
+done
+[ ${#failed[@]} -eq 0 ] || {
+    echo "gpu.sh: FAILED in ${failed[*]} (see $folder)"
+    exit 1
+}
+echo "gpu.sh: done (see $folder)"

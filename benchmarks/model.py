@@ -1,0 +1,375 @@
+"""Training step and inference of a whole model: ours, BERT-A by the same code, fairseq's RoBERTa, the authors' code.
+
+    python benchmarks/model.py                                           # base, on a GPU if there is one
+    python benchmarks/model.py --authors ../TUPE --output results        # also writes results/model.{json,md}
+    python benchmarks/model.py --sizes tiny --length 64 --batch 2 --rounds 5   # to try it on a CPU
+
+Every rival is a process of its own, so that its peak memory is its own, and they take turns, in alternating order, so
+that whatever else the machine does meets all of them; a large matrix product takes its turn too. A figure is the
+median over the rounds; a ratio is taken within each round, and given with its quartiles.
+
+Training is a whole update: forward with dropout, the loss at 15% masked tokens, backward, and the optimizer:
+`fused_adamw` for ours, its own `adam` for the code of others (`roberta_fused` is RoBERTa with ours). Inference is the
+forward pass to the features. Parameters are in the type itself, as with `--memory-efficient-bf16`; there is no padding.
+
+`--authors` is the path of a checkout of https://github.com/guolinke/TUPE, whose TUPE-R is then a rival. It is written
+for an older numpy, whose names `numpy.float` and the like are given back to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import logging
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from argparse import Namespace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Callable, Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+MODES = ("training", "inference")
+OURS = ("tupe", "tupe_compiled", "bert_a")
+TRAINING_ONLY = ("tupe_compiled", "roberta_fused")  # elsewhere they are tupe and roberta
+PRODUCTS = 10  # in a step of the matrix product
+DESCRIPTIONS = {
+    "tupe": "TUPE-R, ours",
+    "tupe_compiled": "TUPE-R, ours, --compile",
+    "bert_a": "BERT-A, ours",
+    "roberta": "RoBERTa, fairseq's",
+    "roberta_fused": "RoBERTa, fairseq's, fused_adamw",
+    "authors": "TUPE-R, the authors'",
+}
+
+
+def arguments() -> Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    on_gpu = torch.cuda.is_available()
+    parser.add_argument("--sizes", nargs="+", choices=("tiny", "small", "base", "large"), default=["base"])
+    parser.add_argument(
+        "--rivals",
+        nargs="+",
+        choices=[name for name in DESCRIPTIONS if name != "authors"],
+        default=["tupe", "bert_a", "roberta", "roberta_fused"],
+        help="the others' times are divided by the first's (default: all but tupe_compiled)",
+    )
+    parser.add_argument("--authors", type=Path, help="checkout of the authors' code")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
+    parser.add_argument("--batch", type=int, default=32, help="sequences (default: 32)")
+    parser.add_argument("--length", type=int, default=512, help="tokens of each (default: 512)")
+    parser.add_argument("--vocab-size", type=int, default=32_768, help="symbols (default: 32768)")
+    parser.add_argument("--device", default="cuda" if on_gpu else "cpu", help="default: cuda where there is one")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
+    parser.add_argument("--backend", default="auto", help="of ours: --attention-backend (default: auto)")
+    parser.add_argument("--rounds", type=int, default=20, help="that count (default: 20)")
+    parser.add_argument("--warm-up", type=int, default=3, help="rounds before them (default: 3)")
+    parser.add_argument("--steps", type=int, default=5, help="steps of a rival in a round (default: 5)")
+    parser.add_argument(
+        "--clock",
+        choices=["wall", "process"],
+        default="wall",
+        help="process: processor time, for a busy CPU (1 thread)",
+    )
+    parser.add_argument("--output", type=Path, help="folder for model.json and model.md")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)  # what one process measures, as JSON
+    args = parser.parse_args()
+    args.dtype = args.dtype or ("bfloat16" if args.device.startswith("cuda") else "float32")
+    return args
+
+
+# ---------------------------------------------------------------------------------------------------- one process each
+
+
+def build_ours(args: Namespace, dictionary: Any) -> nn.Module:
+    from tupe.models import TupeModel
+    from tupe.models.config import CONFIGS
+
+    name = f"{args.rival.removesuffix('_compiled')}_{args.size}"
+    compiled = args.rival.endswith("_compiled")
+    config = CONFIGS[name](max_positions=args.length, attention_backend=args.backend, compile=compiled)
+    return TupeModel.build_model(config, SimpleNamespace(source_dictionary=dictionary))
+
+
+def build_roberta(args: Namespace, dictionary: Any) -> nn.Module:
+    from fairseq.models.roberta import RobertaModel
+    from fairseq.models.roberta.model import base_architecture
+
+    fields = Namespace(**args.shape, max_positions=args.length, tokens_per_sample=args.length)
+    base_architecture(fields)
+    return RobertaModel.build_model(fields, SimpleNamespace(source_dictionary=dictionary))
+
+
+def build_authors(args: Namespace, dictionary: Any) -> nn.Module:
+    from fairseq.models.bert.model import BertModel
+
+    fields = Namespace(**args.shape, max_positions=args.length, rel_pos=True, embedding_normalize=True)
+    return BertModel.build_model(fields, SimpleNamespace(source_dictionary=dictionary))
+
+
+def use_authors_fairseq(path: str) -> None:
+    import numpy
+
+    for name, kind in (("float", float), ("int", int), ("bool", bool)):
+        if name not in vars(numpy):
+            setattr(numpy, name, kind)
+    sys.path.insert(0, path)
+    fairseq = importlib.import_module("fairseq")
+    if Path(path).resolve() not in Path(fairseq.__file__).resolve().parents:
+        raise SystemExit(f"{path} is no checkout of the authors' code: there is no fairseq/ in it")
+
+
+def build(args: Namespace) -> tuple[nn.Module, Any, Callable[..., torch.optim.Optimizer]]:
+    """The model, the dictionary, and the class of its optimizer."""
+    if args.rival == "authors":
+        use_authors_fairseq(args.authors)
+    from fairseq.data import Dictionary
+    from fairseq.optim.adam import Adam
+
+    dictionary = Dictionary()
+    for index in range(args.vocab_size - len(dictionary)):
+        dictionary.add_symbol(f"word{index}")
+    if args.rival == "authors":
+        return build_authors(args, dictionary), dictionary, Adam
+    from tupe.optim.fused_adamw import DecoupledAdam
+
+    if args.rival in OURS:
+        return build_ours(args, dictionary), dictionary, DecoupledAdam
+    return build_roberta(args, dictionary), dictionary, DecoupledAdam if args.rival == "roberta_fused" else Adam
+
+
+def model_step(args: Namespace) -> Callable[[], None]:
+    """A step of the rival in `args.mode`."""
+    torch.manual_seed(0)
+    model, dictionary, optimizer_class = build(args)
+    model.to(args.device, getattr(torch, args.dtype))
+    tokens = torch.randint(dictionary.nspecial, len(dictionary), (args.batch, args.length))
+    tokens[:, 0], tokens[:, -1] = dictionary.bos(), dictionary.eos()
+    masked = torch.zeros(tokens.numel(), dtype=torch.bool)
+    masked[torch.randperm(tokens.numel())[: masked_tokens(args)]] = True
+    tokens, masked = tokens.to(args.device), masked.view_as(tokens).to(args.device)
+    ours = args.rival in OURS
+    hint = {"has_padding": False} if ours else {}
+
+    def inference() -> None:
+        with torch.no_grad():
+            model(tokens, features_only=True, **hint)
+
+    if args.mode == "inference":
+        model.eval()
+        return inference
+    model.train()
+    optimizer = optimizer_class(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01)
+
+    def training() -> None:
+        where = masked.flatten().nonzero().flatten() if ours else masked  # as the criterion of each does
+        target = tokens.flatten()[where if ours else where.flatten()]
+        logits = model(tokens, masked_tokens=where, **hint)[0]
+        loss: Tensor = F.cross_entropy(logits.float(), target)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return training
+
+
+def product_step(args: Namespace) -> Callable[[], None]:
+    """`PRODUCTS` square matrix products."""
+    a, b = (torch.randn(args.product, args.product, device=args.device, dtype=getattr(torch, args.dtype)) for _ in "ab")
+    out = torch.empty_like(a)
+
+    def products() -> None:
+        for _ in range(PRODUCTS):
+            torch.mm(a, b, out=out)
+
+    return products
+
+
+def synchronisations(step: Callable[[], None]) -> int:
+    """How often the host waits for the GPU in a step."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        step()
+        torch.cuda.set_sync_debug_mode("default")
+    return sum("synchroniz" in str(warning.message) for warning in caught)
+
+
+def work(args: Namespace) -> None:
+    """Answers each line on standard input with the seconds of a step, and `end` with the memory."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever else is printed
+    logging.disable(logging.INFO)
+    on_gpu, clock = args.device.startswith("cuda"), time.process_time if args.clock == "process" else time.perf_counter
+    step = product_step(args) if args.rival == "product" else model_step(args)
+    print("ready", file=answers)
+    for line in sys.stdin:
+        if line.strip() == "end":
+            break
+        start = clock()
+        for _ in range(args.steps):
+            step()
+        if on_gpu:
+            torch.cuda.synchronize(args.device)
+        print((clock() - start) / args.steps, file=answers)
+    peak = (
+        torch.cuda.max_memory_allocated(args.device)
+        if on_gpu
+        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    )
+    print(
+        json.dumps({"peak_bytes": peak, "synchronisations": synchronisations(step) if on_gpu else None}), file=answers
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ the comparison
+
+
+class Rival:
+    """A process that measures, started with what it needs to know."""
+
+    def __init__(self, **known: Any) -> None:
+        self.name = known["rival"]
+        path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--worker", json.dumps(known)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )  # fmt: skip
+
+    def answer(self) -> str:
+        line = self.process.stdout.readline().strip()
+        if not line:
+            raise SystemExit(f"{self.name} ended with exit status {self.process.wait()}; its messages are above")
+        return line
+
+    def measure(self) -> float:
+        print("step", file=self.process.stdin, flush=True)
+        return float(self.answer())
+
+    def end(self) -> dict[str, Optional[int]]:
+        print("end", file=self.process.stdin, flush=True)
+        return json.loads(self.answer())
+
+
+def masked_tokens(args: Namespace) -> int:
+    return max(1, args.batch * args.length * 15 // 100)
+
+
+def operations(args: Namespace, size: dict[str, int], mode: str) -> float:
+    """Of the matrix products of a step: two for each multiplication, and backward has twice those of forward."""
+    tokens, d, layers = args.batch * args.length, size["encoder_embed_dim"], size["encoder_layers"]
+    layer = 4 * d * d + 2 * d * size["encoder_ffn_embed_dim"] + 2 * d * args.length
+    if mode == "inference":
+        return 2.0 * tokens * layers * layer
+    return 6.0 * (tokens * layers * layer + masked_tokens(args) * (d * d + d * args.vocab_size))
+
+
+def spread(values: list[float]) -> list[float]:
+    """First quartile, median, third quartile."""
+    first, _, third = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+    return [first, statistics.median(values), third]
+
+
+def compare(args: Namespace, size: str, mode: str) -> list[dict[str, Any]]:
+    """One record a rival."""
+    from tupe.systems import SIZES
+
+    rivals = [*args.rivals, *(["authors"] if args.authors else [])]
+    if mode == "inference":
+        rivals = [name for name in rivals if name not in TRAINING_ONLY]
+    names = [*rivals, "product"]
+    fields = ("batch", "length", "vocab_size", "device", "dtype", "backend", "steps", "clock")
+    known = {
+        **{field: getattr(args, field) for field in fields},
+        "size": size,
+        "shape": SIZES[size],
+        "mode": mode,
+        "authors": str(args.authors),
+        "product": 8192 if args.device.startswith("cuda") else 1024,
+    }
+    processes = [Rival(rival=name, **known) for name in names]
+    for process in processes:
+        process.answer()
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(-args.warm_up, args.rounds):
+        for process in processes if number % 2 else reversed(processes):
+            measured = process.measure()
+            if number >= 0:
+                seconds[process.name].append(measured)
+    ends = {process.name: process.end() for process in processes}
+    peak = PRODUCTS * 2.0 * known["product"] ** 3 / statistics.median(seconds["product"])
+    needed = operations(args, SIZES[size], mode)
+    records = []
+    for name in rivals:
+        ratios = [theirs / ours for theirs, ours in zip(seconds[name], seconds[names[0]])]
+        low, median, high = spread(seconds[name])
+        records.append(
+            {
+                "size": size,
+                "mode": mode,
+                "rival": name,
+                "milliseconds": [1000 * value for value in (low, median, high)],
+                "tokens_per_second": args.batch * args.length / median,
+                "time_over_first": spread(ratios),
+                "product_operations_per_second": peak,
+                "share_of_product": needed / median / peak,
+                **ends[name],
+            }
+        )
+    return records
+
+
+HEADER = (
+    "| size | mode | model | ms (quartiles) | tokens/s | time / first's (quartiles) | of matrix product | peak memory |"
+    " host waits |\n|---|---|---|---|---|---|---|---|---|"
+)
+
+
+def row(record: dict[str, Any]) -> str:
+    ms, ratio, waits = record["milliseconds"], record["time_over_first"], record["synchronisations"]
+    return (
+        f"| {record['size']} | {record['mode']} | {DESCRIPTIONS[record['rival']]}"
+        f" | {ms[1]:.2f} ({ms[0]:.2f}-{ms[2]:.2f})"
+        f" | {record['tokens_per_second']:,.0f} | {ratio[1]:.3f} ({ratio[0]:.3f}-{ratio[2]:.3f})"
+        f" | {100 * record['share_of_product']:.1f}% | {record['peak_bytes'] / 2**20:,.0f} MiB"
+        f" | {'' if waits is None else waits} |"
+    )
+
+
+def main() -> None:
+    args = arguments()
+    if args.worker:
+        return work(Namespace(**json.loads(args.worker)))
+    on_gpu = args.device.startswith("cuda")
+    machine = torch.cuda.get_device_name(args.device) if on_gpu else f"{platform.processor() or platform.machine()} CPU"
+    title = (
+        f"{machine}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}, PyTorch {torch.__version__}, "
+        f"{args.dtype}, {args.batch} x {args.length} tokens, vocabulary {args.vocab_size}, backend {args.backend}"
+        f", {args.rounds} rounds of {args.steps} steps, {args.clock} time"
+    )
+    print(title, "", HEADER, sep="\n", flush=True)
+    records = []
+    for size in args.sizes:
+        for mode in args.modes:
+            measured = compare(args, size, mode)
+            print(*map(row, measured), sep="\n", flush=True)
+            records += measured
+    if args.output:
+        args.output.mkdir(parents=True, exist_ok=True)
+        (args.output / "model.json").write_text(json.dumps({"run": title, "records": records}, indent=1) + "\n")
+        (args.output / "model.md").write_text("\n".join([title, "", HEADER, *map(row, records)]) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,361 @@
+"""The Triton kernels against the float64 reference: compiled where there is a GPU, else by Triton's interpreter."""
+
+from contextlib import contextmanager
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from tupe.attention import StructuredBias, biased_attention
+from tupe.attention.reference import reference
+
+ON_GPU = torch.cuda.is_available()
+DEVICE = "cuda" if ON_GPU else "cpu"
+
+
+@contextmanager
+def interpreter():
+    """Without a GPU, Triton interprets what is imported and called in this context; elsewhere it must not."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not ON_GPU:
+            patch.setenv("TRITON_INTERPRET", "1")
+        yield
+
+
+with interpreter():
+    triton = pytest.importorskip("triton")
+    import triton.language as tl
+
+    from tupe.attention.kernels.dropout import philox
+    from tupe.attention.triton_attention import triton_attention
+
+    @triton.jit
+    def philox_kernel(KEY, COUNTER, OUT):
+        key, first, second = tl.load(KEY), tl.load(COUNTER), tl.load(COUNTER + 1)
+        c0, c1 = philox(key.to(tl.uint32), first.to(tl.uint32), second.to(tl.uint32))
+        tl.store(OUT, c0.to(tl.int64))
+        tl.store(OUT + 1, c1.to(tl.int64))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def interpret():
+    with interpreter():
+        yield
+
+
+#: Largest ||got - exact|| / ||exact|| of outputs and gradients, by type. The interpreter cuts bfloat16 numbers off
+#: where a GPU rounds them.
+BOUNDS = {torch.float32: 1e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
+LONGEST = 300 if ON_GPU else 40
+SCALE = 0.2
+
+
+def normal(*shape, seed, dtype=torch.float32, spread=1.0):
+    """The same numbers on every device, in float64, but exact in `dtype`."""
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randn(*shape, generator=generator, dtype=torch.float64) * spread).to(dtype).double().to(DEVICE)
+
+
+def qkv(batch, heads, t_q, t_k, width, *, seed, **options):
+    lengths = enumerate((t_q, t_k, t_k))
+    return [normal(batch, heads, length, width, seed=seed + i, **options) for i, length in lengths]
+
+
+def gradients(attend, leaves, d_out, dtype):
+    """The output of `attend` on copies of `leaves` in `dtype`, and the gradient of each for `d_out`."""
+    leaves = [leaf.to(dtype, copy=True).requires_grad_() for leaf in leaves]
+    out = attend(*leaves)
+    out.backward(d_out.to(dtype))
+    return [out.detach(), *(leaf.grad for leaf in leaves)]
+
+
+def exact(query, key, value, bias, mask, causal=False, dropped=None, scale=SCALE):
+    """The equation in float64; `dropped` multiplies the weights, as dropout does."""
+    logits = scale * query @ key.transpose(-2, -1)
+    if bias is not None:
+        logits = logits + bias
+    if causal:
+        future = torch.ones_like(logits[0, 0], dtype=torch.bool).triu(1 + key.shape[2] - query.shape[2])
+        logits = logits.masked_fill(future, -torch.inf)
+    if mask is not None:
+        logits = logits.masked_fill(mask[:, None, None, :], torch.finfo(torch.float64).min / 2)
+    weights = logits.softmax(-1)
+    return (weights if dropped is None else weights * dropped) @ value
+
+
+def assert_close(got, want, dtype):
+    """Each tensor within the bound; what is zero because terms cancel, within that of numbers of size 1."""
+    for i, (g, w) in enumerate(zip(got, want)):
+        assert torch.isfinite(g).all(), i
+        error = (g.double() - w).norm()
+        assert error <= BOUNDS[dtype] * (w.norm() + w.numel() ** 0.5), (i, (error / w.norm()).item())
+
+
+def padding(kind, batch, t_k):
+    """`none`: no mask; `right`: all sequences but the first are shorter; `one`, `all`: the last has one key or none."""
+    if kind == "none":
+        return None
+    mask = torch.zeros(batch, t_k, dtype=torch.bool, device=DEVICE)
+    for b in range(1, batch):
+        mask[b, 1 + (7 * b) % t_k :] = True
+    if kind != "right":
+        mask[-1] = True
+        mask[-1, -1] = kind == "all"
+    return mask
+
+
+lengths = st.integers(1, LONGEST)
+dtypes = st.sampled_from(list(BOUNDS))
+
+
+@settings(max_examples=50 if ON_GPU else 10, deadline=None)
+@given(
+    dtype=dtypes,
+    batch=st.integers(1, 3),
+    heads=st.integers(1, 2),
+    t_q=lengths,
+    t_k=lengths,
+    width=st.sampled_from([16, 20, 48, 64, 80, 128]),
+    kind=st.sampled_from(["none", "right", "one", "all"]),
+    bias=st.sampled_from([None, "heads", "one", "keys", "sequences"]),
+    causal=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_dense_bias(dtype, batch, heads, t_q, t_k, width, kind, bias, causal, seed):
+    causal = causal and t_q <= t_k and kind in ("none", "right")  # what a row sees when all is hidden is not defined
+    leaves = qkv(batch, heads, t_q, t_k, width, dtype=dtype, seed=seed)
+    shape = {
+        "heads": (heads, t_q, t_k),
+        "one": (1, t_q, t_k),
+        "keys": (t_k,),
+        "sequences": (batch, heads, t_q, t_k),
+    }
+    if bias is not None:
+        leaves.append(normal(*shape[bias], dtype=dtype, seed=seed + 3))
+    mask = padding(kind, batch, t_k)
+    d_out = normal(batch, heads, t_q, width, dtype=dtype, seed=seed + 4)
+
+    def kernels(q, k, v, b=None):
+        return triton_attention(q, k, v, b, mask, SCALE, 0.0, causal)
+
+    want = gradients(lambda q, k, v, b=None: exact(q, k, v, b, mask, causal), leaves, d_out, torch.float64)
+    assert_close(gradients(kernels, leaves, d_out, dtype), want, dtype)
+
+
+@settings(max_examples=50 if ON_GPU else 10, deadline=None)
+@given(
+    dtype=dtypes,
+    batch=st.integers(1, 3),
+    heads=st.integers(1, 2),
+    t_q=lengths,
+    t_k=lengths,
+    width=st.sampled_from([16, 64]),
+    factor_width=st.sampled_from([1, 16, 24]),
+    parts=st.sampled_from(["factors", "relative", "both"]),
+    reset=st.booleans(),
+    kind=st.sampled_from(["none", "right", "one", "all"]),
+    causal=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_structured_bias(dtype, batch, heads, t_q, t_k, width, factor_width, parts, reset, kind, causal, seed):
+    causal = causal and t_q <= t_k and kind in ("none", "right")
+    leaves = qkv(batch, heads, t_q, t_k, width, dtype=dtype, seed=seed)
+    shapes = {"query": (heads, t_q, factor_width), "key": (heads, t_k, factor_width)} if parts != "relative" else {}
+    shapes.update({"relative": (heads, t_q + t_k - 1)} if parts != "factors" else {})
+    shapes.update({"theta": (2, heads)} if reset else {})
+    leaves += [normal(*shape, dtype=dtype, seed=seed + 3 + i) for i, shape in enumerate(shapes.values())]
+    mask = padding(kind, batch, t_k)
+    d_out = normal(batch, heads, t_q, width, dtype=dtype, seed=seed + 9)
+
+    def kernels(q, k, v, *values):
+        return triton_attention(q, k, v, StructuredBias(**dict(zip(shapes, values))), mask, SCALE, 0.0, causal)
+
+    def built(q, k, v, *values):
+        return exact(q, k, v, StructuredBias(**dict(zip(shapes, values))).dense(t_q, t_k), mask, causal)
+
+    want = gradients(built, leaves, d_out, torch.float64)
+    got = gradients(kernels, leaves, d_out, dtype)
+    assert_close(got, want, dtype)
+    if reset:
+        assert not got[-1][0].any()  # theta_1 is constant over a softmax
+
+
+@pytest.mark.parametrize("dtype", BOUNDS)
+def test_large_logits(dtype):
+    """Logits of a hundred, at which a wrong order of exponential and sum overflows; the weights are nearly one-hot."""
+    leaves = qkv(2, 2, 19, 35, 32, dtype=dtype, seed=0, spread=4.0)
+    leaves.append(normal(2, 19, 35, dtype=dtype, seed=5, spread=40.0))
+    d_out = normal(2, 2, 19, 32, dtype=dtype, seed=6)
+    got = gradients(lambda q, k, v, b: triton_attention(q, k, v, b, None, SCALE, 0.0), leaves, d_out, dtype)
+    want = gradients(lambda q, k, v, b: exact(q, k, v, b, None), leaves, d_out, torch.float64)
+    assert all(tensor.isfinite().all() for tensor in got)
+    # A one-hot row's gradient is what rounding leaves of a difference: bfloat16's has no digits to compare.
+    count = 1 if dtype == torch.bfloat16 else len(got)
+    assert_close(got[:count], want[:count], dtype)
+
+
+def test_keys_hidden_by_the_bias():
+    """A bias of -inf hides; a row that it hides whole is zero, not NaN, and has no gradient."""
+    leaves = [*qkv(1, 1, 20, 40, 16, seed=0), normal(1, 20, 40, seed=3)]
+    leaves[3][0, :, :35] = -torch.inf  # a whole tile of keys, and a row
+    leaves[3][0, 4] = -torch.inf
+    d_out = normal(1, 1, 20, 16, seed=6)
+    got = gradients(lambda q, k, v, b: triton_attention(q, k, v, b, None, SCALE, 0.0), leaves, d_out, torch.float32)
+    assert not got[0][0, 0, 4].any()
+    leaves[3][0, 4], d_out[0, 0, 4] = 0, 0
+    want = gradients(lambda q, k, v, b: exact(q, k, v, b, None), leaves, d_out, torch.float64)
+    want[0][0, 0, 4] = 0
+    assert_close(got, want, torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("key", "counter", "rounds_7"),
+    [(0, (0, 0), (0x257A3673, 0xCD26BE2A))],  # the authors' test vector, Random123 kat_vectors
+)
+def test_philox(key, counter, rounds_7):
+    out = torch.zeros(2, dtype=torch.int64, device=DEVICE)
+    philox_kernel[(1,)](torch.tensor([key], device=DEVICE), torch.tensor(counter, device=DEVICE), out)
+    assert tuple(out.tolist()) == rounds_7
+
+
+def weights_after_dropout(batch, heads, t_q, t_k, p, seed):
+    """Equal weights after dropout, times `t_k`: 0, or `1 / (1 - p)`."""
+    query = torch.zeros(batch, heads, t_q, t_k, device=DEVICE)
+    value = torch.eye(t_k, device=DEVICE).expand(batch, heads, -1, -1)
+    torch.manual_seed(seed)
+    return triton_attention(query, torch.zeros_like(value), value, None, None, 1.0, p) * t_k
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_dropout_rate_scale_and_independence(p):
+    weights = weights_after_dropout(4, 3, 64, 64, p, seed=0)
+    kept = weights > 0
+    torch.testing.assert_close(weights[kept], torch.full_like(weights[kept], 1 / (1 - p)), rtol=1e-4, atol=0)
+    trials, spread = kept.numel(), (p * (1 - p)) ** 0.5
+    assert abs(kept.double().mean().item() - (1 - p)) < 4 * spread / trials**0.5
+    # Neighbours in every direction, and the four weights of one random call, know nothing of each other.
+    centred = (kept.double() - (1 - p)) / spread
+    for axis, step in [(0, 1), (1, 1), (2, 1), (2, 8), (3, 1), (3, 8), (3, 16)]:
+        correlation = (centred * centred.roll(step, axis)).mean().item()
+        assert abs(correlation) < 5 / trials**0.5, (axis, step)
+
+
+def test_dropout_follows_the_generator():
+    one, again, other = (weights_after_dropout(1, 2, 33, 40, 0.3, seed) for seed in (1, 1, 2))
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+
+
+def test_dropout_of_everything_is_zero():
+    assert not weights_after_dropout(1, 1, 17, 20, 1.0, seed=0).any()
+
+
+@pytest.mark.parametrize("structured", [False, True])
+def test_dropout_is_the_same_backward(structured):
+    """With the mask that an identity for values shows, the reference's outputs and gradients are the kernels'."""
+    batch, heads, t_q, t_k, p = 2, 2, 37, 40, 0.25
+    dropped = weights_after_dropout(batch, heads, t_q, t_k, p, seed=3).double()
+    leaves = qkv(batch, heads, t_q, t_k, 32, seed=0)
+    shapes = [(heads, t_q, 16), (heads, t_k, 16), (heads, t_q + t_k - 1)] if structured else [(heads, t_q, t_k)]
+    leaves += [normal(*shape, seed=4 + i) for i, shape in enumerate(shapes)]
+    d_out = normal(batch, heads, t_q, 32, seed=9)
+
+    def kernels(q, k, v, *bias):
+        torch.manual_seed(3)
+        return triton_attention(q, k, v, StructuredBias(*bias) if structured else bias[0], None, SCALE, p)
+
+    def built(q, k, v, *bias):
+        bias = StructuredBias(*bias).dense(t_q, t_k) if structured else bias[0]
+        return exact(q, k, v, bias, None, dropped=dropped)
+
+    want = gradients(built, leaves, d_out, torch.float64)
+    assert_close(gradients(kernels, leaves, d_out, torch.float32), want, torch.float32)
+
+
+@pytest.mark.parametrize("structured", [False, True])
+def test_two_runs_have_the_same_bits(structured):
+    leaves = qkv(3, 1, 40, 40, 16, seed=0)
+    shapes = [(1, 40, 16), (1, 40, 16), (1, 79), (2, 1)] if structured else [(1, 40, 40)]
+    leaves += [normal(*shape, seed=4 + i) for i, shape in enumerate(shapes)]
+    d_out = normal(3, 1, 40, 16, seed=9)
+
+    def kernels(q, k, v, *bias):
+        torch.manual_seed(0)
+        return triton_attention(q, k, v, StructuredBias(*bias) if structured else bias[0], None, SCALE, 0.1)
+
+    one, two = (gradients(kernels, leaves, d_out, torch.float32) for _ in range(2))
+    assert all(map(torch.equal, one, two))
+
+
+class LargestTensor(TorchDispatchMode):
+    """The bytes of the largest memory that is taken for a tensor of floating-point numbers."""
+
+    size = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
+                self.size = max(self.size, tensor.untyped_storage().nbytes())
+        return out
+
+
+def test_no_tensor_is_as_large_as_the_weights():
+    """The largest tensor of a shared dense bias is the bias's, and with the parts it is linear in the length."""
+    batch, heads, length, width = 3, 1, 64, 16
+    leaves = qkv(batch, heads, length, length, width, seed=0)
+    d_out = torch.ones_like(leaves[0])
+    shapes = [(heads, length, 16), (heads, length, 16), (heads, 2 * length - 1), (2, heads)]
+    parts = [normal(*shape, seed=4 + i) for i, shape in enumerate(shapes)]
+    bias = normal(heads, length, length, seed=3)
+    with LargestTensor() as dense:
+        gradients(
+            lambda q, k, v, b: triton_attention(q, k, v, b, None, SCALE, 0.1), [*leaves, bias], d_out, torch.float32
+        )
+    assert dense.size == 4 * heads * length**2
+    with LargestTensor() as structured:
+        gradients(
+            lambda q, k, v, *b: triton_attention(q, k, v, StructuredBias(*b), None, SCALE, 0.1),
+            [*leaves, *parts],
+            d_out,
+            torch.float32,
+        )
+    assert structured.size == 4 * batch * heads * length * width
+
+
+def test_strides_of_the_layers():
+    """Heads cut from one product, as the layers do, need no copies and give the same."""
+    product = normal(2, 21, 3, 2, 16, seed=0).float()
+    views = product.permute(2, 0, 3, 1, 4)
+    bias = normal(2, 21, 21, seed=1).float()
+    out = triton_attention(*views, bias, None, SCALE, 0.0)
+    assert out.transpose(1, 2).is_contiguous()  # so the heads join without a copy
+    assert torch.equal(out, triton_attention(*views.contiguous(), bias, None, SCALE, 0.0))
+
+
+@pytest.mark.parametrize("structured", [False, True])
+def test_compiled_without_a_break(structured):
+    leaves = qkv(1, 2, 20, 20, 16, seed=0)
+    shapes = [(2, 20, 16), (2, 20, 16), (2, 39), (2, 2)] if structured else [(2, 20, 20)]
+    leaves += [normal(*shape, seed=4 + i) for i, shape in enumerate(shapes)]
+    d_out = normal(1, 2, 20, 16, seed=9)
+    mask = padding("right", 1, 20)
+
+    def attend(q, k, v, *bias):
+        return triton_attention(q, k, v, StructuredBias(*bias) if structured else bias[0], mask, SCALE, 0.0)
+
+    compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
+    one, two = (gradients(f, leaves, d_out, torch.float32) for f in (attend, compiled))
+    assert all(map(torch.equal, one, two))
+
+
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+def test_chosen_on_a_gpu():
+    query, key, value = (t.half() for t in qkv(2, 2, 33, 33, 32, seed=0))
+    bias = normal(2, 33, 33, seed=4).half()
+    out = biased_attention(query, key, value, bias, scale=SCALE)
+    assert torch.equal(out, triton_attention(query, key, value, bias, None, SCALE, 0.0))
+    assert_close([out], [reference(*(t.double() for t in (query, key, value, bias)), None, SCALE, 0.0)], torch.float16)

@@ -1,0 +1,48 @@
+"""The bias of a tile, read from the dense tensor or made from its parts."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from tupe.attention.kernels.tile import LOG2E
+
+ALIGNED_ROW = tl.constexpr(16)  # rows of a dense bias begin at multiples of this and can be read up to the next one
+
+
+@triton.jit
+def dense_tile(bias, stride_m, stride_n, first_query, first_key, query, key, T_q, T_k):
+    """A tile of the `(T_q, T_k)` matrix at `bias`, `(BLOCK_M, BLOCK_N)`."""
+    row_end = tl.cdiv(T_k, ALIGNED_ROW) * ALIGNED_ROW  # whole vectors are read; what lies beyond T_k is not used
+    inside = (first_query + query < T_q) & (first_key + key < row_end)
+    pointers = bias + tl.cast(first_query, tl.int64) * stride_m + tl.cast(first_key, tl.int64) * stride_n
+    return tl.load(pointers + query * stride_m + key * stride_n, mask=inside, other=0.0)
+
+
+@triton.jit
+def bias_tile(dense, correlation, relative, theta, first_query, first_key, query, key, T_q, T_k):
+    """The bias of a tile in base 2, float32, of whatever of its parts is not None; 0 without any.
+
+    `dense` is the tile of the dense bias; `correlation` is the product of the factors' tiles; `relative` points to the
+    head's `T_q + T_k - 1` values; `theta` is the scalar theta_2. Row 0 under a reset is left at 0: theta_1, the same
+    for a whole row, changes no weight.
+    """
+    value = 0.0
+    if dense is not None:
+        value = dense.to(tl.float32)
+    if correlation is not None:
+        value = correlation
+    if relative is not None:
+        inside = (first_query + query < T_q) & (first_key + key < T_k)
+        pointers = relative + (first_key - first_query + (T_q - 1)) + (key - query)
+        value += tl.load(pointers, mask=inside, other=0.0).to(tl.float32)
+    if theta is not None:
+        value = tl.where(first_key + key == 0, theta, value)
+        value = tl.where(first_query + query == 0, 0.0, value)
+    return value * LOG2E
+
+
+@triton.jit
+def correlated(gradient, first_query, first_key, query, key):
+    """`gradient` of a tile's bias, zero in the row and the column of [CLS], whose cells the reset cut off."""
+    return tl.where((first_query + query > 0) & (first_key + key > 0), gradient, 0.0)

@@ -1,0 +1,106 @@
+"""Backward: the gradient of a dense bias, summed over the batch in registers."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from tupe.attention.kernels.bias import bias_tile, dense_tile
+from tupe.attention.kernels.dropout import keep_mask
+from tupe.attention.kernels.tile import UNSPECIALIZED, load_rows, multiply, row_statistics, tile_gradient, tile_logits
+
+
+@triton.jit(do_not_specialize=UNSPECIALIZED)
+def bias_gradient_kernel(
+    Q,
+    K,
+    V,
+    BIAS,
+    PADDING,
+    SEED,
+    LSE,
+    D_OUT,
+    DELTA,
+    D_BIAS,
+    q_stride_b,
+    q_stride_h,
+    q_stride_t,
+    k_stride_b,
+    k_stride_h,
+    k_stride_t,
+    v_stride_b,
+    v_stride_h,
+    v_stride_t,
+    bias_stride_b,
+    bias_stride_h,
+    bias_stride_m,
+    bias_stride_n,
+    d_bias_stride,
+    B,
+    H,
+    T_q,
+    T_k,
+    scale,
+    threshold,
+    inverse_keep,
+    CAUSAL: tl.constexpr,
+    EVEN_KEYS: tl.constexpr,
+    D: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    """Writes D_BIAS `(chunks, H, T_q, d_bias_stride)`, zeros beyond column T_k. Grid: (chunks of the batch, tiles, H).
+
+    A program owns one tile: it reads the bias once, walks over the sequences of its chunk and writes the tile once.
+    """
+    chunk = tl.program_id(0)
+    key_blocks = tl.cdiv(T_k, BLOCK_N)
+    first_query = tl.program_id(1) // key_blocks * BLOCK_M
+    first_key = tl.program_id(1) % key_blocks * BLOCK_N
+    h = tl.program_id(2).to(tl.int64)
+    sequences = tl.cdiv(B, tl.num_programs(0))
+    start = chunk * sequences
+    end = tl.minimum(B, start + sequences)
+    if CAUSAL:  # noqa: SIM102 (known when compiled)
+        if first_key > first_query + BLOCK_M - 1 + (T_k - T_q):
+            end = start  # all of the tile is in the future
+    query = tl.arange(0, BLOCK_M)[:, None]
+    key = tl.arange(0, BLOCK_N)[None, :]
+    padding = PADDING
+
+    # A bias of the sequence's own is the case of one sequence a chunk.
+    bias = BIAS + tl.cast(start, tl.int64) * bias_stride_b + h * bias_stride_h
+    dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
+    added = bias_tile(dense, None, None, None, first_query, first_key, query, key, T_q, T_k)
+    d_bias = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for sequence in range(start, end):
+        b = tl.cast(sequence, tl.int64)
+        if PADDING is not None:
+            padding = PADDING + b * T_k
+        q = load_rows(Q + b * q_stride_b + h * q_stride_h, q_stride_t, first_query, T_q, BLOCK_M, D, BLOCK_D)
+        k = load_rows(K + b * k_stride_b + h * k_stride_h, k_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
+        v = load_rows(V + b * v_stride_b + h * v_stride_h, v_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
+        do = load_rows(D_OUT + (b * T_q * H + h) * D, H * D, first_query, T_q, BLOCK_M, D, BLOCK_D)
+        lse, padded_logit, factor = row_statistics(
+            LSE + (b * H + h) * T_q, inverse_keep, padding, first_query, T_q, T_k, CAUSAL, BLOCK_M
+        )
+        row = first_query + tl.arange(0, BLOCK_M)
+        delta = tl.load(DELTA + (b * H + h) * T_q + row, mask=row < T_q, other=0.0)
+        product = multiply(q, tl.trans(k))
+        d_weights = multiply(do, tl.trans(v))
+        logits = tile_logits(
+            product, added, scale, padding, padded_logit[:, None],
+            first_query, first_key, query, key, T_q, T_k, CAUSAL, EVEN_KEYS,
+        )  # fmt: skip
+        keep = None
+        if SEED is not None:
+            keep = keep_mask(SEED, b * H + h, first_query, first_key, query, key, T_q, threshold)
+        _, ds = tile_gradient(logits, d_weights, lse[:, None], delta[:, None], factor[:, None], keep)
+        d_bias += ds
+
+    query += first_query
+    key += first_key
+    row = (tl.cast(chunk, tl.int64) * H + h) * T_q + query
+    values = d_bias.to(D_BIAS.dtype.element_ty)
+    tl.store(D_BIAS + row * d_bias_stride + key, values, mask=(query < T_q) & (key < d_bias_stride))

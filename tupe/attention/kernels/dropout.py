@@ -1,0 +1,40 @@
+"""Dropout's mask as a function of (seed, matrix, query, key): made again in each kernel, never stored."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+ROUNDS = tl.constexpr(7)  # the fewest with which Philox2x32 passes BigCrush
+
+
+@triton.jit
+def philox(key, c0, c1):
+    """Philox2x32-7 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): two uint32 of random bits."""
+    for _ in tl.static_range(ROUNDS):
+        high = tl.umulhi(c0, 0xD256D193)
+        c1, c0 = c0 * 0xD256D193, high ^ key ^ c1
+        key += 0x9E3779B9
+    return c0, c1
+
+
+@triton.jit
+def keep_mask(SEED, matrix, first_query, first_key, query, key, T_q, threshold):
+    """Which weights of a tile stay: bool of the shape that `query` and `key` broadcast to.
+
+    `query` and `key` are indices within the tile, which starts at `first_query` and `first_key`, multiples of 16;
+    `matrix` is the number of the `(T_q, T_k)` matrix. A weight stays if its 16 random bits are at least `threshold`.
+
+    One call of Philox makes the bits of four weights: queries `i`, `i + 8` with keys `j`, `j + 8`. These four are in
+    one thread's registers in the accumulators of the tensor cores, and are so too when the tile is transposed; the
+    compiler sees that the thread's four calls are one.
+    """
+    seed = tl.load(SEED)
+    row = (matrix * (tl.cdiv(T_q, 16) * 8) + first_query // 2).to(tl.uint32)
+    row += ((query >> 4) * 8 + (query & 7)).to(tl.uint32)
+    column = tl.cast(first_key // 2, tl.uint32)
+    column += ((key >> 4) * 8 + (key & 7)).to(tl.uint32)
+    upper, lower = philox((seed & 0xFFFFFFFF).to(tl.uint32), row, column ^ (seed >> 32).to(tl.uint32))
+    word = tl.where(query & 8 == 0, upper, lower)
+    bits = tl.where(key & 8 == 0, word & 0xFFFF, word >> 16)
+    return bits >= tl.cast(threshold, tl.uint32)

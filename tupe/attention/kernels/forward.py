@@ -1,0 +1,119 @@
+"""Forward: the online softmax of FlashAttention (Dao 2023), one program for a block of queries of one head."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from tupe.attention.kernels.bias import bias_tile, dense_tile
+from tupe.attention.kernels.dropout import keep_mask
+from tupe.attention.kernels.tile import PADDED, UNSPECIALIZED, load_rows, multiply, store_rows, tile_logits
+
+
+@triton.jit(do_not_specialize=UNSPECIALIZED)
+def forward_kernel(
+    Q,
+    K,
+    V,
+    BIAS,
+    POS_Q,
+    POS_K,
+    RELATIVE,
+    THETA,
+    PADDING,
+    SEED,
+    OUT,
+    LSE,
+    q_stride_b,
+    q_stride_h,
+    q_stride_t,
+    k_stride_b,
+    k_stride_h,
+    k_stride_t,
+    v_stride_b,
+    v_stride_h,
+    v_stride_t,
+    bias_stride_b,
+    bias_stride_h,
+    bias_stride_m,
+    bias_stride_n,
+    H,
+    T_q,
+    T_k,
+    scale,
+    threshold,
+    inverse_keep,
+    CAUSAL: tl.constexpr,
+    EVEN_KEYS: tl.constexpr,
+    D: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    P: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    """Writes OUT `(B, T_q, H, D)` and LSE `(B, H, T_q)`. Grid: (B, blocks of queries, H).
+
+    The sequences of the batch come first, so that programs that run together read the same bias from the cache.
+    """
+    b = tl.program_id(0).to(tl.int64)
+    first_query = tl.program_id(1) * BLOCK_M
+    h = tl.program_id(2).to(tl.int64)
+    Q += b * q_stride_b + h * q_stride_h
+    K += b * k_stride_b + h * k_stride_h
+    V += b * v_stride_b + h * v_stride_h
+    padding = PADDING
+    if PADDING is not None:
+        padding = PADDING + b * T_k
+    query = tl.arange(0, BLOCK_M)[:, None]
+    key = tl.arange(0, BLOCK_N)[None, :]
+    bias, relative, theta = BIAS, RELATIVE, THETA
+    if BIAS is not None:
+        bias = BIAS + b * bias_stride_b + h * bias_stride_h
+    if POS_Q is not None:
+        pos_q = load_rows(POS_Q + h * T_q * P, P, first_query, T_q, BLOCK_M, P, BLOCK_P)
+    if RELATIVE is not None:
+        relative = RELATIVE + h * (T_q + T_k - 1)
+    if THETA is not None:
+        theta = tl.load(THETA + h).to(tl.float32)
+
+    q = load_rows(Q, q_stride_t, first_query, T_q, BLOCK_M, D, BLOCK_D)
+    out = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
+    total = tl.zeros((BLOCK_M,), tl.float32)
+    highest = tl.full((BLOCK_M,), -1e38, tl.float32)  # finite: a row may begin with keys of logit -inf
+    end = T_k
+    if CAUSAL:
+        end = tl.minimum(T_k, first_query + BLOCK_M + (T_k - T_q))
+    tl.assume(end > 0)
+    for first_key in range(0, end, BLOCK_N):
+        k = load_rows(K, k_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
+        product = multiply(q, tl.trans(k))
+        correlation = None
+        if POS_K is not None:
+            pos_k = load_rows(POS_K + h * T_k * P, P, first_key, T_k, BLOCK_N, P, BLOCK_P)
+            correlation = multiply(pos_q, tl.trans(pos_k))
+        dense = None
+        if BIAS is not None:
+            dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
+        added = bias_tile(dense, correlation, relative, theta, first_query, first_key, query, key, T_q, T_k)
+        logits = tile_logits(
+            product, added, scale, padding, PADDED,
+            first_query, first_key, query, key, T_q, T_k, CAUSAL, EVEN_KEYS,
+        )  # fmt: skip
+        new_highest = tl.maximum(highest, tl.max(logits, 1))
+        weights = tl.exp2(logits - new_highest[:, None])
+        shrink = tl.exp2(highest - new_highest)
+        total = total * shrink + tl.sum(weights, 1)
+        out = out * shrink[:, None]
+        highest = new_highest
+        if SEED is not None:
+            keep = keep_mask(SEED, b * H + h, first_query, first_key, query, key, T_q, threshold)
+            weights = tl.where(keep, weights, 0.0)
+        v = load_rows(V, v_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
+        out += multiply(weights.to(V.dtype.element_ty), v)
+
+    total = tl.where(total > 0, total, 1.0)  # all logits -inf: zero, not NaN
+    out = out * (inverse_keep / total)[:, None]
+    store_rows(OUT + (b * T_q * H + h) * D, H * D, out, first_query, T_q, BLOCK_M, D, BLOCK_D)
+    row = first_query + tl.arange(0, BLOCK_M)
+    tl.store(LSE + (b * H + h) * T_q + row, highest + tl.log2(total), mask=row < T_q)

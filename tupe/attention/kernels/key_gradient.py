@@ -1,0 +1,141 @@
+"""Backward, by columns: the gradients of the keys, of the values and of the bias's factor by keys."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from tupe.attention.kernels.bias import bias_tile, correlated, dense_tile
+from tupe.attention.kernels.dropout import keep_mask
+from tupe.attention.kernels.tile import (
+    UNSPECIALIZED,
+    load_rows,
+    multiply,
+    row_statistics,
+    store_rows,
+    tile_gradient,
+    tile_logits,
+)
+
+
+@triton.jit(do_not_specialize=UNSPECIALIZED)
+def key_gradient_kernel(
+    Q,
+    K,
+    V,
+    BIAS,
+    POS_Q,
+    POS_K,
+    RELATIVE,
+    THETA,
+    PADDING,
+    SEED,
+    LSE,
+    D_OUT,
+    DELTA,
+    D_K,
+    D_V,
+    D_POS_K,
+    q_stride_b,
+    q_stride_h,
+    q_stride_t,
+    k_stride_b,
+    k_stride_h,
+    k_stride_t,
+    v_stride_b,
+    v_stride_h,
+    v_stride_t,
+    bias_stride_b,
+    bias_stride_h,
+    bias_stride_m,
+    bias_stride_n,
+    B,
+    H,
+    T_q,
+    T_k,
+    scale,
+    threshold,
+    inverse_keep,
+    CAUSAL: tl.constexpr,
+    EVEN_KEYS: tl.constexpr,
+    D: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    P: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    """Writes D_K, D_V `(B, T_k, H, D)`. Grid: (chunks of the batch, blocks of keys, H).
+
+    A program takes all sequences of its chunk, and alone writes its sum over them, D_POS_K `(chunks, H, T_k, P)`. Its
+    tiles are transposed, keys by queries, so that they stay in registers as left factors of the products over queries.
+    """
+    chunk = tl.program_id(0)
+    first_key = tl.program_id(1) * BLOCK_N
+    h = tl.program_id(2).to(tl.int64)
+    sequences = tl.cdiv(B, tl.num_programs(0))
+    query = tl.arange(0, BLOCK_M)[None, :]
+    key = tl.arange(0, BLOCK_N)[:, None]
+    bias, relative, theta, padding = BIAS, RELATIVE, THETA, PADDING
+    if POS_K is not None:
+        pos_k = load_rows(POS_K + h * T_k * P, P, first_key, T_k, BLOCK_N, P, BLOCK_P)
+    if RELATIVE is not None:
+        relative = RELATIVE + h * (T_q + T_k - 1)
+    if THETA is not None:
+        theta = tl.load(THETA + h).to(tl.float32)
+    if D_POS_K is not None:
+        d_pos_k = tl.zeros((BLOCK_N, BLOCK_P), tl.float32)
+    begin = 0
+    if CAUSAL:
+        begin = tl.maximum(0, first_key - (T_k - T_q)) // BLOCK_M * BLOCK_M
+
+    for sequence in range(chunk * sequences, tl.minimum(B, (chunk + 1) * sequences)):
+        b = tl.cast(sequence, tl.int64)
+        if BIAS is not None:
+            bias = BIAS + b * bias_stride_b + h * bias_stride_h
+        if PADDING is not None:
+            padding = PADDING + b * T_k
+        q_rows = Q + b * q_stride_b + h * q_stride_h
+        k = load_rows(K + b * k_stride_b + h * k_stride_h, k_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
+        v = load_rows(V + b * v_stride_b + h * v_stride_h, v_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
+        dk = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
+        dv = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
+        tl.assume(begin < T_q)
+        for first_query in range(begin, T_q, BLOCK_M):
+            q = load_rows(q_rows, q_stride_t, first_query, T_q, BLOCK_M, D, BLOCK_D)
+            do = load_rows(D_OUT + (b * T_q * H + h) * D, H * D, first_query, T_q, BLOCK_M, D, BLOCK_D)
+            lse, padded_logit, factor = row_statistics(
+                LSE + (b * H + h) * T_q, inverse_keep, padding, first_query, T_q, T_k, CAUSAL, BLOCK_M
+            )
+            row = first_query + tl.arange(0, BLOCK_M)
+            delta = tl.load(DELTA + (b * H + h) * T_q + row, mask=row < T_q, other=0.0)
+            product = multiply(k, tl.trans(q))
+            correlation = None
+            if POS_Q is not None:
+                pos_q = load_rows(POS_Q + h * T_q * P, P, first_query, T_q, BLOCK_M, P, BLOCK_P)
+                correlation = multiply(pos_k, tl.trans(pos_q))
+            dense = None
+            if BIAS is not None:
+                dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
+            added = bias_tile(dense, correlation, relative, theta, first_query, first_key, query, key, T_q, T_k)
+            logits = tile_logits(
+                product, added, scale, padding, padded_logit[None, :],
+                first_query, first_key, query, key, T_q, T_k, CAUSAL, EVEN_KEYS,
+            )  # fmt: skip
+            keep = None
+            if SEED is not None:
+                keep = keep_mask(SEED, b * H + h, first_query, first_key, query, key, T_q, threshold)
+            d_weights = multiply(v, tl.trans(do))
+            kept, ds = tile_gradient(logits, d_weights, lse[None, :], delta[None, :], factor[None, :], keep)
+            dv += multiply(kept.to(V.dtype.element_ty), do)
+            dk += multiply(ds.to(Q.dtype.element_ty), q)
+            if D_POS_K is not None:
+                if THETA is not None:
+                    ds = correlated(ds, first_query, first_key, query, key)
+                d_pos_k += multiply(ds.to(Q.dtype.element_ty), pos_q)
+        start = (b * T_k * H + h) * D
+        store_rows(D_K + start, H * D, dk * scale, first_key, T_k, BLOCK_N, D, BLOCK_D)
+        store_rows(D_V + start, H * D, dv * inverse_keep, first_key, T_k, BLOCK_N, D, BLOCK_D)
+    if D_POS_K is not None:
+        start = (tl.cast(chunk, tl.int64) * H + h) * T_k * P
+        store_rows(D_POS_K + start, P, d_pos_k, first_key, T_k, BLOCK_N, P, BLOCK_P)

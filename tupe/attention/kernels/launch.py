@@ -1,0 +1,221 @@
+"""How the kernels are launched: their arguments, their grids, and the memory that they write."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple, Optional
+
+import torch
+import torch.nn.functional as F
+import triton
+from torch import Tensor
+
+from tupe.attention.kernels.bias import ALIGNED_ROW
+from tupe.attention.kernels.bias_gradient import bias_gradient_kernel
+from tupe.attention.kernels.forward import forward_kernel
+from tupe.attention.kernels.key_gradient import key_gradient_kernel
+from tupe.attention.kernels.query_gradient import query_gradient_kernel
+from tupe.attention.kernels.tiles import choose_tile
+
+RANDOM_LEVELS = 1 << 16  # dropout's probability is rounded to a multiple of 1 / RANDOM_LEVELS
+
+
+class Inputs(NamedTuple):
+    """What the kernels read.
+
+    query, key, value: `(B, H, T, d_h)`, the last dimension contiguous.
+    bias: broadcastable to `(B, H, T_q, T_k)`, of four dimensions.
+    pos_q, pos_k, relative: as in `StructuredBias`, contiguous, the factors of the query's type.
+    theta: `(H,)`, theta_2.
+    padding: `(B, T_k)` uint8, contiguous.
+    seed: `(1,)` int64, of dropout; `None` for no dropout.
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    bias: Optional[Tensor] = None
+    pos_q: Optional[Tensor] = None
+    pos_k: Optional[Tensor] = None
+    relative: Optional[Tensor] = None
+    theta: Optional[Tensor] = None
+    padding: Optional[Tensor] = None
+    seed: Optional[Tensor] = None
+
+
+class Options(NamedTuple):
+    scale: float
+    dropout_p: float
+    causal: bool
+
+
+class Launcher:
+    """Launches the kernels on one attention."""
+
+    def __init__(self, inputs: Inputs, options: Options) -> None:
+        query, key, value, bias, pos_q, *_ = inputs
+        self.inputs = inputs
+        self.B, self.H, self.T_q, self.D = query.shape
+        self.T_k = key.shape[2]
+        self.P = 0 if pos_q is None else pos_q.shape[-1]
+        if bias is not None:
+            bias = with_aligned_rows(bias).expand(self.B, self.H, self.T_q, self.T_k)
+        dropped = round(options.dropout_p * RANDOM_LEVELS)
+        self.arguments = {
+            "Q": query,
+            "K": key,
+            "V": value,
+            "BIAS": bias,
+            "PADDING": inputs.padding,
+            "SEED": inputs.seed,
+            **strides("q", "bht", query),
+            **strides("k", "bht", key),
+            **strides("v", "bht", value),
+            **strides("bias", "bhmn", bias),
+            "H": self.H,
+            "T_q": self.T_q,
+            "T_k": self.T_k,
+            "scale": options.scale,
+            "threshold": dropped,
+            "inverse_keep": RANDOM_LEVELS / (RANDOM_LEVELS - dropped) if dropped < RANDOM_LEVELS else 0.0,
+            "CAUSAL": options.causal,
+            "D": self.D,
+            "BLOCK_D": block(self.D),
+        }
+        self.parts = {
+            "POS_Q": pos_q,
+            "POS_K": inputs.pos_k,
+            "RELATIVE": inputs.relative,
+            "THETA": inputs.theta,
+            "P": self.P,
+            "BLOCK_P": block(self.P),
+        }
+
+    def tile(self, kernel: str) -> dict[str, int]:
+        structured = self.inputs.pos_q is not None or self.inputs.relative is not None
+        query = self.inputs.query
+        return choose_tile(kernel, max(block(self.D), block(self.P)), query.element_size(), structured, query.device)
+
+    def run(self, kernel: triton.JITFunction, grid: tuple[int, int, int], tile: dict[str, int], **arguments) -> None:
+        even_keys = self.T_k % tile["BLOCK_N"] == 0
+        kernel[grid](**self.arguments, **arguments, EVEN_KEYS=even_keys, **tile)
+
+    def chunks(self, programs: int) -> int:
+        """Chunks of the batch, so that `programs` programs for each fill the device twice."""
+        return max(1, min(self.B, triton.cdiv(2 * multiprocessors(self.inputs.query.device), programs)))
+
+    def empty(self, *shape: int, dtype: Optional[torch.dtype] = None) -> Tensor:
+        return self.inputs.query.new_empty(shape, dtype=dtype)
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """The output `(B, T_q, H, d_h)` and the rows' log-sum-exp `(B, H, T_q)` in base 2."""
+        out = self.empty(self.B, self.T_q, self.H, self.D)
+        lse = self.empty(self.B, self.H, self.T_q, dtype=torch.float32)
+        tile = self.tile("forward")
+        grid = (self.B, triton.cdiv(self.T_q, tile["BLOCK_M"]), self.H)
+        self.run(forward_kernel, grid, tile, **self.parts, OUT=out, LSE=lse)
+        return out, lse
+
+    def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, wanted: Inputs) -> Inputs:
+        """The gradients of the inputs that are true in `wanted`, and always those of query, key and value.
+
+        `out` and `d_out` are `(B, T_q, H, d_h)`, `lse` is `(B, H, T_q)`.
+        """
+        d_out = d_out.contiguous()
+        delta = torch.empty_like(lse)
+        rows = {"LSE": lse, "D_OUT": d_out, "DELTA": delta, "B": self.B}
+        d_query, d_pos_q, d_relative, d_theta = self.query_gradient(out, rows, wanted)
+        d_key, d_value, d_pos_k = self.key_gradient(rows, wanted)
+        d_bias = self.bias_gradient(rows) if wanted.bias else None
+        return Inputs(d_query, d_key, d_value, d_bias, d_pos_q, d_pos_k, d_relative, d_theta)
+
+    def query_gradient(self, out: Tensor, rows: dict, wanted: Inputs) -> tuple[Optional[Tensor], ...]:
+        tile = self.tile("query_gradient")
+        groups = triton.cdiv(self.T_q, tile["BLOCK_M"])
+        chunks = self.B
+        if (
+            wanted.relative
+        ):  # each program has a vector of all distances: as many programs as the device needs, not more
+            groups = min(groups, triton.cdiv(2 * multiprocessors(out.device), self.H))
+        if wanted.pos_q or wanted.relative or wanted.theta:
+            chunks = self.chunks(groups * self.H)
+        d_query = torch.empty_like(out)
+        d_pos_q = self.partial(chunks, self.inputs.pos_q) if wanted.pos_q else None
+        d_relative = d_theta = None
+        if wanted.relative:
+            d_relative = out.new_zeros((chunks * groups, *self.inputs.relative.shape), dtype=torch.float32)
+        if wanted.theta:
+            d_theta = self.empty(chunks * groups, self.H, dtype=torch.float32)
+        self.run(
+            query_gradient_kernel,
+            (chunks, groups, self.H),
+            tile,
+            **rows,
+            **self.parts,
+            OUT=out,
+            D_Q=d_query,
+            D_POS_Q=d_pos_q,
+            D_RELATIVE=d_relative,
+            D_THETA=d_theta,
+        )
+        return (
+            d_query.transpose(1, 2),
+            total(d_pos_q, self.inputs.pos_q),
+            total(d_relative, self.inputs.relative),
+            total(d_theta, self.inputs.theta),
+        )
+
+    def key_gradient(self, rows: dict, wanted: Inputs) -> tuple[Optional[Tensor], ...]:
+        tile = self.tile("key_gradient")
+        blocks = triton.cdiv(self.T_k, tile["BLOCK_N"])
+        chunks = self.chunks(blocks * self.H) if wanted.pos_k else self.B
+        d_key, d_value = (self.empty(self.B, self.T_k, self.H, self.D) for _ in range(2))
+        d_pos_k = self.partial(chunks, self.inputs.pos_k) if wanted.pos_k else None
+        grid = (chunks, blocks, self.H)
+        self.run(key_gradient_kernel, grid, tile, **rows, **self.parts, D_K=d_key, D_V=d_value, D_POS_K=d_pos_k)
+        return d_key.transpose(1, 2), d_value.transpose(1, 2), total(d_pos_k, self.inputs.pos_k)
+
+    def bias_gradient(self, rows: dict) -> Tensor:
+        bias = self.inputs.bias
+        tile = self.tile("bias_gradient")
+        tiles = triton.cdiv(self.T_q, tile["BLOCK_M"]) * triton.cdiv(self.T_k, tile["BLOCK_N"])
+        chunks = self.chunks(tiles * self.H) if len(bias) == 1 else self.B
+        row = triton.cdiv(self.T_k, ALIGNED_ROW.value) * ALIGNED_ROW.value
+        shape = (chunks, self.H, self.T_q, self.T_k)
+        dtype = bias.dtype if shape == bias.shape else torch.float32  # what is summed further is not rounded before
+        d_bias = self.empty(*shape[:3], row, dtype=dtype)
+        self.run(bias_gradient_kernel, (chunks, tiles, self.H), tile, **rows, D_BIAS=d_bias, d_bias_stride=row)
+        return d_bias[..., : self.T_k].sum_to_size(bias.shape).to(bias.dtype)
+
+    def partial(self, chunks: int, part: Tensor) -> Tensor:
+        """Room for the gradient of `part` by each chunk of the batch; a single one is rounded by the kernel."""
+        return self.empty(chunks, *part.shape, dtype=part.dtype if chunks == 1 else torch.float32)
+
+
+def total(partial: Optional[Tensor], part: Optional[Tensor]) -> Optional[Tensor]:
+    """The sum of the partial gradients of `part`, in its type."""
+    if partial is None:
+        return None
+    return partial[0] if len(partial) == 1 and partial.dtype == part.dtype else partial.sum(0).to(part.dtype)
+
+
+def with_aligned_rows(bias: Tensor) -> Tensor:
+    """`bias`, copied if its rows are not aligned as the kernels want them: else they are read number by number."""
+    length = bias.shape[-1]
+    if bias.stride(-1) == 1 and bias.stride(-2) >= length and bias.stride(-2) % ALIGNED_ROW.value == 0:
+        return bias
+    return F.pad(bias, (0, -length % ALIGNED_ROW.value))[..., :length]
+
+
+def strides(name: str, axes: str, tensor: Optional[Tensor]) -> dict[str, int]:
+    return {f"{name}_stride_{axis}": 0 if tensor is None else tensor.stride(i) for i, axis in enumerate(axes)}
+
+
+def block(width: int) -> int:
+    """The width of a tile that holds rows of `width` numbers: a power of two, and enough for a matrix product."""
+    return max(16, triton.next_power_of_2(width))
+
+
+@functools.lru_cache
+def multiprocessors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2

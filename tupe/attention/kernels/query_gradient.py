@@ -1,0 +1,195 @@
+"""Backward, by rows: the gradients of the queries and of what the bias has by queries; also delta, for the others."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from tupe.attention.kernels.bias import bias_tile, correlated, dense_tile
+from tupe.attention.kernels.dropout import keep_mask
+from tupe.attention.kernels.tile import (
+    UNSPECIALIZED,
+    load_rows,
+    multiply,
+    row_statistics,
+    store_rows,
+    tile_gradient,
+    tile_logits,
+)
+
+
+@triton.jit
+def along_diagonals(gradient, BLOCK: tl.constexpr):
+    """Sums of a square tile over its diagonals: those of distance `0 .. BLOCK-1`, and those of `-BLOCK .. -1`.
+
+    Rolling row `i` by `i` turns the diagonals into columns, in which distances `d` and `d - BLOCK` share column `d`.
+    """
+    row = tl.arange(0, BLOCK)[:, None]
+    column = tl.arange(0, BLOCK)[None, :]
+    rolled = tl.gather(gradient, (row + column) % BLOCK, 1)
+    right = row + column < BLOCK
+    return tl.sum(tl.where(right, rolled, 0.0), 0), tl.sum(tl.where(right, 0.0, rolled), 0)
+
+
+@triton.jit(do_not_specialize=UNSPECIALIZED)
+def query_gradient_kernel(
+    Q,
+    K,
+    V,
+    BIAS,
+    POS_Q,
+    POS_K,
+    RELATIVE,
+    THETA,
+    PADDING,
+    SEED,
+    OUT,
+    LSE,
+    D_OUT,
+    DELTA,
+    D_Q,
+    D_POS_Q,
+    D_RELATIVE,
+    D_THETA,
+    q_stride_b,
+    q_stride_h,
+    q_stride_t,
+    k_stride_b,
+    k_stride_h,
+    k_stride_t,
+    v_stride_b,
+    v_stride_h,
+    v_stride_t,
+    bias_stride_b,
+    bias_stride_h,
+    bias_stride_m,
+    bias_stride_n,
+    B,
+    H,
+    T_q,
+    T_k,
+    scale,
+    threshold,
+    inverse_keep,
+    CAUSAL: tl.constexpr,
+    EVEN_KEYS: tl.constexpr,
+    D: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    P: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    """Writes D_Q `(B, T_q, H, D)` and DELTA `(B, H, T_q)`. Grid: (chunks of the batch, groups of blocks of queries, H).
+
+    A program takes every `groups`-th block of queries, and for each all sequences of its chunk. It alone writes its
+    partial sums over them: D_POS_Q `(chunks, H, T_q, P)`, D_RELATIVE `(chunks * groups, H, T_q + T_k - 1)`, zeroed
+    before, and D_THETA `(chunks * groups, H)`.
+    """
+    chunk = tl.program_id(0)
+    group = tl.program_id(1)
+    h = tl.program_id(2).to(tl.int64)
+    sequences = tl.cdiv(B, tl.num_programs(0))
+    partial = (chunk * tl.num_programs(1) + group).to(tl.int64) * H + h
+    query = tl.arange(0, BLOCK_M)[:, None]
+    key = tl.arange(0, BLOCK_N)[None, :]
+    bias, relative, theta, padding = BIAS, RELATIVE, THETA, PADDING
+    if RELATIVE is not None:
+        relative = RELATIVE + h * (T_q + T_k - 1)
+    if THETA is not None:
+        theta = tl.load(THETA + h).to(tl.float32)
+    if D_THETA is not None:
+        d_theta = tl.zeros((BLOCK_M,), tl.float32)
+    if D_RELATIVE is not None:
+        tl.static_assert(BLOCK_M == BLOCK_N, "the sums over diagonals need square tiles")
+
+    for first_query in range(group * BLOCK_M, T_q, tl.num_programs(1) * BLOCK_M):
+        if POS_Q is not None:
+            pos_q = load_rows(POS_Q + h * T_q * P, P, first_query, T_q, BLOCK_M, P, BLOCK_P)
+        if D_POS_Q is not None:
+            d_pos_q = tl.zeros((BLOCK_M, BLOCK_P), tl.float32)
+        for sequence in range(chunk * sequences, tl.minimum(B, (chunk + 1) * sequences)):
+            b = tl.cast(sequence, tl.int64)
+            if BIAS is not None:
+                bias = BIAS + b * bias_stride_b + h * bias_stride_h
+            if PADDING is not None:
+                padding = PADDING + b * T_k
+            q_rows = Q + b * q_stride_b + h * q_stride_h
+            k_rows = K + b * k_stride_b + h * k_stride_h
+            v_rows = V + b * v_stride_b + h * v_stride_h
+            q = load_rows(q_rows, q_stride_t, first_query, T_q, BLOCK_M, D, BLOCK_D)
+            out_start = (b * T_q * H + h) * D
+            out = load_rows(OUT + out_start, H * D, first_query, T_q, BLOCK_M, D, BLOCK_D)
+            do = load_rows(D_OUT + out_start, H * D, first_query, T_q, BLOCK_M, D, BLOCK_D)
+            lse, padded_logit, factor = row_statistics(
+                LSE + (b * H + h) * T_q, inverse_keep, padding, first_query, T_q, T_k, CAUSAL, BLOCK_M
+            )
+            delta = tl.sum(out.to(tl.float32) * do.to(tl.float32), 1)
+            if PADDING is not None:
+                delta = tl.where(factor == 0, 0.0, delta)
+            row = first_query + tl.arange(0, BLOCK_M)
+            tl.store(DELTA + (b * H + h) * T_q + row, delta, mask=row < T_q)
+
+            dq = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
+            if D_RELATIVE is not None:
+                carried = tl.zeros((BLOCK_N,), tl.float32)
+            end = T_k
+            if CAUSAL:
+                end = tl.minimum(T_k, first_query + BLOCK_M + (T_k - T_q))
+            tl.assume(end > 0)
+            for first_key in range(0, end, BLOCK_N):
+                k = load_rows(k_rows, k_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
+                v = load_rows(v_rows, v_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
+                product = multiply(q, tl.trans(k))
+                correlation = None
+                if POS_K is not None:
+                    pos_k = load_rows(POS_K + h * T_k * P, P, first_key, T_k, BLOCK_N, P, BLOCK_P)
+                    correlation = multiply(pos_q, tl.trans(pos_k))
+                d_weights = multiply(do, tl.trans(v))
+                dense = None
+                if BIAS is not None:
+                    dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
+                added = bias_tile(dense, correlation, relative, theta, first_query, first_key, query, key, T_q, T_k)
+                logits = tile_logits(
+                    product, added, scale, padding, padded_logit[:, None],
+                    first_query, first_key, query, key, T_q, T_k, CAUSAL, EVEN_KEYS,
+                )  # fmt: skip
+                keep = None
+                if SEED is not None:
+                    keep = keep_mask(SEED, b * H + h, first_query, first_key, query, key, T_q, threshold)
+                _, ds = tile_gradient(logits, d_weights, lse[:, None], delta[:, None], factor[:, None], keep)
+                dq += multiply(ds.to(K.dtype.element_ty), k)
+                if D_THETA is not None:  # noqa: SIM102 (known when compiled)
+                    if first_key == 0:
+                        d_theta += tl.sum(tl.where((first_query + query > 0) & (key == 0), ds, 0.0), 1)
+                if THETA is not None:
+                    ds = correlated(ds, first_query, first_key, query, key)
+                if D_POS_Q is not None:
+                    d_pos_q += multiply(ds.to(K.dtype.element_ty), pos_k)
+                if D_RELATIVE is not None:
+                    right, left = along_diagonals(ds, BLOCK_N)
+                    add_distances(
+                        D_RELATIVE, partial, carried + left, first_key - first_query - BLOCK_N, T_q, T_k, BLOCK_N
+                    )
+                    carried = right
+            if D_RELATIVE is not None:
+                last = tl.cdiv(end, BLOCK_N) * BLOCK_N - first_query - BLOCK_N
+                add_distances(D_RELATIVE, partial, carried, last, T_q, T_k, BLOCK_N)
+            store_rows(D_Q + out_start, H * D, dq * scale, first_query, T_q, BLOCK_M, D, BLOCK_D)
+        if D_POS_Q is not None:
+            start = (tl.cast(chunk, tl.int64) * H + h) * T_q * P
+            store_rows(D_POS_Q + start, P, d_pos_q, first_query, T_q, BLOCK_M, P, BLOCK_P)
+    if D_THETA is not None:
+        tl.store(D_THETA + partial, tl.sum(d_theta, 0))
+
+
+@triton.jit
+def add_distances(D_RELATIVE, partial, values, first_distance, T_q, T_k, BLOCK: tl.constexpr):
+    """Adds the sums over the diagonals of `BLOCK` distances to the program's own vector.
+
+    `first_distance` is a multiple of BLOCK, so an address is always the same thread's: no barrier is needed.
+    """
+    index = first_distance + (T_q - 1) + tl.arange(0, BLOCK)
+    inside = (index >= 0) & (index < T_q + T_k - 1)
+    pointers = D_RELATIVE + partial * (T_q + T_k - 1) + index
+    tl.store(pointers, tl.load(pointers, mask=inside, other=0.0) + values, mask=inside)

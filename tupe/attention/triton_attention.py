@@ -1,0 +1,61 @@
+"""The Triton kernels as one differentiable function, with the other backends' signature. Importing it needs Triton."""
+
+from __future__ import annotations
+
+from typing import Optional, Union
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from tupe.attention.kernels.launch import Inputs, Launcher, Options
+from tupe.attention.structured import StructuredBias
+from tupe.attention.triton_op import attention_op
+
+
+class Attention(torch.autograd.Function):
+    """The kernels, with gradients for all that is learnt."""
+
+    @staticmethod
+    def forward(ctx, options: Options, *tensors: Optional[Tensor]) -> Tensor:
+        out, lse = Launcher(Inputs(*tensors), options).forward()
+        ctx.save_for_backward(*tensors, out, lse)
+        ctx.options = options
+        return out.transpose(1, 2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, d_out: Tensor) -> tuple[Optional[Tensor], ...]:
+        *inputs, out, lse = ctx.saved_tensors
+        wanted = Inputs(*ctx.needs_input_grad[1:])
+        return (None, *Launcher(Inputs(*inputs), ctx.options).backward(out, lse, d_out.transpose(1, 2), wanted))
+
+
+def triton_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Union[Tensor, StructuredBias, None],
+    key_padding_mask: Optional[Tensor],
+    scale: float,
+    dropout_p: float,
+    causal: bool = False,
+) -> Tensor:
+    """As `reference`, by the kernels. Dropout's seed comes from PyTorch's generator: `torch.manual_seed` repeats it."""
+    query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
+    pos_q = pos_k = relative = theta = None
+    if isinstance(bias, StructuredBias):
+        pos_q, pos_k, relative, theta = bias
+        bias = None
+        pos_q, pos_k = (None if x is None else x.to(query.dtype).contiguous() for x in (pos_q, pos_k))
+        relative = None if relative is None else relative.contiguous()
+        theta = None if theta is None else theta[1].contiguous()
+    elif bias is not None:
+        bias = bias[(None,) * (4 - bias.ndim)]
+    padding = None if key_padding_mask is None else key_padding_mask.contiguous().view(torch.uint8)
+    seed = torch.randint(2**63 - 1, (1,), device=query.device) if dropout_p > 0 else None
+    inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, padding, seed)
+    if torch.compiler.is_compiling():
+        out, _ = attention_op(*inputs, scale, dropout_p, causal)
+        return out.transpose(1, 2)
+    return Attention.apply(Options(scale, dropout_p, causal), *inputs)

@@ -1,0 +1,87 @@
+"""The kernels as operators that `torch.compile` takes whole, without a break in its graph.
+
+Called from Python an operator costs several times what `torch.autograd.Function` does: only compiled code uses these.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from tupe.attention.kernels.launch import Inputs, Launcher, Options
+
+
+@torch.library.custom_op("tupe::attention", mutates_args=())
+def attention_op(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Optional[Tensor],
+    pos_q: Optional[Tensor],
+    pos_k: Optional[Tensor],
+    relative: Optional[Tensor],
+    theta: Optional[Tensor],
+    padding: Optional[Tensor],
+    seed: Optional[Tensor],
+    scale: float,
+    dropout_p: float,
+    causal: bool,
+) -> tuple[Tensor, Tensor]:
+    """Output `(B, T_q, H, d_h)` and log-sum-exp `(B, H, T_q)` for the tensors of `Inputs`."""
+    inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, padding, seed)
+    return Launcher(inputs, Options(scale, dropout_p, causal)).forward()
+
+
+@attention_op.register_fake
+def _(query: Tensor, *_: object) -> tuple[Tensor, Tensor]:
+    batch, heads, length, width = query.shape
+    return query.new_empty(batch, length, heads, width), query.new_empty(batch, heads, length, dtype=torch.float32)
+
+
+@torch.library.custom_op("tupe::attention_backward", mutates_args=())
+def backward_op(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Optional[Tensor],
+    pos_q: Optional[Tensor],
+    pos_k: Optional[Tensor],
+    relative: Optional[Tensor],
+    theta: Optional[Tensor],
+    padding: Optional[Tensor],
+    seed: Optional[Tensor],
+    out: Tensor,
+    lse: Tensor,
+    d_out: Tensor,
+    wanted: list[bool],
+    scale: float,
+    dropout_p: float,
+    causal: bool,
+) -> list[Tensor]:
+    """The gradients of the tensors that are true in `wanted`."""
+    inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, padding, seed)
+    launcher = Launcher(inputs, Options(scale, dropout_p, causal))
+    gradients = launcher.backward(out, lse, d_out, Inputs(*wanted))
+    return [gradient.contiguous() for gradient, flag in zip(gradients, wanted) if flag]
+
+
+@backward_op.register_fake
+def _(*arguments: object) -> list[Tensor]:
+    wanted = arguments[13]
+    return [torch.empty_like(t, memory_format=torch.contiguous_format) for t, flag in zip(arguments, wanted) if flag]
+
+
+def setup_context(ctx, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+    *tensors, ctx.scale, ctx.dropout_p, ctx.causal = inputs
+    ctx.save_for_backward(*tensors, *output)
+
+
+def backward(ctx, d_out: Tensor, _: Tensor) -> tuple[Optional[Tensor], ...]:
+    wanted = list(ctx.needs_input_grad[: len(Inputs._fields)])
+    gradients = iter(backward_op(*ctx.saved_tensors, d_out, wanted, ctx.scale, ctx.dropout_p, ctx.causal))
+    return (*(next(gradients) if flag else None for flag in wanted), None, None, None)
+
+
+attention_op.register_autograd(backward, setup_context=setup_context)
