@@ -1,0 +1,56 @@
+"""`--compile`: the same function and parameter names, one graph for all lengths; without a compiler, one sentence."""
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+from tests.commands import train, train_log
+from tupe.models.layer import compiled_layer
+
+SMALL = ("--arch", "tupe_tiny", "--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 16,
+         "--encoder-attention-heads", 2)  # fmt: skip
+
+
+def test_same_outputs_and_gradients_at_every_length(build, tokens):
+    fields = {"dropout": 0.0, "attention_dropout": 0.0}
+    eager, compiled = (build("tupe_tiny", compile=compile, **fields).train() for compile in (False, True))
+    assert list(compiled.state_dict()) == list(eager.state_dict())
+    torch._dynamo.reset()
+    counters.clear()
+    compiled_layer.cache_clear()
+    for length in (13, 9, 11):
+        for model in (eager, compiled):
+            model.zero_grad()
+            model(tokens[:, :length])[0].square().mean().backward()
+        gradients = [{name: p.grad for name, p in model.named_parameters()} for model in (eager, compiled)]
+        torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(compiled(tokens[:, :length])[0], eager(tokens[:, :length])[0], rtol=1e-4, atol=1e-5)
+    assert counters["stats"]["unique_graphs"] == 1
+    assert not counters["graph_break"]
+
+
+def test_evaluation_needs_no_compiler(build, tokens):
+    compiled_layer.cache_clear()
+    with torch.no_grad():
+        build("tupe_tiny", compile=True)(tokens)
+    assert compiled_layer.cache_info().currsize == 0
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_training(works, corpus, tmp_path, monkeypatch):
+    """Batches of several lengths, with dropout; without a C++ compiler, one sentence that says so."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    if not works:
+        monkeypatch.setenv("CXX", "/no/compiler")
+    flags = ("--sample-break-mode", "eos", "--max-update", 6, "--compile")
+    done = train(corpus, tmp_path, *SMALL, *flags, check=works)
+    if not works:
+        assert done.returncode
+        assert "torch.compile does not work here (InvalidCxxCompiler" in done.stderr + done.stdout
+        return
+    losses = [float(record["loss"]) for record in train_log(done.stdout)["train_inner"]]
+    assert len(losses) == 6
+    assert losses[-1] < losses[0]
+    assert "recompile" not in done.stderr
+    names = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)["model"]
+    assert not any("orig_mod" in name for name in names)

@@ -1,0 +1,211 @@
+"""The optimizer against fairseq's `adam`: the same updates, in every precision, and the same checkpoints."""
+
+import copy
+import shutil
+
+import pytest
+import torch
+from fairseq.optim import AMPOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer, build_optimizer
+from fairseq.optim.adam import Adam
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from tests.commands import train, train_log
+from tupe.errors import UserError
+from tupe.optim import fused_adamw
+from tupe.optim.fused_adamw import DecoupledAdam, parse_betas, portions
+
+SHAPES = ((7, 5), (11,), (3, 2, 4), ())
+
+
+def parameters(dtype=torch.float32):
+    generator = torch.Generator().manual_seed(0)
+    return [torch.nn.Parameter(torch.randn(shape, generator=generator).to(dtype)) for shape in SHAPES]
+
+
+def steps(optimizer, number, seed=1):
+    """Makes steps with random gradients; one parameter has none at every third step."""
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    generator = torch.Generator().manual_seed(seed)
+    for step in range(number):
+        for i, p in enumerate(params):
+            grad = (0.01 * torch.randn(p.shape, generator=generator)).to(p.dtype)
+            p.grad = None if i == 1 and step % 3 == 0 else grad
+        optimizer.step()
+    return params
+
+
+def same(actual, expected, **tolerance):
+    torch.testing.assert_close(list(actual), list(expected), **(tolerance or {"rtol": 0, "atol": 0}))
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    dtype=st.sampled_from([torch.float64, torch.float32, torch.float16, torch.bfloat16]),
+    lr=st.floats(1e-5, 0.1),
+    betas=st.tuples(st.floats(0, 0.99), st.floats(0.5, 0.9999)),
+    eps=st.sampled_from([1e-8, 1e-6, 1e-2]),
+    weight_decay=st.sampled_from([0.0, 0.01, 0.5]),
+)
+def test_twenty_steps_agree_with_fairseqs_adam(dtype, lr, betas, eps, weight_decay):
+    """A large eps and few steps tell the two places of eps apart."""
+    options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+    ours, theirs = (steps(cls(parameters(dtype), **options), 20) for cls in (DecoupledAdam, Adam))
+    unit = max(torch.finfo(dtype).eps, 1e-15)
+    same(ours, theirs, rtol=20 * unit, atol=20 * unit)
+
+
+def test_the_kernels_are_fused_and_the_others_agree(monkeypatch):
+    used, adamw = [], fused_adamw.adamw
+
+    def watched(*arguments, **options):
+        used.append(options["fused"])
+        adamw(*arguments, **options)
+
+    monkeypatch.setattr(fused_adamw, "adamw", watched)
+    fused = steps(DecoupledAdam(parameters(), eps=1e-3), 5)
+    monkeypatch.setattr(fused_adamw, "adamw", lambda *a, **options: adamw(*a, **{**options, "fused": False}))
+    same(steps(DecoupledAdam(parameters(), eps=1e-3), 5), fused, rtol=1e-6, atol=1e-6)
+    assert used == [True] * len(used)
+    assert used
+
+
+def test_half_precision_in_portions_changes_nothing(monkeypatch):
+    whole = steps(DecoupledAdam(parameters(torch.bfloat16)), 5)
+    monkeypatch.setattr(fused_adamw, "COPIED_ELEMENTS", 30)
+    same(steps(DecoupledAdam(parameters(torch.bfloat16)), 5), whole)
+    sizes = [sum(p.numel() for p in some) for some in portions(parameters(torch.float16))]
+    assert sizes == [35, 11, 25]
+    assert len(list(portions(parameters()))) == 1
+
+
+WRAPPERS = {
+    "fp32": (build_optimizer, torch.float32),
+    "amp": (AMPOptimizer, torch.float32),
+    "fp16": (FP16Optimizer, torch.float16),
+    "bf16": (FP16Optimizer, torch.bfloat16),
+    "memory_efficient_fp16": (MemoryEfficientFP16Optimizer, torch.float16),
+    "memory_efficient_bf16": (MemoryEfficientFP16Optimizer, torch.bfloat16),
+}
+
+
+def wrapped(name, precision):
+    """The optimizer as fairseq's trainer builds it."""
+    common = {"fp16_init_scale": 128, "fp16_scale_window": 6, "fp16_scale_tolerance": 0.0, "threshold_loss_scale": None,
+              "min_loss_scale": 1e-4, "fp16_no_flatten_grads": True, "bf16": "bf16" in precision}  # fmt: skip
+    optimizer = {"_name": name, "adam_betas": "(0.9, 0.98)", "adam_eps": 1e-3, "weight_decay": 0.1, "lr": [0.01]}
+    if name == "adam":
+        optimizer["tpu"] = False
+    cfg = OmegaConf.create({"common": common, "optimizer": optimizer, "optimization": {"update_freq": [1]}})
+    build, dtype = WRAPPERS[precision]
+    params = parameters(dtype)
+    built = build(cfg.optimizer, params) if build is build_optimizer else build.build_optimizer(cfg, params)
+    return built, params
+
+
+def updates(optimizer, params, first, last):
+    """Updates as fairseq's trainer makes them, with gradients that depend on the update alone."""
+    for update in range(first, last):
+        generator = torch.Generator().manual_seed(update)
+        optimizer.zero_grad()
+        optimizer.set_lr(0.01 * (update + 1) / 20)
+        loss = sum((p * torch.randn(p.shape, generator=generator).to(p.dtype)).sum() for p in params)
+        optimizer.backward(loss)
+        optimizer.multiply_grads(1 / 3)
+        norm = optimizer.clip_grad_norm(1.0)
+        optimizer.step()
+    return norm
+
+
+def loaded(name, precision, state, params):
+    """A second optimizer, with parameters and state of the first, as after loading a checkpoint."""
+    optimizer, own = wrapped(name, precision)
+    with torch.no_grad():
+        for p, value in zip(own, params):
+            p.copy_(value)
+    for p32, p in zip(getattr(optimizer, "fp32_params", ()), params):
+        p32.data.copy_(p)
+    optimizer.load_state_dict(state, optimizer.optimizer_config)
+    return optimizer, own
+
+
+@pytest.mark.parametrize("precision", WRAPPERS)
+@pytest.mark.filterwarnings("ignore:.*GradScaler")
+def test_in_every_precision(precision):
+    (ours, our_params), (theirs, their_params) = (wrapped(name, precision) for name in ("fused_adamw", "adam"))
+    norms = [updates(ours, our_params, 0, 20), updates(theirs, their_params, 0, 20)]
+    unit = torch.finfo(our_params[0].dtype).eps
+    same(our_params, their_params, rtol=4 * unit, atol=4 * unit)
+    torch.testing.assert_close(*norms, rtol=1e-5, atol=0)
+    assert {key.dtype for s in ours.optimizer.state.values() for key in (s["exp_avg"], s["exp_avg_sq"])} == {
+        torch.float32
+    }
+
+
+@pytest.mark.parametrize("precision", [name for name in WRAPPERS if name not in ("fp16", "bf16")])
+@pytest.mark.filterwarnings("ignore:.*GradScaler")
+def test_goes_on_bit_for_bit_after_loading(precision):
+    whole, params = wrapped("fused_adamw", precision)
+    updates(whole, params, 0, 7)
+    state = copy.deepcopy(whole.state_dict())
+    resumed, own = loaded("fused_adamw", precision, state, params)
+    updates(whole, params, 7, 14)
+    updates(resumed, own, 7, 14)
+    same(own, params)
+
+
+@pytest.mark.parametrize(("first", "second"), [("adam", "fused_adamw"), ("fused_adamw", "adam")])
+@pytest.mark.parametrize("precision", ["fp32", "memory_efficient_bf16"])
+def test_checkpoints_of_adam_and_back(first, second, precision):
+    whole, params = wrapped(first, precision)
+    updates(whole, params, 0, 7)
+    state = copy.deepcopy(whole.state_dict())
+    resumed, own = loaded(second, precision, state, params)
+    assert type(resumed).__name__ == type(whole).__name__  # what fairseq compares
+    updates(whole, params, 7, 14)
+    updates(resumed, own, 7, 14)
+    unit = torch.finfo(params[0].dtype).eps
+    same(own, params, rtol=4 * unit, atol=4 * unit)
+
+
+def test_gradients_are_clipped_as_fairseq_clips_them():
+    (ours, our_params), (theirs, their_params) = (wrapped(name, "fp32") for name in ("fused_adamw", "adam"))
+    for max_norm in (0.0, 0.5, 1e9):
+        for p, q in zip(our_params, their_params):
+            p.grad = torch.randn(p.shape)
+            q.grad = p.grad.clone()
+        torch.testing.assert_close(ours.clip_grad_norm(max_norm), theirs.clip_grad_norm(max_norm))
+        same([p.grad for p in our_params], [p.grad for p in their_params], rtol=1e-6, atol=1e-7)
+    doubled = ours.clip_grad_norm(0.0, lambda norm: 2 * norm)
+    torch.testing.assert_close(doubled, 2 * ours.clip_grad_norm(0.0))
+    for p in our_params:
+        p.grad = None
+    assert ours.clip_grad_norm(1.0) == 0
+
+
+def test_betas():
+    assert parse_betas("(0.9, 0.98)") == parse_betas([0.9, 0.98]) == (0.9, 0.98)
+    for wrong in ("0.9", "(0.9,)", "[0.9, 1]", "print()", "(0.9", None, [0.9, "x"]):
+        with pytest.raises(UserError, match="adam_betas is"):
+            parse_betas(wrong)
+
+
+def test_real_runs(corpus, tmp_path):
+    """`fairseq-train` with it, continued from the middle by itself bit for bit, and by `adam`."""
+    tiny = ("--arch", "tupe_tiny", "--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 16,
+            "--encoder-attention-heads", 2, "--adam-betas", "(0.9, 0.98)", "--weight-decay", 0.01, "--clip-norm", 1.0,
+            "--max-update", 8, "--save-interval-updates", 4)  # fmt: skip
+    log = train_log(train(corpus, tmp_path / "whole", *tiny, "--optimizer", "fused_adamw").stdout)
+    assert len(log["train_inner"]) == 8
+    states = {"whole": torch.load(tmp_path / "whole/checkpoint_last.pt", weights_only=True)}
+    for name in ("fused_adamw", "adam"):
+        (tmp_path / name).mkdir()
+        shutil.copy(tmp_path / "whole/checkpoint_1_4.pt", tmp_path / name / "checkpoint_last.pt")
+        log = train_log(train(corpus, tmp_path / name, *tiny, "--optimizer", name).stdout)
+        assert [int(record["num_updates"]) for record in log["train_inner"]] == [5, 6, 7, 8]
+        states[name] = torch.load(tmp_path / name / "checkpoint_last.pt", weights_only=True)
+    for name, tolerance in (("fused_adamw", {"rtol": 0, "atol": 0}), ("adam", {"rtol": 1e-5, "atol": 1e-6})):
+        torch.testing.assert_close(states[name]["model"], states["whole"]["model"], **tolerance)
+        moments = [states[run]["last_optimizer_state"]["state"] for run in (name, "whole")]
+        torch.testing.assert_close(*moments, **tolerance)

@@ -1,0 +1,174 @@
+"""fairseq's `adam` on PyTorch's fused kernels: the same update and checkpoints, some launches instead of thousands."""
+
+# No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
+import ast
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Optional, Union
+
+import torch
+from fairseq.dataclass import FairseqDataclass
+from fairseq.optim import register_optimizer
+from fairseq.optim.adam import FairseqAdam
+from fairseq.optim.fairseq_optimizer import FairseqOptimizer
+from omegaconf import II
+from torch import Tensor, nn
+from torch.optim.adamw import adamw
+
+from tupe.errors import UserError
+from tupe.position.precision import at_least_float32
+
+#: Half-precision parameters are updated in float32 copies of about so many elements at a time.
+COPIED_ELEMENTS = 2**25
+
+
+class DecoupledAdam(torch.optim.Optimizer):
+    r"""Adam with decoupled weight decay, as fairseq's `adam` computes it, by PyTorch's `adamw`.
+
+        p <- p - lr * weight_decay * p - lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + eps)
+
+    PyTorch adds its epsilon to the corrected `sqrt(v / (1 - beta2^t))` and so gets `eps / sqrt(1 - beta2^t)` here. The
+    state is fairseq's: `step` (an int), `exp_avg` and `exp_avg_sq` in float32 or better. Parameters and gradients in
+    half precision are updated in float32 and rounded once.
+
+    Args:
+        params: parameters, or groups of them.
+        lr: learning rate.
+        betas: decay of the averages of the gradient and of its square.
+        eps: see above.
+        weight_decay: see above.
+    """
+
+    supports_memory_efficient_fp16 = True
+    supports_flat_params = True
+
+    def __init__(
+        self,
+        params: Iterable,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Optional[Callable[[], Tensor]] = None) -> Optional[Tensor]:
+        """Updates the parameters that have gradients; returns the closure's result."""
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
+        for group in self.param_groups:
+            alike = defaultdict(list)
+            for p in group["params"]:
+                if p.grad is not None:
+                    alike[self._next_step(p), p.device].append(p)
+            for (step, device), params in alike.items():
+                for some in portions(params):
+                    self._update(some, step, device, group)
+        return loss
+
+    def _next_step(self, p: nn.Parameter) -> int:
+        """Counts the update of `p`; makes its state, or brings a loaded one to where it belongs."""
+        state, like = self.state[p], {"device": p.device, "dtype": torch.promote_types(p.dtype, torch.float32)}
+        for name in ("exp_avg", "exp_avg_sq"):
+            state[name] = state[name].to(**like) if name in state else torch.zeros_like(p, **like)
+        state["step"] = state.get("step", 0) + 1
+        return state["step"]
+
+    def _update(self, params: Sequence[nn.Parameter], step: int, device: torch.device, group: dict) -> None:
+        fused = device.type in ("cuda", "cpu")
+        beta1, beta2 = group["betas"]
+        values = [at_least_float32(p) for p in params]
+        steps = torch.full((len(params),), step - 1.0, device=device if fused else "cpu")  # PyTorch counts on
+        adamw(
+            values,
+            [at_least_float32(p.grad) for p in params],
+            *([self.state[p][name] for p in params] for name in ("exp_avg", "exp_avg_sq")),
+            [],
+            list(steps.unbind()),
+            fused=fused,
+            amsgrad=False,
+            beta1=beta1,
+            beta2=beta2,
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"] / math.sqrt(1 - beta2**step),
+            maximize=False,
+        )
+        for p, value in zip(params, values):
+            if value is not p:
+                p.copy_(value)
+
+
+def portions(params: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
+    """`params` in lists of which float32 copies are small; those that need no copy all together."""
+    some: list[nn.Parameter] = []
+    copied = 0
+    for p in params:
+        size = 0 if at_least_float32(p) is p else p.numel()
+        if some and copied + size > COPIED_ELEMENTS:
+            yield some
+            some, copied = [], 0
+        some.append(p)
+        copied += size
+    if some:
+        yield some
+
+
+def parse_betas(betas: Union[str, Sequence[float]]) -> tuple[float, float]:
+    """Two numbers in [0, 1), from a list or from `"(0.9, 0.98)"`. Raises `UserError` for anything else."""
+    try:
+        beta1, beta2 = map(float, ast.literal_eval(betas) if isinstance(betas, str) else betas)
+        if 0 <= beta1 < 1 and 0 <= beta2 < 1:
+            return beta1, beta2
+    except (SyntaxError, TypeError, ValueError):
+        pass
+    raise UserError(f"adam_betas is {betas}, but must be two numbers in [0, 1), such as '(0.9, 0.98)'")
+
+
+@dataclass
+class FusedAdamWConfig(FairseqDataclass):
+    adam_betas: Any = field(default=(0.9, 0.999), metadata={"help": "decays of the two averages"})
+    adam_eps: float = field(default=1e-8, metadata={"help": "added to the root of the second average"})
+    weight_decay: float = field(default=0.0, metadata={"help": "decoupled weight decay, times the learning rate"})
+    lr: list[float] = field(default=II("optimization.lr"))
+
+
+@register_optimizer("fused_adamw", dataclass=FusedAdamWConfig)
+class FusedAdamW(FairseqAdam):
+    """`--optimizer fused_adamw`: options, update rule and checkpoints of `adam`, in every precision of fairseq."""
+
+    def __init__(self, cfg: FusedAdamWConfig, params: Iterable) -> None:
+        FairseqOptimizer.__init__(self, cfg)  # FairseqAdam's would build its own optimizer
+        self._optimizer = DecoupledAdam(params, **self.optimizer_config)
+
+    @property
+    def optimizer_config(self) -> dict[str, Any]:
+        """The options that a resumed run takes from the command line and not from the checkpoint."""
+        return {
+            "lr": self.cfg.lr[0],
+            "betas": parse_betas(self.cfg.adam_betas),
+            "eps": self.cfg.adam_eps,
+            "weight_decay": self.cfg.weight_decay,
+        }
+
+    def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Callable[[Tensor], Tensor]] = None) -> Tensor:
+        """As fairseq's: the norm of all gradients, to which they are scaled down if it is above `max_norm` > 0.
+
+        The norms of the tensors are taken together; fairseq without apex takes them one by one.
+        """
+        grads = [p.grad for p in self.params if p.grad is not None]
+        if not grads or any(hasattr(p, "expert") for p in self.params) or len({grad.device for grad in grads}) > 1:
+            return super().clip_grad_norm(max_norm, aggregate_norm_fn)
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, torch.float32)))
+        if aggregate_norm_fn is not None:
+            norm = aggregate_norm_fn(norm)
+        if max_norm > 0:
+            torch._foreach_mul_(grads, (max_norm / (norm + 1e-6)).clamp_(max=1))
+        return norm
+
+
+# So that `fused_adamw` continues a checkpoint of `adam`, and back: fairseq compares the names of the classes.
+FusedAdamW.__name__ = FairseqAdam.__name__
