@@ -14,6 +14,7 @@
 # BATCH          sequences an update, 256 by default
 # BATCH_PER_GPU  sequences a GPU and step, 16 by default; lower it where memory is short
 #
+# First it prints the plan (size, batch, updates, tokens, disk for the checkpoints), and ends if that cannot work.
 # Run again after an interruption, it goes on from the last checkpoint.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -30,7 +31,7 @@ if [ -n "${SLURM_NNODES-}" ]; then
     MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 fi
 nodes=${NODES:-1}
-gpus=${GPUS:-$(nvidia-smi -L 2>/dev/null | wc -l)}
+gpus=${GPUS:-$({ nvidia-smi -L 2>/dev/null || true; } | wc -l)}
 if [ "$gpus" -gt 0 ]; then processes=$gpus; else processes=${PROCESSES:-1}; fi
 world=$((nodes * processes))
 batch=${BATCH:-256}
@@ -41,22 +42,24 @@ if [ $((batch % (world * per_gpu))) -ne 0 ]; then
 fi
 update_freq=$((batch / (world * per_gpu)))
 
-train=(fairseq-hydra-train --config-dir "$root/configs/pretraining" --config-name "${CONFIG:-base}"
-    "common.user_dir=$(tupe user-dir)" "model._name=${MODEL:-tupe_base}" "task.data=$data"
+settings=("common.user_dir=$(tupe user-dir)" "model._name=${MODEL:-tupe_base}" "task.data=$data"
     "dataset.batch_size=$per_gpu" "optimization.update_freq=[$update_freq]"
     "distributed_training.distributed_world_size=$world")
 if [ "$gpus" -eq 0 ]; then
-    train+=(common.cpu=true common.fp16=false)
-    [ "$world" -eq 1 ] || train+=(distributed_training.distributed_backend=gloo distributed_training.ddp_backend=legacy_ddp
-        distributed_training.distributed_init_method=env:// distributed_training.distributed_no_spawn=true)
+    settings+=(common.cpu=true common.fp16=false)
+    [ "$world" -eq 1 ] || settings+=(distributed_training.distributed_backend=gloo
+        distributed_training.ddp_backend=legacy_ddp distributed_training.distributed_init_method=env://
+        distributed_training.distributed_no_spawn=true)
 fi
-train+=("$@")
+settings+=("$@")
+tupe pretraining-plan --nodes "$nodes" --gpus "$gpus" --processes "$processes" \
+    "$root/configs/pretraining" "${CONFIG:-base}" "${settings[@]}" # its sentence, if it cannot work
+
+train=(fairseq-hydra-train --config-dir "$root/configs/pretraining" --config-name "${CONFIG:-base}" "${settings[@]}")
 if [ "$world" -gt 1 ]; then
     # each process knows its rank from torchrun alone
     train=(torchrun --nnodes "$nodes" --node-rank "${NODE_RANK:-0}" --nproc-per-node "$processes"
         --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" --no-python
         bash -c 'exec "$@" distributed_training.distributed_rank=$RANK' rank "${train[@]}")
 fi
-echo "plan: ${MODEL:-tupe_base} on $nodes node(s) x $processes process(es), $gpus GPU(s) a node;" \
-    "$world x $per_gpu sequences x $update_freq accumulated = $batch an update"
 exec "${train[@]}"

@@ -8,9 +8,11 @@ import math
 from fairseq import modules, utils
 from fairseq.criterions import register_criterion
 from fairseq.criterions.masked_lm import MaskedLmConfig, MaskedLmLoss
+from fairseq.distributed import utils as distributed
 from fairseq.logging import metrics
 from torch import Tensor, nn
 
+from tupe.criterions.throughput import seconds_at_peak
 from tupe.errors import UserError
 
 
@@ -51,7 +53,12 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
             "ntokens": sample["ntokens"],
             "nsentences": sample["nsentences"],
             "sample_size": len(positions),
+            "nslots": net_input["src_tokens"].numel(),
         }
+        if self.training:
+            seconds = seconds_at_peak(model.encoder, net_input["src_tokens"], sample["ntokens"], len(positions))
+            if seconds is not None:
+                log["seconds_at_peak"] = seconds
         return loss, len(positions), log
 
     def _check(self, model: nn.Module) -> None:
@@ -67,7 +74,11 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:
-        """Logs `loss` (bits a masked token), `ppl`, and `accuracy` (percent of the masked tokens)."""
+        """Logs what is learnt, and how well the device is used; fairseq itself logs `wps`, tokens a second.
+
+        `loss` in bits a masked token, `ppl`; in percent `accuracy` of the masked tokens, `padding` of all that the
+        device is given, and, in training where it is known, `mfu`, the used share of the devices' peak.
+        """
         # Python floats: meters of tensors ask the device again and again, and sum an epoch in float32
         loss, ncorrect, count = (
             float(sum(log[key] for log in logging_outputs)) for key in ("loss", "ncorrect", "sample_size")
@@ -75,3 +86,8 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
         metrics.log_scalar("loss", loss / max(count, 1) / math.log(2), count, round=3)
         metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["loss"].avg))
         metrics.log_scalar("accuracy", 100 * ncorrect / max(count, 1), count, round=2)
+        slots, tokens = (float(sum(log[key] for log in logging_outputs)) for key in ("nslots", "ntokens"))
+        metrics.log_scalar("padding", 100 * (1 - tokens / max(slots, 1)), slots, round=1)
+        if "seconds_at_peak" in logging_outputs[0]:
+            seconds = float(sum(log["seconds_at_peak"] for log in logging_outputs))
+            metrics.log_speed("mfu", 100 * seconds / distributed.get_data_parallel_world_size(), round=1)

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Fine-tunes a checkpoint on GLUE: tasks x learning rates x seeds, as a Hydra multirun, and prints the papers' table.
+#
+#   bash scripts/glue.sh CHECKPOINT DATA OUT [key=value ...]                        one run after another
+#   bash scripts/glue.sh CHECKPOINT DATA OUT hydra/launcher=joblib [key=value ...]  one run on each GPU of this machine
+#
+# CHECKPOINT  a pre-trained checkpoint of this plugin
+# DATA        folder made by scripts/prepare_glue.sh
+# OUT         folder of the sweep, for this checkpoint alone
+# key=value   any key of configs/finetuning/glue.yaml; keys of hydra choose the launcher, see docs/glue.md for SLURM
+# TASKS       MNLI,QNLI,QQP,SST-2,CoLA,MRPC,RTE,STS-B,WNLI by default
+# LRS         2e-5,3e-5,4e-5,5e-5 by default
+# SEEDS       1,2,3,4,5 by default
+#
+# Interrupted, the same command goes on: finished runs are kept, others are done anew. A run that fails does not stop
+# the others. Of each task the best run's checkpoint is kept. The table again: tupe glue-table OUT
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+[ ! -d "$root/.venv/bin" ] || export PATH=$root/.venv/bin:$PATH
+
+if [ $# -lt 3 ]; then
+    sed -n '2,/^set/{/^set/!s/^# \{0,1\}//p}' "$0" >&2
+    exit 2
+fi
+exec tupe glue-sweep ${TASKS:+"--tasks=$TASKS"} ${LRS:+"--lrs=$LRS"} ${SEEDS:+"--seeds=$SEEDS"} "$@"

@@ -1,0 +1,107 @@
+"""The GLUE sweep by its script: interrupted, broken, on several workers; the table of it; predictions."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.commands import BIN, ROOT, run, train
+from tupe.glue.lock import lock
+from tupe.glue.runs import Run, failure, result
+
+TINY = ("--encoder-layers", 2, "--encoder-embed-dim", 32, "--encoder-ffn-embed-dim", 64, "--encoder-attention-heads", 2)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(corpus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pretrained")
+    train(corpus, folder, "--arch", "tupe_tiny", *TINY, "--max-update", 6)
+    return folder / "checkpoint_last.pt"
+
+
+def command(checkpoint, glue, out, *overrides):
+    settings = ("optimization.max_epoch=1", "dataset.num_workers=0")
+    return [str(part) for part in ("bash", "scripts/glue.sh", checkpoint, glue, out, *settings, *overrides)]
+
+
+def test_interrupted_broken_and_failed_runs(checkpoint, glue, tmp_path):
+    out = tmp_path / "a sweep"
+    first, second, failing = (out / Run("MNLI", lr, 1).folder for lr in (1e-3, 1e-4, 1e30))
+    grid = {"TASKS": "MNLI", "LRS": "1e-3,1e-4", "SEEDS": "1"}
+    environment = {**os.environ, **grid, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    process = subprocess.Popen(
+        command(checkpoint, glue, out), cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 300
+    while not (second / "log").exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # Ctrl-C
+    said = process.communicate(timeout=60)[1]
+    assert "interrupted with 1 of 2 runs finished" in said
+    assert "Traceback" not in said
+    assert result(first) is not None
+    assert result(second) is None
+    ended(second, deadline)
+
+    written = (first / "result.json").stat().st_mtime_ns
+    done = run(*command(checkpoint, glue, out), **grid)
+    table = done.stdout
+    assert (first / "result.json").stat().st_mtime_ns == written
+    assert "| tupe_tiny, 6 updates |" in table
+    assert "runs)" not in table
+    metrics = result(first)["metrics"]
+    assert result(first)["score"] == pytest.approx(metrics["valid"]["accuracy"], abs=1e-3)
+    mismatched = [result(folder)["metrics"]["valid1"]["accuracy"] for folder in (first, second)]
+    assert any(f"| {score:.2f} |" in table for score in mismatched)
+    assert len(list(out.glob("MNLI/*/*/checkpoint_*.pt"))) == 1  # of the better
+
+    (first / "result.json").write_text('{"sco')
+    (second / "result.json").unlink()
+    grid["LRS"] += ",1e30"
+    again = run(*command(checkpoint, glue, out, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"), **grid)
+    assert "failed: MNLI, lr 1e+30, seed 1: training stopped at update 2" in again.stderr
+    assert failure(failing).startswith("training stopped at update 2")
+    assert "(2 of 3 runs)" in again.stdout
+    assert scores(table) == scores(again.stdout.replace(" (2 of 3 runs)", ""))
+
+    as_json = json.loads(run("tupe", "glue-table", f"TUPE-R={out}", "--published", "--format", "json").stdout)
+    assert as_json[0]["system"] == "TUPE-R"
+    assert as_json[0]["cells"]["MNLI-m"]["failed"] == 1
+    assert as_json[1]["source"] == "TUPE, table 2"
+
+
+def ended(folder, deadline):
+    """Waits for the last process of a run, which holds its lock, to be gone."""
+    while True:
+        with lock(folder.with_name(f".{folder.name}.lock")) as mine:
+            if mine is not None:
+                return
+        assert time.monotonic() < deadline, "the interrupted run is still running"
+        time.sleep(0.1)
+
+
+def scores(printed):
+    return next(line for line in printed.splitlines() if line.startswith("| tupe_tiny"))
+
+
+@pytest.mark.parametrize(
+    ("environment", "override", "said"),
+    [
+        ({"TASKS": "RTE"}, "common.log_interval=1", "has no training data of RTE"),
+        ({"TASKS": "AX"}, "common.log_interval=1", "no GLUE task AX"),
+        ({"TASKS": "MNLI"}, "optimization.lr=[1]", "LRS"),
+        ({"TASKS": "MNLI", "SEEDS": "one"}, "common.log_interval=1", "no list of numbers"),
+    ],
+)
+def test_refuses(environment, override, said, checkpoint, glue, tmp_path):
+    done = run(*command(checkpoint, glue, tmp_path / "out", override), check=False, **environment)
+    assert done.returncode != 0
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()

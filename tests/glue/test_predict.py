@@ -1,0 +1,151 @@
+"""Predictions of made models in the GLUE server's format: order, labels, scores, and what is refused."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from tupe.cli.main import main
+from tupe.data.binarise import binarise
+from tupe.data.glue.tasks import TASKS
+from tupe.glue import predict as predictions
+from tupe.models import TupeModel
+from tupe.models.config import CONFIGS
+
+HEAD = "sentence_classification_head"
+FIELDS = {"encoder_layers": 1, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 16, "encoder_attention_heads": 2}
+ROWS = 70  # more than two batches
+WORDS = [f"word{index}" for index in range(20)]
+
+
+def prepare(folder, name, labels, splits=("test",)):
+    """A prepared task whose test sentences have one to nine words."""
+    task, texts = TASKS[name], folder / "text"
+    texts.mkdir(parents=True)
+    (texts / "words").write_text("".join(f"{word} 1\n" for word in WORDS))
+    for side in range(len(task.texts)):
+        for split in splits:
+            lines = [" ".join(WORDS[(row * (side + 3) + i) % 20] for i in range(1 + row % 9)) for row in range(ROWS)]
+            (texts / f"{split}.{side}").write_text("\n".join(lines) + "\n")
+        files = [texts / f"{split}.{side}" for split in splits]
+        binarise(folder / name / f"input{side}", texts / "words", {"test": files})
+    (folder / name / "label").mkdir()
+    if labels:
+        (folder / name / "label/dict.txt").write_text("".join(f"{label} 1\n" for label in labels))
+    return folder / name
+
+
+def fine_tune(path, data, num_classes, head=True):
+    """A checkpoint as fine-tuning leaves it, of a model that nothing was taught."""
+    torch.manual_seed(3)
+    dictionary = Dictionary.load(str(data / "input0/dict.txt"))
+    dictionary.add_symbol("<mask>")
+    task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: 32)
+    config = CONFIGS["tupe_tiny"](**FIELDS, max_positions=32)
+    model = TupeModel.build_model(config, task)
+    name = "tupe_sentence_prediction" if head else "masked_lm"
+    cfg = {"_name": name, "data": str(data), "max_positions": 32, "tokens_per_sample": 32}
+    if head:
+        model.register_classification_head(HEAD, num_classes=num_classes)
+        cfg.update(num_classes=num_classes, init_token=0, separator_token=2, seed=1, classification_head_name=HEAD)
+        cfg.update(regression_target=num_classes == 1)
+    for weight in model.parameters():  # as initialised, it would say nearly the same of every sentence
+        if weight.dim() > 1:
+            torch.nn.init.normal_(weight, std=0.3)
+    model_cfg = {**dataclasses.asdict(config), "_name": "tupe_tiny"}
+    model_cfg = {key: value for key, value in model_cfg.items() if value is not None}
+    torch.save(
+        {
+            "args": None,
+            "cfg": {"common": {"seed": 1}, "task": cfg, "model": model_cfg, "bpe": None, "tokenizer": None},
+            "model": model.state_dict(),
+            "optimizer_history": [
+                {"num_updates": 0, "criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}
+            ],
+            "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
+        },
+        path,
+    )
+    return model.eval(), dictionary
+
+
+def scores(model, dictionary, folder, task, split="test"):
+    """Of each row by itself, from the text."""
+    sides = [(folder / "text" / f"{split}.{side}").read_text().splitlines() for side in range(len(TASKS[task].texts))]
+    for texts in zip(*sides):
+        joined = [0]
+        for number, text in enumerate(texts):
+            joined += [2] * (number > 0) + [dictionary.index(word) for word in text.split()] + [2]
+        tokens = torch.tensor([joined])
+        with torch.no_grad():
+            yield model(tokens, features_only=True, classification_head_name=HEAD)[0][0]
+
+
+def read(path, rows=ROWS):
+    header, *lines = path.read_text().splitlines()
+    assert header == "index\tprediction"
+    numbers, values = zip(*(line.split("\t") for line in lines))
+    assert list(numbers) == [str(number) for number in range(rows)]
+    return list(values)
+
+
+@pytest.mark.parametrize("labels", [("not_entailment", "entailment"), ("entailment", "not_entailment")])
+def test_labels_of_each_row_in_order(labels, tmp_path):
+    data = prepare(tmp_path, "RTE", labels)
+    model, dictionary = fine_tune(tmp_path / "best.pt", data, 2)
+    assert main(["glue-predict", str(tmp_path / "best.pt"), str(data), str(tmp_path / "out"), "--partial"]) == 0
+    predicted = read(tmp_path / "out/RTE.tsv")
+    assert predicted == [labels[int(score.argmax())] for score in scores(model, dictionary, tmp_path, "RTE")]
+    assert len(set(predicted)) == 2
+
+
+def test_scores_are_scaled_back(tmp_path):
+    data = prepare(tmp_path, "STS-B", ())
+    model, dictionary = fine_tune(tmp_path / "best.pt", data, 1)
+    predictions.predict(tmp_path / "best.pt", data, tmp_path, any_size=True)
+    predicted = [float(value) for value in read(tmp_path / "STS-B.tsv")]
+    expected = [min(max(5 * float(score), 0), 5) for score in scores(model, dictionary, tmp_path, "STS-B")]
+    assert predicted == pytest.approx(expected, abs=2e-3)
+    assert set(predicted) - {0.0, 5.0}
+
+
+def test_mnli_has_two_files_and_predicts_ax(tmp_path):
+    labels = TASKS["MNLI"].classes
+    data = prepare(tmp_path / "mnli", "MNLI", labels, ("test", "test1"))
+    model, dictionary = fine_tune(tmp_path / "best.pt", data, 3)
+    files = predictions.predict(tmp_path / "best.pt", data, tmp_path, any_size=True)
+    assert [file.name for file in files] == ["MNLI-m.tsv", "MNLI-mm.tsv"]
+    for file, split in zip(files, ("test", "test1")):
+        expected = scores(model, dictionary, tmp_path / "mnli", "MNLI", split)
+        assert read(file) == [labels[int(score.argmax())] for score in expected]
+    (file,) = predictions.predict(tmp_path / "best.pt", prepare(tmp_path / "ax", "AX", labels), tmp_path, any_size=True)
+    assert file.name == "AX.tsv"
+    assert set(read(file)) <= set(labels)
+
+
+def test_refuses(tmp_path, capsys):
+    data = prepare(tmp_path, "RTE", ("not_entailment", "entailment"))
+    good, three, untuned = (tmp_path / name for name in ("good.pt", "three.pt", "untuned.pt"))
+    fine_tune(good, data, 2)
+    fine_tune(three, data, 3)
+    fine_tune(untuned, data, 0, head=False)
+
+    def said(checkpoint, folder=data, *options):
+        assert main(["glue-predict", str(checkpoint), str(folder), str(tmp_path / "out"), *options]) == 1
+        assert not (tmp_path / "out").exists()
+        return capsys.readouterr().err
+
+    assert "has 70 rows, but the server wants the 3000" in said(good)
+    assert "3 output(s)" in said(three)
+    assert "no fine-tun" in said(untuned) or "not fine-tuned" in said(untuned)
+    assert "not called as a GLUE task" in said(good, tmp_path)
+    assert "no checkpoint" in said(tmp_path / "none.pt")
+    (data / "input1/test.bin").rename(data / "input1/elsewhere.bin")
+    assert "no test set" in said(good, data, "--partial")
+    (data / "input1/elsewhere.bin").rename(data / "input1/test.bin")
+    other = prepare(tmp_path / "other", "RTE", ("entailment", "not_entailment"))
+    assert "numbers otherwise" in said(good, other, "--partial")
+    (data / "label/dict.txt").write_text("0 1\n1 1\n")
+    assert "has the labels 0, 1, but RTE" in said(good, data, "--partial")

@@ -1,0 +1,155 @@
+"""The table of made run folders: medians, best learning rates, averages, what is missing and what failed."""
+
+import csv
+import io
+import json
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tupe.cli.main import main
+from tupe.errors import UserError
+from tupe.glue.columns import COLUMNS
+from tupe.glue.formats import as_csv, as_json, markdown
+from tupe.glue.plan import Plan
+from tupe.glue.published import PUBLISHED
+from tupe.glue.runs import Run, failure, grid, result
+from tupe.glue.table import Cell, Row, read_sweep, shown
+
+PLAN = {"checkpoint": "c.pt", "sha256": "1", "model": "tupe_base", "updates": 300_000, "data": "d", "overrides": ()}
+
+
+def finish(out, run, score, **metrics):
+    folder = out / run.folder
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(json.dumps({"score": score, "metrics": metrics}))
+
+
+def fail(out, run, reason):
+    folder = out / run.folder
+    folder.mkdir(parents=True)
+    (folder / "failed.json").write_text(json.dumps({"reason": reason}))
+
+
+@pytest.fixture
+def out(tmp_path):
+    """CoLA complete; MNLI with one run missing and one failed; nothing of RTE."""
+    runs = grid(["CoLA", "MNLI", "RTE"], [2e-5, 3e-5], [1, 2, 3])
+    Plan(runs=tuple(runs), **PLAN).join(tmp_path)
+    for lr, scores in ((2e-5, (50.0, 60.0, 90.0)), (3e-5, (61.0, 62.0, 10.0))):
+        for seed, score in enumerate(scores, 1):
+            finish(tmp_path, Run("CoLA", lr, seed), score)
+    for lr, scores in ((2e-5, (84.0, 80.0, 82.0)), (3e-5, (70.0,))):
+        for seed, score in enumerate(scores, 1):
+            finish(tmp_path, Run("MNLI", lr, seed), score, valid1={"accuracy": 90.0 + seed if lr == 2e-5 else 99.0})
+    fail(tmp_path, Run("MNLI", 3e-5, 2), "out of memory")
+    return tmp_path
+
+
+def test_median_then_best_learning_rate(out):
+    row = read_sweep(out)
+    assert row.name == "tupe_base, 300k updates"
+    cola = row.cells["CoLA"]
+    assert (cola.score, cola.best.lr, cola.finished, cola.planned) == (61.0, 3e-5, 6, 6)
+    assert cola.best.spread == pytest.approx(statistics.stdev([61.0, 62.0, 10.0]))
+    assert row.cells["MNLI-m"].score == 82.0
+    assert row.cells["MNLI-mm"].score == 92.0  # at the learning rate that is best for MNLI-m
+    assert row.cells["RTE"] == Cell(None, 6)
+    assert row.failed == {Run("MNLI", 3e-5, 2): "out of memory"}
+
+
+def test_average_counts_both_mnli_and_needs_every_cell(out):
+    row = read_sweep(out)
+    columns = shown([row])
+    assert [column.name for column in columns] == ["MNLI-m", "MNLI-mm", "CoLA", "RTE"]
+    assert row.average(columns) is None
+    assert row.average(columns[:3]) == pytest.approx((82 + 92 + 61) / 3)
+
+
+def test_markdown_says_what_is_missing(out):
+    table = markdown([read_sweep(out)])
+    row = table.splitlines()[2]
+    assert row.startswith(
+        "| tupe_base, 300k updates | 82.00 ± 2.00 (4 of 6 runs) | 92.00 ± 1.00 (4 of 6 runs) | 61.00 ±"
+    )
+    assert row.endswith("| – (0 of 6 runs) | – |")
+    assert table.endswith("Failed: 1 run(s).\n\n- tupe_base, 300k updates: MNLI, lr 3e-05, seed 2: out of memory")
+
+
+def test_csv_and_json_hold_the_numbers(out):
+    rows = [read_sweep(out, "ours"), *PUBLISHED["base"]]
+    records = {(r["system"], r["column"]): r for r in csv.DictReader(io.StringIO(as_csv(rows)))}
+    assert records["ours", "CoLA"]["score"] == "61.0"
+    assert (records["ours", "MNLI-m"]["finished"], records["ours", "MNLI-m"]["failed"]) == ("4", "1")
+    assert records["TUPE-R, 1M (TUPE, table 2)", "CoLA"]["score"] == "63.56"
+    content = json.loads(as_json(rows))
+    assert content[0]["cells"]["CoLA"]["scores"] == {"2e-05": [50.0, 60.0, 90.0], "3e-05": [61.0, 62.0, 10.0]}
+    assert content[0]["failed"] == [{"task": "MNLI", "lr": 3e-5, "seed": 2, "reason": "out of memory"}]
+    assert content[0]["average"] == {"score": None, "columns": ["MNLI-m", "MNLI-mm", "CoLA", "RTE"]}
+    assert content[4]["average"]["score"] == pytest.approx((86.21 + 86.19 + 63.56 + 73.56) / 4)
+
+
+PRINTED = {  # the average column of the paper's tables
+    "base": [82.96, 83.66, 84.47, 85.04, 83.33, 83.68, 83.81, 83.64],
+    "large": [85.82, 87.39, 85.56],
+    "electra": [85.38, 86.07, 85.71],
+}
+
+
+@pytest.mark.parametrize("size", PUBLISHED)
+def test_published_rows_have_the_published_average(size):
+    averaged = [column for column in COLUMNS if column.averaged]
+    assert [row.average(averaged) for row in PUBLISHED[size]] == [pytest.approx(v, abs=0.011) for v in PRINTED[size]]
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([1e-5, 2e-5, 3e-5]), st.lists(st.floats(0, 100), min_size=1, max_size=5), min_size=1
+    )
+)
+def test_score_is_the_largest_median_whatever_the_scores(tmp_path_factory, scores):
+    out = tmp_path_factory.mktemp("sweep")
+    runs = {Run("RTE", lr, seed): score for lr, s in scores.items() for seed, score in enumerate(s)}
+    Plan(runs=tuple(runs), **PLAN).join(out)
+    for run, score in runs.items():
+        finish(out, run, score)
+    assert read_sweep(out).cells["RTE"].score == max(statistics.median(s) for s in scores.values())
+
+
+def test_damaged_result_is_no_result(tmp_path):
+    for text in ("", "[]", '{"score"', '{"other": 1}', "\x00"):
+        (tmp_path / "result.json").write_text(text)
+        assert result(tmp_path) is None
+    assert failure(tmp_path) is None
+
+
+def test_plan_grows_but_never_changes(tmp_path):
+    first = Plan(runs=tuple(grid(["CoLA"], [1e-5], [1])), **PLAN)
+    first.join(tmp_path)
+    more = Plan(runs=tuple(grid(["RTE"], [1e-5], [1])), **PLAN).join(tmp_path)
+    assert more.runs == (Run("CoLA", 1e-5, 1), Run("RTE", 1e-5, 1))
+    assert Plan.load(tmp_path) == more
+    for name, value in (("sha256", "2"), ("data", "e"), ("overrides", ("model.dropout=0",))):
+        with pytest.raises(UserError, match="choose another folder"):
+            Plan(runs=(), **{**PLAN, name: value}).join(tmp_path)
+
+
+def test_command_refuses_what_is_no_sweep(tmp_path, capsys):
+    assert main(["glue-table", str(tmp_path)]) == 1
+    assert "sweep.json" in capsys.readouterr().err
+    (tmp_path / "sweep.json").write_text("{}")
+    assert main(["glue-table", str(tmp_path)]) == 1
+    assert "not what scripts/glue.sh writes" in capsys.readouterr().err
+
+
+def test_command_wants_different_names(out, capsys):
+    assert main(["glue-table", str(out), str(out)]) == 1
+    assert "LABEL=OUT" in capsys.readouterr().err
+    assert main(["glue-table", str(out), f"again={out}", "--output", str(out / "t.md")]) == 0
+    assert "| again |" in (out / "t.md").read_text()
+
+
+def test_row_of_no_columns_has_no_average():
+    assert Row("empty", {}).average([]) is None

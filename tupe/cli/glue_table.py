@@ -1,0 +1,45 @@
+"""Prints the GLUE table of one sweep or several: median of the seeds, then the best learning rate.
+
+Example: tupe glue-table TUPE-R=runs/glue/tupe_base runs/glue/bert_a_base --published
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tupe.errors import UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the sweeps, the published rows, the format and the file."""
+    add = parser.add_argument
+    add("sweeps", nargs="+", metavar="[LABEL=]OUT", help="folder of scripts/glue.sh; labelled by model and updates")
+    add("--published", nargs="?", const="base", choices=["base", "large", "electra"], help="add TUPE's rows of a size")
+    add("--format", choices=["markdown", "csv", "json"], default="markdown", help="default: %(default)s")
+    add("--output", type=Path, metavar="FILE", help="default: the screen")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints the table."""
+    from tupe.data.files import atomic
+    from tupe.glue.formats import as_csv, as_json, markdown
+    from tupe.glue.published import PUBLISHED
+    from tupe.glue.table import read_sweep
+
+    rows = []
+    for sweep in args.sweeps:
+        label, _, out = sweep.rpartition("=") if not Path(sweep).is_dir() else ("", "", sweep)
+        rows.append(read_sweep(Path(out), label))
+    names = [row.name for row in rows]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"two sweeps are called '{name}': give each its own name, as in LABEL=OUT.")
+    rows += PUBLISHED[args.published] if args.published else []
+    text = {"markdown": markdown, "csv": as_csv, "json": as_json}[args.format](rows)
+    if args.output is None:
+        print(text)
+        return
+    with atomic(args.output) as unfinished:
+        unfinished.write_text(text + "\n", encoding="utf-8")
+    print(f"table: {args.output}")

@@ -1,0 +1,91 @@
+"""The GLUE table as Markdown, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Optional
+
+from tupe.glue.columns import Column
+from tupe.glue.table import Cell, Row, shown
+
+
+def markdown(rows: list[Row]) -> str:
+    """A table to read: score ± standard deviation over the seeds; cells that lack runs say how many are there."""
+    columns = shown(rows)
+    averaged = _averaged(columns)
+    lines = ["| | " + " | ".join([*(column.name for column in columns), f"average of {len(averaged)}"]) + " |"]
+    lines.append("|---|" + "---:|" * (len(columns) + 1))
+    for row in rows:
+        cells = [_cell(row.cells.get(column.name)) for column in columns]
+        lines.append(f"| {' | '.join([row.name, *cells, _number(row.average(averaged))])} |")
+    failed = [f"- {row.name}: {run}: {why}" for row in rows for run, why in row.failed.items()]
+    if failed:
+        lines += ["", f"Failed: {len(failed)} run(s).", "", *failed]
+    return "\n".join(lines)
+
+
+def as_csv(rows: list[Row]) -> str:
+    """One line for each system and column, numbers unrounded."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["system", "column", "score", "deviation", "lr", "finished", "failed", "planned", "source"])
+    columns = shown(rows)
+    for row in rows:
+        for column in columns:
+            if column.name in row.cells:
+                cell = row.cells[column.name]
+                best = cell.best and (cell.best.spread, cell.best.lr)
+                counts = ("", "", "") if row.source else (cell.finished, _failed(row, column), cell.planned)
+                writer.writerow([row.name, column.name, cell.score, *(best or ("", "")), *counts, row.source])
+        writer.writerow([row.name, "average", row.average(_averaged(columns)), "", "", "", "", "", row.source])
+    return text.getvalue().rstrip("\n")
+
+
+def as_json(rows: list[Row]) -> str:
+    """Everything, with the scores of every run."""
+    columns = shown(rows)
+    averaged = _averaged(columns)
+    content = []
+    for row in rows:
+        cells = {}
+        for column in columns:
+            cell = row.cells.get(column.name)
+            if cell is None:
+                continue
+            cells[column.name] = {"score": cell.score}
+            if not row.source:
+                cells[column.name].update(
+                    deviation=cell.best and cell.best.spread,
+                    lr=cell.best and cell.best.lr,
+                    finished=cell.finished,
+                    failed=_failed(row, column),
+                    planned=cell.planned,
+                    scores={f"{rate.lr:g}": list(rate.scores) for rate in cell.rates},
+                )
+        failed = [{"task": r.task, "lr": r.lr, "seed": r.seed, "reason": why} for r, why in row.failed.items()]
+        average = {"score": row.average(averaged), "columns": [column.name for column in averaged]}
+        content.append({"system": row.name, "source": row.source, "cells": cells, "average": average, "failed": failed})
+    return json.dumps(content, indent=2, ensure_ascii=False)
+
+
+def _averaged(columns: list[Column]) -> list[Column]:
+    return [column for column in columns if column.averaged]
+
+
+def _failed(row: Row, column: Column) -> int:
+    return sum(run.task == column.task for run in row.failed)
+
+
+def _number(value: Optional[float]) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _cell(cell: Optional[Cell]) -> str:
+    if cell is None:
+        return "–"
+    text = _number(cell.score)
+    if cell.best is not None and cell.best.spread is not None:
+        text += f" ± {cell.best.spread:.2f}"
+    return text if cell.finished == cell.planned else f"{text} ({cell.finished} of {cell.planned} runs)"

@@ -1,0 +1,122 @@
+"""One run of a sweep as a job of Hydra, so that its launchers spread the runs: `scripts/glue.sh` starts the multirun.
+
+A run that fails says why in its folder, and its job ends well, so that the others go on. Each run is a process of its
+own, `scripts/finetune_glue.sh`, since fairseq leaves state behind in the process it trains in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+import hydra
+from omegaconf import DictConfig
+
+import tupe
+from tupe.data.files import write_json
+from tupe.glue.lock import lock, one_gpu
+from tupe.glue.plan import Plan
+from tupe.glue.runs import Run, result
+
+ROOT = Path(tupe.__file__).resolve().parents[1]
+LOG = "log"
+
+_OVERRIDES = (
+    "checkpoint.no_save_optimizer_state=true",  # nothing is resumed: what was interrupted is done anew
+    "checkpoint.no_last_checkpoints=true",
+    "common.log_format=json",  # where the metrics of MNLI-mm are read from
+)
+_ERROR = re.compile(r"(?:[\w.]*(?:Error|Exception)|error): ")
+_HYDRA = "Error executing job with overrides: "  # what Hydra writes before the sentence or the traceback
+_ADVICE = "Set the environment variable HYDRA_FULL_ERROR"
+
+
+def perform(out: Path, run: Run) -> None:
+    """Does a run of the sweep in `out`, unless it is finished or another process is doing it.
+
+    Leaves `result.json` in the run's folder, or `failed.json` with the reason.
+    """
+    folder = out / run.folder
+    with lock(folder.with_name(f".{folder.name}.lock")) as mine:
+        if mine is None or result(folder) is not None:
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        with one_gpu() as environment:
+            code = _fine_tune(Plan.load(out), run, folder, environment, mine)
+        if code or result(folder) is None:
+            write_json(folder / "failed.json", {"reason": reason(folder / LOG, code)})
+            for checkpoint in folder.glob("checkpoint*.pt"):
+                checkpoint.unlink()
+        else:
+            keep_best(out / run.task)
+
+
+def _fine_tune(plan: Plan, run: Run, folder: Path, environment: dict[str, str], held: IO) -> int:
+    command = ["bash", str(ROOT / "scripts/finetune_glue.sh"), run.task, plan.checkpoint, plan.data]
+    command += [f"optimization.lr=[{run.lr!r}]", f"common.seed={run.seed}", f"checkpoint.save_dir={folder}"]
+    command += [*_OVERRIDES, *plan.overrides]
+    with (folder / LOG).open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=log,
+            stderr=subprocess.STDOUT, start_new_session=True, pass_fds=[held.fileno()],
+        )  # fmt: skip
+        try:
+            return process.wait()
+        except BaseException:  # interrupted: nothing goes on behind the user's back
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+            raise
+
+
+def reason(log: Path, code: int) -> str:
+    """Why a run failed: the sentence or the exception at the end of its log, or how it ended and its last line."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    _, by_hydra, end = text.rpartition(_HYDRA)
+    lines = end.splitlines()[1:] if by_hydra else text.splitlines()
+    lines = [line.strip()[:500] for line in lines if line.strip() and not line.startswith(_ADVICE)]
+    if by_hydra and lines and not lines[0].startswith("Traceback"):
+        return lines[0]
+    errors = [line for line in lines if _ERROR.match(line)]
+    if errors:
+        return errors[-1]
+    ended = f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+    return f"{ended}: {lines[-1]}" if lines else ended
+
+
+def keep_best(task: Path) -> None:
+    """Of the finished runs of a task, whose folders are in `task`, keeps the checkpoint of the best alone."""
+    with lock(task / ".best.lock", wait=True):
+        scores = {path: result(path.parent) for path in task.glob("lr_*/seed_*/checkpoint_best.pt")}
+        scores = {path: content["score"] for path, content in scores.items() if content}
+        for path in sorted(scores, key=scores.__getitem__)[:-1]:
+            path.unlink()
+
+
+# Hydra 1.0, which official fairseq brings, has no version_base; later ones ask for it, None being their own.
+_VERSION = {"version_base": None} if "version_base" in inspect.signature(hydra.main).parameters else {}
+
+
+@hydra.main(config_path=None, config_name="sweep", **_VERSION)
+def main(cfg: DictConfig) -> None:
+    """The job: `configs/finetuning/sweep.yaml` says what it gets."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that `_fine_tune` ends its process
+    try:
+        perform(Path(cfg.out), Run(cfg.run.task, float(cfg.run.lr), int(cfg.run.seed)))
+    except SystemExit:
+        os._exit(128 + signal.SIGTERM)  # a worker of joblib's would catch this and begin the next run
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+if __name__ == "__main__":
+    main()

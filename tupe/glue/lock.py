@@ -1,0 +1,63 @@
+"""Locks that end with the process: two sweeps never do the same run, two runs never share a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import getpass
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Optional
+
+
+@contextlib.contextmanager
+def lock(path: Path, wait: bool = False) -> Iterator[Optional[IO]]:
+    """Yields the locked file, or None if another process has it and `wait` is false.
+
+    The lock is released by the last process that has the file open, however that ends; a child that inherits the file
+    (`pass_fds`) holds it too. The file stays.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield None
+        else:
+            yield file
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs of this machine that this process may use, as `CUDA_VISIBLE_DEVICES` names them."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [gpu for gpu in named.split(",") if gpu]
+    try:
+        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return []
+    return [str(number) for number in range(len(done.stdout.splitlines()))] if done.returncode == 0 else []
+
+
+@contextlib.contextmanager
+def one_gpu(poll: float = 1.0) -> Iterator[dict[str, str]]:
+    """Waits for a GPU that no other run has; yields the environment that shows a process this one alone.
+
+    Where only one is visible, as in a SLURM job, or none, there is nothing to choose.
+    """
+    gpus = visible_gpus()
+    if len(gpus) < 2:
+        yield {}
+        return
+    folder = Path(tempfile.gettempdir(), f"tupe-gpus-{getpass.getuser()}")
+    while True:
+        for gpu in gpus:
+            with lock(folder / f"{gpu}.lock") as mine:
+                if mine:
+                    yield {"CUDA_VISIBLE_DEVICES": gpu}
+                    return
+        time.sleep(poll)

@@ -1,0 +1,138 @@
+"""Predictions for a task's test sets, in the files that the GLUE server takes (gluebenchmark.com)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Callable
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data import Dictionary, data_utils
+from fairseq.tasks import FairseqTask
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from tupe.data.files import atomic
+from tupe.data.glue.tasks import TASKS, Split, Task
+from tupe.errors import UserError
+from tupe.safe_load import safe_load
+from tupe.tasks.sentence_prediction import JoinedSentences, TupeSentencePredictionTask
+
+_BATCH = 32
+
+
+def predict(checkpoint: Path, data: Path, out: Path, any_size: bool = False) -> list[Path]:
+    """Writes a file for each test set of a task: two for MNLI, and AX from a model of MNLI.
+
+    Args:
+        checkpoint: fine-tuned on the task.
+        data: the prepared task, a folder called as the task.
+        out: folder that gets `CoLA.tsv`, `MNLI-m.tsv` and so on.
+        any_size: accept test sets that have not as many rows as were published, which the server refuses.
+
+    Returns:
+        The files.
+
+    Raises:
+        UserError: if the checkpoint does not fit the task, or a test set is missing or not of the published size.
+    """
+    task = TASKS.get(data.resolve().name)
+    if task is None:
+        raise UserError(f"{data} is not called as a GLUE task ({', '.join(TASKS)}): give a folder of prepare_glue.sh.")
+    model, fairseq_task = _load(checkpoint, data, task)
+    splits = [split for split in task.splits if not split.labelled]
+    found = [_sentences(fairseq_task, data, task, split, any_size) for split in splits]  # all, before the work begins
+    files = []
+    for split, sentences in zip(splits, found):
+        path = out / file_name(task, split)
+        with atomic(path) as unfinished:
+            write(unfinished, map(_writer(task, fairseq_task), scores(model, fairseq_task, sentences)), len(sentences))
+        files.append(path)
+    return files
+
+
+def file_name(task: Task, split: Split) -> str:
+    """What the server calls the file."""
+    return {"test": "MNLI-m", "test1": "MNLI-mm"}[split.name] + ".tsv" if task.name == "MNLI" else f"{task.name}.tsv"
+
+
+def write(path: Path, predictions: Iterator[str], rows: int) -> None:
+    """Writes `index` and `prediction`, a line for each of `rows` predictions."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write("index\tprediction\n")
+        index = -1
+        for index, prediction in enumerate(predictions):
+            file.write(f"{index}\t{prediction}\n")
+    if index + 1 != rows:
+        raise RuntimeError(f"{index + 1} predictions for {rows} rows")
+
+
+@torch.no_grad()
+def scores(model: nn.Module, task: TupeSentencePredictionTask, sentences: JoinedSentences) -> Iterator[Tensor]:
+    """Yields the scores `(num_classes,)` of the examples in order."""
+    device = next(model.parameters()).device
+    pad = task.source_dictionary.pad()
+    for start in tqdm(range(0, len(sentences), _BATCH), desc="batches", disable=None):
+        examples = [sentences[i] for i in range(start, min(start + _BATCH, len(sentences)))]
+        tokens = data_utils.collate_tokens(examples, pad).to(device)
+        head = task.cfg.classification_head_name
+        yield from model(tokens, features_only=True, classification_head_name=head)[0].float().cpu()
+
+
+def _load(checkpoint: Path, data: Path, task: Task) -> tuple[nn.Module, FairseqTask]:
+    trained = (safe_load(checkpoint).get("cfg") or {}).get("task") or {}
+    if trained.get("_name") != "tupe_sentence_prediction":
+        raise UserError(f"{checkpoint} is not fine-tuned: give the checkpoint_best.pt of a run of finetune_glue.sh.")
+    if trained["num_classes"] != (len(task.classes) or 1):
+        fine_tuned = "MNLI" if task.name == "AX" else task.name
+        raise UserError(
+            f"{checkpoint} has {trained['num_classes']} output(s): give one that was fine-tuned on {fine_tuned}."
+        )
+    models, _, fairseq_task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(checkpoint)], arg_overrides={"data": str(data)}
+    )
+    if task.classes:
+        _check_labels(fairseq_task.label_dictionary, data, task, Path(trained["data"]))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return models[0].to(device).eval(), fairseq_task
+
+
+def _check_labels(dictionary: Dictionary, data: Path, task: Task, trained: Path) -> None:
+    labels = [label for label in dictionary.symbols[dictionary.nspecial :] if label != "<mask>"]  # fairseq adds it
+    if sorted(labels) != sorted(task.classes):
+        raise UserError(
+            f"{data}/label/dict.txt has the labels {', '.join(labels)}, but {task.name} {', '.join(task.classes)}: "
+            "prepare the task again with scripts/prepare_glue.sh."
+        )
+    before, now = trained / "label/dict.txt", data / "label/dict.txt"
+    if before.is_file() and before.read_bytes() != now.read_bytes():
+        raise UserError(
+            f"the model was fine-tuned with the labels of {before}, which {now} numbers otherwise: prepare both with "
+            "scripts/prepare_glue.sh."
+        )
+
+
+def _sentences(fairseq_task: FairseqTask, data: Path, task: Task, split: Split, any_size: bool) -> JoinedSentences:
+    sides = []
+    for side in range(len(task.texts)):
+        path = data / f"input{side}" / split.name
+        part = data_utils.load_indexed_dataset(str(path), fairseq_task.source_dictionary)
+        if part is None:
+            raise UserError(f"there is no test set {path}.bin: prepare the task from a download that has it.")
+        if len(part) != split.rows and not any_size:
+            raise UserError(
+                f"{path} has {len(part)} rows, but the server wants the {split.rows} of GLUE: prepare the task from "
+                "the whole download, or give --partial to write predictions of what is there."
+            )
+        sides.append(part)
+    cfg = fairseq_task.cfg
+    return JoinedSentences(sides, [cfg.init_token, cfg.separator_token], cfg.max_positions)
+
+
+def _writer(task: Task, fairseq_task: FairseqTask) -> Callable[[Tensor], str]:
+    """From the scores of an example to what stands in the file."""
+    if task.scale is not None:
+        return lambda scores: f"{min(max(float(scores), 0.0), 1.0) * task.scale:.3f}"
+    labels = fairseq_task.label_dictionary
+    return lambda scores: labels[int(scores.argmax()) + labels.nspecial]

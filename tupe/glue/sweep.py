@@ -1,0 +1,168 @@
+"""The sweep: says what is to be done, starts Hydra's multirun of it, and shows how far it is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from omegaconf import OmegaConf
+from tqdm import tqdm
+
+from tupe.data.files import sha256
+from tupe.errors import UserError
+from tupe.finetuning import model_overrides
+from tupe.glue.job import LOG, ROOT
+from tupe.glue.lock import visible_gpus
+from tupe.glue.plan import Plan
+from tupe.glue.runs import TASKS, Run, failure, result
+from tupe.safe_load import safe_load
+
+_OURS = ("optimization.lr", "common.seed", "checkpoint.save_dir")  # what the sweep itself sets
+
+
+def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list[Run]) -> Plan:
+    """What a sweep is of.
+
+    Args:
+        checkpoint: a pre-trained checkpoint of this plugin.
+        data: folder of the prepared GLUE tasks.
+        overrides: `key=value` of the fine-tuning configuration.
+        runs: what is to be done.
+
+    Raises:
+        UserError: if the checkpoint is none of ours, a task is unknown or not prepared, or an override is the sweep's.
+    """
+    overrides = tuple(overrides)
+    for override in overrides:
+        key = override.partition("=")[0].lstrip("+~")
+        if "=" not in override or key in _OURS:
+            raise UserError(
+                f"'{override}' cannot be set for a sweep: give key=value, learning rates by LRS and seeds by SEEDS."
+            )
+    tasks = list(dict.fromkeys(run.task for run in runs))
+    unknown = [task for task in tasks if task not in TASKS]
+    if unknown:
+        raise UserError(f"there is no GLUE task {unknown[0]} to fine-tune: the tasks are {', '.join(TASKS)}.")
+    missing = [task for task in tasks if not (data / task / "input0/train.bin").is_file()]
+    if missing:
+        raise UserError(
+            f"{data} has no training data of {', '.join(missing)}: prepare them with scripts/prepare_glue.sh, or name "
+            "the tasks to run, as in TASKS=CoLA,RTE."
+        )
+    model = model_overrides(checkpoint)[0].partition("=")[2]
+    updates = safe_load(checkpoint)["optimizer_history"][-1]["num_updates"]
+    path = str(checkpoint.resolve())
+    return Plan(path, sha256(checkpoint), model, updates, str(data.resolve()), overrides, tuple(runs))
+
+
+def sweep(out: Path, runs: Iterable[Run], hydra_overrides: list[str]) -> None:
+    """Does the runs that are not finished, with a bar that counts their epochs by the size of their data.
+
+    Args:
+        out: folder of the sweep, which holds its plan.
+        runs: what is to be done.
+        hydra_overrides: for Hydra itself, such as `hydra/launcher=joblib`.
+
+    Raises:
+        UserError: if the launcher fails, or on an interruption.
+    """
+    size = {run: _Size.of(Plan.load(out), run) for run in runs}
+    to_do = [run for run in size if result(out / run.folder) is None]
+    if not to_do:
+        return
+    for run in to_do:  # a failure of the last time is not one of this time
+        (out / run.folder / "failed.json").unlink(missing_ok=True)
+    log = out / "hydra" / LOG
+    log.parent.mkdir(exist_ok=True)
+    layout = "{desc} |{bar}| {percentage:3.0f}% [{elapsed} gone, {remaining} left]"
+    total = sum(run.bytes for run in size.values())
+    done = total - sum(size[run].bytes for run in to_do)
+    with log.open("wb") as file, tqdm(total=total, initial=done, bar_format=layout, smoothing=0) as bar:
+        process = subprocess.Popen(
+            multirun(out, to_do, hydra_overrides), stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+        try:
+            running = set(to_do)
+            while running:
+                ended = process.poll() is not None  # asked first: what it wrote before it ended is then seen
+                _show(bar, out, size, running)
+                if ended:
+                    break
+                time.sleep(0.5)
+            code = process.wait()
+        except BaseException as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)  # Hydra and its workers, which end their runs
+            process.wait()
+            if not isinstance(error, KeyboardInterrupt):
+                raise
+            finished = sum(result(out / run.folder) is not None for run in size)
+            raise UserError(
+                f"interrupted with {finished} of {len(size)} runs finished: the same command goes on from there."
+            ) from None
+    if code:
+        raise UserError(f"Hydra's launcher failed (exit status {code}): see {log}.")
+    if running:
+        raise UserError(f"{len(running)} run(s) in {out} are being done by another process: wait for it to end.")
+
+
+def multirun(out: Path, runs: list[Run], hydra_overrides: list[str]) -> list[str]:
+    """The command that does `runs` as jobs of a Hydra multirun."""
+    jobs = ",".join(f"{{task:{run.task},lr:{run.lr!r},seed:{run.seed}}}" for run in runs)
+    quoted = str(out.resolve()).replace("\\", "\\\\").replace("'", "\\'")
+    command = [sys.executable, "-m", "tupe.glue.job", "--config-dir", str(ROOT / "configs/finetuning"), "--multirun"]
+    command += [f"run={jobs}", f"out='{quoted}'", *hydra_overrides]
+    if "hydra/launcher=joblib" in hydra_overrides and not any("n_jobs" in o for o in hydra_overrides):
+        command.append(f"hydra.launcher.n_jobs={max(1, len(visible_gpus()))}")
+    return command
+
+
+class _Size(NamedTuple):
+    """What a run reads: so many epochs of so many bytes."""
+
+    epochs: int
+    epoch: int
+
+    @classmethod
+    def of(cls, plan: Plan, run: Run) -> _Size:
+        config = run.task.lower().replace("-", "_")
+        epochs = OmegaConf.load(ROOT / f"configs/finetuning/glue/{config}.yaml").optimization.max_epoch
+        for override in plan.overrides:
+            if override.startswith("optimization.max_epoch="):
+                epochs = int(override.partition("=")[2])
+        files = Path(plan.data, run.task).glob("input*/train.bin")
+        return cls(epochs, sum(path.stat().st_size for path in files))
+
+    @property
+    def bytes(self) -> int:
+        return self.epochs * self.epoch
+
+    def done(self, folder: Path) -> int:
+        """Of a run that has not ended, by the validations in its log."""
+        with contextlib.suppress(OSError):
+            return self.epoch * (folder / "hydra_train.log").read_bytes().count(b'"valid_loss"')
+        return 0
+
+
+def _show(bar: tqdm, out: Path, size: dict[Run, _Size], running: set[Run]) -> None:
+    """Moves the bar to where the runs are, and takes those that have ended from `running`."""
+    for run in sorted(running, key=str):
+        why = failure(out / run.folder)
+        if why is not None:
+            bar.write(f"failed: {run}: {why}", file=sys.stderr)
+        if why is not None or result(out / run.folder) is not None:
+            running.remove(run)
+    before = bar.n, bar.desc
+    bar.n = sum(one.done(out / run.folder) if run in running else one.bytes for run, one in size.items())
+    bar.set_description_str(f"{len(size) - len(running)} of {len(size)} runs", refresh=False)
+    if sys.stderr.isatty() or before != (bar.n, bar.desc):  # a file gets a line for each epoch, not two a second
+        bar.refresh()

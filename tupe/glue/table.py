@@ -1,0 +1,130 @@
+"""The papers' table from the runs of a sweep: for each learning rate the median of the seeds, then the best rate."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Optional
+
+from tupe.glue.columns import COLUMNS, Column
+from tupe.glue.plan import Plan
+from tupe.glue.runs import Run, failure, result
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What the seeds of one learning rate gave.
+
+    Attributes:
+        lr: the learning rate.
+        scores: of the finished runs, percent.
+    """
+
+    lr: float
+    scores: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The score that the papers report for a learning rate."""
+        return statistics.median(self.scores)
+
+    @property
+    def spread(self) -> Optional[float]:
+        """Standard deviation over the seeds, where there are two or more."""
+        return statistics.stdev(self.scores) if len(self.scores) > 1 else None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A column of one system.
+
+    Attributes:
+        score: percent; None if there is no finished run.
+        planned: how many runs there should be.
+        best: the learning rate that the score is of; published rows have none.
+        rates: all learning rates with a finished run.
+    """
+
+    score: Optional[float]
+    planned: int = 0
+    best: Optional[Rate] = None
+    rates: tuple[Rate, ...] = ()
+
+    @property
+    def finished(self) -> int:
+        """How many runs are finished."""
+        return sum(len(rate.scores) for rate in self.rates)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A system.
+
+    Attributes:
+        name: what it is called in the table.
+        cells: by the name of the column.
+        failed: run and reason of the runs that failed.
+        source: where a published row is from.
+    """
+
+    name: str
+    cells: dict[str, Cell]
+    failed: dict[Run, str] = field(default_factory=dict)
+    source: str = ""
+
+    def average(self, columns: list[Column]) -> Optional[float]:
+        """Mean over `columns`, MNLI-m and MNLI-mm each counting; None if one of them has no score."""
+        scores = [self.cells[column.name].score for column in columns if column.name in self.cells]
+        if not columns or len(scores) < len(columns) or None in scores:
+            return None
+        return statistics.fmean(scores)
+
+
+def read_sweep(out: Path, name: str = "") -> Row:
+    """The row of the sweep in `out`, called `name` or by its model and pre-training updates.
+
+    The learning rate of MNLI-mm is the one that is best for MNLI-m, as is the epoch.
+
+    Raises:
+        UserError: if `out` holds no sweep.
+    """
+    plan = Plan.load(out)
+    cells: dict[str, Cell] = {}
+    rates: dict[str, float] = {}  # task -> its best learning rate
+    for column in COLUMNS:
+        runs = [run for run in plan.runs if run.task == column.task]
+        if not runs:
+            continue
+        cell = _cell(column, runs, out, rates.get(column.task))
+        if cell.best is not None:
+            rates.setdefault(column.task, cell.best.lr)
+        cells[column.name] = cell
+    reasons = {run: failure(out / run.folder) for run in plan.runs if result(out / run.folder) is None}
+    failed = {run: why for run, why in reasons.items() if why is not None}
+    return Row(name or f"{plan.model}, {_updates(plan.updates)}", cells, failed)
+
+
+def shown(rows: list[Row]) -> list[Column]:
+    """The columns that at least one sweep has, or, without a sweep, that a published row has."""
+    sweeps = [row for row in rows if not row.source] or rows
+    return [column for column in COLUMNS if any(column.name in row.cells for row in sweeps)]
+
+
+def _cell(column: Column, runs: list[Run], out: Path, lr: Optional[float]) -> Cell:
+    scores: dict[float, list[float]] = {}
+    for run in runs:
+        content = result(out / run.folder)
+        score = content and column.score(content)
+        if score is not None and math.isfinite(score):
+            scores.setdefault(run.lr, []).append(score)
+    rates = tuple(Rate(rate, tuple(values)) for rate, values in sorted(scores.items()))
+    best = max((rate for rate in rates if lr in (None, rate.lr)), key=lambda rate: rate.median, default=None)
+    return Cell(best and best.median, len(runs), best, rates)
+
+
+def _updates(number: int) -> str:
+    if number % 1_000_000 == 0 and number:
+        return f"{number // 1_000_000}M updates"
+    return f"{number // 1000}k updates" if number % 1000 == 0 and number else f"{number} updates"
