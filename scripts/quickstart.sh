@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# From a clone to the result, in small: bash scripts/quickstart.sh
+# Installs what is missing into .venv, then on the CPU and on text that every Python carries: vocabulary, pre-training of
+# TUPE-R and BERT-A for the same number of updates, fine-tuning of both on a task for word order, and a report.
+# Run again, it goes on where it stopped. Settings, by environment variables:
+#   QUICKSTART_OUT        folder of the results, runs/quickstart by default
+#   QUICKSTART_UPDATES    updates of each pre-training
+#   QUICKSTART_EPOCHS     epochs of each fine-tuning
+#   QUICKSTART_INSTALL=0  install nothing: the commands on PATH are used
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/lib/steps.sh
+. scripts/lib/install.sh
+
+out=${QUICKSTART_OUT:-runs/quickstart}
+updates=${QUICKSTART_UPDATES:-1200}
+epochs=${QUICKSTART_EPOCHS:-5}
+models=(tupe_tiny bert_a_tiny)
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-2} # these models are too small for more
+
+# Results of other settings, or of another version of this script, are not mixed with these.
+start_or_go_on() {
+    local settings
+    settings="updates=$updates epochs=$epochs $(cat scripts/quickstart.sh configs/pretraining/quickstart.yaml | cksum)"
+    if [ -e "$out/settings" ] && [ "$(cat "$out/settings")" != "$settings" ]; then
+        echo "the settings have changed: starting anew in $out"
+        rm -rf "$out"/{done,text,glue,corpus,glue-data,pretraining,finetuning}
+    fi
+    mkdir -p "$out/done"
+    echo "$settings" >"$out/settings"
+}
+
+# A step that is passed over once it has ended well.
+step_once() {
+    if [ -e "$out/done/$1" ]; then
+        echo "== $script_name: $1 was done before"
+    else
+        step "$@"
+        touch "$out/done/$1"
+    fi
+}
+
+text() {
+    tupe python-docs "$out/text"
+    tupe word-order "$out/text/finetuning.txt" "$out/glue"
+}
+
+prepare() {
+    tupe prepare-corpus "$out/corpus" "$out/text/pretraining.txt" --vocab-size 4000 --valid-documents 0.06 \
+        --max-tokens 30 --no-join-short-sentences
+    tupe prepare-glue "$out/glue" "$out/corpus" "$out/glue-data" CoLA --partial --max-positions 32
+}
+
+pretrain() { # MODEL
+    CONFIG=quickstart MODEL=$1 GPUS=0 PROCESSES=1 BATCH=32 BATCH_PER_GPU=32 bash scripts/pretrain.sh "$out/corpus" \
+        "optimization.max_update=$updates" "checkpoint.save_dir=$out/pretraining/$1"
+}
+
+finetune() { # MODEL
+    bash scripts/finetune_glue.sh CoLA "$out/pretraining/$1/checkpoint_last.pt" "$out/glue-data" \
+        "checkpoint.save_dir=$out/finetuning/$1" "optimization.max_epoch=$epochs" "optimization.lr=[0.0005]" \
+        common.cpu=true common.fp16=false common.log_format=json dataset.num_workers=0
+}
+
+report() {
+    tupe quickstart-report "$out" "${models[@]}"
+}
+
+out=$(mkdir -p "$out" && cd "$out" && pwd) # a training may change the folder it runs in
+begin quickstart.sh "$out/log"
+if [ "${QUICKSTART_INSTALL:-1}" != 0 ]; then
+    step install install
+    use_venv
+fi
+start_or_go_on
+step_once text text
+step_once prepare prepare
+for model in "${models[@]}"; do step_once "pretrain-$model" pretrain "$model"; done
+for model in "${models[@]}"; do step_once "finetune-$model" finetune "$model"; done
+step report report
+done_note="$out/report.md"

@@ -1,0 +1,19 @@
+"""Figures become files of the format that their name says."""
+
+import pytest
+
+from tupe.analysis.figure import new_figure, save_figure
+from tupe.errors import UserError
+
+
+def test_the_name_says_the_format(tmp_path):
+    for name, start in (("new/a.png", b"\x89PNG"), ("a.PDF", b"%PDF"), ("a.svg", b"<?xml")):
+        save_figure(new_figure(2, 1), tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_unknown_format_is_refused(tmp_path):
+    for name in ("a.txt", "a"):
+        with pytest.raises(UserError, match=r"one of .*png"):
+            save_figure(new_figure(2, 1), tmp_path / name)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,81 @@
+"""scripts/quickstart.sh in small: interrupted, gone on with, run again, and when a step fails."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+
+from tests.commands import BIN, ROOT
+
+SCRIPT = ("bash", "scripts/quickstart.sh")
+
+
+def environment(out, **more):
+    """As a user has it who installed the plugin already; the commands are the tests' own."""
+    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "QUICKSTART_INSTALL": "0", "QUICKSTART_OUT": str(out), **more}
+
+
+def quickstart(out, **more):
+    done = subprocess.run(
+        SCRIPT, cwd=ROOT, env=environment(out, **more), capture_output=True, text=True, timeout=900, check=False
+    )
+    return done.returncode, done.stdout.splitlines(), done.stderr
+
+
+def interrupted(out, **more):
+    """Starts the script, and presses Ctrl-C when the first pre-training has written a checkpoint to go on from."""
+    process = subprocess.Popen(
+        SCRIPT, cwd=ROOT, env=environment(out, **more), stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 600
+    while not list((out / "pretraining/tupe_tiny").glob("checkpoint_*_100.pt")):
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    return process.wait(), process.stdout.read().splitlines()
+
+
+def test_quickstart(tmp_path):
+    settings = {"QUICKSTART_UPDATES": "140", "QUICKSTART_EPOCHS": "1"}
+    status, lines = interrupted(tmp_path, **settings)
+    assert status == 130
+    assert lines[-1] == "quickstart.sh: INTERRUPTED in step pretrain-tupe_tiny"
+
+    status, lines, errors = quickstart(tmp_path, **settings)
+    assert status == 0, "\n".join(lines[-30:]) + errors
+    assert lines[-1] == f"quickstart.sh: done ({tmp_path}/report.md)"
+    assert "== quickstart.sh: prepare was done before" in lines
+    assert re.search(r"Loaded checkpoint .*tupe_tiny/checkpoint_last.pt \(.* @ 100 updates\)", "\n".join(lines))
+
+    report = (tmp_path / "report.md").read_text()
+    rows = {row[0]: row for row in ([cell.strip() for cell in line.split("|")[1:-1]] for line in report.splitlines())
+            if len(row) == 9 and row[3] == "140"}  # fmt: skip
+    assert rows.keys() == {"TUPE-R", "BERT-A"}
+    for row in rows.values():
+        assert 1_200_000 < int(row[2].replace(",", "")) < 1_500_000
+        assert 2 < float(row[4]) < 11  # log2 of the vocabulary is 12
+        assert 0 < float(row[6]) < 100
+        assert -100 <= float(row[7]) <= 100
+    for picture in ("curves.png", "position.png"):
+        assert f"({picture})" in report
+        assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+
+    status, lines, _ = quickstart(tmp_path, **settings)
+    assert status == 0
+    assert sum("was done before" in line for line in lines) == 6
+    assert (tmp_path / "report.md").read_text() == report
+
+
+def test_failing_step_is_named_in_the_last_line(tmp_path):
+    bad = tmp_path / "bin/tupe"
+    bad.parent.mkdir()
+    bad.write_text("#!/bin/sh\necho this disk is full\nexit 1\n")
+    bad.chmod(0o755)
+    status, lines, _ = quickstart(tmp_path / "out", PATH=f"{bad.parent}{os.pathsep}{os.environ['PATH']}")
+    assert status == 1
+    log = tmp_path / "out/log/text.log"
+    assert lines[-1] == f"quickstart.sh: FAILED in step text (see {log})"
+    assert log.read_text() == "this disk is full\n"

@@ -1,0 +1,117 @@
+"""The plan of a pre-training run: its numbers, and what is refused before anything is started."""
+
+import shutil
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.commands import ROOT, run
+from tupe.cli.main import main
+from tupe.errors import UserError
+from tupe.pretraining import Launch, plan, read_config
+
+CPU = Launch(nodes=1, processes=1, gpus=0)
+Usage = namedtuple("Usage", "total used free")
+
+
+def config(corpus, *overrides, name="base"):
+    common = ("common.fp16=false", "common.cpu=true", "task.tokens_per_sample=32", f"task.data={corpus}")
+    return read_config(ROOT / "configs/pretraining", name, [*common, "model._name=tupe_tiny", *overrides])
+
+
+@pytest.fixture(autouse=True)
+def disk(monkeypatch):
+    """A disk with 10 GB free."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(0, 0, 10_000_000_000))
+
+
+def test_numbers(corpus, tmp_path):
+    tokens = sum(len(line.split()) + 1 for line in (corpus / "raw/train").read_text().splitlines())
+    cfg = config(corpus, "dataset.batch_size=4", "optimization.update_freq=[8]", f"checkpoint.save_dir={tmp_path}/a/b")
+    first, batch, total, disk = plan(cfg, Launch(nodes=2, processes=4, gpus=0))
+    assert first.startswith("tupe_tiny, 859k parameters, 91 symbols, on 2 node(s) x 4 process(es)")
+    assert batch == "8 x 4 sequences x 8 accumulated = 256 an update, of 32 tokens each: 8,192 tokens an update"
+    assert total.startswith(f"1,000,000 updates: 8.19G tokens, {8.192e9 / tokens:,.3g} times the training data of ")
+    # last, best, one being written, three to resume from, and ten for good
+    assert disk == f"checkpoints in {tmp_path}/a/b: at most 16 of 10.3MB, 165MB; 10GB free"
+
+
+def test_checkpoint_has_the_size_that_was_planned(corpus, tmp_path):
+    done = run(
+        "bash", "scripts/pretrain.sh", corpus, "task.tokens_per_sample=32", "optimization.max_update=2",
+        "lr_scheduler.warmup_updates=1", "dataset.num_workers=0", f"checkpoint.save_dir={tmp_path}",
+        GPUS="0", MODEL="tupe_tiny", BATCH="4", BATCH_PER_GPU="4",
+    )  # fmt: skip
+    assert "plan: checkpoints in" in done.stdout
+    assert (tmp_path / "checkpoint_last.pt").stat().st_size == pytest.approx(10.3e6, rel=0.05)
+
+
+@pytest.mark.parametrize(("name", "updates", "batch"), [("base", "1,000,000", 16), ("diet", "500,000", 64 * 64)])
+def test_configurations_of_the_papers(name, updates, batch, corpus):
+    _, second, third, _ = plan(config(corpus, name=name), CPU)
+    assert f"= {batch} an update" in second
+    assert third.startswith(f"{updates} updates")
+
+
+def test_length_of_a_run_given_in_epochs(corpus):
+    cfg = config(corpus, "optimization.max_update=0", "optimization.max_epoch=3", "dataset.batch_size=8")
+    assert " updates: 32.3k tokens, 3.02 times the training data" in list(plan(cfg, CPU))[2]
+
+
+def test_shards_are_counted_together(corpus):
+    one, two = (list(plan(config(data), CPU))[2] for data in (corpus, f"{corpus}:{corpus}"))
+    times = [float(line.partition("tokens, ")[2].split()[0].replace(",", "")) for line in (one, two)]
+    assert times[0] == pytest.approx(2 * times[1], rel=0.01)
+    assert two.endswith("2 folder(s)")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["model._name=tupe_huge"], "no model tupe_huge"),
+        (["task.data=/nowhere"], "/nowhere/dict.txt"),
+        (["common.fp16=true"], "bf16"),
+        (["+model.max_positions=16"], "do not fit"),
+        (["optimization.max_update=0"], "no end"),
+        (["model._name=tupe_base", "checkpoint.keep_interval_updates=-1"], "10GB free"),
+        (["checkpoint.sav_dir=x"], "sav_dir"),
+        (["optimization.max_update=many"], "max_update"),
+    ],
+)
+def test_refuses(overrides, said, corpus):
+    with pytest.raises(UserError, match=said):
+        list(plan(config(corpus, *overrides), CPU))
+
+
+def test_refuses_gpus_that_are_not_there(corpus):
+    with pytest.raises(UserError, match="GPU"):
+        list(plan(config(corpus), Launch(nodes=1, processes=99, gpus=torch.cuda.device_count() + 1)))
+
+
+def test_refuses_data_without_validation(corpus, tmp_path):
+    for name in ("dict.txt", "train.bin", "train.idx"):
+        shutil.copy(corpus / name, tmp_path)
+    with pytest.raises(UserError, match=r"valid\.bin"):
+        list(plan(config(tmp_path), CPU))
+
+
+def test_space_of_checkpoints_that_are_there_counts_as_free(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(0, 0, 1_000_000))
+    cfg = config(corpus, f"checkpoint.save_dir={tmp_path}")
+    with pytest.raises(UserError, match="free"):
+        list(plan(cfg, CPU))
+    with (tmp_path / "checkpoint_last.pt").open("wb") as file:
+        file.truncate(200_000_000)
+    assert len(list(plan(cfg, CPU))) == 4
+
+
+def test_command(corpus, capsys):
+    folder = str(ROOT / "configs/pretraining")
+    assert main(["pretraining-plan", folder, "nothing", "task.data=x"]) == 1
+    assert "nothing" in capsys.readouterr().err
+    overrides = ["common.fp16=false", f"task.data={corpus}", "checkpoint.save_dir=x", "model._name=tupe_small"]
+    assert main(["pretraining-plan", "--processes", "2", folder, "base", *overrides]) == 0
+    assert capsys.readouterr().out.startswith("plan: tupe_small, ")
+    assert not Path("x").exists()

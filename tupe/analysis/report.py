@@ -1,0 +1,112 @@
+"""The quickstart's report: systems side by side, with loss curves and the learnt position correlation."""
+
+from __future__ import annotations
+
+import json
+import platform
+from pathlib import Path
+from typing import Union
+
+import torch
+
+from tupe.analysis.curves import TrainingLog, plot_training, read_log
+from tupe.analysis.position import plot_position, position_correlation
+from tupe.data.corpus.manifest import Manifest
+from tupe.data.files import atomic
+from tupe.errors import UserError
+from tupe.models import TupeModel
+from tupe.systems import ALIASES, DESCRIPTIONS
+
+CHECKPOINT = "checkpoint_last.pt"  # not the best one: all systems get the same number of updates
+SENTENCES = (
+    "Return a list of the <mask> in the file.",
+    "If the argument is not given, the default <mask> is used.",
+    "This method must <mask> be called more than once.",
+)
+
+
+def write_report(folder: Union[str, Path], models: list[str]) -> Path:
+    """Writes `report.md`, `curves.png` and `position.png` into the quickstart's folder; returns the report's path.
+
+    Args:
+        folder: has `corpus`, and for each model `pretraining/<model>` and `finetuning/<model>`.
+        models: their names; the position correlation is that of the first.
+
+    Raises:
+        UserError: if one of them is not finished.
+    """
+    folder = Path(folder).resolve()
+    corpus = Manifest.load(folder / "corpus")
+    logs = {model: read_log(folder / "pretraining" / model / "hydra_train.log") for model in models}
+    plot_training({label(model): log for model, log in logs.items()}, folder / "curves.png", "Pre-training")
+    plot_position(position_correlation(folder / "pretraining" / models[0] / CHECKPOINT), folder / "position.png")
+    hubs = {model: _hub(folder / "pretraining" / model, corpus) for model in models}
+    text = "\n".join(
+        [
+            "# Quickstart",
+            "",
+            f"Python {platform.python_version()}, torch {torch.__version__}, CPU, {torch.get_num_threads()} threads. "
+            "Same data, updates, settings and seed for every system; one run each, so small differences mean little.",
+            "",
+            *_results(folder, logs, hubs),
+            "",
+            "![loss curves](curves.png)",
+            "",
+            f"![position correlation of {label(models[0])}](position.png)",
+            "",
+            *_filled(hubs, corpus),
+        ]
+    )
+    with atomic(folder / "report.md") as unfinished:
+        unfinished.write_text(text + "\n", encoding="utf-8")
+    return folder / "report.md"
+
+
+def label(model: str) -> str:
+    """What the system of a named model is called in its paper: `tupe_tiny` is `TUPE-R`."""
+    system = model.rpartition("_")[0]
+    return DESCRIPTIONS[ALIASES.get(system, system)][0]
+
+
+def _results(folder: Path, logs: dict[str, TrainingLog], hubs: dict) -> list[str]:
+    """The table: pre-training, on held-out documents, and the word order task, on its development set."""
+    lines = [
+        "| system | model | parameters | updates | validation loss (bits) | perplexity | masked words right (%) "
+        "| word order, MCC x 100 | pre-training (s) |",
+        "|---" * 9 + "|",
+    ]
+    for model, log in logs.items():
+        updates, valid = max(log.valid.items())
+        parameters = sum(parameter.numel() for parameter in hubs[model].model.parameters())
+        lines.append(
+            f"| {label(model)} | `{model}` | {parameters:,} | {updates} | {valid['loss']:.3f} | {valid['ppl']:.1f} "
+            f"| {valid['accuracy']:.1f} | {_score(folder / 'finetuning' / model):.1f} "
+            f"| {max(log.train.items())[1]['wall']:.0f} |"
+        )
+    return lines
+
+
+def _score(run: Path) -> float:
+    try:
+        return json.loads((run / "result.json").read_text(encoding="utf-8"))["score"]
+    except FileNotFoundError:
+        raise UserError(f"{run} holds no finished fine-tuning: there is no result.json.") from None
+
+
+def _hub(run: Path, corpus: Manifest):
+    folder = str(corpus.folder)
+    hub = TupeModel.from_pretrained(str(run), CHECKPOINT, folder, sentencepiece_model=str(corpus.model))
+    return hub.eval()
+
+
+def _filled(hubs: dict, corpus: Manifest) -> list[str]:
+    """The table of what each model puts in place of `<mask>`, with its probability."""
+    process = corpus.text_processing().line
+    lines = ["| `fill_mask` | " + " | ".join(map(label, hubs)) + " |", "|---" * (1 + len(hubs)) + "|"]
+    for sentence in SENTENCES:
+        masked = " <mask> ".join(process(part.strip()) for part in sentence.split("<mask>"))
+        cells = []
+        for hub in hubs.values():
+            cells.append(", ".join(f"{word.strip()} {p:.2f}" for _, p, word in hub.fill_mask(masked, topk=3)))
+        lines.append(f"| {sentence.replace('<mask>', '`<mask>`')} | " + " | ".join(cells) + " |")
+    return lines

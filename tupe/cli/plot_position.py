@@ -1,0 +1,25 @@
+"""Draws the learnt position correlation of every head of a checkpoint.
+
+Example: tupe plot-position checkpoints/tupe_base/checkpoint_last.pt position.png
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the checkpoint, the picture and the number of positions."""
+    parser.add_argument("checkpoint", help="a checkpoint of this plugin")
+    parser.add_argument("output", help="file of the picture: .png, .pdf, .svg, ...")
+    parser.add_argument("--length", type=int, metavar="N", help="number of positions (default: all the model has)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Draws the picture and prints where it is."""
+    logging.disable(logging.INFO)  # fairseq's import is talkative
+    from tupe.analysis.position import plot_position, position_correlation
+
+    plot_position(position_correlation(args.checkpoint, args.length), args.output)
+    print(f"position correlation: {args.output}")

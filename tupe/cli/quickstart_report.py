@@ -1,0 +1,25 @@
+"""Writes the report of scripts/quickstart.sh: the table, the curves, the position correlation and filled masks.
+
+Example: tupe quickstart-report runs/quickstart tupe_tiny bert_a_tiny
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the quickstart's folder and the models."""
+    parser.add_argument("folder", help="what the quickstart wrote")
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="pre-trained and fine-tuned there")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Writes the report, prints it and says where it is."""
+    logging.disable(logging.INFO)  # fairseq is talkative
+    from tupe.analysis.report import write_report
+
+    report = write_report(args.folder, args.models)
+    print(report.read_text(encoding="utf-8"))
+    print(f"report: {report}")

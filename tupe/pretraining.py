@@ -1,0 +1,178 @@
+"""What a pre-training run will be, said before it begins; and what cannot work, refused."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+from fairseq.dataclass.initialize import add_defaults, hydra_init
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from tupe.data.corpus.manifest import NAME, Manifest
+from tupe.errors import UserError
+from tupe.models.config import CONFIGS
+from tupe.models.summary import count_parameters
+
+_STATE = 12  # bytes: a parameter and Adam's two moments in 32 bits
+
+
+def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
+    """The configuration as `fairseq-hydra-train` composes it, with fairseq's defaults.
+
+    Raises:
+        UserError: with Hydra's sentence, for a file, key or value that cannot be.
+    """
+    try:  # as in fairseq, which Hydra 1.0 and 1.3 come with
+        from hydra import compose, initialize_config_dir
+
+        version = {"version_base": "1.1"}
+    except ImportError:
+        from hydra.experimental import compose, initialize_config_dir
+
+        version = {}
+    hydra_init(name)
+    try:
+        with warnings.catch_warnings(), initialize_config_dir(config_dir=str(folder.resolve()), **version):
+            warnings.simplefilter("ignore")  # fairseq's schema has the name of the file, which Hydra 1.1 deprecates
+            cfg = compose(config_name=name, overrides=overrides)
+        add_defaults(cfg)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(f"the configuration {name} cannot be made: {' '.join(str(error).split())}") from None
+    return cfg
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Where a run takes place.
+
+    Attributes:
+        nodes: machines.
+        processes: on each machine.
+        gpus: on each machine; 0 for the CPU.
+    """
+
+    nodes: int
+    processes: int
+    gpus: int
+
+    def __str__(self) -> str:
+        return f"{self.nodes} node(s) x {self.processes} process(es), {self.gpus} GPU(s) a node"
+
+
+def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
+    """Yields the lines of the plan.
+
+    Raises:
+        UserError: for a model that does not exist, GPUs or data that are not there, sequences longer than the model's,
+            a precision that the CPU has not, and too little disk space for the checkpoints.
+    """
+    name, length = cfg.model._name, cfg.task.tokens_per_sample
+    _check(cfg, launch)
+    shards = [Path(shard) for shard in str(cfg.task.data).split(os.pathsep)]
+    symbols, tokens = _read_data(shards)
+    fields = {key: value for key, value in cfg.model.items() if key != "_name"}
+    fields["max_positions"] = fields["max_positions"] or length
+    parameters = count_parameters(name, symbols, **fields)[1]
+    yield f"{name}, {_short(parameters)} parameters, {symbols:,} symbols, on {launch}"
+
+    world, accumulated = launch.nodes * launch.processes, cfg.optimization.update_freq[0]
+    batch = world * cfg.dataset.batch_size * accumulated
+    updates = _updates(cfg, tokens / (batch * length))
+    yield (
+        f"{world} x {cfg.dataset.batch_size} sequences x {accumulated} accumulated = {batch} an update, of {length} "
+        f"tokens each: {batch * length:,} tokens an update"
+    )
+    total = updates * batch * length
+    yield (
+        f"{updates:,} updates: {_short(total)} tokens, {total / max(tokens, 1):,.3g} times the training data of "
+        f"{_short(tokens)} tokens in {len(shards)} folder(s)"
+    )
+    yield _disk(cfg, updates, parameters * _STATE)
+
+
+def _check(cfg: DictConfig, launch: Launch) -> None:
+    model = cfg.model
+    if model._name not in CONFIGS:
+        raise UserError(f"there is no model {model._name}: `tupe systems` lists them.")
+    positions = model.max_positions or cfg.task.tokens_per_sample
+    if cfg.task.tokens_per_sample > positions:
+        raise UserError(
+            f"sequences of {cfg.task.tokens_per_sample} tokens do not fit a model of {positions} positions: lower "
+            "task.tokens_per_sample or raise model.max_positions."
+        )
+    if launch.gpus > torch.cuda.device_count():
+        raise UserError(
+            f"{launch.gpus} GPU(s) are asked for, but PyTorch {torch.__version__} sees {torch.cuda.device_count()}: "
+            "set GPUS, look at nvidia-smi and CUDA_VISIBLE_DEVICES, and install a PyTorch with CUDA."
+        )
+    if launch.gpus == 0 and cfg.common.fp16 and not cfg.common.memory_efficient_fp16:
+        raise UserError("the CPU does not train with common.fp16=true: leave it out, or set common.bf16=true.")
+
+
+def _read_data(shards: list[Path]) -> tuple[int, int]:
+    """The number of symbols, and of tokens to train on."""
+    for shard in shards:
+        for file in ("dict.txt", "train.idx", "train.bin"):
+            if not (shard / file).is_file():
+                raise UserError(f"there is no {shard / file}: give the folder that scripts/prepare_corpus.sh wrote.")
+        if (shard / NAME).is_file():
+            Manifest.load(shard)  # the dictionary is that of the corpus
+    if not (shards[0] / "valid.bin").is_file():
+        raise UserError(f"there is no {shards[0] / 'valid.bin'}: the first folder holds the validation data.")
+    with (shards[0] / "dict.txt").open(encoding="utf-8") as lines:
+        symbols = sum(1 for _ in lines) + 5  # <s>, <pad>, </s>, <unk>, and <mask>, which the task adds
+    data = [MMapIndexedDataset(str(shard / "train")) for shard in shards]  # kept: `sizes` is memory that it unmaps
+    return symbols, sum(int(part.sizes.sum()) for part in data)
+
+
+def _updates(cfg: DictConfig, epoch: float) -> int:
+    """How many updates the run has, if an epoch has `epoch`."""
+    most, epochs = cfg.optimization.max_update, cfg.optimization.max_epoch
+    by_epochs = math.ceil(epoch * epochs) if epochs > 0 else math.inf
+    updates = min(most if most > 0 else math.inf, by_epochs)
+    if updates == math.inf:
+        raise UserError("the run has no end: set optimization.max_update or optimization.max_epoch.")
+    return int(updates)
+
+
+def _disk(cfg: DictConfig, updates: int, size: int) -> str:
+    checkpoint = cfg.checkpoint
+    every, keep = checkpoint.save_interval_updates, checkpoint.keep_interval_updates
+    pattern = checkpoint.keep_interval_updates_pattern
+    number = 3  # the last, the best, and one that is being written
+    if every > 0:
+        number += updates // every if keep < 0 else min(keep, updates // every)
+    if pattern > 0 and keep >= 0:
+        number += updates // pattern
+    folder = Path(checkpoint.save_dir)
+    there = sum(path.stat().st_size for path in folder.glob("checkpoint*.pt"))
+    exists = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
+    free = shutil.disk_usage(exists).free
+    if number * size > free + there:
+        raise UserError(
+            f"{number} checkpoints of {_bytes(size)} need {_bytes(number * size)}, but {exists} has "
+            f"{_bytes(free)} free: set checkpoint.save_dir to another disk, or keep fewer "
+            "(checkpoint.keep_interval_updates, checkpoint.keep_interval_updates_pattern)."
+        )
+    return f"checkpoints in {folder}: at most {number} of {_bytes(size)}, {_bytes(number * size)}; {_bytes(free)} free"
+
+
+def _short(number: float) -> str:
+    """Three digits or more: 110M."""
+    for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= 0.9995 * unit:  # 999,900 is 1M, not 1e+03k
+            return f"{number / unit:.3g}{name}"
+    return f"{number:.3g}"
+
+
+def _bytes(size: float) -> str:
+    return f"{_short(size)}B"
