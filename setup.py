@@ -4,6 +4,10 @@ from setuptools import find_packages, setup
 
 CORPUS = ["sacremoses", "spacy"]
 PLOT = ["matplotlib"]
+LAUNCHERS = [  # of Hydra 1.3; official fairseq, before Python 3.11, brings Hydra 1.0
+    'hydra-joblib-launcher; python_version >= "3.11"',
+    'hydra-submitit-launcher; python_version >= "3.11"',
+]
 
 setup(
     name="tupe",
@@ -27,9 +31,11 @@ setup(
     extras_require={
         "corpus": CORPUS,  # cleans and tokenises raw text
         "plot": PLOT,  # draws figures
+        "launchers": LAUNCHERS,  # spread a sweep over GPUs and SLURM
         "test": [
             *CORPUS,
             *PLOT,
+            *LAUNCHERS,
             "hypothesis",
             "packaging",
             "pytest",

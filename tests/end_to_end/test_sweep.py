@@ -28,6 +28,7 @@ def command(checkpoint, glue, out, *overrides):
 
 
 def test_interrupted_broken_and_failed_runs(checkpoint, glue, tmp_path):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
     out = tmp_path / "a sweep"
     first, second, failing = (out / Run("MNLI", lr, 1).folder for lr in (1e-3, 1e-4, 1e30))
     grid = {"TASKS": "MNLI", "LRS": "1e-3,1e-4", "SEEDS": "1"}

@@ -7,6 +7,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
+from tests.commands import run
 from tupe.cli.main import main
 from tupe.data.binarise import binarise
 from tupe.data.glue.tasks import TASKS
@@ -95,7 +96,7 @@ def read(path, rows=ROWS):
 def test_labels_of_each_row_in_order(labels, tmp_path):
     data = prepare(tmp_path, "RTE", labels)
     model, dictionary = fine_tune(tmp_path / "best.pt", data, 2)
-    assert main(["glue-predict", str(tmp_path / "best.pt"), str(data), str(tmp_path / "out"), "--partial"]) == 0
+    run("tupe", "glue-predict", tmp_path / "best.pt", data, tmp_path / "out", "--partial")
     predicted = read(tmp_path / "out/RTE.tsv")
     assert predicted == [labels[int(score.argmax())] for score in scores(model, dictionary, tmp_path, "RTE")]
     assert len(set(predicted)) == 2

@@ -39,8 +39,8 @@ def test_evaluation_needs_no_compiler(build, tokens):
 @pytest.mark.parametrize("works", [True, False])
 def test_training(works, corpus, tmp_path, monkeypatch):
     """Batches of several lengths, with dropout; without a C++ compiler, one sentence that says so."""
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     if not works:
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))  # nothing compiled before
         monkeypatch.setenv("CXX", "/no/compiler")
     flags = ("--sample-break-mode", "eos", "--max-update", 6, "--compile")
     done = train(corpus, tmp_path, *SMALL, *flags, check=works)

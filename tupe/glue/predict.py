@@ -13,6 +13,7 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 from tqdm import tqdm
 
+import tupe.models  # noqa: F401  fairseq builds the model by its name
 from tupe.data.files import atomic
 from tupe.data.glue.tasks import TASKS, Split, Task
 from tupe.errors import UserError

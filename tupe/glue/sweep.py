@@ -24,7 +24,7 @@ from tupe.glue.plan import Plan
 from tupe.glue.runs import TASKS, Run, failure, result
 from tupe.safe_load import safe_load
 
-_OURS = ("optimization.lr", "common.seed", "checkpoint.save_dir")  # what the sweep itself sets
+_OURS = ("optimization.lr", "common.seed", "checkpoint.save_dir", "common.log_format")  # what the sweep itself sets
 
 
 def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list[Run]) -> Plan:
