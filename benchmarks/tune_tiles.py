@@ -38,8 +38,9 @@ class Tuned(Launcher):
     def run(self, kernel, grid, tile, **arguments) -> None:
         if not self.only_compile:
             return super().run(kernel, grid, tile, **arguments)
-        arguments["EVEN_KEYS"] = self.T_k % tile["BLOCK_N"] == 0
-        kernel.warmup(grid=grid, **self.arguments, **arguments, **tile)
+        known = {**self.arguments, **tile, **arguments, "EVEN_KEYS": self.T_k % tile["BLOCK_N"] == 0}
+        compile_options = {"num_warps": tile["num_warps"], "num_stages": tile["num_stages"]}
+        kernel.warmup(*[known[name] for name in kernel.arg_names], grid=grid, **compile_options)
 
 
 def arguments() -> Namespace:
@@ -75,7 +76,7 @@ def steps(args: Namespace) -> tuple[Tuned, dict[str, Callable[[], object]]]:
     wanted = Inputs(*(tensor is not None for tensor in inputs))
     launcher = Tuned(inputs, Options((2 * width) ** -0.5, args.dropout, causal=False))
     out, lse = torch.zeros_like(query.transpose(1, 2)), torch.zeros(batch, heads, length, device=args.device)
-    rows = {"LSE": lse, "D_OUT": normal(batch, length, heads, width), "DELTA": torch.zeros_like(lse), "B": batch}
+    rows = {"LSE": lse, "D_OUT": normal(batch, length, heads, width), "DELTA": torch.zeros_like(lse)}
     out = out.contiguous()
     found = {
         "forward": launcher.forward,

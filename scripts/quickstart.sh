@@ -16,7 +16,8 @@ out=${QUICKSTART_OUT:-runs/quickstart}
 updates=${QUICKSTART_UPDATES:-1200}
 epochs=${QUICKSTART_EPOCHS:-5}
 models=(tupe_tiny bert_a_tiny)
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-2} # these models are too small for more
+cores=$(getconf _NPROCESSORS_ONLN)
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores < 4 ? cores : 4))} # these models are too small for more
 
 # Results of other settings, or of another version of this script, are not mixed with these.
 start_or_go_on() {

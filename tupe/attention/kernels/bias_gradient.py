@@ -68,6 +68,8 @@ def bias_gradient_kernel(
     query = tl.arange(0, BLOCK_M)[:, None]
     key = tl.arange(0, BLOCK_N)[None, :]
     padding = PADDING
+    if SEED is not None:
+        seed = tl.load(SEED)
 
     # A bias of the sequence's own is the case of one sequence a chunk.
     bias = BIAS + tl.cast(start, tl.int64) * bias_stride_b + h * bias_stride_h
@@ -95,7 +97,7 @@ def bias_gradient_kernel(
         )  # fmt: skip
         keep = None
         if SEED is not None:
-            keep = keep_mask(SEED, b * H + h, first_query, first_key, query, key, T_q, threshold)
+            keep = keep_mask(seed, b * H + h, first_query, first_key, query, key, T_q, threshold)
         _, ds = tile_gradient(logits, d_weights, lse[:, None], delta[:, None], factor[:, None], keep)
         d_bias += ds
 

@@ -19,7 +19,7 @@ def philox(key, c0, c1):
 
 
 @triton.jit
-def keep_mask(SEED, matrix, first_query, first_key, query, key, T_q, threshold):
+def keep_mask(seed, matrix, first_query, first_key, query, key, T_q, threshold):
     """Which weights of a tile stay: bool of the shape that `query` and `key` broadcast to.
 
     `query` and `key` are indices within the tile, which starts at `first_query` and `first_key`, multiples of 16;
@@ -29,7 +29,6 @@ def keep_mask(SEED, matrix, first_query, first_key, query, key, T_q, threshold):
     one thread's registers in the accumulators of the tensor cores, and are so too when the tile is transposed; the
     compiler sees that the thread's four calls are one.
     """
-    seed = tl.load(SEED)
     row = (matrix * (tl.cdiv(T_q, 16) * 8) + first_query // 2).to(tl.uint32)
     row += ((query >> 4) * 8 + (query & 7)).to(tl.uint32)
     column = tl.cast(first_key // 2, tl.uint32)

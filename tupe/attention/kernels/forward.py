@@ -76,6 +76,8 @@ def forward_kernel(
         relative = RELATIVE + h * (T_q + T_k - 1)
     if THETA is not None:
         theta = tl.load(THETA + h).to(tl.float32)
+    if SEED is not None:
+        seed = tl.load(SEED)
 
     q = load_rows(Q, q_stride_t, first_query, T_q, BLOCK_M, D, BLOCK_D)
     out = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
@@ -107,7 +109,7 @@ def forward_kernel(
         out = out * shrink[:, None]
         highest = new_highest
         if SEED is not None:
-            keep = keep_mask(SEED, b * H + h, first_query, first_key, query, key, T_q, threshold)
+            keep = keep_mask(seed, b * H + h, first_query, first_key, query, key, T_q, threshold)
             weights = tl.where(keep, weights, 0.0)
         v = load_rows(V, v_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
         out += multiply(weights.to(V.dtype.element_ty), v)

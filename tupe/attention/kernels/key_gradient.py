@@ -83,6 +83,8 @@ def key_gradient_kernel(
         relative = RELATIVE + h * (T_q + T_k - 1)
     if THETA is not None:
         theta = tl.load(THETA + h).to(tl.float32)
+    if SEED is not None:
+        seed = tl.load(SEED)
     if D_POS_K is not None:
         d_pos_k = tl.zeros((BLOCK_N, BLOCK_P), tl.float32)
     begin = 0
@@ -124,7 +126,7 @@ def key_gradient_kernel(
             )  # fmt: skip
             keep = None
             if SEED is not None:
-                keep = keep_mask(SEED, b * H + h, first_query, first_key, query, key, T_q, threshold)
+                keep = keep_mask(seed, b * H + h, first_query, first_key, query, key, T_q, threshold)
             d_weights = multiply(v, tl.trans(do))
             kept, ds = tile_gradient(logits, d_weights, lse[None, :], delta[None, :], factor[None, :], keep)
             dv += multiply(kept.to(V.dtype.element_ty), do)

@@ -50,28 +50,50 @@ class Options(NamedTuple):
 
 
 class Launcher:
-    """Launches the kernels on one attention."""
+    """Launches the kernels on one attention.
+
+    Short sequences are computed faster than Python launches the kernels, so little is done here.
+    """
 
     def __init__(self, inputs: Inputs, options: Options) -> None:
-        query, key, value, bias, pos_q, *_ = inputs
+        query, key, value, bias, pos_q, pos_k, relative, theta, padding, seed = inputs
         self.inputs = inputs
         self.B, self.H, self.T_q, self.D = query.shape
         self.T_k = key.shape[2]
         self.P = 0 if pos_q is None else pos_q.shape[-1]
         if bias is not None:
             bias = with_aligned_rows(bias).expand(self.B, self.H, self.T_q, self.T_k)
+        q_stride_b, q_stride_h, q_stride_t, _ = query.stride()
+        k_stride_b, k_stride_h, k_stride_t, _ = key.stride()
+        v_stride_b, v_stride_h, v_stride_t, _ = value.stride()
+        bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n = (0, 0, 0, 0) if bias is None else bias.stride()
         dropped = round(options.dropout_p * RANDOM_LEVELS)
+        #: By the names of the kernels' parameters.
         self.arguments = {
             "Q": query,
             "K": key,
             "V": value,
             "BIAS": bias,
-            "PADDING": inputs.padding,
-            "SEED": inputs.seed,
-            **strides("q", "bht", query),
-            **strides("k", "bht", key),
-            **strides("v", "bht", value),
-            **strides("bias", "bhmn", bias),
+            "POS_Q": pos_q,
+            "POS_K": pos_k,
+            "RELATIVE": relative,
+            "THETA": theta,
+            "PADDING": padding,
+            "SEED": seed,
+            "q_stride_b": q_stride_b,
+            "q_stride_h": q_stride_h,
+            "q_stride_t": q_stride_t,
+            "k_stride_b": k_stride_b,
+            "k_stride_h": k_stride_h,
+            "k_stride_t": k_stride_t,
+            "v_stride_b": v_stride_b,
+            "v_stride_h": v_stride_h,
+            "v_stride_t": v_stride_t,
+            "bias_stride_b": bias_stride_b,
+            "bias_stride_h": bias_stride_h,
+            "bias_stride_m": bias_stride_m,
+            "bias_stride_n": bias_stride_n,
+            "B": self.B,
             "H": self.H,
             "T_q": self.T_q,
             "T_k": self.T_k,
@@ -81,24 +103,20 @@ class Launcher:
             "CAUSAL": options.causal,
             "D": self.D,
             "BLOCK_D": block(self.D),
-        }
-        self.parts = {
-            "POS_Q": pos_q,
-            "POS_K": inputs.pos_k,
-            "RELATIVE": inputs.relative,
-            "THETA": inputs.theta,
             "P": self.P,
             "BLOCK_P": block(self.P),
         }
 
     def tile(self, kernel: str) -> dict[str, int]:
-        structured = self.inputs.pos_q is not None or self.inputs.relative is not None
-        query = self.inputs.query
+        query, *_, relative, _, _, _ = self.inputs
+        structured = self.P > 0 or relative is not None
         return choose_tile(kernel, max(block(self.D), block(self.P)), query.element_size(), structured, query.device)
 
     def run(self, kernel: triton.JITFunction, grid: tuple[int, int, int], tile: dict[str, int], **arguments) -> None:
-        even_keys = self.T_k % tile["BLOCK_N"] == 0
-        kernel[grid](**self.arguments, **arguments, EVEN_KEYS=even_keys, **tile)
+        """Launches `kernel` with those of the arguments that it has parameters for, by position, which is faster."""
+        known = {**self.arguments, **tile, **arguments, "EVEN_KEYS": self.T_k % tile["BLOCK_N"] == 0}
+        compile_options = {"num_warps": tile["num_warps"], "num_stages": tile["num_stages"]}
+        kernel[grid](*[known[name] for name in kernel.arg_names], **compile_options)
 
     def chunks(self, programs: int) -> int:
         """Chunks of the batch, so that `programs` programs for each fill the device twice."""
@@ -113,7 +131,7 @@ class Launcher:
         lse = self.empty(self.B, self.H, self.T_q, dtype=torch.float32)
         tile = self.tile("forward")
         grid = (self.B, triton.cdiv(self.T_q, tile["BLOCK_M"]), self.H)
-        self.run(forward_kernel, grid, tile, **self.parts, OUT=out, LSE=lse)
+        self.run(forward_kernel, grid, tile, OUT=out, LSE=lse)
         return out, lse
 
     def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, wanted: Inputs) -> Inputs:
@@ -123,7 +141,7 @@ class Launcher:
         """
         d_out = d_out.contiguous()
         delta = torch.empty_like(lse)
-        rows = {"LSE": lse, "D_OUT": d_out, "DELTA": delta, "B": self.B}
+        rows = {"LSE": lse, "D_OUT": d_out, "DELTA": delta}
         d_query, d_pos_q, d_relative, d_theta = self.query_gradient(out, rows, wanted)
         d_key, d_value, d_pos_k = self.key_gradient(rows, wanted)
         d_bias = self.bias_gradient(rows) if wanted.bias else None
@@ -151,7 +169,6 @@ class Launcher:
             (chunks, groups, self.H),
             tile,
             **rows,
-            **self.parts,
             OUT=out,
             D_Q=d_query,
             D_POS_Q=d_pos_q,
@@ -172,7 +189,7 @@ class Launcher:
         d_key, d_value = (self.empty(self.B, self.T_k, self.H, self.D) for _ in range(2))
         d_pos_k = self.partial(chunks, self.inputs.pos_k) if wanted.pos_k else None
         grid = (chunks, blocks, self.H)
-        self.run(key_gradient_kernel, grid, tile, **rows, **self.parts, D_K=d_key, D_V=d_value, D_POS_K=d_pos_k)
+        self.run(key_gradient_kernel, grid, tile, **rows, D_K=d_key, D_V=d_value, D_POS_K=d_pos_k)
         return d_key.transpose(1, 2), d_value.transpose(1, 2), total(d_pos_k, self.inputs.pos_k)
 
     def bias_gradient(self, rows: dict) -> Tensor:
@@ -204,16 +221,12 @@ def with_aligned_rows(bias: Tensor) -> Tensor:
     length = bias.shape[-1]
     if bias.stride(-1) == 1 and bias.stride(-2) >= length and bias.stride(-2) % ALIGNED_ROW.value == 0:
         return bias
-    return F.pad(bias, (0, -length % ALIGNED_ROW.value))[..., :length]
-
-
-def strides(name: str, axes: str, tensor: Optional[Tensor]) -> dict[str, int]:
-    return {f"{name}_stride_{axis}": 0 if tensor is None else tensor.stride(i) for i, axis in enumerate(axes)}
+    return F.pad(bias.contiguous(), (0, -length % ALIGNED_ROW.value))[..., :length]
 
 
 def block(width: int) -> int:
     """The width of a tile that holds rows of `width` numbers: a power of two, and enough for a matrix product."""
-    return max(16, triton.next_power_of_2(width))
+    return max(16, 1 << (width - 1).bit_length())
 
 
 @functools.lru_cache

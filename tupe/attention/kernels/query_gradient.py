@@ -98,6 +98,8 @@ def query_gradient_kernel(
         relative = RELATIVE + h * (T_q + T_k - 1)
     if THETA is not None:
         theta = tl.load(THETA + h).to(tl.float32)
+    if SEED is not None:
+        seed = tl.load(SEED)
     if D_THETA is not None:
         d_theta = tl.zeros((BLOCK_M,), tl.float32)
     if D_RELATIVE is not None:
@@ -133,6 +135,7 @@ def query_gradient_kernel(
             dq = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
             if D_RELATIVE is not None:
                 carried = tl.zeros((BLOCK_N,), tl.float32)
+                tl.debug_barrier()  # what other threads added for the last sequence is seen by this one's
             end = T_k
             if CAUSAL:
                 end = tl.minimum(T_k, first_query + BLOCK_M + (T_k - T_q))
@@ -156,7 +159,7 @@ def query_gradient_kernel(
                 )  # fmt: skip
                 keep = None
                 if SEED is not None:
-                    keep = keep_mask(SEED, b * H + h, first_query, first_key, query, key, T_q, threshold)
+                    keep = keep_mask(seed, b * H + h, first_query, first_key, query, key, T_q, threshold)
                 _, ds = tile_gradient(logits, d_weights, lse[:, None], delta[:, None], factor[:, None], keep)
                 dq += multiply(ds.to(K.dtype.element_ty), k)
                 if D_THETA is not None:  # noqa: SIM102 (known when compiled)
@@ -187,7 +190,7 @@ def query_gradient_kernel(
 def add_distances(D_RELATIVE, partial, values, first_distance, T_q, T_k, BLOCK: tl.constexpr):
     """Adds the sums over the diagonals of `BLOCK` distances to the program's own vector.
 
-    `first_distance` is a multiple of BLOCK, so an address is always the same thread's: no barrier is needed.
+    The distances of one row of tiles differ, so only between rows must threads wait for each other.
     """
     index = first_distance + (T_q - 1) + tl.arange(0, BLOCK)
     inside = (index >= 0) & (index < T_q + T_k - 1)

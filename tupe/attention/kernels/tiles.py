@@ -62,6 +62,7 @@ TILES: dict[tuple[str, int, bool], dict[str, tuple[Tile, Tile]]] = {
 SHARED_MEMORY = {"large": 227 * 1024, "small": 99 * 1024}
 
 
+@functools.lru_cache
 def choose_tile(kernel: str, width: int, element_size: int, structured: bool, device: torch.device) -> dict[str, int]:
     """`BLOCK_M`, `BLOCK_N`, `num_warps` and `num_stages`.
 
@@ -78,7 +79,6 @@ def choose_tile(kernel: str, width: int, element_size: int, structured: bool, de
     return {"BLOCK_M": m, "BLOCK_N": n, "num_warps": warps, "num_stages": stages}
 
 
-@functools.lru_cache
 def memory(device: torch.device) -> str:
     """`large` if a block can have as much shared memory as on Hopper, else `small`."""
     if device.type != "cuda":

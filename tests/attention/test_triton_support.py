@@ -1,0 +1,75 @@
+"""Which attention is chosen where, and what the log says of it."""
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tupe.attention import StructuredBias, biased, biased_attention, triton_support
+from tupe.attention.biased import BACKENDS, choose_backend
+from tupe.attention.sdpa import sdpa
+
+
+def tensor(device="cuda", dtype=torch.bfloat16, width=64):
+    """What the choice looks at, of a tensor on a device that may not be here."""
+    return SimpleNamespace(device=torch.device(device), dtype=dtype, shape=(2, 3, 5, width))
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A GPU with Triton; the test may change both."""
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(triton_support, "HAS_TRITON", True)
+    return monkeypatch
+
+
+def test_on_a_gpu(gpu):
+    query, bias = tensor(), torch.zeros(1)
+    for backend in ("auto", "triton"):
+        assert choose_backend(backend, query, query, bias, padded=False) is BACKENDS["triton"]
+    assert choose_backend("auto", query, query, None, padded=True) is BACKENDS["triton"]
+    assert choose_backend("auto", query, query, None, padded=False) is sdpa  # FlashAttention
+    assert choose_backend("triton", query, query, None, padded=False) is BACKENDS["triton"]
+    assert choose_backend("sdpa", query, query, bias, padded=False) is sdpa
+
+
+@pytest.mark.parametrize(
+    ("query", "value", "why"),
+    [
+        (tensor("cpu"), tensor("cpu"), "NVIDIA GPU"),
+        (tensor(dtype=torch.float64), tensor(dtype=torch.float64), "float64"),
+        (tensor(width=136), tensor(width=136), "128"),
+        (tensor(width=64), tensor(width=32), "one width"),
+    ],
+)
+def test_what_the_kernels_cannot_take(gpu, query, value, why):
+    assert why in triton_support.obstacle(query, value, None)
+    assert choose_backend("triton", query, value, None, padded=False) is sdpa
+
+
+def test_gpus_that_are_too_old(gpu):
+    gpu.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    assert "8.0" in triton_support.obstacle(tensor(), tensor(), None)
+
+
+def test_factors_that_are_too_wide(gpu):
+    bias = StructuredBias(*(torch.zeros(3, 5, 256, device="meta") for _ in range(2)))
+    assert "128" in triton_support.obstacle(tensor(), tensor(), bias)
+
+
+def test_without_triton(gpu):
+    gpu.setattr(triton_support, "HAS_TRITON", False)
+    assert "not installed" in triton_support.obstacle(tensor(), tensor(), None)
+
+
+def test_the_log_says_it_once(caplog, monkeypatch):
+    monkeypatch.setattr(biased, "logged", set())
+    query = torch.zeros(1, 1, 3, 4)
+    with caplog.at_level(logging.INFO):
+        for backend in ("auto", "triton", "auto"):
+            biased_attention(query, query, query, torch.zeros(1, 3, 3), scale=1.0, backend=backend)
+    assert caplog.messages == [
+        "attention by PyTorch's scaled_dot_product_attention: the Triton kernels need an NVIDIA GPU"
+    ]
