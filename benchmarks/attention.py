@@ -281,21 +281,24 @@ def draw(records: list[dict[str, Any]], title: str, path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     both = [record for record in records if record["mode"] == MODES[1] and "missing" not in record]
-    for rival in dict.fromkeys(record["rival"] for record in both):
-        mine = [record for record in both if record["rival"] == rival]
-        lengths = [record["length"] for record in mine]
-        axes[0].plot(lengths, [record["time_over_flash"][1] for record in mine], "o-", label=DESCRIPTIONS[rival])
-        if all(record["extra_bytes"] for record in mine):
-            axes[1].plot(lengths, [record["extra_bytes"] / 2**20 for record in mine], "o-")
-    axes[0].set(title=f"time, {MODES[1]}", ylabel="over FlashAttention without a bias", yscale="log")
-    axes[1].set(title="extra memory", ylabel="MiB", yscale="log")
-    for axis in axes:
+    panels = [("time", "over FlashAttention without a bias", lambda record: record["time_over_flash"][1])]
+    if any(record["extra_bytes"] for record in both):
+        panels.append(("extra memory", "MiB", lambda record: (record["extra_bytes"] or 0) / 2**20))
+    figure, axes = plt.subplots(1, len(panels), figsize=(5.5 * len(panels), 4), layout="constrained", squeeze=False)
+    for axis, (what, unit, value) in zip(axes[0], panels):
+        for rival in dict.fromkeys(record["rival"] for record in both):
+            mine = [record for record in both if record["rival"] == rival]
+            values = [value(record) for record in mine]
+            axis.plot([record["length"] for record in mine], values, "o-", label=DESCRIPTIONS[rival])
+        axis.set(title=f"{what}, {MODES[1]}", ylabel=unit, xlabel="tokens of a sequence")
         axis.set_xscale("log", base=2)
-        axis.set_xlabel("tokens of a sequence")
         axis.grid(alpha=0.3)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+        if what == "time":
+            axis.set_ylim(bottom=0)
+        else:
+            axis.set_yscale("symlog")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
     figure.suptitle(title, fontsize="small")
     figure.savefig(path, dpi=150)
 

@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/lib/install.sh
 
 out=${QUICKSTART_OUT:-runs/quickstart}
-updates=${QUICKSTART_UPDATES:-1200}
+updates=${QUICKSTART_UPDATES:-1600}
 epochs=${QUICKSTART_EPOCHS:-5}
 models=(tupe_tiny bert_a_tiny)
 cores=$(getconf _NPROCESSORS_ONLN)

@@ -7,6 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -83,6 +84,8 @@ def _model_args(cfg: dict, checkpoint: Union[str, Path]) -> Namespace:
 def plot_position(correlation: PositionCorrelation, output: Union[str, Path]) -> None:
     """Draws one square a head on a common colour scale, white at 0; `[CLS]`, where it is untied, apart and enlarged.
 
+    The scale ends where one cell in 200 is beyond it, those of `[CLS]` aside: these can be far from the others.
+
     Args:
         correlation: see `position_correlation`.
         output: the picture's file.
@@ -90,16 +93,17 @@ def plot_position(correlation: PositionCorrelation, output: Union[str, Path]) ->
     values = correlation.values.numpy()
     columns = min(len(values), 4)
     rows = math.ceil(len(values) / columns)
-    figure = new_figure(3 * columns + 1, 3 * rows + 1)
+    figure = new_figure(2.8 * columns + 1, 2.8 * rows + 0.9)
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
-    limit = abs(values).max() or 1.0
+    limit = np.quantile(abs(values[:, 1:, 1:] if correlation.reset else values), 0.995) or 1.0
     for head, ax in enumerate(axes):
         if head >= len(values):
             ax.set_axis_off()
             continue
         image = _draw(ax, values[head], limit, correlation.reset)
-        ax.set_title(correlation.names[head], fontsize=10)
-    figure.colorbar(image, ax=list(axes), label="added to the logit", shrink=0.8)
+        theta = f", θ₂ = {values[head, 1, 0]:.1f}" if correlation.reset else ""
+        ax.set_title(correlation.names[head] + theta, fontsize=10)
+    figure.colorbar(image, ax=list(axes), label="added to the logit", extend="both")
     figure.suptitle(correlation.title)
     figure.supxlabel("key position")
     figure.supylabel("query position")

@@ -19,9 +19,9 @@ from tupe.systems import ALIASES, DESCRIPTIONS
 
 CHECKPOINT = "checkpoint_last.pt"  # not the best one: all systems get the same number of updates
 SENTENCES = (
-    "Return a list of the <mask> in the file.",
+    "Return a list <mask> all names in the file.",
+    "This method must <mask> called only once.",
     "If the argument is not given, the default <mask> is used.",
-    "This method must <mask> be called more than once.",
 )
 
 

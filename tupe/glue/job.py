@@ -102,8 +102,8 @@ def keep_best(task: Path) -> None:
             path.unlink()
 
 
-# Hydra 1.0, which official fairseq brings, has no version_base; later ones ask for it, None being their own.
-_VERSION = {"version_base": None} if "version_base" in inspect.signature(hydra.main).parameters else {}
+# As fairseq's own commands; Hydra 1.0, which official fairseq brings, has no version_base.
+_VERSION = {"version_base": "1.1"} if "version_base" in inspect.signature(hydra.main).parameters else {}
 
 
 @hydra.main(config_path=None, config_name="sweep", **_VERSION)

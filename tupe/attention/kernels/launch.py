@@ -44,6 +44,8 @@ class Inputs(NamedTuple):
 
 
 class Options(NamedTuple):
+    """What is the same for all; as in `biased_attention`."""
+
     scale: float
     dropout_p: float
     causal: bool
@@ -108,15 +110,15 @@ class Launcher:
         }
 
     def tile(self, kernel: str) -> dict[str, int]:
-        query, *_, relative, _, _, _ = self.inputs
-        structured = self.P > 0 or relative is not None
+        query, structured = self.inputs.query, self.P > 0 or self.inputs.relative is not None
         return choose_tile(kernel, max(block(self.D), block(self.P)), query.element_size(), structured, query.device)
 
     def run(self, kernel: triton.JITFunction, grid: tuple[int, int, int], tile: dict[str, int], **arguments) -> None:
         """Launches `kernel` with those of the arguments that it has parameters for, by position, which is faster."""
         known = {**self.arguments, **tile, **arguments, "EVEN_KEYS": self.T_k % tile["BLOCK_N"] == 0}
         compile_options = {"num_warps": tile["num_warps"], "num_stages": tile["num_stages"]}
-        kernel[grid](*[known[name] for name in kernel.arg_names], **compile_options)
+        with torch.cuda.device_of(self.inputs.query):  # where Triton launches
+            kernel[grid](*[known[name] for name in kernel.arg_names], **compile_options)
 
     def chunks(self, programs: int) -> int:
         """Chunks of the batch, so that `programs` programs for each fill the device twice."""
@@ -151,9 +153,7 @@ class Launcher:
         tile = self.tile("query_gradient")
         groups = triton.cdiv(self.T_q, tile["BLOCK_M"])
         chunks = self.B
-        if (
-            wanted.relative
-        ):  # each program has a vector of all distances: as many programs as the device needs, not more
+        if wanted.relative:  # each program has a vector of all distances: only as many programs as fill the device
             groups = min(groups, triton.cdiv(2 * multiprocessors(out.device), self.H))
         if wanted.pos_q or wanted.relative or wanted.theta:
             chunks = self.chunks(groups * self.H)

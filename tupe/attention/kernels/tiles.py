@@ -59,7 +59,7 @@ TILES: dict[tuple[str, int, bool], dict[str, tuple[Tile, Tile]]] = {
         "key_gradient": ((32, 32, 4, 1), (16, 16, 4, 1)),
     },
 }
-SHARED_MEMORY = {"large": 227 * 1024, "small": 99 * 1024}
+HOPPER_SHARED_MEMORY = 227 * 1024  # bytes that a block may have
 
 
 @functools.lru_cache
@@ -80,8 +80,8 @@ def choose_tile(kernel: str, width: int, element_size: int, structured: bool, de
 
 
 def memory(device: torch.device) -> str:
-    """`large` if a block can have as much shared memory as on Hopper, else `small`."""
+    """`large` if a block may have as much shared memory as on Hopper, else `small`, which fits 99 KiB."""
     if device.type != "cuda":
         return "small"
     properties = torch.cuda.get_device_properties(device)
-    return "large" if properties.shared_memory_per_block_optin >= SHARED_MEMORY["large"] else "small"
+    return "large" if properties.shared_memory_per_block_optin >= HOPPER_SHARED_MEMORY else "small"
