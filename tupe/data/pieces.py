@@ -1,7 +1,7 @@
 """What `fairseq-preprocess` spends its time on, ten times faster: looking up the symbols of a line.
 
-fairseq sets a tensor's elements one by one. The task registered here, `fairseq-preprocess --task tupe_pieces`, only gives it
-a dictionary that makes the tensor at once.
+fairseq sets a tensor's elements one by one. The task registered here, `fairseq-preprocess --task tupe_pieces`, only
+gives it a dictionary that makes the tensor at once.
 """
 
 from __future__ import annotations
