@@ -4,10 +4,14 @@ import os
 import random
 
 import pytest
+from hypothesis import settings
 
 from tests.commands import run
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: workers and their commands share the cores
+settings.register_profile("ci", derandomize=True)  # the same examples every time
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 LABELS = ("contradiction", "entailment", "neutral")
 
 

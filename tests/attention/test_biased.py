@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tupe.attention import BACKENDS, biased_attention
 from tupe.errors import UserError
 
-#: Largest ||out - exact|| / ||exact|| of outputs and gradients, by type.
+#: Largest ||out - exact|| of outputs and gradients, over ||exact|| and the root of their number, by type.
 BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}
 
 
@@ -51,7 +51,8 @@ def test_agrees_with_float64(backend, dtype, batch, heads, t_q, t_k, width, padd
     exact = run(tensors, mask, torch.float64, "reference")
     for got, want in zip(run(tensors, mask, dtype, backend), exact):
         assert torch.isfinite(got).all()
-        assert (got.double() - want).norm() <= BOUNDS[dtype] * want.norm() + 1e-3 * BOUNDS[dtype]
+        rounding = got.numel() ** 0.5  # what is exactly zero comes out as sums of order one that cancel
+        assert (got.double() - want).norm() <= BOUNDS[dtype] * (want.norm() + rounding)
 
 
 def test_reference_is_the_equation():
