@@ -67,7 +67,6 @@ report() {
     tupe quickstart-report "$out" "${models[@]}"
 }
 
-out=$(mkdir -p "$out" && cd "$out" && pwd) # a training may change the folder it runs in
 begin quickstart.sh "$out/log"
 if [ "${QUICKSTART_INSTALL:-1}" != 0 ]; then
     step install install

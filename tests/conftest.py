@@ -3,12 +3,14 @@
 import os
 import random
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: workers and their commands share the cores
+
+import fairseq_cli.train  # noqa: F401  before the plugin, as in fairseq's commands
 import pytest
 from hypothesis import settings
 
 from tests.commands import run
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: workers and their commands share the cores
 settings.register_profile("ci", derandomize=True)  # the same examples every time
 if os.environ.get("CI"):
     settings.load_profile("ci")

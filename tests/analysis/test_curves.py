@@ -19,7 +19,7 @@ def valid(update, loss):
 
 
 def train(update):
-    return json.dumps({"epoch": 1, "train_loss": "99", "train_num_updates": str(update)})
+    return json.dumps({"epoch": 1, "train_loss": "99", "train_num_updates": str(update), "train_wall": "41"})
 
 
 HYDRA = "[2026-01-01 00:00:00,000][{}][INFO] - {}"
@@ -43,7 +43,7 @@ def test_records_are_read_in_every_form_of_the_log(form, tmp_path):
     log.write_text("\n".join(lines))
     read = read_log(log)
     assert {update: record["loss"] for update, record in read.train.items()} == {10: 9.25, 20: 8.5}
-    assert read.train[20]["wall"] == 40
+    assert read.seconds == 41
     assert {update: record["loss"] for update, record in read.valid.items()} == {10: 9, 20: 8}
     assert read.valid[20]["accuracy"] == 12.5
 

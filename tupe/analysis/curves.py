@@ -15,12 +15,14 @@ Records = dict[int, dict[str, float]]  # update -> name of a value -> value
 class TrainingLog(NamedTuple):
     """The records of one run.
 
-    train: means over a logging interval: `loss` (bits), `wall` (seconds since the start), ...
+    train: means over a logging interval: `loss` (bits), ...
     valid: of the whole validation set: `loss` (bits), `ppl`, `accuracy` (percent), ...
+    seconds: that the run took, interruptions aside.
     """
 
     train: Records
     valid: Records
+    seconds: float
 
 
 def read_log(path: Union[str, Path]) -> TrainingLog:
@@ -29,34 +31,33 @@ def read_log(path: Union[str, Path]) -> TrainingLog:
     Of an update that was logged twice, as it happens when a run was resumed, the later record counts.
 
     Raises:
-        UserError: if the file is missing, or has no records of training or no records of validation.
+        UserError: if the file is missing, or has no records of validation.
     """
-    path = Path(path)
-    log = TrainingLog({}, {})
+    train: Records = {}
+    valid: Records = {}
+    seconds = 0.0
     try:
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                _add(log, line)
+        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
         raise UserError(f"the training log {path} cannot be read: {error.strerror}.") from None
-    if not all(log):
-        raise UserError(f"{path} has no JSON records of training and validation: train with common.log_format=json.")
-    return log
+    for record in map(_record, lines):
+        seconds = max(seconds, record.get("wall", 0), record.get("train_wall", 0))
+        if "valid_loss" in record:
+            values = {name[len("valid_") :]: value for name, value in record.items() if name.startswith("valid_")}
+            valid[int(values["num_updates"])] = values
+        elif "loss" in record:
+            train[int(record["num_updates"])] = record
+    if not valid:
+        raise UserError(f"{path} has no JSON records of validation: train with common.log_format=json.")
+    return TrainingLog(train, valid, seconds)
 
 
-def _add(log: TrainingLog, line: str) -> None:
-    start = line.find('{"epoch": ')
-    if start < 0:
-        return
+def _record(line: str) -> dict[str, float]:
+    """The record in a line; empty if there is none, or only the beginning of one, where the run was killed."""
     try:
-        record = {name: float(value) for name, value in json.loads(line[start:]).items()}
-    except (ValueError, TypeError):  # a line cut short, where the run was killed
-        return
-    if "valid_loss" in record:
-        values = {name.partition("valid_")[2]: value for name, value in record.items() if name.startswith("valid_")}
-        log.valid[int(values["num_updates"])] = values
-    elif "loss" in record and "num_updates" in record:
-        log.train[int(record["num_updates"])] = record
+        return {name: float(value) for name, value in json.loads(line[line.index('{"epoch": ') :]).items()}
+    except (ValueError, TypeError):
+        return {}
 
 
 def plot_training(logs: dict[str, TrainingLog], output: Union[str, Path], title: str = "Training") -> None:

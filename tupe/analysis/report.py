@@ -35,7 +35,7 @@ def write_report(folder: Union[str, Path], models: list[str]) -> Path:
     Raises:
         UserError: if one of them is not finished.
     """
-    folder = Path(folder).resolve()
+    folder = Path(folder)
     corpus = Manifest.load(folder / "corpus")
     logs = {model: read_log(folder / "pretraining" / model / "hydra_train.log") for model in models}
     plot_training({label(model): log for model, log in logs.items()}, folder / "curves.png", "Pre-training")
@@ -81,7 +81,7 @@ def _results(folder: Path, logs: dict[str, TrainingLog], hubs: dict) -> list[str
         lines.append(
             f"| {label(model)} | `{model}` | {parameters:,} | {updates} | {valid['loss']:.3f} | {valid['ppl']:.1f} "
             f"| {valid['accuracy']:.1f} | {_score(folder / 'finetuning' / model):.1f} "
-            f"| {max(log.train.items())[1]['wall']:.0f} |"
+            f"| {log.seconds:.0f} |"
         )
     return lines
 
@@ -94,9 +94,8 @@ def _score(run: Path) -> float:
 
 
 def _hub(run: Path, corpus: Manifest):
-    folder = str(corpus.folder)
-    hub = TupeModel.from_pretrained(str(run), CHECKPOINT, folder, sentencepiece_model=str(corpus.model))
-    return hub.eval()
+    folder, model = str(corpus.folder.resolve()), str(corpus.model.resolve())
+    return TupeModel.from_pretrained(str(run), CHECKPOINT, folder, sentencepiece_model=model).eval()
 
 
 def _filled(hubs: dict, corpus: Manifest) -> list[str]:

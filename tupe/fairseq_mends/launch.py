@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import sys
@@ -100,6 +101,14 @@ def refuse_hydra_that_trains_alone() -> None:
                 "fairseq-hydra-train does not read torchrun's environment: set in the YAML, in distributed_training, "
                 + lines
             )
+
+
+@atexit.register
+def leave_gloo() -> None:
+    """Ends gloo's threads before the interpreter ends: otherwise a finished process can die of SIGABRT."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized() and distributed.get_backend() == "gloo":
+        distributed.destroy_process_group()
 
 
 def _launched_processes() -> int:

@@ -40,7 +40,8 @@ from tupe.data.files import remove_unfinished, sha256, write_json
 from tupe.data.parallel import Map, pool
 from tupe.errors import UserError
 
-SAMPLE_BYTES = 100 << 20  # of text that SentencePiece is trained on
+# Of text that SentencePiece is trained on: some 1 GB of memory.
+SAMPLE_BYTES = {"bpe": 100 << 20, "unigram": 48 << 20}
 
 
 def prepare(out: Path, inputs: list[Input], settings: Settings, workers: int) -> dict[str, Any]:
@@ -152,7 +153,7 @@ class _Preparation:
     def vocabulary(self) -> None:
         s = self.settings
         if not self.model.exists():
-            every = max(1, -(-self._cleaned_bytes("train") // SAMPLE_BYTES))
+            every = max(1, -(-self._cleaned_bytes("train") // SAMPLE_BYTES[s.model_type]))
             files = (self.work.path("clean", name, "train.txt") for name in self.work.names)
             lines = (line for file in files for document in text.read(file) for line in document)
             sample = (line for number, line in enumerate(lines) if number % every == 0)
