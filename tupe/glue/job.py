@@ -6,14 +6,12 @@ own, `scripts/finetune_glue.sh`, since fairseq leaves state behind in the proces
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import IO
 
@@ -64,18 +62,12 @@ def _fine_tune(plan: Plan, run: Run, folder: Path, environment: dict[str, str], 
     command = ["bash", str(ROOT / "scripts/finetune_glue.sh"), run.task, plan.checkpoint, plan.data]
     command += [f"optimization.lr=[{run.lr!r}]", f"common.seed={run.seed}", f"checkpoint.save_dir={folder}"]
     command += [*_OVERRIDES, *plan.overrides]
-    with (folder / LOG).open("wb") as log:
-        process = subprocess.Popen(
+    with (folder / LOG).open("wb") as log:  # in the process group of this job: a signal to it ends both
+        done = subprocess.run(
             command, cwd=ROOT, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=log,
-            stderr=subprocess.STDOUT, start_new_session=True, pass_fds=[held.fileno()],
+            stderr=subprocess.STDOUT, pass_fds=[held.fileno()], check=False,
         )  # fmt: skip
-        try:
-            return process.wait()
-        except BaseException:  # interrupted: nothing goes on behind the user's back
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-            process.wait()
-            raise
+    return done.returncode
 
 
 def reason(log: Path, code: int) -> str:
@@ -109,13 +101,7 @@ _VERSION = {"version_base": "1.1"} if "version_base" in inspect.signature(hydra.
 @hydra.main(config_path=None, config_name="sweep", **_VERSION)
 def main(cfg: DictConfig) -> None:
     """The job: `configs/finetuning/sweep.yaml` says what it gets."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that `_fine_tune` ends its process
-    try:
-        perform(Path(cfg.out), Run(cfg.run.task, float(cfg.run.lr), int(cfg.run.seed)))
-    except SystemExit:
-        os._exit(128 + signal.SIGTERM)  # a worker of joblib's would catch this and begin the next run
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    perform(Path(cfg.out), Run(cfg.run.task, float(cfg.run.lr), int(cfg.run.seed)))
 
 
 if __name__ == "__main__":

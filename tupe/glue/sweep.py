@@ -18,7 +18,7 @@ from tqdm import tqdm
 from tupe.data.files import sha256
 from tupe.errors import UserError
 from tupe.finetuning import model_overrides
-from tupe.glue.job import LOG, ROOT
+from tupe.glue.job import LOG, ROOT, keep_best
 from tupe.glue.lock import visible_gpus
 from tupe.glue.plan import Plan
 from tupe.glue.runs import TASKS, Run, failure, result
@@ -75,6 +75,8 @@ def sweep(out: Path, runs: Iterable[Run], hydra_overrides: list[str]) -> None:
     """
     size = {run: _Size.of(Plan.load(out), run) for run in runs}
     to_do = [run for run in size if result(out / run.folder) is None]
+    for task in {run.task for run in size}:
+        keep_best(out / task)  # if a job was killed between its result and this
     if not to_do:
         return
     for run in to_do:  # a failure of the last time is not one of this time
