@@ -28,7 +28,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe.attention import StructuredBias, biased_attention
+from tupe.attention import biased_attention
+from tupe.position import StructuredBias
 
 Attend = Callable[..., Tensor]
 DESCRIPTIONS = {

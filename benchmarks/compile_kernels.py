@@ -64,6 +64,7 @@ def kernels(dtype: torch.dtype, width: int, structured: bool, length: int = 500)
     if structured:
         parts = {"pos_q": empty(12, length, width), "pos_k": empty(12, length, width), "theta": empty(12)}
         parts["relative"] = empty(12, 2 * length - 1)
+        parts |= {"segment": empty(12, 2, 2), "segments": empty(32, length, dtype=torch.int64)}
     inputs = launch.Inputs(
         query,
         key,

@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: workers and their commands share the cores
 
@@ -10,6 +11,9 @@ import pytest
 from hypothesis import settings
 
 from tests.commands import run
+
+# A job in the background ignores Ctrl-C, and so would the commands that the tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test depends on the clock; in CI the examples are the same every time.
 settings.register_profile("tests", deadline=None, derandomize=bool(os.environ.get("CI")))

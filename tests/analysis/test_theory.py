@@ -59,7 +59,7 @@ def test_toeplitz_factorisation_is_exact(n, complex_values, seed):
 def test_the_papers_constants(n):
     """TUPE, proposition 1: the printed 1 / (2n) gives B / (2n) with the eigenvalues; the printed j + 1 is harmless."""
     values = torch.randn(2 * n - 1, dtype=torch.float64)
-    matrix = toeplitz(values[None])[0].to(torch.complex128)
+    matrix = toeplitz(values[None], n)[0].to(torch.complex128)
     _, diagonal = toeplitz_factorisation(values)
     j, m = torch.arange(n).double()[:, None], torch.arange(2 * n).double()
     printed = torch.exp(1j * torch.pi * (j + 1) * m / n) / (2 * n)

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tupe.attention import StructuredBias, biased, biased_attention, triton_support
+from tupe.attention import biased, biased_attention, prefers_parts, triton_support
 from tupe.attention.biased import BACKENDS, choose_backend
 from tupe.attention.sdpa import sdpa
+from tupe.position import StructuredBias
 
 
 def tensor(device="cuda", dtype=torch.bfloat16, width=64):
@@ -33,6 +34,15 @@ def test_on_a_gpu(gpu):
     assert choose_backend("auto", query, query, None, padded=False) is sdpa  # FlashAttention
     assert choose_backend("triton", query, query, None, padded=False) is BACKENDS["triton"]
     assert choose_backend("sdpa", query, query, bias, padded=False) is sdpa
+
+
+def test_parts_are_preferred_where_the_kernels_take_them_and_it_pays(gpu):
+    long, device = triton_support.STRUCTURED_LENGTH, torch.device("cuda")
+    assert prefers_parts("auto", device, long)
+    assert not prefers_parts("auto", device, long - 1)
+    assert prefers_parts("triton", device, 16, segments=True)
+    assert not prefers_parts("sdpa", device, long)
+    assert not prefers_parts("auto", torch.device("cpu"), long, segments=True)
 
 
 @pytest.mark.parametrize(

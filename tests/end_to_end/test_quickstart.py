@@ -35,7 +35,8 @@ def interrupted(out, **more):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)
-    return process.wait(), process.stdout.read().splitlines()
+    said = process.communicate(timeout=60)[0]
+    return process.returncode, said.splitlines()
 
 
 def test_quickstart(tmp_path):

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from tupe.attention.reference import masked_value, reference
 from tupe.attention.sdpa import sdpa
-from tupe.attention.structured import StructuredBias
 from tupe.attention.triton_support import obstacle
 from tupe.errors import UserError
+from tupe.position.structured import StructuredBias
 
 logger = logging.getLogger(__name__)
 logged: set[str] = set()
@@ -73,8 +73,9 @@ def biased_attention(
         key: `(B, H, T_k, d_h)`, of the same type.
         value: `(B, H, T_k, d_h)`, of the same type.
         bias: added to the logits after scaling, broadcastable to `(B, H, T_q, T_k)`; one `(H, T_q, T_k)` for the whole
-            batch is what `tupe.position.PositionBias` makes. Gradients reach it. A `StructuredBias` is the same in
-            parts, with memory linear in the lengths on the backend `triton`; the others build it.
+            batch is what `tupe.position.PositionBias` makes. Gradients reach it. A `StructuredBias`
+            (`tupe.position`) is the same in parts, with memory linear in the lengths on the backend `triton`; the
+            others build it.
         key_padding_mask: `(B, T_k)` bool, true at padding. A row whose keys are all padding gives finite numbers
             without meaning.
         scale: factor of the product of query and key, `1 / sqrt(2 d_h)` in TUPE.
@@ -92,7 +93,7 @@ def biased_attention(
         UserError: for shapes that do not fit and for an unknown backend.
     """
     if isinstance(bias, StructuredBias):
-        bias.check(query.shape[1], query.shape[2], key.shape[2])
+        bias.check(*query.shape[:3], key.shape[2])
     check_shapes(query, key, value, None if isinstance(bias, StructuredBias) else bias, key_padding_mask)
     if causal and query.shape[2] > key.shape[2]:
         raise UserError(f"causal attention needs a key for each query, but has {query.shape[2]} and {key.shape[2]}")
@@ -101,7 +102,7 @@ def biased_attention(
     if attend is triton:
         return attend(query, key, value, bias, key_padding_mask, scale, dropout_p, causal)
     if isinstance(bias, StructuredBias):
-        bias = bias.dense(query.shape[2], key.shape[2])
+        bias = bias.dense(key.shape[2])
     if causal:
         bias = hide_future(query, key, bias)
     return attend(query, key, value, bias, key_padding_mask, scale, dropout_p)

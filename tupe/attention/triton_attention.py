@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from tupe.attention.kernels.launch import Inputs, Launcher, Options
-from tupe.attention.structured import StructuredBias
 from tupe.attention.triton_op import attention_op
+from tupe.position.structured import StructuredBias
 
 
 class Attention(torch.autograd.Function):
@@ -43,18 +43,17 @@ def triton_attention(
 ) -> Tensor:
     """As `reference`, by the kernels. Dropout's seed comes from PyTorch's generator: `torch.manual_seed` repeats it."""
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
-    pos_q = pos_k = relative = theta = None
+    pos_q = pos_k = relative = theta = segment = segments = None
     if isinstance(bias, StructuredBias):
-        pos_q, pos_k, relative, theta = bias
+        pos_q, pos_k, relative, theta, segment, segments = bias.expand(query.shape[1]).contiguous()
         bias = None
-        pos_q, pos_k = (None if x is None else x.to(query.dtype).contiguous() for x in (pos_q, pos_k))
-        relative = None if relative is None else relative.contiguous()
+        pos_q, pos_k = (None if x is None else x.to(query.dtype) for x in (pos_q, pos_k))
         theta = None if theta is None else theta[1].contiguous()
     elif bias is not None:
         bias = bias[(None,) * (4 - bias.ndim)]
     padding = None if key_padding_mask is None else key_padding_mask.contiguous().view(torch.uint8)
     seed = torch.randint(2**63 - 1, (1,), device=query.device) if dropout_p > 0 else None
-    inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, padding, seed)
+    inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, segment, segments, padding, seed)
     if torch.compiler.is_compiling():
         out, _ = attention_op(*inputs, scale, dropout_p, causal)
         return out.transpose(1, 2)

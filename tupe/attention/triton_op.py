@@ -23,6 +23,8 @@ def attention_op(
     pos_k: Optional[Tensor],
     relative: Optional[Tensor],
     theta: Optional[Tensor],
+    segment: Optional[Tensor],
+    segments: Optional[Tensor],
     padding: Optional[Tensor],
     seed: Optional[Tensor],
     scale: float,
@@ -30,7 +32,7 @@ def attention_op(
     causal: bool,
 ) -> tuple[Tensor, Tensor]:
     """Output `(B, T_q, H, d_h)` and log-sum-exp `(B, H, T_q)` for the tensors of `Inputs`."""
-    inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, padding, seed)
+    inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, segment, segments, padding, seed)
     return Launcher(inputs, Options(scale, dropout_p, causal)).forward()
 
 
@@ -50,6 +52,8 @@ def backward_op(
     pos_k: Optional[Tensor],
     relative: Optional[Tensor],
     theta: Optional[Tensor],
+    segment: Optional[Tensor],
+    segments: Optional[Tensor],
     padding: Optional[Tensor],
     seed: Optional[Tensor],
     out: Tensor,
@@ -61,7 +65,7 @@ def backward_op(
     causal: bool,
 ) -> list[Tensor]:
     """The gradients of the tensors that are true in `wanted`."""
-    inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, padding, seed)
+    inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, segment, segments, padding, seed)
     launcher = Launcher(inputs, Options(scale, dropout_p, causal))
     gradients = launcher.backward(out, lse, d_out, Inputs(*wanted))
     return [gradient.contiguous() for gradient, flag in zip(gradients, wanted) if flag]
@@ -69,7 +73,7 @@ def backward_op(
 
 @backward_op.register_fake
 def _(*arguments: object) -> list[Tensor]:
-    wanted = arguments[13]
+    wanted = arguments[len(Inputs._fields) + 3]  # out, lse and d_out come before
     return [torch.empty_like(t, memory_format=torch.contiguous_format) for t, flag in zip(arguments, wanted) if flag]
 
 

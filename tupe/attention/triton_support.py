@@ -8,16 +8,29 @@ from typing import Optional, Union
 import torch
 from torch import Tensor
 
-from tupe.attention.structured import StructuredBias
+from tupe.position.structured import StructuredBias
 
 MAX_WIDTH = 128  # of a head and of the factors of a bias
 
 #: Triton 3.2 or later: PyTorch 2.6 is the first that comes with it.
 HAS_TRITON = importlib.util.find_spec("triton") is not None and torch.__version__ >= (2, 6)
 
-#: Length from which a bias in parts should be faster than the dense one, which costs memory traffic where the parts
-#: cost matrix products. A guess: where they cross is not measured.
+#: Length from which the parts of a bias should be faster than the dense one, which costs memory traffic where they
+#: cost matrix products. A guess, not measured: `benchmarks/attention.py` times both on a GPU.
 STRUCTURED_LENGTH = 2048
+
+
+def prefers_parts(backend: str, device: torch.device, length: int, segments: bool = False) -> bool:
+    """Whether a bias for `biased_attention` is better made in parts: the kernels will take them, and it pays.
+
+    Args:
+        backend: as in `biased_attention`.
+        device: of the queries.
+        length: of the sequences.
+        segments: whether the bias has segments, which would make the dense one `(B, H, T, T)`.
+    """
+    takes = backend in ("auto", "triton") and device_obstacle(device) is None
+    return takes and (segments or length >= STRUCTURED_LENGTH)
 
 
 def obstacle(query: Tensor, value: Tensor, bias: Union[Tensor, StructuredBias, None]) -> Optional[str]:

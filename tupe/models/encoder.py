@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from tupe.attention import prefers_parts
 from tupe.models.layer import TupeEncoderLayer, compiled_layer
 from tupe.models.position import build_position_bias, build_segment_attention
 from tupe.position import PositionTable, PositionTerms, SegmentTable, segment_ids
@@ -34,6 +35,7 @@ class TupeEncoder(nn.Module):
         self.max_positions = args.max_positions
         self.checkpoint_activations = args.checkpoint_activations
         self.compile = args.compile
+        self.attention_backend = args.attention_backend
         self.eos = eos
         self.embed_tokens = embed_tokens
         at_input = args.absolute in ("input", "low_rank_input")
@@ -60,18 +62,23 @@ class TupeEncoder(nn.Module):
 
     def layer_terms(self, src_tokens: Tensor, dtype: torch.dtype) -> Iterator[PositionTerms]:
         """The position terms of each layer in turn; what the layers share is computed once."""
-        terms = self.position_bias(src_tokens.shape[1], dtype)
-        segments = None if self.segment_attention is None else segment_ids(src_tokens, self.eos)
-        if segments is not None and not segments.any():  # one sentence each: one cell stands for all of all layers
-            terms = terms.add_bias(self.segment_attention(segments[:1, :1])[0].to(dtype))
-            segments = None
+        length, segments = src_tokens.shape[1], None
+        in_parts = prefers_parts(self.attention_backend, src_tokens.device, length, self.segment_attention is not None)
+        terms = self.position_bias(length, dtype, in_parts)
+        if self.segment_attention is not None:
+            segments = segment_ids(src_tokens, self.eos)
+            if not in_parts and not segments.any():  # one sentence each: one cell stands for all
+                segments = segments[:1, :1]
+            if in_parts or self.layers_share or segments.numel() == 1:
+                terms = terms.add_segments(self.segment_attention.values().to(dtype), segments, in_parts)
+                segments = None
         if self.layers_share:
-            if segments is not None:
-                terms = terms.add_bias(self.segment_attention(segments).to(dtype))
             yield from itertools.repeat(terms, len(self.layers))
         else:
             for layer, own in enumerate(terms.split(len(self.layers))):
-                yield own if segments is None else own.add_bias(self.segment_attention(segments, layer).to(dtype))
+                if segments is not None:
+                    own = own.add_segments(self.segment_attention.values(layer).to(dtype), segments, in_parts)
+                yield own
 
     def forward(
         self, src_tokens: Tensor, has_padding: Optional[bool] = None, return_all_hiddens: bool = False

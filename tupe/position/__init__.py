@@ -30,6 +30,7 @@ from tupe.position.relative import BucketedRelative, ClippedRelative, RelativeBi
 from tupe.position.reset import Reset, reset_cls
 from tupe.position.segment import SegmentAttention, SegmentTable, segment_ids
 from tupe.position.shaw import ShawRelative
+from tupe.position.structured import StructuredBias
 
 __all__ = [
     "BucketedRelative",
@@ -46,6 +47,7 @@ __all__ = [
     "SegmentAttention",
     "SegmentTable",
     "ShawRelative",
+    "StructuredBias",
     "UnbinnedRelative",
     "UntiedAbsolute",
     "reset_cls",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Optional, Union
 
 import torch
@@ -14,6 +15,8 @@ from tupe.position.low_rank import LowRankAbsolute
 from tupe.position.precision import no_autocast
 from tupe.position.relative import RelativeTerm
 from tupe.position.reset import Reset
+from tupe.position.segment import segment_bias
+from tupe.position.structured import StructuredBias
 
 AbsoluteTerm = Union[UntiedAbsolute, LowRankAbsolute, FreeAbsolute]
 
@@ -21,11 +24,11 @@ AbsoluteTerm = Union[UntiedAbsolute, LowRankAbsolute, FreeAbsolute]
 class PositionTerms(NamedTuple):
     """What the encoding adds to the attention; `None` where it adds nothing. `m` keys: `n`, or Linformer's `k`.
 
-    bias: added to the logits, `(H, n, m)`; `(B, H, n, n)` where segments make it the sequence's own.
+    bias: added to the logits, `(H, n, m)`; `(B, H, n, n)` where segments make it the sequence's own; or its parts.
     query, key: added to the projected words before their product, `(H, n, d_h)` each (BERT-A^d).
     """
 
-    bias: Optional[Tensor] = None
+    bias: Union[Tensor, StructuredBias, None] = None
     query: Optional[Tensor] = None
     key: Optional[Tensor] = None
 
@@ -35,20 +38,40 @@ class PositionTerms(NamedTuple):
     def slice(self, length: int, num_keys: Optional[int] = None) -> PositionTerms:
         """The terms of the first `length` positions: the top-left block, and the first rows."""
         bias, query, key = self
+        if isinstance(bias, StructuredBias):
+            bias = bias.slice(length)
+        elif bias is not None:
+            bias = bias[:, :length, : num_keys or length]
         return PositionTerms(
-            None if bias is None else bias[:, :length, : num_keys or length],
-            None if query is None else query[:, :length],
-            None if key is None else key[:, :length],
+            bias, None if query is None else query[:, :length], None if key is None else key[:, :length]
         )
 
-    def add_bias(self, bias: Tensor) -> PositionTerms:
-        """The terms with `bias` added to theirs."""
+    def add_segments(self, values: Tensor, segments: Tensor, in_parts: bool = False) -> PositionTerms:
+        """The terms with `values[h, s_i, s_j]` added to the bias, or among its parts.
+
+        Args:
+            values: `E_S`, `(H, 2, 2)`.
+            segments: `s`, `(B, n)`, 0 or 1; `(1, 1)` if that is the segment of all.
+            in_parts: add a part, if the bias is in parts or nothing yet.
+        """
+        if in_parts and not isinstance(self.bias, Tensor):
+            bias = StructuredBias() if self.bias is None else self.bias
+            return self._replace(bias=bias._replace(segment=values, segments=segments))
+        bias = segment_bias(values, segments)
+        bias = bias[0] if len(bias) == 1 else bias
         return self._replace(bias=bias if self.bias is None else self.bias + bias)
 
     def split(self, num_layers: int) -> list[PositionTerms]:
         """The terms of each layer, where every layer has its own: `(L H, ...)` to `L` times `(H, ...)`."""
-        parts = ([None] * num_layers if term is None else term.unflatten(0, (num_layers, -1)).unbind() for term in self)
-        return [PositionTerms(*layer) for layer in zip(*parts)]
+
+        def of_layers(term: Union[Tensor, StructuredBias, None]) -> Sequence[Union[Tensor, StructuredBias, None]]:
+            if term is None:
+                return [None] * num_layers
+            if isinstance(term, StructuredBias):
+                return term.split(num_layers)
+            return term.unflatten(0, (num_layers, -1)).unbind()
+
+        return [PositionTerms(*layer) for layer in zip(*map(of_layers, self))]
 
 
 class PositionBias(nn.Module):
@@ -103,26 +126,49 @@ class PositionBias(nn.Module):
         """Number of products that the logit sums; content is scaled by `1 / sqrt(num_terms * d_h)`."""
         return 4 if self.cross else 2 if isinstance(self.absolute, UntiedAbsolute) else 1
 
-    def compute(self, length: int) -> PositionTerms:
+    def compute(self, length: int, in_parts: bool = False) -> PositionTerms:
         """The terms of the first `length` positions in float32, with their graph."""
-        terms = [term(length) for term in (None if self.cross else self.absolute, self.relative) if term is not None]
-        bias = sum(terms[1:], terms[0]) if terms else None
-        if self.reset is not None:
-            bias = self.reset(bias, self.absolute)
-        query, key = self.absolute.factors(length) if self.cross else (None, None)
-        return PositionTerms(bias, query, key)
+        factors = self.absolute.factors(length) if self.cross else (None, None)
+        absolute = None if self.cross else self.absolute
+        if absolute is None and self.relative is None:
+            return PositionTerms(None, *factors)
+        if in_parts and self.num_keys is None and not isinstance(absolute, FreeAbsolute):
+            query, key = (None, None) if absolute is None else absolute.factors(length)
+            bias = StructuredBias(
+                None if query is None else query * absolute.scale,
+                key,
+                None if self.relative is None else self.relative.by_distance(length),
+                None if self.reset is None else self.reset.theta(absolute),
+            )
+        else:
+            terms = [term(length) for term in (absolute, self.relative) if term is not None]
+            bias = sum(terms[1:], terms[0])
+            if self.reset is not None:
+                bias = self.reset(bias, absolute)
+        return PositionTerms(bias, *factors)
 
-    def forward(self, length: int, dtype: torch.dtype = torch.float32) -> PositionTerms:
-        """The terms of the first `length` positions, rounded once to `dtype`."""
+    def forward(self, length: int, dtype: torch.dtype = torch.float32, in_parts: bool = False) -> PositionTerms:
+        """The terms of the first `length` positions, rounded once to `dtype`.
+
+        Args:
+            length: `n`.
+            dtype: of the terms.
+            in_parts: make the bias a `StructuredBias`, of a size linear in `n`, where it has parts (`FreeAbsolute` and
+                Linformer's do not).
+        """
         parameters = list(self.parameters())
         if not parameters:
             return PositionTerms()
         with no_autocast(parameters[0].device):
             if self.training or torch.is_grad_enabled():
-                return self.compute(length).to(dtype)
-            key = (dtype, *((p.data_ptr(), p.dtype, 0 if p.is_inference() else p._version) for p in parameters))
+                return self.compute(length, in_parts).to(dtype)
+            key = (
+                dtype,
+                in_parts,
+                *((p.data_ptr(), p.dtype, 0 if p.is_inference() else p._version) for p in parameters),
+            )
             if self._cache is None or self._cache[0][1:] != key or self._cache[0][0] < length:
-                self._cache = ((length, *key), self.compute(length).to(dtype))
+                self._cache = ((length, *key), self.compute(length, in_parts).to(dtype))
         return self._cache[1].slice(length, self.num_keys)
 
     def clear_cache(self) -> None:

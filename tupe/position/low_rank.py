@@ -26,6 +26,8 @@ class LowRankAbsolute(nn.Module):
         UserError: for a rank below 1.
     """
 
+    scale = 1.0
+
     def __init__(self, max_positions: int, rank: int, num_heads: int, num_keys: Optional[int] = None) -> None:
         super().__init__()
         if rank < 1:

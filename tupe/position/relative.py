@@ -15,10 +15,9 @@ from tupe.position.length import check_length, fit_positions
 from tupe.position.precision import at_least_float32
 
 
-def toeplitz(values: Tensor) -> Tensor:
-    """Values of the distances `-(n-1) .. n-1`, `(H, 2n - 1)`, to `(H, n, n)`: `out[h, i, j] = values[h, n-1 + j-i]`."""
-    length = (values.shape[-1] + 1) // 2
-    return values.unfold(-1, length, 1).flip(-2)  # query i reads the window that starts at n-1-i
+def toeplitz(values: Tensor, num_keys: int) -> Tensor:
+    """Values of the distances `-(n-1) .. m-1`, `(H, n + m - 1)`, to `(H, n, m)`: `out_ij = values[n-1 + j-i]`."""
+    return values.unfold(-1, num_keys, 1).flip(-2)  # query i reads the window that starts at n-1-i
 
 
 class RelativeTerm(nn.Module):
@@ -40,7 +39,7 @@ class RelativeTerm(nn.Module):
 
     def forward(self, length: int) -> Tensor:
         """`relative(j - i)` of the first `length` positions, `(H, length, length)`."""
-        return toeplitz(self.by_distance(length))
+        return toeplitz(self.by_distance(length), length)
 
 
 class RelativeBias(RelativeTerm):

@@ -23,11 +23,11 @@ CONVENTIONS = ("paper", "release")
 
 
 def reset_cls(correlation: Tensor, theta: Tensor) -> Tensor:
-    """`reset(v)` of a correlation `v` `(H, n, n)` with `theta` `(2, H)`; returns `(H, n, n)`."""
-    num_heads, length, _ = correlation.shape
+    """`reset(v)` of a correlation `v` `(H, n, m)` with `theta` `(2, H)`; returns `(H, n, m)`."""
+    num_heads, length, num_keys = correlation.shape
     theta_1, theta_2 = theta.to(correlation.dtype).view(2, num_heads, 1, 1)
     others = torch.cat([theta_2.expand(-1, length - 1, 1), correlation[:, 1:, 1:]], dim=2)  # (H, n-1, n)
-    return torch.cat([theta_1.expand(-1, 1, length), others], dim=1)
+    return torch.cat([theta_1.expand(-1, 1, num_keys), others], dim=1)
 
 
 class Reset(nn.Module):

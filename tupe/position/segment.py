@@ -29,6 +29,12 @@ def segment_ids(tokens: Tensor, eos: int) -> Tensor:
     return second.cumsum(1).clamp(max=1)
 
 
+def segment_bias(values: Tensor, segments: Tensor) -> Tensor:
+    """`values[h, s_i, s_j]` of `values` `(H, 2, 2)` and `segments` `s` `(B, T)`: `(B, H, T, T)`."""
+    side = torch.stack([1 - segments, segments], dim=-1).to(values.dtype).unsqueeze(1)  # (B, 1, T, 2), one-hot
+    return side @ values @ side.transpose(-2, -1)
+
+
 class _Segments(nn.Module):
     """Base: the one parameter, zero after loading a checkpoint without it, which is then at first the same function."""
 
@@ -76,6 +82,8 @@ class SegmentAttention(_Segments):
 
     def forward(self, segments: Tensor, layer: Optional[int] = None) -> Tensor:
         """`segment(s_i, s_j)` of `segments` `(B, T)`: `(B, H, T, T)` for one layer, `(B, L H, T, T)` for all."""
-        values = at_least_float32(self.weight.flatten(0, 1) if layer is None else self.weight[layer])  # (H, 2, 2)
-        side = torch.stack([1 - segments, segments], dim=-1).to(values.dtype).unsqueeze(1)  # (B, 1, T, 2), one-hot
-        return side @ values @ side.transpose(-2, -1)
+        return segment_bias(self.values(layer), segments)
+
+    def values(self, layer: Optional[int] = None) -> Tensor:
+        """`E_S` in float32 or better, `(H, 2, 2)` for one layer, `(L H, 2, 2)` for all."""
+        return at_least_float32(self.weight.flatten(0, 1) if layer is None else self.weight[layer])

@@ -20,12 +20,25 @@ def dense_tile(bias, stride_m, stride_n, first_query, first_key, query, key, T_q
 
 
 @triton.jit
-def bias_tile(dense, correlation, relative, theta, first_query, first_key, query, key, T_q, T_k):
+def segment_rows(segment, segments, first_query, query, T_q):
+    """`E_S[s_i, 0]` and `E_S[s_i, 1]` of a tile's queries; `segment` points to the head's four values."""
+    row = segment + 2 * tl.load(segments + first_query + query, mask=first_query + query < T_q, other=0)
+    return tl.load(row).to(tl.float32), tl.load(row + 1).to(tl.float32)
+
+
+@triton.jit
+def in_second(segments, first_key, key, T_k):
+    """Which of a tile's keys are in segment 1; `segments` points to the sequence's."""
+    return tl.load(segments + first_key + key, mask=first_key + key < T_k, other=0) != 0
+
+
+@triton.jit
+def bias_tile(dense, correlation, relative, theta, segment, first_query, first_key, query, key, T_q, T_k):
     """The bias of a tile in base 2, float32, of whatever of its parts is not None; 0 without any.
 
     `dense` is the tile of the dense bias; `correlation` is the product of the factors' tiles; `relative` points to the
-    head's `T_q + T_k - 1` values; `theta` is the scalar theta_2. Row 0 under a reset is left at 0: theta_1, the same
-    for a whole row, changes no weight.
+    head's `T_q + T_k - 1` values; `theta` is the scalar theta_2; `segment` is the tile of the segments' values. Row 0
+    under a reset is left at 0: theta_1, the same for a whole row, changes no weight.
     """
     value = 0.0
     if dense is not None:
@@ -39,6 +52,8 @@ def bias_tile(dense, correlation, relative, theta, first_query, first_key, query
     if theta is not None:
         value = tl.where(first_key + key == 0, theta, value)
         value = tl.where(first_query + query == 0, 0.0, value)
+    if segment is not None:
+        value += segment
     return value * LOG2E
 
 

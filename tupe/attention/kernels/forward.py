@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tupe.attention.kernels.bias import bias_tile, dense_tile
+from tupe.attention.kernels.bias import bias_tile, dense_tile, in_second, segment_rows
 from tupe.attention.kernels.dropout import keep_mask
 from tupe.attention.kernels.tile import PADDED, UNSPECIALIZED, load_rows, multiply, store_rows, tile_logits
 
@@ -20,6 +20,8 @@ def forward_kernel(
     POS_K,
     RELATIVE,
     THETA,
+    SEGMENT,
+    SEGMENTS,
     PADDING,
     SEED,
     OUT,
@@ -76,6 +78,8 @@ def forward_kernel(
         relative = RELATIVE + h * (T_q + T_k - 1)
     if THETA is not None:
         theta = tl.load(THETA + h).to(tl.float32)
+    if SEGMENT is not None:
+        with_first, with_second = segment_rows(SEGMENT + 4 * h, SEGMENTS + b * T_q, first_query, query, T_q)
     if SEED is not None:
         seed = tl.load(SEED)
 
@@ -97,7 +101,11 @@ def forward_kernel(
         dense = None
         if BIAS is not None:
             dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
-        added = bias_tile(dense, correlation, relative, theta, first_query, first_key, query, key, T_q, T_k)
+        segment = None
+        if SEGMENT is not None:
+            second = in_second(SEGMENTS + b * T_k, first_key, key, T_k)
+            segment = tl.where(second, with_second, with_first)
+        added = bias_tile(dense, correlation, relative, theta, segment, first_query, first_key, query, key, T_q, T_k)
         logits = tile_logits(
             product, added, scale, padding, PADDED,
             first_query, first_key, query, key, T_q, T_k, CAUSAL, EVEN_KEYS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tupe.attention.kernels.bias import bias_tile, correlated, dense_tile
+from tupe.attention.kernels.bias import bias_tile, correlated, dense_tile, in_second, segment_rows
 from tupe.attention.kernels.dropout import keep_mask
 from tupe.attention.kernels.tile import (
     UNSPECIALIZED,
@@ -28,6 +28,8 @@ def key_gradient_kernel(
     POS_K,
     RELATIVE,
     THETA,
+    SEGMENT,
+    SEGMENTS,
     PADDING,
     SEED,
     LSE,
@@ -97,6 +99,8 @@ def key_gradient_kernel(
             bias = BIAS + b * bias_stride_b + h * bias_stride_h
         if PADDING is not None:
             padding = PADDING + b * T_k
+        if SEGMENT is not None:
+            second = in_second(SEGMENTS + b * T_k, first_key, key, T_k)
         q_rows = Q + b * q_stride_b + h * q_stride_h
         k = load_rows(K + b * k_stride_b + h * k_stride_h, k_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
         v = load_rows(V + b * v_stride_b + h * v_stride_h, v_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
@@ -119,7 +123,13 @@ def key_gradient_kernel(
             dense = None
             if BIAS is not None:
                 dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
-            added = bias_tile(dense, correlation, relative, theta, first_query, first_key, query, key, T_q, T_k)
+            segment = None
+            if SEGMENT is not None:
+                with_first, with_second = segment_rows(SEGMENT + 4 * h, SEGMENTS + b * T_q, first_query, query, T_q)
+                segment = tl.where(second, with_second, with_first)
+            added = bias_tile(
+                dense, correlation, relative, theta, segment, first_query, first_key, query, key, T_q, T_k
+            )
             logits = tile_logits(
                 product, added, scale, padding, padded_logit[None, :],
                 first_query, first_key, query, key, T_q, T_k, CAUSAL, EVEN_KEYS,

@@ -27,6 +27,8 @@ class Inputs(NamedTuple):
     bias: broadcastable to `(B, H, T_q, T_k)`, of four dimensions.
     pos_q, pos_k, relative: as in `StructuredBias`, contiguous, the factors of the query's type.
     theta: `(H,)`, theta_2.
+    segment: `(H, 2, 2)`, contiguous.
+    segments: `(B, T)` integers, contiguous.
     padding: `(B, T_k)` uint8, contiguous.
     seed: `(1,)` int64, of dropout; `None` for no dropout.
     """
@@ -39,6 +41,8 @@ class Inputs(NamedTuple):
     pos_k: Optional[Tensor] = None
     relative: Optional[Tensor] = None
     theta: Optional[Tensor] = None
+    segment: Optional[Tensor] = None
+    segments: Optional[Tensor] = None
     padding: Optional[Tensor] = None
     seed: Optional[Tensor] = None
 
@@ -58,7 +62,7 @@ class Launcher:
     """
 
     def __init__(self, inputs: Inputs, options: Options) -> None:
-        query, key, value, bias, pos_q, pos_k, relative, theta, padding, seed = inputs
+        query, key, value, bias, pos_q, pos_k, relative, theta, segment, segments, padding, seed = inputs
         self.inputs = inputs
         self.B, self.H, self.T_q, self.D = query.shape
         self.T_k = key.shape[2]
@@ -80,6 +84,8 @@ class Launcher:
             "POS_K": pos_k,
             "RELATIVE": relative,
             "THETA": theta,
+            "SEGMENT": segment,
+            "SEGMENTS": segments,
             "PADDING": padding,
             "SEED": seed,
             "q_stride_b": q_stride_b,
@@ -110,7 +116,8 @@ class Launcher:
         }
 
     def tile(self, kernel: str) -> dict[str, int]:
-        query, structured = self.inputs.query, self.P > 0 or self.inputs.relative is not None
+        query = self.inputs.query
+        structured = self.P > 0 or self.inputs.relative is not None or self.inputs.segment is not None
         return choose_tile(kernel, max(block(self.D), block(self.P)), query.element_size(), structured, query.device)
 
     def run(self, kernel: triton.JITFunction, grid: tuple[int, int, int], tile: dict[str, int], **arguments) -> None:
@@ -144,10 +151,10 @@ class Launcher:
         d_out = d_out.contiguous()
         delta = torch.empty_like(lse)
         rows = {"LSE": lse, "D_OUT": d_out, "DELTA": delta}
-        d_query, d_pos_q, d_relative, d_theta = self.query_gradient(out, rows, wanted)
+        d_query, d_pos_q, d_relative, d_theta, d_segment = self.query_gradient(out, rows, wanted)
         d_key, d_value, d_pos_k = self.key_gradient(rows, wanted)
         d_bias = self.bias_gradient(rows) if wanted.bias else None
-        return Inputs(d_query, d_key, d_value, d_bias, d_pos_q, d_pos_k, d_relative, d_theta)
+        return Inputs(d_query, d_key, d_value, d_bias, d_pos_q, d_pos_k, d_relative, d_theta, d_segment)
 
     def query_gradient(self, out: Tensor, rows: dict, wanted: Inputs) -> tuple[Optional[Tensor], ...]:
         tile = self.tile("query_gradient")
@@ -160,6 +167,7 @@ class Launcher:
         d_query = torch.empty_like(out)
         d_pos_q = self.partial(chunks, self.inputs.pos_q) if wanted.pos_q else None
         d_relative = d_theta = None
+        d_segment = torch.empty_like(rows["LSE"]) if wanted.segment else None
         if wanted.relative:
             d_relative = out.new_zeros((chunks * groups, *self.inputs.relative.shape), dtype=torch.float32)
         if wanted.theta:
@@ -174,13 +182,21 @@ class Launcher:
             D_POS_Q=d_pos_q,
             D_RELATIVE=d_relative,
             D_THETA=d_theta,
+            D_SEGMENT=d_segment,
         )
         return (
             d_query.transpose(1, 2),
             total(d_pos_q, self.inputs.pos_q),
             total(d_relative, self.inputs.relative),
             total(d_theta, self.inputs.theta),
+            self.segment_gradient(d_segment) if wanted.segment else None,
         )
+
+    def segment_gradient(self, by_query: Tensor) -> Tensor:
+        """From the rows' sums over the keys of segment 1; over all keys they sum to 0, as gradients of a softmax do."""
+        side = F.one_hot(self.inputs.segments.long(), 2).to(by_query.dtype)  # (B, T, 2)
+        second = torch.einsum("bhi,bis->hs", by_query, side)
+        return torch.stack([-second, second], dim=-1).to(self.inputs.segment.dtype)
 
     def key_gradient(self, rows: dict, wanted: Inputs) -> tuple[Optional[Tensor], ...]:
         tile = self.tile("key_gradient")

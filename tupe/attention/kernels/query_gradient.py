@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tupe.attention.kernels.bias import bias_tile, correlated, dense_tile
+from tupe.attention.kernels.bias import bias_tile, correlated, dense_tile, in_second, segment_rows
 from tupe.attention.kernels.dropout import keep_mask
 from tupe.attention.kernels.tile import (
     UNSPECIALIZED,
@@ -41,6 +41,8 @@ def query_gradient_kernel(
     POS_K,
     RELATIVE,
     THETA,
+    SEGMENT,
+    SEGMENTS,
     PADDING,
     SEED,
     OUT,
@@ -51,6 +53,7 @@ def query_gradient_kernel(
     D_POS_Q,
     D_RELATIVE,
     D_THETA,
+    D_SEGMENT,
     q_stride_b,
     q_stride_h,
     q_stride_t,
@@ -84,7 +87,7 @@ def query_gradient_kernel(
 
     A program takes every `groups`-th block of queries, and for each all sequences of its chunk. It alone writes its
     partial sums over them: D_POS_Q `(chunks, H, T_q, P)`, D_RELATIVE `(chunks * groups, H, T_q + T_k - 1)`, zeroed
-    before, and D_THETA `(chunks * groups, H)`.
+    before, and D_THETA `(chunks * groups, H)`. D_SEGMENT `(B, H, T_q)` gets the rows' sums over the keys of segment 1.
     """
     chunk = tl.program_id(0)
     group = tl.program_id(1)
@@ -116,6 +119,8 @@ def query_gradient_kernel(
                 bias = BIAS + b * bias_stride_b + h * bias_stride_h
             if PADDING is not None:
                 padding = PADDING + b * T_k
+            if SEGMENT is not None:
+                with_first, with_second = segment_rows(SEGMENT + 4 * h, SEGMENTS + b * T_q, first_query, query, T_q)
             q_rows = Q + b * q_stride_b + h * q_stride_h
             k_rows = K + b * k_stride_b + h * k_stride_h
             v_rows = V + b * v_stride_b + h * v_stride_h
@@ -133,6 +138,8 @@ def query_gradient_kernel(
             tl.store(DELTA + (b * H + h) * T_q + row, delta, mask=row < T_q)
 
             dq = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
+            if D_SEGMENT is not None:
+                d_segment = tl.zeros((BLOCK_M,), tl.float32)
             if D_RELATIVE is not None:
                 carried = tl.zeros((BLOCK_N,), tl.float32)
                 tl.debug_barrier()  # what other threads added for the last sequence is seen by this one's
@@ -152,7 +159,13 @@ def query_gradient_kernel(
                 dense = None
                 if BIAS is not None:
                     dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
-                added = bias_tile(dense, correlation, relative, theta, first_query, first_key, query, key, T_q, T_k)
+                segment = None
+                if SEGMENT is not None:
+                    second = in_second(SEGMENTS + b * T_k, first_key, key, T_k)
+                    segment = tl.where(second, with_second, with_first)
+                added = bias_tile(
+                    dense, correlation, relative, theta, segment, first_query, first_key, query, key, T_q, T_k
+                )
                 logits = tile_logits(
                     product, added, scale, padding, padded_logit[:, None],
                     first_query, first_key, query, key, T_q, T_k, CAUSAL, EVEN_KEYS,
@@ -165,6 +178,8 @@ def query_gradient_kernel(
                 if D_THETA is not None:  # noqa: SIM102 (known when compiled)
                     if first_key == 0:
                         d_theta += tl.sum(tl.where((first_query + query > 0) & (key == 0), ds, 0.0), 1)
+                if D_SEGMENT is not None:
+                    d_segment += tl.sum(tl.where(second, ds, 0.0), 1)
                 if THETA is not None:
                     ds = correlated(ds, first_query, first_key, query, key)
                 if D_POS_Q is not None:
@@ -178,6 +193,8 @@ def query_gradient_kernel(
             if D_RELATIVE is not None:
                 last = tl.cdiv(end, BLOCK_N) * BLOCK_N - first_query - BLOCK_N
                 add_distances(D_RELATIVE, partial, carried, last, T_q, T_k, BLOCK_N)
+            if D_SEGMENT is not None:
+                tl.store(D_SEGMENT + (b * H + h) * T_q + row, d_segment, mask=row < T_q)
             store_rows(D_Q + out_start, H * D, dq * scale, first_query, T_q, BLOCK_M, D, BLOCK_D)
         if D_POS_Q is not None:
             start = (tl.cast(chunk, tl.int64) * H + h) * T_q * P

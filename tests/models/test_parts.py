@@ -1,0 +1,38 @@
+"""A model whose bias is handed out in parts, as on a GPU for long sequences, is the same model."""
+
+import pytest
+import torch
+
+from tupe.models import encoder
+from tupe.position import StructuredBias
+
+SYSTEMS = [
+    ("tupe_r_tiny", {}),
+    ("tupe_r_tiny", {"reset": "release", "sharing": "none"}),
+    ("tupe_a_tiny", {"segment": "per_head", "sharing": "head"}),
+    ("bert_a_tiny", {"segment": "per_head"}),
+    ("bert_ad_tiny", {"relative": "bucketed"}),
+    ("diet_abs_tiny", {"sharing": "none"}),
+    ("diet_rel_tiny", {"reset": "paper"}),
+    ("tupe_r_tiny", {"absolute": "free", "segment": "per_head"}),
+    ("shaw_tiny", {"absolute": "untied", "segment": "per_head"}),
+]
+
+
+@pytest.mark.parametrize(("name", "fields"), SYSTEMS)
+def test_is_the_same_model(build, pairs, name, fields, monkeypatch):
+    model = build(name, **fields)
+    whole, _ = model(pairs)
+    whole.square().sum().backward()
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    model.zero_grad()
+    monkeypatch.setattr(encoder, "prefers_parts", lambda *_: True)
+    bias = next(model.encoder.sentence_encoder.layer_terms(pairs, torch.float32)).bias
+    assert isinstance(bias, StructuredBias) == (fields.get("absolute") != "free")
+    in_parts, _ = model(pairs)
+    torch.testing.assert_close(in_parts, whole)
+    in_parts.square().sum().backward()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-3, atol=1e-4, msg=name)
+    with torch.no_grad():
+        torch.testing.assert_close(model(pairs)[0], whole)

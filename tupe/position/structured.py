@@ -1,0 +1,112 @@
+"""A bias as the parts that it is the sum of, for kernels that never build the `H x T_q x T_k` tensor."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from tupe.errors import UserError
+from tupe.position.precision import at_least_float32
+from tupe.position.relative import toeplitz
+from tupe.position.reset import reset_cls
+from tupe.position.segment import segment_bias
+
+
+class StructuredBias(NamedTuple):
+    r"""`bias_ij = reset(query_i . key_j + relative[j - i + T_q - 1]) + segment[s_i, s_j]`, parts present or `None`.
+
+    Its memory is linear in the lengths, and so is the memory of its gradients, which go straight to the parts.
+
+    query: `(H, T_q, d_p)`, scaled (TUPE: `LN(p) U^Q / sqrt(2 d_h)`; DIET-ABS: `P_Q`).
+    key: `(H, T_k, d_p)`.
+    relative: `(H, T_q + T_k - 1)`, one value for each distance `j - i` from `1 - T_q` to `T_k - 1`.
+    theta: `(2, H)`, `theta_1` for row 0 and `theta_2` for the rest of column 0; `None` for no reset. The gradient of
+        `theta_1` is zero: it is constant over a row of the softmax.
+    segment: `(H, 2, 2)`, DIET's `E_S`.
+    segments: `s`, `(B, T)`, 0 or 1; only where queries and keys are the same positions.
+    """
+
+    query: Optional[Tensor] = None
+    key: Optional[Tensor] = None
+    relative: Optional[Tensor] = None
+    theta: Optional[Tensor] = None
+    segment: Optional[Tensor] = None
+    segments: Optional[Tensor] = None
+
+    def contiguous(self) -> StructuredBias:
+        """As the kernels want the parts."""
+        return StructuredBias(*(part if part is None else part.contiguous() for part in self))
+
+    def to(self, dtype: torch.dtype) -> StructuredBias:
+        """With learnt parts of that type, contiguous."""
+        *learnt, segments = self
+        return StructuredBias(*(part if part is None else part.to(dtype) for part in learnt), segments).contiguous()
+
+    def slice(self, length: int) -> StructuredBias:
+        """The bias of the first `length` of its queries and keys, which must be equally many; contiguous."""
+        query, key, relative, theta, segment, segments = self
+        if relative is not None:
+            middle = relative.shape[-1] // 2
+            relative = relative[:, middle - (length - 1) : middle + length]
+        query, key, segments = (part if part is None else part[:, :length] for part in (query, key, segments))
+        return StructuredBias(query, key, relative, theta, segment, segments).contiguous()
+
+    def split(self, num_layers: int) -> list[StructuredBias]:
+        """The parts of each layer, where they are those of `L` times `H` heads."""
+        of_heads = [self.query, self.key, self.relative, None if self.theta is None else self.theta.t(), self.segment]
+        layers = zip(*([None] * num_layers if p is None else p.unflatten(0, (num_layers, -1)) for p in of_heads))
+        return [
+            StructuredBias(query, key, relative, None if theta is None else theta.t(), segment, self.segments)
+            for query, key, relative, theta, segment in layers
+        ]
+
+    def expand(self, num_heads: int) -> StructuredBias:
+        """With `num_heads` heads, where the parts are those of one that stands for all."""
+        query, key, relative, theta, segment, segments = self
+        query, key, relative, segment = (
+            part if part is None or len(part) != 1 else part.expand(num_heads, *part.shape[1:])
+            for part in (query, key, relative, segment)
+        )
+        if theta is not None and theta.shape[-1] == 1:
+            theta = theta.expand(2, num_heads)
+        return StructuredBias(query, key, relative, theta, segment, segments)
+
+    def check(self, batch: int, num_heads: int, query_length: int, key_length: int) -> None:
+        """Raises `UserError` if the parts do not make a bias of `(num_heads, query_length, key_length)`."""
+        query, key, relative, theta, segment, segments = self.expand(num_heads)
+        if query is None and relative is None and segment is None:
+            raise UserError("a StructuredBias needs query and key, or relative, or segment and segments")
+        if theta is not None and query is None and relative is None:
+            raise UserError("a StructuredBias has theta, but neither query and key nor relative, which it resets")
+        width = 0 if query is None else query.shape[-1]
+        for name, part, shape in (
+            ("query", query, (num_heads, query_length, width)),
+            ("key", key, (num_heads, key_length, width)),
+            ("relative", relative, (num_heads, query_length + key_length - 1)),
+            ("theta", theta, (2, num_heads)),
+            ("segment", segment, (num_heads, 2, 2)),
+            ("segments", segments, (batch, query_length)),
+            ("segments", segments, (batch, key_length)),
+        ):
+            if part is not None and part.shape != shape:
+                raise UserError(f"StructuredBias.{name} is {tuple(part.shape)}, but must be {shape}")
+        for one, other in (("query", "key"), ("segment", "segments")):
+            if (getattr(self, one) is None) != (getattr(self, other) is None):
+                raise UserError(f"a StructuredBias has only one of {one} and {other}: give both or neither")
+
+    def dense(self, key_length: int) -> Tensor:
+        """The bias as one tensor, `(H, T_q, key_length)`, with segments `(B, H, T_q, key_length)`; at least float32."""
+        bias = None
+        if self.query is not None:
+            bias = at_least_float32(self.query) @ at_least_float32(self.key).transpose(1, 2)
+        if self.relative is not None:
+            relative = toeplitz(at_least_float32(self.relative), key_length)
+            bias = relative if bias is None else bias + relative
+        if self.theta is not None:
+            bias = reset_cls(bias, self.theta)
+        if self.segment is not None:
+            segments = segment_bias(at_least_float32(self.segment), self.segments)
+            bias = segments if bias is None else bias + segments
+        return bias
