@@ -28,7 +28,12 @@ BACKENDS: dict[str, Callable[..., Tensor]] = {"reference": reference, "sdpa": sd
 
 
 def choose_backend(
-    backend: str, query: Tensor, value: Tensor, bias: Union[Tensor, StructuredBias, None], padded: bool
+    backend: str,
+    query: Tensor,
+    value: Tensor,
+    bias: Union[Tensor, StructuredBias, None],
+    padded: bool,
+    dropout_p: float = 0.0,
 ) -> Callable[..., Tensor]:
     """The function that computes these tensors' attention. Raises `UserError` for an unknown name."""
     if backend not in ("auto", *BACKENDS):
@@ -36,6 +41,9 @@ def choose_backend(
     if backend in ("reference", "sdpa"):
         return BACKENDS[backend]
     missing = obstacle(query, value, bias)
+    if missing is not None and backend == "auto" and plain_is_faster(query, bias, dropout_p):
+        log_once(f"attention by plain PyTorch, the fastest on the CPU for a bias that learns or dropout: {missing}")
+        return reference
     if missing is not None:
         log_once(f"attention by PyTorch's scaled_dot_product_attention: {missing}")
         return sdpa
@@ -43,6 +51,14 @@ def choose_backend(
         return sdpa  # FlashAttention, which takes neither
     log_once("attention by the Triton kernels")
     return triton
+
+
+def plain_is_faster(query: Tensor, bias: Union[Tensor, StructuredBias, None], dropout_p: float) -> bool:
+    """Whether SDPA would not fuse on the CPU, and take longer than the reference for it."""
+    parts = bias if isinstance(bias, StructuredBias) else (bias,)
+    learns = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in parts)
+    whole = query.dtype in (torch.float32, torch.float64)
+    return query.device.type == "cpu" and whole and (learns or dropout_p > 0)
 
 
 def log_once(message: str) -> None:
@@ -84,7 +100,8 @@ def biased_attention(
         causal: whether a query sees only the keys up to its own position, the last query all of them.
         backend: `reference` (plain float32, the truth that the others are compared with), `sdpa` (PyTorch's fused
             kernels), `triton` (this project's, `docs/kernels.md`) or `auto`: `triton` on a GPU where there is a bias or
-            padding, else `sdpa`. Where Triton or its GPU is missing, `triton` is `sdpa` too. The log says once which.
+            padding, `reference` on a CPU where a bias learns or dropout is on, else `sdpa`. Where Triton or its GPU is
+            missing, `triton` is `sdpa` too. The log says once which.
 
     Returns:
         `(B, H, T_q, d_h)` of the query's type.
@@ -97,8 +114,8 @@ def biased_attention(
     check_shapes(query, key, value, None if isinstance(bias, StructuredBias) else bias, key_padding_mask)
     if causal and query.shape[2] > key.shape[2]:
         raise UserError(f"causal attention needs a key for each query, but has {query.shape[2]} and {key.shape[2]}")
-    attend = choose_backend(backend, query, value, bias, key_padding_mask is not None)
     dropout_p = dropout_p if training else 0.0
+    attend = choose_backend(backend, query, value, bias, key_padding_mask is not None, dropout_p)
     if attend is triton:
         return attend(query, key, value, bias, key_padding_mask, scale, dropout_p, causal)
     if isinstance(bias, StructuredBias):

@@ -27,10 +27,18 @@ def reference(
 ) -> Tensor:
     """`dropout(softmax(scale q k^T + bias)) v`; see `biased_attention`."""
     with no_autocast(query.device):
-        logits = (at_least_float32(query) * scale) @ at_least_float32(key).transpose(-2, -1)  # (B, H, T_q, T_k)
-        if bias is not None:
-            logits = logits + bias
-        if key_padding_mask is not None:
-            logits = logits.masked_fill(key_padding_mask[:, None, None, :], masked_value(logits.dtype))
-        weights = F.dropout(logits.softmax(-1), dropout_p)
+        weights = F.dropout(attention_weights(query, key, bias, key_padding_mask, scale), dropout_p)
         return (weights @ at_least_float32(value)).to(query.dtype)  # (B, H, T_q, d_h)
+
+
+def attention_weights(
+    query: Tensor, key: Tensor, bias: Optional[Tensor], key_padding_mask: Optional[Tensor], scale: float
+) -> Tensor:
+    """`softmax(scale q k^T + bias)`, `(B, H, T_q, T_k)`, before dropout."""
+    key = at_least_float32(key).contiguous()  # a product would copy the transposed, which is slower
+    logits = (at_least_float32(query) * scale) @ key.transpose(-2, -1)
+    if bias is not None:
+        logits += bias  # in place: nothing needs the product itself, and on the CPU time is memory traffic
+    if key_padding_mask is not None:
+        logits.masked_fill_(key_padding_mask[:, None, None, :], masked_value(logits.dtype))
+    return logits.softmax(-1)

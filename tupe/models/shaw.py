@@ -7,7 +7,7 @@ from typing import Optional
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe.attention.reference import masked_value
+from tupe.attention.reference import attention_weights
 from tupe.position import ShawRelative
 from tupe.position.precision import at_least_float32, no_autocast
 
@@ -30,9 +30,6 @@ def attention_with_relative_values(
     float32, and a copy of twice their size by distance: no fused kernel, and quadratic memory.
     """
     with no_autocast(query.device):
-        logits = (at_least_float32(query) * scale) @ at_least_float32(key).transpose(-2, -1) + bias
-        if key_padding_mask is not None:
-            logits = logits.masked_fill(key_padding_mask[:, None, None, :], masked_value(logits.dtype))
-        weights = F.dropout(logits.softmax(-1), dropout_p, training)
+        weights = F.dropout(attention_weights(query, key, bias, key_padding_mask, scale), dropout_p, training)
         out = weights @ at_least_float32(value) + relative.weighted_values(weights)
     return out.to(query.dtype)
