@@ -3,6 +3,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq.dataclass.configs import CommonConfig
+from fairseq.optim import build_optimizer
+from fairseq.optim.amp_optimizer import AMPOptimizer
 from omegaconf import OmegaConf
 
 from tupe.errors import UserError
@@ -40,6 +42,26 @@ def test_overflow_on_the_cpu_skips_the_update(flag, train, tmp_path, caplog):
 def test_tpu_without_torch_xla(train, tmp_path):
     with pytest.raises(UserError, match="--tpu needs the package torch_xla"):
         train(tmp_path, "--tpu")
+
+
+@pytest.mark.parametrize("name", ["adam", "fused_adamw"])
+def test_amp_divides_gradients_by_the_scale_once(name):
+    scaler = pytest.importorskip("torch.amp").GradScaler("cpu", init_scale=2.0**20)
+    moved = []
+    for scale in (None, scaler):
+        parameter = torch.nn.Parameter(torch.ones(3))
+        config = {"_name": name, "lr": [0.1], "adam_betas": "(0.9,0.98)", "adam_eps": 1e-6}
+        config.update({"tpu": False} if name == "adam" else {})
+        optimizer = build_optimizer(OmegaConf.create(config), [parameter])
+        if scale is not None:
+            amp = AMPOptimizer.__new__(AMPOptimizer)
+            amp.fp32_optimizer, amp._grad_scaler, amp.min_loss_scale = optimizer, scaler, 1e-4
+            optimizer = amp
+        optimizer.backward((parameter * torch.tensor([1e-4, 2e-4, 3e-4])).sum())
+        optimizer.clip_grad_norm(1.0)
+        optimizer.step()
+        moved.append(parameter.detach())
+    torch.testing.assert_close(*moved)
 
 
 def configured(**given):

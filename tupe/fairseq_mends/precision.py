@@ -1,4 +1,4 @@
-"""Half precision: bfloat16 from the command line, memory-efficient variants under Hydra, and the CPU."""
+"""Half precision: bfloat16 from the command line, memory-efficient variants under Hydra, AMP, and the CPU."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 
 import torch
 from fairseq import options, trainer
+from fairseq.optim.amp_optimizer import AMPOptimizer
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import Overlay, mends
@@ -52,6 +53,19 @@ def consistent_precision(original):
                 logger.warning("amp has no effect on the CPU: this run computes in float32 (bf16 works there)")
 
     return __init__
+
+
+@mends(AMPOptimizer, "step")
+def unscaled_once(original):
+    """Clipping divides the gradients by the loss scale and tells the scaler so of PyTorch's optimizer; the step asks it
+    after fairseq's wrapper of that, and divides again, by 65,536 or so: gradients are then smaller than Adam's `eps`.
+    """
+
+    def step(self):
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+    return step
 
 
 class _StaysOnCPU(torch.Tensor):
