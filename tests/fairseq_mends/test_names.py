@@ -1,5 +1,6 @@
 import pytest
-from fairseq import models
+from fairseq import criterions, models, optim, tasks
+from fairseq.optim import lr_scheduler
 from omegaconf import OmegaConf
 
 from tupe.errors import UserError
@@ -26,3 +27,19 @@ def test_known_models(name):
 def test_nothing_near():
     with pytest.raises(UserError, match=r"^there is no model 'xyz': a name is"):
         refuse_unknown("xyz")
+
+
+@pytest.mark.parametrize(
+    ("build", "name", "near"),
+    [
+        (tasks.setup_task, "maskedlm", "masked_lm"),
+        (criterions.build_criterion, "tupe_masked_lmm", "tupe_masked_lm"),
+        (optim.build_optimizer, "adamm", "adam"),
+        (lr_scheduler.build_lr_scheduler, "linear_deca", "linear_decay"),
+    ],
+)
+def test_other_parts_under_hydra(build, name, near):
+    with pytest.raises(
+        UserError, match=rf"no \w+ '{name}' \(did you mean {near}\?\): change \w+\._name; known are .*\b{near}\b"
+    ):
+        build(OmegaConf.create({"_name": name}), None)

@@ -1,15 +1,25 @@
-"""A model name that does not exist: fairseq prints its own 150 names, or all of its configuration."""
+"""Names that do not exist: fairseq prints its own 150 models, or all of its configuration, or a bare `KeyError`."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
+from collections.abc import Iterable, Mapping
+from typing import Callable
 
-from fairseq import models, options
+from fairseq import criterions, models, optim, options, tasks
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from fairseq.optim import lr_scheduler
+from fairseq.registry import REGISTRIES
+from fairseq.tasks import TASK_REGISTRY
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def refuse_unknown(name: str) -> None:
@@ -18,10 +28,9 @@ def refuse_unknown(name: str) -> None:
         return
     from tupe.models.config import MODEL_NAMES  # not earlier: the models import this package
 
-    near = difflib.get_close_matches(name, MODEL_NAMES, n=1)
     systems, sizes = zip(*(known.rsplit("_", 1) for known in MODEL_NAMES))
     raise UserError(
-        f"there is no model '{name}'{f' (did you mean {near[0]}?)' if near else ''}: a name is SYSTEM_SIZE with system "
+        f"there is no model '{name}'{nearest(name, MODEL_NAMES)}: a name is SYSTEM_SIZE with system "
         f"{', '.join(dict.fromkeys(systems))} and size {', '.join(dict.fromkeys(sizes))}; see `tupe systems`"
     )
 
@@ -52,3 +61,27 @@ def known_model(original):
         return original(cfg, *args, **kwargs)
 
     return build_model
+
+
+def known(kind: str, registry: Mapping[str, type]) -> Callable:
+    """Hydra's `KIND._name` with a name that does not exist."""
+
+    def around(original):
+        def build(cfg, *args, **kwargs):
+            name = getattr(cfg, "_name", None)
+            if isinstance(name, str) and name not in registry:
+                raise UserError(
+                    f"there is no {kind} '{name}'{nearest(name, registry)}: change {kind}._name; "
+                    f"known are {', '.join(sorted(registry))}"
+                )
+            return original(cfg, *args, **kwargs)
+
+        return build
+
+    return around
+
+
+mends(tasks, "setup_task")(known("task", TASK_REGISTRY))
+mends(criterions, "build_criterion")(known("criterion", REGISTRIES["criterion"]["registry"]))
+mends(optim, "build_optimizer")(known("optimizer", REGISTRIES["optimizer"]["registry"]))
+mends(lr_scheduler, "build_lr_scheduler")(known("lr_scheduler", REGISTRIES["lr_scheduler"]["registry"]))
