@@ -34,7 +34,7 @@ from tupe.position import StructuredBias
 Attend = Callable[..., Tensor]
 DESCRIPTIONS = {
     "flash": "SDPA, FlashAttention, no bias",
-    "triton": "ours, dense bias",
+    "ours": "ours, dense bias",
     "structured": "ours, bias in parts",
     "sdpa": "SDPA, memory-efficient, bias expanded over the batch",
     "flex": "FlexAttention, captured bias",
@@ -90,7 +90,7 @@ def attention_of(rival: str, args: Namespace) -> Attend:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     scale, dropout = (2 * args.width) ** -0.5, args.dropout
-    options: dict[str, Any] = {"scale": scale, "dropout_p": dropout, "training": True, "backend": "triton"}
+    options: dict[str, Any] = {"scale": scale, "dropout_p": dropout, "training": True}
     compiled = {"eager_compiled": eager, "flex": flex}
     if rival in compiled:
         function = torch.compile(compiled[rival], dynamic=False)
@@ -105,13 +105,13 @@ def attention_of(rival: str, args: Namespace) -> Attend:
         "flash": lambda q, k, v: sdpa(SDPBackend.FLASH_ATTENTION, q, k, v),
         "sdpa": lambda q, k, v, bias: sdpa(SDPBackend.EFFICIENT_ATTENTION, q, k, v, bias),
         "eager": lambda q, k, v, bias: eager(q, k, v, bias, scale, dropout),
-        "triton": lambda q, k, v, bias: biased_attention(q, k, v, bias, **options),
+        "ours": lambda q, k, v, bias: biased_attention(q, k, v, bias, **options),
         "structured": lambda q, k, v, *parts: biased_attention(q, k, v, StructuredBias(*parts), **options),
     }[rival]
 
 
 def unsuited(rival: str, args: Namespace) -> Optional[str]:
-    if not args.on_gpu and rival in ("triton", "structured", "flex"):
+    if not args.on_gpu and rival in ("structured", "flex"):
         return "needs a GPU"
     if rival == "flex" and args.dropout:
         return "has no dropout"

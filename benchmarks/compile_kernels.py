@@ -47,7 +47,7 @@ class Target(CudaDriver):
         return 0
 
 
-def kernels(dtype: torch.dtype, width: int, structured: bool, length: int = 500) -> list[tuple]:
+def kernels(dtype: torch.dtype, width: int, bias: str, length: int = 500) -> list[tuple]:
     """`(kernel, grid, tile, arguments)` of every launch, with padding and dropout, for 32 sequences and 12 heads."""
     launches = []
 
@@ -60,11 +60,12 @@ def kernels(dtype: torch.dtype, width: int, structured: bool, length: int = 500)
         return torch.empty(shape, dtype=dtype, device="meta")
 
     query, key, value = empty(32, length, 3, 12, width).permute(2, 0, 3, 1, 4)
-    parts = {"bias": empty(1, 12, length, length)}
-    if structured:
-        parts = {"pos_q": empty(12, length, width), "pos_k": empty(12, length, width), "theta": empty(12)}
-        parts["relative"] = empty(12, 2 * length - 1)
-        parts |= {"segment": empty(12, 2, 2), "segments": empty(32, length, dtype=torch.int64)}
+    factors = {"pos_q": empty(12, length, width), "pos_k": empty(12, length, width)}
+    parts = {
+        "dense": {"bias": empty(1, 12, length, length)},
+        "TUPE-R": {**factors, "relative": empty(12, 2 * length - 1), "theta": empty(12)},
+        "DIET-ABS": {**factors, "segment": empty(12, 2, 2), "segments": empty(32, length, dtype=torch.int64)},
+    }[bias]
     inputs = launch.Inputs(
         query,
         key,
@@ -124,8 +125,8 @@ def main() -> int:
     gpus, dtypes, widths = GPUS, (torch.bfloat16, torch.float32), (64, 128)
     if args.quick or args.tile:
         gpus, dtypes, widths = (90,), (torch.bfloat16,), (64,)
-    cases = itertools.product(gpus, dtypes, widths, (False, True))
-    results = [check(gpu, args.tile, dtype=dtype, width=width, structured=parts) for gpu, dtype, width, parts in cases]
+    cases = itertools.product(gpus, dtypes, widths, ("dense", "TUPE-R", "DIET-ABS"))  # the last two in parts
+    results = [check(gpu, args.tile, dtype=dtype, width=width, bias=bias) for gpu, dtype, width, bias in cases]
     return 0 if all(results) else 1
 
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Checks and measures everything on this machine's GPU, without a network, into one folder:
 #   bash benchmarks/gpu.sh [FOLDER [STEP...]]
-# FOLDER is runs/gpu if not given. The steps are tests, attention, dropout, graphs, tiles, tiles_in_parts and model; all of
-# them if none is named. PYTHON names the Python that has PyTorch (python3); model needs fairseq too, and takes the
-# authors' code from the checkout AUTHORS if that is set. A step that fails is named in the last line; the others run.
+# FOLDER is runs/gpu if not given. The steps are tests, attention, dropout, graphs, tiles, tiles_in_parts, model and
+# table1; all of them if none is named. PYTHON names the Python that has PyTorch (python3); the last two need fairseq too,
+# and model takes the authors' code from the checkout AUTHORS if that is set. A step that fails is named in the last line;
+# the others run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=${1:-runs/gpu}
@@ -18,6 +19,7 @@ graphs() { "$python" benchmarks/attention.py --graph --cases 32x128 32x512 --out
 tiles() { "$python" benchmarks/tune_tiles.py; }
 tiles_in_parts() { "$python" benchmarks/tune_tiles.py --structured --batch 1 --length 8192; }
 model() { "$python" benchmarks/model.py ${AUTHORS:+--authors "$AUTHORS"} --output "$folder/model"; }
+table1() { "$python" benchmarks/table1.py --output "$folder/table1.md"; }
 
 "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || {
     echo "error: $python sees no GPU through PyTorch: set PYTHON to one that does." >&2
@@ -29,7 +31,7 @@ import torch, triton
 print(torch.cuda.get_device_properties(0))
 print(f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, Triton {triton.__version__}")
 END
-[ $# -gt 0 ] || set -- tests attention dropout graphs tiles tiles_in_parts model
+[ $# -gt 0 ] || set -- tests attention dropout graphs tiles tiles_in_parts model table1
 failed=()
 for step in "$@"; do
     echo "== $step"
