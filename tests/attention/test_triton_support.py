@@ -38,11 +38,12 @@ def test_on_a_gpu(gpu):
 
 def test_parts_are_preferred_where_the_kernels_take_them_and_it_pays(gpu):
     long, device = triton_support.STRUCTURED_LENGTH, torch.device("cuda")
-    assert prefers_parts("auto", device, long)
-    assert not prefers_parts("auto", device, long - 1)
-    assert prefers_parts("triton", device, 16, segments=True)
-    assert not prefers_parts("sdpa", device, long)
-    assert not prefers_parts("auto", torch.device("cpu"), long, segments=True)
+    assert prefers_parts("auto", device, long, 64)
+    assert not prefers_parts("auto", device, long - 1, 64)
+    assert prefers_parts("triton", device, 16, 128, segments=True)
+    assert not prefers_parts("triton", device, 16, 129, segments=True)
+    assert not prefers_parts("sdpa", device, long, 64)
+    assert not prefers_parts("auto", torch.device("cpu"), long, 64, segments=True)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_is_the_same_model(build, pairs, name, fields, monkeypatch):
     model.zero_grad()
     monkeypatch.setattr(encoder, "prefers_parts", lambda *_: True)
     bias = next(model.encoder.sentence_encoder.layer_terms(pairs, torch.float32)).bias
-    assert isinstance(bias, StructuredBias) == (fields.get("absolute") != "free")
+    assert isinstance(bias, StructuredBias) == (fields.get("absolute") != "free" and not name.startswith("shaw"))
     in_parts, _ = model(pairs)
     torch.testing.assert_close(in_parts, whole)
     in_parts.square().sum().backward()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tupe.errors import UserError
-from tupe.position import BucketedRelative, PositionBias, PositionTerms, Reset, UntiedAbsolute
+from tupe.position import BucketedRelative, LowRankAbsolute, PositionBias, PositionTerms, Reset, UntiedAbsolute
 
 
 def tupe_r(convention="paper"):
@@ -46,6 +46,20 @@ def test_cross_hands_out_factors():
 
 
 @pytest.mark.parametrize(
+    "build",
+    [
+        lambda: PositionBias(None, BucketedRelative(2), Reset(2, 8)),
+        lambda: PositionBias(LowRankAbsolute(4, 8, 2), None, Reset(2, 8)),
+        lambda: PositionBias(UntiedAbsolute(4, 8, 2), BucketedRelative(2), Reset(2, 8, "release")),
+        lambda: PositionBias(UntiedAbsolute(4, 8, 2), None, Reset(2, 8, "release", relative=True)),
+    ],
+)
+def test_a_reset_that_does_not_fit_the_terms(build):
+    with pytest.raises(UserError, match="reset"):
+        build()
+
+
+@pytest.mark.parametrize(
     "build", [lambda a, r: PositionBias(None, None, r), lambda a, r: PositionBias(a, None, r, cross=True)]
 )
 def test_reset_needs_a_correlation(build):
@@ -78,7 +92,22 @@ class TestCache:
             count, terms = self.calls(position, 9, 9, 4, 1, 9)
             assert count == 1
             torch.testing.assert_close(terms[2].bias, position.compute(4).bias)
-            assert self.calls(position, 12)[0] == 1
+            assert self.calls(position, 12)[0] == 0  # made for 16
+            torch.testing.assert_close(position(12).bias, position.compute(12).bias)
+
+    def test_rising_lengths_compute_few_times(self):
+        position = tupe_r().eval()
+        with torch.no_grad():
+            assert self.calls(position, *range(1, 17))[0] == 5
+            with pytest.raises(UserError, match="17"):
+                position(17)
+
+    def test_types_do_not_evict_each_other(self):
+        position = tupe_r().eval()
+        with torch.no_grad(), patch.object(position, "compute", wraps=position.compute) as compute:
+            for _ in range(3):
+                position(9), position(9, torch.bfloat16), position(9, in_parts=True)
+            assert compute.call_count == 3
 
     def test_training_and_gradients_compute_each_time(self):
         position = tupe_r()
@@ -93,6 +122,7 @@ class TestCache:
         [
             lambda p: p.relative.weight.add_(1),
             lambda p: torch.optim.SGD(p.parameters(), lr=0.1).step(),
+            lambda p: torch.optim.AdamW(p.parameters(), lr=0.1, fused=True).step(),
             lambda p: p.load_state_dict({name: t + 1 for name, t in p.state_dict().items()}),
             lambda p: (p.train(), p.relative.weight.data.add_(1), p.eval()),
             lambda p: (p.relative.weight.data.add_(1), p.clear_cache()),

@@ -20,17 +20,18 @@ HAS_TRITON = importlib.util.find_spec("triton") is not None and torch.__version_
 STRUCTURED_LENGTH = 2048
 
 
-def prefers_parts(backend: str, device: torch.device, length: int, segments: bool = False) -> bool:
+def prefers_parts(backend: str, device: torch.device, length: int, width: int, segments: bool = False) -> bool:
     """Whether a bias for `biased_attention` is better made in parts: the kernels will take them, and it pays.
 
     Args:
         backend: as in `biased_attention`.
         device: of the queries.
         length: of the sequences.
+        width: of the heads or of the factors of the bias, whichever is more.
         segments: whether the bias has segments, which would make the dense one `(B, H, T, T)`.
     """
     takes = backend in ("auto", "triton") and device_obstacle(device) is None
-    return takes and (segments or length >= STRUCTURED_LENGTH)
+    return takes and width <= MAX_WIDTH and (segments or length >= STRUCTURED_LENGTH)
 
 
 def obstacle(query: Tensor, value: Tensor, bias: Union[Tensor, StructuredBias, None]) -> Optional[str]:

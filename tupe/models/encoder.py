@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tupe.attention import prefers_parts
 from tupe.models.layer import TupeEncoderLayer, compiled_layer
-from tupe.models.position import build_position_bias, build_segment_attention
+from tupe.models.position import build_position_bias, build_segment_attention, parts_width
 from tupe.position import PositionTable, PositionTerms, SegmentTable, segment_ids
 from tupe.position.length import check_length
 from tupe.position.precision import compute_dtype
@@ -44,6 +44,7 @@ class TupeEncoder(nn.Module):
         self.layers_share = args.sharing == "layer"
         self.position_bias = build_position_bias(args)
         self.segment_attention = build_segment_attention(args)
+        self.parts_width = parts_width(args, self.position_bias)
         self.layernorm_embedding = nn.Identity() if args.no_layernorm_embedding else nn.LayerNorm(width)
         self.dropout = nn.Dropout(args.dropout)
         self.layers = nn.ModuleList(
@@ -63,7 +64,9 @@ class TupeEncoder(nn.Module):
     def layer_terms(self, src_tokens: Tensor, dtype: torch.dtype) -> Iterator[PositionTerms]:
         """The position terms of each layer in turn; what the layers share is computed once."""
         length, segments = src_tokens.shape[1], None
-        in_parts = prefers_parts(self.attention_backend, src_tokens.device, length, self.segment_attention is not None)
+        in_parts = self.parts_width is not None and prefers_parts(
+            self.attention_backend, src_tokens.device, length, self.parts_width, self.segment_attention is not None
+        )
         terms = self.position_bias(length, dtype, in_parts)
         if self.segment_attention is not None:
             segments = segment_ids(src_tokens, self.eos)

@@ -16,7 +16,7 @@ from tupe.attention import biased_attention
 from tupe.errors import UserError
 from tupe.models.linformer import LengthProjection
 from tupe.models.shaw import attention_with_relative_values
-from tupe.position import PositionTerms, ShawRelative, StructuredBias
+from tupe.position import PositionTerms, ShawRelative
 
 
 class SelfAttention(nn.Module):
@@ -84,7 +84,6 @@ class SelfAttention(nn.Module):
         bias = position.bias
         if self.relative is not None:
             relative = self.relative.logits(query, self.scale)  # (B, H, T, T)
-            bias = bias.dense(x.shape[1]) if isinstance(bias, StructuredBias) else bias
             bias = relative if bias is None else relative + bias
         options = {
             "key_padding_mask": key_padding_mask if self.projection is None else None,

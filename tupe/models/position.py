@@ -87,6 +87,13 @@ def build_position_bias(args: Namespace) -> PositionBias:
     return PositionBias(absolute, relative, reset, cross=args.absolute == "untied_cross")
 
 
+def parts_width(args: Namespace, position_bias: PositionBias) -> Optional[int]:
+    """Width that a kernel needs for the bias in parts; `None` where it has none, or Shaw's term joins it as it is."""
+    if position_bias.parts_width is None or args.relative == "shaw":
+        return None
+    return max(position_bias.parts_width, args.encoder_embed_dim // args.encoder_attention_heads)
+
+
 def build_segment_attention(args: Namespace) -> Optional[SegmentAttention]:
     """The segment term of the attention, shared as the other terms are."""
     if args.segment != "per_head":

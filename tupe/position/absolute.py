@@ -75,7 +75,9 @@ class UntiedAbsolute(nn.Module):
         if head_dim is None and embed_dim % num_heads:
             raise UserError(f"{num_heads} heads do not divide the width {embed_dim}: choose a width that is a multiple")
         head_dim = head_dim or embed_dim // num_heads
+        self.max_positions = max_positions
         self.num_heads = num_heads
+        self.width = head_dim
         self.scale = 1 / math.sqrt(num_terms * head_dim)
         self.table = PositionTable(max_positions, embed_dim)
         self.layer_norm = nn.LayerNorm(embed_dim)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from tupe.errors import UserError
 from tupe.position.absolute import UntiedAbsolute
@@ -17,6 +19,17 @@ from tupe.position.relative import RelativeTerm
 from tupe.position.reset import Reset
 from tupe.position.segment import segment_bias
 from tupe.position.structured import StructuredBias
+
+#: Steps of any optimizer in this process: PyTorch's fused ones write parameters behind the version counter's back.
+_steps = 0
+
+
+def _count_step(*_: object) -> None:
+    global _steps
+    _steps += 1
+
+
+register_optimizer_step_post_hook(_count_step)
 
 AbsoluteTerm = Union[UntiedAbsolute, LowRankAbsolute, FreeAbsolute]
 
@@ -80,9 +93,9 @@ class PositionBias(nn.Module):
     Layers that do not share their terms are more heads: with terms of `L H` heads, one computation makes those of all
     layers, and `PositionTerms.split(L)` hands them out. Heads that share have terms of `L` heads, one for each layer.
 
-    In evaluation without gradients the result is kept until a parameter changes, and sliced for shorter inputs. A
-    write through `parameter.data` is invisible to PyTorch's version counter: call `train()`, `eval()` or
-    `clear_cache()` after one.
+    In evaluation without gradients the result is kept until a parameter changes, and sliced for shorter inputs; it is
+    made for a power of two of positions, so that rising lengths make it anew only a few times. A write through
+    `parameter.data` is invisible to PyTorch's version counter: call `train()`, `eval()` or `clear_cache()` after one.
 
     Args:
         absolute: `UntiedAbsolute`, `LowRankAbsolute`, `FreeAbsolute` or nothing.
@@ -111,6 +124,13 @@ class PositionBias(nn.Module):
                 "the [CLS] reset needs a content-free correlation, absolute without cross terms or relative: "
                 "set reset=none or choose such a term"
             )
+        if reset is not None and reset.vectors is not None and not isinstance(absolute, UntiedAbsolute):
+            raise UserError("the reset's theta has vectors only with the untied absolute term: give Reset no embed_dim")
+        if reset is not None and reset.convention == "release" and (reset.relative is None) != (relative is None):
+            raise UserError(
+                "the release's reset has relative values of its own exactly where there is a relative term: give Reset "
+                f"relative={relative is not None}"
+            )
         #: Keys of the terms, where they are not the positions.
         self.num_keys: Optional[int] = getattr(absolute, "num_keys", None)
         if self.num_keys is not None and (reset is not None or relative is not None):
@@ -119,12 +139,25 @@ class PositionBias(nn.Module):
         self.relative = relative
         self.reset = reset
         self.cross = cross
-        self._cache: Optional[tuple[tuple, PositionTerms]] = None
+        #: By type, and whether in parts: for how many positions, of which parameters, and the terms.
+        self._cache: dict[tuple[torch.dtype, bool], tuple[int, tuple, PositionTerms]] = {}
 
     @property
     def num_terms(self) -> int:
         """Number of products that the logit sums; content is scaled by `1 / sqrt(num_terms * d_h)`."""
         return 4 if self.cross else 2 if isinstance(self.absolute, UntiedAbsolute) else 1
+
+    @property
+    def max_positions(self) -> float:
+        """The longest input that all terms have; infinity for relative terms that repeat their ends."""
+        return min(getattr(term, "max_positions", math.inf) for term in (self.absolute, self.relative))
+
+    @property
+    def parts_width(self) -> Optional[int]:
+        """Width of the factors of a bias in parts, 0 without factors; `None` where the bias has no parts."""
+        if self.num_keys is not None or isinstance(self.absolute, FreeAbsolute):
+            return None
+        return 0 if self.cross or self.absolute is None else self.absolute.width
 
     def compute(self, length: int, in_parts: bool = False) -> PositionTerms:
         """The terms of the first `length` positions in float32, with their graph."""
@@ -132,7 +165,7 @@ class PositionBias(nn.Module):
         absolute = None if self.cross else self.absolute
         if absolute is None and self.relative is None:
             return PositionTerms(None, *factors)
-        if in_parts and self.num_keys is None and not isinstance(absolute, FreeAbsolute):
+        if in_parts and self.parts_width is not None:
             query, key = (None, None) if absolute is None else absolute.factors(length)
             bias = StructuredBias(
                 None if query is None else query * absolute.scale,
@@ -162,17 +195,16 @@ class PositionBias(nn.Module):
         with no_autocast(parameters[0].device):
             if self.training or torch.is_grad_enabled():
                 return self.compute(length, in_parts).to(dtype)
-            key = (
-                dtype,
-                in_parts,
-                *((p.data_ptr(), p.dtype, 0 if p.is_inference() else p._version) for p in parameters),
-            )
-            if self._cache is None or self._cache[0][1:] != key or self._cache[0][0] < length:
-                self._cache = ((length, *key), self.compute(length, in_parts).to(dtype))
-        return self._cache[1].slice(length, self.num_keys)
+            state = (_steps, *((p.data_ptr(), p.dtype, 0 if p.is_inference() else p._version) for p in parameters))
+            kept, of, terms = self._cache.get((dtype, in_parts), (0, None, None))
+            if kept < length or of != state:
+                kept = max(length, min(1 << (length - 1).bit_length(), self.max_positions))
+                terms = self.compute(kept, in_parts).to(dtype)
+                self._cache[dtype, in_parts] = kept, state, terms
+        return terms.slice(length, self.num_keys)
 
     def clear_cache(self) -> None:
-        self._cache = None
+        self._cache = {}
 
     def train(self, mode: bool = True) -> PositionBias:
         self.clear_cache()

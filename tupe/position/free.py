@@ -20,6 +20,7 @@ class FreeAbsolute(nn.Module):
 
     def __init__(self, max_positions: int, num_heads: int) -> None:
         super().__init__()
+        self.max_positions = max_positions
         self.weight = nn.Parameter(torch.empty(num_heads, max_positions, max_positions))
         nn.init.normal_(self.weight, std=INIT_STD)
         fit_positions(self, "weight", 1, 2)

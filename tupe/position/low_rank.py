@@ -32,6 +32,8 @@ class LowRankAbsolute(nn.Module):
         super().__init__()
         if rank < 1:
             raise UserError(f"position_rank is {rank}, but must be at least 1")
+        self.max_positions = max_positions
+        self.width = rank
         self.num_keys = num_keys
         self.query = nn.Parameter(torch.empty(num_heads, max_positions, rank))
         self.key = nn.Parameter(torch.empty(num_heads, num_keys or max_positions, rank))
