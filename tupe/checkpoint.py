@@ -64,9 +64,7 @@ def release_config(args: Namespace) -> TupeConfig:
         fields = {name: getattr(args, name) for name in same}
         fields["max_positions"] = getattr(args, "max_positions", None) or args.tokens_per_sample
     except AttributeError as error:
-        raise UserError(
-            f"this is no checkpoint of the TUPE release: its `args` have no {error.name or error}"
-        ) from error
+        raise UserError(f"this is no checkpoint of the TUPE release: of its `args`, {error}") from error
     fields.update({name: getattr(args, name) for name in optional if hasattr(args, name)})
     return TupeConfig(
         absolute="untied",

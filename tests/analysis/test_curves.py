@@ -6,11 +6,13 @@ import pytest
 
 from tupe.analysis import curves
 from tupe.analysis.curves import plot_training, read_log
+from tupe.cli.main import main
 from tupe.errors import UserError
 
 
-def inner(update, loss):
-    return json.dumps({"epoch": 1, "loss": str(loss), "num_updates": str(update), "wall": str(2 * update)})
+def inner(update, loss, tokens_a_second=100):
+    record = {"epoch": 1, "loss": loss, "wps": tokens_a_second, "wpb": 360, "num_updates": update, "lr": update / 1e3}
+    return json.dumps({name: value if name == "epoch" else str(value) for name, value in record.items()})
 
 
 def valid(update, loss):
@@ -22,55 +24,96 @@ def train(update):
     return json.dumps({"epoch": 1, "train_loss": "99", "train_num_updates": str(update), "train_wall": "41"})
 
 
+def in_words(record):
+    """What fairseq writes by default in place of a JSON record."""
+    values = json.loads(record)
+    del values["epoch"]
+    if "loss" in values:
+        return "epoch 001:     10 / 99 " + ", ".join(f"{name}={value}" for name, value in values.items())
+    kind = "valid" if "valid_loss" in values else "train"
+    start = "epoch 001 | valid on 'valid' subset | " if kind == "valid" else "epoch 001 | "
+    return start + " | ".join(f"{name.replace(f'{kind}_', '', 1)} {value}" for name, value in values.items())
+
+
 HYDRA = "[2026-01-01 00:00:00,000][{}][INFO] - {}"
 PRINTED = "2026-01-01 00:00:00 | INFO | {} | {}"
 FILE = "{1}"
 
 
+@pytest.mark.parametrize("words", [str, in_words], ids=["json", "default"])
 @pytest.mark.parametrize("form", [HYDRA, PRINTED, FILE])
-def test_records_are_read_in_every_form_of_the_log(form, tmp_path):
-    log = tmp_path / "train.log"
+def test_records_are_read_in_every_form_of_the_log(form, words, tmp_path):
+    log = tmp_path / "hydra_train.log"
     lines = [
         form.format("fairseq_cli.train", "begin training {not a record}"),
-        form.format("train_inner", inner(10, 9.5)),
-        form.format("valid", valid(10, 9)),
-        form.format("train", train(10)),
-        form.format("train_inner", inner(20, 8.5)),
-        form.format("train_inner", inner(20, 8.5)[:40]),  # killed while writing
-        form.format("train_inner", inner(10, 9.25)),  # resumed
-        form.format("valid", valid(20, 8)),
+        form.format("train_inner", words(inner(10, 9.5, 360))),  # a second an update
+        form.format("valid", words(valid(10, 9))),
+        form.format("train", words(train(10))),
+        form.format("train_inner", words(inner(20, 8.5, 360))),
+        form.format("train_inner", words(inner(20, 8.5))[:40]),  # killed while writing
+        form.format("train_inner", words(inner(10, 9.25))),  # resumed, slower
+        form.format("valid", words(valid(20, 8))),
     ]
     log.write_text("\n".join(lines))
     read = read_log(log)
     assert {update: record["loss"] for update, record in read.train.items()} == {10: 9.25, 20: 8.5}
-    assert read.seconds == 41
     assert {update: record["loss"] for update, record in read.valid.items()} == {10: 9, 20: 8}
     assert read.valid[20]["accuracy"] == 12.5
+    assert read.seconds == pytest.approx(10 * 3.6 + 10)
+    assert read_log(tmp_path) == read
+
+
+def test_hours_are_those_of_training(tmp_path):
+    """The first update of a process has no speed, and a validation may lie between two records."""
+    log = tmp_path / "train.log"
+    log.write_text("\n".join([inner(1, 9, 0), inner(11, 9, 1), valid(16, 8), inner(21, 7, 2), valid(30, 6)]))
+    read = read_log(log)
+    assert {update: record["hours"] for update, record in read.train.items()} == {1: 0, 11: 1, 21: 1.5}
+    assert {update: record["hours"] for update, record in read.valid.items()} == {16: 1.25, 30: 1.5}
 
 
 def test_logs_without_records_are_refused(tmp_path):
     with pytest.raises(UserError, match="cannot be read"):
         read_log(tmp_path / "no.log")
-    (tmp_path / "simple.log").write_text("train_inner | epoch 001: 10 / 20 loss=9.5\n" + inner(10, 9.5))
-    with pytest.raises(UserError, match="log_format=json"):
-        read_log(tmp_path / "simple.log")
+    (tmp_path / "other.log").write_text("train_inner | epoch 001: 10 / 20 loss=9.5\n" + inner(10, 9.5)[:-9])
+    with pytest.raises(UserError, match=r"other.log has no records of training: .*log_format=json"):
+        read_log(tmp_path / "other.log")
 
 
-def test_each_run_is_two_curves_of_one_colour(tmp_path, monkeypatch):
+def test_loss_and_learning_rate_against_updates_and_hours(tmp_path, monkeypatch):
     logs = {}
     for label, loss in (("TUPE-R", 6), ("BERT-A", 7)):
         path = tmp_path / label
-        path.write_text("\n".join([inner(20, loss), inner(10, loss + 1), valid(20, loss + 0.5)]))
+        path.write_text("\n".join([inner(20, loss, 1), inner(10, loss + 1, 2), valid(20, loss + 0.5)]))
         logs[label] = read_log(path)
+    (tmp_path / "begun").write_text(inner(10, 8))
+    logs["begun"] = read_log(tmp_path / "begun")
     drawn = []
     monkeypatch.setattr(curves, "save_figure", lambda figure, output: drawn.append(figure))
     plot_training(logs, "unused.png")
-    (axes,) = drawn[0].axes
-    data = [(line.get_xdata().tolist(), line.get_ydata().tolist(), line.get_color()) for line in axes.get_lines()]
-    assert data == [
-        ([10, 20], [7, 6], "C0"),
-        ([20], [6.5], "C0"),
-        ([10, 20], [8, 7], "C1"),
-        ([20], [7.5], "C1"),
+    data = [
+        [(line.get_xdata().tolist(), line.get_ydata().tolist(), line.get_color()) for line in axes.get_lines()[:4]]
+        for axes in drawn[0].axes
     ]
-    assert "7.500 at the end" in axes.get_legend().get_texts()[3].get_text()
+    for axes, x in zip(data[:2], ([10, 20], [0.5, 1.5])):
+        assert axes == [(x, [7, 6], "C0"), (x[1:], [6.5], "C0"), (x, [8, 7], "C1"), (x[1:], [7.5], "C1")]
+    for axes, x in zip(data[2:], ([10, 20], [0.5, 1.5])):
+        assert axes[:2] == [(x, [0.01, 0.02], "C0"), (x, [0.01, 0.02], "C1")]
+    (legend,) = drawn[0].legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "TUPE-R: 6.500 bits after 20 updates",
+        "BERT-A: 7.500 bits after 20 updates",
+        "begun: not yet validated",
+    ]
+
+
+def test_the_command_takes_folders_with_and_without_a_label(tmp_path, monkeypatch, capsys):
+    folder, picture = tmp_path / "lr=1", tmp_path / "curves.svg"
+    folder.mkdir()
+    (folder / "hydra_train.log").write_text(inner(10, 8))
+    monkeypatch.setattr(curves, "plot_training", lambda logs, *_: drawn.extend(logs))
+    drawn = []
+    assert main(["plot-training", str(folder), f"a={folder}", f"b={folder}", "--output", str(picture)]) == 0
+    assert drawn == [str(folder), "a", "b"]
+    assert main(["plot-training", f"a={folder}", f"a={folder}", "--output", str(picture)]) == 1
+    assert "two runs are labelled a" in capsys.readouterr().err

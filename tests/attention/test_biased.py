@@ -5,11 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.attention.bounds import BOUNDS
 from tupe.attention import BACKENDS, biased_attention
 from tupe.errors import UserError
-
-#: Largest ||out - exact|| of outputs and gradients, over ||exact|| and the root of their number, by type.
-BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}
 
 
 def inputs(batch, heads, t_q, t_k, width, dtype, padded, seed, spread=1.0):

@@ -22,6 +22,7 @@ def test_each_line_is_a_sequence(files):
     assert [list(map(int, item)) for item in data["train"]] == [[4, 5, 2], [2], [5, 2]]
     assert (len(data["valid"]), len(data["valid1"])) == (1, 9)
     assert (files / "out/dict.txt").read_text() == (files / "symbols").read_text()
+    assert {file.suffix for file in (files / "out").iterdir()} == {".txt", ".bin", ".idx"}
 
 
 def test_a_line_that_is_lost_is_told(files, monkeypatch):
@@ -40,4 +41,4 @@ def test_a_line_that_is_lost_is_told(files, monkeypatch):
 @pytest.mark.parametrize("name", ["a,b", "a:b"])
 def test_a_name_that_fairseq_reads_as_two(name, files):
     with pytest.raises(UserError, match=f"takes the '{name[1]}' in .*{name}"):
-        module.check_name(files / name)
+        module.check_folder(files / name)

@@ -28,6 +28,11 @@ def test_a_folder_is_whole_or_as_before(tmp_path):
         (folder / "three").touch()
         raise ZeroDivisionError
     assert [file.name for file in tmp_path.rglob("*")] == ["a", "two"]
+    for left in (".a.part/four", ".a.before/one"):  # by a process that was killed
+        (tmp_path / left).mkdir(parents=True)
+    with whole_folder(path) as folder:
+        (folder / "five").touch()
+    assert [file.name for file in tmp_path.rglob("*")] == ["a", "five"]
 
 
 def test_what_a_killed_process_left(tmp_path):

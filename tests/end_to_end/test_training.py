@@ -141,16 +141,6 @@ def test_two_processes_are_one_with_the_same_batch(corpus, tmp_path):
         assert one == pytest.approx(two, abs=2e-3)
 
 
-@pytest.mark.parametrize(
-    "flags",
-    ["--bf16", "--memory-efficient-bf16", "--memory-efficient-fp16", "--fp16", "--amp"],
-)
-def test_precisions(flags, corpus, tmp_path):
-    log = train_log(train(corpus, tmp_path, "--arch", "tupe_tiny", *TINY, "--max-update", 12, flags).stdout)
-    losses = [float(record["loss"]) for record in log["train_inner"]]
-    assert losses[-1] < losses[0]
-
-
 def test_single_fields_can_be_overridden(corpus, tmp_path):
     """A combination that no paper named is a command line away, and is what the checkpoint then holds."""
     flags = ("--relative", "clipped", "--relative-max-distance", 5, "--reset", "none", "--encoder-normalize-before")

@@ -71,6 +71,13 @@ def test_more_processes_than_gpus_need_more_machines(configured):
         assert configured(2, distributed_world_size=8, **more_machines).distributed_world_size == 8
 
 
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_fully_sharded_without_what_it_needs(gpus, configured, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fairscale", None)
+    with pytest.raises(UserError, match="fully_sharded needs GPUs and the package fairscale"):
+        configured(gpus, ddp_backend="fully_sharded")
+
+
 @pytest.mark.parametrize(("heads", "unused"), [({}, False), ({"mnli": torch.nn.Linear(1, 1)}, True)])
 def test_finetuning_has_unused_parameters(heads, unused):
     cfg = OmegaConf.create({"distributed_training": {"find_unused_parameters": False}})

@@ -43,3 +43,10 @@ def test_other_parts_under_hydra(build, name, near):
         UserError, match=rf"no \w+ '{name}' \(did you mean {near}\?\): change \w+\._name; known are .*\b{near}\b"
     ):
         build(OmegaConf.create({"_name": name}), None)
+
+
+@pytest.mark.parametrize(("field", "said"), [("absolut", "absolut"), ("attention_backend", "flash")])
+def test_fields_and_values_under_hydra(field, said):
+    config = OmegaConf.create({"_name": "tupe_base", field: "flash"})
+    with pytest.raises(UserError, match=f"the model tupe_base cannot be configured: .*{said}"):
+        models.build_model(config, None)

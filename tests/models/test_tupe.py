@@ -190,11 +190,11 @@ def test_half_precision_agrees_with_float64(build, pairs, name, dtype):
         expected, _ = exact(pairs)
         logits, _ = half(pairs)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            mixed, _ = build(name)(pairs)
+            mixed, _ = half.float()(pairs)
     real = pairs.ne(1)
     bound = {torch.float16: 1e-2, torch.bfloat16: 8e-2}[dtype]
     assert (logits[real].double() - expected[real]).norm() < bound * expected[real].norm()
-    assert torch.isfinite(mixed).all()
+    assert (mixed[real].double() - expected[real]).norm() < 8e-2 * expected[real].norm()
 
 
 def test_prenorm_and_no_embedding_norm(build, tokens):

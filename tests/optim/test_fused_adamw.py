@@ -1,11 +1,14 @@
-"""The optimizer against fairseq's `adam`: the same updates, in every precision, and the same checkpoints."""
+"""The optimizer against fairseq's `adam`: the same updates, in every precision, the same checkpoints.
+
+For `amp` see tests/fairseq_mends/test_precision.py.
+"""
 
 import copy
 import shutil
 
 import pytest
 import torch
-from fairseq.optim import AMPOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer, build_optimizer
+from fairseq.optim import FP16Optimizer, MemoryEfficientFP16Optimizer, build_optimizer
 from fairseq.optim.adam import Adam
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -82,7 +85,6 @@ def test_half_precision_in_portions_changes_nothing(monkeypatch):
 
 WRAPPERS = {
     "fp32": (build_optimizer, torch.float32),
-    "amp": (AMPOptimizer, torch.float32),
     "fp16": (FP16Optimizer, torch.float16),
     "bf16": (FP16Optimizer, torch.bfloat16),
     "memory_efficient_fp16": (MemoryEfficientFP16Optimizer, torch.float16),
@@ -131,7 +133,6 @@ def loaded(name, precision, state, params):
 
 
 @pytest.mark.parametrize("precision", WRAPPERS)
-@pytest.mark.filterwarnings("ignore:.*GradScaler")
 def test_in_every_precision(precision):
     (ours, our_params), (theirs, their_params) = (wrapped(name, precision) for name in ("fused_adamw", "adam"))
     norms = [updates(ours, our_params, 0, 20), updates(theirs, their_params, 0, 20)]
@@ -144,7 +145,6 @@ def test_in_every_precision(precision):
 
 
 @pytest.mark.parametrize("precision", [name for name in WRAPPERS if name not in ("fp16", "bf16")])
-@pytest.mark.filterwarnings("ignore:.*GradScaler")
 def test_goes_on_bit_for_bit_after_loading(precision):
     whole, params = wrapped("fused_adamw", precision)
     updates(whole, params, 0, 7)

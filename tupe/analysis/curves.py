@@ -1,84 +1,139 @@
-"""Loss curves from the logs that fairseq writes with `common.log_format=json` (`--log-format json`)."""
+"""Curves of training from the logs of fairseq, as JSON (`common.log_format=json`) or in its default format."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import NamedTuple, Union
+
+import numpy as np
 
 from tupe.analysis.figure import new_figure, save_figure
 from tupe.errors import UserError
 
+LOG = "hydra_train.log"
 Records = dict[int, dict[str, float]]  # update -> name of a value -> value
+
+_JSON = re.compile(r'\{"epoch": .*\}$')
+# An interval is `epoch 001:    100 / 7411 loss=9.7, ...`, a validation `epoch 001 | valid on ... | loss 9.6 | ...`.
+_DEFAULT = re.compile(r"epoch \d+(?::\s+\d+ / \d+ (?P<train>\S.*)| \| valid on 'valid' subset \| (?P<valid>.*))$")
 
 
 class TrainingLog(NamedTuple):
     """The records of one run.
 
-    train: means over a logging interval: `loss` (bits), ...
-    valid: of the whole validation set: `loss` (bits), `ppl`, `accuracy` (percent), ...
-    seconds: that the run took, interruptions aside.
+    train: means over a logging interval: `loss` (bits), `lr`, ...
+    valid: of the whole validation set: `loss` (bits), `ppl`, `accuracy` (percent), ...; none before the first.
+
+    All have `hours` of training until then. Interruptions, and what was lost by them and done anew, are not in it.
     """
 
     train: Records
     valid: Records
-    seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """That the updates took."""
+        return 3600 * max(record["hours"] for record in self.train.values())
 
 
 def read_log(path: Union[str, Path]) -> TrainingLog:
-    """Reads Hydra's `hydra_train.log`, a `--log-file`, or what fairseq printed.
+    """Reads a run's folder, its `hydra_train.log`, a `--log-file`, or what fairseq printed.
 
     Of an update that was logged twice, as it happens when a run was resumed, the later record counts.
 
     Raises:
-        UserError: if the file is missing, or has no records of validation.
+        UserError: if the file is missing, or has no records of training.
     """
-    train: Records = {}
-    valid: Records = {}
-    seconds = 0.0
+    path = Path(path)
+    path = path / LOG if path.is_dir() else path
     try:
-        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
         raise UserError(f"the training log {path} cannot be read: {error.strerror}.") from None
+    train: Records = {}
+    valid: Records = {}
     for record in map(_record, lines):
-        seconds = max(seconds, record.get("wall", 0), record.get("train_wall", 0))
         if "valid_loss" in record:
             values = {name[len("valid_") :]: value for name, value in record.items() if name.startswith("valid_")}
             valid[int(values["num_updates"])] = values
         elif "loss" in record:
             train[int(record["num_updates"])] = record
-    if not valid:
-        raise UserError(f"{path} has no JSON records of validation: train with common.log_format=json.")
-    return TrainingLog(train, valid, seconds)
+    if not train:
+        raise UserError(f"{path} has no records of training: give a log with common.log_format=json or simple.")
+    _add_hours(train, valid)
+    return TrainingLog(train, valid)
 
 
 def _record(line: str) -> dict[str, float]:
     """The record in a line; empty if there is none, or only the beginning of one, where the run was killed."""
     try:
-        return {name: float(value) for name, value in json.loads(line[line.index('{"epoch": ') :]).items()}
+        if found := _JSON.search(line):
+            return {name: float(value) for name, value in json.loads(found[0]).items()}
+        if found := _DEFAULT.search(line):
+            prefix, separator, equals = ("", ", ", "=") if found["train"] else ("valid_", " | ", " ")
+            pairs = (part.split(equals) for part in (found["train"] or found["valid"]).split(separator))
+            record = {prefix + name: float(value) for name, value in pairs}
+            return record if prefix + "num_updates" in record else {}
     except (ValueError, TypeError):
-        return {}
+        pass
+    return {}
+
+
+def _add_hours(train: Records, valid: Records) -> None:
+    """An interval took its tokens over its tokens a second. (fairseq's `wall` is 0 in a run that was resumed.)"""
+    seconds, before = 0.0, 0
+    for update, record in sorted(train.items()):
+        if record.get("wps"):  # not of the very first update, which nothing is before
+            seconds += (update - before) * record["wpb"] / record["wps"]
+        before = update
+        record["hours"] = seconds / 3600
+    updates = sorted(train)
+    hours = [train[update]["hours"] for update in updates]
+    for update, record in valid.items():
+        record["hours"] = float(np.interp(update, [0, *updates], [0, *hours]))
 
 
 def plot_training(logs: dict[str, TrainingLog], output: Union[str, Path], title: str = "Training") -> None:
-    """Draws the losses of several runs against updates: thin in training, thick in validation.
+    """Draws loss and learning rate of several runs, against updates and against hours of training.
 
     Args:
         logs: label of a run -> its log.
         output: the picture's file.
         title: stands above it.
     """
-    figure = new_figure(7.5, 4.5)
-    axes = figure.add_subplot(title=title, xlabel="updates", ylabel="loss (bits a prediction)")
+    figure = new_figure(10, 6)
+    axes = figure.subplots(2, 2, sharex="col", sharey="row", height_ratios=[3, 1])
     for number, (label, log) in enumerate(logs.items()):
-        last = log.valid[max(log.valid)]["loss"]
-        for records, kind, style in (
-            (log.train, "training", {"linewidth": 0.8, "alpha": 0.5}),
-            (log.valid, f"validation, {last:.3f} at the end", {"marker": "o", "markersize": 3}),
-        ):
-            updates = sorted(records)
-            losses = [records[update]["loss"] for update in updates]
-            axes.plot(updates, losses, color=f"C{number}", label=f"{label}: {kind}", **style)
-    axes.grid(alpha=0.3)
-    axes.legend()
+        color = f"C{number}"
+        for column, of in enumerate(("num_updates", "hours")):
+            axes[0, column].plot(*_curve(log.train, of, "loss"), color=color, linewidth=0.8, alpha=0.5)
+            axes[0, column].plot(*_curve(log.valid, of, "loss"), color=color, marker="o", markersize=3)
+            axes[1, column].plot(*_curve(log.train, of, "lr"), color=color)
+        axes[0, 0].lines[-1].set_label(f"{label}: {_end(log.valid)}")
+    axes[0, 0].set_ylabel("loss (bits a prediction)\nthick: validation, thin: training")
+    axes[1, 0].set_ylabel("learning rate")
+    axes[1, 0].set_xlabel("updates")
+    axes[1, 1].set_xlabel("hours of training")
+    axes[1, 0].set_ylim(bottom=0)
+    axes[1, 0].ticklabel_format(axis="y", scilimits=(-2, 2))
+    axes[1, 0].xaxis.set_major_formatter("{x:,.0f}")
+    for ax in axes.flat:
+        ax.grid(alpha=0.3)
+        ax.set_xlim(left=0)
+    figure.suptitle(title)
+    figure.legend(loc="outside lower center", ncols=min(len(logs), 2))
     save_figure(figure, output)
+
+
+def _curve(records: Records, of: str, name: str) -> tuple[list[float], list[float]]:
+    ordered = [record for _, record in sorted(records.items())]
+    return [record[of] for record in ordered], [record[name] for record in ordered]
+
+
+def _end(valid: Records) -> str:
+    if not valid:
+        return "not yet validated"
+    last = max(valid)
+    return f"{valid[last]['loss']:.3f} bits after {last:,} updates"

@@ -29,7 +29,8 @@ def run(args: argparse.Namespace) -> None:
 
     rows = []
     for sweep in args.sweeps:
-        label, _, out = sweep.rpartition("=") if not Path(sweep).is_dir() else ("", "", sweep)
+        plain = "=" not in sweep or Path(sweep).exists()
+        label, out = ("", sweep) if plain else sweep.split("=", 1)
         rows.append(read_sweep(Path(out), label))
     names = [row.name for row in rows]
     for name in names:

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--language", help="of the sentence and token rules (default: en for paper, xx = any for sentencepiece)")
     add("--vocab-size", type=int, default=32768, metavar="N", help="symbols of the dictionary (default: %(default)s)")
     add("--model-type", choices=["bpe", "unigram"], default="bpe", help="of SentencePiece (default: %(default)s)")
-    add("--valid-documents", type=_number, metavar="N", default=0.01, help="held out: how many, or which share (0.01)")
+    add("--valid-documents", type=number_or_share, metavar="N", default=0.01, help="held out: number or share (0.01)")
     add("--max-tokens", type=int, default=126, metavar="N", help="longer lines are cut (default: %(default)s)")
     add("--shards", type=int, metavar="N", help="folders of training data (default: one a gigabyte of text)")
     add("--workers", type=int, default=os.cpu_count(), metavar="N", help="processes (default: all cores)")
@@ -30,8 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add(f"--{name}", action=argparse.BooleanOptionalAction, default=None, help=f"stage: {stage.help}")
 
 
-def _number(text: str) -> int | float:
-    return float(text) if "." in text else int(text)
+def number_or_share(text: str) -> int | float:  # argparse shows the name
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 from tupe.errors import UserError
 
 
-def check_name(folder: Path) -> None:
-    """Raises a `UserError` if fairseq would read the folder's name as a list of names."""
+def check_folder(folder: Path) -> None:
+    """Raises a `UserError` for a file, and if fairseq would read the folder's name as a list of names."""
+    if folder.is_file():
+        raise UserError(f"{folder} is a file, but OUT is a folder to write: give its name too.")
     for sign in ",:":
         if sign in str(folder):
             raise UserError(f"fairseq takes the '{sign}' in {folder} for the end of a name: use a folder without.")
@@ -31,9 +33,8 @@ def binarise(destination: Path, dictionary: Path, splits: dict[str, list[Path]],
 
     import tupe.data.pieces  # noqa: F401
 
-    check_name(destination)
-    # fairseq keeps its log in destination/preprocess.log; on the screen it would break the progress bar.
-    preprocess.logger.propagate = False
+    check_folder(destination)
+    preprocess.logger.propagate = False  # on the screen its log would break the progress bar
     arguments = ["--task", "tupe_pieces", "--only-source", "--srcdict", str(dictionary), "--destdir", str(destination)]
     for split, files in splits.items():
         arguments += [f"--{split}pref", ",".join(map(str, files))]
@@ -43,6 +44,7 @@ def binarise(destination: Path, dictionary: Path, splits: dict[str, list[Path]],
         for handler in list(preprocess.logger.handlers):
             preprocess.logger.removeHandler(handler)
             handler.close()
+        (destination / "preprocess.log").unlink(missing_ok=True)  # of names of temporary files
     for split, files in splits.items():
         for number, file in enumerate(files):
             _check_length(file, destination / f"{split}{number or ''}")

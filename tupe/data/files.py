@@ -27,16 +27,18 @@ def atomic(path: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
     """Yields an empty folder beside `path`, which takes its place when the block ends without an exception."""
-    unfinished = path.with_name(f".{path.name}.part")
-    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished, before = path.with_name(f".{path.name}.part"), path.with_name(f".{path.name}.before")
+    for folder in (unfinished, before):
+        shutil.rmtree(folder, ignore_errors=True)
     unfinished.mkdir(parents=True)
     try:
         yield unfinished
         if path.exists():
-            shutil.rmtree(path)
+            path.replace(before)  # removed in place, it could be found half removed
         unfinished.replace(path)
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        for folder in (unfinished, before):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_unfinished(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import logging
 import os
 import sys
@@ -45,8 +46,12 @@ def configure(distributed, on_cpu: bool) -> None:
     """Fills in `distributed` (fairseq's `DistributedTrainingConfig`) for the launcher and the device at hand.
 
     Raises:
-        UserError: several processes were asked for that nobody would start.
+        UserError: several processes were asked for that nobody would start, or a backend that cannot work here.
     """
+    if distributed.ddp_backend == "fully_sharded" and (on_cpu or importlib.util.find_spec("fairscale") is None):
+        raise UserError(
+            "ddp_backend fully_sharded needs GPUs and the package fairscale: choose legacy_ddp, or on GPUs pytorch_ddp"
+        )
     if _launched_processes() > 1 and distributed.distributed_init_method in (None, "env://"):
         distributed.distributed_world_size = _launched_processes()
         distributed.distributed_rank = int(os.environ["RANK"])

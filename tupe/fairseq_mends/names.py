@@ -12,6 +12,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.optim import lr_scheduler
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_REGISTRY
+from omegaconf.errors import OmegaConfBaseException
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
@@ -52,13 +53,16 @@ def known_architecture(original):
 
 @mends(models, "build_model")
 def known_model(original):
-    """Hydra's `model._name` with a name that does not exist."""
+    """Hydra's `model._name` with a name that does not exist, and fields and values that the model does not have."""
 
     def build_model(cfg, *args, **kwargs):
         name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
         if isinstance(name, str):
             refuse_unknown(name)
-        return original(cfg, *args, **kwargs)
+        try:
+            return original(cfg, *args, **kwargs)
+        except OmegaConfBaseException as error:
+            raise UserError(f"the model {name} cannot be configured: {str(error).splitlines()[0]}") from error
 
     return build_model
 

@@ -58,7 +58,7 @@ def consistent_precision(original):
 @mends(AMPOptimizer, "step")
 def unscaled_once(original):
     """Clipping divides the gradients by the loss scale and tells the scaler so of PyTorch's optimizer; the step asks it
-    after fairseq's wrapper of that, and divides again, by 65,536 or so: gradients are then smaller than Adam's `eps`.
+    after fairseq's wrapper of that, and divides again, by 128 and more: gradients are then near Adam's `eps`.
     """
 
     def step(self):

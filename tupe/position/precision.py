@@ -19,8 +19,4 @@ def no_autocast(device: torch.device) -> torch.autocast:
 def compute_dtype(tensor: Tensor) -> torch.dtype:
     """The type of a linear layer's output for the input `tensor`: autocast's if it is on, else the tensor's own."""
     device = tensor.device.type
-    if hasattr(torch, "get_autocast_dtype"):
-        return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tensor.dtype
-    if device == "cpu":  # before PyTorch 2.4
-        return torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else tensor.dtype
-    return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else tensor.dtype
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tensor.dtype

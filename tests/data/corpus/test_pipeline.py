@@ -170,6 +170,7 @@ def test_what_is_wrong_is_told(text, tmp_path, capsys):
     out = tmp_path / "out"
     assert "there is no" in fails(capsys, out, tmp_path / "nothing")
     assert "takes the ':' in" in fails(capsys, tmp_path / "a:b", *inputs(text))
+    assert "is a file, but OUT is a folder" in fails(capsys, *inputs(text))
     assert "--max-tokens is 0" in fails(capsys, out, *inputs(text), "--max-tokens", 0)
     assert "--valid-documents is 1.5" in fails(capsys, out, *inputs(text), "--valid-documents", 1.5)
     assert not out.exists()

@@ -234,8 +234,8 @@ def total(partial: Optional[Tensor], part: Optional[Tensor]) -> Optional[Tensor]
 
 def with_aligned_rows(bias: Tensor) -> Tensor:
     """`bias`, copied if its rows are not aligned as the kernels want them: else they are read number by number."""
-    length = bias.shape[-1]
-    if bias.stride(-1) == 1 and bias.stride(-2) >= length and bias.stride(-2) % ALIGNED_ROW.value == 0:
+    length, (*_, row, column) = bias.shape[-1], bias.stride()
+    if column == 1 and row >= length and row % ALIGNED_ROW.value == bias.storage_offset() % ALIGNED_ROW.value == 0:
         return bias
     return F.pad(bias.contiguous(), (0, -length % ALIGNED_ROW.value))[..., :length]
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from tupe.data.binarise import check_name
+from tupe.data.binarise import check_folder
 from tupe.data.corpus import rare_words, shards, text, vocabulary
 from tupe.data.corpus.clean import Kept, clean, processing
 from tupe.data.corpus.duplicates import number_of, repeated
@@ -59,7 +59,7 @@ def prepare(out: Path, inputs: list[Input], settings: Settings, workers: int) ->
     Raises:
         UserError: if an input cannot be read, if there is too little text, or if `out` holds something else.
     """
-    check_name(out)
+    check_folder(out)
     task = {"settings": dataclasses.asdict(settings), "inputs": [file.identity() for file in inputs]}
     if (out / NAME).exists():
         content = Manifest.load(out).content

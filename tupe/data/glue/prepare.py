@@ -11,7 +11,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Optional
 
-from tupe.data.binarise import binarise
+from tqdm import tqdm
+
+from tupe.data.binarise import binarise, check_folder
 from tupe.data.corpus.manifest import NAME, Manifest
 from tupe.data.corpus.vocabulary import Encoder
 from tupe.data.files import sha256, whole_folder, write_json
@@ -45,10 +47,11 @@ def prepare(
         What the manifest holds: what it was made of, and for each split what became of its rows.
 
     Raises:
-        UserError: if a file is missing, or not what it should be.
+        UserError: if a file is missing, or not what it should be, or if `out/<task>` holds something else.
     """
     if max_positions < _FEWEST_POSITIONS:
         raise UserError(f"--max-positions is {max_positions}: it must be at least {_FEWEST_POSITIONS}.")
+    check_folder(out)
     files = _files(task, glue)
     made_of = {
         "files": {
@@ -63,13 +66,17 @@ def prepare(
         content = json.loads(done.read_text(encoding="utf-8"))
         if content["made_of"] == made_of:
             return content
+    elif done.parent.exists():
+        raise UserError(f"{done.parent} is there, but not made by this command: choose another folder for OUT.")
     content = {"task": task.name, "classes": task.classes, "scale": task.scale, "made_of": made_of, "splits": {}}
     with whole_folder(out / task.name) as folder:
         texts = folder / "text"
         texts.mkdir()
         for split, path in files.items():
             report = Report()
-            read = _batches(rows(path, task, split, report, any_size))
+            found = rows(path, task, split, report, any_size)
+            bar = tqdm(found, f"{task.name} {split.name}", split.rows, leave=False, disable=None, unit=" rows")
+            read = _batches(bar)
             cut = _write(map_(partial(_encode, corpus, max_positions), read), texts / split.name, len(task.texts))
             content["splits"][split.name] = {**dataclasses.asdict(report), "cut": cut}
         _binarise(task, [split.name for split in files], texts, folder, corpus.dictionary)
@@ -85,15 +92,11 @@ def present(task: Task, glue: Path) -> bool:
 
 def shorten(texts: list[list[str]], length: int) -> list[list[str]]:
     """Cuts the ends of one or two texts until they have `length` pieces together, the longer text first."""
-    lengths = [len(text) for text in texts]
-    if sum(lengths) <= length:
-        return texts
-    if len(texts) == 2:
-        shorter = min(*lengths, length // 2)
-        lengths = [shorter, length - shorter] if lengths[0] <= lengths[1] else [length - shorter, shorter]
-    else:
-        lengths = [length]
-    return [text[:new] for text, new in zip(texts, lengths)]
+    if len(texts) == 1:
+        return [texts[0][:length]]
+    first, second = texts
+    kept = min(len(first), max(length - len(second), (length + 1) // 2))
+    return [first[:kept], second[: length - kept]]
 
 
 def _files(task: Task, glue: Path) -> dict[Split, Path]:
