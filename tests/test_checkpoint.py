@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.commands import hydra_train, run, train_log
 from tupe.checkpoint import convert_release, convert_release_state, load_release
 from tupe.errors import UserError
 from tupe.models import TupeModel
@@ -91,6 +92,29 @@ def test_converted_checkpoint_loads_with_the_hub_interface(release_file, golden,
     with torch.no_grad():
         logits, _ = hub.model(tokens)
     torch.testing.assert_close(logits, golden["b/logits"], rtol=0, atol=5e-5)
+
+
+def test_the_command_converts_and_pre_training_goes_on(release_file, golden, tmp_path):
+    model, data = tmp_path / "model.pt", tmp_path / "data"
+    run("tupe", "convert-release", release_file, model)
+    symbols = len(golden["state/decoder.sentence_encoder.embed_tokens.weight"])
+    words = [f"word{i}" for i in range(symbols - 4 - 1)]
+    for name, lines in (("dict", [f"{word} 1" for word in words]), ("text", [" ".join(words[:12])] * 16)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    run("fairseq-preprocess", "--only-source", "--srcdict", tmp_path / "dict", "--trainpref", tmp_path / "text",
+        "--destdir", data, "--workers", 1)  # fmt: skip
+    fields = [line for line in run("tupe", "model-overrides", model).stdout.split() if not line.startswith("task.")]
+    done = hydra_train(
+        data, tmp_path / "run", *fields, "task.tokens_per_sample=40", "optimization.max_update=2",
+        "lr_scheduler.warmup_updates=1", f"checkpoint.restore_file={model}", "dataset.disable_validation=true",
+    )  # fmt: skip
+    assert f"Loaded checkpoint {model}" in done.stdout
+    assert len(train_log(done.stdout)["train_inner"]) == 2
+    before, after = (
+        torch.load(path, weights_only=True)["model"] for path in (model, tmp_path / "run/checkpoint_last.pt")
+    )
+    assert before.keys() == after.keys()
+    assert all((after[name] - tensor).abs().max() < 0.05 for name, tensor in before.items())  # two small steps away
 
 
 def test_prenorm_release(golden, tmp_path):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -33,3 +34,14 @@ def test_a_reader_that_stops_early_is_no_error():
     reader.wait()
     done = subprocess.run([sys.executable, "-m", "tupe", "--help"], stdout=reader.stdin, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert main(["python-docs", str(tmp_path / "file" / "out")]) == 1
+    assert re.fullmatch(r"error: .*Not a directory: .*\n", capsys.readouterr().err)
+
+
+def test_options_stand_anywhere(tmp_path, capsys):
+    assert main(["prepare-corpus", str(tmp_path / "out"), "--vocab-size", "100", str(tmp_path / "none.txt")]) == 1
+    assert "none.txt" in capsys.readouterr().err

@@ -17,13 +17,13 @@ from tupe.errors import UserError
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command and returns the exit status: 0, or 1 after a `UserError`, whose sentence goes to stderr."""
+    """Runs one command and returns the exit status: 0, or 1 after an error, whose sentence goes to stderr."""
     try:
         _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
     except BrokenPipeError:  # who reads the output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except UserError as error:
+    except (UserError, OSError) as error:  # OSError: a full disk, a file that may not be read
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
@@ -44,7 +44,7 @@ def _run(argv: list[str]) -> None:
     as_written = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(f"tupe {argv[0]}", description=command.__doc__, formatter_class=as_written)
     command.add_arguments(parser)
-    command.run(parser.parse_args(argv[1:]))
+    command.run(parser.parse_intermixed_args(argv[1:]))
 
 
 def _summary(path: Path) -> str:

@@ -39,6 +39,8 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
     Raises:
         UserError: if the checkpoint is none of ours, a task is unknown or not prepared, or an override is the sweep's.
     """
+    if not (ROOT / "configs/finetuning").is_dir():
+        raise UserError("a sweep needs configs/ and scripts/ beside the package: run scripts/glue.sh of a clone.")
     overrides = tuple(overrides)
     for override in overrides:
         key = override.partition("=")[0].lstrip("+~")
