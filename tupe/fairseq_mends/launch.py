@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib.util
 import logging
 import os
@@ -110,10 +111,15 @@ def refuse_hydra_that_trains_alone() -> None:
 
 @atexit.register
 def leave_gloo() -> None:
-    """Ends gloo's threads before the interpreter ends: otherwise a finished process can die of SIGABRT."""
+    """Ends gloo's threads before the interpreter ends: otherwise a finished process can die of SIGABRT.
+
+    fairseq keeps a group of its own, whose threads live as long as it is referred to.
+    """
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized() and distributed.get_backend() == "gloo":
         distributed.destroy_process_group()
+        vars(distributed_utils.get_global_group).pop("_global_group", None)
+        gc.collect()
 
 
 def _launched_processes() -> int:
