@@ -51,8 +51,9 @@ def test_two_processes_are_one(pretrained, glue, tmp_path):
             "--task", "tupe_sentence_prediction", "--criterion", "tupe_sentence_prediction", "--num-classes", 1,
             "--regression-target", "--init-token", 0, "--separator-token", 2, "--max-positions", 32,
             "--finetune-from-model", pretrained[0] / "checkpoint_best.pt", "--batch-size", 8,
-            "--update-freq", 2 // processes, "--optimizer", "adam", "--lr", 0.001, "--lr-scheduler", "fixed", "--max-update", 6, "--dropout", 0,
-            "--attention-dropout", 0, "--num-workers", 0, "--log-format", "json", "--no-save",
+            "--update-freq", 2 // processes, "--optimizer", "adam", "--lr", 0.001, "--lr-scheduler", "fixed",
+            "--max-update", 6, "--dropout", 0, "--attention-dropout", 0, "--num-workers", 0, "--log-format", "json",
+            "--no-save",
             "--save-dir", tmp_path / str(processes),
         )  # fmt: skip
         record = train_log(done.stdout)["valid"][-1]
