@@ -81,6 +81,7 @@ def arguments() -> Namespace:
         default="wall",
         help="process: processor time, for a busy CPU (1 thread)",
     )
+    parser.add_argument("--profile", action="store_true", help="instead: where the first model's step spends its time")
     parser.add_argument("--output", type=Path, help="folder for model.json and model.md")
     parser.add_argument("--worker", help=argparse.SUPPRESS)  # what one process measures, as JSON
     args = parser.parse_args()
@@ -281,16 +282,11 @@ def spread(values: list[float]) -> list[float]:
     return [first, statistics.median(values), third]
 
 
-def compare(args: Namespace, size: str, mode: str) -> list[dict[str, Any]]:
-    """One record a rival."""
+def known_to_workers(args: Namespace, size: str, mode: str) -> dict[str, Any]:
     from tupe.systems import SIZES
 
-    rivals = [*args.rivals, *(["authors"] if args.authors else [])]
-    if mode == "inference":
-        rivals = [name for name in rivals if name not in TRAINING_ONLY]
-    names = [*rivals, "product"]
     fields = ("batch", "length", "vocab_size", "device", "dtype", "backend", "steps", "clock")
-    known = {
+    return {
         **{field: getattr(args, field) for field in fields},
         "size": size,
         "shape": SIZES[size],
@@ -298,6 +294,26 @@ def compare(args: Namespace, size: str, mode: str) -> list[dict[str, Any]]:
         "authors": str(args.authors),
         "product": 8192 if args.device.startswith("cuda") else 1024,
     }
+
+
+def profile(args: Namespace, size: str, mode: str) -> str:
+    """PyTorch's profile of three steps of the first model, by operator."""
+    step = model_step(Namespace(rival=args.rivals[0], **known_to_workers(args, size, mode)))
+    step()
+    with torch.profiler.profile() as profiled:
+        for _ in range(3):
+            step()
+    by = "self_cuda_time_total" if args.device.startswith("cuda") else "self_cpu_time_total"
+    return profiled.key_averages().table(sort_by=by, row_limit=25, max_name_column_width=40)
+
+
+def compare(args: Namespace, size: str, mode: str) -> list[dict[str, Any]]:
+    """One record a rival."""
+    rivals = [*args.rivals, *(["authors"] if args.authors else [])]
+    if mode == "inference":
+        rivals = [name for name in rivals if name not in TRAINING_ONLY]
+    names = [*rivals, "product"]
+    known = known_to_workers(args, size, mode)
     processes = [Rival(rival=name, **known) for name in names]
     for process in processes:
         process.answer()
@@ -309,7 +325,7 @@ def compare(args: Namespace, size: str, mode: str) -> list[dict[str, Any]]:
                 seconds[process.name].append(measured)
     ends = {process.name: process.end() for process in processes}
     peak = PRODUCTS * 2.0 * known["product"] ** 3 / statistics.median(seconds["product"])
-    needed = operations(args, SIZES[size], mode)
+    needed = operations(args, known["shape"], mode)
     records = []
     for name in rivals:
         ratios = [theirs / ours for theirs, ours in zip(seconds[name], seconds[names[0]])]
@@ -358,6 +374,8 @@ def main() -> None:
         f"{args.dtype}, {args.batch} x {args.length} tokens, vocabulary {args.vocab_size}, backend {args.backend}"
         f", {args.rounds} rounds of {args.steps} steps, {args.clock} time"
     )
+    if args.profile:
+        return print(title, *(profile(args, size, mode) for size in args.sizes for mode in args.modes), sep="\n\n")
     print(title, "", HEADER, sep="\n", flush=True)
     records = []
     for size in args.sizes:
