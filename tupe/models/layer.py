@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from tupe.attention import biased_attention
 from tupe.errors import UserError
+from tupe.linear import Linear, linear
 from tupe.models.linformer import LengthProjection
 from tupe.models.shaw import attention_with_relative_values
 from tupe.position import PositionTerms, ShawRelative
@@ -58,8 +59,8 @@ class SelfAttention(nn.Module):
         self.scale = 1 / math.sqrt(num_terms * (embed_dim // num_heads))
         self.dropout = dropout
         self.backend = backend
-        self.qkv_proj = nn.Linear(embed_dim, 3 * embed_dim)
-        self.out_proj = nn.Linear(embed_dim, embed_dim)
+        self.qkv_proj = Linear(embed_dim, 3 * embed_dim)
+        self.out_proj = Linear(embed_dim, embed_dim)
         self.relative = relative
         self.projection = projection
 
@@ -71,8 +72,8 @@ class SelfAttention(nn.Module):
             projected = self.projection(x, key_padding_mask)  # (B, k, d)
             width = x.shape[-1]
             weight, bias = self.qkv_proj.weight, self.qkv_proj.bias
-            query = F.linear(x, weight[:width], bias[:width])
-            key, value = F.linear(projected, weight[width:], bias[width:]).chunk(2, dim=-1)
+            query = linear(x, weight[:width], bias[:width])
+            key, value = linear(projected, weight[width:], bias[width:]).chunk(2, dim=-1)
         query, key, value = (t.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for t in (query, key, value))
         return query, key, value
 
@@ -123,8 +124,8 @@ class TupeEncoderLayer(nn.Module):
         self.activation = F.gelu if args.activation_fn == "gelu" else utils.get_activation_fn(args.activation_fn)
         self.dropout = nn.Dropout(args.dropout)
         self.activation_dropout = nn.Dropout(args.activation_dropout)
-        self.fc1 = nn.Linear(width, args.encoder_ffn_embed_dim)
-        self.fc2 = nn.Linear(args.encoder_ffn_embed_dim, width)
+        self.fc1 = Linear(width, args.encoder_ffn_embed_dim)
+        self.fc2 = Linear(args.encoder_ffn_embed_dim, width)
         self.final_layer_norm = nn.LayerNorm(width)
 
     def feed_forward(self, x: Tensor) -> Tensor:

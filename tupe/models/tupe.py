@@ -9,11 +9,13 @@ from typing import Optional, Union
 from fairseq.data import Dictionary
 from fairseq.models import register_model
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
+from fairseq.models.roberta.model import RobertaLMHead
 from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
 from tupe.errors import UserError
+from tupe.linear import linear
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
 
@@ -25,11 +27,23 @@ def as_namespace(cfg: Union[DictConfig, TupeConfig, Namespace]) -> Namespace:
     return Namespace(**OmegaConf.to_container(OmegaConf.create(cfg), resolve=True, enum_to_str=True))
 
 
+class LanguageModelHead(RobertaLMHead):
+    """RoBERTa's, with the bias of the vocabulary added in the product."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        """`features` `(..., d)` to logits `(..., V)`."""
+        x = self.layer_norm(self.activation_fn(linear(features, self.dense.weight, self.dense.bias)))
+        return linear(x, self.weight, self.bias)
+
+
 class TupeLanguageModelEncoder(RobertaEncoder):
     """The encoder with its language-model head, as fairseq's RoBERTa names the two."""
 
     def build_encoder(self, args: Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding) -> TupeEncoder:
         return TupeEncoder(args, embed_tokens, dictionary.eos())
+
+    def build_lm_head(self, embed_dim: int, output_dim: int, activation_fn: str, weight: Tensor) -> LanguageModelHead:
+        return LanguageModelHead(embed_dim, output_dim, activation_fn, weight)
 
     def forward(
         self,

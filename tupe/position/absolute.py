@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.errors import UserError
+from tupe.linear import linear
 from tupe.position.length import check_length, fit_positions
 from tupe.position.precision import at_least_float32
 
@@ -91,8 +92,10 @@ class UntiedAbsolute(nn.Module):
     def project(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """`LN(p) U^Q` and `LN(p) U^K` of `vectors` `(m, d)`, each `(H, m, d_h)`, unscaled."""
 
-        def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-            return F.linear(x, at_least_float32(weight), None if bias is None else at_least_float32(bias))
+        def apply(projection: nn.Linear) -> Tensor:  # (H, m, d_h)
+            weight, bias = projection.weight, projection.bias
+            x = linear(p, at_least_float32(weight), None if bias is None else at_least_float32(bias))
+            return x.unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
 
         norm = self.layer_norm
         p = F.layer_norm(  # (m, d)
@@ -102,11 +105,7 @@ class UntiedAbsolute(nn.Module):
             at_least_float32(norm.bias),
             norm.eps,
         )
-        query, key = (
-            linear(p, u.weight, u.bias).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
-            for u in (self.query, self.key)
-        )
-        return query, key  # (H, m, d_h)
+        return apply(self.query), apply(self.key)
 
     def factors(self, length: int) -> tuple[Tensor, Tensor]:
         """The two factors of the correlation of the first `length` positions, each `(H, length, d_h)`, unscaled."""

@@ -1,0 +1,69 @@
+"""`torch.nn.functional.linear` in float32 by oneDNN on AMD CPUs with AVX-512, where PyTorch takes MKL.
+
+MKL computes there with the instructions of older CPUs, at half of oneDNN's speed or less (`docs/performance.md`).
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@functools.cache
+def onednn_is_faster() -> bool:
+    """Whether this is such a CPU, and PyTorch has both libraries."""
+    cpuinfo = Path("/proc/cpuinfo")
+    return (
+        torch.backends.mkl.is_available()
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+        and torch.backends.cpu.get_cpu_capability() == "AVX512"
+        and cpuinfo.is_file()
+        and "AuthenticAMD" in cpuinfo.read_text()
+    )
+
+
+class OneDNNLinear(torch.autograd.Function):
+    """The operator by which compiled models call oneDNN, with gradients."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [None], "")
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Optional[Tensor], ...]:
+        x, weight = ctx.saved_tensors
+        rows = grad.flatten(0, -2)
+        return (
+            linear(grad, weight.t()) if ctx.needs_input_grad[0] else None,
+            linear(rows.t(), x.flatten(0, -2).t()) if ctx.needs_input_grad[1] else None,
+            rows.sum(0) if ctx.needs_input_grad[2] else None,
+        )
+
+
+def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
+    """`x weight^T + bias` for `x` `(..., n)`, `weight` `(m, n)` and `bias` `(m,)`: `(..., m)`, with gradients."""
+    plain = (
+        x.device.type != "cpu"
+        or not x.dtype == weight.dtype == torch.float32
+        or torch.compiler.is_compiling()
+        or torch.is_autocast_enabled("cpu")
+        or not torch.backends.mkldnn.enabled
+        or not onednn_is_faster()
+        or x.ndim < 2
+        or x.numel() == 0
+    )
+    return F.linear(x, weight, bias) if plain else OneDNNLinear.apply(x, weight, bias)
+
+
+class Linear(nn.Linear):
+    """`torch.nn.Linear` by `linear`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`x` `(..., n)` to `(..., m)`."""
+        return linear(x, self.weight, self.bias)
