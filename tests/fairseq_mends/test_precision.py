@@ -1,3 +1,4 @@
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -29,6 +30,19 @@ def test_command_line_trains_on_the_cpu(flag, train, tmp_path, caplog):
     ]
     assert computed_in == [name for name in HALF if flag.endswith(name)]
     assert ("amp has no effect on the CPU" in caplog.text) == (flag == "--amp")
+
+
+@pytest.mark.parametrize("flag", ["--fp16", "--bf16", "--memory-efficient-bf16"])
+def test_resumed_run_has_the_same_bits(flag, train, tmp_path):
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    train(whole, flag, "--max-update", 6, "--save-interval-updates", 3)
+    resumed.mkdir()
+    shutil.copy(whole / "checkpoint_1_3.pt", resumed / "checkpoint_last.pt")
+    train(resumed, flag, "--max-update", 6)
+    ends = [torch.load(run / "checkpoint_last.pt", weights_only=True) for run in (whole, resumed)]
+    assert ends[1]["optimizer_history"][-1]["num_updates"] == 6
+    for part in ("model", "last_optimizer_state"):
+        torch.testing.assert_close(*(end[part] for end in ends), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("flag", ["--fp16", "--memory-efficient-fp16"])

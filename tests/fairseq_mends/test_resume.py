@@ -1,6 +1,8 @@
 """Checkpoints that a run cannot go on from, and runs that are already done."""
 
 import hashlib
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -24,6 +26,21 @@ def test_finished_run_stays_finished(train, tmp_path):
     train(tmp_path, "--max-update", 4)
     last = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
     assert last["optimizer_history"][-1]["num_updates"] == 4
+
+
+def test_kill_while_the_last_checkpoint_is_copied(train, trained, tmp_path, monkeypatch):
+    last = tmp_path / "checkpoint_last.pt"
+    last.write_bytes((trained / "checkpoint_last.pt").read_bytes())
+    before = digest(last)
+
+    def killed(source, target):
+        Path(target).write_bytes(Path(source).read_bytes()[:1000])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "copyfile", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, "--max-update", 5)
+    assert digest(last) == before
 
 
 @pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model"])

@@ -9,6 +9,7 @@ import sys
 import torch
 from fairseq import options, trainer
 from fairseq.optim.amp_optimizer import AMPOptimizer
+from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import Overlay, mends
@@ -53,6 +54,29 @@ def consistent_precision(original):
                 logger.warning("amp has no effect on the CPU: this run computes in float32 (bf16 works there)")
 
     return __init__
+
+
+@mends(_FP16OptimizerMixin, "state_dict")
+def saves_masters(original):
+    """A checkpoint otherwise has the parameters rounded to 16 bits alone, and a resumed run starts from those."""
+
+    def state_dict(self):
+        return {**original(self), "fp32_params": [p.detach() for p in self.fp32_optimizer.params]}
+
+    return state_dict
+
+
+@mends(_FP16OptimizerMixin, "load_state_dict")
+def loads_masters(original):
+    """The float32 parameters of `saves_masters`, where there are any."""
+
+    def load_state_dict(self, state_dict, optimizer_overrides=None):
+        original(self, state_dict, optimizer_overrides)
+        with torch.no_grad():
+            for p, saved in zip(self.fp32_optimizer.params, state_dict.get("fp32_params", ())):
+                p.copy_(saved)
+
+    return load_state_dict
 
 
 @mends(AMPOptimizer, "step")

@@ -33,6 +33,21 @@ def named_checkpoint_exists(original):
     return load_checkpoint
 
 
+@mends(checkpoint_utils.PathManager, "copy")
+def copied_whole(original):
+    """A run killed while `checkpoint_last.pt` is copied from the newest checkpoint otherwise leaves half a file."""
+
+    def copy(source, target, overwrite=False):
+        if not checkpoint_utils.PathManager.supports_rename(target):
+            return original(source, target, overwrite)
+        unfinished = f"{target}.part"
+        original(source, unfinished, overwrite=True)
+        checkpoint_utils.PathManager.rename(unfinished, target)
+        return True
+
+    return copy
+
+
 @mends(checkpoint_utils, "load_model_ensemble_and_task")
 def checkpoints_exist(original):
     """`fairseq-validate --path` and the hub interface on a file that does not exist."""
