@@ -1,6 +1,7 @@
 """The authors' release: their checkpoints, logits, hidden states, position bias, loss and gradients."""
 
 import json
+import os
 from argparse import Namespace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 
 from tests.commands import hydra_train, run, train_log
 from tupe.checkpoint import convert_release, convert_release_state, load_release
+from tupe.cli.main import main
 from tupe.errors import UserError
 from tupe.models import TupeModel
 
@@ -94,6 +96,16 @@ def test_converted_checkpoint_loads_with_the_hub_interface(release_file, golden,
     torch.testing.assert_close(logits, golden["b/logits"], rtol=0, atol=5e-5)
 
 
+def test_the_target_is_whole_or_one_sentence(release_file, tmp_path, capsys):
+    assert main(["convert-release", str(release_file), str(tmp_path / "new/folder/model.pt")]) == 0
+    assert os.listdir(tmp_path / "new/folder") == ["model.pt"]
+    assert main(["convert-release", str(release_file), str(tmp_path / "new/folder/model.pt/no.pt")]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    longest = tmp_path / f"{'a' * 252}.pt"  # the temporary name beside it is too long
+    assert main(["convert-release", str(release_file), str(longest)]) == 1
+    assert "File name too long" in capsys.readouterr().err
+
+
 def test_the_command_converts_and_pre_training_goes_on(release_file, golden, tmp_path):
     model, data = tmp_path / "model.pt", tmp_path / "data"
     run("tupe", "convert-release", release_file, model)
@@ -102,7 +114,7 @@ def test_the_command_converts_and_pre_training_goes_on(release_file, golden, tmp
     for name, lines in (("dict", [f"{word} 1" for word in words]), ("text", [" ".join(words[:12])] * 16)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
     run("fairseq-preprocess", "--only-source", "--srcdict", tmp_path / "dict", "--trainpref", tmp_path / "text",
-        "--destdir", data, "--workers", 1)  # fmt: skip
+        "--validpref", tmp_path / "text", "--destdir", data, "--workers", 1)  # fmt: skip
     fields = [line for line in run("tupe", "model-overrides", model).stdout.split() if not line.startswith("task.")]
     done = hydra_train(
         data, tmp_path / "run", *fields, "task.tokens_per_sample=40", "optimization.max_update=2",

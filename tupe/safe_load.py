@@ -48,14 +48,14 @@ def safe_load(path: Union[str, os.PathLike]) -> dict:
     path = os.fspath(path)
     if not os.path.isfile(path):
         raise UserError(f"there is no checkpoint {os.path.abspath(path)}: give the path of one")
-    if _is_program(path):
-        raise UserError(
-            f"{path} is a TorchScript or tar archive, not a checkpoint: save the model's state_dict with torch.save"
-        )
     try:
+        if _is_program(path):
+            raise UserError(
+                f"{path} is a TorchScript or tar archive, not a checkpoint: save the model's state_dict with torch.save"
+            )
         with safe_globals(fairseq_globals()):
             state = torch.load(path, map_location="cpu", weights_only=True)
-    except MemoryError:
+    except (MemoryError, UserError):
         raise
     except pickle.UnpicklingError as error:
         refused = _REFUSED.search(str(error))

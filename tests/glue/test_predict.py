@@ -47,7 +47,7 @@ def fine_tune(path, data, num_classes, head=True):
     config = CONFIGS["tupe_tiny"](**FIELDS, max_positions=32)
     model = TupeModel.build_model(config, task)
     name = "tupe_sentence_prediction" if head else "masked_lm"
-    cfg = {"_name": name, "data": str(data), "max_positions": 32, "tokens_per_sample": 32}
+    cfg = {"_name": name, "data": str(data), "max_positions" if head else "tokens_per_sample": 32}
     if head:
         model.register_classification_head(HEAD, num_classes=num_classes)
         cfg.update(num_classes=num_classes, init_token=0, separator_token=2, seed=1, classification_head_name=HEAD)
