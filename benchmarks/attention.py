@@ -15,20 +15,25 @@ the time of launching from Python.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
 import statistics
 import time
+import traceback
 from argparse import Namespace
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Callable, Optional
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tupe.attention import biased_attention
+from tupe.linear import linear
 from tupe.position import StructuredBias
 
 Attend = Callable[..., Tensor]
@@ -87,8 +92,6 @@ def flex(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float, 
 
 def attention_of(rival: str, args: Namespace) -> Attend:
     """`attend(query, key, value, *bias)` of that name."""
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
     scale, dropout = (2 * args.width) ** -0.5, args.dropout
     options: dict[str, Any] = {"scale": scale, "dropout_p": dropout, "training": True}
     compiled = {"eager_compiled": eager, "flex": flex}
@@ -96,18 +99,25 @@ def attention_of(rival: str, args: Namespace) -> Attend:
         function = torch.compile(compiled[rival], dynamic=False)
         return lambda q, k, v, bias: function(q, k, v, bias, scale, dropout)
 
-    def sdpa(kernel: SDPBackend, q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor] = None) -> Tensor:
+    def sdpa(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor] = None) -> Tensor:
         mask = None if bias is None else bias.expand(len(q), -1, -1, -1)
-        with sdpa_kernel(kernel if args.on_gpu else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]):
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
 
     return {
-        "flash": lambda q, k, v: sdpa(SDPBackend.FLASH_ATTENTION, q, k, v),
-        "sdpa": lambda q, k, v, bias: sdpa(SDPBackend.EFFICIENT_ATTENTION, q, k, v, bias),
+        "flash": sdpa,
+        "sdpa": sdpa,
         "eager": lambda q, k, v, bias: eager(q, k, v, bias, scale, dropout),
         "ours": lambda q, k, v, bias: biased_attention(q, k, v, bias, **options),
         "structured": lambda q, k, v, *parts: biased_attention(q, k, v, StructuredBias(*parts), **options),
     }[rival]
+
+
+def turn_of(name: str, args: Namespace) -> AbstractContextManager[None]:
+    """SDPA's kernel in a rival's turn, chosen once: in each step the choice would take as long as a short attention."""
+    kernels = {"flash": SDPBackend.FLASH_ATTENTION, "sdpa": SDPBackend.EFFICIENT_ATTENTION}
+    if name not in kernels:
+        return nullcontext()
+    return sdpa_kernel(kernels[name] if args.on_gpu else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH])
 
 
 def unsuited(rival: str, args: Namespace) -> Optional[str]:
@@ -202,7 +212,7 @@ def product_step(args: Namespace) -> tuple[Callable[[], None], float]:
     """One large matrix product, and its operations."""
     size = 8192 if args.on_gpu else 1024
     a, b = (torch.randn(size, size, device=args.device, dtype=getattr(torch, args.dtype)) for _ in range(2))
-    return lambda: torch.mm(a, b), 2.0 * size**3
+    return lambda: linear(a, b), 2.0 * size**3
 
 
 # ------------------------------------------------------------------------------------------------------ the comparison
@@ -216,26 +226,33 @@ def spread(values: list[float]) -> list[float]:
 
 def compare(batch: int, length: int, mode: str, args: Namespace) -> list[dict[str, Any]]:
     """One record a rival; one that fails says why."""
+    torch._dynamo.reset()  # it recompiles a function only so often, and then runs it as it is
     steps, missing, memory = {}, {}, {}
     for rival in args.rivals:
         reason = unsuited(rival, args)
         try:
             if reason is None:
-                step = make_step(rival, mode, batch, length, args)
-                step()
-                memory[rival] = extra_memory(step, mode, batch, length, args)
+                with turn_of(rival, args):
+                    step = make_step(rival, mode, batch, length, args)
+                    step()
+                    memory[rival] = extra_memory(step, mode, batch, length, args)
                 steps[rival] = step
         except Exception as error:  # a rival may lack a kernel, or memory; the others are still compared
+            traceback.print_exc()
             reason = f"{type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''}"
         if reason is not None:
             missing[rival] = reason
     product, product_operations = product_step(args)
     steps["product"] = product
-    calls = {name: max(1, round(args.milliseconds / 1000 / seconds(step, 3, args))) for name, step in steps.items()}
+    calls = {}
+    for name, step in steps.items():
+        with turn_of(name, args):
+            calls[name] = max(1, round(args.milliseconds / 1000 / seconds(step, 3, args)))
     measured: dict[str, list[float]] = {name: [] for name in steps}
     for number in range(-args.warm_up, args.rounds):
         for name in steps if number % 2 else reversed(steps):
-            value = seconds(steps[name], calls[name], args)
+            with turn_of(name, args):
+                value = seconds(steps[name], calls[name], args)
             if number >= 0:
                 measured[name].append(value / getattr(getattr(steps[name], "__self__", None), "steps", 1))
     rate = product_operations / statistics.median(measured.pop("product"))
@@ -258,7 +275,7 @@ def compare(batch: int, length: int, mode: str, args: Namespace) -> list[dict[st
 
 
 HEADER = (
-    "| batch x length | mode | | ms (quartiles) | time / flash's (quartiles) | extra memory | of matrix product |\n"
+    "| batch x length | mode | | ms (quartiles) | time / first's (quartiles) | extra memory | of matrix product |\n"
     "|---|---|---|---|---|---|---|"
 )
 
@@ -304,6 +321,12 @@ def draw(records: list[dict[str, Any]], title: str, path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
+def write(records: list[dict[str, Any]], title: str, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "attention.json").write_text(json.dumps({"run": title, "records": records}, indent=1) + "\n")
+    (folder / "attention.md").write_text("\n".join([title, "", HEADER, *map(row, records)]) + "\n")
+
+
 def main() -> None:
     args = arguments()
     machine = (
@@ -315,17 +338,15 @@ def main() -> None:
         f"{', CUDA graphs' if args.graph else ''}"
     )
     print(title, "", HEADER, sep="\n", flush=True)
-    records = []
-    for case in args.cases:
+    records: list[dict[str, Any]] = []
+    for case, mode in itertools.product(args.cases, MODES):
         batch, length = map(int, case.split("x"))
-        for mode in MODES:
-            measured = compare(batch, length, mode, args)
-            print(*map(row, measured), sep="\n", flush=True)
-            records += measured
+        measured = compare(batch, length, mode, args)
+        print(*map(row, measured), sep="\n", flush=True)
+        records += measured
+        if args.output:  # each time: what is interrupted loses nothing
+            write(records, title, args.output)
     if args.output:
-        args.output.mkdir(parents=True, exist_ok=True)
-        (args.output / "attention.json").write_text(json.dumps({"run": title, "records": records}, indent=1) + "\n")
-        (args.output / "attention.md").write_text("\n".join([title, "", HEADER, *map(row, records)]) + "\n")
         draw(records, title, args.output / "attention.png")
 
 

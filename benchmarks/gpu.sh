@@ -2,17 +2,24 @@
 # Checks and measures everything on this machine's GPU, without a network, into one folder:
 #   bash benchmarks/gpu.sh [FOLDER [STEP...]]
 # FOLDER is runs/gpu if not given. The steps are tests, attention, dropout, graphs, tiles, tiles_in_parts, model and
-# table1; all of them if none is named. PYTHON names the Python that has PyTorch (python3); the last two need fairseq too,
-# and model takes the authors' code from the checkout AUTHORS if that is set. A step that fails is named in the last line;
-# the others run.
+# table1; all of them if none is named. PYTHON names the Python that has PyTorch (python3); tests needs pytest and
+# hypothesis too, and is faster with pytest-xdist; the last two need fairseq, and model takes the authors' code from the
+# checkout AUTHORS if that is set. A step that fails is named in the last line; the others run. Every step writes what
+# it has measured at once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=${1:-runs/gpu}
 shift || true
 python=${PYTHON:-python3}
-export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 
-tests() { "$python" -m pytest -q -p no:cacheprovider tests/attention/test_triton.py; }
+tests() { # without the conftest.py, which needs fairseq; compiling is most of the work, so several processes help
+    local options=(-q -p no:cacheprovider --noconftest)
+    if "$python" -c 'import xdist' 2>/dev/null; then
+        options+=(--numprocesses auto --maxprocesses 8 --maxschedchunk 1)
+    fi
+    "$python" -m pytest "${options[@]}" tests/attention/test_triton.py
+}
 attention() { "$python" benchmarks/attention.py --output "$folder/attention"; }
 dropout() { "$python" benchmarks/attention.py --dropout 0.1 --output "$folder/dropout"; }
 graphs() { "$python" benchmarks/attention.py --graph --cases 32x128 32x512 --output "$folder/graphs"; }

@@ -173,8 +173,8 @@ def main() -> None:
             rows = [row(size, mode, system, times) for system in systems]
             print(*rows, sep="\n", flush=True)
             table += rows
-    if args.output:
-        args.output.write_text("\n".join(table) + "\n")
+            if args.output:  # each time: what is interrupted loses nothing
+                args.output.write_text("\n".join(table) + "\n")
 
 
 if __name__ == "__main__":

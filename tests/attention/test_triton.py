@@ -4,12 +4,11 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from tests.attention.bounds import BOUNDS
+from tests.models.largest_tensor import LargestTensor
 from tupe.attention import biased_attention
 from tupe.attention.reference import reference
 from tupe.position import StructuredBias
@@ -32,7 +31,7 @@ with interpreter():
     import triton.language as tl
 
     from tupe.attention.kernels.dropout import philox
-    from tupe.attention.kernels.launch import with_aligned_rows
+    from tupe.attention.kernels.launch import Inputs, Launcher, Options, with_aligned_rows
     from tupe.attention.triton_attention import triton_attention
 
     @triton.jit
@@ -109,12 +108,15 @@ def padding(kind, batch, t_k):
 
 lengths = st.integers(1, LONGEST)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-dtypes = st.sampled_from(DTYPES)
+# On a GPU each example compiles kernels, and shrinking one takes hundreds.
+several = settings(
+    max_examples=16 if ON_GPU else 5, deadline=None, phases=(Phase.explicit, Phase.generate) if ON_GPU else tuple(Phase)
+)
 
 
-@settings(max_examples=50 if ON_GPU else 15, deadline=None)
+@pytest.mark.parametrize("dtype", DTYPES)
+@several
 @given(
-    dtype=dtypes,
     batch=st.integers(1, 3),
     heads=st.integers(1, 2),
     t_q=lengths,
@@ -146,9 +148,9 @@ def test_dense_bias(dtype, batch, heads, t_q, t_k, width, kind, bias, causal, se
     assert_close(gradients(kernels, leaves, d_out, dtype), want, dtype)
 
 
-@settings(max_examples=50 if ON_GPU else 15, deadline=None)
+@pytest.mark.parametrize("dtype", DTYPES)
+@several
 @given(
-    dtype=dtypes,
     batch=st.integers(1, 3),
     heads=st.integers(1, 2),
     t_q=lengths,
@@ -192,6 +194,21 @@ def test_structured_bias(
     assert_close(got[4:], want[4:], dtype, terms=batch * heads * t_q * t_k)
     if "theta" in shapes:
         assert not got[4 + list(shapes).index("theta")][0].any()  # theta_1 is constant over a softmax
+
+
+def test_backward_under_autocast():
+    """Gradients that are summed by PyTorch are as without it."""
+    leaves = [*qkv(2, 2, 40, 40, 16, seed=0), normal(2, 2, 2, seed=3)]
+    segments = torch.arange(40, device=DEVICE).expand(2, -1) // 25
+    d_out = normal(2, 2, 40, 16, seed=4)
+
+    def grads(autocast):
+        query, key, value, segment = (leaf.float().requires_grad_() for leaf in leaves)
+        out = triton_attention(query, key, value, StructuredBias(segment=segment, segments=segments), None, SCALE, 0.0)
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=autocast):
+            return torch.autograd.grad(out, (query, key, value, segment), d_out.float())
+
+    assert all(map(torch.equal, grads(False), grads(True)))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -301,21 +318,8 @@ def test_two_runs_have_the_same_bits(structured):
     assert all(map(torch.equal, one, two))
 
 
-class LargestTensor(TorchDispatchMode):
-    """The bytes of the largest memory that is taken for a tensor of floating-point numbers."""
-
-    size = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        out = function(*args, **(kwargs or {}))
-        for tensor in tree_leaves(out):
-            if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
-                self.size = max(self.size, tensor.untyped_storage().nbytes())
-        return out
-
-
 def largest(batch, heads, length, *bias_shapes):
-    """Bytes of the largest tensor of a forward and backward pass."""
+    """Elements of the largest tensor of a forward and backward pass."""
     leaves = [*qkv(batch, heads, length, length, 16, seed=0)]
     leaves += [normal(*shape, seed=3 + i) for i, shape in enumerate(bias_shapes)]
 
@@ -325,12 +329,12 @@ def largest(batch, heads, length, *bias_shapes):
 
     with LargestTensor() as tensors:
         gradients(kernels, leaves, torch.ones_like(leaves[0]), torch.float32)
-    return tensors.size
+    return tensors.elements
 
 
 def test_dense_bias_has_no_gradient_for_each_sequence():
     batch, length = (16, 512) if ON_GPU else (3, 64)  # tiles enough, so that they need not cut the whole batch
-    assert largest(batch, 1, length, (1, length, length)) < 4 * batch * length**2
+    assert largest(batch, 1, length, (1, length, length)) < batch * length**2
 
 
 def test_parts_take_memory_linear_in_the_length():
@@ -340,6 +344,23 @@ def test_parts_take_memory_linear_in_the_length():
         for t in (length, 2 * length)
     )
     assert two <= 2.01 * one
+
+
+def test_grids_of_long_sequences():
+    """CUDA's grids are at most 65535 long on all axes but the first."""
+    grids = []
+
+    class Recorder(Launcher):
+        def run(self, kernel, grid, tile, **arguments):
+            grids.append(grid)
+
+    length = 1 << 16
+    query, bias = (torch.empty(1, 1, length, n, device="meta") for n in (16, length))
+    launcher = Recorder(Inputs(query, query, query, bias), Options(SCALE, 0.0, causal=False))
+    out, lse = launcher.forward()
+    launcher.backward(out, lse, out, Inputs(True, True, True, True))
+    assert len(grids) == 4
+    assert all(max(grid[1:]) < 1 << 16 for grid in grids)
 
 
 def test_strides():

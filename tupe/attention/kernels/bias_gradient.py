@@ -50,16 +50,19 @@ def bias_gradient_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Writes D_BIAS `(chunks, H, T_q, d_bias_stride)`, zeros beyond column T_k. Grid: (chunks of the batch, tiles, H).
+    """Writes D_BIAS `(chunks, H, T_q, d_bias_stride)`, zeros beyond column T_k. Grid: (tiles x chunks of the batch, H).
 
     A program owns one tile: it reads the bias once, walks over the sequences of its chunk and writes the tile once.
+    Tiles are on the first axis, because the others end at 65535.
     """
-    chunk = tl.program_id(0)
     key_blocks = tl.cdiv(T_k, BLOCK_N)
-    first_query = tl.program_id(1) // key_blocks * BLOCK_M
-    first_key = tl.program_id(1) % key_blocks * BLOCK_N
-    h = tl.program_id(2).to(tl.int64)
-    sequences = tl.cdiv(B, tl.num_programs(0))
+    chunks = tl.num_programs(0) // (tl.cdiv(T_q, BLOCK_M) * key_blocks)
+    chunk = tl.program_id(0) % chunks
+    tile = tl.program_id(0) // chunks
+    first_query = tile // key_blocks * BLOCK_M
+    first_key = tile % key_blocks * BLOCK_N
+    h = tl.program_id(1).to(tl.int64)
+    sequences = tl.cdiv(B, chunks)
     start = chunk * sequences
     end = tl.minimum(B, start + sequences)
     if CAUSAL:  # noqa: SIM102 (known when compiled)

@@ -120,7 +120,7 @@ class Launcher:
         structured = self.P > 0 or self.inputs.relative is not None or self.inputs.segment is not None
         return choose_tile(kernel, max(block(self.D), block(self.P)), query.element_size(), structured, query.device)
 
-    def run(self, kernel: triton.JITFunction, grid: tuple[int, int, int], tile: dict[str, int], **arguments) -> None:
+    def run(self, kernel: triton.JITFunction, grid: tuple[int, ...], tile: dict[str, int], **arguments) -> None:
         """Launches `kernel` with those of the arguments that it has parameters for, by position, which is faster."""
         known = {**self.arguments, **tile, **arguments, "EVEN_KEYS": self.T_k % tile["BLOCK_N"] == 0}
         compile_options = {"num_warps": tile["num_warps"], "num_stages": tile["num_stages"]}
@@ -194,9 +194,10 @@ class Launcher:
 
     def segment_gradient(self, by_query: Tensor) -> Tensor:
         """From the rows' sums over the keys of segment 1; over all keys they sum to 0, as gradients of a softmax do."""
-        side = F.one_hot(self.inputs.segments.long(), 2).to(by_query.dtype)  # (B, T, 2)
-        second = torch.einsum("bhi,bis->hs", by_query, side)
-        return torch.stack([-second, second], dim=-1).to(self.inputs.segment.dtype)
+        second = self.inputs.segments[:, None] != 0  # (B, 1, T)
+        sums = [by_query.masked_fill(other, 0).sum((0, 2)) for other in (second, ~second)]  # autocast leaves float32
+        second_keys = torch.stack(sums, dim=-1)
+        return torch.stack([-second_keys, second_keys], dim=-1).to(self.inputs.segment.dtype)
 
     def key_gradient(self, rows: dict, wanted: Inputs) -> tuple[Optional[Tensor], ...]:
         tile = self.tile("key_gradient")
@@ -217,7 +218,7 @@ class Launcher:
         shape = (chunks, self.H, self.T_q, self.T_k)
         dtype = bias.dtype if shape == bias.shape else torch.float32  # what is summed further is not rounded before
         d_bias = self.empty(*shape[:3], row, dtype=dtype)
-        self.run(bias_gradient_kernel, (chunks, tiles, self.H), tile, **rows, D_BIAS=d_bias, d_bias_stride=row)
+        self.run(bias_gradient_kernel, (chunks * tiles, self.H), tile, **rows, D_BIAS=d_bias, d_bias_stride=row)
         return d_bias[..., : self.T_k].sum_to_size(bias.shape).to(bias.dtype)
 
     def partial(self, chunks: int, part: Tensor) -> Tensor:
