@@ -25,10 +25,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def refuse_unknown(name: str) -> None:
     """Raises a `UserError` that lists our models, unless `name` is a model or architecture that fairseq knows."""
-    if name in ARCH_MODEL_REGISTRY or name in MODEL_REGISTRY:
-        return
     from tupe.models.config import MODEL_NAMES  # not earlier: the models import this package
 
+    if name in ARCH_MODEL_REGISTRY or name in MODEL_REGISTRY:
+        return
     systems, sizes = zip(*(known.rsplit("_", 1) for known in MODEL_NAMES))
     raise UserError(
         f"there is no model '{name}'{nearest(name, MODEL_NAMES)}: a name is SYSTEM_SIZE with system "
