@@ -1,8 +1,11 @@
+import re
+
 import pytest
 from fairseq import criterions, models, optim, tasks
 from fairseq.optim import lr_scheduler
 from omegaconf import OmegaConf
 
+from tests.commands import hydra_train
 from tupe.errors import UserError
 from tupe.fairseq_mends.names import refuse_unknown
 
@@ -50,3 +53,10 @@ def test_fields_and_values_under_hydra(field, said):
     config = OmegaConf.create({"_name": "tupe_base", field: "flash"})
     with pytest.raises(UserError, match=f"the model tupe_base cannot be configured: .*{said}"):
         models.build_model(config, None)
+
+
+def test_keys_that_fairseq_does_not_read(corpus, tmp_path):
+    said = r"\noptimization has no max_updates \(did you mean max_update\?\): nothing would read it"
+    done = hydra_train(corpus, tmp_path, "model._name=tupe_tiny", "+optimization.max_updates=10", check=False)
+    assert re.search(said, done.stderr)
+    assert done.returncode == 1

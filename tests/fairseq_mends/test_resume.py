@@ -9,6 +9,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
+from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
 from tupe.fairseq_mends import dictionary_sha256
@@ -35,12 +36,29 @@ def test_kill_while_the_last_checkpoint_is_copied(train, trained, tmp_path, monk
 
     def killed(source, target):
         Path(target).write_bytes(Path(source).read_bytes()[:1000])
-        raise KeyboardInterrupt
+        raise SystemExit
 
     monkeypatch.setattr(shutil, "copyfile", killed)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(SystemExit):
         train(tmp_path, "--max-update", 5)
     assert digest(last) == before
+
+
+@pytest.mark.parametrize(
+    ("saved", "said"), [((), "nothing was saved yet"), ((1,), r"goes on from .*/checkpoint_last\.pt")]
+)
+def test_interrupted(saved, said, train, tmp_path, monkeypatch):
+    train_step = Trainer.train_step
+
+    def interrupted(self, samples, *args, **kwargs):
+        if self.get_num_updates() == 2:
+            raise KeyboardInterrupt
+        return train_step(self, samples, *args, **kwargs)
+
+    monkeypatch.setattr(Trainer, "train_step", interrupted)
+    flags = [part for every in saved for part in ("--save-interval-updates", every)]
+    with pytest.raises(UserError, match=rf"interrupted after update 2: .*{said}"):
+        train(tmp_path, *flags)
 
 
 @pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model"])
@@ -111,6 +129,18 @@ def with_dictionary(corpus, folder, change):
 def test_other_dictionary(change, said, corpus, train, trained, tmp_path):
     data, last = with_dictionary(corpus, tmp_path / "data", change), trained / "checkpoint_last.pt"
     with pytest.raises(UserError, match=rf"{last} was trained with another dictionary \({said}\)"):
+        train(tmp_path / "run", "--finetune-from-model", last, data=data)
+
+
+def test_checkpoint_without_checksum(corpus, train, trained, tmp_path):
+    """As `tupe convert-release` writes it: the size is compared."""
+    state = torch.load(trained / "checkpoint_last.pt", weights_only=True)
+    state["cfg"]["model"]["dictionary_sha256"] = None
+    last = tmp_path / "converted.pt"
+    torch.save(state, last)
+    train(tmp_path / "same", "--finetune-from-model", last)
+    data = with_dictionary(corpus, tmp_path / "data", lambda lines: [*lines, "more 1"])
+    with pytest.raises(UserError, match=r"another dictionary \((\d+) symbols, the data's has \d+\)"):
         train(tmp_path / "run", "--finetune-from-model", last, data=data)
 
 

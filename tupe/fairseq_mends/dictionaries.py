@@ -11,7 +11,10 @@ from fairseq.trainer import Trainer
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
 
-_REMEDY = "use the dict.txt of the checkpoint (`fairseq-preprocess --srcdict`) and prepare the data again with it"
+_REMEDY = (
+    "prepare the data again with the corpus of the checkpoint (scripts/prepare_glue.sh), or by hand with its dict.txt "
+    "(`fairseq-preprocess --srcdict`)"
+)
 
 
 def dictionary_sha256(dictionary: Dictionary) -> str:
@@ -19,12 +22,15 @@ def dictionary_sha256(dictionary: Dictionary) -> str:
     return hashlib.sha256("\n".join(dictionary.symbols).encode()).hexdigest()
 
 
-def refuse_other_dictionary(checksum: str, dictionary: Dictionary, size: int | None = None, where: str = "") -> None:
-    """Raises a `UserError` unless `dictionary` has this checksum; `size` is that of the checkpoint's, if known."""
-    if dictionary_sha256(dictionary) == checksum:
-        return
+def refuse_other_dictionary(
+    checksum: str | None, dictionary: Dictionary, size: int | None = None, where: str = ""
+) -> None:
+    """Raises a `UserError` unless `dictionary` has this checksum, or this size if a checkpoint has none."""
     here = len(dictionary)
-    how = "same size, other symbols or order" if size in (None, here) else f"{size} symbols, the data's has {here}"
+    same_size = size in (None, here)
+    if same_size if checksum is None else checksum == dictionary_sha256(dictionary):
+        return
+    how = "same size, other symbols or order" if same_size else f"{size} symbols, the data's has {here}"
     raise UserError(f"the checkpoint{where} was trained with another dictionary ({how}): {_REMEDY}")
 
 

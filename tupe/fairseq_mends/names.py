@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
 from typing import Callable
 
 from fairseq import criterions, models, optim, options, tasks
+from fairseq.dataclass.configs import FairseqConfig
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.optim import lr_scheduler
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_REGISTRY
+from fairseq.trainer import Trainer
 from omegaconf.errors import OmegaConfBaseException
 
 from tupe.errors import UserError
@@ -65,6 +68,27 @@ def known_model(original):
             raise UserError(f"the model {name} cannot be configured: {str(error).splitlines()[0]}") from error
 
     return build_model
+
+
+def refuse_unknown_keys(cfg: Mapping) -> None:
+    """Raises a `UserError` for a key that fairseq does not read, as `+optimization.max_updates=10`."""
+    for group in dataclasses.fields(FairseqConfig):
+        if dataclasses.is_dataclass(group.type):
+            names = ["_name", *(field.name for field in dataclasses.fields(group.type))]
+            unknown = next((key for key in cfg.get(group.name) or () if key not in names), None)
+            if unknown is not None:
+                raise UserError(f"{group.name} has no {unknown}{nearest(unknown, names)}: nothing would read it")
+
+
+@mends(Trainer, "__init__")
+def known_keys(original):
+    """Keys that were added to the configuration."""
+
+    def __init__(self, cfg, *args, **kwargs):
+        refuse_unknown_keys(cfg)
+        original(self, cfg, *args, **kwargs)
+
+    return __init__
 
 
 def known(kind: str, registry: Mapping[str, type]) -> Callable:

@@ -50,6 +50,8 @@ def consistent_precision(original):
         original(self, cfg, *args, **kwargs)
         if self.device.type == "cpu":
             common.fp16_no_flatten_grads = True
+            if common.fp16:
+                logger.warning("fp16 is slow on the CPU: leave it out there, or take bf16")
             if common.amp:
                 logger.warning("amp has no effect on the CPU: this run computes in float32 (bf16 works there)")
 

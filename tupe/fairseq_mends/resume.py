@@ -66,8 +66,11 @@ def checkpoints_exist(original):
 if "fairseq_cli.train" in sys.modules:
 
     @mends(sys.modules["fairseq_cli.train"], "train")
-    def finished_run_stays_finished(original):
-        """A run started again after its last update otherwise makes one more and writes it over the checkpoint."""
+    def stopped_or_finished(original):
+        """A run started again after its last update otherwise makes one more and writes it over the checkpoint.
+
+        Ctrl-C says how to go on.
+        """
 
         def train(cfg, trainer, task, epoch_itr):
             if 0 < cfg.optimization.max_update <= trainer.get_num_updates():
@@ -75,7 +78,12 @@ if "fairseq_cli.train" in sys.modules:
                     f"nothing to do: {trainer.get_num_updates()} of {cfg.optimization.max_update} updates are done"
                 )
                 return [None], True
-            return original(cfg, trainer, task, epoch_itr)
+            try:
+                return original(cfg, trainer, task, epoch_itr)
+            except KeyboardInterrupt as interrupt:
+                last = os.path.join(cfg.checkpoint.save_dir, "checkpoint_last.pt")
+                goes_on = f"the same command goes on from {last}" if os.path.exists(last) else "nothing was saved yet"
+                raise UserError(f"interrupted after update {trainer.get_num_updates()}: {goes_on}") from interrupt
 
         return train
 
@@ -131,7 +139,7 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
     if is_ours and not hasattr(theirs, "dictionary_sha256"):
         raise UserError(f"checkpoint {path} is of fairseq's model {theirs._name}: give one that a model of TUPE wrote")
     checksum = getattr(theirs, "dictionary_sha256", None)
-    if checksum is not None:
+    if is_ours or checksum is not None:
         embeddings = [tensor for name, tensor in state["model"].items() if name.endswith("embed_tokens.weight")]
         size = len(embeddings[0]) if embeddings else None
         refuse_other_dictionary(checksum, task.source_dictionary, size, where=f" {path}")
