@@ -26,7 +26,10 @@ graphs() { "$python" benchmarks/attention.py --graph --cases 32x128 32x512 --out
 tiles() { "$python" benchmarks/tune_tiles.py; }
 tiles_in_parts() { "$python" benchmarks/tune_tiles.py --structured --batch 1 --length 8192; }
 model() { "$python" benchmarks/model.py ${AUTHORS:+--authors "$AUTHORS"} --output "$folder/model"; }
-table1() { "$python" benchmarks/table1.py --output "$folder/table1.md"; }
+table1() { # DIET's
+    "$python" benchmarks/model.py --rivals bert_a shaw tupe_r diet_abs diet_rel --sizes base small --length 128 \
+        --vocab-size 30522 --rounds 30 --output "$folder/table1"
+}
 
 "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || {
     echo "error: $python sees no GPU through PyTorch: set PYTHON to one that does." >&2

@@ -1,8 +1,10 @@
-"""Training step and inference of a whole model: ours, BERT-A by the same code, fairseq's RoBERTa, the authors' code.
+r"""Training step and inference of a whole model: the systems of this package, fairseq's RoBERTa, the authors' code.
 
     python benchmarks/model.py                                           # base, on a GPU if there is one
     python benchmarks/model.py --authors ../TUPE --output results        # also writes results/model.{json,md}
     python benchmarks/model.py --sizes tiny --length 64 --batch 2 --rounds 5   # to try it on a CPU
+    python benchmarks/model.py --rivals bert_a shaw tupe_r diet_abs diet_rel --sizes base small --length 128 \
+        --vocab-size 30522                                               # DIET's table 1
 
 Every rival is a process of its own, so that its peak memory is its own, and they take turns, in alternating order, so
 that whatever else the machine does meets all of them; a large matrix product takes its turn too. A figure is the
@@ -40,35 +42,46 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tupe.systems import ALIASES, DESCRIPTIONS, SIZES, SYSTEMS
+
 MODES = ("training", "inference")
-OURS = ("tupe", "tupe_compiled", "bert_a")
-TRAINING_ONLY = ("tupe_compiled", "roberta_fused")  # elsewhere they are tupe and roberta
+OURS = (*SYSTEMS, *ALIASES, "tupe_compiled")
+AT_INFERENCE = {"tupe_compiled": "tupe", "roberta_fused": "roberta"}  # they differ in training alone
 PRODUCTS = 10  # in a step of the matrix product
-DESCRIPTIONS = {
-    "tupe": "TUPE-R, ours",
+NAMES = {
+    **{name: f"{DESCRIPTIONS[ALIASES.get(name, name)][0]}, ours" for name in (*SYSTEMS, *ALIASES)},
     "tupe_compiled": "TUPE-R, ours, --compile",
-    "bert_a": "BERT-A, ours",
     "roberta": "RoBERTa, fairseq's",
     "roberta_fused": "RoBERTa, fairseq's, fused_adamw",
     "authors": "TUPE-R, the authors'",
+}
+
+#: Time over BERT-A's on a TPU v2: Chen et al. 2021 (DIET), table 1.
+PUBLISHED = {
+    ("base", "training"): {"shaw": 1.13, "tupe_r": 1.01, "diet_abs": 1.00, "diet_rel": 1.00},
+    ("base", "inference"): {"shaw": 1.33, "tupe_r": 1.19, "diet_abs": 1.00, "diet_rel": 1.00},
+    ("small", "training"): {"shaw": 1.24, "tupe_r": 1.04, "diet_abs": 1.00, "diet_rel": 1.00},
+    ("small", "inference"): {"shaw": 1.65, "tupe_r": 1.27, "diet_abs": 1.01, "diet_rel": 1.00},
 }
 
 
 def arguments() -> Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     on_gpu = torch.cuda.is_available()
-    parser.add_argument("--sizes", nargs="+", choices=("tiny", "small", "base", "large"), default=["base"])
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["base"])
     parser.add_argument(
         "--rivals",
         nargs="+",
-        choices=[name for name in DESCRIPTIONS if name != "authors"],
+        choices=[name for name in NAMES if name != "authors"],
+        metavar="RIVAL",
         default=["tupe", "bert_a", "roberta", "roberta_fused"],
-        help="the others' times are divided by the first's (default: all but tupe_compiled)",
+        help="any of %(choices)s; the others' times are divided by the first's (default: %(default)s)",
     )
     parser.add_argument("--authors", type=Path, help="checkout of the authors' code")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
     parser.add_argument("--batch", type=int, default=32, help="sequences (default: 32)")
     parser.add_argument("--length", type=int, default=512, help="tokens of each (default: 512)")
+    parser.add_argument("--pairs", action="store_true", help="sentence pairs, for what segments cost")
     parser.add_argument("--vocab-size", type=int, default=32_768, help="symbols (default: 32768)")
     parser.add_argument("--device", default="cuda" if on_gpu else "cpu", help="default: cuda where there is one")
     parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
@@ -157,6 +170,8 @@ def model_step(args: Namespace) -> Callable[[], None]:
     model.to(args.device, getattr(torch, args.dtype))
     tokens = torch.randint(dictionary.nspecial, len(dictionary), (args.batch, args.length))
     tokens[:, 0], tokens[:, -1] = dictionary.bos(), dictionary.eos()
+    if args.pairs:
+        tokens[:, args.length // 2 : args.length // 2 + 2] = dictionary.eos()
     masked = torch.zeros(tokens.numel(), dtype=torch.bool)
     masked[torch.randperm(tokens.numel())[: masked_tokens(args)]] = True
     tokens, masked = tokens.to(args.device), masked.view_as(tokens).to(args.device)
@@ -244,12 +259,12 @@ class Rival:
 
     def __init__(self, **known: Any) -> None:
         self.name = known["rival"]
-        path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
         self.process = subprocess.Popen(
             [sys.executable, __file__, "--worker", json.dumps(known)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": path},
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def answer(self) -> str:
         line = self.process.stdout.readline().strip()
@@ -271,7 +286,7 @@ def masked_tokens(args: Namespace) -> int:
 
 
 def operations(args: Namespace, size: dict[str, int], mode: str) -> float:
-    """Of the matrix products of a step: two for each multiplication, and backward has twice those of forward."""
+    """Of the matrix products of BERT-A's step: two for each multiplication; backward has twice those of forward."""
     tokens, d, layers = args.batch * args.length, size["encoder_embed_dim"], size["encoder_layers"]
     layer = 4 * d * d + 2 * d * size["encoder_ffn_embed_dim"] + 2 * d * args.length
     if mode == "inference":
@@ -286,9 +301,7 @@ def spread(values: list[float]) -> list[float]:
 
 
 def known_to_workers(args: Namespace, size: str, mode: str) -> dict[str, Any]:
-    from tupe.systems import SIZES
-
-    fields = ("batch", "length", "vocab_size", "device", "dtype", "backend", "steps", "clock")
+    fields = ("batch", "length", "pairs", "vocab_size", "device", "dtype", "backend", "steps", "clock")
     return {
         **{field: getattr(args, field) for field in fields},
         "size": size,
@@ -314,7 +327,8 @@ def compare(args: Namespace, size: str, mode: str) -> list[dict[str, Any]]:
     """One record a rival."""
     rivals = [*args.rivals, *(["authors"] if args.authors else [])]
     if mode == "inference":
-        rivals = [name for name in rivals if name not in TRAINING_ONLY]
+        rivals = [AT_INFERENCE.get(name, name) for name in rivals]
+    rivals = list(dict.fromkeys(rivals))
     names = [*rivals, "product"]
     known = known_to_workers(args, size, mode)
     processes = [Rival(rival=name, **known) for name in names]
@@ -329,6 +343,7 @@ def compare(args: Namespace, size: str, mode: str) -> list[dict[str, Any]]:
     ends = {process.name: process.end() for process in processes}
     peak = PRODUCTS * 2.0 * known["product"] ** 3 / statistics.median(seconds["product"])
     needed = operations(args, known["shape"], mode)
+    published = PUBLISHED.get((size, mode), {}) if rivals[0] == "bert_a" else {}
     records = []
     for name in rivals:
         ratios = [theirs / ours for theirs, ours in zip(seconds[name], seconds[names[0]])]
@@ -341,6 +356,7 @@ def compare(args: Namespace, size: str, mode: str) -> list[dict[str, Any]]:
                 "milliseconds": [1000 * value for value in (low, median, high)],
                 "tokens_per_second": args.batch * args.length / median,
                 "time_over_first": spread(ratios),
+                "published_time_over_first": published.get(ALIASES.get(name, name)),
                 "product_operations_per_second": peak,
                 "share_of_product": needed / median / peak,
                 **ends[name],
@@ -349,20 +365,41 @@ def compare(args: Namespace, size: str, mode: str) -> list[dict[str, Any]]:
     return records
 
 
-HEADER = (
-    "| size | mode | model | ms (quartiles) | tokens/s | time / first's (quartiles) | of matrix product | peak memory |"
-    " host waits |\n|---|---|---|---|---|---|---|---|---|"
-)
+def cells(record: dict[str, Any]) -> dict[str, str]:
+    """Column -> cell, empty where there is no figure."""
+    ms, ratio = record["milliseconds"], record["time_over_first"]
+    published, waits = record["published_time_over_first"], record["synchronisations"]
+    return {
+        "size": record["size"],
+        "mode": record["mode"],
+        "model": NAMES[record["rival"]],
+        "ms (quartiles)": f"{ms[1]:.2f} ({ms[0]:.2f}-{ms[2]:.2f})",
+        "tokens/s": f"{record['tokens_per_second']:,.0f}",
+        "time / first's (quartiles)": f"{ratio[1]:.3f} ({ratio[0]:.3f}-{ratio[2]:.3f})",
+        "published": "" if published is None else f"{published:.2f}",
+        "of matrix product": f"{100 * record['share_of_product']:.1f}%",
+        "peak memory": f"{record['peak_bytes'] / 2**20:,.0f} MiB",
+        "host waits": "" if waits is None else str(waits),
+    }
 
 
-def row(record: dict[str, Any]) -> str:
-    ms, ratio, waits = record["milliseconds"], record["time_over_first"], record["synchronisations"]
+def table(records: list[dict[str, Any]]) -> str:
+    """In Markdown, without the columns that are empty in every row."""
+    rows = [cells(record) for record in records]
+    columns = [column for column in rows[0] if any(row[column] for row in rows)]
+    lines = [columns, ["---"] * len(columns), *([row[column] for column in columns] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def conditions(args: Namespace) -> str:
+    """The machine and what was run, in one line."""
+    on_gpu = args.device.startswith("cuda")
+    machine = torch.cuda.get_device_name(args.device) if on_gpu else f"{platform.processor() or platform.machine()} CPU"
     return (
-        f"| {record['size']} | {record['mode']} | {DESCRIPTIONS[record['rival']]}"
-        f" | {ms[1]:.2f} ({ms[0]:.2f}-{ms[2]:.2f})"
-        f" | {record['tokens_per_second']:,.0f} | {ratio[1]:.3f} ({ratio[0]:.3f}-{ratio[2]:.3f})"
-        f" | {100 * record['share_of_product']:.1f}% | {record['peak_bytes'] / 2**20:,.0f} MiB"
-        f" | {'' if waits is None else waits} |"
+        f"{machine}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}, PyTorch {torch.__version__}, "
+        f"{args.dtype}, {args.batch} {'pairs' if args.pairs else 'sequences'} of {args.length} tokens, "
+        f"vocabulary {args.vocab_size}, backend {args.backend}, "
+        f"{args.rounds} rounds of {args.steps} steps, {args.clock} time"
     )
 
 
@@ -370,25 +407,20 @@ def main() -> None:
     args = arguments()
     if args.worker:
         return work(Namespace(**json.loads(args.worker)))
-    on_gpu = args.device.startswith("cuda")
-    machine = torch.cuda.get_device_name(args.device) if on_gpu else f"{platform.processor() or platform.machine()} CPU"
-    title = (
-        f"{machine}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}, PyTorch {torch.__version__}, "
-        f"{args.dtype}, {args.batch} x {args.length} tokens, vocabulary {args.vocab_size}, backend {args.backend}"
-        f", {args.rounds} rounds of {args.steps} steps, {args.clock} time"
-    )
-    if args.profile:
-        return print(title, *(profile(args, size, mode) for size in args.sizes for mode in args.modes), sep="\n\n")
-    print(title, "", HEADER, sep="\n", flush=True)
+    title = conditions(args)
+    print(title, flush=True)
     records: list[dict[str, Any]] = []
     for size, mode in itertools.product(args.sizes, args.modes):
+        if args.profile:
+            print("", profile(args, size, mode), sep="\n", flush=True)
+            continue
         measured = compare(args, size, mode)
-        print(*map(row, measured), sep="\n", flush=True)
+        print("", table(measured), sep="\n", flush=True)
         records += measured
         if args.output:  # each time: what is interrupted loses nothing
             args.output.mkdir(parents=True, exist_ok=True)
             (args.output / "model.json").write_text(json.dumps({"run": title, "records": records}, indent=1) + "\n")
-            (args.output / "model.md").write_text("\n".join([title, "", HEADER, *map(row, records)]) + "\n")
+            (args.output / "model.md").write_text(f"{title}\n\n{table(records)}\n")
 
 
 if __name__ == "__main__":
