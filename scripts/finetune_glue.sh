@@ -8,39 +8,59 @@
 # DATA        folder made by scripts/prepare_glue.sh, of this task or of all
 # key=value   any key of the configuration, for example optimization.lr=[2e-5] common.seed=3 checkpoint.save_dir=OUT
 #
-# Run again after an interruption, it goes on where it stopped. The last line is the metric, the best epoch and the folder.
+# OUT is runs/finetuning/CHECKPOINT/TASK/lr_LR/seed_SEED by default. Run again after an interruption, it goes on where
+# it stopped; a finished run stays as it is. The last line is the metric, the best epoch and the folder.
 set -euo pipefail
-root=$(cd "$(dirname "$0")/.." && pwd)
-[ ! -d "$root/.venv/bin" ] || export PATH=$root/.venv/bin:$PATH
-
-if [ $# -lt 3 ]; then
-    sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
-    exit 2
-fi
+. "$(dirname "$0")/lib/command.sh"
+[ $# -ge 3 ] || usage
 task=$1 checkpoint=$2 data=$3
 shift 3
-config=$(tr 'A-Z-' 'a-z_' <<<"$task")
-if [ ! -f "$root/configs/finetuning/glue/$config.yaml" ]; then
-    echo "error: unknown task $task: choose CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE or WNLI" >&2
+case $task in
+    CoLA | SST-2 | MRPC | STS-B | QQP | MNLI | QNLI | RTE | WNLI) config=$(tr 'A-Z-' 'a-z_' <<<"$task") ;;
+    *)
+        echo "error: unknown task $task: choose CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE or WNLI" >&2
+        exit 1
+        ;;
+esac
+[ ! -d "$data/$task" ] || data=$data/$task
+if [ ! -f "$data/input0/dict.txt" ]; then
+    echo "error: $data holds no prepared $task: bash scripts/prepare_glue.sh GLUE_DOWNLOAD CORPUS $data $task" >&2
     exit 1
 fi
-[ ! -d "$data/$task" ] || data=$data/$task
-save_dir=runs/finetuning/$(basename "$(dirname "$checkpoint")")-$(basename "$checkpoint" .pt)/$task
-for override in "$@"; do
-    case $override in checkpoint.save_dir=*) save_dir=${override#*=} ;; esac
-done
 
-model=$(tupe model-overrides "$checkpoint") # its sentence, if the checkpoint is none of ours
-mapfile -t model <<<"$model"
-if nvidia-smi -L >/dev/null 2>&1; then
-    device=(common.fp16=true common.fp16_init_scale=4 common.threshold_loss_scale=1 common.fp16_scale_window=128
-        distributed_training.distributed_world_size=1)
-else
-    device=(common.cpu=true)
+defaults=$root/configs/finetuning/glue.yaml
+save_dir='' lr=$(value "$defaults" lr) seed=$(value "$defaults" seed) settings=()
+for setting in "$@"; do
+    key=${setting%%=*} text=${setting#*=}
+    case ${key//+/} in
+        checkpoint.save_dir) save_dir=$text && continue ;;
+        optimization.lr) lr=${text//[][]/} ;;
+        common.seed) seed=$text ;;
+    esac
+    settings+=("$setting")
+done
+if [ -z "$save_dir" ]; then
+    save_dir=runs/finetuning/$(basename "$(dirname "$checkpoint")")-$(basename "$checkpoint" .pt)/$task
+    save_dir+=/lr_$(LC_ALL=C printf %g "${lr%%,*}")/seed_$seed # as a sweep names it: 2e-05, also for 0.00002
 fi
-fairseq-hydra-train --config-dir "$root/configs/finetuning" --config-name glue "glue=$config" \
-    "common.user_dir=$(tupe user-dir)" "task.data=$data" "checkpoint.finetune_from_model=$checkpoint" \
-    "checkpoint.save_dir=$save_dir" "${model[@]}" "${device[@]}" "$@"
-result=$(tupe finetuning-result "$save_dir")
+
+if [ -f "$save_dir/result.json" ]; then
+    echo "$save_dir holds a finished run: to train anew, remove it or set checkpoint.save_dir"
+else
+    model=$(python3 -m tupe model-overrides "$checkpoint") # its sentence, if the checkpoint is none of ours
+    mapfile -t model <<<"$model"
+    if nvidia-smi -L >/dev/null 2>&1; then
+        device=(common.fp16=true common.fp16_init_scale=4 common.threshold_loss_scale=1 common.fp16_scale_window=128
+            distributed_training.distributed_world_size=1)
+    else
+        device=(common.cpu=true)
+    fi
+    user_dir=$(python3 -m tupe user-dir)
+    fairseq-hydra-train --config-dir "$root/configs/finetuning" --config-name glue "glue=$config" \
+        "common.user_dir=$(quoted "$user_dir")" "task.data=$(quoted "$data")" \
+        "checkpoint.finetune_from_model=$(quoted "$checkpoint")" "checkpoint.save_dir=$(quoted "$save_dir")" \
+        "${model[@]}" "${device[@]}" "${settings[@]}"
+fi
+result=$(python3 -m tupe finetuning-result "$save_dir")
 rm -f "$save_dir/checkpoint_last.pt" # was there to resume from
 echo "$task: $result"

@@ -15,11 +15,6 @@
 # Interrupted, the same command goes on: finished runs are kept, others are done anew. A run that fails does not stop
 # the others. Of each task the best run's checkpoint is kept. The table again: tupe glue-table OUT
 set -euo pipefail
-root=$(cd "$(dirname "$0")/.." && pwd)
-[ ! -d "$root/.venv/bin" ] || export PATH=$root/.venv/bin:$PATH
-
-if [ $# -lt 3 ]; then
-    sed -n '2,/^set/{/^set/!s/^# \{0,1\}//p}' "$0" >&2
-    exit 2
-fi
-exec tupe glue-sweep ${TASKS:+"--tasks=$TASKS"} ${LRS:+"--lrs=$LRS"} ${SEEDS:+"--seeds=$SEEDS"} "$@"
+. "$(dirname "$0")/lib/command.sh"
+[ $# -ge 3 ] || usage
+exec python3 -m tupe glue-sweep ${TASKS:+"--tasks=$TASKS"} ${LRS:+"--lrs=$LRS"} ${SEEDS:+"--seeds=$SEEDS"} "$@"

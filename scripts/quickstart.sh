@@ -49,11 +49,11 @@ text() {
 prepare() {
     tupe prepare-corpus "$out/corpus" "$out/text/pretraining.txt" --vocab-size 4000 --valid-documents 0.06 \
         --max-tokens 30 --no-join-short-sentences
-    tupe prepare-glue "$out/glue" "$out/corpus" "$out/glue-data" CoLA --partial --max-positions 32
+    tupe prepare-glue "$out/glue" "$out/corpus" "$out/glue-data" CoLA --partial
 }
 
 pretrain() { # MODEL
-    CONFIG=quickstart MODEL=$1 GPUS=0 PROCESSES=1 BATCH=32 BATCH_PER_GPU=32 bash scripts/pretrain.sh "$out/corpus" \
+    CONFIG=quickstart MODEL=$1 GPUS=0 PROCESSES=1 bash scripts/pretrain.sh "$out/corpus" \
         "optimization.max_update=$updates" "checkpoint.save_dir=$out/pretraining/$1"
 }
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any, Union
 
+from tupe.data.files import write_json
 from tupe.errors import UserError
 from tupe.models.config import CONFIGS, SYSTEM_FIELDS
 from tupe.safe_load import safe_load
@@ -17,6 +17,8 @@ PathLike = Union[str, Path]
 
 def model_overrides(checkpoint: PathLike) -> list[str]:
     """Hydra overrides with which `configs/finetuning/glue.yaml` builds the model that `checkpoint` holds.
+
+    They add every field of the system, so that `model.FIELD=VALUE` behind them overrides it.
 
     Raises:
         UserError: if the file cannot be read, or holds no model of this plugin.
@@ -29,9 +31,7 @@ def model_overrides(checkpoint: PathLike) -> list[str]:
             f"{checkpoint} holds the model {name!r}, which is none of ours (`tupe systems` lists them): give one of "
             "ours, or convert the authors' with `tupe convert-release`"
         )
-    default = CONFIGS[name]()
-    overrides = [f"model._name={name}"]
-    overrides += [f"++model.{f}={model[f]}" for f in SYSTEM_FIELDS if f in model and model[f] != getattr(default, f)]
+    overrides = [f"model._name={name}", *(f"+model.{f}={model[f]}" for f in SYSTEM_FIELDS if f in model)]
     task = cfg.get("task") or {}
     length = model.get("max_positions") or task.get("tokens_per_sample") or task.get("max_positions")
     return [*overrides, f"task.max_positions={length}"]
@@ -66,10 +66,7 @@ def finetuning_result(run: PathLike) -> dict[str, Any]:
         "pretrained": cfg["checkpoint"]["finetune_from_model"],
         "checkpoint": str(best),
     }
-    target = Path(run) / "result.json"
-    temporary = target.with_suffix(".part")
-    temporary.write_text(json.dumps(result, indent=2) + "\n")
-    os.replace(temporary, target)
+    write_json(Path(run) / "result.json", result)
     return result
 
 

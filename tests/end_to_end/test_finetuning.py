@@ -14,7 +14,7 @@ from tupe.models import TupeModel
 @pytest.fixture(scope="module")
 def pretrained(corpus, tmp_path_factory):
     """A `tupe_tiny` that knows the made language, and the log of its training."""
-    folder = tmp_path_factory.mktemp("pretrained")
+    folder = tmp_path_factory.mktemp("it's a (model), é=[1]")
     done = train(corpus, folder, "--arch", "tupe_tiny", "--max-update", 120, "--dropout", 0, "--attention-dropout", 0)
     return folder, train_log(done.stdout)
 
@@ -28,7 +28,7 @@ def finetune(task, pretrained, glue, folder, *overrides, check=True):
 
 def test_classification_and_regression(pretrained, glue, tmp_path):
     for task, metric in (("CoLA", "mcc"), ("STS-B", "pearson")):
-        folder = tmp_path / task
+        folder = tmp_path / "it's a (run), é=[1]" / task
         done = finetune(task, pretrained[0], glue, folder, "optimization.max_epoch=3", "optimization.lr=[0.001]")
         result = json.loads((folder / "result.json").read_text())
         valid = train_log(done.stdout)["valid"]

@@ -29,7 +29,7 @@ def command(checkpoint, glue, out, *overrides):
 
 def test_interrupted_broken_and_failed_runs(checkpoint, glue, tmp_path):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
-    out = tmp_path / "a sweep"
+    out = tmp_path / "it's a (sweep), é=[1]"
     first, second, failing = (out / Run("MNLI", lr, 1).folder for lr in (1e-3, 1e-4, 1e30))
     grid = {"TASKS": "MNLI", "LRS": "1e-3,1e-4", "SEEDS": "1"}
     environment = {**os.environ, **grid, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}

@@ -75,6 +75,9 @@ def test_lock_is_of_one_process_and_ends_with_it(tmp_path):
 
 def test_runs_share_no_gpu(tmp_path, monkeypatch):
     monkeypatch.setattr(locks.tempfile, "gettempdir", lambda: str(tmp_path))
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):  # a user without a name, as in a container
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 1 << 30)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     with one_gpu() as first, one_gpu() as second:
         assert {first["CUDA_VISIBLE_DEVICES"], second["CUDA_VISIBLE_DEVICES"]} == {"3", "5"}

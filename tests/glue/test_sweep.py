@@ -1,7 +1,18 @@
+import argparse
+
 import pytest
 
+from tupe.cli import glue_sweep
 from tupe.errors import UserError
 from tupe.glue import sweep
+
+
+def test_what_is_repeated_counts_once():
+    parser = argparse.ArgumentParser()
+    glue_sweep.add_arguments(parser)
+    grid = ["--tasks", "CoLA,RTE,CoLA", "--lrs", "1e-5,2e-5,0.00001", "--seeds", "2 2"]
+    args = parser.parse_args([*grid, "checkpoint", "data", "out"])
+    assert (args.tasks, args.lrs, args.seeds) == (["CoLA", "RTE"], [1e-5, 2e-5], [2])
 
 
 def test_needs_a_clone(tmp_path, monkeypatch):

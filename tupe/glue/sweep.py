@@ -122,7 +122,7 @@ def sweep(out: Path, runs: Iterable[Run], hydra_overrides: list[str]) -> None:
 def multirun(out: Path, runs: list[Run], hydra_overrides: list[str]) -> list[str]:
     """The command that does `runs` as jobs of a Hydra multirun."""
     jobs = ",".join(f"{{task:{run.task},lr:{run.lr!r},seed:{run.seed}}}" for run in runs)
-    quoted = str(out.resolve()).replace("\\", "\\\\").replace("'", "\\'")
+    quoted = str(out.resolve()).replace("'", "\\'")
     command = [sys.executable, "-m", "tupe.glue.job", "--config-dir", str(ROOT / "configs/finetuning"), "--multirun"]
     command += [f"run={jobs}", f"out='{quoted}'", *hydra_overrides]
     if "hydra/launcher=joblib" in hydra_overrides and not any("n_jobs" in o for o in hydra_overrides):

@@ -1,0 +1,23 @@
+# What the commands of this folder begin with. A script that sources this file under `set -euo pipefail` has
+#   root             the clone; `python3 -m tupe` runs its package, by the Python of its .venv if there is one
+#   usage            shows the script's head and ends it
+#   value FILE KEY   what a configuration says of KEY; of a list, the first
+#   quoted TEXT      TEXT as one value of Hydra's, whatever is in it, save ${...} and a backslash at its end or before '
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+export PATH=$root/.venv/bin:$PATH PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
+export PYTHONWARNINGS=${PYTHONWARNINGS-ignore} # of fairseq's and Hydra's own use of what is deprecated
+
+usage() {
+    sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+}
+
+value() {
+    sed -n "s/^ *$2: \[*\([^], #]*\).*/\1/p" "$1"
+}
+
+quoted() {
+    local quote="\'"
+    printf "'%s'" "${1//"'"/"$quote"}"
+}

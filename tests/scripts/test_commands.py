@@ -1,0 +1,190 @@
+"""What the scripts give to the commands, from a clone and of folders with any names. The commands are recorders."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from tests.commands import ROOT, run
+
+ODD = "it's a (folder), {é}=[1] #~;&*\\o"
+RECORDER = """
+import json, os, sys
+from pathlib import Path
+
+with Path(os.environ["RECORD"]).open("a") as record:
+    print(json.dumps(sys.argv[1:]), file=record)
+answers = {"user-dir": Path(__file__).parent, "model-overrides": "model._name=a", "finetuning-result": "mcc 12.34"}
+print(answers.get(sys.argv[1], ""))
+"""
+
+
+class Clone:
+    """A clone whose package is not installed, and the folder that its scripts are called from."""
+
+    def __init__(self, folder: Path):
+        self.root = folder / ODD
+        self.here = folder / "elsewhere"
+        self.record = folder / "record"
+        for name in ("scripts", "configs"):
+            shutil.copytree(ROOT / name, self.root / name)
+        for name in ("tupe/__main__.py", ".venv/bin/fairseq-hydra-train", ".venv/bin/torchrun"):
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"#!{sys.executable}{RECORDER}")
+            path.chmod(0o755)
+        no_gpu = self.root / ".venv/bin/nvidia-smi"
+        no_gpu.write_text("#!/bin/sh\nexit 1\n")
+        no_gpu.chmod(0o755)
+        for data in ("DATA", f"{ODD}/CoLA"):
+            (self.here / data / "input0").mkdir(parents=True)
+            (self.here / data / "input0/dict.txt").touch()
+
+    def run(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+        environment = {"RECORD": str(self.record), "GPUS": "0", **environment}
+        return run("bash", self.root / "scripts" / script, *arguments, cwd=self.here, check=False, **environment)
+
+    def calls(self) -> list[list[str]]:
+        """The arguments of every command."""
+        return [json.loads(line) for line in self.record.read_text().splitlines()] if self.record.exists() else []
+
+    def trained(self) -> dict[str, object]:
+        """What Hydra reads from the command line of the training."""
+        (call,) = (call for call in self.calls() if "--config-dir" in call)
+        _, folder, _, _, *overrides = call[call.index("--config-dir") :]
+        assert Path(folder).parent == self.root / "configs"
+        parsed = OverridesParser.create().parse_overrides(overrides)
+        keys = [one.key_or_group for one in parsed]
+        assert keys.count("checkpoint.save_dir") <= 1
+        return {key: one.value() for key, one in zip(keys, parsed)}
+
+
+@pytest.fixture
+def clone(tmp_path) -> Clone:
+    return Clone(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("script", "command"),
+    [("prepare_corpus.sh", "prepare-corpus"), ("prepare_glue.sh", "prepare-glue"), ("glue.sh", "glue-sweep")],
+)
+def test_arguments_go_through(script, command, clone):
+    arguments = ["a b", "it's", "c,d=[1]", "-x"]
+    clone.run(script, *arguments)
+    assert clone.calls() == [[command, *arguments]]
+
+
+@pytest.mark.parametrize("script", ["pretrain.sh", "finetune_glue.sh", "glue.sh"])
+def test_usage(script, clone):
+    done = clone.run(script)
+    assert done.returncode == 2
+    assert f"  bash scripts/{script} " in done.stderr
+    assert "\n#" not in done.stderr
+    assert "set -e" not in done.stderr
+    assert clone.calls() == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "model", "batch_size", "update_freq"),
+    [
+        ({}, None, 16, 16),
+        ({"CONFIG": "diet"}, None, 64, 64),
+        ({"CONFIG": "quickstart"}, None, 32, 1),
+        ({"CONFIG": "diet", "PROCESSES": "8"}, None, 64, 8),
+        ({"CONFIG": "diet", "MODEL": "shaw_base", "BATCH_PER_GPU": "32"}, "shaw_base", 32, 128),
+        ({"BATCH": "32", "BATCH_PER_GPU": "8"}, None, 8, 4),
+    ],
+)
+def test_pretraining_is_what_the_configuration_says(environment, model, batch_size, update_freq, clone):
+    clone.run("pretrain.sh", "DATA", **environment)
+    trained = clone.trained()
+    assert trained.get("model._name") == model
+    assert trained["dataset.batch_size"] == batch_size
+    assert trained["optimization.update_freq"] == [update_freq]
+
+
+def test_pretraining_without_its_configuration(clone):
+    done = clone.run("pretrain.sh", "DATA", CONFIG="dite")
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"error: there is no {clone.root}/configs/pretraining/dite.yaml: set CONFIG to a file of configs/pretraining, "
+        "such as base\n"
+    )
+    assert clone.calls() == []
+
+
+def test_pretraining_in_folders_of_any_name(clone):
+    clone.run("pretrain.sh", f"/{ODD}/1:/{ODD}/2", f"checkpoint.save_dir={ODD}", "optimization.max_update=3")
+    trained = clone.trained()
+    assert trained["common.user_dir"] == str(clone.root / "tupe")
+    assert trained["task.data"] == f"/{ODD}/1:/{ODD}/2"
+    assert trained["checkpoint.save_dir"] == ODD
+    assert trained["optimization.max_update"] == 3
+
+
+def test_finetuning_in_folders_of_any_name(clone):
+    clone.run("finetune_glue.sh", "CoLA", f"{ODD}/a.pt", ODD, f"checkpoint.save_dir={ODD}/b")
+    trained = clone.trained()
+    assert trained["common.user_dir"] == str(clone.root / "tupe")
+    assert trained["task.data"] == f"{ODD}/CoLA"
+    assert trained["checkpoint.finetune_from_model"] == f"{ODD}/a.pt"
+    assert trained["checkpoint.save_dir"] == f"{ODD}/b"
+
+
+@pytest.mark.parametrize("plus", ["", "+", "++"])
+def test_folder_of_finetuning_however_it_is_set(plus, clone):
+    done = clone.run("finetune_glue.sh", "CoLA", "a/b.pt", "DATA", f"{plus}checkpoint.save_dir=OUT")
+    assert done.stdout.endswith("CoLA: mcc 12.34\n")
+    calls = clone.calls()
+    assert calls[-1] == ["finetuning-result", "OUT"]
+    assert [part for call in calls for part in call if "save_dir" in part] == ["checkpoint.save_dir='OUT'"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "folder"),
+    [
+        ([], "lr_3e-05/seed_1"),
+        (["optimization.lr=[2e-5]"], "lr_2e-05/seed_1"),
+        (["optimization.lr=[0.00002]", "common.seed=7"], "lr_2e-05/seed_7"),
+        (["+optimization.lr=[5e-5,1e-5]"], "lr_5e-05/seed_1"),
+    ],
+)
+def test_rates_and_seeds_have_their_own_folders(overrides, folder, clone):
+    clone.run("finetune_glue.sh", "CoLA", "a/b.pt", "DATA", *overrides, "optimization.max_epoch=2")
+    assert clone.trained()["checkpoint.save_dir"] == f"runs/finetuning/a-b/CoLA/{folder}"
+
+
+def test_finished_finetuning_is_not_done_again(clone):
+    out = clone.here / "runs/finetuning/a-b/CoLA/lr_2e-05/seed_1"
+    out.mkdir(parents=True)
+    (out / "result.json").touch()
+    done = clone.run("finetune_glue.sh", "CoLA", "a/b.pt", "DATA", "optimization.lr=[2e-5]")
+    folder = out.relative_to(clone.here)
+    assert done.stdout.splitlines() == [
+        f"{folder} holds a finished run: to train anew, remove it or set checkpoint.save_dir",
+        "CoLA: mcc 12.34",
+    ]
+    assert clone.calls() == [["finetuning-result", str(folder)]]
+
+
+@pytest.mark.parametrize(
+    ("task", "data", "said"), [("cola", "DATA", "unknown task cola"), ("RTE", "OTHER", "OTHER holds no prepared RTE")]
+)
+def test_finetuning_on_what_is_not_there(task, data, said, clone):
+    done = clone.run("finetune_glue.sh", task, "a/b.pt", data)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert said in done.stderr
+    assert not clone.calls()
+
+
+def test_cpu_by_choice_or_not(clone):
+    said = "warning: nvidia-smi sees no GPU: this trains on the CPU"
+    assert said not in clone.run("pretrain.sh", "DATA").stderr
+    assert said in clone.run("pretrain.sh", "DATA", GPUS="", BATCH_PER_GPU="16").stderr
