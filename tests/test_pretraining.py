@@ -1,5 +1,6 @@
 """The plan of a pre-training run: its numbers, and what is refused before anything is started."""
 
+import re
 import shutil
 from collections import namedtuple
 from pathlib import Path
@@ -38,17 +39,18 @@ def test_numbers(corpus, tmp_path):
     assert disk == f"checkpoints in {tmp_path}/a/b: at most 16 of 10.3MB, 165MB; 10GB free"
 
 
-def test_checkpoint_has_the_size_that_was_planned(corpus, tmp_path):
+@pytest.mark.parametrize("precision", ["fp16=false", "bf16=true", "memory_efficient_bf16=true"])
+def test_checkpoint_has_the_size_that_was_planned(precision, corpus, tmp_path):
     done = run(
-        "bash", "scripts/pretrain.sh", corpus, "task.tokens_per_sample=32", "optimization.max_update=2",
-        "lr_scheduler.warmup_updates=1", "dataset.num_workers=0", f"checkpoint.save_dir={tmp_path}",
-        GPUS="0", MODEL="tupe_tiny", BATCH="4", BATCH_PER_GPU="4",
+        "bash", "scripts/pretrain.sh", corpus, f"common.{precision}", "task.tokens_per_sample=32",
+        "optimization.max_update=2", "lr_scheduler.warmup_updates=1", "dataset.num_workers=0",
+        f"checkpoint.save_dir={tmp_path}", GPUS="0", MODEL="tupe_tiny", BATCH="4", BATCH_PER_GPU="4",
     )  # fmt: skip
-    assert "plan: checkpoints in" in done.stdout
-    assert (tmp_path / "checkpoint_last.pt").stat().st_size == pytest.approx(10.3e6, rel=0.05)
+    planned = float(re.search(r"plan: checkpoints in .* of ([\d.]+)MB,", done.stdout)[1])
+    assert (tmp_path / "checkpoint_last.pt").stat().st_size == pytest.approx(planned * 1e6, rel=0.05)
 
 
-@pytest.mark.parametrize(("name", "updates", "batch"), [("base", "1,000,000", 16), ("diet", "500,000", 64 * 64)])
+@pytest.mark.parametrize(("name", "updates", "batch"), [("base", "1,000,000", 16 * 16), ("diet", "500,000", 64 * 64)])
 def test_configurations_of_the_papers(name, updates, batch, corpus):
     _, second, third, _ = plan(config(corpus, name=name), CPU)
     assert f"= {batch} an update" in second
@@ -56,7 +58,8 @@ def test_configurations_of_the_papers(name, updates, batch, corpus):
 
 
 def test_length_of_a_run_given_in_epochs(corpus):
-    cfg = config(corpus, "optimization.max_update=0", "optimization.max_epoch=3", "dataset.batch_size=8")
+    run_of_epochs = ("optimization.max_update=0", "optimization.max_epoch=3", "optimization.update_freq=[1]")
+    cfg = config(corpus, *run_of_epochs, "dataset.batch_size=8")
     assert " updates: 32.3k tokens, 3.02 times the training data" in list(plan(cfg, CPU))[2]
 
 
@@ -67,6 +70,28 @@ def test_shards_are_counted_together(corpus):
     assert two.endswith("2 folder(s)")
 
 
+def test_an_epoch_is_one_shard(corpus):
+    epochs = ("optimization.max_update=0", "optimization.max_epoch=3", "dataset.batch_size=8")
+    one, two = (list(plan(config(data, *epochs), CPU))[2] for data in (corpus, f"{corpus}:{corpus}"))
+    assert one.partition(" tokens, ")[0] == two.partition(" tokens, ")[0]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "number"),
+    [
+        ([], 3 + 3 + 10),  # last, best and the one being written; the last three; every 100k
+        (["checkpoint.keep_interval_updates=0"], 3 + 40),  # all, every 25k
+        (["checkpoint.keep_interval_updates=-1"], 3 + 40),
+        (["optimization.max_update=1000"], 3),
+        (["optimization.max_epoch=4", "checkpoint.no_epoch_checkpoints=false"], 3 + 4),
+        (["optimization.max_epoch=4", "checkpoint.no_epoch_checkpoints=false", "checkpoint.save_interval=2"], 3 + 2),
+        (["optimization.max_epoch=4", "checkpoint.no_epoch_checkpoints=false", "checkpoint.keep_last_epochs=3"], 3 + 3),
+    ],
+)
+def test_number_of_checkpoints(overrides, number, corpus):
+    assert f"at most {number} of" in list(plan(config(corpus, *overrides), CPU))[3]
+
+
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
@@ -75,6 +100,9 @@ def test_shards_are_counted_together(corpus):
         (["common.fp16=true"], "bf16"),
         (["+model.max_positions=16"], "do not fit"),
         (["optimization.max_update=0"], "no end"),
+        (["dataset.batch_size=null", "dataset.max_tokens=512"], "in sequences"),
+        (["dataset.max_tokens=64"], "in sequences"),
+        (["dataset.batch_size=20"], "fairseq would use 16"),
         (["model._name=tupe_base", "checkpoint.keep_interval_updates=-1"], "10GB free"),
         (["checkpoint.sav_dir=x"], "sav_dir"),
         (["optimization.max_update=many"], "max_update"),

@@ -7,16 +7,16 @@ row `i + 1`. Its relative table has 33 rows: T5's 32 buckets, of which T5 never 
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Optional, Union
+from typing import Union
 
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
+from tupe.data.files import atomic
 from tupe.errors import UserError
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig
@@ -78,7 +78,7 @@ def release_config(args: Namespace) -> TupeConfig:
 
 
 def _placeholder_dictionary(size: int) -> Dictionary:
-    """`size` symbols, `<mask>` last, where the release's own dictionary is not at hand."""
+    """`size` symbols, `<mask>` last: only the size of the release's own dictionary matters to the model."""
     dictionary = Dictionary()
     for index in range(len(dictionary), size - 1):
         dictionary.add_symbol(f"token{index}")
@@ -86,13 +86,11 @@ def _placeholder_dictionary(size: int) -> Dictionary:
     return dictionary
 
 
-def load_release(path: PathLike, dictionary: Optional[Dictionary] = None) -> TupeModel:
+def load_release(path: PathLike) -> TupeModel:
     """Our model, in evaluation mode, from a checkpoint of the authors' code (TUPE-A or TUPE-R, pre- or post-norm).
 
     Args:
         path: a torch file with `args` (a Namespace) and `model` (a state dict).
-        dictionary: the release's dictionary with `<mask>` added; only its size matters to the model, and without it
-            one of the right size is made up.
 
     Raises:
         UserError: if the file is missing, carries code, or is not a checkpoint of the release.
@@ -107,13 +105,7 @@ def load_release(path: PathLike, dictionary: Optional[Dictionary] = None) -> Tup
         )
     config = release_config(args)
     weights = convert_release_state(release)
-    vocabulary = len(weights[_OURS + "embed_tokens.weight"])
-    dictionary = dictionary or _placeholder_dictionary(vocabulary)
-    if len(dictionary) != vocabulary:
-        raise UserError(
-            f"{path} has {vocabulary} symbols, but the dictionary {len(dictionary)}: give the one it was trained with, "
-            "with <mask> added"
-        )
+    dictionary = _placeholder_dictionary(len(weights[_OURS + "embed_tokens.weight"]))
     model = TupeModel.build_model(config, SimpleNamespace(source_dictionary=dictionary))
     try:
         model.load_state_dict(weights)
@@ -144,6 +136,5 @@ def convert_release(source: PathLike, target: PathLike) -> None:
         "optimizer_history": [history],
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
     }
-    temporary = f"{target}.part"
-    torch.save(state, temporary)
-    os.replace(temporary, target)
+    with atomic(Path(target)) as unfinished, unfinished.open("wb") as file:  # torch.save to a path raises RuntimeError
+        torch.save(state, file)

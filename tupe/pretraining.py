@@ -22,8 +22,6 @@ from tupe.errors import UserError
 from tupe.models.config import CONFIGS
 from tupe.models.summary import count_parameters
 
-_STATE = 12  # bytes: a parameter and Adam's two moments in 32 bits
-
 
 def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
     """The configuration as `fairseq-hydra-train` composes it, with fairseq's defaults.
@@ -73,7 +71,8 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
 
     Raises:
         UserError: for a model that does not exist, GPUs or data that are not there, sequences longer than the model's,
-            a precision that the CPU has not, and too little disk space for the checkpoints.
+            a batch that is not `dataset.batch_size` sequences, a precision that the CPU has not, and too little disk
+            space for the checkpoints.
     """
     name, length = cfg.model._name, cfg.task.tokens_per_sample
     _check(cfg, launch)
@@ -86,7 +85,8 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
 
     world, accumulated = launch.nodes * launch.processes, cfg.optimization.update_freq[0]
     batch = world * cfg.dataset.batch_size * accumulated
-    updates = _updates(cfg, tokens / (batch * length))
+    epoch = max(1, math.ceil(tokens / len(shards) / (batch * length)))  # updates: an epoch of fairseq is one folder
+    updates = _updates(cfg, epoch)
     yield (
         f"{world} x {cfg.dataset.batch_size} sequences x {accumulated} accumulated = {batch} an update, of {length} "
         f"tokens each: {batch * length:,} tokens an update"
@@ -96,7 +96,9 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
         f"{updates:,} updates: {_short(total)} tokens, {total / max(tokens, 1):,.3g} times the training data of "
         f"{_short(tokens)} tokens in {len(shards)} folder(s)"
     )
-    yield _disk(cfg, updates, parameters * _STATE)
+    rounded = any(cfg.common[half] and not cfg.common[f"memory_efficient_{half}"] for half in ("fp16", "bf16"))
+    state = 16 if rounded else 12  # bytes: a parameter, Adam's two moments, and the parameter before it was rounded
+    yield _disk(cfg, updates, epoch, parameters * state)
 
 
 def _check(cfg: DictConfig, launch: Launch) -> None:
@@ -108,6 +110,14 @@ def _check(cfg: DictConfig, launch: Launch) -> None:
         raise UserError(
             f"sequences of {cfg.task.tokens_per_sample} tokens do not fit a model of {positions} positions: lower "
             "task.tokens_per_sample or raise model.max_positions."
+        )
+    size, multiple = cfg.dataset.batch_size, cfg.dataset.required_batch_size_multiple
+    if size is None or cfg.dataset.max_tokens is not None:
+        raise UserError("a batch is counted in sequences: set dataset.batch_size, and not dataset.max_tokens.")
+    if size > multiple and size % multiple:
+        raise UserError(
+            f"of dataset.batch_size={size}, fairseq would use {size - size % multiple}: take a multiple of {multiple}, "
+            "or set dataset.required_batch_size_multiple=1."
         )
     if launch.gpus > torch.cuda.device_count():
         raise UserError(
@@ -134,25 +144,27 @@ def _read_data(shards: list[Path]) -> tuple[int, int]:
     return symbols, sum(int(part.sizes.sum()) for part in data)
 
 
-def _updates(cfg: DictConfig, epoch: float) -> int:
+def _updates(cfg: DictConfig, epoch: int) -> int:
     """How many updates the run has, if an epoch has `epoch`."""
     most, epochs = cfg.optimization.max_update, cfg.optimization.max_epoch
-    by_epochs = math.ceil(epoch * epochs) if epochs > 0 else math.inf
+    by_epochs = epoch * epochs if epochs > 0 else math.inf
     updates = min(most if most > 0 else math.inf, by_epochs)
     if updates == math.inf:
         raise UserError("the run has no end: set optimization.max_update or optimization.max_epoch.")
     return int(updates)
 
 
-def _disk(cfg: DictConfig, updates: int, size: int) -> str:
+def _disk(cfg: DictConfig, updates: int, epoch: int, size: int) -> str:
     checkpoint = cfg.checkpoint
     every, keep = checkpoint.save_interval_updates, checkpoint.keep_interval_updates
     pattern = checkpoint.keep_interval_updates_pattern
     number = 3  # the last, the best, and one that is being written
     if every > 0:
-        number += updates // every if keep < 0 else min(keep, updates // every)
-    if pattern > 0 and keep >= 0:
+        number += _kept(updates // every, keep)
+    if pattern > 0 and keep > 0:
         number += updates // pattern
+    if not checkpoint.no_epoch_checkpoints:
+        number += _kept(updates // epoch // checkpoint.save_interval, checkpoint.keep_last_epochs)
     folder = Path(checkpoint.save_dir)
     there = sum(path.stat().st_size for path in folder.glob("checkpoint*.pt"))
     exists = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
@@ -161,9 +173,13 @@ def _disk(cfg: DictConfig, updates: int, size: int) -> str:
         raise UserError(
             f"{number} checkpoints of {_bytes(size)} need {_bytes(number * size)}, but {exists} has "
             f"{_bytes(free)} free: set checkpoint.save_dir to another disk, or keep fewer "
-            "(checkpoint.keep_interval_updates, checkpoint.keep_interval_updates_pattern)."
+            "(checkpoint.keep_interval_updates, checkpoint.keep_interval_updates_pattern, checkpoint.keep_last_epochs)."
         )
     return f"checkpoints in {folder}: at most {number} of {_bytes(size)}, {_bytes(number * size)}; {_bytes(free)} free"
+
+
+def _kept(written: int, keep: int) -> int:
+    return min(written, keep) if keep > 0 else written  # as fairseq: -1 and 0 keep all
 
 
 def _short(number: float) -> str:

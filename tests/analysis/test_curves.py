@@ -116,4 +116,4 @@ def test_the_command_takes_folders_with_and_without_a_label(tmp_path, monkeypatc
     assert main(["plot-training", str(folder), f"a={folder}", f"b={folder}", "--output", str(picture)]) == 0
     assert drawn == [str(folder), "a", "b"]
     assert main(["plot-training", f"a={folder}", f"a={folder}", "--output", str(picture)]) == 1
-    assert "two runs are labelled a" in capsys.readouterr().err
+    assert "two are called 'a'" in capsys.readouterr().err

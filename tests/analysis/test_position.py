@@ -76,6 +76,12 @@ def test_longer_than_the_model_is_refused(save):
         position_correlation(save("tupe_tiny")[0], 21)
 
 
+@pytest.mark.parametrize("length", [-3, 0, 1])
+def test_fewer_than_two_positions_are_refused(length, save):
+    with pytest.raises(UserError, match=rf"{length} position.* 2 or more"):
+        position_correlation(save("tupe_tiny")[0], length)
+
+
 def test_other_models_are_refused(tmp_path):
     torch.save({"cfg": {"model": {"_name": "roberta"}}, "model": {}}, tmp_path / "other.pt")
     with pytest.raises(UserError, match=r"'roberta'.* none of ours"):

@@ -38,16 +38,16 @@ def prepare(folder, name, labels, splits=("test",)):
     return folder / name
 
 
-def fine_tune(path, data, num_classes, head=True):
+def fine_tune(path, data, num_classes, head=True, max_positions=32):
     """A checkpoint as fine-tuning leaves it, of a model that nothing was taught."""
     torch.manual_seed(3)
     dictionary = Dictionary.load(str(data / "input0/dict.txt"))
     dictionary.add_symbol("<mask>")
-    task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: 32)
-    config = CONFIGS["tupe_tiny"](**FIELDS, max_positions=32)
+    task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: max_positions)
+    config = CONFIGS["tupe_tiny"](**FIELDS, max_positions=max_positions)
     model = TupeModel.build_model(config, task)
     name = "tupe_sentence_prediction" if head else "masked_lm"
-    cfg = {"_name": name, "data": str(data), "max_positions" if head else "tokens_per_sample": 32}
+    cfg = {"_name": name, "data": str(data), "max_positions" if head else "tokens_per_sample": max_positions}
     if head:
         model.register_classification_head(HEAD, num_classes=num_classes)
         cfg.update(num_classes=num_classes, init_token=0, separator_token=2, seed=1, classification_head_name=HEAD)
@@ -73,12 +73,15 @@ def fine_tune(path, data, num_classes, head=True):
 
 
 def scores(model, dictionary, folder, task, split="test"):
-    """Of each row by itself, from the text."""
+    """Of each row by itself, from the text; too long, it loses words one by one from the longer text."""
     sides = [(folder / "text" / f"{split}.{side}").read_text().splitlines() for side in range(len(TASKS[task].texts))]
     for texts in zip(*sides):
+        parts = [text.split() for text in texts]
+        while sum(len(words) + 2 for words in parts) > model.max_positions():
+            max(reversed(parts), key=len).pop()
         joined = [0]
-        for number, text in enumerate(texts):
-            joined += [2] * (number > 0) + [dictionary.index(word) for word in text.split()] + [2]
+        for number, words in enumerate(parts):
+            joined += [2] * (number > 0) + [dictionary.index(word) for word in words] + [2]
         tokens = torch.tensor([joined])
         with torch.no_grad():
             yield model(tokens, features_only=True, classification_head_name=HEAD)[0][0]
@@ -102,9 +105,20 @@ def test_labels_of_each_row_in_order(labels, tmp_path):
     assert len(set(predicted)) == 2
 
 
-def test_scores_are_scaled_back(tmp_path):
+def test_long_sentences_are_cut(tmp_path):
+    labels = TASKS["CoLA"].classes
+    data = prepare(tmp_path, "CoLA", labels)
+    model, dictionary = fine_tune(tmp_path / "best.pt", data, 2, max_positions=6)
+    predictions.predict(tmp_path / "best.pt", data, tmp_path, any_size=True)
+    predicted = read(tmp_path / "CoLA.tsv")
+    assert predicted == [labels[int(score.argmax())] for score in scores(model, dictionary, tmp_path, "CoLA")]
+    assert len(set(predicted)) == 2
+
+
+@pytest.mark.parametrize("max_positions", [32, 8])  # the longest pair has 22 tokens
+def test_scores_are_scaled_back(max_positions, tmp_path):
     data = prepare(tmp_path, "STS-B", ())
-    model, dictionary = fine_tune(tmp_path / "best.pt", data, 1)
+    model, dictionary = fine_tune(tmp_path / "best.pt", data, 1, max_positions=max_positions)
     predictions.predict(tmp_path / "best.pt", data, tmp_path, any_size=True)
     predicted = [float(value) for value in read(tmp_path / "STS-B.tsv")]
     expected = [min(max(5 * float(score), 0), 5) for score in scores(model, dictionary, tmp_path, "STS-B")]

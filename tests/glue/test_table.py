@@ -146,7 +146,7 @@ def test_command_refuses_what_is_no_sweep(tmp_path, capsys):
 
 def test_command_wants_different_names(out, capsys):
     assert main(["glue-table", str(out), str(out)]) == 1
-    assert "LABEL=OUT" in capsys.readouterr().err
+    assert "LABEL=PATH" in capsys.readouterr().err
     assert main(["glue-table", str(out), f"again={out}", "--output", str(out / "t.md")]) == 0
     assert "| again |" in (out / "t.md").read_text()
 

@@ -6,13 +6,13 @@ from torch.utils._pytree import tree_leaves
 
 
 class LargestTensor(TorchDispatchMode):
-    """Remembers the number of elements of the largest tensor that any operation makes."""
+    """Remembers the elements of the largest memory that any operation takes for floating-point numbers."""
 
     elements = 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         out = function(*args, **(kwargs or {}))
         for tensor in tree_leaves(out):
-            if isinstance(tensor, torch.Tensor):
-                self.elements = max(self.elements, tensor.numel())
+            if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
+                self.elements = max(self.elements, tensor.untyped_storage().nbytes() // tensor.element_size())
         return out

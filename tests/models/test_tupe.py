@@ -213,14 +213,14 @@ def test_classification_head(build, tokens):
     assert scores.shape == (3, 3)
 
 
-def test_longer_checkpoint_is_sliced_shorter_refused(build, tokens):
-    for name in ("tupe_tiny", "bert_a_tiny"):
-        long, short = build(name, max_positions=24), build(name, max_positions=13)
-        short.load_state_dict(long.state_dict())
-        with torch.no_grad():
-            torch.testing.assert_close(short(tokens)[0], long(tokens)[0])
-        with pytest.raises(UserError, match=r"24 positions.*only 13"):
-            long.load_state_dict(short.state_dict())
+@pytest.mark.parametrize("name", ["tupe_tiny", "bert_a_tiny", "linformer_tiny", "diet_abs_lin_tiny"])
+def test_longer_checkpoint_is_sliced_shorter_refused(build, tokens, name):
+    long, short = build(name, max_positions=24), build(name, max_positions=13)
+    short.load_state_dict(long.state_dict())
+    with torch.no_grad():
+        torch.testing.assert_close(short(tokens)[0], long(tokens)[0])
+    with pytest.raises(UserError, match=r"24 positions.*only 13"):
+        long.load_state_dict(short.state_dict())
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,10 @@ def position_correlation(checkpoint: Union[str, Path], length: Optional[int] = N
 
     Raises:
         UserError: if the file cannot be read, if its model adds the positions to the words or has none, or if `length`
-            is more than it has.
+            is below 2 or more than it has.
     """
+    if length is not None and length < 2:
+        raise UserError(f"{length} position(s) have no correlation to draw: give a length of 2 or more.")
     state = safe_load(checkpoint)
     args = _model_args(state.get("cfg") or {}, checkpoint)
     position = build_position_bias(args).eval()

@@ -7,7 +7,6 @@ Both TUPE-A and TUPE-R, pre- or post-norm. The file is read without running any 
 from __future__ import annotations
 
 import argparse
-import logging
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +16,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Converts, and says how to use the result."""
-    logging.disable(logging.INFO)  # fairseq's import is talkative
     from tupe.checkpoint import convert_release
 
     convert_release(args.source, args.target)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -12,7 +11,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prints metric, best epoch and folder."""
-    logging.disable(logging.INFO)  # fairseq's import is talkative
     from tupe.finetuning import finetuning_result
 
     result = finetuning_result(args.run)

@@ -7,7 +7,6 @@ Example: tupe glue-predict runs/glue/tupe_base/RTE/lr_3e-05/seed_2/checkpoint_be
 from __future__ import annotations
 
 import argparse
-import logging
 from pathlib import Path
 
 
@@ -22,7 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Writes the files and prints where they are."""
-    logging.disable(logging.INFO)  # fairseq is talkative
     from tupe.glue.predict import predict
 
     for path in predict(args.checkpoint, args.data, args.out, args.partial):

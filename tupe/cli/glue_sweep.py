@@ -7,7 +7,6 @@ Example: tupe glue-sweep --tasks CoLA,RTE checkpoints/tupe_base/checkpoint_last.
 from __future__ import annotations
 
 import argparse
-import logging
 from pathlib import Path
 from typing import Callable
 
@@ -30,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _list(kind: Callable) -> Callable:
     def values(text: str) -> list:
         try:
-            return [kind(value) for value in text.replace(",", " ").split()]
+            return list(dict.fromkeys(kind(value) for value in text.replace(",", " ").split()))
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers such as 1,2,3") from None
 
@@ -39,7 +38,6 @@ def _list(kind: Callable) -> Callable:
 
 def run(args: argparse.Namespace) -> None:
     """Prints the plan, does the runs, and prints the table."""
-    logging.disable(logging.INFO)  # fairseq's import is talkative
     from tupe.glue.formats import markdown
     from tupe.glue.sweep import make_plan, sweep
     from tupe.glue.table import read_sweep

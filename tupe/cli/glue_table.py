@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tupe.errors import UserError
+from tupe.cli._labels import check_names, split_label
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,15 +27,8 @@ def run(args: argparse.Namespace) -> None:
     from tupe.glue.published import PUBLISHED
     from tupe.glue.table import read_sweep
 
-    rows = []
-    for sweep in args.sweeps:
-        plain = "=" not in sweep or Path(sweep).exists()
-        label, out = ("", sweep) if plain else sweep.split("=", 1)
-        rows.append(read_sweep(Path(out), label))
-    names = [row.name for row in rows]
-    for name in names:
-        if names.count(name) > 1:
-            raise UserError(f"two sweeps are called '{name}': give each its own name, as in LABEL=OUT.")
+    rows = [read_sweep(path, label) for label, path in map(split_label, args.sweeps)]
+    check_names([row.name for row in rows])
     rows += PUBLISHED[args.published] if args.published else []
     text = {"markdown": markdown, "csv": as_csv, "json": as_json}[args.format](rows)
     if args.output is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
+import logging
 import os
 import sys
 from pathlib import Path
@@ -44,6 +45,7 @@ def _run(argv: list[str]) -> None:
     as_written = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(f"tupe {argv[0]}", description=command.__doc__, formatter_class=as_written)
     command.add_arguments(parser)
+    logging.disable(logging.INFO)  # fairseq is talkative
     command.run(parser.parse_intermixed_args(argv[1:]))
 
 

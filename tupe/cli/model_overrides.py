@@ -7,7 +7,6 @@ Example: fairseq-hydra-train --config-dir configs/finetuning --config-name glue 
 from __future__ import annotations
 
 import argparse
-import logging
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +15,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prints one override a line."""
-    logging.disable(logging.INFO)  # fairseq's import is talkative
     from tupe.finetuning import model_overrides
 
     print("\n".join(model_overrides(args.checkpoint)))

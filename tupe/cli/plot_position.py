@@ -6,7 +6,6 @@ Example: tupe plot-position checkpoints/tupe_base/checkpoint_last.pt position.pn
 from __future__ import annotations
 
 import argparse
-import logging
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +17,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Draws the picture and prints where it is."""
-    logging.disable(logging.INFO)  # fairseq's import is talkative
     from tupe.analysis.position import plot_position, position_correlation
 
     plot_position(position_correlation(args.checkpoint, args.length), args.output)

@@ -6,9 +6,8 @@ Example: tupe plot-training TUPE-R=checkpoints/tupe_base BERT-A=checkpoints/bert
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from tupe.errors import UserError
+from tupe.cli._labels import check_names, split_label
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,13 +22,7 @@ def run(args: argparse.Namespace) -> None:
     """Draws the picture and prints where it is."""
     from tupe.analysis.curves import plot_training, read_log
 
-    logs = {}
-    for argument in args.runs:
-        plain = "=" not in argument or Path(argument).exists()
-        label, path = ("", argument) if plain else argument.split("=", 1)
-        label = label or path
-        if label in logs:
-            raise UserError(f"two runs are labelled {label}: give each its own, as in LABEL=RUN.")
-        logs[label] = read_log(path)
-    plot_training(logs, args.output, args.title)
+    runs = [(label or str(path), read_log(path)) for label, path in map(split_label, args.runs)]
+    check_names([name for name, _ in runs])
+    plot_training(dict(runs), args.output, args.title)
     print(f"curves: {args.output}")

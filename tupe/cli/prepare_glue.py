@@ -20,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("corpus", type=Path, metavar="CORPUS_MANIFEST", help="manifest.json of a prepared corpus, or its folder")
     add("out", type=Path, metavar="OUT", help="gets a folder for each task")
     add("tasks", metavar="TASK", nargs="*", help=f"of {', '.join(TASKS)} (default: all that GLUE_DIR has)")
-    add("--max-positions", type=int, default=512, metavar="N", help="longer inputs are cut (default: %(default)s)")
     add("--partial", action="store_true", help="take files that have not as many rows as were published")
     add("--workers", type=int, default=os.cpu_count(), metavar="N", help="processes (default: all cores)")
 
@@ -41,6 +40,6 @@ def run(args: argparse.Namespace) -> None:
     corpus = Manifest.load(args.corpus)
     with pool(args.workers) as map_:
         for name in tasks:
-            content = prepare(TASKS[name], args.glue, corpus, args.out, args.max_positions, args.partial, map_)
+            content = prepare(TASKS[name], args.glue, corpus, args.out, args.partial, map_)
             print("\n".join(lines(content)), flush=True)
     print(f"data: {args.out}")

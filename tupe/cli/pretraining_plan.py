@@ -6,7 +6,6 @@ Example: tupe pretraining-plan --gpus 8 configs/pretraining base task.data=DATA 
 from __future__ import annotations
 
 import argparse
-import logging
 from pathlib import Path
 
 
@@ -23,7 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prints the plan."""
-    logging.disable(logging.INFO)  # fairseq's import is talkative
     from tupe.pretraining import Launch, plan, read_config
 
     launch = Launch(args.nodes, args.processes or max(args.gpus, 1), args.gpus)

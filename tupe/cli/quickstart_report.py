@@ -6,7 +6,6 @@ Example: tupe quickstart-report runs/quickstart tupe_tiny bert_a_tiny
 from __future__ import annotations
 
 import argparse
-import logging
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +16,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Writes the report, prints it and says where it is."""
-    logging.disable(logging.INFO)  # fairseq is talkative
     from tupe.analysis.report import write_report
 
     report = write_report(args.folder, args.models)

@@ -7,7 +7,6 @@ vocabulary (32,768) and 512 positions unless told otherwise.
 from __future__ import annotations
 
 import argparse
-import logging
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +17,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prints one table of systems and one of sizes."""
-    logging.disable(logging.INFO)  # fairseq's import is talkative
     if args.flags:
         print_flags()
         return

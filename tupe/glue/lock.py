@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import getpass
 import os
 import subprocess
 import tempfile
@@ -53,7 +52,7 @@ def one_gpu(poll: float = 1.0) -> Iterator[dict[str, str]]:
     if len(gpus) < 2:
         yield {}
         return
-    folder = Path(tempfile.gettempdir(), f"tupe-gpus-{getpass.getuser()}")
+    folder = Path(tempfile.gettempdir(), f"tupe-gpus-{os.getuid()}")
     while True:
         for gpu in gpus:
             with lock(folder / f"{gpu}.lock") as mine:

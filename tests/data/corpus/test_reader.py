@@ -83,7 +83,7 @@ def test_a_long_line_is_cut_at_a_space_or_a_character(path, monkeypatch):
 
 
 def test_a_long_document_is_cut(path, monkeypatch):
-    monkeypatch.setattr(reader, "DOCUMENT_BYTES", 8)
+    monkeypatch.setattr(reader, "DOCUMENT_CHARACTERS", 8)
     documents, counts = read(path, b"12345\n123456\n1\n\n1\n")
     assert documents == [["12345", "123456"], ["1"], ["1"]]
     assert counts["long documents cut"] == 1

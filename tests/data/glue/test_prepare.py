@@ -1,19 +1,15 @@
 """`tupe prepare-glue`: what fairseq's sentence prediction reads is what the GLUE files say."""
 
 import dataclasses
-import json
 import shutil
 
 import pytest
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tupe.cli.main import main
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.vocabulary import Encoder
-from tupe.data.glue.prepare import shorten
 from tupe.data.glue.tasks import TASKS
 
 TEXTS = [
@@ -108,7 +104,7 @@ def test_microsofts_files(prepared, tmp_path, capsys):
     (download / "dev_ids.tsv").write_text("1\t2\n4\t5\n")
     arguments = ["prepare-glue", str(tmp_path / "download"), str(prepared), str(tmp_path / "out"), "--partial"]
     assert main(arguments) == 0
-    assert "MRPC   valid  6 rows read, 2 kept, 0 cut, 4 of another split" in capsys.readouterr().out
+    assert "MRPC   valid  6 rows read, 2 kept, 4 of another split" in capsys.readouterr().out
     assert items(tmp_path / "out/MRPC/label", "valid") == ["1", "0"]
     assert len(items(tmp_path / "out/MRPC/label", "train")) == 4
     assert len(items(tmp_path / "out/MRPC/input1", "test")) == 6
@@ -128,16 +124,6 @@ def test_what_is_done_is_kept_and_what_changed_is_done_anew(download, prepared, 
     )
     assert (tmp_path / "out/WNLI").stat().st_ino == before["WNLI"]
     assert (tmp_path / "out/CoLA").stat().st_ino != before["CoLA"]
-
-
-def test_long_inputs_are_cut(download, prepared, tmp_path):
-    arguments = ["prepare-glue", str(download), str(prepared), str(tmp_path), "RTE", "CoLA", "--partial"]
-    assert main([*arguments, "--max-positions", "10"]) == 0
-    for name, around in (("RTE", 4), ("CoLA", 2)):
-        texts = [items(path, "train") for path in sorted((tmp_path / name).glob("input*"))]
-        lengths = [sum(len(text.split()) for text in row) + around for row in zip(*texts)]
-        assert max(lengths) == 10
-        assert json.loads((tmp_path / name / "manifest.json").read_text())["splits"]["train"]["cut"] > 0
 
 
 def test_a_failure_leaves_nothing(download, prepared, tmp_path, capsys):
@@ -165,23 +151,9 @@ def test_what_is_wrong_is_told(download, prepared, tmp_path, capsys):
 
     out = tmp_path / "out"
     assert "no GLUE task 'cola': the tasks are CoLA, " in fails(download, prepared, out, "cola")
-    assert "--max-positions is 7" in fails(download, prepared, out, "--max-positions", 7)
     assert "--workers is 0" in fails(download, prepared, out, "--workers", 0)
     assert "is a file, but OUT is a folder" in fails(download, prepared, download / "CoLA/dev.tsv", "CoLA")
     assert "has no GLUE task in it" in fails(tmp_path, prepared, out)
     assert "there is no" in fails(download, tmp_path, out)
     assert "train.tsv, the train file of QNLI" in fails(tmp_path, prepared, out, "QNLI")
     assert "has 8 rows and ends at line 8, but the published file has 8551" in fails(download, prepared, out, "CoLA")
-
-
-PIECES = st.lists(st.sampled_from("abc"), max_size=9)
-
-
-@given(st.lists(PIECES, min_size=1, max_size=2), st.integers(0, 12))
-def test_cutting_takes_from_the_longer_text(texts, length):
-    short = shorten(texts, length)
-    assert all(part == text[: len(part)] for part, text in zip(short, texts))
-    one_by_one = [*map(len, texts)]
-    while sum(one_by_one) > length:
-        one_by_one[one_by_one.index(max(one_by_one))] -= 1
-    assert sorted(map(len, short)) == sorted(one_by_one)

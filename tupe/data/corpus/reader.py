@@ -23,7 +23,7 @@ _JSON = re.compile(rb'\s*\{\s*"\w+"\s*:')
 # Bounds on what is held in memory. A longer line or document is cut, and counted.
 LINE_BYTES = 1 << 20
 JSON_LINE_BYTES = 64 << 20
-DOCUMENT_BYTES = 8 << 20
+DOCUMENT_CHARACTERS = 8 << 20
 
 # What a format makes of the lines of a file: lines of text, and None at the end of a document.
 _Text = Iterator[Optional[str]]
@@ -146,9 +146,9 @@ def _documents(text: Iterable[str | None], counts: Counter) -> Iterator[list[str
         if line is not None:
             document.append(line)
             size += len(line)
-            if size >= DOCUMENT_BYTES:
+            if size >= DOCUMENT_CHARACTERS:
                 counts["long documents cut"] += 1
-        if document and (line is None or size >= DOCUMENT_BYTES):
+        if document and (line is None or size >= DOCUMENT_CHARACTERS):
             yield document
             document, size = [], 0
     if document:

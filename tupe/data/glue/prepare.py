@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from tqdm import tqdm
 
@@ -23,15 +23,10 @@ from tupe.data.parallel import Map
 from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
 
-# What fairseq puts around one text, <s> a </s>, and around two, <s> a </s> </s> b </s>.
-_AROUND = {1: 2, 2: 4}
-_FEWEST_POSITIONS = 8
 _BATCH = 1000  # rows that a process gets at a time
 
 
-def prepare(
-    task: Task, glue: Path, corpus: Manifest, out: Path, max_positions: int, any_size: bool, map_: Map
-) -> dict[str, Any]:
+def prepare(task: Task, glue: Path, corpus: Manifest, out: Path, any_size: bool, map_: Map) -> dict[str, Any]:
     """Writes `out/<task>`: `input0`, for pairs `input1`, `label`, and `manifest.json`, unless it is there already.
 
     Args:
@@ -39,7 +34,6 @@ def prepare(
         glue: folder of the download.
         corpus: whose text processing and vocabulary are used.
         out: folder of all tasks.
-        max_positions: a longer input is cut; of a pair, the longer text.
         any_size: accept files that have not as many rows as were published.
         map_: from `tupe.data.parallel.pool`.
 
@@ -49,8 +43,6 @@ def prepare(
     Raises:
         UserError: if a file is missing, or not what it should be, or if `out/<task>` holds something else.
     """
-    if max_positions < _FEWEST_POSITIONS:
-        raise UserError(f"--max-positions is {max_positions}: it must be at least {_FEWEST_POSITIONS}.")
     check_folder(out)
     files = _files(task, glue)
     made_of = {
@@ -59,7 +51,6 @@ def prepare(
         },
         "corpus": {name: corpus.content["checksums"][name] for name in (corpus.model.name, corpus.dictionary.name)},
         "text": {name: corpus.content["settings"][name] for name in ("stages", "language")},
-        "max_positions": max_positions,
     }
     done = out / task.name / NAME
     if done.is_file():
@@ -77,8 +68,8 @@ def prepare(
             found = rows(path, task, split, report, any_size)
             bar = tqdm(found, f"{task.name} {split.name}", split.rows, leave=False, disable=None, unit=" rows")
             read = _batches(bar)
-            cut = _write(map_(partial(_encode, corpus, max_positions), read), texts / split.name, len(task.texts))
-            content["splits"][split.name] = {**dataclasses.asdict(report), "cut": cut}
+            _write(map_(partial(_encode, corpus), read), texts / split.name, len(task.texts))
+            content["splits"][split.name] = dataclasses.asdict(report)
         _binarise(task, [split.name for split in files], texts, folder, corpus.dictionary)
         shutil.rmtree(texts)
         write_json(folder / NAME, content)
@@ -88,15 +79,6 @@ def prepare(
 def present(task: Task, glue: Path) -> bool:
     """Whether the download has anything of a task."""
     return any((glue / name).is_file() for split in (*task.splits, *task.otherwise) for name in split.files)
-
-
-def shorten(texts: list[list[str]], length: int) -> list[list[str]]:
-    """Cuts the ends of one or two texts until they have `length` pieces together, the longer text first."""
-    if len(texts) == 1:
-        return [texts[0][:length]]
-    first, second = texts
-    kept = min(len(first), max(length - len(second), (length + 1) // 2))
-    return [first[:kept], second[: length - kept]]
 
 
 def _files(task: Task, glue: Path) -> dict[Split, Path]:
@@ -123,23 +105,10 @@ def _batches(rows_: Iterable[Row]) -> Iterator[list[Row]]:
     yield batch
 
 
-@dataclasses.dataclass(frozen=True)
-class _Encoded:
-    """A row as it is written: the pieces of its texts, its label, and whether it was cut."""
-
-    texts: list[str]
-    label: Optional[str]
-    cut: bool
-
-
-def _encode(corpus: Manifest, max_positions: int, batch: list[Row]) -> list[_Encoded]:
+def _encode(corpus: Manifest, batch: list[Row]) -> list[Row]:
+    """The rows with the pieces of their texts, separated by spaces."""
     processing, encoder = _tools(corpus.folder)
-    encoded = []
-    for row in batch:
-        texts = [encoder(processing.line(text)) for text in row.texts]
-        short = shorten(texts, max_positions - _AROUND[len(texts)])
-        encoded.append(_Encoded([" ".join(pieces) for pieces in short], row.label, short != texts))
-    return encoded
+    return [Row(tuple(" ".join(encoder(processing.line(text))) for text in row.texts), row.label) for row in batch]
 
 
 @cache
@@ -149,19 +118,16 @@ def _tools(folder: Path) -> tuple[TextProcessing, Encoder]:
     return corpus.text_processing(), Encoder(corpus.model)
 
 
-def _write(encoded: Iterable[list[_Encoded]], prefix: Path, texts: int) -> int:
-    """Writes `prefix.0`, for pairs `prefix.1`, and `prefix.label`; returns how many rows were cut."""
-    cut = 0
+def _write(batches: Iterable[list[Row]], prefix: Path, texts: int) -> None:
+    """Writes `prefix.0`, for pairs `prefix.1`, and `prefix.label`."""
     with ExitStack() as stack:
         paths = [Path(f"{prefix}.{name}") for name in (*range(texts), "label")]
         *files, labels = (stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths)
-        for row in (row for batch in encoded for row in batch):
+        for row in (row for batch in batches for row in batch):
             for file, text in zip(files, row.texts):
                 file.write(f"{text}\n")
             if row.label is not None:
                 labels.write(f"{row.label}\n")
-            cut += row.cut
-    return cut
 
 
 def _binarise(task: Task, splits: list[str], texts: Path, folder: Path, dictionary: Path) -> None:

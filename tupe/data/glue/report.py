@@ -9,7 +9,7 @@ from typing import Any
 def lines(content: dict[str, Any]) -> Iterator[str]:
     """A line for each file, and one more for each reason why rows were dropped or emptied."""
     for split, rows in content["splits"].items():
-        counts = f"{rows['read']:,} rows read, {rows['kept']:,} kept, {rows['cut']:,} cut"
+        counts = f"{rows['read']:,} rows read, {rows['kept']:,} kept"
         other = f", {rows['other_split']:,} of another split" if rows["other_split"] else ""
         yield f"{content['task']:<6} {split:<6} {counts}{other}"
         for what in ("dropped", "empty"):
