@@ -86,6 +86,8 @@ def test_hub_interface(pretrained, corpus):
     assert torch.exp(hub.predict("three", tokens)).sum().item() == pytest.approx(1, abs=1e-5)
     with pytest.raises(UserError, match=r"no checkpoint .*nothing\.pt"):
         TupeModel.from_pretrained(str(pretrained[0]), "nothing.pt", str(corpus))
+    with pytest.raises(UserError, match=r"no dict\.txt in .*nowhere: give data_name_or_path"):
+        TupeModel.from_pretrained(str(pretrained[0]), data_name_or_path="nowhere")
     with pytest.raises(ValueError, match="maximum length"):
         hub.extract_features(torch.zeros(1, 33, dtype=torch.long))
 

@@ -17,7 +17,7 @@ def new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise UserError("figures need matplotlib: pip install 'tupe[plot]'.") from None
+        raise UserError("figures need matplotlib: pip install '.[plot]'.") from None
     return Figure((width, height), layout="constrained")
 
 

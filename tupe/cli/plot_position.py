@@ -1,6 +1,6 @@
 """Draws the learnt position correlation of every head of a checkpoint.
 
-Example: tupe plot-position checkpoints/tupe_base/checkpoint_last.pt position.png
+Example: tupe plot-position checkpoints/tupe_base/checkpoint_last.pt --output position.png
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import argparse
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the checkpoint, the picture and the number of positions."""
     parser.add_argument("checkpoint", help="a checkpoint of this plugin")
-    parser.add_argument("output", help="file of the picture: .png, .pdf, .svg, ...")
+    parser.add_argument("--output", required=True, metavar="FILE", help="file of the picture: .png, .pdf, .svg, ...")
     parser.add_argument("--length", type=int, metavar="N", help="number of positions (default: all the model has)")
 
 

@@ -37,6 +37,8 @@ def run(args: argparse.Namespace) -> None:
     tasks = args.tasks or [name for name, task in TASKS.items() if present(task, args.glue)]
     if not tasks:
         raise UserError(f"{args.glue} has no GLUE task in it: the official download has CoLA/train.tsv and so on.")
+    if not args.tasks and len(tasks) < len(TASKS):
+        print(f"not in {args.glue}: {', '.join(name for name in TASKS if name not in tasks)}")
     corpus = Manifest.load(args.corpus)
     with pool(args.workers) as map_:
         for name in tasks:

@@ -76,8 +76,9 @@ def lengths_fit(original):
             longest = max(dataset.size(index) for index in ignored)
             raise UserError(
                 f"{len(ignored)} of {len(indices)} sequences are longer than max_positions={max_positions} (up to "
-                f"{longest} tokens): raise --max-positions, lower --tokens-per-sample, shorten them with "
-                "--shorten-method truncate, or leave out a few with --skip-invalid-size-inputs-valid-test"
+                f"{longest} tokens): raise --max-positions (under Hydra +model.max_positions), lower "
+                "--tokens-per-sample, shorten them with --shorten-method truncate, or leave out a "
+                "few with --skip-invalid-size-inputs-valid-test"
             )
         return original(self, indices, dataset, max_positions, ignore_invalid_inputs)
 

@@ -131,12 +131,16 @@ class TupeModel(RobertaModel):
                 `sentencepiece.bpe.model` lies beside the checkpoint or the data.
 
         Raises:
-            UserError: if there is no such folder or file, or the checkpoint does not fit the data's dictionary.
+            UserError: if there is no such checkpoint or no dictionary, or they do not fit.
         """
         folder = Path(model_name_or_path)
         if not (folder / checkpoint_file).is_file():
             raise UserError(f"there is no checkpoint {(folder / checkpoint_file).resolve()}: give its folder and name")
         beside_data = (folder if data_name_or_path.startswith(".") else Path()) / data_name_or_path
+        if not any((beside_data / name).is_file() for name in ("dict.txt", "input0/dict.txt")):
+            raise UserError(
+                f"there is no dict.txt in {beside_data.resolve()}: give data_name_or_path, the data's folder"
+            )
         pieces = beside_data / "sentencepiece.bpe.model"
         if pieces.is_file():
             kwargs.setdefault("sentencepiece_model", str(pieces))

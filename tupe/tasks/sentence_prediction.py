@@ -181,7 +181,7 @@ class JoinedSentences(FairseqDataset):
         if room < len(sentences):
             raise UserError(
                 f"max_positions is {max_positions}, but {special} special tokens and a word of each sentence need "
-                f"{special + len(sentences)}: raise --max-positions"
+                f"{special + len(sentences)}: raise --max-positions (under Hydra task.max_positions)"
             )
         words = [np.asarray(side.sizes) - 1 for side in sentences]
         self.kept = share(room, *words) if len(words) == 2 else (np.minimum(words[0], room),)

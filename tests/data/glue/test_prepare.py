@@ -144,6 +144,13 @@ def test_what_others_made_stays(download, prepared, tmp_path, capsys):
     assert (copy / "RTE/dev.tsv").is_file()
 
 
+def test_absent_tasks_are_named(download, prepared, tmp_path, capsys):
+    shutil.copytree(download / "CoLA", tmp_path / "part/CoLA")
+    assert main(["prepare-glue", str(tmp_path / "part"), str(prepared), str(tmp_path / "out"), "--partial"]) == 0
+    said = capsys.readouterr().out.splitlines()[0]
+    assert said == f"not in {tmp_path / 'part'}: {', '.join(name for name in TASKS if name != 'CoLA')}"
+
+
 def test_what_is_wrong_is_told(download, prepared, tmp_path, capsys):
     def fails(*arguments):
         assert main(["prepare-glue", *map(str, arguments)]) == 1

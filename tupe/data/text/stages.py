@@ -82,9 +82,7 @@ class TextProcessing:
                 if STAGES[name].document:
                     self._document[name] = STAGES[name].document(language)
             except ModuleNotFoundError as error:
-                raise UserError(
-                    f"--{name} needs {error.name}: pip install 'tupe[corpus]', or use --no-{name}."
-                ) from None
+                raise UserError(f"--{name} needs {error.name}: pip install '.[corpus]', or use --no-{name}.") from None
         self._names = [name for name in STAGES if name in self._line or name in self._document]
 
     def line(self, text: str) -> str:
