@@ -54,6 +54,7 @@ else
             distributed_training.distributed_world_size=1)
     else
         device=(common.cpu=true)
+        keep_memory
     fi
     user_dir=$(python3 -m tupe user-dir)
     fairseq-hydra-train --config-dir "$root/configs/finetuning" --config-name glue "glue=$config" \

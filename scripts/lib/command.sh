@@ -2,6 +2,7 @@
 #   root             the clone; `python3 -m tupe` runs its package, by the Python of its .venv if there is one
 #   usage            shows the script's head and ends it
 #   value FILE KEY   what a configuration says of KEY; of a list, the first
+#   keep_memory      has glibc keep the memory of tensors, a fifth of the time of training on the CPU (docs/performance.md)
 #   quoted TEXT      TEXT as one value of Hydra's, whatever is in it, save ${...} and a backslash at its end or before '
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -15,6 +16,11 @@ usage() {
 
 value() {
     sed -n "s/^ *$2: \[*\([^], #]*\).*/\1/p" "$1"
+}
+
+keep_memory() {
+    export MALLOC_MMAP_THRESHOLD_=${MALLOC_MMAP_THRESHOLD_:-1073741824}
+    export MALLOC_TRIM_THRESHOLD_=${MALLOC_TRIM_THRESHOLD_:-1073741824}
 }
 
 quoted() {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Optional
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from tupe.dropout import dropout
 from tupe.position.precision import at_least_float32, no_autocast
 
 
@@ -27,7 +27,7 @@ def reference(
 ) -> Tensor:
     """`dropout(softmax(scale q k^T + bias)) v`; see `biased_attention`."""
     with no_autocast(query.device):
-        weights = F.dropout(attention_weights(query, key, bias, key_padding_mask, scale), dropout_p)
+        weights = dropout(attention_weights(query, key, bias, key_padding_mask, scale), dropout_p)
         return (weights @ at_least_float32(value)).to(query.dtype)  # (B, H, T_q, d_h)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from tupe.attention import prefers_parts
+from tupe.dropout import Dropout
 from tupe.models.layer import TupeEncoderLayer, compiled_layer
 from tupe.models.position import build_position_bias, build_segment_attention, parts_width
 from tupe.position import PositionTable, PositionTerms, SegmentTable, segment_ids
@@ -46,7 +47,7 @@ class TupeEncoder(nn.Module):
         self.segment_attention = build_segment_attention(args)
         self.parts_width = parts_width(args, self.position_bias)
         self.layernorm_embedding = nn.Identity() if args.no_layernorm_embedding else nn.LayerNorm(width)
-        self.dropout = nn.Dropout(args.dropout)
+        self.dropout = Dropout(args.dropout)
         self.layers = nn.ModuleList(
             TupeEncoderLayer(args, self.position_bias.num_terms) for _ in range(args.encoder_layers)
         )

@@ -13,6 +13,7 @@ from fairseq import utils
 from torch import Tensor, nn
 
 from tupe.attention import biased_attention
+from tupe.dropout import Dropout
 from tupe.errors import UserError
 from tupe.linear import Linear, linear
 from tupe.models.linformer import LengthProjection
@@ -122,8 +123,8 @@ class TupeEncoderLayer(nn.Module):
         self.self_attn_layer_norm = nn.LayerNorm(width)
         # PyTorch's gelu is the exact form, in float32 inside; fairseq's makes a float32 copy of its input.
         self.activation = F.gelu if args.activation_fn == "gelu" else utils.get_activation_fn(args.activation_fn)
-        self.dropout = nn.Dropout(args.dropout)
-        self.activation_dropout = nn.Dropout(args.activation_dropout)
+        self.dropout = Dropout(args.dropout)
+        self.activation_dropout = Dropout(args.activation_dropout)
         self.fc1 = Linear(width, args.encoder_ffn_embed_dim)
         self.fc2 = Linear(args.encoder_ffn_embed_dim, width)
         self.final_layer_norm = nn.LayerNorm(width)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Optional
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from tupe.attention.reference import attention_weights
+from tupe.dropout import dropout
 from tupe.position import ShawRelative
 from tupe.position.precision import at_least_float32, no_autocast
 
@@ -30,6 +30,6 @@ def attention_with_relative_values(
     float32, and a copy of twice their size by distance: no fused kernel, and quadratic memory.
     """
     with no_autocast(query.device):
-        weights = F.dropout(attention_weights(query, key, bias, key_padding_mask, scale), dropout_p, training)
+        weights = dropout(attention_weights(query, key, bias, key_padding_mask, scale), dropout_p, training)
         out = weights @ at_least_float32(value) + relative.weighted_values(weights)
     return out.to(query.dtype)
