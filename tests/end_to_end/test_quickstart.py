@@ -30,7 +30,7 @@ def interrupted(out, **more):
         SCRIPT, cwd=ROOT, env=environment(out, **more), stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     deadline = time.monotonic() + 600
-    while not list((out / "pretraining/tupe_tiny").glob("checkpoint_*_100.pt")):
+    while not (out / "pretraining/tupe_tiny/checkpoint_last.pt").exists():
         assert process.poll() is None, process.stdout.read()
         assert time.monotonic() < deadline
         time.sleep(0.1)

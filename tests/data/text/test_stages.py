@@ -76,6 +76,6 @@ def test_a_package_that_is_missing_is_told(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without_sacremoses)
     with pytest.raises(
-        UserError, match=r"--tokenise needs sacremoses: pip install 'tupe\[corpus\]', or .*--no-tokenise"
+        UserError, match=r"--tokenise needs sacremoses: pip install '\.\[corpus\]', or .*--no-tokenise"
     ):
         TextProcessing(["tokenise"], "en")
