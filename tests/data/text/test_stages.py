@@ -75,7 +75,5 @@ def test_a_package_that_is_missing_is_told(monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without_sacremoses)
-    with pytest.raises(
-        UserError, match=r"--tokenise needs sacremoses: pip install '\.\[corpus\]', or .*--no-tokenise"
-    ):
+    with pytest.raises(UserError, match=r"--tokenise needs sacremoses: pip install '\.\[corpus\]', or .*--no-tokenise"):
         TextProcessing(["tokenise"], "en")
