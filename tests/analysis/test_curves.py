@@ -95,9 +95,9 @@ def test_loss_and_learning_rate_against_updates_and_hours(tmp_path, monkeypatch)
         [(line.get_xdata().tolist(), line.get_ydata().tolist(), line.get_color()) for line in axes.get_lines()[:4]]
         for axes in drawn[0].axes
     ]
-    for axes, x in zip(data[:2], ([10, 20], [0.5, 1.5])):
+    for axes, x in zip(data[:2], ([10, 20], [30, 90])):  # updates, minutes
         assert axes == [(x, [7, 6], "C0"), (x[1:], [6.5], "C0"), (x, [8, 7], "C1"), (x[1:], [7.5], "C1")]
-    for axes, x in zip(data[2:], ([10, 20], [0.5, 1.5])):
+    for axes, x in zip(data[2:], ([10, 20], [30, 90])):
         assert axes[:2] == [(x, [0.01, 0.02], "C0"), (x, [0.01, 0.02], "C1")]
     (legend,) = drawn[0].legends
     assert [text.get_text() for text in legend.get_texts()] == [

@@ -96,7 +96,7 @@ def _add_hours(train: Records, valid: Records) -> None:
 
 
 def plot_training(logs: dict[str, TrainingLog], output: Union[str, Path], title: str = "Training") -> None:
-    """Draws loss and learning rate of several runs, against updates and against hours of training.
+    """Draws loss and learning rate of several runs, against updates and against the time of training.
 
     Args:
         logs: label of a run -> its log.
@@ -105,17 +105,19 @@ def plot_training(logs: dict[str, TrainingLog], output: Union[str, Path], title:
     """
     figure = new_figure(10, 6)
     axes = figure.subplots(2, 2, sharex="col", sharey="row", height_ratios=[3, 1])
+    longest = max(record["hours"] for log in logs.values() for record in (*log.train.values(), *log.valid.values()))
+    unit, of_an_hour = ("hours", 1) if longest > 2 else ("minutes", 60)
     for number, (label, log) in enumerate(logs.items()):
         color = f"C{number}"
-        for column, of in enumerate(("num_updates", "hours")):
-            axes[0, column].plot(*_curve(log.train, of, "loss"), color=color, linewidth=0.8, alpha=0.5)
-            axes[0, column].plot(*_curve(log.valid, of, "loss"), color=color, marker="o", markersize=3)
-            axes[1, column].plot(*_curve(log.train, of, "lr"), color=color)
+        for column, of in enumerate((("num_updates", 1), ("hours", of_an_hour))):
+            axes[0, column].plot(*_curve(log.train, *of, "loss"), color=color, linewidth=0.8, alpha=0.5)
+            axes[0, column].plot(*_curve(log.valid, *of, "loss"), color=color, marker="o", markersize=3)
+            axes[1, column].plot(*_curve(log.train, *of, "lr"), color=color)
         axes[0, 0].lines[-1].set_label(f"{label}: {_end(log.valid)}")
     axes[0, 0].set_ylabel("loss (bits a prediction)\nthick: validation, thin: training")
     axes[1, 0].set_ylabel("learning rate")
     axes[1, 0].set_xlabel("updates")
-    axes[1, 1].set_xlabel("hours of training")
+    axes[1, 1].set_xlabel(f"{unit} of training")
     axes[1, 0].set_ylim(bottom=0)
     axes[1, 0].ticklabel_format(axis="y", scilimits=(-2, 2))
     axes[1, 0].xaxis.set_major_formatter("{x:,.0f}")
@@ -127,9 +129,9 @@ def plot_training(logs: dict[str, TrainingLog], output: Union[str, Path], title:
     save_figure(figure, output)
 
 
-def _curve(records: Records, of: str, name: str) -> tuple[list[float], list[float]]:
+def _curve(records: Records, of: str, factor: float, name: str) -> tuple[list[float], list[float]]:
     ordered = [record for _, record in sorted(records.items())]
-    return [record[of] for record in ordered], [record[name] for record in ordered]
+    return [record[of] * factor for record in ordered], [record[name] for record in ordered]
 
 
 def _end(valid: Records) -> str:
