@@ -9,6 +9,11 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export PATH=$root/.venv/bin:$PATH PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 export PYTHONWARNINGS=${PYTHONWARNINGS-ignore} # of fairseq's and Hydra's own use of what is deprecated
 
+python3 -c 'import sys; from importlib.util import find_spec as f; sys.exit(not (f("torch") and f("fairseq")))' || {
+    echo "error: $(command -v python3) has no PyTorch or no fairseq: bash scripts/test.sh installs them into .venv (README.md, Install)" >&2
+    exit 1
+}
+
 usage() {
     sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
     exit 2
