@@ -143,3 +143,10 @@ def test_command(corpus, capsys):
     assert main(["pretraining-plan", "--processes", "2", folder, "base", *overrides]) == 0
     assert capsys.readouterr().out.startswith("plan: tupe_small, ")
     assert not Path("x").exists()
+
+
+def test_configuration_that_does_not_exist(capsys):
+    assert main(["pretraining-plan", str(ROOT / "configs/pretraining"), "nope"]) == 1
+    assert "there is no " in (said := capsys.readouterr().err)
+    assert said.startswith("error: ")
+    assert "nope.yaml" in said

@@ -77,7 +77,7 @@ def release_config(args: Namespace) -> TupeConfig:
     )
 
 
-def _placeholder_dictionary(size: int) -> Dictionary:
+def _dictionary_of_size(size: int) -> Dictionary:
     """`size` symbols, `<mask>` last: only the size of the release's own dictionary matters to the model."""
     dictionary = Dictionary()
     for index in range(len(dictionary), size - 1):
@@ -105,7 +105,7 @@ def load_release(path: PathLike) -> TupeModel:
         )
     config = release_config(args)
     weights = convert_release_state(release)
-    dictionary = _placeholder_dictionary(len(weights[_OURS + "embed_tokens.weight"]))
+    dictionary = _dictionary_of_size(len(weights[_OURS + "embed_tokens.weight"]))
     model = TupeModel.build_model(config, SimpleNamespace(source_dictionary=dictionary))
     try:
         model.load_state_dict(weights)

@@ -37,6 +37,8 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
         from hydra.experimental import compose, initialize_config_dir
 
         version = {}
+    if not (folder / f"{name}.yaml").is_file():  # Hydra would compose fairseq's empty schema
+        raise UserError(f"there is no {folder / name}.yaml: give the folder and the name of a configuration.")
     hydra_init(name)
     try:
         with warnings.catch_warnings(), initialize_config_dir(config_dir=str(folder.resolve()), **version):
