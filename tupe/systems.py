@@ -76,3 +76,30 @@ def named_models() -> dict[str, Fields]:
     """Every model name with the fields in which it differs from the defaults."""
     systems = {**SYSTEMS, **{alias: SYSTEMS[name] for alias, name in ALIASES.items()}}
     return {f"{name}_{size}": {**fields, **SIZES[size]} for name, fields in systems.items() for size in SIZES}
+
+
+#: Fields that change the function which the parameters compute; a checkpoint that differs in one is refused.
+SYSTEM_FIELDS = (
+    "absolute",
+    "relative",
+    "reset",
+    "segment",
+    "sharing",
+    "position_rank",
+    "shaw_values",
+    "linformer_k",
+    "relative_buckets",
+    "relative_max_distance",
+    "untied_projection_bias",
+    "encoder_layers",
+    "encoder_embed_dim",
+    "encoder_ffn_embed_dim",
+    "encoder_attention_heads",
+    "encoder_normalize_before",
+    "no_layernorm_embedding",
+    "activation_fn",
+    "untie_weights_roberta",
+)
+
+#: Every model, for `--arch` and `model._name`.
+MODEL_NAMES = tuple(named_models())

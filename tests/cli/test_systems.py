@@ -1,8 +1,7 @@
 import pytest
 
 from tupe.cli.main import main
-from tupe.models.config import SYSTEM_FIELDS
-from tupe.systems import SIZES, SYSTEMS
+from tupe.systems import SIZES, SYSTEM_FIELDS, SYSTEMS
 
 
 def test_table_has_every_system_and_size(capsys):

@@ -8,9 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tupe.errors import UserError
-from tupe.models.config import MODEL_NAMES
 from tupe.models.summary import count_parameters
-from tupe.systems import ALIASES, SIZES, SYSTEMS
+from tupe.systems import ALIASES, MODEL_NAMES, SIZES, SYSTEMS
 
 ALL = [f"{system}_tiny" for system in SYSTEMS]
 

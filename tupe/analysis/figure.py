@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
-from tupe.data.files import atomic
 from tupe.errors import UserError
+from tupe.files import atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

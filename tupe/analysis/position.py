@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from tupe.analysis.figure import new_figure, save_figure
+from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
 from tupe.models.config import CONFIGS
 from tupe.models.position import build_position_bias
 from tupe.models.tupe import as_namespace
-from tupe.safe_load import safe_load
 
 _BIAS = "encoder.sentence_encoder.position_bias."
 

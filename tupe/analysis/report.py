@@ -12,8 +12,8 @@ import torch
 from tupe.analysis.curves import TrainingLog, plot_training, read_log
 from tupe.analysis.position import plot_position, position_correlation
 from tupe.data.corpus.manifest import Manifest
-from tupe.data.files import atomic
 from tupe.errors import UserError
+from tupe.files import atomic
 from tupe.models import TupeModel
 from tupe.systems import ALIASES, DESCRIPTIONS
 

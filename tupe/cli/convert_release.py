@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Converts, and says how to use the result."""
-    from tupe.checkpoint import convert_release
+    from tupe.checkpoints.release import convert_release
 
     convert_release(args.source, args.target)
     print(f"wrote {args.target}; fine-tune it with: bash scripts/finetune_glue.sh TASK {args.target} DATA")

@@ -11,7 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prints metric, best epoch and folder."""
-    from tupe.finetuning import finetuning_result
+    from tupe.finetuning.result import finetuning_result
 
     result = finetuning_result(args.run)
     print(

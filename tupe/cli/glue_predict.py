@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Writes the files and prints where they are."""
-    from tupe.glue.predict import predict
+    from tupe.finetuning.predict import predict
 
     for path in predict(args.checkpoint, args.data, args.out, args.partial):
         print(f"predictions: {path}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Callable
 
 from tupe.errors import UserError
-from tupe.glue.runs import LEARNING_RATES, SEEDS, TASKS, grid
+from tupe.finetuning.runs import LEARNING_RATES, SEEDS, TASKS, grid
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,9 +38,9 @@ def _list(kind: Callable) -> Callable:
 
 def run(args: argparse.Namespace) -> None:
     """Prints the plan, does the runs, and prints the table."""
-    from tupe.glue.formats import markdown
-    from tupe.glue.sweep import make_plan, sweep
-    from tupe.glue.table import read_sweep
+    from tupe.finetuning.formats import markdown
+    from tupe.finetuning.sweep import make_plan, sweep
+    from tupe.finetuning.table import read_sweep
 
     runs = grid(args.tasks, args.lrs, args.seeds)
     if not runs:

@@ -22,10 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prints the table."""
-    from tupe.data.files import atomic
-    from tupe.glue.formats import as_csv, as_json, markdown
-    from tupe.glue.published import PUBLISHED
-    from tupe.glue.table import read_sweep
+    from tupe.files import atomic
+    from tupe.finetuning.formats import as_csv, as_json, markdown
+    from tupe.finetuning.published import PUBLISHED
+    from tupe.finetuning.table import read_sweep
 
     rows = [read_sweep(path, label) for label, path in map(split_label, args.sweeps)]
     check_names([row.name for row in rows])

@@ -15,6 +15,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prints one override a line."""
-    from tupe.finetuning import model_overrides
+    from tupe.finetuning.start import model_overrides
 
     print("\n".join(model_overrides(args.checkpoint)))

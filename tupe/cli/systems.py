@@ -45,7 +45,8 @@ def print_flags() -> None:
     """Prints each field of a system as the flag that it is, with its choices, default and meaning."""
     from fairseq.dataclass.constants import StrEnum
 
-    from tupe.models.config import SYSTEM_FIELDS, TupeConfig
+    from tupe.models.config import TupeConfig
+    from tupe.systems import SYSTEM_FIELDS
 
     for name in SYSTEM_FIELDS:
         field = TupeConfig.__dataclass_fields__[name]

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Optional, Union
 
-from tupe.data.files import atomic
 from tupe.errors import UserError
+from tupe.files import atomic
 
 Document = list[list[str]]  # paragraphs of sentences
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional, Union
 
-from tupe.data.files import atomic
 from tupe.errors import UserError
+from tupe.files import atomic
 
 _PLAIN_WORD = re.compile(r"[A-Za-z]+")
 

@@ -12,9 +12,9 @@ from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
 from torch.serialization import safe_globals
 
+from tupe.checkpoints.safe_load import fairseq_globals, safe_load
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import Overlay, mends
-from tupe.safe_load import fairseq_globals, safe_load
 
 _BROADCAST_GLOBALS = (
     *(DictConfig, ListConfig, ContainerMetadata, Metadata, AnyNode, distributed_utils._TensorPlaceholder),

@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
+from tupe.systems import MODEL_NAMES
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -28,8 +29,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def refuse_unknown(name: str) -> None:
     """Raises a `UserError` that lists our models, unless `name` is a model or architecture that fairseq knows."""
-    from tupe.models.config import MODEL_NAMES  # not earlier: the models import this package
-
     if name in ARCH_MODEL_REGISTRY or name in MODEL_REGISTRY:
         return
     systems, sizes = zip(*(known.rsplit("_", 1) for known in MODEL_NAMES))

@@ -13,6 +13,7 @@ from fairseq.trainer import Trainer
 from tupe.errors import UserError
 from tupe.fairseq_mends.dictionaries import refuse_other_dictionary
 from tupe.fairseq_mends.mend import mends
+from tupe.systems import SYSTEM_FIELDS
 
 logger = logging.getLogger(__name__)
 
@@ -144,8 +145,6 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
         size = len(embeddings[0]) if embeddings else None
         refuse_other_dictionary(checksum, task.source_dictionary, size, where=f" {path}")
     if is_ours:
-        from tupe.models.config import SYSTEM_FIELDS  # not earlier: the models import this package
-
         differing = [
             f"{field}: checkpoint {getattr(theirs, field)}, here {getattr(model, field)}"
             for field in SYSTEM_FIELDS

@@ -1,6 +1,6 @@
 """The fairseq models; importing this registers everything that the plugin has (fairseq does it on `--user-dir`)."""
 
-import tupe.tasks  # noqa: F401
+import tupe.plugin  # noqa: F401
 from tupe.models.tupe import TupeModel
 
 __all__ = ["TupeModel"]

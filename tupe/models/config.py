@@ -113,32 +113,6 @@ class TupeConfig(FairseqDataclass):
     )
 
 
-#: Fields that change the function which the parameters compute; a checkpoint that differs in one is refused.
-SYSTEM_FIELDS = (
-    "absolute",
-    "relative",
-    "reset",
-    "segment",
-    "sharing",
-    "position_rank",
-    "shaw_values",
-    "linformer_k",
-    "relative_buckets",
-    "relative_max_distance",
-    "untied_projection_bias",
-    "encoder_layers",
-    "encoder_embed_dim",
-    "encoder_ffn_embed_dim",
-    "encoder_attention_heads",
-    "encoder_normalize_before",
-    "no_layernorm_embedding",
-    "activation_fn",
-    "untie_weights_roberta",
-)
-
-MODEL_NAMES = tuple(named_models())
-
-
 def _config_class(name: str, defaults: dict[str, object]) -> type[TupeConfig]:
     fields = [
         (f.name, f.type, field(default=defaults[f.name], metadata=f.metadata))

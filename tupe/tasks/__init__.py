@@ -1,6 +1,3 @@
-"""The fairseq tasks, and what must be there before one is set up: criterions, mends of fairseq, schedules."""
+"""The fairseq tasks; importing this registers everything that the plugin has (fairseq does it on `--user-dir`)."""
 
-import tupe.criterions
-import tupe.fairseq_mends
-import tupe.optim
-import tupe.tasks.sentence_prediction  # noqa: F401
+import tupe.plugin  # noqa: F401

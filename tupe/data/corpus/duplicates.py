@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tupe.data.files import atomic
+from tupe.files import atomic
 
 SLICE = 1 << 23  # hashes compared at a time: some 300 MB
 

@@ -10,9 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from tupe.data.files import sha256
 from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
+from tupe.files import sha256
 
 NAME = "manifest.json"
 MODEL = "sentencepiece.bpe.model"  # the name that fairseq's hub looks for

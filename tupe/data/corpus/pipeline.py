@@ -36,9 +36,9 @@ from tupe.data.corpus.scan import scan
 from tupe.data.corpus.settings import Settings
 from tupe.data.corpus.text import SPLITS, Document
 from tupe.data.corpus.work import Work, check_same, progress
-from tupe.data.files import remove_unfinished, sha256, write_json
 from tupe.data.parallel import Map, pool
 from tupe.errors import UserError
+from tupe.files import remove_unfinished, sha256, write_json
 
 # Of text that SentencePiece is trained on: some 1 GB of memory.
 SAMPLE_BYTES = {"bpe": 100 << 20, "unigram": 48 << 20}

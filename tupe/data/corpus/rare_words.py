@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 
 from tupe.data.corpus.text import Document
-from tupe.data.files import atomic
+from tupe.files import atomic
 
 RARE = 5  # a word that occurs less often is rare
 SHARE = 0.3  # a line with a larger share of rare words goes

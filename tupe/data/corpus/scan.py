@@ -10,7 +10,7 @@ import numpy as np
 
 from tupe.data.corpus.inputs import Input
 from tupe.data.corpus.reader import documents
-from tupe.data.files import atomic
+from tupe.files import atomic
 
 
 def scan(what: tuple[Input, Path, Path, Path]) -> Counter:

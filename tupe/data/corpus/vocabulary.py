@@ -7,9 +7,9 @@ from pathlib import Path
 
 import sentencepiece
 
-from tupe.data.files import atomic
 from tupe.data.text.special_tokens import SPECIAL_TOKENS
 from tupe.errors import UserError
+from tupe.files import atomic
 
 # What every dictionary of fairseq begins with, and what its tasks add at the end; all are in the SentencePiece model
 # too, so `vocab_size` pieces are `vocab_size` symbols for the model that is trained.

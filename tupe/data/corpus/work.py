@@ -16,9 +16,9 @@ from typing import Any, Callable
 from tqdm import tqdm
 
 from tupe.data.corpus.text import SPLITS, Document, Result, batches
-from tupe.data.files import atomic, write_json
 from tupe.data.parallel import Map
 from tupe.errors import UserError
+from tupe.files import atomic, write_json
 
 
 class Work:

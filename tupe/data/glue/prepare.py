@@ -16,12 +16,12 @@ from tqdm import tqdm
 from tupe.data.binarise import binarise, check_folder
 from tupe.data.corpus.manifest import NAME, Manifest
 from tupe.data.corpus.vocabulary import Encoder
-from tupe.data.files import sha256, whole_folder, write_json
 from tupe.data.glue.reader import Report, Row, rows
 from tupe.data.glue.tasks import Split, Task
 from tupe.data.parallel import Map
 from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
+from tupe.files import sha256, whole_folder, write_json
 
 _BATCH = 1000  # rows that a process gets at a time
 

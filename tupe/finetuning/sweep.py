@@ -15,14 +15,14 @@ from typing import NamedTuple
 from omegaconf import OmegaConf
 from tqdm import tqdm
 
-from tupe.data.files import sha256
+from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
-from tupe.finetuning import model_overrides
-from tupe.glue.job import LOG, ROOT, keep_best
-from tupe.glue.lock import visible_gpus
-from tupe.glue.plan import Plan
-from tupe.glue.runs import TASKS, Run, failure, result
-from tupe.safe_load import safe_load
+from tupe.files import sha256
+from tupe.finetuning.gpus import visible_gpus
+from tupe.finetuning.job import LOG, ROOT, keep_best
+from tupe.finetuning.plan import Plan
+from tupe.finetuning.runs import TASKS, Run, failure, result
+from tupe.finetuning.start import model_overrides
 
 _OURS = ("optimization.lr", "common.seed", "checkpoint.save_dir", "common.log_format")  # what the sweep itself sets
 
@@ -123,7 +123,8 @@ def multirun(out: Path, runs: list[Run], hydra_overrides: list[str]) -> list[str
     """The command that does `runs` as jobs of a Hydra multirun."""
     jobs = ",".join(f"{{task:{run.task},lr:{run.lr!r},seed:{run.seed}}}" for run in runs)
     quoted = str(out.resolve()).replace("'", "\\'")
-    command = [sys.executable, "-m", "tupe.glue.job", "--config-dir", str(ROOT / "configs/finetuning"), "--multirun"]
+    configs = str(ROOT / "configs/finetuning")
+    command = [sys.executable, "-m", "tupe.finetuning.job", "--config-dir", configs, "--multirun"]
     command += [f"run={jobs}", f"out='{quoted}'", *hydra_overrides]
     if "hydra/launcher=joblib" in hydra_overrides and not any("n_jobs" in o for o in hydra_overrides):
         command.append(f"hydra.launcher.n_jobs={max(1, len(visible_gpus()))}")

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tupe.errors import UserError
-from tupe.safe_load import safe_load
+from tupe.checkpoints.safe_load import safe_load
 
 
 class Malicious:

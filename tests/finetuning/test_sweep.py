@@ -4,7 +4,7 @@ import pytest
 
 from tupe.cli import glue_sweep
 from tupe.errors import UserError
-from tupe.glue import sweep
+from tupe.finetuning import sweep
 
 
 def test_what_is_repeated_counts_once():

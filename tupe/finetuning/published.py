@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tupe.glue.columns import COLUMNS
-from tupe.glue.table import Cell, Row
+from tupe.finetuning.columns import COLUMNS
+from tupe.finetuning.table import Cell, Row
 
-# system, updates; then the columns of `tupe.glue.columns` without WNLI: MNLI-m, MNLI-mm, QNLI, QQP, SST-2, CoLA, MRPC,
-# RTE, STS-B
+# system, updates; then the columns of `tupe.finetuning.columns` without WNLI: MNLI-m, MNLI-mm, QNLI, QQP, SST-2, CoLA,
+# MRPC, RTE, STS-B
 _BASE = (
     ("BERT-A, 1M", 84.93, 84.91, 91.34, 91.04, 92.88, 55.19, 88.29, 68.61, 89.43),
     ("BERT-R, 1M", 85.81, 85.84, 92.16, 91.12, 92.90, 55.43, 89.26, 71.46, 88.94),

@@ -2,7 +2,7 @@ import hashlib
 
 import pytest
 
-from tupe.data.files import atomic, remove_unfinished, sha256, whole_folder
+from tupe.files import atomic, remove_unfinished, sha256, whole_folder
 
 
 def test_a_file_is_whole_or_not_there(tmp_path):

@@ -6,9 +6,9 @@ import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from tupe.data.files import write_json
 from tupe.errors import UserError
-from tupe.glue.runs import Run
+from tupe.files import write_json
+from tupe.finetuning.runs import Run
 
 NAME = "sweep.json"
 

@@ -11,7 +11,7 @@ from tests.commands import run
 from tupe.cli.main import main
 from tupe.data.binarise import binarise
 from tupe.data.glue.tasks import TASKS
-from tupe.glue import predict as predictions
+from tupe.finetuning import predict as predictions
 from tupe.models import TupeModel
 from tupe.models.config import CONFIGS
 

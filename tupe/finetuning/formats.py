@@ -7,8 +7,8 @@ import io
 import json
 from typing import Optional
 
-from tupe.glue.columns import Column
-from tupe.glue.table import Cell, Row, shown
+from tupe.finetuning.columns import Column
+from tupe.finetuning.table import Cell, Row, shown
 
 
 def markdown(rows: list[Row]) -> str:

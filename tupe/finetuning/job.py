@@ -19,10 +19,10 @@ import hydra
 from omegaconf import DictConfig
 
 import tupe
-from tupe.data.files import write_json
-from tupe.glue.lock import lock, one_gpu
-from tupe.glue.plan import Plan
-from tupe.glue.runs import Run, result
+from tupe.files import lock, write_json
+from tupe.finetuning.gpus import one_gpu
+from tupe.finetuning.plan import Plan
+from tupe.finetuning.runs import Run, result
 
 ROOT = Path(tupe.__file__).resolve().parents[1]
 LOG = "log"

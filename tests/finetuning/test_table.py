@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tupe.cli.main import main
 from tupe.errors import UserError
-from tupe.glue.columns import COLUMNS
-from tupe.glue.formats import as_csv, as_json, markdown
-from tupe.glue.plan import Plan
-from tupe.glue.published import PUBLISHED
-from tupe.glue.runs import Run, failure, grid, result
-from tupe.glue.table import Cell, Row, read_sweep, shown
+from tupe.finetuning.columns import COLUMNS
+from tupe.finetuning.formats import as_csv, as_json, markdown
+from tupe.finetuning.plan import Plan
+from tupe.finetuning.published import PUBLISHED
+from tupe.finetuning.runs import Run, failure, grid, result
+from tupe.finetuning.table import Cell, Row, read_sweep, shown
 
 PLAN = {"checkpoint": "c.pt", "sha256": "1", "model": "tupe_base", "updates": 300_000, "data": "d", "overrides": ()}
 

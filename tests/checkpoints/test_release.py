@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from tests.commands import hydra_train, run, train_log
-from tupe.checkpoint import convert_release, convert_release_state, load_release
+from tupe.checkpoints.release import convert_release, convert_release_state, load_release
 from tupe.cli.main import main
 from tupe.errors import UserError
 from tupe.models import TupeModel
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture(scope="module", params=["abs", "rel"])

@@ -9,11 +9,12 @@ import sys
 import pytest
 
 from tests.commands import ROOT
-from tupe.glue import lock as locks
-from tupe.glue.job import keep_best, reason
-from tupe.glue.lock import lock, one_gpu, visible_gpus
-from tupe.glue.runs import Run
-from tupe.glue.sweep import multirun
+from tupe.files import lock
+from tupe.finetuning import gpus
+from tupe.finetuning.gpus import one_gpu, visible_gpus
+from tupe.finetuning.job import keep_best, reason
+from tupe.finetuning.runs import Run
+from tupe.finetuning.sweep import multirun
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_only_the_best_checkpoint_of_a_task_is_kept(tmp_path):
 
 
 def test_lock_is_of_one_process_and_ends_with_it(tmp_path):
-    code = "import sys; from pathlib import Path; from tupe.glue.lock import lock\n"
+    code = "import sys; from pathlib import Path; from tupe.files import lock\n"
     code += "with lock(Path(sys.argv[1])) as mine: print(mine is not None, flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", code, str(tmp_path / "a.lock")]
     other = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -74,7 +75,7 @@ def test_lock_is_of_one_process_and_ends_with_it(tmp_path):
 
 
 def test_runs_share_no_gpu(tmp_path, monkeypatch):
-    monkeypatch.setattr(locks.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(gpus.tempfile, "gettempdir", lambda: str(tmp_path))
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):  # a user without a name, as in a container
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 1 << 30)

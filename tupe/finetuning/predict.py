@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 import tupe.models  # noqa: F401  fairseq builds the model by its name
-from tupe.data.files import atomic
+from tupe.checkpoints.safe_load import safe_load
 from tupe.data.glue.tasks import TASKS, Split, Task
 from tupe.errors import UserError
-from tupe.safe_load import safe_load
+from tupe.files import atomic
 from tupe.tasks.sentence_prediction import JoinedSentences, TupeSentencePredictionTask
 
 _BATCH = 32

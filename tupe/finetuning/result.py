@@ -1,4 +1,4 @@
-"""What fine-tuning reads from a checkpoint, and what is left of a finished run."""
+"""What is left of a finished run."""
 
 from __future__ import annotations
 
@@ -7,34 +7,11 @@ import re
 from pathlib import Path
 from typing import Any, Union
 
-from tupe.data.files import write_json
+from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
-from tupe.models.config import CONFIGS, SYSTEM_FIELDS
-from tupe.safe_load import safe_load
+from tupe.files import write_json
 
 PathLike = Union[str, Path]
-
-
-def model_overrides(checkpoint: PathLike) -> list[str]:
-    """Hydra overrides with which `configs/finetuning/glue.yaml` builds the model that `checkpoint` holds.
-
-    They add every field of the system, so that `model.FIELD=VALUE` behind them overrides it.
-
-    Raises:
-        UserError: if the file cannot be read, or holds no model of this plugin.
-    """
-    cfg = safe_load(checkpoint).get("cfg") or {}
-    model = cfg.get("model") or {}
-    name = model.get("_name")
-    if name not in CONFIGS:
-        raise UserError(
-            f"{checkpoint} holds the model {name!r}, which is none of ours (`tupe systems` lists them): give one of "
-            "ours, or convert the authors' with `tupe convert-release`"
-        )
-    overrides = [f"model._name={name}", *(f"+model.{f}={model[f]}" for f in SYSTEM_FIELDS if f in model)]
-    task = cfg.get("task") or {}
-    length = model.get("max_positions") or task.get("tokens_per_sample") or task.get("max_positions")
-    return [*overrides, f"task.max_positions={length}"]
 
 
 def finetuning_result(run: PathLike) -> dict[str, Any]:

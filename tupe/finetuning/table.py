@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
-from tupe.glue.columns import COLUMNS, Column
-from tupe.glue.plan import Plan
-from tupe.glue.runs import Run, failure, result
+from tupe.finetuning.columns import COLUMNS, Column
+from tupe.finetuning.plan import Plan
+from tupe.finetuning.runs import Run, failure, result
 
 
 @dataclass(frozen=True)

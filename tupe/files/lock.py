@@ -1,0 +1,26 @@
+"""Locks that end with the process that holds them, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Optional
+
+
+@contextlib.contextmanager
+def lock(path: Path, wait: bool = False) -> Iterator[Optional[IO]]:
+    """Yields the locked file, or None if another process has it and `wait` is false.
+
+    The lock is released by the last process that has the file open, however that ends; a child that inherits the file
+    (`pass_fds`) holds it too. The file stays.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield None
+        else:
+            yield file

@@ -1,0 +1,10 @@
+"""Registers the plugin with fairseq, all of it and in one place; importing this is enough.
+
+fairseq imports the folders `tasks` and `models` of `--user-dir`; their faces import this file, and nothing else does.
+"""
+
+import tupe.criterions
+import tupe.fairseq_mends
+import tupe.models.tupe
+import tupe.optim
+import tupe.tasks.sentence_prediction  # noqa: F401
