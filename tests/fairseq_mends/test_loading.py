@@ -1,8 +1,8 @@
 import pytest
 import torch
 from fairseq import checkpoint_utils, distributed_utils
-from tests.checkpoints.test_safe_load import Malicious
 
+from tests.checkpoints.test_safe_load import Malicious
 from tupe.errors import UserError
 
 
