@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Optional
 
 from tupe.errors import UserError
 
@@ -16,7 +17,13 @@ def check_folder(folder: Path) -> None:
             raise UserError(f"fairseq takes the '{sign}' in {folder} for the end of a name: use a folder without.")
 
 
-def binarise(destination: Path, dictionary: Path, splits: dict[str, list[Path]], workers: int = 1) -> None:
+def binarise(
+    destination: Path,
+    dictionary: Path,
+    splits: dict[str, list[Path]],
+    workers: int = 1,
+    languages: Optional[tuple[str, str]] = None,
+) -> None:
     """Turns files of symbols separated by spaces into fairseq's binary data.
 
     Args:
@@ -24,6 +31,8 @@ def binarise(destination: Path, dictionary: Path, splits: dict[str, list[Path]],
         dictionary: fairseq's `dict.txt`, used as it is (`--srcdict`).
         splits: `train`, `valid` or `test` to its files; a second valid file becomes `valid1`, as fairseq names it.
         workers: processes that fairseq starts.
+        languages: of parallel data, whose files are those of `splits` with `.en`, `.de`; the folder then gets
+            `dict.en.txt`, `train.en-de.en.bin` and so on.
 
     Raises:
         UserError: if the binary data has not as many sequences as the files have lines.
@@ -35,7 +44,11 @@ def binarise(destination: Path, dictionary: Path, splits: dict[str, list[Path]],
 
     check_folder(destination)
     preprocess.logger.propagate = False  # on the screen its log would break the progress bar
-    arguments = ["--task", "tupe_pieces", "--only-source", "--srcdict", str(dictionary), "--destdir", str(destination)]
+    arguments = ["--task", "tupe_pieces", "--srcdict", str(dictionary), "--destdir", str(destination)]
+    if languages is None:
+        arguments += ["--only-source"]
+    else:
+        arguments += ["--joined-dictionary", "--source-lang", languages[0], "--target-lang", languages[1]]
     for split, files in splits.items():
         arguments += [f"--{split}pref", ",".join(map(str, files))]
     try:
@@ -47,7 +60,11 @@ def binarise(destination: Path, dictionary: Path, splits: dict[str, list[Path]],
         (destination / "preprocess.log").unlink(missing_ok=True)  # of names of temporary files
     for split, files in splits.items():
         for number, file in enumerate(files):
-            _check_length(file, destination / f"{split}{number or ''}")
+            name = f"{split}{number or ''}"
+            if languages is None:
+                _check_length(file, destination / name)
+            for language in languages or ():
+                _check_length(Path(f"{file}.{language}"), destination / f"{name}.{'-'.join(languages)}.{language}")
 
 
 def _check_length(text: Path, prefix: Path) -> None:

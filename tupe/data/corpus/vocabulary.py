@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import sentencepiece
@@ -19,7 +19,14 @@ MASK = "<mask>"
 _THREADS = 16  # a fixed number: with another, sums of floats would come out differently
 
 
-def train(lines: Iterable[str], model: Path, vocab_size: int, model_type: str, lower_case: bool) -> None:
+def train(
+    lines: Iterable[str],
+    model: Path,
+    vocab_size: int,
+    model_type: str,
+    lower_case: bool,
+    own_symbols: Sequence[str] = (MASK, *SPECIAL_TOKENS),
+) -> None:
     """Trains a SentencePiece model and writes it.
 
     Args:
@@ -28,6 +35,7 @@ def train(lines: Iterable[str], model: Path, vocab_size: int, model_type: str, l
         vocab_size: pieces, `<s> <pad> </s> <unk> <mask>` and the special tokens included.
         model_type: `bpe` or `unigram`.
         lower_case: fold case in the model too, so that text that did not go through the stages meets known pieces.
+        own_symbols: pieces that stand in the text as they are.
 
     Raises:
         UserError: if the text is too little for such a vocabulary.
@@ -44,7 +52,7 @@ def train(lines: Iterable[str], model: Path, vocab_size: int, model_type: str, l
                 pad_id=pad,
                 eos_id=eos,
                 unk_id=unk,
-                user_defined_symbols=[MASK, *SPECIAL_TOKENS],
+                user_defined_symbols=list(own_symbols),
                 normalization_rule_name="nmt_nfkc_cf" if lower_case else "nmt_nfkc",
                 num_threads=_THREADS,
                 minloglevel=2,

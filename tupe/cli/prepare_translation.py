@@ -1,0 +1,48 @@
+"""Prepares parallel text for translation: one joint SentencePiece model, fairseq's binary data and a manifest.
+
+Files are named by what stands before the language: --train data/train reads data/train.en and data/train.de, plain or
+.gz, .xz, .bz2. Training pairs are cleaned by length and ratio; validation and test data stay as they are.
+Example: tupe prepare-translation OUT en de --train data/train --valid data/val --test data/test_2016 --vocab-size 10000
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the folder, the languages, the files, the vocabulary and the cleaning."""
+    add = parser.add_argument
+    add("out", type=Path, metavar="OUT", help="folder of the prepared data")
+    add("source", metavar="SOURCE", help="language that is translated, as its files end: en")
+    add("target", metavar="TARGET", help="language of the translations: de")
+    add("--train", required=True, metavar="PREFIX", help="training data, without the language")
+    add("--valid", required=True, metavar="PREFIX", help="validation data")
+    add("--test", nargs="*", default=[], metavar="PREFIX", help="test data, one or more; the second becomes test1")
+    add("--vocab-size", type=int, default=32000, metavar="N", help="symbols of both languages (default: %(default)s)")
+    add("--model-type", choices=["bpe", "unigram"], default="bpe", help="of SentencePiece (default: %(default)s)")
+    add("--lower-case", action="store_true", help="fold case in the SentencePiece model")
+    add("--max-tokens", type=int, default=250, metavar="N", help="longest training side, in pieces (default: 250)")
+    add("--max-ratio", type=float, default=1.5, metavar="R", help="of the lengths of a training pair (default: 1.5)")
+    add("--workers", type=int, default=os.cpu_count(), metavar="N", help="processes (default: all cores)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prepares the data, and prints for each split what became of its pairs."""
+    from tupe.data.parallel import pool
+    from tupe.data.translation.cleaning import Cleaning
+    from tupe.data.translation.parallel_text import ParallelText
+    from tupe.data.translation.prepare import Settings, prepare
+
+    languages = (args.source, args.target)
+    cleaning = Cleaning(args.max_tokens, args.max_ratio)
+    settings = Settings(languages, args.vocab_size, args.model_type, args.lower_case, cleaning)
+    prefixes = {"train": [args.train], "valid": [args.valid], "test": args.test}
+    splits = {name: [ParallelText.find(p, languages) for p in found] for name, found in prefixes.items() if found}
+    with pool(args.workers) as map_:
+        content = prepare(args.out, splits, settings, map_, args.workers)
+    for name, counts in content["splits"].items():
+        print(f"{name:<6} " + ", ".join(f"{number:,} {what}" for what, number in counts.items() if number))
+    print(f"data: {args.out}")

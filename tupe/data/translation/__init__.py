@@ -1,0 +1,1 @@
+"""Parallel text files to what fairseq's `translation` task reads."""

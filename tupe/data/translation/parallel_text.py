@@ -1,0 +1,76 @@
+"""Two files, line by line: a line of the one is the translation of the same line of the other."""
+
+from __future__ import annotations
+
+import itertools
+import lzma
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from tupe.data.corpus.reader import open_packed
+from tupe.errors import UserError
+
+PACKED = ("", ".gz", ".xz", ".bz2")
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """The two files of a split, plain or packed by gzip, xz or bzip2.
+
+    Attributes:
+        source: file of the language that is translated.
+        target: file of its translations.
+    """
+
+    source: Path
+    target: Path
+
+    @classmethod
+    def find(cls, prefix: str, languages: tuple[str, str]) -> ParallelText:
+        """`PREFIX.en` and `PREFIX.de`, or packed ones. Raises `UserError` if one is missing."""
+        files = []
+        for language in languages:
+            names = [Path(f"{prefix}.{language}{packed}") for packed in PACKED]
+            file = next((name for name in names if name.is_file()), None)
+            if file is None:
+                raise UserError(
+                    f"there is no {names[0]} (nor packed as .gz, .xz or .bz2): give the path without the language, of "
+                    f"two files that end in .{languages[0]} and .{languages[1]}."
+                )
+            files.append(file)
+        return cls(*files)
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Yields the pairs in order, without the white space around a line.
+
+        Raises:
+            UserError: if the files have not as many lines (both numbers), or one cannot be read or is no UTF-8.
+        """
+        for number, (source, target) in enumerate(itertools.zip_longest(lines(self.source), lines(self.target))):
+            if source is None or target is None:
+                longer = number + 1 + sum(1 for _ in itertools.islice(lines(self._other(source)), number + 1, None))
+                numbers = (longer, number) if target is None else (number, longer)
+                raise UserError(
+                    f"{self.source} has {numbers[0]:,} lines and {self.target} {numbers[1]:,}: line n of the one must "
+                    "be the translation of line n of the other."
+                )
+            yield source, target
+
+    def _other(self, source: Optional[str]) -> Path:
+        return self.target if source is None else self.source
+
+
+def lines(path: Path) -> Iterator[str]:
+    """The lines of a text file; an unusual line end (U+2028 and such) is a space, not the end of a line."""
+    number = 0
+    try:
+        with open_packed(path) as file:
+            for number, raw in enumerate(file, 1):  # noqa: B007
+                yield " ".join(raw.decode("utf-8-sig" if number == 1 else "utf-8").split())
+    except UnicodeDecodeError as error:
+        raise UserError(f"line {number} of {path} is no UTF-8 ({error.reason}): convert the file first.") from None
+    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+        raise UserError(f"{path} cannot be read after its line {number}: {error}.") from None
