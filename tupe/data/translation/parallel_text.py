@@ -68,7 +68,7 @@ def lines(path: Path) -> Iterator[str]:
     number = 0
     try:
         with open_packed(path) as file:
-            for number, raw in enumerate(file, 1):  # noqa: B007
+            for number, raw in enumerate(file, 1):
                 yield " ".join(raw.decode("utf-8-sig" if number == 1 else "utf-8").split())
     except UnicodeDecodeError as error:
         raise UserError(f"line {number} of {path} is no UTF-8 ({error.reason}): convert the file first.") from None
