@@ -78,6 +78,43 @@ def named_models() -> dict[str, Fields]:
     return {f"{name}_{size}": {**fields, **SIZES[size]} for name, fields in systems.items() for size in SIZES}
 
 
+def _translates(name: str, **others: Union[str, int]) -> Fields:
+    return {**SYSTEMS[name], "reset": "none", "segment": "none", **others}
+
+
+#: system -> the position encoding of both stacks of an encoder-decoder: no `[CLS]` to untie, no segments. The baselines
+#: are Vaswani et al.'s; Shaw's distance and values are those of their translation (DIET, section 4; Shaw et al., 3.2).
+SEQ2SEQ_SYSTEMS: dict[str, Fields] = {
+    "sinusoidal": _system("sinusoidal", "none"),
+    "learned": _system("input", "none"),
+    "none": _system("none", "none"),
+    "shaw": _translates("shaw", relative_max_distance=16, shaw_values=True),
+    "t5": _translates("t5"),
+    "diet_rel": _translates("diet_rel"),
+    "diet_abs": _translates("diet_abs"),
+    "tupe_a": _translates("tupe_a"),
+    "tupe_r": _translates("tupe_r"),
+}
+
+#: size -> layers of each stack, width, heads, feed-forward width. `base` and `big` are Vaswani et al.'s, `iwslt` is
+#: fairseq's for IWSLT14, `tiny` is Wu et al.'s for Multi30k (Revisit-MMT).
+SEQ2SEQ_SIZES: dict[str, Fields] = {
+    "tiny": {**_size(4, 128, 4), "encoder_ffn_embed_dim": 256},
+    "iwslt": {**_size(6, 512, 4), "encoder_ffn_embed_dim": 1024},
+    "base": _size(6, 512, 8),
+    "big": _size(6, 1024, 16),
+}
+
+
+def named_translators() -> dict[str, Fields]:
+    """Every encoder-decoder, `seq2seq_<system>_<size>`, with the fields in which it differs from the defaults."""
+    return {
+        f"seq2seq_{name}_{size}": {**fields, **SEQ2SEQ_SIZES[size]}
+        for name, fields in SEQ2SEQ_SYSTEMS.items()
+        for size in SEQ2SEQ_SIZES
+    }
+
+
 #: Fields that change the function which the parameters compute; a checkpoint that differs in one is refused.
 SYSTEM_FIELDS = (
     "absolute",
@@ -99,7 +136,17 @@ SYSTEM_FIELDS = (
     "no_layernorm_embedding",
     "activation_fn",
     "untie_weights_roberta",
+    "decoder_layers",
+    "decoder_absolute",
+    "decoder_relative",
+    "decoder_sharing",
+    "cross_position",
+    "share_all_embeddings",
+    "share_decoder_input_output_embed",
 )
 
 #: Every model, for `--arch` and `model._name`.
 MODEL_NAMES = tuple(named_models())
+
+#: Every encoder-decoder.
+SEQ2SEQ_NAMES = tuple(named_translators())

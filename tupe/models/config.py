@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import dataclasses
+import sys
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -21,8 +22,8 @@ ACTIVATION_CHOICES = ChoiceEnum(utils.get_available_activation_fns())
 
 
 @dataclass
-class TupeConfig(FairseqDataclass):
-    """TUPE-R at base size; `tupe.systems` names the others."""
+class EncoderConfig(FairseqDataclass):
+    """An encoder's positions and layers: TUPE-R at base size."""
 
     absolute: ABSOLUTE_CHOICES = field(
         default="untied",
@@ -83,19 +84,9 @@ class TupeConfig(FairseqDataclass):
     encoder_normalize_before: bool = field(default=False, metadata={"help": "pre-norm layers instead of post-norm"})
     no_layernorm_embedding: bool = field(default=False, metadata={"help": "no layer norm on the input embeddings"})
     activation_fn: ACTIVATION_CHOICES = field(default="gelu", metadata={"help": "activation of the feed-forward part"})
-    pooler_activation_fn: ACTIVATION_CHOICES = field(
-        default="tanh", metadata={"help": "activation of the classification heads"}
-    )
     dropout: float = field(default=0.1, metadata={"help": "dropout of embeddings, attention and feed-forward outputs"})
     attention_dropout: float = field(default=0.1, metadata={"help": "dropout of the attention weights"})
     activation_dropout: float = field(default=0.0, metadata={"help": "dropout after the activation"})
-    pooler_dropout: float = field(default=0.0, metadata={"help": "dropout in the classification heads"})
-    max_positions: Optional[int] = field(
-        default=None, metadata={"help": "longest sequence, [CLS] included; default: the task's (tokens_per_sample)"}
-    )
-    untie_weights_roberta: bool = field(
-        default=False, metadata={"help": "separate output embeddings instead of the input's"}
-    )
     attention_backend: BACKEND_CHOICES = field(
         default="auto", metadata={"help": "how attention is computed; auto is the fastest that works here"}
     )
@@ -105,26 +96,43 @@ class TupeConfig(FairseqDataclass):
     compile: bool = field(
         default=False, metadata={"help": "fuse the layers' element-wise parts in training, by torch.compile"}
     )
-    load_checkpoint_heads: bool = field(
-        default=False, metadata={"help": "register the classification heads found in a checkpoint when loading it"}
-    )
     dictionary_sha256: Optional[str] = field(
         default=None, metadata={"help": "checksum of the dictionary, filled in at training and compared on loading"}
     )
 
 
-def _config_class(name: str, defaults: dict[str, object]) -> type[TupeConfig]:
+@dataclass
+class TupeConfig(EncoderConfig):
+    """A masked language model with the encoder; `tupe.systems` names them."""
+
+    pooler_activation_fn: ACTIVATION_CHOICES = field(
+        default="tanh", metadata={"help": "activation of the classification heads"}
+    )
+    pooler_dropout: float = field(default=0.0, metadata={"help": "dropout in the classification heads"})
+    max_positions: Optional[int] = field(
+        default=None, metadata={"help": "longest sequence, [CLS] included; default: the task's (tokens_per_sample)"}
+    )
+    untie_weights_roberta: bool = field(
+        default=False, metadata={"help": "separate output embeddings instead of the input's"}
+    )
+    load_checkpoint_heads: bool = field(
+        default=False, metadata={"help": "register the classification heads found in a checkpoint when loading it"}
+    )
+
+
+def config_class(name: str, defaults: dict[str, object], base: type[EncoderConfig]) -> type[EncoderConfig]:
+    """The configuration of a named model, `base` with other defaults, in the module of `base`."""
     fields = [
         (f.name, f.type, field(default=defaults[f.name], metadata=f.metadata))
-        for f in dataclasses.fields(TupeConfig)
+        for f in dataclasses.fields(base)
         if f.name in defaults
     ]
     class_name = "".join(part.capitalize() for part in name.split("_")) + "Config"
-    config = dataclasses.make_dataclass(class_name, fields, bases=(TupeConfig,))
-    config.__module__ = __name__  # so that a run on several processes can send it
-    globals()[class_name] = config
+    config = dataclasses.make_dataclass(class_name, fields, bases=(base,))
+    config.__module__ = base.__module__  # so that a run on several processes can send it
+    setattr(sys.modules[base.__module__], class_name, config)
     return config
 
 
 #: model name -> its configuration class. One class a name: Hydra ignores what an architecture function would fill in.
-CONFIGS = {name: _config_class(name, fields) for name, fields in named_models().items()}
+CONFIGS = {name: config_class(name, fields, TupeConfig) for name, fields in named_models().items()}

@@ -5,16 +5,14 @@ from __future__ import annotations
 import itertools
 from argparse import Namespace
 from collections.abc import Iterator
-from functools import partial
 from typing import Optional
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from tupe.attention import prefers_parts
 from tupe.dropout import Dropout
-from tupe.models.layer import TupeEncoderLayer, compiled_layer
+from tupe.models.layer import TupeEncoderLayer, run_layer
 from tupe.models.position import build_position_bias, build_segment_attention, parts_width
 from tupe.position import PositionTable, PositionTerms, SegmentTable, segment_ids
 from tupe.position.length import check_length
@@ -113,11 +111,7 @@ class TupeEncoder(nn.Module):
             x = x.masked_fill(mask.unsqueeze(-1), 0)
         states = [x] if return_all_hiddens else None
         for layer, position in zip(self.layers, self.layer_terms(src_tokens, compute_dtype(x))):
-            run = partial(compiled_layer(), layer) if self.compile and self.training else layer
-            if self.checkpoint_activations and self.training:
-                x = checkpoint(run, x, position, mask, use_reentrant=False)
-            else:
-                x = run(x, position, mask)
+            x = run_layer(layer, x, position, mask, compile=self.compile, recompute=self.checkpoint_activations)
             if states is not None:
                 states.append(x)
         return self.layer_norm(x), states

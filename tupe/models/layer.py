@@ -1,16 +1,18 @@
-"""One Transformer encoder layer, batch first, whose attention takes the position terms."""
+"""A Transformer layer, batch first, whose attention takes the position terms."""
 
 from __future__ import annotations
 
 import functools
 import math
 from argparse import Namespace
+from functools import partial
 from typing import Callable, Optional
 
 import torch
 import torch.nn.functional as F
 from fairseq import utils
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from tupe.attention import biased_attention
 from tupe.dropout import Dropout
@@ -21,10 +23,10 @@ from tupe.models.shaw import attention_with_relative_values
 from tupe.position import PositionTerms, ShawRelative
 
 
-class SelfAttention(nn.Module):
-    """`softmax(((x W^Q + query)(x W^K + key)^T) / sqrt(num_terms d_h) + bias) x W^V W^O`, in heads.
+class Attention(nn.Module):
+    """`softmax(((x W^Q + query)(y W^K + key)^T) / sqrt(num_terms d_h) + bias) y W^V W^O`, in heads.
 
-    `query`, `key` and `bias` are the position terms; one product makes `x W^Q, x W^K, x W^V`.
+    `query`, `key` and `bias` are the position terms; where `y` is `x`, one product makes `x W^Q, x W^K, x W^V`.
 
     Args:
         embed_dim: `d`.
@@ -65,6 +67,43 @@ class SelfAttention(nn.Module):
         self.relative = relative
         self.projection = projection
 
+    def heads(self, x: Tensor) -> Tensor:
+        """`(B, T, d)` to `(B, H, T, d_h)`."""
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        position: PositionTerms,
+        key_padding_mask: Optional[Tensor],
+        causal: bool = False,
+    ) -> Tensor:
+        """Queries `(B, H, T, d_h)`, keys and values `(B, H, m, d_h)`, `key_padding_mask` `(B, m)`: `(B, T, d)`."""
+        if position.query is not None:
+            query, key = query + position.query, key + position.key
+        bias = position.bias
+        if self.relative is not None:
+            relative = self.relative.logits(query, self.scale)  # (B, H, T, T)
+            bias = relative if bias is None else relative + bias
+        options = {
+            "key_padding_mask": key_padding_mask,
+            "scale": self.scale,
+            "dropout_p": self.dropout,
+            "training": self.training,
+            "causal": causal,
+        }
+        if self.relative is not None and self.relative.value is not None:
+            out = attention_with_relative_values(query, key, value, bias, self.relative, **options)
+        else:
+            out = biased_attention(query, key, value, bias, **options, backend=self.backend)
+        return self.out_proj(out.transpose(1, 2).flatten(2))
+
+
+class SelfAttention(Attention):
+    """Attention of a sequence to itself, or to Linformer's projection of it."""
+
     def project(self, x: Tensor, key_padding_mask: Optional[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Queries `(B, H, T, d_h)`, keys and values `(B, H, T, d_h)`, or `(B, H, k, d_h)` with Linformer."""
         if self.projection is None:
@@ -75,32 +114,17 @@ class SelfAttention(nn.Module):
             weight, bias = self.qkv_proj.weight, self.qkv_proj.bias
             query = linear(x, weight[:width], bias[:width])
             key, value = linear(projected, weight[width:], bias[width:]).chunk(2, dim=-1)
-        query, key, value = (t.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for t in (query, key, value))
-        return query, key, value
+        return self.heads(query), self.heads(key), self.heads(value)
 
     def forward(self, x: Tensor, position: PositionTerms, key_padding_mask: Optional[Tensor]) -> Tensor:
         """`x` `(B, T, d)`, `key_padding_mask` `(B, T)` true at padding; returns `(B, T, d)`."""
-        query, key, value = self.project(x, key_padding_mask)
-        if position.query is not None:
-            query, key = query + position.query, key + position.key
-        bias = position.bias
-        if self.relative is not None:
-            relative = self.relative.logits(query, self.scale)  # (B, H, T, T)
-            bias = relative if bias is None else relative + bias
-        options = {
-            "key_padding_mask": key_padding_mask if self.projection is None else None,
-            "scale": self.scale,
-            "dropout_p": self.dropout,
-            "training": self.training,
-        }
-        if self.relative is not None and self.relative.value is not None:
-            out = attention_with_relative_values(query, key, value, bias, self.relative, **options)
-        else:
-            out = biased_attention(query, key, value, bias, **options, backend=self.backend)
-        return self.out_proj(out.transpose(1, 2).flatten(2))
+        mask = key_padding_mask if self.projection is None else None
+        return self.attend(*self.project(x, key_padding_mask), position, mask)
 
 
-def build_self_attention(args: Namespace, num_terms: int) -> SelfAttention:
+def build_self_attention(
+    args: Namespace, num_terms: int, attention: type[SelfAttention] = SelfAttention
+) -> SelfAttention:
     """The attention of one layer, with what the configuration puts inside the layer."""
     width, heads = args.encoder_embed_dim, args.encoder_attention_heads
     relative = projection = None
@@ -109,17 +133,19 @@ def build_self_attention(args: Namespace, num_terms: int) -> SelfAttention:
     if args.linformer_k:
         projection = LengthProjection(args.max_positions, args.linformer_k)
     dropout, backend = args.attention_dropout, args.attention_backend
-    return SelfAttention(width, heads, num_terms, dropout, backend, relative=relative, projection=projection)
+    return attention(width, heads, num_terms, dropout, backend, relative=relative, projection=projection)
 
 
 class TupeEncoderLayer(nn.Module):
     """Attention and feed-forward part, each with its residual; post-norm (BERT) or pre-norm."""
 
+    attention = SelfAttention
+
     def __init__(self, args: Namespace, num_terms: int) -> None:
         super().__init__()
         width = args.encoder_embed_dim
         self.normalize_before = args.encoder_normalize_before
-        self.self_attn = build_self_attention(args, num_terms)
+        self.self_attn = build_self_attention(args, num_terms, self.attention)
         self.self_attn_layer_norm = nn.LayerNorm(width)
         # PyTorch's gelu is the exact form, in float32 inside; fairseq's makes a float32 copy of its input.
         self.activation = F.gelu if args.activation_fn == "gelu" else utils.get_activation_fn(args.activation_fn)
@@ -132,22 +158,26 @@ class TupeEncoderLayer(nn.Module):
     def feed_forward(self, x: Tensor) -> Tensor:
         return self.fc2(self.activation_dropout(self.activation(self.fc1(x))))
 
+    def residual(self, part: Callable[[Tensor], Tensor], x: Tensor, norm: nn.LayerNorm) -> Tensor:
+        """`x + part(norm(x))` (pre-norm) or `norm(x + part(x))` (post-norm), with dropout of the part."""
+        if self.normalize_before:
+            return x + self.dropout(part(norm(x)))
+        return norm(x + self.dropout(part(x)))
+
     def forward(self, x: Tensor, position: PositionTerms, key_padding_mask: Optional[Tensor]) -> Tensor:
         """`x` `(B, T, d)` to `(B, T, d)`."""
-        if self.normalize_before:
-            x = x + self.dropout(self.self_attn(self.self_attn_layer_norm(x), position, key_padding_mask))
-            return x + self.dropout(self.feed_forward(self.final_layer_norm(x)))
-        x = self.self_attn_layer_norm(x + self.dropout(self.self_attn(x, position, key_padding_mask)))
-        return self.final_layer_norm(x + self.dropout(self.feed_forward(x)))
+        x = self.residual(lambda x: self.self_attn(x, position, key_padding_mask), x, self.self_attn_layer_norm)
+        return self.residual(self.feed_forward, x, self.final_layer_norm)
 
 
 @functools.cache
-def compiled_layer() -> Callable[..., Tensor]:
-    """`TupeEncoderLayer.forward` by `torch.compile`: one graph for all layers and lengths, in place of `layer(...)`.
+def compiled_layer(layer: type[TupeEncoderLayer] = TupeEncoderLayer) -> Callable[..., Tensor]:
+    """The `forward` of a class of layers by `torch.compile`, one graph for all layers and lengths.
 
-    No module is wrapped, so parameters keep their names. The call raises `UserError` where the compiler does not work.
+    It takes the place of `layer(...)`. No module is wrapped, so parameters keep their names. The call raises
+    `UserError` where the compiler does not work.
     """
-    forward = torch.compile(TupeEncoderLayer.forward, dynamic=True)
+    forward = torch.compile(layer.forward, dynamic=True)
 
     def call(*arguments: object) -> Tensor:
         try:
@@ -162,3 +192,11 @@ def compiled_layer() -> Callable[..., Tensor]:
             ) from error
 
     return call
+
+
+def run_layer(layer: TupeEncoderLayer, *inputs: object, compile: bool, recompute: bool) -> Tensor:
+    """`layer(*inputs)`; in training compiled, or computed again in backward, where that is asked for."""
+    run = partial(compiled_layer(type(layer)), layer) if compile and layer.training else layer
+    if recompute and layer.training:
+        return checkpoint(run, *inputs, use_reentrant=False)
+    return run(*inputs)

@@ -6,6 +6,7 @@ from typing import Optional
 
 from torch import Tensor
 
+from tupe.attention.biased import hide_future
 from tupe.attention.reference import attention_weights
 from tupe.dropout import dropout
 from tupe.position import ShawRelative
@@ -23,6 +24,7 @@ def attention_with_relative_values(
     scale: float,
     dropout_p: float,
     training: bool,
+    causal: bool = False,
 ) -> Tensor:
     """`out_i = sum_j w_ij (v_j + a^V[j - i])` with `w = dropout(softmax(scale q k^T + bias))`.
 
@@ -30,6 +32,8 @@ def attention_with_relative_values(
     float32, and a copy of twice their size by distance: no fused kernel, and quadratic memory.
     """
     with no_autocast(query.device):
+        if causal:
+            bias = hide_future(query, key, bias)
         weights = dropout(attention_weights(query, key, bias, key_padding_mask, scale), dropout_p, training)
         out = weights @ at_least_float32(value) + relative.weighted_values(weights)
     return out.to(query.dtype)

@@ -1,0 +1,102 @@
+"""The configuration of the encoder-decoder: the encoder's, and what differs in the decoder and between the two."""
+
+# No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
+from argparse import Namespace
+from dataclasses import dataclass, field
+from typing import Optional
+
+from fairseq.dataclass import ChoiceEnum
+
+from tupe.errors import UserError
+from tupe.models.config import ACTIVATION_CHOICES, RELATIVE_CHOICES, RESET_CHOICES, EncoderConfig, config_class
+from tupe.systems import named_translators
+
+_ABSOLUTE = ["none", "sinusoidal", "input", "untied", "low_rank"]
+ABSOLUTE_CHOICES = ChoiceEnum(_ABSOLUTE)
+DECODER_ABSOLUTE_CHOICES = ChoiceEnum(["same", *_ABSOLUTE])
+DECODER_RELATIVE_CHOICES = ChoiceEnum(["same", *(choice.value for choice in RELATIVE_CHOICES)])
+DECODER_SHARING_CHOICES = ChoiceEnum(["same", "none", "layer", "head"])
+CROSS_CHOICES = ChoiceEnum(["none", "diagonal", "low_rank", "untied"])
+
+
+@dataclass
+class Seq2SeqConfig(EncoderConfig):
+    """Vaswani et al.'s Transformer; `tupe.systems` names the others. Fields of the encoder are the decoder's too."""
+
+    absolute: ABSOLUTE_CHOICES = field(
+        default="sinusoidal",
+        metadata={
+            "help": "absolute positions of both stacks: added to the words, fixed (sinusoidal) or learnt (input), a "
+            "correlation of their own (untied), DIET's factors (low_rank), or none"
+        },
+    )
+    relative: RELATIVE_CHOICES = field(
+        default="none", metadata={"help": "relative positions of both stacks, as in the encoders (`tupe systems`)"}
+    )
+    reset: RESET_CHOICES = field(default="none", metadata={"help": "none: a translation has no [CLS]"})
+    decoder_absolute: DECODER_ABSOLUTE_CHOICES = field(
+        default="same", metadata={"help": "absolute positions of the decoder, if not the encoder's"}
+    )
+    decoder_relative: DECODER_RELATIVE_CHOICES = field(
+        default="same", metadata={"help": "relative positions of the decoder, if not the encoder's"}
+    )
+    decoder_sharing: DECODER_SHARING_CHOICES = field(
+        default="same", metadata={"help": "who shares the position terms of the decoder, if not as in the encoder"}
+    )
+    cross_position: CROSS_CHOICES = field(
+        default="none",
+        metadata={
+            "help": "positions of the attention from the target to the source: T5's relative buckets (diagonal), "
+            "DIET's factors with a table for each side (low_rank), untied positions of both sides (untied), or none"
+        },
+    )
+
+    encoder_layers: int = field(default=6, metadata={"help": "number of layers of the encoder"})
+    decoder_layers: Optional[int] = field(default=None, metadata={"help": "of the decoder; default: as many"})
+    encoder_embed_dim: int = field(default=512, metadata={"help": "width d, of both stacks"})
+    encoder_ffn_embed_dim: int = field(default=2048, metadata={"help": "width of the feed-forward parts"})
+    encoder_attention_heads: int = field(default=8, metadata={"help": "number of heads H of each attention"})
+    no_layernorm_embedding: bool = field(default=True, metadata={"help": "no layer norm on the input embeddings"})
+    activation_fn: ACTIVATION_CHOICES = field(default="relu", metadata={"help": "activation of the feed-forward parts"})
+    attention_dropout: float = field(default=0.0, metadata={"help": "dropout of the attention weights"})
+    share_all_embeddings: bool = field(
+        default=False, metadata={"help": "one table for source, target and output; needs a joined dictionary"}
+    )
+    share_decoder_input_output_embed: bool = field(
+        default=False, metadata={"help": "one table for the target's input and the output"}
+    )
+    max_source_positions: Optional[int] = field(default=None, metadata={"help": "longest source; default: the task's"})
+    max_target_positions: Optional[int] = field(default=None, metadata={"help": "longest target; default: the task's"})
+
+
+def encoder_args(args: Namespace) -> Namespace:
+    """The fields of the encoder's stack."""
+    return Namespace(**{**vars(args), "max_positions": args.max_source_positions})
+
+
+def decoder_args(args: Namespace) -> Namespace:
+    """The fields of the decoder's stack, by the names of the encoder's."""
+    changed = {"max_positions": args.max_target_positions, "encoder_layers": args.decoder_layers or args.encoder_layers}
+    for name in ("absolute", "relative", "sharing"):
+        own = getattr(args, f"decoder_{name}")
+        changed[name] = getattr(args, name) if own == "same" else own
+    return Namespace(**{**vars(args), **changed})
+
+
+def check_terms(args: Namespace) -> None:
+    """Raises `UserError` for a term that has no meaning in an encoder-decoder."""
+    if args.reset != "none":
+        raise UserError(f"reset is {args.reset}, but a translation has no [CLS] to untie: set reset=none")
+    if args.segment != "none":
+        raise UserError(f"segment is {args.segment}, but a translation has one sentence a side: set segment=none")
+    if args.linformer_k:
+        raise UserError(f"linformer_k is {args.linformer_k}, but its keys mix in the future: set linformer_k=0")
+    if args.cross_position == "diagonal" and "shaw" in (args.relative, decoder_args(args).relative):
+        raise UserError(
+            "cross_position=diagonal is T5's relative term, which Shaw's system has nowhere: set cross_position to "
+            "none, low_rank or untied"
+        )
+
+
+#: model name -> its configuration class.
+CONFIGS = {name: config_class(name, fields, Seq2SeqConfig) for name, fields in named_translators().items()}

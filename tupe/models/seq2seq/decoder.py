@@ -1,0 +1,94 @@
+"""The decoder of a translation: of all target tokens at once in training, one by one in search."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Optional
+
+from fairseq.data import Dictionary
+from fairseq.models import FairseqIncrementalDecoder
+from torch import Tensor, nn
+
+from tupe.linear import linear
+from tupe.models.seq2seq.config import decoder_args
+from tupe.models.seq2seq.cross import build_cross_position
+from tupe.models.seq2seq.layer import State, TupeDecoderLayer
+from tupe.models.seq2seq.source import Source
+from tupe.models.seq2seq.stack import Stack
+from tupe.position.precision import compute_dtype
+
+
+class Seq2SeqDecoder(FairseqIncrementalDecoder):
+    """Target tokens and the source's features to vocabulary logits.
+
+    Args:
+        args: the fields of `Seq2SeqConfig`.
+        dictionary: of the target.
+        embed_tokens: word embeddings, with `padding_idx`.
+        output: embeddings of the output; `embed_tokens` where they are shared.
+    """
+
+    def __init__(
+        self, args: Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding, output: nn.Embedding
+    ) -> None:
+        super().__init__(dictionary)
+        self.cross_position = build_cross_position(args)
+        self.stack = Stack(decoder_args(args), embed_tokens, TupeDecoderLayer, self.cross_position.num_terms)
+        self.output = output
+
+    def max_positions(self) -> float:
+        return min(1e6, self.stack.max_positions, self.cross_position.max_target_positions)  # 1e6: as fairseq's encoder
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Source,
+        incremental_state: Optional[dict] = None,
+        features_only: bool = False,
+        **unused: object,
+    ) -> tuple[Tensor, dict]:
+        """Logits of the token after each of `prev_output_tokens` `(N, T)`, padded on the right.
+
+        With `incremental_state` those of the tokens that it has not seen yet; the generator gives one more each step.
+
+        Returns:
+            `(N, T, V)`, or the features `(N, T, d)`; and `{"attn": [None]}`: no attention hands out its weights.
+        """
+        x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
+        return (x if features_only else self.output_layer(x)), extra
+
+    def extract_features(
+        self, prev_output_tokens: Tensor, encoder_out: Source, incremental_state: Optional[dict] = None, **_: object
+    ) -> tuple[Tensor, dict]:
+        """The features; see `forward`."""
+        stack, states = self.stack, [None] * len(self.stack.layers)
+        length, first = prev_output_tokens.shape[1], 0
+        if incremental_state is not None:
+            states = self.states(incremental_state)
+            first = states[0]["key"].shape[2] if states[0] else 0
+        x = stack.embed(prev_output_tokens[:, first:], first)
+        dtype = compute_dtype(x)
+        own = stack.layer_terms(length, x.device, dtype, first)
+        cross = self.cross_position.layer_terms(length, encoder_out.features.shape[1], dtype, first)
+        for layer, position, cross_position, state in zip(stack.layers, own, cross, states):
+            x = stack.run(layer, x, position, cross_position, encoder_out, state)
+        return stack.layer_norm(x), {"attn": [None]}
+
+    def output_layer(self, features: Tensor, **unused: object) -> Tensor:
+        """`(..., d)` to vocabulary logits `(..., V)`."""
+        return linear(features, self.output.weight)
+
+    def states(self, incremental_state: dict) -> list[State]:
+        """What each layer keeps; empty at the first step."""
+        states = self.get_incremental_state(incremental_state, "layers")
+        if states is None:
+            states = [{} for _ in self.stack.layers]
+            self.set_incremental_state(incremental_state, "layers", states)
+        return states
+
+    def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
+        """Row `n` becomes what row `new_order[n]` was. The source's keys stay: `Source` knows who reads which."""
+        for state in self.states(incremental_state):
+            for name in ("key", "value"):
+                if name in state:
+                    state[name] = state[name].index_select(0, new_order)

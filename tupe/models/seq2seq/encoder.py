@@ -1,0 +1,59 @@
+"""The encoder of a translation."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Optional
+
+from fairseq.data import Dictionary
+from fairseq.models import FairseqEncoder
+from torch import Tensor, nn
+
+from tupe.errors import UserError
+from tupe.models.layer import TupeEncoderLayer
+from tupe.models.seq2seq.config import encoder_args
+from tupe.models.seq2seq.source import Source
+from tupe.models.seq2seq.stack import Stack
+from tupe.position.precision import compute_dtype
+
+
+class Seq2SeqEncoder(FairseqEncoder):
+    """Source tokens to features, by the layers of the BERT-style encoders.
+
+    Args:
+        args: the fields of `Seq2SeqConfig`.
+        dictionary: of the source.
+        embed_tokens: word embeddings, with `padding_idx`.
+    """
+
+    def __init__(self, args: Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding) -> None:
+        super().__init__(dictionary)
+        self.stack = Stack(encoder_args(args), embed_tokens, TupeEncoderLayer)
+
+    def max_positions(self) -> float:
+        return min(super().max_positions(), self.stack.max_positions)
+
+    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **unused: object) -> Source:
+        """Features of `src_tokens` `(B, T)`, each row `... </s>`, padded on the right.
+
+        Raises:
+            UserError: for a sentence longer than the positions, and for padding on the left.
+        """
+        padding = src_tokens.eq(self.dictionary.pad())
+        if padding.device.type == "cpu":  # elsewhere to ask would be to wait
+            if padding[:, 0].any():
+                raise UserError(
+                    "the source is padded on the left, where positions would depend on the batch: set "
+                    "--left-pad-source (task.left_pad_source=false), which pads it on the right"
+                )
+            padding = padding if padding.any() else None
+        x = self.stack.embed(src_tokens)
+        if padding is not None:
+            x = x.masked_fill(padding.unsqueeze(-1), 0)
+        for layer, position in zip(self.stack.layers, self.stack.layer_terms(x.shape[1], x.device, compute_dtype(x))):
+            x = self.stack.run(layer, x, position, padding)
+        return Source(self.stack.layer_norm(x), padding)
+
+    def reorder_encoder_out(self, encoder_out: Source, new_order: Tensor) -> Source:
+        """See `Source.reorder`."""
+        return encoder_out.reorder(new_order)

@@ -1,0 +1,97 @@
+"""A decoder layer: the encoder's, causal, with attention to the source between its two parts."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Optional
+
+import torch
+from torch import Tensor, nn
+
+from tupe.linear import linear
+from tupe.models.layer import Attention, SelfAttention, TupeEncoderLayer
+from tupe.models.seq2seq.source import Source
+from tupe.position import PositionTerms
+
+#: What a layer keeps between the steps of decoding: `key` and `value` of the target so far, `(N, H, t, d_h)`, and
+#: `source_key` and `source_value` of the sentences, `(S, H, n_s, d_h)`.
+State = dict[str, Tensor]
+
+
+class CausalSelfAttention(SelfAttention):
+    """Attention of each position to itself and those before it."""
+
+    def forward(self, x: Tensor, position: PositionTerms, state: Optional[State] = None) -> Tensor:
+        """`x` `(N, T, d)`: with `state` the last `T` positions, those before are kept there; returns `(N, T, d)`."""
+        query, key, value = self.project(x, None)
+        if state is not None:
+            if "key" in state:
+                key = torch.cat((state["key"], key), 2)
+                value = torch.cat((state["value"], value), 2)
+            state["key"], state["value"] = key, value
+        return self.attend(query, key, value, position, None, causal=query.shape[2] > 1)  # one query sees all keys
+
+
+class CrossAttention(Attention):
+    """Attention of the target to the source."""
+
+    def source_heads(self, source: Source) -> tuple[Tensor, Tensor]:
+        """Keys and values of each sentence, `(S, H, n_s, d_h)`."""
+        width = source.features.shape[-1]
+        rest = linear(source.features, self.qkv_proj.weight[width:], self.qkv_proj.bias[width:])
+        key, value = rest.chunk(2, dim=-1)
+        return self.heads(key), self.heads(value)
+
+    def forward(self, x: Tensor, position: PositionTerms, source: Source, state: Optional[State] = None) -> Tensor:
+        """`x` `(N, T, d)` to `(N, T, d)`."""
+        width = x.shape[-1]
+        query = self.heads(linear(x, self.qkv_proj.weight[:width], self.qkv_proj.bias[:width]))
+        if state is None:
+            key, value = self.source_heads(source)
+        else:
+            if "source_key" not in state:
+                state["source_key"], state["source_value"] = self.source_heads(source)
+            key, value = state["source_key"], state["source_value"]
+        key, value, padding = source.choose(key), source.choose(value), source.choose(source.padding)
+        beam = source.beam if query.shape[2] == 1 else 1
+        if beam > 1:  # one row of queries a sentence
+            query = query.view(-1, beam, *query.shape[1:2], query.shape[-1]).transpose(1, 2)
+        elif source.beam > 1:
+            key, value, padding = (
+                None if t is None else t.repeat_interleave(source.beam, 0) for t in (key, value, padding)
+            )
+        out = self.attend(query, key, value, position, padding)
+        return out.reshape(x.shape)
+
+
+class TupeDecoderLayer(TupeEncoderLayer):
+    """Causal attention, attention to the source and feed-forward part, each with its residual; post- or pre-norm.
+
+    Args:
+        args: the fields of the decoder's stack.
+        num_terms: number of products that the logit of the causal attention sums.
+        cross_terms: the same of the attention to the source.
+    """
+
+    attention = CausalSelfAttention
+
+    def __init__(self, args: Namespace, num_terms: int, cross_terms: int) -> None:
+        super().__init__(args, num_terms)
+        width, heads = args.encoder_embed_dim, args.encoder_attention_heads
+        self.encoder_attn = CrossAttention(width, heads, cross_terms, args.attention_dropout, args.attention_backend)
+        self.encoder_attn_layer_norm = nn.LayerNorm(width)
+
+    def forward(
+        self,
+        x: Tensor,
+        position: PositionTerms,
+        cross_position: PositionTerms,
+        source: Source,
+        state: Optional[State] = None,
+    ) -> Tensor:
+        """`x` `(N, T, d)` to `(N, T, d)`; see `CausalSelfAttention` for `state`."""
+        x = self.residual(lambda x: self.self_attn(x, position, state), x, self.self_attn_layer_norm)
+        x = self.residual(
+            lambda x: self.encoder_attn(x, cross_position, source, state), x, self.encoder_attn_layer_norm
+        )
+        return self.residual(self.feed_forward, x, self.final_layer_norm)

@@ -1,0 +1,75 @@
+"""The fairseq models: encoder and decoder for fairseq's `translation` task, criterions and generators."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Union
+
+from fairseq.data import Dictionary
+from fairseq.models import FairseqEncoderDecoderModel, register_model
+from fairseq.tasks import FairseqTask
+from omegaconf import DictConfig
+from torch import nn
+
+from tupe.errors import UserError
+from tupe.linear import Linear
+from tupe.models.seq2seq.config import CONFIGS, Seq2SeqConfig, check_terms
+from tupe.models.seq2seq.decoder import Seq2SeqDecoder
+from tupe.models.seq2seq.encoder import Seq2SeqEncoder
+from tupe.models.tupe import as_namespace
+
+
+class Seq2SeqModel(FairseqEncoderDecoderModel):
+    """A Transformer whose position encoding is replaced in every attention layer (DIET, section 4).
+
+    Registered once for each name in `tupe.models.seq2seq.config.CONFIGS`: `--arch seq2seq_diet_rel_base`.
+    """
+
+    @classmethod
+    def build_model(cls, cfg: Union[DictConfig, Seq2SeqConfig, Namespace], task: FairseqTask) -> Seq2SeqModel:
+        """Raises `UserError` for fields that do not fit together or the task."""
+        args = as_namespace(cfg)
+        check_terms(args)
+        if getattr(task.cfg, "left_pad_source", False) or getattr(task.cfg, "left_pad_target", False):
+            raise UserError(
+                "positions are counted from the left, so padding must be on the right: give --left-pad-source, which "
+                "turns fairseq's left padding off (task.left_pad_source=false), and not --left-pad-target"
+            )
+        source, target = task.max_positions()
+        args.max_source_positions = args.max_source_positions or source
+        args.max_target_positions = args.max_target_positions or target
+        tables = _embeddings(args, task.source_dictionary, task.target_dictionary)
+        encoder = Seq2SeqEncoder(args, task.source_dictionary, tables[0])
+        decoder = Seq2SeqDecoder(args, task.target_dictionary, *tables[1:])
+        model = cls(encoder, decoder)
+        for module in model.modules():
+            if isinstance(module, Linear):  # of the layers; the position terms are drawn as BERT's
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+        return model
+
+
+def _embeddings(args: Namespace, source: Dictionary, target: Dictionary) -> tuple[nn.Embedding, ...]:
+    """Tables of source, target and output, some of them the same."""
+
+    def table(dictionary: Dictionary) -> nn.Embedding:
+        embedding = nn.Embedding(len(dictionary), args.encoder_embed_dim, dictionary.pad())
+        nn.init.normal_(embedding.weight, std=args.encoder_embed_dim**-0.5)
+        nn.init.zeros_(embedding.weight[dictionary.pad()])
+        return embedding
+
+    first = table(source)
+    if args.share_all_embeddings:
+        if source != target:
+            raise UserError(
+                f"share_all_embeddings needs one dictionary, but source and target have {len(source)} and "
+                f"{len(target)} symbols of their own: prepare the data with scripts/prepare_translation.sh"
+            )
+        return first, first, first
+    second = table(target)
+    return first, second, second if args.share_decoder_input_output_embed else table(target)
+
+
+for _name, _config in CONFIGS.items():
+    _model = type(_config.__name__.replace("Config", "Model"), (Seq2SeqModel,), {})
+    register_model(_name, dataclass=_config)(_model)
