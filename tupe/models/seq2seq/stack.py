@@ -99,7 +99,7 @@ class Stack(nn.Module):
     def layer_terms(
         self, length: int, device: torch.device, dtype: torch.dtype, first: int = 0
     ) -> Iterator[PositionTerms]:
-        """The position terms of each layer in turn, of the queries `first .. length - 1` to all keys before `length`."""
+        """The position terms of each layer in turn: of the queries from `first` on, to the first `length` keys."""
         in_parts = self.parts_width is not None and prefers_parts(
             self.attention_backend, device, length, self.parts_width
         )
