@@ -63,13 +63,14 @@ class ParallelText:
         return self.target if source is None else self.source
 
 
-def lines(path: Path) -> Iterator[str]:
-    """The lines of a text file; an unusual line end (U+2028 and such) is a space, not the end of a line."""
+def lines(path: Path, keep_spaces: bool = False) -> Iterator[str]:
+    """The lines of a text file; white space, of which U+2028 is some too, is one space unless it is kept as it is."""
     number = 0
     try:
         with open_packed(path) as file:
             for number, raw in enumerate(file, 1):
-                yield " ".join(raw.decode("utf-8-sig" if number == 1 else "utf-8").split())
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+                yield line.rstrip("\r\n") if keep_spaces else " ".join(line.split())
     except UnicodeDecodeError as error:
         raise UserError(f"line {number} of {path} is no UTF-8 ({error.reason}): convert the file first.") from None
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Translates a file, or standard input, to standard output, by the beam of DIET's translations: 10, length penalty 0.6.
+#
+#   bash scripts/translate.sh CHECKPOINT [FILE] [option ...]      more options: python3 -m tupe translate -h
+#   bash scripts/translate.sh RUN_FOLDER FILE --average 10        the mean of the last ten checkpoints of a run
+set -euo pipefail
+. "$(dirname "$0")/lib/command.sh"
+[ $# -ge 1 ] || usage
+checkpoint=$1
+shift
+keep_memory
+if [ $# -ge 1 ] && [ "${1#--}" = "$1" ]; then set -- --input "$@"; fi
+exec python3 -m tupe translate "$checkpoint" "$@"

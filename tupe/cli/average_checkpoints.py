@@ -1,0 +1,37 @@
+"""Writes the mean of several checkpoints of a run as one checkpoint, without the optimizer.
+
+Example: tupe average-checkpoints checkpoints/run/average.pt checkpoints/run --last 10
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tupe.errors import UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the file to write, the checkpoints, and how many of a folder."""
+    add = parser.add_argument
+    add("out", type=Path, metavar="OUT", help="file to write")
+    add("checkpoints", type=Path, metavar="CHECKPOINT", nargs="+", help="files, or with --last a run's folder")
+    add("--last", type=int, metavar="K", help="of the folder, the last K checkpoints by updates, or else by epochs")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Writes the checkpoint and prints what it was made of."""
+    import torch
+
+    from tupe.checkpoints.average import average, last_checkpoints
+    from tupe.files import atomic
+
+    paths = args.checkpoints
+    if args.last is not None:
+        if len(paths) != 1 or not paths[0].is_dir():
+            raise UserError("--last takes the checkpoints of one folder: give the folder of a run")
+        paths = last_checkpoints(paths[0], args.last)
+    state = average(paths)
+    with atomic(args.out) as unfinished:
+        torch.save(state, unfinished)
+    print(f"average of {', '.join(path.name for path in paths)}: {args.out}")

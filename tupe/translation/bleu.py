@@ -1,0 +1,77 @@
+"""SacreBLEU and chrF of translations, and whether one system's are better than another's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Optional
+
+from tupe.data.translation.parallel_text import lines
+from tupe.errors import UserError
+
+_SAMPLES = 1000  # of the paired bootstrap (Koehn 2004)
+_GENERATED = re.compile(r"([A-Z])-(\d+)\t")
+
+
+def read_hypotheses(path: Path) -> list[str]:
+    """Translations, one a line, or the output of `fairseq-generate`: its `D-` lines, sorted by number.
+
+    Raises:
+        UserError: if that output has no `D-` lines, or a number is there twice or missing.
+    """
+    found = list(lines(path, keep_spaces=True))
+    tagged = [(match[1], int(match[2]), line) for line in found if (match := _GENERATED.match(line))]
+    if not any(kind == "S" for kind, _, _ in tagged):
+        return found
+    numbered: dict[int, str] = {}
+    for kind, number, line in tagged:
+        if kind == "D":
+            if number in numbered:
+                raise UserError(f"{path} has sentence {number} twice: give the output of one run with --nbest 1.")
+            numbered[number] = line.split("\t", 2)[2]
+    if not numbered:
+        raise UserError(f"{path} has no D- lines: generate with --bpe sentencepiece, which undoes the pieces.")
+    missing = sorted(set(range(max(numbered) + 1)) - set(numbered))
+    if missing:
+        raise UserError(f"{path} has no sentence {missing[0]} ({len(missing)} are missing): generate all of the set.")
+    return [numbered[number] for number in sorted(numbered)]
+
+
+def score(
+    hypotheses: Path, reference: Path, baseline: Optional[Path] = None, lower_case: bool = False, tokenize: str = "13a"
+) -> Iterator[str]:
+    """Yields the lines of the report: each metric with its signature, and beside a baseline the bootstrap's p-value.
+
+    Raises:
+        UserError: if sacrebleu is not installed, for an unknown tokeniser, and for unequal numbers of lines.
+    """
+    try:
+        from sacrebleu.metrics import BLEU, CHRF
+        from sacrebleu.significance import PairedTest
+    except ImportError:
+        raise UserError("BLEU needs sacrebleu: pip install 'tupe[translation]' (or sacrebleu).") from None
+    if tokenize not in BLEU.TOKENIZERS:
+        raise UserError(f"there is no tokeniser {tokenize}: choose one of {', '.join(BLEU.TOKENIZERS)}.")
+    references = list(lines(reference, keep_spaces=True))
+    systems = {str(path): read_hypotheses(path) for path in (baseline, hypotheses) if path is not None}
+    for name, translations in systems.items():
+        if len(translations) != len(references):
+            raise UserError(
+                f"{name} has {len(translations):,} translations and {reference} {len(references):,} lines: line n of "
+                "the one must be the translation whose reference is line n of the other."
+            )
+    metrics: dict[str, Any] = {
+        "BLEU": BLEU(lowercase=lower_case, tokenize=tokenize),
+        "chrF2": CHRF(lowercase=lower_case),
+    }
+    for name, translations in systems.items():
+        for metric in metrics.values():
+            result = metric.corpus_score(translations, [references])
+            yield f"{name}: {result.format(signature=str(metric.get_signature()))}"
+    if baseline is not None:
+        if len(systems) == 1:
+            raise UserError(f"{baseline} is both the baseline and the system: give another.")
+        results = PairedTest(list(systems.items()), metrics, [references], "bs", _SAMPLES)()[1]
+        for name, (_, ours) in zip(metrics, list(results.items())[1:]):
+            yield f"{name}: p = {ours[1].p_value:.4f} that they do not differ (paired bootstrap, {_SAMPLES} samples)"

@@ -1,0 +1,166 @@
+"""Text in, translations out: the pieces, the batches, the search, and the lines in their order again."""
+
+from __future__ import annotations
+
+import itertools
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+import torch
+from fairseq import checkpoint_utils, utils
+from fairseq.data import data_utils
+from torch import Tensor
+
+import tupe.models  # noqa: F401  fairseq builds the model by its name
+from tupe.checkpoints.average import average, last_checkpoints
+from tupe.checkpoints.safe_load import safe_load
+from tupe.data.corpus.manifest import MODEL
+from tupe.data.corpus.vocabulary import Encoder
+from tupe.errors import UserError
+from tupe.translation.search import GNMTSequenceGenerator
+
+_WINDOW = 4096  # lines that are sorted by length, so that a batch has little padding
+
+
+@dataclass(frozen=True)
+class Search:
+    """How translations are looked for.
+
+    Attributes:
+        beam: hypotheses that are followed at a time.
+        length_penalty: `alpha`; larger ones prefer longer translations.
+        normalization: what `alpha` is the exponent of: `gnmt`, `((5 + n) / 6)^alpha`, or `fairseq`, `n^alpha`.
+        max_len_a, max_len_b: a translation of `n_s` pieces has at most `a n_s + b`.
+    """
+
+    beam: int = 10
+    length_penalty: float = 0.6
+    normalization: str = "gnmt"
+    max_len_a: float = 1.0
+    max_len_b: int = 50
+
+    def __post_init__(self) -> None:
+        if self.beam < 1:
+            raise UserError(f"--beam is {self.beam}: it must be at least 1.")
+
+
+class Translator:
+    """A model, or an ensemble, with its vocabulary.
+
+    Args:
+        checkpoints: one or several models of the same data.
+        data: the prepared data, where it is no longer where the model was trained.
+        last: average the last `last` checkpoints of a run, whose folder, or a file of it, `checkpoints` names.
+        search: see `Search`.
+        max_tokens: pieces in a batch, padding included.
+
+    Raises:
+        UserError: for what is no translation model, and for data that is not there or not the model's.
+    """
+
+    def __init__(
+        self,
+        checkpoints: list[Path],
+        data: Optional[Path] = None,
+        last: Optional[int] = None,
+        search: Search = Search(),
+        max_tokens: int = 4096,
+    ) -> None:
+        state = None
+        if last is not None:
+            if len(checkpoints) != 1:
+                raise UserError("an average is of one run: give one checkpoint or folder with --average.")
+            folder = checkpoints[0] if checkpoints[0].is_dir() else checkpoints[0].parent
+            checkpoints = last_checkpoints(folder, last)[-1:]
+            state = average(last_checkpoints(folder, last))
+        trained = _check(checkpoints, state)
+        data = data or Path(trained["data"].split(":")[0])
+        for name in (MODEL, *(f"dict.{trained[side]}.txt" for side in ("source_lang", "target_lang"))):
+            if not (data / name).is_file():
+                raise UserError(f"there is no {data / name}: give the data that the model was trained on with --data.")
+        models, _, self.task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(path) for path in checkpoints], {"data": str(data)}, state=state and _as_loaded(checkpoints[0], state)
+        )
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.models = [model.to(self.device).eval() for model in models]
+        self.encode, self.max_tokens = Encoder(data / MODEL), max_tokens
+        self.longest = int(min(self.task.max_positions()[0], *(model.max_positions()[0] for model in models)))
+        options = Namespace(
+            beam=search.beam, lenpen=search.length_penalty, max_len_a=search.max_len_a, max_len_b=search.max_len_b
+        )
+        kind = {"gnmt": GNMTSequenceGenerator, "fairseq": None}[search.normalization]
+        self.generator = self.task.build_generator(self.models, options, seq_gen_cls=kind)
+
+    def __call__(self, lines: Iterable[str]) -> Iterator[str]:
+        """Yields the translation of each line; of an empty one an empty one.
+
+        Raises:
+            UserError: for a line longer than the model's positions.
+        """
+        lines, first = iter(lines), 0
+        while window := list(itertools.islice(lines, _WINDOW)):
+            yield from self._window(window, first)
+            first += len(window)
+
+    def _window(self, window: list[str], first: int) -> list[str]:
+        dictionary = self.task.source_dictionary
+        sentences = []
+        for number, line in enumerate(window):
+            pieces = dictionary.encode_line(" ".join(self.encode(line)), add_if_not_exist=False).long()
+            if len(pieces) > self.longest:
+                raise UserError(
+                    f"line {first + number + 1} has {len(pieces)} pieces, but the model takes {self.longest}: cut it, "
+                    "or leave it out."
+                )
+            sentences.append(pieces)
+        out = [""] * len(window)
+        for batch in _batches(sentences, self.max_tokens // self.generator.beam_size):
+            for number, hypothesis in zip(batch, self._translate([sentences[number] for number in batch])):
+                out[number] = hypothesis
+        return out
+
+    def _translate(self, sentences: list[Tensor]) -> Iterator[str]:
+        dictionary = self.task.source_dictionary
+        tokens = data_utils.collate_tokens(sentences, dictionary.pad(), dictionary.eos()).to(self.device)
+        sample = {"net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(dictionary.pad()).sum(1)}}
+        for hypotheses in self.task.inference_step(self.generator, self.models, sample):
+            best = utils.strip_pad(hypotheses[0]["tokens"].int().cpu(), dictionary.pad())
+            yield self.task.target_dictionary.string(best, "sentencepiece")
+
+
+def _batches(sentences: list[Tensor], max_tokens: int) -> Iterator[list[int]]:
+    """Numbers of sentences of like length; those that have but `</s>` are in none."""
+    batch: list[int] = []
+    by_length = sorted((len(tokens), number) for number, tokens in enumerate(sentences))
+    for length, number in by_length:
+        if length == 1:
+            continue
+        if batch and length * (len(batch) + 1) > max_tokens:
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch
+
+
+def _check(checkpoints: list[Path], state: Optional[dict]) -> dict[str, Any]:
+    """The configuration of the task that the models were trained on."""
+    found = []
+    for path in checkpoints:
+        cfg = (state or safe_load(path)).get("cfg") or {}
+        task = cfg.get("task") or {}
+        if task.get("_name") != "translation":
+            raise UserError(
+                f"{path} is no translation model, but {(cfg.get('model') or {}).get('_name', 'something else')}: give "
+                "a checkpoint of scripts/translate_train.sh."
+            )
+        found.append(task)
+    return found[0]
+
+
+def _as_loaded(path: Path, state: dict) -> dict:
+    """A checkpoint as fairseq has it once it has read it."""
+    return {**checkpoint_utils.load_checkpoint_to_cpu(str(path)), "model": state["model"]}
