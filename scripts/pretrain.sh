@@ -19,6 +19,7 @@
 # Run again after an interruption, it goes on from the last checkpoint.
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
+. "$(dirname "$0")/lib/launch.sh"
 [ $# -ge 1 ] || usage
 data=$1
 shift
@@ -27,15 +28,7 @@ if [ ! -f "$config" ]; then
     echo "error: there is no $config: set CONFIG to a file of configs/pretraining, such as base" >&2
     exit 1
 fi
-if [ -n "${SLURM_NNODES-}" ]; then
-    NODES=$SLURM_NNODES NODE_RANK=$SLURM_NODEID
-    MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-fi
-nodes=${NODES:-1}
-gpus=${GPUS:-$({ nvidia-smi -L 2>/dev/null || true; } | wc -l)}
-if [ "$gpus" -gt 0 ]; then processes=$gpus; else processes=${PROCESSES:-1}; fi
-[ "$gpus" -gt 0 ] || [ -n "${GPUS-}" ] || echo "warning: nvidia-smi sees no GPU: this trains on the CPU, in float32" >&2
-world=$((nodes * processes))
+find_processes
 batch_size=$(value "$config" batch_size)
 batch=${BATCH:-$((batch_size * $(value "$config" update_freq)))}
 per_gpu=${BATCH_PER_GPU:-$batch_size}
@@ -46,28 +39,12 @@ fi
 update_freq=$((batch / (world * per_gpu)))
 
 user_dir=$(python3 -m tupe user-dir)
-settings=("common.user_dir=$(quoted "$user_dir")" "task.data=$(quoted "$data")" ${MODEL:+"model._name=$MODEL"}
-    "dataset.batch_size=$per_gpu" "optimization.update_freq=[$update_freq]"
-    "distributed_training.distributed_world_size=$world")
-if [ "$gpus" -eq 0 ]; then
-    keep_memory
-    settings+=(common.cpu=true common.fp16=false)
-    [ "$world" -eq 1 ] || settings+=(distributed_training.distributed_backend=gloo
-        distributed_training.ddp_backend=legacy_ddp distributed_training.distributed_init_method=env://
-        distributed_training.distributed_no_spawn=true)
-fi
+settings+=("common.user_dir=$(quoted "$user_dir")" "task.data=$(quoted "$data")" ${MODEL:+"model._name=$MODEL"}
+    "dataset.batch_size=$per_gpu" "optimization.update_freq=[$update_freq]")
 for setting in "$@"; do
     case $setting in checkpoint.save_dir=*) setting=checkpoint.save_dir=$(quoted "${setting#*=}") ;; esac
     settings+=("$setting")
 done
 python3 -m tupe pretraining-plan --nodes "$nodes" --gpus "$gpus" --processes "$processes" \
     "$root/configs/pretraining" "$CONFIG" "${settings[@]}" # its sentence, if it cannot work
-
-train=(fairseq-hydra-train --config-dir "$root/configs/pretraining" --config-name "$CONFIG" "${settings[@]}")
-if [ "$world" -gt 1 ]; then
-    # each process knows its rank from torchrun alone
-    train=(torchrun --nnodes "$nodes" --node-rank "${NODE_RANK:-0}" --nproc-per-node "$processes"
-        --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" --no-python
-        bash -c 'exec "$@" distributed_training.distributed_rank=$RANK' rank "${train[@]}")
-fi
-exec "${train[@]}"
+launch "$root/configs/pretraining" "$CONFIG"

@@ -1,0 +1,35 @@
+# Where a training runs. A script that sources this file after command.sh says
+#   find_processes        sets `gpus` and `processes` of each node and `world`, their number, from GPUS, PROCESSES, NODES, or
+#                         SLURM; and `settings`, the keys of Hydra that follow from them
+#   launch FOLDER CONFIG  runs fairseq-hydra-train on them, with `settings`
+
+find_processes() {
+    if [ -n "${SLURM_NNODES-}" ]; then
+        NODES=$SLURM_NNODES NODE_RANK=$SLURM_NODEID
+        MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+    fi
+    nodes=${NODES:-1}
+    gpus=${GPUS:-$({ nvidia-smi -L 2>/dev/null || true; } | wc -l)}
+    if [ "$gpus" -gt 0 ]; then processes=$gpus; else processes=${PROCESSES:-1}; fi
+    [ "$gpus" -gt 0 ] || [ -n "${GPUS-}" ] || echo "warning: nvidia-smi sees no GPU: this trains on the CPU, in float32" >&2
+    world=$((nodes * processes))
+    settings=("distributed_training.distributed_world_size=$world")
+    if [ "$gpus" -eq 0 ]; then
+        keep_memory
+        settings+=(common.cpu=true common.fp16=false)
+        [ "$world" -eq 1 ] || settings+=(distributed_training.distributed_backend=gloo
+            distributed_training.ddp_backend=legacy_ddp distributed_training.distributed_init_method=env://
+            distributed_training.distributed_no_spawn=true)
+    fi
+}
+
+launch() {
+    local train=(fairseq-hydra-train --config-dir "$1" --config-name "$2" "${settings[@]}")
+    if [ "$world" -gt 1 ]; then
+        # each process knows its rank from torchrun alone
+        train=(torchrun --nnodes "$nodes" --node-rank "${NODE_RANK:-0}" --nproc-per-node "$processes"
+            --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" --no-python
+            bash -c 'exec "$@" distributed_training.distributed_rank=$RANK' rank "${train[@]}")
+    fi
+    exec "${train[@]}"
+}

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Trains a translation model in DIET's setting (configs/translation/wmt18_en_de.yaml) or another, on any number of GPUs and
+# nodes; gradient accumulation keeps the effective batch whatever the number of GPUs.
+#
+#   bash scripts/translate_train.sh DATA [key=value ...]                                        all GPUs of this machine
+#   NODES=2 NODE_RANK=0 MASTER_ADDR=host0 bash scripts/translate_train.sh DATA [key=value ...]  on each node, its rank
+#   srun --nodes 2 --ntasks-per-node 1 --gpus-per-node 8 bash scripts/translate_train.sh DATA   SLURM: 16 GPUs
+#   GPUS=0 CONFIG=multi30k_en_de bash scripts/translate_train.sh DATA                           on the CPU
+#
+# DATA            folder made by scripts/prepare_translation.sh
+# key=value       any key of the configuration, for example optimization.max_update=300000 checkpoint.save_dir=OUT;
+#                 flags of the model that it does not name take a plus: +model.cross_position=low_rank
+# CONFIG          a file of configs/translation, wmt18_en_de by default; its head says what to expect
+# MODEL           seq2seq_SYSTEM_SIZE; `tupe systems` lists them
+# TOKENS_PER_GPU  source or target tokens a GPU and step; lower it where memory is short
+#
+# Run again after an interruption, it goes on from the last checkpoint.
+set -euo pipefail
+. "$(dirname "$0")/lib/command.sh"
+. "$(dirname "$0")/lib/launch.sh"
+[ $# -ge 1 ] || usage
+data=$1
+shift
+config=$root/configs/translation/${CONFIG:=wmt18_en_de}.yaml
+if [ ! -f "$config" ]; then
+    echo "error: there is no $config: set CONFIG to a file of configs/translation, such as wmt18_en_de" >&2
+    exit 1
+fi
+if [ ! -f "$data/manifest.json" ]; then
+    echo "error: there is no $data/manifest.json: give the folder that scripts/prepare_translation.sh made" >&2
+    exit 1
+fi
+find_processes
+max_tokens=$(value "$config" max_tokens)
+tokens=$((max_tokens * $(value "$config" update_freq))) # an update
+per_gpu=${TOKENS_PER_GPU:-$max_tokens}
+if [ $((tokens % (world * per_gpu))) -ne 0 ]; then
+    echo "error: $world processes x $per_gpu tokens do not divide the batch of $tokens: set TOKENS_PER_GPU" >&2
+    exit 1
+fi
+
+user_dir=$(python3 -m tupe user-dir)
+settings+=("common.user_dir=$(quoted "$user_dir")" "task.data=$(quoted "$data")" ${MODEL:+"model._name=$MODEL"}
+    "dataset.max_tokens=$per_gpu" "optimization.update_freq=[$((tokens / (world * per_gpu)))]")
+for setting in "$@"; do
+    case $setting in checkpoint.save_dir=*) setting=checkpoint.save_dir=$(quoted "${setting#*=}") ;; esac
+    settings+=("$setting")
+done
+launch "$root/configs/translation" "$CONFIG"
