@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from tupe.attention import biased_attention
 from tupe.dropout import Dropout
 from tupe.errors import UserError
-from tupe.linear import Linear, linear
+from tupe.linear import is_plain, linear, project
 from tupe.models.linformer import LengthProjection
 from tupe.models.shaw import attention_with_relative_values
 from tupe.position import PositionTerms, ShawRelative
@@ -62,14 +62,29 @@ class Attention(nn.Module):
         self.scale = 1 / math.sqrt(num_terms * (embed_dim // num_heads))
         self.dropout = dropout
         self.backend = backend
-        self.qkv_proj = Linear(embed_dim, 3 * embed_dim)
-        self.out_proj = Linear(embed_dim, embed_dim)
+        self.qkv_proj = nn.Linear(embed_dim, 3 * embed_dim)
+        self.out_proj = nn.Linear(embed_dim, embed_dim)
         self.relative = relative
         self.projection = projection
 
-    def heads(self, x: Tensor) -> Tensor:
+    def in_heads(self, x: Tensor) -> Tensor:
         """`(B, T, d)` to `(B, H, T, d_h)`."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def part(self, x: Tensor, rows: slice) -> Tensor:
+        """Some columns of `x (W^Q, W^K, W^V)`, of rows of the weight that are needed for `x` alone."""
+        if is_plain(self.qkv_proj, nn.Linear):
+            return linear(x, self.qkv_proj.weight[rows], self.qkv_proj.bias[rows])
+        return self.qkv_proj(x)[..., rows]
+
+    def query(self, x: Tensor) -> Tensor:
+        """`x W^Q` in heads."""
+        return self.in_heads(self.part(x, slice(x.shape[-1])))
+
+    def key_value(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """`y W^K, y W^V` in heads."""
+        key, value = self.part(y, slice(y.shape[-1], None)).chunk(2, dim=-1)
+        return self.in_heads(key), self.in_heads(value)
 
     def attend(
         self,
@@ -85,7 +100,7 @@ class Attention(nn.Module):
             query, key = query + position.query, key + position.key
         bias = position.bias
         if self.relative is not None:
-            relative = self.relative.logits(query, self.scale)  # (B, H, T, T)
+            relative = self.relative.logits(query, self.scale, key.shape[2])  # (B, H, T, m)
             bias = relative if bias is None else relative + bias
         options = {
             "key_padding_mask": key_padding_mask,
@@ -98,28 +113,25 @@ class Attention(nn.Module):
             out = attention_with_relative_values(query, key, value, bias, self.relative, **options)
         else:
             out = biased_attention(query, key, value, bias, **options, backend=self.backend)
-        return self.out_proj(out.transpose(1, 2).flatten(2))
+        return project(self.out_proj, out.transpose(1, 2).flatten(2))
 
 
 class SelfAttention(Attention):
     """Attention of a sequence to itself, or to Linformer's projection of it."""
 
-    def project(self, x: Tensor, key_padding_mask: Optional[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    bidirectional = True
+
+    def heads(self, x: Tensor, key_padding_mask: Optional[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Queries `(B, H, T, d_h)`, keys and values `(B, H, T, d_h)`, or `(B, H, k, d_h)` with Linformer."""
-        if self.projection is None:
-            query, key, value = self.qkv_proj(x).chunk(3, dim=-1)
-        else:
-            projected = self.projection(x, key_padding_mask)  # (B, k, d)
-            width = x.shape[-1]
-            weight, bias = self.qkv_proj.weight, self.qkv_proj.bias
-            query = linear(x, weight[:width], bias[:width])
-            key, value = linear(projected, weight[width:], bias[width:]).chunk(2, dim=-1)
-        return self.heads(query), self.heads(key), self.heads(value)
+        if self.projection is not None:
+            return self.query(x), *self.key_value(self.projection(x, key_padding_mask))
+        query, key, value = project(self.qkv_proj, x).chunk(3, dim=-1)
+        return self.in_heads(query), self.in_heads(key), self.in_heads(value)
 
     def forward(self, x: Tensor, position: PositionTerms, key_padding_mask: Optional[Tensor]) -> Tensor:
         """`x` `(B, T, d)`, `key_padding_mask` `(B, T)` true at padding; returns `(B, T, d)`."""
         mask = key_padding_mask if self.projection is None else None
-        return self.attend(*self.project(x, key_padding_mask), position, mask)
+        return self.attend(*self.heads(x, key_padding_mask), position, mask)
 
 
 def build_self_attention(
@@ -129,7 +141,7 @@ def build_self_attention(
     width, heads = args.encoder_embed_dim, args.encoder_attention_heads
     relative = projection = None
     if args.relative == "shaw":
-        relative = ShawRelative(width // heads, args.relative_max_distance, args.shaw_values)
+        relative = ShawRelative(width // heads, args.relative_max_distance, args.shaw_values, attention.bidirectional)
     if args.linformer_k:
         projection = LengthProjection(args.max_positions, args.linformer_k)
     dropout, backend = args.attention_dropout, args.attention_backend
@@ -151,12 +163,12 @@ class TupeEncoderLayer(nn.Module):
         self.activation = F.gelu if args.activation_fn == "gelu" else utils.get_activation_fn(args.activation_fn)
         self.dropout = Dropout(args.dropout)
         self.activation_dropout = Dropout(args.activation_dropout)
-        self.fc1 = Linear(width, args.encoder_ffn_embed_dim)
-        self.fc2 = Linear(args.encoder_ffn_embed_dim, width)
+        self.fc1 = nn.Linear(width, args.encoder_ffn_embed_dim)
+        self.fc2 = nn.Linear(args.encoder_ffn_embed_dim, width)
         self.final_layer_norm = nn.LayerNorm(width)
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        return self.fc2(self.activation_dropout(self.activation(self.fc1(x))))
+        return project(self.fc2, self.activation_dropout(self.activation(project(self.fc1, x))))
 
     def residual(self, part: Callable[[Tensor], Tensor], x: Tensor, norm: nn.LayerNorm) -> Tensor:
         """`x + part(norm(x))` (pre-norm) or `norm(x + part(x))` (post-norm), with dropout of the part."""

@@ -47,15 +47,15 @@ def build_absolute(args: Namespace) -> Optional[AbsoluteTerm]:
     return None
 
 
-def build_relative(args: Namespace) -> Optional[RelativeTerm]:
+def build_relative(args: Namespace, bidirectional: bool = True) -> Optional[RelativeTerm]:
     """The content-free relative term; Shaw's depends on the words and is built in the layer."""
     sets, width, max_distance = sets_of_parameters(args), args.encoder_embed_dim, args.relative_max_distance
     if args.relative == "bucketed":
-        return BucketedRelative(sets, args.relative_buckets, max_distance)
+        return BucketedRelative(sets, args.relative_buckets, max_distance, bidirectional)
     if args.relative == "clipped":
         return ClippedRelative(sets, max_distance)
     if args.relative == "unbinned":
-        return UnbinnedRelative(sets, args.max_positions)
+        return UnbinnedRelative(sets, args.max_positions, bidirectional)
     if args.relative == "parametric":
         return ParametricRelative(width, sets, width // args.encoder_attention_heads, max_distance)
     return None
@@ -77,10 +77,10 @@ def check_linformer(args: Namespace) -> None:
         )
 
 
-def build_position_bias(args: Namespace) -> PositionBias:
-    """The content-free terms. Raises `UserError` for those that do not fit together."""
+def build_position_bias(args: Namespace, bidirectional: bool = True) -> PositionBias:
+    """The content-free terms; a decoder is not `bidirectional`. Raises `UserError` for those that do not fit."""
     check_linformer(args)
-    absolute, relative, reset = build_absolute(args), build_relative(args), None
+    absolute, relative, reset = build_absolute(args), build_relative(args, bidirectional), None
     if args.reset != "none":
         vectors = args.encoder_embed_dim if isinstance(absolute, UntiedAbsolute) else None
         reset = Reset(sets_of_parameters(args), vectors, args.reset, relative is not None)

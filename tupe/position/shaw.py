@@ -10,34 +10,21 @@ two more `q k^T`, and a tensor of twice the size of the attention weights.
 
 from __future__ import annotations
 
+from typing import Optional
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.position.absolute import INIT_STD
-from tupe.position.relative import check_max_distance
-
-
-def skew(by_distance: Tensor) -> Tensor:
-    """`(..., n, 2n + 1)`, last axis the distance `-n .. n`, to `(..., n, n)`: `out[i, j] = in[i, n + j - i]`."""
-    length = by_distance.shape[-2]
-    # cell (i, n + j - i) is number i (2n + 1) + n + j - i = n + 2n i + j of the row-major matrix
-    return by_distance.flatten(-2)[..., length:].unflatten(-1, (length, 2 * length))[..., :length]
+from tupe.position.relative import check_max_distance, skew
 
 
 def unskew(by_key: Tensor) -> Tensor:
-    """`(..., n, n)` to `(..., n, 2n + 1)`, the transpose of `skew`: distances that no key has are zero."""
-    length = by_key.shape[-1]
+    """`(..., n, m)` to `(..., n, n + m + 1)`, the transpose of `skew`: distances that no key has are zero."""
+    length, num_keys = by_key.shape[-2:]
     flat = F.pad(by_key, (0, length)).flatten(-2)
-    return F.pad(flat, (length, 0)).unflatten(-1, (length, 2 * length + 1))
-
-
-def with_far_rows(table: Tensor, length: int) -> Tensor:
-    """The rows of the distances `-length .. length` of a `table` of `-t .. t`: fewer, or the ends repeated."""
-    far = length - len(table) // 2
-    if far <= 0:
-        return table[-far : len(table) + far]
-    return torch.cat([table[:1].expand(far, -1), table, table[-1:].expand(far, -1)])
+    return F.pad(flat, (length, 0)).unflatten(-1, (length, length + num_keys + 1))
 
 
 class ShawRelative(nn.Module):
@@ -47,23 +34,39 @@ class ShawRelative(nn.Module):
         head_dim: `d_h`.
         max_distance: `t`, at least 1.
         values: whether there is `a^V`. Attention then needs its weights, and no fused kernel hands them out.
+        bidirectional: `False` for a decoder, where no key comes after the query: `(t + 1) x d_h`, of `-t .. 0`.
     """
 
-    def __init__(self, head_dim: int, max_distance: int = 128, values: bool = False) -> None:
+    def __init__(
+        self, head_dim: int, max_distance: int = 128, values: bool = False, bidirectional: bool = True
+    ) -> None:
         super().__init__()
         check_max_distance(max_distance)
-        self.key = nn.Parameter(torch.empty(2 * max_distance + 1, head_dim))
+        self.max_distance = max_distance
+        self.key = nn.Parameter(torch.empty((2 if bidirectional else 1) * max_distance + 1, head_dim))
         self.value = nn.Parameter(torch.empty_like(self.key)) if values else None
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=INIT_STD)
 
-    def logits(self, query: Tensor, scale: float = 1.0) -> Tensor:
-        """`scale * q_i . a[j - i]` of `query` `(B, H, n, d_h)`: `(B, H, n, n)`."""
-        return skew(query @ (scale * with_far_rows(self.key, query.shape[-2])).t())
+    def by_distance(self, table: Tensor, length: int, num_keys: int) -> Tensor:
+        """The rows of the distances `-num_keys .. length`: some of the `table`, or its ends repeated."""
+        first, last = -self.max_distance, len(table) - 1 - self.max_distance  # of the table
+        rows = table[max(0, -num_keys - first) : len(table) - max(0, last - length)]
+        far, near = max(0, first + num_keys), max(0, length - last)
+        ends = table[:1].expand(far, -1), table[-1:].expand(near, -1)
+        return torch.cat([ends[0], rows, ends[1]]) if far or near else rows
+
+    def logits(self, query: Tensor, scale: float = 1.0, num_keys: Optional[int] = None) -> Tensor:
+        """`scale * q_i . a[j - i]` of `query` `(B, H, n, d_h)`, at the last `n` of `m` positions: `(B, H, n, m)`.
+
+        `m` is `n` unless `num_keys` says otherwise.
+        """
+        length = query.shape[-2]
+        return skew(query @ (scale * self.by_distance(self.key, length, num_keys or length)).t())
 
     def weighted_values(self, weights: Tensor) -> Tensor:
-        """`sum_j weight_ij a^V[j - i]` of `weights` `(B, H, n, n)`: `(B, H, n, d_h)`."""
-        return unskew(weights) @ with_far_rows(self.value, weights.shape[-1]).to(weights.dtype)
+        """`sum_j weight_ij a^V[j - i]` of `weights` `(B, H, n, m)`, as in `logits`: `(B, H, n, d_h)`."""
+        return unskew(weights) @ self.by_distance(self.value, *weights.shape[-2:]).to(weights.dtype)
 
     def extra_repr(self) -> str:
         return f"{tuple(self.key.shape)}, values={self.value is not None}"

@@ -1,30 +1,29 @@
 """Positions in the attention from the target to the source (an option; none of the papers has it).
 
-Two languages have neither order nor length in common, so `j - i` is at best a soft diagonal.
+Two languages share neither order nor length, so `j - i` is at best a soft diagonal; both stacks know order without it.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 from argparse import Namespace
-from collections.abc import Iterator
 
-import torch
-from torch import nn
-
-from tupe.position import PositionTerms
+from tupe.models.position import sets_of_parameters
+from tupe.models.seq2seq.config import decoder_args
+from tupe.position import BucketedRelative, LowRankAbsolute, PositionBias, UntiedTwoSided
 
 
-class CrossPosition(nn.Module):
-    """`cross(i, j)` of target position `i` and source position `j`, the same for all layers, or nothing."""
+def build_cross_position(args: Namespace) -> PositionBias:
+    """`cross(i, j)` of target position `i` and source position `j`, shared as the decoder's other terms are.
 
-    num_terms = 1
-    max_target_positions = math.inf
-
-    def layer_terms(self, length: int, num_keys: int, dtype: torch.dtype, first: int = 0) -> Iterator[PositionTerms]:
-        return itertools.repeat(PositionTerms())
-
-
-def build_cross_position(args: Namespace) -> CrossPosition:
-    return CrossPosition()
+    `diagonal` is T5's `b[bucket(j - i)]`, `low_rank` `P_Q[i] . P_K[j]` with a table for each side, and `untied`
+    `(LN(p_i) U^Q)(LN(p'_j) U^K)^T / sqrt(2 d_h)`; none is empty.
+    """
+    sets, width = sets_of_parameters(decoder_args(args)), args.encoder_embed_dim
+    target, source = args.max_target_positions, args.max_source_positions
+    if args.cross_position == "diagonal":
+        return PositionBias(relative=BucketedRelative(sets, args.relative_buckets, args.relative_max_distance))
+    if args.cross_position == "low_rank":
+        return PositionBias(LowRankAbsolute(target, args.position_rank, sets, num_keys=source))
+    if args.cross_position == "untied":
+        return PositionBias(UntiedTwoSided(target, source, width, sets, width // args.encoder_attention_heads))
+    return PositionBias()

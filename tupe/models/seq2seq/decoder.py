@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Optional
 
+import torch
 from fairseq.data import Dictionary
 from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
@@ -15,6 +16,8 @@ from tupe.models.seq2seq.cross import build_cross_position
 from tupe.models.seq2seq.layer import State, TupeDecoderLayer
 from tupe.models.seq2seq.source import Source
 from tupe.models.seq2seq.stack import Stack
+from tupe.position import PositionTerms
+from tupe.position.length import check_length
 from tupe.position.precision import compute_dtype
 
 
@@ -37,7 +40,7 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
         self.output = output
 
     def max_positions(self) -> float:
-        return min(1e6, self.stack.max_positions, self.cross_position.max_target_positions)  # 1e6: as fairseq's encoder
+        return int(min(1e6, self.stack.max_positions, self.cross_position.max_positions))  # 1e6: as fairseq's encoder
 
     def forward(
         self,
@@ -69,10 +72,19 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
         x = stack.embed(prev_output_tokens[:, first:], first)
         dtype = compute_dtype(x)
         own = stack.layer_terms(length, x.device, dtype, first)
-        cross = self.cross_position.layer_terms(length, encoder_out.features.shape[1], dtype, first)
+        cross = stack.per_layer(self.cross_terms(length, encoder_out.features.shape[1], dtype, first))
         for layer, position, cross_position, state in zip(stack.layers, own, cross, states):
             x = stack.run(layer, x, position, cross_position, encoder_out, state)
         return stack.layer_norm(x), {"attn": [None]}
+
+    def cross_terms(self, length: int, num_keys: int, dtype: torch.dtype, first: int) -> PositionTerms:
+        """The terms of the target positions `first .. length - 1` and the first `num_keys` of the source."""
+        cross = self.cross_position
+        if cross.num_keys is None:
+            return cross(length - first, dtype, num_keys=num_keys, query_offset=first)
+        check_length(num_keys, cross.num_keys)
+        terms = cross(length - first, dtype, query_offset=first)  # of all positions of the source
+        return terms._replace(bias=terms.bias[:, :, :num_keys])
 
     def output_layer(self, features: Tensor, **unused: object) -> Tensor:
         """`(..., d)` to vocabulary logits `(..., V)`."""

@@ -31,7 +31,7 @@ class Seq2SeqEncoder(FairseqEncoder):
         self.stack = Stack(encoder_args(args), embed_tokens, TupeEncoderLayer)
 
     def max_positions(self) -> float:
-        return min(super().max_positions(), self.stack.max_positions)
+        return int(min(super().max_positions(), self.stack.max_positions))
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **unused: object) -> Source:
         """Features of `src_tokens` `(B, T)`, each row `... </s>`, padded on the right.

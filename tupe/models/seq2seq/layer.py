@@ -8,7 +8,6 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
-from tupe.linear import linear
 from tupe.models.layer import Attention, SelfAttention, TupeEncoderLayer
 from tupe.models.seq2seq.source import Source
 from tupe.position import PositionTerms
@@ -21,9 +20,11 @@ State = dict[str, Tensor]
 class CausalSelfAttention(SelfAttention):
     """Attention of each position to itself and those before it."""
 
+    bidirectional = False
+
     def forward(self, x: Tensor, position: PositionTerms, state: Optional[State] = None) -> Tensor:
         """`x` `(N, T, d)`: with `state` the last `T` positions, those before are kept there; returns `(N, T, d)`."""
-        query, key, value = self.project(x, None)
+        query, key, value = self.heads(x, None)
         if state is not None:
             if "key" in state:
                 key = torch.cat((state["key"], key), 2)
@@ -35,22 +36,14 @@ class CausalSelfAttention(SelfAttention):
 class CrossAttention(Attention):
     """Attention of the target to the source."""
 
-    def source_heads(self, source: Source) -> tuple[Tensor, Tensor]:
-        """Keys and values of each sentence, `(S, H, n_s, d_h)`."""
-        width = source.features.shape[-1]
-        rest = linear(source.features, self.qkv_proj.weight[width:], self.qkv_proj.bias[width:])
-        key, value = rest.chunk(2, dim=-1)
-        return self.heads(key), self.heads(value)
-
     def forward(self, x: Tensor, position: PositionTerms, source: Source, state: Optional[State] = None) -> Tensor:
         """`x` `(N, T, d)` to `(N, T, d)`."""
-        width = x.shape[-1]
-        query = self.heads(linear(x, self.qkv_proj.weight[:width], self.qkv_proj.bias[:width]))
+        query = self.query(x)
         if state is None:
-            key, value = self.source_heads(source)
+            key, value = self.key_value(source.features)
         else:
             if "source_key" not in state:
-                state["source_key"], state["source_value"] = self.source_heads(source)
+                state["source_key"], state["source_value"] = self.key_value(source.features)
             key, value = state["source_key"], state["source_value"]
         key, value, padding = source.choose(key), source.choose(value), source.choose(source.padding)
         beam = source.beam if query.shape[2] == 1 else 1

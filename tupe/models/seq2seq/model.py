@@ -12,7 +12,6 @@ from omegaconf import DictConfig
 from torch import nn
 
 from tupe.errors import UserError
-from tupe.linear import Linear
 from tupe.models.seq2seq.config import CONFIGS, Seq2SeqConfig, check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
@@ -42,10 +41,10 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         encoder = Seq2SeqEncoder(args, task.source_dictionary, tables[0])
         decoder = Seq2SeqDecoder(args, task.target_dictionary, *tables[1:])
         model = cls(encoder, decoder)
-        for module in model.modules():
-            if isinstance(module, Linear):  # of the layers; the position terms are drawn as BERT's
-                nn.init.xavier_uniform_(module.weight)
-                nn.init.zeros_(module.bias)
+        layers = (*encoder.stack.layers, *decoder.stack.layers)
+        for module in (module for layer in layers for module in layer.modules() if isinstance(module, nn.Linear)):
+            nn.init.xavier_uniform_(module.weight)
+            nn.init.zeros_(module.bias)
         return model
 
 

@@ -69,7 +69,7 @@ class Stack(nn.Module):
         elif args.absolute == "input":
             self.input_positions = PositionTable(args.max_positions, width)
         self.layers_share = args.sharing == "layer"
-        self.position_bias = build_position_bias(args)
+        self.position_bias = build_position_bias(args, layer.attention.bidirectional)
         self.parts_width = parts_width(args, self.position_bias)
         self.layernorm_embedding = nn.Identity() if args.no_layernorm_embedding else nn.LayerNorm(width)
         self.dropout = Dropout(args.dropout)
@@ -103,9 +103,10 @@ class Stack(nn.Module):
         in_parts = self.parts_width is not None and prefers_parts(
             self.attention_backend, device, length, self.parts_width
         )
-        terms = self.position_bias(length, dtype, in_parts and first == 0)
-        if first:
-            terms = PositionTerms(None if terms.bias is None else terms.bias[:, first:])
+        return self.per_layer(self.position_bias(length - first, dtype, in_parts, query_offset=first))
+
+    def per_layer(self, terms: PositionTerms) -> Iterator[PositionTerms]:
+        """The same terms for every layer, or each layer's own."""
         if self.layers_share:
             return itertools.repeat(terms, len(self.layers))
         return iter(terms.split(len(self.layers)))

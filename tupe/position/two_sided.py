@@ -1,0 +1,43 @@
+"""Untied positions of two sequences, a table for each: TUPE's term between a target and its source."""
+
+from __future__ import annotations
+
+from typing import Optional, Union
+
+from torch import Tensor, nn
+
+from tupe.position.absolute import PositionTable, UntiedAbsolute
+from tupe.position.length import Span
+from tupe.position.precision import in_float32, no_autocast
+
+
+class UntiedTwoSided(UntiedAbsolute):
+    r"""Correlation of the positions of the queries with those of another sequence, the keys.
+
+        absolute(i, j) = (LN(p_i) U^Q) (LN'(p'_j) U^K)^T / sqrt(num_terms * d_h)
+
+    Args:
+        max_positions: rows of the table `P` of the queries.
+        num_keys: rows of the table `P'` of the keys.
+        embed_dim: width `d` of both.
+        others: of `UntiedAbsolute`.
+    """
+
+    def __init__(self, max_positions: int, num_keys: int, embed_dim: int, *others: object, **named: object) -> None:
+        super().__init__(max_positions, embed_dim, *others, **named)
+        self.num_keys = num_keys
+        self.key_table = PositionTable(num_keys, embed_dim)
+        self.key_layer_norm = nn.LayerNorm(embed_dim)
+
+    def forward(
+        self, length: int, num_keys: Optional[int] = None, query_offset: int = 0, factors: bool = False
+    ) -> Union[Tensor, tuple[Tensor, Tensor]]:
+        """As `UntiedAbsolute`'s; the keys are all there, `(H, length, num_keys)`."""
+        span = Span.of(length, None, query_offset)
+        query = in_float32(self.query, in_float32(self.layer_norm, self.table(span.end)[span.queries]))
+        key = in_float32(self.key, in_float32(self.key_layer_norm, self.key_table.weight))
+        query, key = (x.unflatten(-1, (self.num_heads, -1)).transpose(0, 1) for x in (query, key))
+        if factors:
+            return query, key
+        with no_autocast(query.device):
+            return (query * self.scale) @ key.transpose(1, 2)
