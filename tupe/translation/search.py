@@ -12,8 +12,20 @@ class GNMTSequenceGenerator(SequenceGenerator):
     `n` counts `</s>`, `alpha` is `len_penalty`.
     """
 
-    def finalize_hypos(self, step: int, bbsz_idx: Tensor, eos_scores: Tensor, *args: object, **kwargs: object) -> list:
-        """fairseq divides by `n^alpha`, so the scores come `(6 n / (5 + n))^alpha` times as large."""
+    def finalize_hypos(
+        self,
+        step: int,
+        bbsz_idx: Tensor,
+        eos_scores: Tensor,
+        tokens: Tensor,
+        scores: Tensor,
+        finalized: list[list[dict[str, Tensor]]],
+        *others: object,
+    ) -> list[int]:
+        """fairseq's, and then each hypothesis that has just ended, which those of `step + 1` tokens are."""
+        sentences = super().finalize_hypos(step, bbsz_idx, eos_scores, tokens, scores, finalized, *others)
         length = step + 1
-        eos_scores = eos_scores * (6 * length / (5 + length)) ** self.len_penalty
-        return super().finalize_hypos(step, bbsz_idx, eos_scores, *args, **kwargs)
+        for hypothesis in (hypothesis for found in finalized for hypothesis in found):
+            if len(hypothesis["tokens"]) == length:
+                hypothesis["score"] *= (6 * length / (5 + length)) ** self.len_penalty
+        return sentences

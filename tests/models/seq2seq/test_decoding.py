@@ -1,0 +1,187 @@
+"""Decoding: no token sees a later one, step by step is all at once, and fairseq's search finds what it should."""
+
+import itertools
+import math
+import random
+
+import pytest
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+
+from tests.models.seq2seq.conftest import CASES
+from tupe.errors import UserError
+from tupe.translation.search import GNMTSequenceGenerator
+
+CLOSE = {"rtol": 1e-4, "atol": 5e-5}
+
+
+def generate(models, source, beam=4, kind=SequenceGenerator, **options):
+    dictionary = models[0].encoder.dictionary
+    generator = kind(models, dictionary, beam_size=beam, **{"max_len_b": 9, **options})
+    sample = {"net_input": {"src_tokens": source, "src_lengths": source.ne(dictionary.pad()).sum(1)}}
+    return generator.generate(models, sample)
+
+
+def log_probabilities(models, source, tokens):
+    """Of each of `tokens`, which a whole forward pass over one unpadded sentence gives; of an ensemble the mean."""
+    source = source[source.ne(1)][None]
+    previous = torch.cat([tokens.new_tensor([2]), tokens[:-1]])[None]
+    with torch.no_grad():
+        found = [model(source, None, previous)[0][0].log_softmax(-1) for model in models]
+    mean = torch.logsumexp(torch.stack(found), 0) - math.log(len(found))
+    return mean.gather(1, tokens[:, None])[:, 0]
+
+
+def same(found, expected):
+    for one, other in zip(itertools.chain(*found), itertools.chain(*expected)):
+        assert one["tokens"].tolist() == other["tokens"].tolist()
+        torch.testing.assert_close(one["positional_scores"], other["positional_scores"], **CLOSE)
+
+
+@torch.no_grad()
+def test_later_tokens_change_nothing(model, source, previous):
+    before = model(source, None, previous)[0]
+    for t in (1, 4, 7):
+        changed = previous.clone()
+        changed[:, t:] = (changed[:, t:] - 3) % 20 + 4
+        assert torch.equal(model(source, None, changed)[0][:, :t], before[:, :t])
+
+
+def test_gradient_of_a_logit_to_later_tokens_is_zero(model, source, previous):
+    words = model.decoder.stack.embed_tokens(previous).detach().requires_grad_()
+    model.decoder.stack.embed_tokens = torch.nn.Module()
+    model.decoder.stack.embed_tokens.forward = lambda _: words
+    logits = model.decoder(previous, model.encoder(source))[0]
+    (gradient,) = torch.autograd.grad(logits[:, 3].square().sum(), words)
+    assert gradient[:, :4].abs().sum(-1).min() > 0
+    assert not gradient[:, 4:].any()
+
+
+@torch.no_grad()
+def test_padding_changes_nothing(model, source, previous, dictionary):
+    together = model(source, None, previous)[0]
+    longer = torch.cat([previous, torch.full((3, 3), dictionary.pad())], 1)
+    torch.testing.assert_close(model(source, None, longer)[0][:, :8], together, **CLOSE)
+    for row in range(3):
+        alone = source[row : row + 1, : int(source[row].ne(dictionary.pad()).sum())]
+        torch.testing.assert_close(model(alone, None, previous[row : row + 1])[0][0], together[row], **CLOSE)
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+@pytest.mark.parametrize("case", CASES)
+@torch.no_grad()
+def test_step_by_step_is_all_at_once(case, backend, build, source):
+    """Beams that are reordered at random, also across sentences, and a batch that shrinks."""
+    system, fields = CASES[case]
+    model = build(system, **fields, attention_backend=backend)
+    draw = random.Random(0)
+    out, state = model.encoder(source), {}
+    rows = [sentence for sentence in range(3) for _ in range(2)]  # two hypotheses a sentence
+    out = model.encoder.reorder_encoder_out(out, torch.tensor(rows))
+    tokens = torch.full((6, 1), 2)
+    for step in range(10):
+        logits = model.decoder(tokens, out, state)[0][:, -1]
+        expected = model(source[rows], None, tokens)[0][:, -1]
+        torch.testing.assert_close(logits, expected, **CLOSE)
+        if step < 3:  # within a sentence, as beam search does
+            order = [2 * (n // 2) + draw.randrange(2) for n in range(len(rows))]
+        elif step == 3:  # the second sentence has ended
+            order = [1, 0, 5, 4]
+        else:
+            order = [draw.randrange(len(rows)) for _ in range(draw.choice([len(rows), max(1, len(rows) - 1)]))]
+        rows, tokens = [rows[n] for n in order], tokens[order]
+        out = model.encoder.reorder_encoder_out(out, torch.tensor(order))
+        model.decoder.reorder_incremental_state_scripting(state, torch.tensor(order))
+        tokens = torch.cat([tokens, torch.tensor([[draw.randrange(4, 24)] for _ in rows])], 1)
+
+
+def test_hypotheses_of_a_sentence_share_its_keys(build, source):
+    model = build("sinusoidal")
+    out = model.encoder(source).reorder(torch.tensor([0, 0, 1, 1, 2, 2]))
+    assert (out.beam, out.chosen, len(out.features)) == (2, None, 3)
+    out = out.reorder(torch.tensor([1, 1, 5, 4]))
+    assert (out.beam, out.chosen.tolist()) == (2, [0, 2])
+    out = out.reorder(torch.tensor([0, 2, 3, 1]))  # no beam search does this
+    assert (out.beam, out.chosen.tolist()) == (1, [0, 2, 2, 0])
+
+
+def test_beam_search_scores_what_the_model_says(model, source):
+    found = generate([model], source)
+    for row, hypotheses in zip(source, found):
+        assert len(hypotheses) == 4
+        for hypothesis in hypotheses:
+            expected = log_probabilities([model], row, hypothesis["tokens"])
+            torch.testing.assert_close(hypothesis["positional_scores"], expected, **CLOSE)
+    same(generate([model], source), found)  # nothing is kept from the first search
+
+
+def test_beam_of_one_is_greedy(build, source):
+    model = build("tupe_r")
+    for row, (hypothesis,) in zip(source, generate([model], source, beam=1)):
+        tokens, alone = [2], row[row.ne(1)][None]
+        while len(tokens) < 2 or tokens[-1] != 2:
+            with torch.no_grad():
+                logits = model(alone, None, torch.tensor([tokens]))[0][0, -1]
+            logits[[1] + [2] * (len(tokens) == 1)] = -math.inf  # never padding, and at least one word
+            tokens.append(2 if len(tokens) > 9 else int(logits.argmax()))
+        assert hypothesis["tokens"].tolist() == tokens[1:]
+
+
+def test_ensembles_and_prefixes(build, source):
+    models = [build("diet_rel"), build("shaw", seed=1)]
+    for row, hypotheses in zip(source, generate(models, source)):
+        for hypothesis in hypotheses:
+            expected = log_probabilities(models, row, hypothesis["tokens"])
+            torch.testing.assert_close(hypothesis["positional_scores"], expected, **CLOSE)
+    prefix = torch.tensor([[5, 6], [7, 8], [9, 10]])
+    generator = SequenceGenerator(models, models[0].encoder.dictionary, beam_size=3, max_len_b=9)
+    sample = {"net_input": {"src_tokens": source, "src_lengths": source.ne(1).sum(1)}}
+    for row, words, hypotheses in zip(source, prefix, generator.generate(models, sample, prefix_tokens=prefix)):
+        for hypothesis in hypotheses:
+            assert hypothesis["tokens"][:2].tolist() == words.tolist()
+            expected = log_probabilities(models, row, hypothesis["tokens"])
+            torch.testing.assert_close(hypothesis["positional_scores"], expected, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "penalty"),
+    [(SequenceGenerator, lambda n: n**0.6), (GNMTSequenceGenerator, lambda n: ((5 + n) / 6) ** 0.6)],
+)
+def test_length_penalties(kind, penalty, build, source):
+    for hypotheses in generate([build("t5")], source, kind=kind, len_penalty=0.6):
+        for hypothesis in hypotheses:
+            expected = hypothesis["positional_scores"].sum() / penalty(len(hypothesis["tokens"]))
+            torch.testing.assert_close(hypothesis["score"], expected)
+        scores = [float(hypothesis["score"]) for hypothesis in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.parametrize("system", ["sinusoidal", "none", "t5", "shaw"])
+@torch.no_grad()
+def test_some_systems_go_on_beyond_the_task(system, build, source):
+    model = build(system)
+    assert min(model.max_positions()) == 1_000_000
+    long = source[:1].repeat(1, 30)
+    assert model(long, None, long)[0].shape == (1, 270, 24)
+
+
+@pytest.mark.parametrize("system", ["learned", "diet_rel", "diet_abs", "tupe_a", "tupe_r"])
+@torch.no_grad()
+def test_tables_end(system, build, source, previous):
+    model = build(system)
+    assert model.max_positions() == (16, 12)
+    tokens = [len(h["tokens"]) for row in generate([model], source, max_len_b=100) for h in row]
+    assert max(tokens) <= 12  # fairseq's search ends at the table's end
+    long = source[:1, :8].repeat(1, 3)
+    with pytest.raises(UserError, match="24 tokens is longer than the 16 positions"):
+        model(long, None, previous[:1])
+    with pytest.raises(UserError, match="24 tokens is longer than the 12 positions"):
+        model(source[:1], None, long)
+    model(source[:1], None, long[:, :12])
+
+
+@pytest.mark.parametrize("cross", ["low_rank", "untied"])
+def test_tables_of_the_source_end(cross, build, source, previous):
+    model = build("sinusoidal", cross_position=cross)
+    with pytest.raises(UserError, match="27 tokens is longer than the 16 positions"):
+        model(source.repeat(1, 3), None, previous)

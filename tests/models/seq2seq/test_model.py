@@ -1,0 +1,134 @@
+"""The models beside fairseq's, their order, their training, and what they refuse."""
+
+from argparse import Namespace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.models.transformer import TransformerModel, base_architecture
+
+from tests.models.seq2seq.test_decoding import CLOSE, generate, same
+from tupe.errors import UserError
+from tupe.models.seq2seq.config import CONFIGS
+from tupe.models.seq2seq.model import Seq2SeqModel
+from tupe.systems import SEQ2SEQ_NAMES
+
+
+def fairseqs(model, task, pre_norm, shared):
+    """fairseq's own transformer with the parameters of `model`."""
+    size = {"embed_dim": 24, "ffn_embed_dim": 32, "attention_heads": 3, "normalize_before": pre_norm}
+    fields = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in size.items()}
+    args = Namespace(**fields, encoder_layers=2, decoder_layers=3, share_all_embeddings=shared)
+    args.max_source_positions = args.max_target_positions = 64
+    base_architecture(args)
+    theirs = TransformerModel.build_model(args, task).eval()
+    state = {}
+    for side in ("encoder", "decoder"):
+        stack = getattr(model, side).stack
+        state[f"{side}.embed_tokens.weight"] = stack.embed_tokens.weight
+        state[f"{side}.version"] = torch.tensor([3.0])  # or fairseq drops the last norm
+        for name, tensor in stack.state_dict().items():
+            if name.startswith("layers."):
+                if "qkv_proj" in name:
+                    for letter, part in zip("qkv", tensor.chunk(3)):
+                        state[f"{side}.{name.replace('qkv_proj', f'{letter}_proj')}"] = part
+                else:
+                    state[f"{side}.{name}"] = tensor
+            elif name.startswith("layer_norm."):
+                state[f"{side}.{name}"] = tensor
+    state["decoder.output_projection.weight"] = model.decoder.output.weight
+    missing, unexpected = theirs.load_state_dict(state, strict=False)
+    assert not unexpected
+    assert not missing
+    return theirs
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("pre_norm", [False, True])
+def test_the_baseline_is_fairseqs_transformer(pre_norm, shared, build, task, source, previous):
+    ours = build("sinusoidal", encoder_normalize_before=pre_norm, share_all_embeddings=shared)
+    theirs = fairseqs(ours, task, pre_norm, shared)
+    with torch.no_grad():
+        found, expected = (model(source, source.ne(1).sum(1), previous)[0] for model in (ours, theirs))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    same(generate([ours], source, beam=5), generate([theirs], source, beam=5))
+
+
+def test_names():
+    assert len(SEQ2SEQ_NAMES) == len(CONFIGS) == 9 * 4
+    assert {"seq2seq_diet_rel_base", "seq2seq_sinusoidal_tiny", "seq2seq_tupe_r_iwslt"} <= set(SEQ2SEQ_NAMES)
+
+
+@pytest.mark.parametrize(("system", "ordered"), [("none", False), ("t5", True), ("shaw", True), ("sinusoidal", True)])
+@torch.no_grad()
+def test_without_positions_the_order_of_the_source_is_lost(system, ordered, build, source, previous):
+    model = build(system, decoder_relative="unbinned", decoder_absolute="none")
+    permuted = source[:1, torch.tensor([3, 1, 0, 2, 7, 5, 6, 4, 8])]
+    before, after = (model(tokens, None, previous[:1])[0] for tokens in (source[:1], permuted))
+    assert torch.allclose(before, after, **CLOSE) != ordered
+
+
+@pytest.mark.parametrize("system", ["tupe_r", "shaw"])
+def test_recomputed_layers_give_the_same_gradients(system, build, source, previous):
+    gradients = []
+    for fields in ({}, {"checkpoint_activations": True}):
+        model = build(system, dropout=0.0, **fields).train()
+        model(source, None, previous)[0].square().mean().backward()
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
+    torch.testing.assert_close(*gradients)
+    assert all(gradient is not None for gradient in gradients[0].values())
+
+
+@pytest.mark.parametrize("system", ["sinusoidal", "shaw", "t5", "diet_rel", "diet_abs", "tupe_a", "tupe_r"])
+def test_learns_to_reverse(system, task, dictionary):
+    """A task of order alone, in small: without positions the loss ends at 0.7."""
+    torch.manual_seed(0)
+    size = {"encoder_layers": 2, "encoder_embed_dim": 32, "encoder_ffn_embed_dim": 64, "encoder_attention_heads": 2}
+    fields = {**size, "share_all_embeddings": True, "dropout": 0.0, "encoder_normalize_before": True}
+    model = Seq2SeqModel.build_model(CONFIGS[f"seq2seq_{system}_tiny"](**fields), task).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.005, betas=(0.9, 0.98))
+    losses = []
+    for _ in range(200):
+        words = torch.randint(4, 12, (32, 4))
+        end = torch.full((32, 1), dictionary.eos())
+        source, target = torch.cat([words, end], 1), torch.cat([words.flip(1), end], 1)
+        logits = model(source, None, torch.cat([end, target[:, :-1]], 1))[0]
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert sum(losses[-10:]) / 10 < 0.5
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"reset": "paper"}, r"reset is paper, but a translation has no \[CLS\]"),
+        ({"segment": "per_head"}, "segment is per_head, but a translation has one sentence a side"),
+        ({"linformer_k": 4}, "linformer_k is 4, but its keys mix in the future"),
+        ({"relative": "shaw", "cross_position": "diagonal"}, "cross_position=diagonal is T5's relative term"),
+        ({"encoder_attention_heads": 5}, "5 attention heads do not divide the width 128"),
+        ({"relative": "bucketed", "relative_buckets": 3}, "relative_buckets is 3"),
+    ],
+)
+def test_fields_that_do_not_fit(fields, sentence, task):
+    with pytest.raises(UserError, match=sentence):
+        Seq2SeqModel.build_model(CONFIGS["seq2seq_none_tiny"](**fields), task)
+
+
+def test_padding_on_the_left_is_refused(task, build, dictionary, previous):
+    left = SimpleNamespace(**{**vars(task), "cfg": SimpleNamespace(left_pad_source=True)})
+    with pytest.raises(UserError, match="padding must be on the right: give --left-pad-source"):
+        Seq2SeqModel.build_model(CONFIGS["seq2seq_t5_tiny"](), left)
+    with pytest.raises(UserError, match="the source is padded on the left"):
+        build("t5")(torch.tensor([[5, 6, 2], [1, 5, 2]]), None, previous[:2])
+
+
+def test_one_table_for_two_dictionaries_is_refused(task):
+    other = Dictionary()
+    other.add_symbol("another")
+    two = SimpleNamespace(**{**vars(task), "target_dictionary": other})
+    with pytest.raises(UserError, match="source and target have 24 and 5 symbols"):
+        Seq2SeqModel.build_model(CONFIGS["seq2seq_t5_tiny"](share_all_embeddings=True), two)
