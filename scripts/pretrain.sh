@@ -45,6 +45,6 @@ for setting in "$@"; do
     case $setting in checkpoint.save_dir=*) setting=checkpoint.save_dir=$(quoted "${setting#*=}") ;; esac
     settings+=("$setting")
 done
-python3 -m tupe pretraining-plan --nodes "$nodes" --gpus "$gpus" --processes "$processes" \
+python3 -m tupe pretraining-plan --here --nodes "$nodes" --gpus "$gpus" --processes "$processes" \
     "$root/configs/pretraining" "$CONFIG" "${settings[@]}" # its sentence, if it cannot work
 launch "$root/configs/pretraining" "$CONFIG"

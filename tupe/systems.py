@@ -136,6 +136,10 @@ SYSTEM_FIELDS = (
     "no_layernorm_embedding",
     "activation_fn",
     "untie_weights_roberta",
+)
+
+#: The same, of an encoder-decoder alone.
+SEQ2SEQ_FIELDS = (
     "decoder_layers",
     "decoder_absolute",
     "decoder_relative",

@@ -6,7 +6,7 @@ import functools
 import math
 from argparse import Namespace
 from functools import partial
-from typing import Callable, Optional
+from typing import Callable, Optional, Union
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from tupe.errors import UserError
 from tupe.linear import is_plain, linear, project
 from tupe.models.linformer import LengthProjection
 from tupe.models.shaw import attention_with_relative_values
-from tupe.position import PositionTerms, ShawRelative
+from tupe.position import PositionTerms, ShawRelative, StructuredBias
 
 
 class Attention(nn.Module):
@@ -86,22 +86,28 @@ class Attention(nn.Module):
         key, value = self.part(y, slice(y.shape[-1], None)).chunk(2, dim=-1)
         return self.in_heads(key), self.in_heads(value)
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        position: PositionTerms,
-        key_padding_mask: Optional[Tensor],
-        causal: bool = False,
-    ) -> Tensor:
-        """Queries `(B, H, T, d_h)`, keys and values `(B, H, m, d_h)`, `key_padding_mask` `(B, m)`: `(B, T, d)`."""
+    def with_terms(
+        self, query: Tensor, key: Tensor, position: PositionTerms
+    ) -> tuple[Tensor, Tensor, Union[Tensor, StructuredBias, None]]:
+        """Query, key and bias, of which the logits are `scale query key^T + bias`."""
         if position.query is not None:
             query, key = query + position.query, key + position.key
         bias = position.bias
         if self.relative is not None:
             relative = self.relative.logits(query, self.scale, key.shape[2])  # (B, H, T, m)
             bias = relative if bias is None else relative + bias
+        return query, key, bias
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Union[Tensor, StructuredBias, None],
+        key_padding_mask: Optional[Tensor],
+        causal: bool = False,
+    ) -> Tensor:
+        """Queries `(B, H, T, d_h)`, keys and values `(B, H, m, d_h)`, `key_padding_mask` `(B, m)`: `(B, T, d)`."""
         options = {
             "key_padding_mask": key_padding_mask,
             "scale": self.scale,
@@ -128,10 +134,18 @@ class SelfAttention(Attention):
         query, key, value = project(self.qkv_proj, x).chunk(3, dim=-1)
         return self.in_heads(query), self.in_heads(key), self.in_heads(value)
 
+    def inputs(
+        self, x: Tensor, position: PositionTerms, key_padding_mask: Optional[Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor, Union[Tensor, StructuredBias, None]]:
+        """Query, key, value and bias, of which the logits are `scale query key^T + bias`."""
+        query, key, value = self.heads(x, key_padding_mask)
+        query, key, bias = self.with_terms(query, key, position)
+        return query, key, value, bias
+
     def forward(self, x: Tensor, position: PositionTerms, key_padding_mask: Optional[Tensor]) -> Tensor:
         """`x` `(B, T, d)`, `key_padding_mask` `(B, T)` true at padding; returns `(B, T, d)`."""
         mask = key_padding_mask if self.projection is None else None
-        return self.attend(*self.heads(x, key_padding_mask), position, mask)
+        return self.attend(*self.inputs(x, position, key_padding_mask), mask)
 
 
 def build_self_attention(

@@ -30,7 +30,8 @@ class CausalSelfAttention(SelfAttention):
                 key = torch.cat((state["key"], key), 2)
                 value = torch.cat((state["value"], value), 2)
             state["key"], state["value"] = key, value
-        return self.attend(query, key, value, position, None, causal=query.shape[2] > 1)  # one query sees all keys
+        query, all_keys, bias = self.with_terms(query, key, position)
+        return self.attend(query, all_keys, value, bias, None, causal=query.shape[2] > 1)  # one query sees all keys
 
 
 class CrossAttention(Attention):
@@ -53,8 +54,7 @@ class CrossAttention(Attention):
             key, value, padding = (
                 None if t is None else t.repeat_interleave(source.beam, 0) for t in (key, value, padding)
             )
-        out = self.attend(query, key, value, position, padding)
-        return out.reshape(x.shape)
+        return self.attend(query, key, value, position.bias, padding).reshape(x.shape)
 
 
 class TupeDecoderLayer(TupeEncoderLayer):
