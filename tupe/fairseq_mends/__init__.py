@@ -9,7 +9,6 @@ from tupe.fairseq_mends import (  # noqa: F401
     data,
     dictionaries,
     failures,
-    gradients,
     launch,
     loading,
     names,
@@ -19,6 +18,7 @@ from tupe.fairseq_mends import (  # noqa: F401
     resume,
     seeds,
     stop,
+    uneven,
 )
 from tupe.fairseq_mends.dictionaries import dictionary_sha256
 

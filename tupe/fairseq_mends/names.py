@@ -53,7 +53,7 @@ def known_architecture(original):
         try:
             return original(parser, *args, **kwargs)
         finally:
-            del parser.error
+            vars(parser).pop("error", None)  # fairseq calls the function within itself
 
     return parse_args_and_arch
 
