@@ -4,7 +4,7 @@
 #
 #   bash scripts/pretrain.sh DATA [key=value ...]                                        all GPUs of this machine
 #   NODES=2 NODE_RANK=0 MASTER_ADDR=host0 bash scripts/pretrain.sh DATA [key=value ...]  on each node, with its rank
-#   srun --nodes 2 --ntasks-per-node 1 --gpus-per-node 8 bash scripts/pretrain.sh DATA   SLURM: 16 GPUs
+#   sbatch scripts/pretrain.sbatch DATA [key=value ...]                                  SLURM: 2 nodes of 8 GPUs
 #   GPUS=0 PROCESSES=2 bash scripts/pretrain.sh DATA [key=value ...]                     two processes on the CPU
 #
 # DATA           folder made by scripts/prepare_corpus.sh; shards as a:b:c
@@ -16,7 +16,7 @@
 # BATCH_PER_GPU  sequences a GPU and step; lower it where memory is short
 #
 # First it prints the plan (size, batch, updates, tokens, disk for the checkpoints), and ends if that cannot work.
-# Run again after an interruption, it goes on from the last checkpoint.
+# Ctrl-C, SIGTERM and SIGUSR1 finish the update and save; run again, it goes on from the last checkpoint.
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 . "$(dirname "$0")/lib/launch.sh"

@@ -14,7 +14,7 @@
 # MODEL           seq2seq_SYSTEM_SIZE; `tupe systems` lists them
 # TOKENS_PER_GPU  source or target tokens a GPU and step; lower it where memory is short
 #
-# Run again after an interruption, it goes on from the last checkpoint.
+# Ctrl-C, SIGTERM and SIGUSR1 finish the update and save; run again, it goes on from the last checkpoint.
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 . "$(dirname "$0")/lib/launch.sh"

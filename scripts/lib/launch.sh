@@ -26,6 +26,9 @@ find_processes() {
 launch() {
     local train=(fairseq-hydra-train --config-dir "$1" --config-name "$2" "${settings[@]}")
     if [ "$world" -gt 1 ]; then
+        # torchrun hands signals on, and gives the processes ten minutes to save
+        export TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1
+        export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=${TORCH_ELASTIC_SHUTDOWN_TIMEOUT:-600}
         # each process knows its rank from torchrun alone
         train=(torchrun --nnodes "$nodes" --node-rank "${NODE_RANK:-0}" --nproc-per-node "$processes"
             --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" --no-python

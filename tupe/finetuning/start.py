@@ -8,7 +8,7 @@ from typing import Union
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
 from tupe.models.config import CONFIGS
-from tupe.systems import SYSTEM_FIELDS
+from tupe.systems import SEQ2SEQ_NAMES, SYSTEM_FIELDS
 
 PathLike = Union[str, Path]
 
@@ -24,6 +24,8 @@ def model_overrides(checkpoint: PathLike) -> list[str]:
     cfg = safe_load(checkpoint).get("cfg") or {}
     model = cfg.get("model") or {}
     name = model.get("_name")
+    if name in SEQ2SEQ_NAMES:
+        raise UserError(f"{checkpoint} is a translation model ({name}): fine-tuning starts from a pre-trained encoder")
     if name not in CONFIGS:
         raise UserError(
             f"{checkpoint} holds the model {name!r}, which is none of ours (`tupe systems` lists them): give one of "
