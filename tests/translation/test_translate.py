@@ -1,0 +1,121 @@
+"""Training, resuming and translating, by the commands."""
+
+import io
+import shutil
+import sys
+
+import pytest
+import torch
+
+from tests.commands import run, train_log
+from tests.translation.conftest import train
+from tupe.checkpoints.average import average
+from tupe.cli.main import main
+from tupe.data.corpus.vocabulary import Encoder
+from tupe.errors import UserError
+from tupe.finetuning.start import model_overrides
+
+
+def test_a_resumed_run_is_the_same_bit_for_bit(trained, parallel, tmp_path):
+    folder, _ = trained
+    (tmp_path / "run").mkdir()
+    before = next(folder.glob("checkpoint_*_4.pt"))
+    shutil.copy(before, tmp_path / "run/checkpoint_last.pt")
+    train(parallel, tmp_path / "run", "--max-update", 6)
+    found, expected = (
+        torch.load(path / "checkpoint_last.pt", weights_only=True) for path in (tmp_path / "run", folder)
+    )
+    assert found["model"].keys() == expected["model"].keys()
+    for name, tensor in expected["model"].items():
+        assert torch.equal(found["model"][name], tensor), name
+    assert expected["cfg"]["model"]["dictionary_sha256"]
+
+
+def test_the_loss_falls(trained):
+    losses = [float(record["loss"]) for record in train_log(trained[1].stdout + trained[1].stderr)["train_inner"]]
+    assert len(losses) == 6
+    assert losses[-1] < losses[0]
+
+
+@pytest.fixture
+def translate(trained, capsys):
+    """`translate("--beam", 2)`: exit status, output, messages of `tupe translate` on the last checkpoint."""
+
+    def translate(*options, checkpoint=None):
+        status = main(["translate", str(checkpoint or trained[0] / "checkpoint_last.pt"), *map(str, options)])
+        return status, *capsys.readouterr()
+
+    return translate
+
+
+def test_translations_are_fairseqs(translate, trained, parallel, tmp_path):
+    """`fairseq-generate` and `fairseq-interactive` find the same by the same search, sentence for sentence."""
+    folder, text = trained[0], parallel / "text/test.en"
+    out = tmp_path / "out"
+    options = ("--beam", 3, "--normalization", "fairseq", "--max-tokens", 60)
+    assert translate("--input", text, "--output", out, *options)[0] == 0
+    search = ("--user-dir", "tupe", "--left-pad-source", "--path", folder / "checkpoint_last.pt", "--cpu", "--beam", 3,
+              "--lenpen", 0.6, "--max-len-a", 1, "--max-len-b", 50, "--bpe", "sentencepiece",
+              "--sentencepiece-model", parallel / "sentencepiece.bpe.model")  # fmt: skip
+    generated = run("fairseq-generate", parallel, *search, "--batch-size", 5)
+    (tmp_path / "generated").write_text(generated.stdout)
+    assert main(["bleu", "--hypotheses", str(tmp_path / "generated"), "--reference", str(out)]) == 0
+    lines = dict(line[2:].split("\t", 2)[::2] for line in generated.stdout.splitlines() if line.startswith("D-"))
+    assert [lines[str(number)] for number in range(20)] == out.read_text().splitlines()
+    encode = Encoder(parallel / "sentencepiece.bpe.model")
+    pieces = tmp_path / "pieces"
+    pieces.write_text("".join(" ".join(encode(line)) + "\n" for line in text.read_text().splitlines()))
+    asked = run("fairseq-interactive", parallel, "--input", pieces, "--buffer-size", 20, "--batch-size", 5,
+                *search[:-4], "-s", "en", "-t", "de")  # fmt: skip
+    said = [line.split("\t")[2].replace(" ", "").replace("▁", " ").strip() for line in asked.stdout.splitlines()
+            if line.startswith("H-")]  # fmt: skip
+    assert said == out.read_text().splitlines()
+
+
+def test_standard_input_empty_lines_and_averages(translate, trained, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("the dog\n\na man sees\n"))
+    status, out, messages = translate("--beam", 2, "--average", 2, checkpoint=trained[0])
+    assert status == 0
+    lines = out.splitlines()
+    assert len(lines) == 3
+    assert lines[1] == ""
+    assert lines[0]
+    assert "3 lines translated, 1 of them empty" in messages
+    paths = [next(trained[0].glob(f"checkpoint_*_{updates}.pt")) for updates in (4, 6)]
+    mean, states = average(paths)["model"], [torch.load(path, weights_only=True)["model"] for path in paths]
+    for name, tensor in mean.items():
+        torch.testing.assert_close(tensor, (states[0][name] + states[1][name]) / 2)
+
+
+def test_what_cannot_be_translated(translate, trained, parallel, tmp_path):
+    long = tmp_path / "long"
+    long.write_text("a man\n" + "the dog " * 30 + "\n")
+    status, out, message = translate("--input", long, "--output", tmp_path / "out")
+    assert (status, out) == (1, "")
+    assert "line 2 has 61 pieces, but the model takes 32" in message
+    assert not (tmp_path / "out").exists()
+    status, _, message = translate("--data", tmp_path, "--input", long)
+    assert f"there is no {tmp_path}/sentencepiece.bpe.model: give the data" in message
+    other = tmp_path / "other"
+    shutil.copytree(parallel, other)
+    for language in ("en", "de"):
+        symbols = (other / f"dict.{language}.txt").read_text().splitlines(keepends=True)
+        (other / f"dict.{language}.txt").write_text("".join(reversed(symbols)))
+    status, _, message = translate("--data", other, "--input", long)
+    assert "trained with another dictionary (same size, other symbols or order)" in message
+    state = torch.load(trained[0] / "checkpoint_last.pt", weights_only=True)
+    state["cfg"]["task"]["_name"], state["cfg"]["model"]["_name"] = "masked_lm", "tupe_r_base"
+    torch.save(state, tmp_path / "encoder.pt")
+    status, _, message = translate("--input", long, checkpoint=tmp_path / "encoder.pt")
+    assert "encoder.pt is no translation model, but tupe_r_base" in message
+    assert translate("--average", 9, checkpoint=trained[0])[2].count("\n") == 1
+    assert "there is no checkpoint" in translate(checkpoint=tmp_path / "none.pt")[2]
+    with pytest.raises(UserError, match="is a translation model"):
+        model_overrides(trained[0] / "checkpoint_last.pt")
+
+
+def test_training_that_does_not_fit(parallel, trained, tmp_path):
+    done = train(parallel, tmp_path, "--max-update", 1, "--restore-file", trained[0] / "checkpoint_last.pt",
+                 "--cross-position", "low_rank", check=False)  # fmt: skip
+    assert "is of another system (cross_position: checkpoint none, here low_rank)" in done.stderr
+    assert "Traceback" not in done.stderr.splitlines()[-1]
