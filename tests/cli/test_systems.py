@@ -1,7 +1,7 @@
 import pytest
 
 from tupe.cli.main import main
-from tupe.systems import SIZES, SYSTEM_FIELDS, SYSTEMS
+from tupe.systems import SEQ2SEQ_FIELDS, SEQ2SEQ_SIZES, SEQ2SEQ_SYSTEMS, SIZES, SYSTEM_FIELDS, SYSTEMS
 
 
 def test_table_has_every_system_and_size(capsys):
@@ -12,7 +12,17 @@ def test_table_has_every_system_and_size(capsys):
     assert all(size in "\n".join(lines) for size in SIZES)
 
 
-@pytest.mark.parametrize("field", SYSTEM_FIELDS)
+def test_encoder_decoders(capsys):
+    assert main(["systems", "--translation", "--vocab-size", "100", "--max-positions", "16"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name in SEQ2SEQ_SYSTEMS:
+        assert sum(line.startswith(f"{name} ") for line in lines) == 2
+    assert all(size in lines[-1] for size in SEQ2SEQ_SIZES)
+    base = 6 * 8 * (31 + 16)  # DIET-REL's, of six layers a side, eight heads, 16 positions
+    assert any(line.startswith("diet_rel ") and f" {base:,} / " in line for line in lines)
+
+
+@pytest.mark.parametrize("field", [*SYSTEM_FIELDS, *SEQ2SEQ_FIELDS])
 def test_every_field_is_explained(field, capsys):
     assert main(["systems", "--flags"]) == 0
     assert f"--{field.replace('_', '-')} " in capsys.readouterr().out

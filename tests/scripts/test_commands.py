@@ -39,6 +39,7 @@ class Clone:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"#!{sys.executable}{RECORDER}")
             path.chmod(0o755)
+        shutil.copy(ROOT / "tupe/cores.py", self.root / "tupe")
         no_gpu = self.root / ".venv/bin/nvidia-smi"
         no_gpu.write_text("#!/bin/sh\nexit 1\n")
         no_gpu.chmod(0o755)
@@ -72,7 +73,12 @@ def clone(tmp_path) -> Clone:
 
 @pytest.mark.parametrize(
     ("script", "command"),
-    [("prepare_corpus.sh", "prepare-corpus"), ("prepare_glue.sh", "prepare-glue"), ("glue.sh", "glue-sweep")],
+    [
+        ("prepare_corpus.sh", "prepare-corpus"),
+        ("prepare_glue.sh", "prepare-glue"),
+        ("prepare_translation.sh", "prepare-translation"),
+        ("glue.sh", "glue-sweep"),
+    ],
 )
 def test_arguments_go_through(script, command, clone):
     arguments = ["a b", "it's", "c,d=[1]", "-x"]
@@ -80,7 +86,7 @@ def test_arguments_go_through(script, command, clone):
     assert clone.calls() == [[command, *arguments]]
 
 
-@pytest.mark.parametrize("script", ["pretrain.sh", "finetune_glue.sh", "glue.sh"])
+@pytest.mark.parametrize("script", ["pretrain.sh", "finetune_glue.sh", "glue.sh", "translate_train.sh", "translate.sh"])
 def test_usage(script, clone):
     done = clone.run(script)
     assert done.returncode == 2
@@ -188,3 +194,37 @@ def test_cpu_by_choice_or_not(clone):
     said = "warning: nvidia-smi sees no GPU: this trains on the CPU"
     assert said not in clone.run("pretrain.sh", "DATA").stderr
     assert said in clone.run("pretrain.sh", "DATA", GPUS="", BATCH_PER_GPU="16").stderr
+
+
+@pytest.mark.parametrize(
+    ("environment", "model", "max_tokens", "update_freq"),
+    [
+        ({}, None, 4096, 8),
+        ({"CONFIG": "multi30k_en_de", "MODEL": "seq2seq_shaw_tiny"}, "seq2seq_shaw_tiny", 4096, 2),
+        ({"CONFIG": "wmt18_cs_en", "PROCESSES": "4", "TOKENS_PER_GPU": "2048"}, None, 2048, 4),
+    ],
+)
+def test_translation_is_what_the_configuration_says(environment, model, max_tokens, update_freq, clone):
+    (clone.here / "DATA/manifest.json").touch()
+    clone.run("translate_train.sh", "DATA", "checkpoint.save_dir=OUT", **environment)
+    trained = clone.trained()
+    assert trained.get("model._name") == model
+    assert trained["dataset.max_tokens"] == max_tokens
+    assert trained["optimization.update_freq"] == [update_freq]
+    assert trained["checkpoint.save_dir"] == "OUT"
+
+
+def test_translation_without_its_data(clone):
+    done = clone.run("translate_train.sh", "DATA")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: there is no DATA/manifest.json: give the folder that")
+    assert clone.calls() == []
+
+
+def test_a_file_or_standard_input_is_translated(clone):
+    clone.run("translate.sh", "a b.pt", "in put.txt", "--beam", "4")
+    clone.run("translate.sh", "FOLDER", "--average", "3")
+    assert clone.calls() == [
+        ["translate", "a b.pt", "--input", "in put.txt", "--beam", "4"],
+        ["translate", "FOLDER", "--average", "3"],
+    ]

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import torch
 from fairseq.data import Dictionary
 
 from tupe.models.config import CONFIGS
+from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
+from tupe.models.seq2seq.model import Seq2SeqModel
 from tupe.models.tupe import TupeLanguageModelEncoder, as_namespace
+
+
+def dictionary_of(size: int) -> Dictionary:
+    """Some `size` symbols."""
+    dictionary = Dictionary()
+    for index in range(len(dictionary), size):
+        dictionary.add_symbol(str(index))
+    return dictionary
 
 
 def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object) -> TupeLanguageModelEncoder:
     """The named model, whose parameters have shapes and no memory. `fields` override those of its name."""
-    dictionary = Dictionary()
-    for index in range(len(dictionary), vocab_size):
-        dictionary.add_symbol(str(index))
+    dictionary = dictionary_of(vocab_size)
     args = as_namespace(CONFIGS[name](max_positions=max_positions, **fields))
     with torch.device("meta"):
         return TupeLanguageModelEncoder(args, dictionary)
@@ -29,3 +39,14 @@ def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: o
     modules = [encoder.position_bias, encoder.input_positions, *(layer.self_attn.relative for layer in encoder.layers)]
     position = sum(p.numel() for module in modules if module is not None for p in module.parameters())
     return position, sum(p.numel() for p in model.parameters())
+
+
+def count_translators_parameters(name: str, vocab_size: int, max_positions: int) -> tuple[int, int]:
+    """The same of an encoder-decoder, with one table of words for source, target and output."""
+    names = dict.fromkeys(("source_dictionary", "target_dictionary"), dictionary_of(vocab_size))
+    task = SimpleNamespace(cfg=None, max_positions=lambda: (max_positions, max_positions), **names)
+    with torch.device("meta"):
+        model = Seq2SeqModel.build_model(TRANSLATORS[name](share_all_embeddings=True), task)
+    of_positions = ("position_bias.", "cross_position.", "input_positions.", ".relative.")
+    counts = {name: p.numel() for name, p in model.named_parameters()}  # a shared one once
+    return sum(n for name, n in counts.items() if any(part in name for part in of_positions)), sum(counts.values())
