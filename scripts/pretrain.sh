@@ -29,7 +29,7 @@ if [ ! -f "$config" ]; then
 fi
 if [ -n "${SLURM_NNODES-}" ]; then
     NODES=$SLURM_NNODES NODE_RANK=$SLURM_NODEID
-    MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+    MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p) # reads all: `head` could end scontrol by SIGPIPE
 fi
 nodes=${NODES:-1}
 gpus=${GPUS:-$({ nvidia-smi -L 2>/dev/null || true; } | wc -l)}
@@ -66,7 +66,7 @@ python3 -m tupe pretraining-plan --nodes "$nodes" --gpus "$gpus" --processes "$p
 train=(fairseq-hydra-train --config-dir "$root/configs/pretraining" --config-name "$CONFIG" "${settings[@]}")
 if [ "$world" -gt 1 ]; then
     # torchrun hands signals on, and gives the processes ten minutes to save
-    export TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1
+    export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1
     export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=${TORCH_ELASTIC_SHUTDOWN_TIMEOUT:-600}
     # each process knows its rank from torchrun alone
     train=(torchrun --nnodes "$nodes" --node-rank "${NODE_RANK:-0}" --nproc-per-node "$processes"
