@@ -89,7 +89,7 @@ class SelfAttention(nn.Module):
             query, key = query + position.query, key + position.key
         bias = position.bias
         if self.relative is not None:
-            relative = self.relative.logits(query, self.scale)  # (B, H, T, T)
+            relative = self.relative(query, self.scale)  # (B, H, T, T)
             bias = relative if bias is None else relative + bias
         options = {
             "key_padding_mask": key_padding_mask if self.projection is None else None,
