@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from argparse import Namespace
 from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
@@ -14,8 +13,8 @@ from torch import Tensor
 from tupe.analysis.figure import new_figure, save_figure
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
-from tupe.models.config import CONFIGS
 from tupe.models.position import build_position_bias
+from tupe.models.saved import saved_config
 from tupe.models.tupe import as_namespace
 
 _BIAS = "encoder.sentence_encoder.position_bias."
@@ -50,10 +49,15 @@ def position_correlation(checkpoint: Union[str, Path], length: Optional[int] = N
     if length is not None and length < 2:
         raise UserError(f"{length} position(s) have no correlation to draw: give a length of 2 or more.")
     state = safe_load(checkpoint)
-    args = _model_args(state.get("cfg") or {}, checkpoint)
+    args = as_namespace(saved_config(state, checkpoint))
     position = build_position_bias(args).eval()
     weights = {name[len(_BIAS) :]: weight.float() for name, weight in state["model"].items() if name.startswith(_BIAS)}
-    position.load_state_dict(weights)
+    try:
+        position.load_state_dict(weights)
+    except RuntimeError as error:
+        raise UserError(
+            f"the positions in {checkpoint} are not those of {args._name}: {error}".replace("\n", " ")
+        ) from None
     with torch.no_grad():
         values, query, key = position(length or args.max_positions)
     if query is not None:  # BERT-A^d, where it is one of four products
@@ -71,16 +75,6 @@ def position_correlation(checkpoint: Union[str, Path], length: Optional[int] = N
         "none": ([f"{layer}, {head}" for layer in layers for head in heads], "not shared"),
     }[args.sharing]
     return PositionCorrelation(values, names, f"Position correlation of {args._name}, {sharing}", args.reset != "none")
-
-
-def _model_args(cfg: dict, checkpoint: Union[str, Path]) -> Namespace:
-    model, task = cfg.get("model") or {}, cfg.get("task") or {}
-    name = model.get("_name")
-    if name not in CONFIGS:
-        raise UserError(f"{checkpoint} holds the model {name!r}, which is none of ours (`tupe systems` lists them).")
-    args = Namespace(**{**vars(as_namespace(CONFIGS[name]())), **model})
-    args.max_positions = args.max_positions or task.get("tokens_per_sample") or task.get("max_positions")
-    return args
 
 
 def plot_position(correlation: PositionCorrelation, output: Union[str, Path]) -> None:

@@ -11,6 +11,7 @@ import ast
 import importlib
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -27,10 +28,23 @@ def main(argv: list[str] | None = None) -> int:
     except (UserError, OSError) as error:  # OSError: a full disk, a file that may not be read
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("error: interrupted.", file=sys.stderr)
+        return 128 + signal.SIGINT
     return 0
 
 
+def _check_names(argv: list[str]) -> None:
+    """A name that is not UTF-8 could not be written to any file or screen."""
+    for argument in argv:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise UserError(f"{argument!r} is not UTF-8: rename that file or folder.") from None
+
+
 def _run(argv: list[str]) -> None:
+    _check_names(argv)
     files = {path.stem.replace("_", "-"): path for path in sorted(Path(__file__).parent.glob("[!_]*.py"))}
     del files["main"]
     if argv[:1] in (["-h"], ["--help"]):
