@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.commands import ROOT
 from tests.samples import write_checkpoint, write_corpus, write_task
 from tupe.cli.main import main
 from tupe.files import write
+from tupe.finetuning import finetune, sweep
 from tupe.finetuning.plan import Plan
 from tupe.finetuning.runs import Result, Run
 
@@ -69,7 +71,7 @@ ROWS = (
     Row(
         "finetune-glue CoLA {}/pretrained.pt {}/glue checkpoint.save_dir={}/run", "run/.tupe.json", "json", whole=False
     ),
-    Row("finetuning-result {}/run", "run/checkpoint_best.pt", "checkpoint"),
+    Row("finetuning-result {}/run", "run/checkpoint_best.pt", "checkpoint", takes=("other weights",)),
     Row(SWEEP, "pretrained.pt", "checkpoint", whole=False),
     Row(SWEEP, "glue/CoLA/input0/train.bin", "binary", whole=False),
     Row(SWEEP.replace("{}/new", "{}/sweep"), "sweep/sweep.json", "json", whole=False),
@@ -87,6 +89,8 @@ ROWS = (
     Row("quickstart-report {}/quickstart tupe_tiny", "quickstart/corpus", "folder", whole=False),
     Row("word-order {}/text.txt {}/new", "text.txt", "text", takes=("cut", "foreign", "hostile", "wrong type")),
 )
+
+PATIENCE = 60  # seconds
 
 #: Commands that read nothing, and those whose rows stand elsewhere.
 READ_NOTHING = {"python-docs", "systems", "user-dir"}
@@ -213,11 +217,10 @@ def samples(tmp_path_factory):
     (folder / "run/hydra_train.log").write_text("".join(f"{record % update}\n" for update in (1, 2, 3)))
     runs = (RUN,)
     Plan("pretrained.pt", "0f", "tupe_tiny", 7, "glue", (), runs, {}).join(folder / "sweep")
-    write(folder / "sweep" / RUN.folder / "result.json", Result(50.0)) if (folder / "sweep" / RUN.folder).mkdir(
-        parents=True
-    ) is None else None
-    (folder / "text.txt").write_text("The old dog sees a small bird and calls the red car .\n" * 40)
-    (folder / "quickstart").mkdir()
+    write(folder / "sweep" / RUN.folder / "result.json", Result(50.0))
+    lines = (f"The dog number{number} sees a small bird and calls {number} .\n" for number in range(40))
+    (folder / "text.txt").write_text("".join(lines))
+    (folder / "quickstart/corpus").mkdir(parents=True)
     return folder
 
 
@@ -249,8 +252,19 @@ def test_every_command_is_in_the_table():
 
 @pytest.fixture
 def copy(samples, tmp_path, monkeypatch):
+    """The samples, in a command that does not wait for ever."""
     monkeypatch.chdir(ROOT)
-    return shutil.copytree(samples, tmp_path / "samples")
+    for module, name in ((finetune, "_train"), (sweep, "multirun")):
+        monkeypatch.setattr(module, name, lambda *_: pytest.fail("the training begins"))
+    before = signal.signal(signal.SIGALRM, waited)
+    signal.alarm(PATIENCE)
+    yield shutil.copytree(samples, tmp_path / "samples")
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def waited(*_):
+    raise TimeoutError(f"no answer in {PATIENCE} seconds")
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.whole], ids=str)

@@ -126,7 +126,7 @@ def _check_identity(
             names = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
             raise UserError(f"{folder} holds what is not of {made_by} ({names}): {mending}.")
     elif found.made_by != made_by:
-        raise UserError(f"{folder} is of {found.made_by}, not of {made_by}: {mending}.")
+        raise UserError(f"{folder} is of {_short(found.made_by)}, not of {made_by}: {mending}.")
     else:
         differs = difference(found.of, of)
         if differs:

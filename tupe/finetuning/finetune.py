@@ -12,7 +12,7 @@ from typing import IO, NamedTuple
 
 import tupe
 from tupe.errors import UserError
-from tupe.files import check_indexed, own, sha256
+from tupe.files import check_file, check_indexed, own, sha256
 from tupe.finetuning import with_parent
 from tupe.finetuning.gpus import visible_gpus
 from tupe.finetuning.result import Result, finetuning_result
@@ -88,12 +88,13 @@ def data_checksum(data: Path, task: str) -> str:
     """
     if not (data / "input0/dict.txt").is_file():
         raise UserError(f"{data} holds no prepared {task}: bash {_PREPARED_BY} GLUE_DOWNLOAD CORPUS {data} {task}")
-    files = sorted(path for part in ("input*", "label") for path in data.glob(f"{part}/*") if path.is_file())
-    for index in files:
-        if index.suffix == ".idx":
-            check_indexed(index.with_suffix(""), _PREPARED_BY)
+    files = sorted(path for part in ("input*", "label") for path in data.glob(f"{part}/*"))
+    binary = {path.with_suffix("") for path in files if path.suffix in (".bin", ".idx")}
+    for prefix in sorted(binary | {data / "input0/train", data / "input0/valid"}):
+        check_indexed(prefix, _PREPARED_BY)
     digest = hashlib.sha256()
     for path in files:
+        check_file(path, _PREPARED_BY)
         digest.update(f"{path.relative_to(data)} {sha256(path)}\n".encode())
     return digest.hexdigest()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -41,7 +42,7 @@ def predict(checkpoint: Path, data: Path, out: Path, any_size: bool = False) -> 
     Raises:
         UserError: if the checkpoint does not fit the task, or a test set is missing or not of the published size.
     """
-    task = TASKS.get(data.resolve().name)
+    task = TASKS.get(Path(os.path.abspath(data)).name)
     if task is None:
         raise UserError(f"{data} is not called as a GLUE task ({', '.join(TASKS)}): give a folder of prepare_glue.sh.")
     model, fairseq_task = _load(checkpoint, data, task)
