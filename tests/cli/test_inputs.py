@@ -64,6 +64,13 @@ ROWS = (
     Row("convert-release {}/release.pt {}/new", "release.pt", "checkpoint", whole=False),
     Row("model-overrides {}/pretrained.pt", "pretrained.pt", "checkpoint"),
     Row("plot-position {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint"),
+    Row("plot-correlations {}/pretrained.pt --data {}/corpus --output {}/new.png", "pretrained.pt", "checkpoint"),
+    Row("plot-correlations {}/pretrained.pt --data {}/corpus --output {}/new.png", "corpus", "folder"),
+    Row("plot-ranks {}/pretrained.pt --data {}/corpus --output {}/new.png", "corpus/valid.bin", "binary"),
+    Row("plot-reset {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint"),
+    Row("plot-segments {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint", whole=False),
+    Row("plot-similarity {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint"),
+    Row("plot-cost {}/model.json --output {}/new.png", "model.json", "json", whole=False),
     Row(FINETUNE, "pretrained.pt", "checkpoint", whole=False),
     Row(FINETUNE, "glue", "folder", whole=False),
     Row(FINETUNE, "glue/CoLA/input0/train.idx", "binary", whole=False),
@@ -205,7 +212,7 @@ def samples(tmp_path_factory):
     """A folder with everything that the rows name."""
     folder = tmp_path_factory.mktemp("samples")
     write_corpus(folder / "corpus")
-    write_task(folder / "glue/CoLA", ("unacceptable", "acceptable"))
+    write_task(folder / "glue/CoLA", ("0", "1"))
     write_checkpoint(folder / "pretrained.pt", folder / "corpus")
     write_checkpoint(folder / "release.pt", folder / "corpus")
     for path in ("finetuned.pt", "run/checkpoint_best.pt"):
@@ -219,6 +226,7 @@ def samples(tmp_path_factory):
     Plan("pretrained.pt", "0f", "tupe_tiny", 7, "glue", (), runs, {}).join(folder / "sweep")
     write(folder / "sweep" / RUN.folder / "result.json", Result(50.0))
     lines = (f"The dog number{number} sees a small bird and calls {number} .\n" for number in range(40))
+    (folder / "model.json").write_text(json.dumps({"device": "CPU", "results": [{"model": "bert_a", "seconds": 1}]}))
     (folder / "text.txt").write_text("".join(lines))
     (folder / "quickstart/corpus").mkdir(parents=True)
     return folder
