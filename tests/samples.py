@@ -65,7 +65,8 @@ def write_checkpoint(path, data, num_classes=0, max_positions=32, head=True):
     if num_classes:
         cfg = {
             "_name": "tupe_sentence_prediction", "data": str(data), "max_positions": max_positions, "seed": 1,
-            "num_classes": num_classes, "regression_target": False, "init_token": 0, "separator_token": 2, "classification_head_name": HEAD,
+            "num_classes": num_classes, "regression_target": False, "init_token": 0, "separator_token": 2,
+            "classification_head_name": HEAD,
         }  # fmt: skip
         if head:
             model.register_classification_head(HEAD, num_classes=num_classes)

@@ -57,6 +57,7 @@ PLAN = "pretraining-plan configs/pretraining base task.data={}/corpus checkpoint
 FINETUNE = "finetune-glue CoLA {}/pretrained.pt {}/glue checkpoint.save_dir={}/new"
 SWEEP = "glue-sweep --tasks CoLA --lrs 2e-5 --seeds 1 {}/pretrained.pt {}/glue {}/new"
 PREDICT = "glue-predict --partial {}/finetuned.pt {}/glue/CoLA {}/new"
+SHOW = "plot-{} {{}}/pretrained.pt --data {{}}/corpus --output {{}}/new.png"  # the corpus has no manifest
 DRAWS = ("hostile", "foreign")  # a log is searched for records, whatever else is in it
 
 #: All that the commands read.
@@ -64,9 +65,9 @@ ROWS = (
     Row("convert-release {}/release.pt {}/new", "release.pt", "checkpoint", whole=False),
     Row("model-overrides {}/pretrained.pt", "pretrained.pt", "checkpoint"),
     Row("plot-position {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint"),
-    Row("plot-correlations {}/pretrained.pt --data {}/corpus --output {}/new.png", "pretrained.pt", "checkpoint"),
-    Row("plot-correlations {}/pretrained.pt --data {}/corpus --output {}/new.png", "corpus", "folder"),
-    Row("plot-ranks {}/pretrained.pt --data {}/corpus --output {}/new.png", "corpus/valid.bin", "binary"),
+    Row(SHOW.format("correlations"), "pretrained.pt", "checkpoint", whole=False),
+    Row(SHOW.format("correlations"), "corpus", "folder", whole=False),
+    Row(SHOW.format("ranks"), "pretrained.pt", "checkpoint", whole=False),
     Row("plot-reset {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint"),
     Row("plot-segments {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint", whole=False),
     Row("plot-similarity {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint"),

@@ -58,7 +58,6 @@ def processes(mark):
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("seed", [SEED])
 def test_a_sweep_that_is_killed(seed, tmp_path):

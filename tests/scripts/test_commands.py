@@ -137,3 +137,16 @@ def test_cpu_by_choice_or_not(clone):
     said = "warning: nvidia-smi sees no GPU: this trains on the CPU"
     assert said not in clone.run("pretrain.sh", "DATA").stderr
     assert said in clone.run("pretrain.sh", "DATA", GPUS="", BATCH_PER_GPU="16").stderr
+
+
+@pytest.mark.parametrize("name", ["notes", "settings"])
+def test_the_quickstart_leaves_what_is_of_others(name, tmp_path):
+    for path in (name, "text/mine"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text("mine")
+    done = run("bash", "scripts/quickstart.sh", check=False, QUICKSTART_OUT=str(tmp_path), QUICKSTART_INSTALL="0")
+    assert done.returncode == 1
+    assert (
+        done.stderr == f"error: {tmp_path} holds what is not of quickstart.sh: set QUICKSTART_OUT to another folder.\n"
+    )
+    assert sorted(path.name for path in tmp_path.rglob("*")) == sorted([name, "text", "mine"])

@@ -12,7 +12,6 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary, data_utils
 from fairseq.tasks import FairseqTask
-from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor, nn
 from tqdm import tqdm
 
@@ -93,9 +92,9 @@ def _load(checkpoint: Path, data: Path, task: Task) -> tuple[nn.Module, FairseqT
         )
     except UserError:
         raise
-    except (OmegaConfBaseException, AssertionError, AttributeError, KeyError, RuntimeError, TypeError, ValueError) as e:
-        reason = " ".join(str(e).split())[:300] or type(e).__name__
-        raise UserError(f"{checkpoint} cannot be used with the data {data}: {reason}.") from e
+    except Exception as error:  # fairseq raises `Exception` itself where a dictionary is damaged
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise UserError(f"{checkpoint} cannot be used with the data {data}: {reason}.") from error
     if task.classes:
         _check_labels(fairseq_task.label_dictionary, data, task, Path(trained.data))
     device = "cuda" if torch.cuda.is_available() else "cpu"
