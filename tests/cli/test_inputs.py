@@ -63,6 +63,7 @@ DRAWS = ("hostile", "foreign")  # a log is searched for records, whatever else i
 #: All that the commands read.
 ROWS = (
     Row("convert-release {}/release.pt {}/new", "release.pt", "checkpoint", whole=False),
+    Row("describe {}/pretrained.pt", "pretrained.pt", "checkpoint"),
     Row("model-overrides {}/pretrained.pt", "pretrained.pt", "checkpoint"),
     Row("plot-position {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint"),
     Row(SHOW.format("correlations"), "pretrained.pt", "checkpoint", whole=False),

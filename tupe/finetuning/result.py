@@ -19,8 +19,8 @@ PathLike = Union[str, Path]
 def finetuning_result(run: PathLike) -> Result:
     """Metric, best epoch and settings of the fine-tuning run in the folder `run`, also written there as `result.json`.
 
-    `metrics` has all of the best epoch, by development set (MNLI has two), if the run was logged as JSON
-    (`common.log_format=json`).
+    `metrics` has all of the very validation that was best, by development set (MNLI has two), if the run was logged as
+    JSON (`common.log_format=json`); an epoch can have several.
 
     Raises:
         UserError: if there is no finished run.
@@ -38,13 +38,14 @@ def finetuning_result(run: PathLike) -> Result:
 
     epoch = at("extra_state.train_iterator.epoch", int)
     epoch -= at("extra_state.train_iterator.iterations_in_epoch", int) == 0
+    update = at("optimizer_history", list[dict[str, Any]])[-1:]
     result = Result(
         task=Path(at("cfg.task.data", str)).name,
         metric=at("cfg.checkpoint.best_checkpoint_metric", str),
         score=at("extra_state.best", float),
         epoch=epoch,
         max_epoch=at("cfg.optimization.max_epoch", int),
-        metrics=_metrics(Path(run) / "hydra_train.log", epoch),
+        metrics=_metrics(Path(run) / "hydra_train.log", update[0].get("num_updates") if update else None),
         model=at("cfg.model._name", str),
         lr=(at("cfg.optimization.lr", list[float]) or [math.nan])[0],
         seed=at("cfg.common.seed", int),
@@ -59,8 +60,8 @@ def finetuning_result(run: PathLike) -> Result:
 _VALIDATION = re.compile(r"\[(valid\d*)\]\[INFO\] - (\{.*\})$", re.MULTILINE)
 
 
-def _metrics(log: Path, epoch: int) -> dict[str, dict[str, Optional[float]]]:
-    """What was logged for an epoch, by development set; of a resumed run, the last time."""
+def _metrics(log: Path, update: Optional[int]) -> dict[str, dict[str, Optional[float]]]:
+    """What was logged after an update, by development set; of a resumed run, the last time."""
     metrics = {}
     for subset, text in _VALIDATION.findall(log.read_text(encoding="utf-8", errors="replace")) if log.is_file() else ():
         try:
@@ -68,7 +69,7 @@ def _metrics(log: Path, epoch: int) -> dict[str, dict[str, Optional[float]]]:
             values = {name: float(value) for name, value in record.items() if name.startswith(f"{subset}_")}
         except (ValueError, TypeError):  # the beginning of a record, where the run was killed
             continue
-        if record.get("epoch") == epoch:
+        if record.get(f"{subset}_num_updates") == str(update):
             metrics[subset] = {
                 name[len(subset) + 1 :]: value if math.isfinite(value) else None for name, value in values.items()
             }
