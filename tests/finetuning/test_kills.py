@@ -75,7 +75,9 @@ def test_a_sweep_that_is_killed(seed, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(clone), "PATH": path, "KILLS_TEST": str(tmp_path)}
 
     for _ in range(3):
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            command, cwd=clone, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
         deadline = time.monotonic() + 300
         while not (out / "hydra/log").exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -92,7 +94,7 @@ def test_a_sweep_that_is_killed(seed, tmp_path):
             assert time.monotonic() < deadline, processes(mark)
             time.sleep(0.1)
 
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     assert not (out / "two at a time").exists()
     assert [result(out / run.folder).score for run in RUNS] == [10.0, 20.0, 30.0, 40.0]
