@@ -17,6 +17,7 @@
 #
 # First it prints the plan (size, batch, updates, tokens, disk for the checkpoints), and ends if that cannot work.
 # Ctrl-C, SIGTERM and SIGUSR1 finish the update and save; run again, it goes on from the last checkpoint.
+# A second one on the same folder is refused.
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 . "$(dirname "$0")/lib/launch.sh"
@@ -45,6 +46,7 @@ for setting in "$@"; do
     case $setting in checkpoint.save_dir=*) setting=checkpoint.save_dir=$(quoted "${setting#*=}") ;; esac
     settings+=("$setting")
 done
-python3 -m tupe pretraining-plan --here --nodes "$nodes" --gpus "$gpus" --processes "$processes" \
-    "$root/configs/pretraining" "$CONFIG" "${settings[@]}" # its sentence, if it cannot work
-launch "$root/configs/pretraining" "$CONFIG"
+launch_command "$root/configs/pretraining" "$CONFIG"
+# its sentence, if it cannot work; else the training takes its place, and keeps others from the folder until it ends
+exec python3 -m tupe pretraining-plan --here --nodes "$nodes" --node-rank "${NODE_RANK:-0}" --gpus "$gpus" \
+    --processes "$processes" "$root/configs/pretraining" "$CONFIG" "${settings[@]}" --start "${train[@]}"

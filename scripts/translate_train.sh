@@ -46,4 +46,5 @@ for setting in "$@"; do
     case $setting in checkpoint.save_dir=*) setting=checkpoint.save_dir=$(quoted "${setting#*=}") ;; esac
     settings+=("$setting")
 done
-launch "$root/configs/translation" "$CONFIG"
+launch_command "$root/configs/translation" "$CONFIG"
+exec "${train[@]}"

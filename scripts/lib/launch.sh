@@ -1,12 +1,12 @@
 # Where a training runs. A script that sources this file after command.sh says
 #   find_processes        sets `gpus` and `processes` of each node and `world`, their number, from GPUS, PROCESSES, NODES, or
 #                         SLURM; and `settings`, the keys of Hydra that follow from them
-#   launch FOLDER CONFIG  runs fairseq-hydra-train on them, with `settings`
+#   launch_command FOLDER CONFIG  sets `train`, the command that runs fairseq-hydra-train on them with `settings`
 
 find_processes() {
     if [ -n "${SLURM_NNODES-}" ]; then
         NODES=$SLURM_NNODES NODE_RANK=$SLURM_NODEID
-        MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+        MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p) # reads all: `head` could end scontrol by SIGPIPE
     fi
     nodes=${NODES:-1}
     gpus=${GPUS:-$({ nvidia-smi -L 2>/dev/null || true; } | wc -l)}
@@ -23,16 +23,15 @@ find_processes() {
     fi
 }
 
-launch() {
-    local train=(fairseq-hydra-train --config-dir "$1" --config-name "$2" "${settings[@]}")
+launch_command() {
+    train=(fairseq-hydra-train --config-dir "$1" --config-name "$2" "${settings[@]}")
     if [ "$world" -gt 1 ]; then
         # torchrun hands signals on, and gives the processes ten minutes to save
-        export TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1
+        export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1
         export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=${TORCH_ELASTIC_SHUTDOWN_TIMEOUT:-600}
         # each process knows its rank from torchrun alone
         train=(torchrun --nnodes "$nodes" --node-rank "${NODE_RANK:-0}" --nproc-per-node "$processes"
             --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" --no-python
             bash -c 'exec "$@" distributed_training.distributed_rank=$RANK' rank "${train[@]}")
     fi
-    exec "${train[@]}"
 }

@@ -61,11 +61,12 @@ def validated(data, checkpoint, rank, processes):
     cfg = convert_namespace_to_omegaconf(args)
     cfg.distributed_training.distributed_world_size = processes
     cfg.distributed_training.distributed_rank = rank
-    said, handler = [], logging.Handler()
+    said, handler, logger = [], logging.Handler(), logging.getLogger("valid")
     handler.emit = lambda record: said.append(json.loads(record.getMessage()))
-    logging.getLogger("valid").addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
     validate.main(cfg)
-    logging.getLogger("valid").removeHandler(handler)
+    logger.removeHandler(handler)
     return said[-1]
 
 

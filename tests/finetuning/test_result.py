@@ -17,7 +17,8 @@ def test_metrics_are_of_the_very_validation_that_was_best(tmp_path):
     (tmp_path / "hydra_train.log").write_text(log)
     state = {
         "cfg": {
-            "task": {"data": "/data/MNLI"}, "checkpoint": {"best_checkpoint_metric": "accuracy", "finetune_from_model": "x"},
+            "task": {"data": "/data/MNLI"},
+            "checkpoint": {"best_checkpoint_metric": "accuracy", "finetune_from_model": "x"},
             "optimization": {"max_epoch": 3, "lr": [1e-5]}, "model": {"_name": "tupe_tiny"}, "common": {"seed": 1},
         },
         "extra_state": {"best": 70.0, "train_iterator": {"epoch": 1, "iterations_in_epoch": 10}},

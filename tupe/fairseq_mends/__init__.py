@@ -13,6 +13,7 @@ from tupe.fairseq_mends import (  # noqa: F401
     loading,
     names,
     numpy2,
+    paths,
     precision,
     printing,
     resume,

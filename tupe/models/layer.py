@@ -94,7 +94,7 @@ class Attention(nn.Module):
             query, key = query + position.query, key + position.key
         bias = position.bias
         if self.relative is not None:
-            relative = self.relative.logits(query, self.scale, key.shape[2])  # (B, H, T, m)
+            relative = self.relative(query, self.scale, key.shape[2])  # (B, H, T, m)
             bias = relative if bias is None else relative + bias
         return query, key, bias
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from types import SimpleNamespace
 
 import torch
@@ -13,20 +14,19 @@ from tupe.models.seq2seq.model import Seq2SeqModel
 from tupe.models.tupe import TupeLanguageModelEncoder, as_namespace
 
 
-def dictionary_of(size: int) -> Dictionary:
-    """Some `size` symbols."""
+def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object) -> TupeLanguageModelEncoder:
+    """The named model, whose parameters have shapes and no memory. `fields` override those of its name."""
+    args = as_namespace(CONFIGS[name](max_positions=max_positions, **fields))
+    with torch.device("meta"):
+        return TupeLanguageModelEncoder(args, _dictionary(vocab_size))
+
+
+@lru_cache(maxsize=1)
+def _dictionary(size: int) -> Dictionary:
     dictionary = Dictionary()
     for index in range(len(dictionary), size):
         dictionary.add_symbol(str(index))
     return dictionary
-
-
-def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object) -> TupeLanguageModelEncoder:
-    """The named model, whose parameters have shapes and no memory. `fields` override those of its name."""
-    dictionary = dictionary_of(vocab_size)
-    args = as_namespace(CONFIGS[name](max_positions=max_positions, **fields))
-    with torch.device("meta"):
-        return TupeLanguageModelEncoder(args, dictionary)
 
 
 def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: object) -> tuple[int, int]:
@@ -34,7 +34,12 @@ def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: o
 
     Segments and Linformer's projection are no positions. `fields` override those of the named model.
     """
-    model = meta_model(name, vocab_size, max_positions, **fields)
+    layers = fields.pop("encoder_layers", CONFIGS[name].encoder_layers)
+    one, two = (_count(meta_model(name, vocab_size, max_positions, encoder_layers=n, **fields)) for n in (1, 2))
+    return tuple(first + (layers - 1) * (second - first) for first, second in zip(one, two))  # layers are alike
+
+
+def _count(model: TupeLanguageModelEncoder) -> tuple[int, int]:
     encoder = model.sentence_encoder
     modules = [encoder.position_bias, encoder.input_positions, *(layer.self_attn.relative for layer in encoder.layers)]
     position = sum(p.numel() for module in modules if module is not None for p in module.parameters())
@@ -43,7 +48,7 @@ def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: o
 
 def count_translators_parameters(name: str, vocab_size: int, max_positions: int) -> tuple[int, int]:
     """The same of an encoder-decoder, with one table of words for source, target and output."""
-    names = dict.fromkeys(("source_dictionary", "target_dictionary"), dictionary_of(vocab_size))
+    names = dict.fromkeys(("source_dictionary", "target_dictionary"), _dictionary(vocab_size))
     task = SimpleNamespace(cfg=None, max_positions=lambda: (max_positions, max_positions), **names)
     with torch.device("meta"):
         model = Seq2SeqModel.build_model(TRANSLATORS[name](share_all_embeddings=True), task)

@@ -50,13 +50,15 @@ class ShawRelative(nn.Module):
 
     def by_distance(self, table: Tensor, length: int, num_keys: int) -> Tensor:
         """The rows of the distances `-num_keys .. length`: some of the `table`, or its ends repeated."""
-        first, last = -self.max_distance, len(table) - 1 - self.max_distance  # of the table
-        rows = table[max(0, -num_keys - first) : len(table) - max(0, last - length)]
-        far, near = max(0, first + num_keys), max(0, length - last)
-        ends = table[:1].expand(far, -1), table[-1:].expand(near, -1)
-        return torch.cat([ends[0], rows, ends[1]]) if far or near else rows
+        first, last, far = self.max_distance, len(table) - 1 - self.max_distance, num_keys - self.max_distance
+        near = length - last
+        if near <= 0:
+            table = table[: len(table) + near]
+        else:
+            table = torch.cat([table, table[-1:].expand(near, -1)])
+        return table[first - num_keys :] if far <= 0 else torch.cat([table[:1].expand(far, -1), table])
 
-    def logits(self, query: Tensor, scale: float = 1.0, num_keys: Optional[int] = None) -> Tensor:
+    def forward(self, query: Tensor, scale: float = 1.0, num_keys: Optional[int] = None) -> Tensor:
         """`scale * q_i . a[j - i]` of `query` `(B, H, n, d_h)`, at the last `n` of `m` positions: `(B, H, n, m)`.
 
         `m` is `n` unless `num_keys` says otherwise.
@@ -65,7 +67,7 @@ class ShawRelative(nn.Module):
         return skew(query @ (scale * self.by_distance(self.key, length, num_keys or length)).t())
 
     def weighted_values(self, weights: Tensor) -> Tensor:
-        """`sum_j weight_ij a^V[j - i]` of `weights` `(B, H, n, m)`, as in `logits`: `(B, H, n, d_h)`."""
+        """`sum_j weight_ij a^V[j - i]` of `weights` `(B, H, n, m)`, as in `forward`: `(B, H, n, d_h)`."""
         return unskew(weights) @ self.by_distance(self.value, *weights.shape[-2:]).to(weights.dtype)
 
     def extra_repr(self) -> str:
