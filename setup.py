@@ -4,6 +4,7 @@ from setuptools import find_packages, setup
 
 CORPUS = ["sacremoses", "spacy"]
 PLOT = ["matplotlib"]
+TRANSLATION = ["sacrebleu"]
 LAUNCHERS = [  # of Hydra 1.3; official fairseq, before Python 3.11, brings Hydra 1.0
     'hydra-joblib-launcher; python_version >= "3.11"',
     'hydra-submitit-launcher; python_version >= "3.11"',
@@ -31,10 +32,12 @@ setup(
     extras_require={
         "corpus": CORPUS,  # cleans and tokenises raw text
         "plot": PLOT,  # draws figures
+        "translation": TRANSLATION,  # scores translations
         "launchers": LAUNCHERS,  # spread a sweep over GPUs and SLURM
         "test": [
             *CORPUS,
             *PLOT,
+            *TRANSLATION,
             *LAUNCHERS,
             "hypothesis",
             "packaging",
