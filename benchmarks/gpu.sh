@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Checks and measures everything on this machine's GPU, without a network, into one folder:
 #   bash benchmarks/gpu.sh [FOLDER [STEP...]]
-# FOLDER is runs/gpu if not given. The steps are tests, attention, dropout, graphs, tiles, tiles_in_parts, model and
-# table1; all of them if none is named. PYTHON names the Python that has PyTorch (python3); tests needs pytest and
-# hypothesis too, and is faster with pytest-xdist; the last two need fairseq, and model takes the authors' code from the
-# checkout AUTHORS if that is set. A step that fails is named in the last line; the others run. Every step writes what
-# it has measured at once.
+# FOLDER is runs/gpu if not given. The steps are tests, attention, dropout, graphs, tiles, tiles_in_parts, model,
+# translation and table1; all of them if none is named. PYTHON names the Python that has PyTorch (python3); tests needs
+# pytest and hypothesis too, and is faster with pytest-xdist; the last three need fairseq, and model takes the authors'
+# code from the checkout AUTHORS if that is set. A step that fails is named in the last line; the others run. Every step
+# writes what it has measured at once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=${1:-runs/gpu}
@@ -26,6 +26,7 @@ graphs() { "$python" benchmarks/attention.py --graph --cases 32x128 32x512 --out
 tiles() { "$python" benchmarks/tune_tiles.py; }
 tiles_in_parts() { "$python" benchmarks/tune_tiles.py --structured --batch 1 --length 8192; }
 model() { "$python" benchmarks/model.py ${AUTHORS:+--authors "$AUTHORS"} --output "$folder/model"; }
+translation() { "$python" benchmarks/translation.py; }
 table1() { # DIET's
     "$python" benchmarks/model.py --rivals bert_a shaw tupe_r diet_abs diet_rel --sizes base small --length 128 \
         --vocab-size 30522 --rounds 30 --output "$folder/table1"
@@ -41,7 +42,7 @@ import torch, triton
 print(torch.cuda.get_device_properties(0))
 print(f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, Triton {triton.__version__}")
 END
-[ $# -gt 0 ] || set -- tests attention dropout graphs tiles tiles_in_parts model table1
+[ $# -gt 0 ] || set -- tests attention dropout graphs tiles tiles_in_parts model translation table1
 failed=()
 for step in "$@"; do
     echo "== $step"

@@ -67,7 +67,9 @@ def average(paths: list[Path]) -> dict[str, Any]:
 
 
 def _as_sum(tensor: Tensor) -> Tensor:
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32), copy=True) if tensor.is_floating_point() else tensor
+    return (
+        tensor.to(torch.promote_types(tensor.dtype, torch.float32), copy=True) if tensor.is_floating_point() else tensor
+    )
 
 
 def _check_same(one: Path, other: Path, ours: dict, theirs: dict, total: dict[str, Tensor], model: dict) -> None:

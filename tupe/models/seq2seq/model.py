@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from torch import nn
 
 from tupe.errors import UserError
+from tupe.models.layer import Attention
 from tupe.models.seq2seq.config import CONFIGS, Seq2SeqConfig, check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
@@ -41,10 +42,14 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         encoder = Seq2SeqEncoder(args, task.source_dictionary, tables[0])
         decoder = Seq2SeqDecoder(args, task.target_dictionary, *tables[1:])
         model = cls(encoder, decoder)
-        layers = (*encoder.stack.layers, *decoder.stack.layers)
-        for module in (module for layer in layers for module in layer.modules() if isinstance(module, nn.Linear)):
-            nn.init.xavier_uniform_(module.weight)
-            nn.init.zeros_(module.bias)
+        for layer in (
+            *encoder.stack.layers,
+            *decoder.stack.layers,
+        ):  # as fairseq's; the feed-forward parts are PyTorch's
+            for attention in (module for module in layer.modules() if isinstance(module, Attention)):
+                nn.init.xavier_uniform_(attention.qkv_proj.weight)
+                nn.init.xavier_uniform_(attention.out_proj.weight)
+                nn.init.zeros_(attention.out_proj.bias)
         return model
 
 
