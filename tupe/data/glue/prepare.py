@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from collections.abc import Iterable, Iterator
@@ -69,7 +68,7 @@ def prepare(task: Task, glue: Path, corpus: Manifest, out: Path, any_size: bool,
             bar = tqdm(found, f"{task.name} {split.name}", split.rows, leave=False, disable=None, unit=" rows")
             read = _batches(bar)
             _write(map_(partial(_encode, corpus), read), texts / split.name, len(task.texts))
-            content["splits"][split.name] = dataclasses.asdict(report)
+            content["splits"][split.name] = vars(report)
         _binarise(task, [split.name for split in files], texts, folder, corpus.dictionary)
         shutil.rmtree(texts)
         write_json(folder / NAME, content)
