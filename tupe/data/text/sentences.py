@@ -49,8 +49,13 @@ def splitter(language: str) -> Callable[[list[str]], list[str]]:
                 ended = False
         return tuple(found), ended
 
-    end = re.compile(f"[{re.escape(''.join(sorted(ends)))}]")
-    return lambda lines: [sentence for line in lines for sentence in _sentences(line, end, begins)]
+    ascii_end, any_end = (re.compile(f"[{re.escape(''.join(end))}]") for end in (filter(str.isascii, ends), ends))
+
+    def split(lines: list[str]) -> list[str]:
+        lines = (" ".join(line.split()) for line in lines)
+        return [one for line in lines for one in _sentences(line, ascii_end if line.isascii() else any_end, begins)]
+
+    return split
 
 
 def _rules(language: str):
@@ -65,7 +70,6 @@ def _rules(language: str):
 
 
 def _sentences(line: str, end: re.Pattern[str], begins: _Begins) -> list[str]:
-    line = " ".join(line.split())
     cuts = [0]
     found = end.search(line)
     while found:
