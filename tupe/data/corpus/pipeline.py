@@ -243,9 +243,9 @@ class _Preparation:
         """Moves the result to its place, which is done in as many goes as it takes."""
         left = [name for name in read(self.work / NAME, Content, MADE_BY).sizes if (self.data / name).exists()]
         for place in (self.out / name for name in left):
-            for path in (place.parent, place):
-                if os.path.lexists(path) and not (path.is_dir() and path is place.parent):
-                    raise UserError(f"{path} is there, but not of {MADE_BY}: move it away, and start again.")
+            foreign = place.parent if place.parent.is_file() else place
+            if os.path.lexists(foreign):
+                raise UserError(f"{foreign} is there, but not of {MADE_BY}: move it away, and start again.")
         for name in left:
             (self.out / name).parent.mkdir(exist_ok=True)
             (self.data / name).replace(self.out / name)
