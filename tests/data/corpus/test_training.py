@@ -22,7 +22,7 @@ def test_shards_train_and_masks_are_filled(prepared, tmp_path):
     tokens = hub.encode("Anna sees the house,")
     assert hub.task.source_dictionary.unk() not in tokens
     assert hub.decode(tokens) == "anna sees the house ,"
-    assert hub.decode(hub.encode("Anna sees the house", "Bob hears."))) == ["anna sees the house", "bob hears ."]
+    assert hub.decode(hub.encode("Anna sees the house", "Bob hears.")) == ["anna sees the house", "bob hears ."]
     mask = hub.encode(f"Anna {MASK}the house.")
     assert mask.eq(hub.task.mask_idx).sum() == 1
     assert mask.tolist() == hub.encode(f"anna {MASK} the house .").tolist()
