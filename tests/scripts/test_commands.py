@@ -39,6 +39,7 @@ class Clone:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"#!{sys.executable}{RECORDER}")
             path.chmod(0o755)
+        shutil.copy(ROOT / "tupe/cores.py", self.root / "tupe")
         no_gpu = self.root / ".venv/bin/nvidia-smi"
         no_gpu.write_text("#!/bin/sh\nexit 1\n")
         no_gpu.chmod(0o755)
