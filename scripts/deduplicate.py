@@ -1,7 +1,7 @@
 """Lines that came before go, on several machines that share a folder, by datatrove: pip install '.[machines]'.
 
-FOLDER/in has JSON lines with a `text`, FOLDER/out gets them, which `tupe prepare-corpus` reads. The work is TASKS tasks in
-three steps; on one machine:
+FOLDER/in has JSON lines with a `text`, FOLDER/out gets them, which `tupe prepare-corpus` reads. The work is TASKS tasks
+in three steps; on one machine:
 
     python scripts/deduplicate.py FOLDER 64 --workers 16
 
