@@ -33,6 +33,7 @@ setup(
         "corpus": CORPUS,  # cleans and tokenises raw text
         "plot": PLOT,  # draws figures
         "translation": TRANSLATION,  # scores translations
+        "machines": ["datatrove>=0.10", "regex", "tokenizers", "orjson", "nltk"],  # scripts/deduplicate.py
         "launchers": LAUNCHERS,  # spread a sweep over GPUs and SLURM
         "test": [
             *CORPUS,

@@ -44,7 +44,7 @@ def test_epochs_are_sorted_as_numbers(save, tmp_path):
         save(f"checkpoint{number}.pt", number)
     save("checkpoint_best.pt", 0)
     assert [path.name for path in last_checkpoints(tmp_path, 2)] == ["checkpoint9.pt", "checkpoint10.pt"]
-    with pytest.raises(UserError, match="4 checkpoints are to be averaged, but .* has 3 of the kind"):
+    with pytest.raises(UserError, match=r"4 checkpoints are to be averaged, but .* has 3 of the kind"):
         last_checkpoints(tmp_path, 4)
 
 

@@ -5,13 +5,13 @@ import shutil
 import sys
 
 import pytest
+import sentencepiece
 import torch
 
 from tests.commands import run, train_log
 from tests.translation.conftest import train
 from tupe.checkpoints.average import average
 from tupe.cli.main import main
-from tupe.data.corpus.vocabulary import Encoder
 from tupe.errors import UserError
 from tupe.finetuning.start import model_overrides
 
@@ -62,9 +62,11 @@ def test_translations_are_fairseqs(translate, trained, parallel, tmp_path):
     assert main(["bleu", "--hypotheses", str(tmp_path / "generated"), "--reference", str(out)]) == 0
     lines = dict(line[2:].split("\t", 2)[::2] for line in generated.stdout.splitlines() if line.startswith("D-"))
     assert [lines[str(number)] for number in range(20)] == out.read_text().splitlines()
-    encode = Encoder(parallel / "sentencepiece.bpe.model")
+    model = sentencepiece.SentencePieceProcessor(model_file=str(parallel / "sentencepiece.bpe.model"))
     pieces = tmp_path / "pieces"
-    pieces.write_text("".join(" ".join(encode(line)) + "\n" for line in text.read_text().splitlines()))
+    pieces.write_text(
+        "".join(" ".join(model.encode(line, out_type=str)) + "\n" for line in text.read_text().splitlines())
+    )
     asked = run("fairseq-interactive", parallel, "--input", pieces, "--buffer-size", 20, "--batch-size", 5,
                 *search[:-4], "-s", "en", "-t", "de")  # fmt: skip
     said = [line.split("\t")[2].replace(" ", "").replace("▁", " ").strip() for line in asked.stdout.splitlines()

@@ -16,11 +16,11 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from tupe.files import atomic
+from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
+from tupe.files import atomic
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig
-from tupe.checkpoints.safe_load import safe_load
 
 PathLike = Union[str, Path]
 

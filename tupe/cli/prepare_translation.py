@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
     prefixes = {"train": [args.train], "valid": [args.valid], "test": args.test}
     splits = {name: [ParallelText.find(p, languages) for p in found] for name, found in prefixes.items() if found}
     with pool(args.workers) as map_:
-        content = prepare(args.out, splits, settings, map_, args.workers)
+        content = prepare(args.out, splits, settings, map_)
     for name, counts in content["splits"].items():
         print(f"{name:<6} " + ", ".join(f"{number:,} {what}" for what, number in counts.items() if number))
     print(f"data: {args.out}")

@@ -106,10 +106,9 @@ class Translator:
             first += len(window)
 
     def _window(self, window: list[str], first: int) -> list[str]:
-        dictionary = self.task.source_dictionary
-        sentences = []
+        end, sentences = self.task.source_dictionary.eos(), []
         for number, line in enumerate(window):
-            pieces = dictionary.encode_line(" ".join(self.encode(line)), add_if_not_exist=False).long()
+            pieces = torch.tensor([*self.encode(line), end])
             if len(pieces) > self.longest:
                 raise UserError(
                     f"line {first + number + 1} has {len(pieces)} pieces, but the model takes {self.longest}: cut it, "

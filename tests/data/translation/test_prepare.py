@@ -28,7 +28,9 @@ def test_data_are_what_the_files_say(text, prepare, tmp_path, capsys):
         for side, language in enumerate(("en", "de")):
             dictionary = Dictionary.load(str(out / f"dict.{language}.txt"))
             found = MMapIndexedDataset(str(out / f"{split}.en-de.{language}"))
-            assert [dictionary.string(item[:-1]) for item in found] == [" ".join(encode(pair[side])) for pair in lines]
+            assert [item.tolist() for item in found] == [[*encode(pair[side]), dictionary.eos()] for pair in lines]
+            spelt = [dictionary.string(item, "sentencepiece") for item in found]
+            assert spelt == [" ".join(pair[side].split()) for pair in lines]
     assert (out / "dict.en.txt").read_bytes() == (out / "dict.de.txt").read_bytes() == (out / "dict.txt").read_bytes()
     assert len(Dictionary.load(str(out / "dict.txt"))) == 60
     assert (out / "text/test.de").read_text() == "der Hund\n\nein Mann\n"

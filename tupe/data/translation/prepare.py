@@ -1,9 +1,9 @@
-"""Parallel text becomes one joint SentencePiece model and fairseq's binary data, in four passes over the files.
+"""Parallel text becomes one joint SentencePiece model and fairseq's binary data, in three passes over the files.
 
     read        every split is read once: unequal files, bytes that are no UTF-8 and empty lines are found here
     vocabulary  SentencePiece is trained on both sides of the training data
-    encode      text becomes pieces; of the training data, what `Cleaning` refuses is left out and counted
-    binarise    pieces become fairseq's binary data, with the one dictionary on both sides
+    encode      text becomes fairseq's binary data, with the one dictionary on both sides; of the training data, what
+                `Cleaning` refuses is left out and counted
 
 Validation and test data are taken as they are, since scores are compared by their line numbers; their text is kept
 beside the binary data, `text/test.de`, as the reference of `tupe bleu`.
@@ -16,13 +16,15 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Optional
 
+import numpy as np
 from tqdm import tqdm
 
-from tupe.data.binarise import binarise, check_folder
+from tupe.data.binary import EOS, check_folder, writer
 from tupe.data.corpus.manifest import DICTIONARY, MODEL, NAME, versions
 from tupe.data.corpus.vocabulary import Encoder, train, write_dictionary
 from tupe.data.parallel import Map
@@ -59,7 +61,7 @@ class Settings:
             raise UserError(f"source and target language are both {self.languages[0]}: give two.")
 
 
-def prepare(out: Path, splits: dict[str, list[ParallelText]], settings: Settings, map_: Map, workers: int) -> dict:
+def prepare(out: Path, splits: dict[str, list[ParallelText]], settings: Settings, map_: Map) -> dict:
     """Writes the folder of a translation task, unless it is there already.
 
     Args:
@@ -67,7 +69,6 @@ def prepare(out: Path, splits: dict[str, list[ParallelText]], settings: Settings
         splits: `train`, `valid` and `test`; a second test file becomes `test1`.
         settings: what is made of them.
         map_: from `tupe.data.parallel.pool`.
-        workers: processes of `fairseq-preprocess`.
 
     Returns:
         What the manifest holds: of what it was made, counts and checksums.
@@ -93,20 +94,13 @@ def prepare(out: Path, splits: dict[str, list[ParallelText]], settings: Settings
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out} is there, but not made by this command: choose another folder for OUT.")
     with whole_folder(out) as folder:
-        content = {"made_of": made_of, **_make(folder, named, splits, settings, map_, workers)}
+        content = {"made_of": made_of, **_make(folder, named, settings, map_)}
         write_json(folder / NAME, content)
     return content
 
 
-def _make(
-    folder: Path,
-    named: dict[str, ParallelText],
-    splits: dict[str, list[ParallelText]],
-    settings: Settings,
-    map_: Map,
-    workers: int,
-) -> dict[str, Any]:
-    model, dictionary, pieces = folder / MODEL, folder / DICTIONARY, folder / "pieces"
+def _make(folder: Path, named: dict[str, ParallelText], settings: Settings, map_: Map) -> dict[str, Any]:
+    model, dictionary = folder / MODEL, folder / DICTIONARY
     sizes = {name: _read(name, text) for name, text in named.items()}
     step = max(1, -(-sizes["train"]["bytes"] // SAMPLE_BYTES[settings.model_type]))  # every how many lines
     both_sides = itertools.chain.from_iterable(named["train"].pairs())
@@ -115,20 +109,16 @@ def _make(
         model, settings.vocab_size, settings.model_type, settings.lower_case, (),
     )  # fmt: skip
     write_dictionary(model, dictionary)
+    for language in settings.languages:
+        (folder / f"dict.{language}.txt").write_bytes(dictionary.read_bytes())
     counts = {}
     for name, text in named.items():
         cleaning = settings.cleaning if name == "train" else None
-        sink = folder / "text" / name if cleaning is None else None
         read = _batches(tqdm(text.pairs(), name, sizes[name]["lines"], leave=False, disable=None, unit=" pairs"))
         encoded = map_(partial(_encode, model, cleaning), read)
-        counts[name] = {**sizes[name], **_write(encoded, pieces / name, sink, settings.languages)}
+        counts[name] = {**sizes[name], **_write(encoded, folder, name, settings)}
     if counts["train"]["kept"] == 0:
         raise UserError(f"of {sizes['train']['lines']:,} pairs none is left: raise --max-tokens or --max-ratio.")
-    files = {split: [pieces / f"{split}{n or ''}" for n in range(len(texts))] for split, texts in splits.items()}
-    binarise(folder, dictionary, files, workers, settings.languages)
-    for file in sorted(pieces.iterdir()):
-        file.unlink()
-    pieces.rmdir()
     kept = {path.name: sha256(path) for path in (model, dictionary)}
     return {"splits": counts, "checksums": kept, "versions": versions()}
 
@@ -154,15 +144,14 @@ def _batches(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]
 
 def _encode(
     model: Path, cleaning: Optional[Cleaning], batch: list[tuple[str, str]]
-) -> tuple[list[tuple[str, str]], list[tuple[str, str]], Counter]:
-    """A batch, its pairs in pieces without those that are left out, and the reasons."""
-    sides = [list(_encoder(model).lines(list(side))) for side in zip(*batch)]
+) -> tuple[list[tuple[str, str]], list[tuple[list[int], list[int]]], Counter]:
+    """A batch, the numbers of its pairs without those that are left out, and the reasons."""
     kept, counts = [], Counter(kept=0)
-    for source, target in zip(*sides):
+    for source, target in zip(*(_encoder(model).lines(list(side)) for side in zip(*batch))):
         reason = cleaning and cleaning.reason(len(source), len(target))
         counts[reason or "kept"] += 1
         if not reason:
-            kept.append((" ".join(source), " ".join(target)))
+            kept.append(([*source, EOS], [*target, EOS]))
             counts["source pieces"] += len(source)
             counts["target pieces"] += len(target)
     return batch, kept, counts
@@ -174,35 +163,24 @@ def _encoder(model: Path) -> Encoder:
     return Encoder(model)
 
 
-def _write(
-    results: Iterable[tuple[list, list, Counter]], pieces: Path, text: Optional[Path], languages: tuple[str, str]
-) -> Counter:
-    """Writes `PIECES.en`, `PIECES.de`, and the text itself where it is asked for; returns the sum of the counts."""
+def _write(results: Iterable[tuple[list, list, Counter]], folder: Path, split: str, settings: Settings) -> Counter:
+    """Writes `train.en-de.en`, `.de`, and of other splits the text itself; returns the sum of the counts."""
     total: Counter = Counter()
-    for path in filter(None, (pieces, text)):
-        path.parent.mkdir(exist_ok=True)
-    with _Pairs(pieces, languages) as encoded, _Pairs(text, languages) as raw:
+    (folder / "text").mkdir(exist_ok=True)
+    with ExitStack() as stack:
+        sides = []
+        for language in settings.languages:
+            prefix = folder / f"{split}.{'-'.join(settings.languages)}.{language}"
+            add, text = stack.enter_context(writer(prefix, settings.vocab_size)), None
+            if split != "train":
+                path = folder / "text" / f"{split}.{language}"
+                text = stack.enter_context(path.open("w", encoding="utf-8", newline="\n"))
+            sides.append((add, text))
         for batch, kept, counts in results:
-            encoded.write(kept)
-            raw.write(batch)
+            for side, (add, text) in enumerate(sides):
+                if kept:
+                    add(np.concatenate([pair[side] for pair in kept]), [len(pair[side]) for pair in kept])
+                if text is not None:
+                    text.writelines(f"{pair[side]}\n" for pair in batch)
             total += counts
     return total
-
-
-class _Pairs:
-    """The two files of a prefix, to write; of no prefix, none."""
-
-    def __init__(self, prefix: Optional[Path], languages: tuple[str, str]) -> None:
-        self._paths = [Path(f"{prefix}.{language}") for language in languages if prefix is not None]
-
-    def __enter__(self) -> _Pairs:
-        self._files = [path.open("w", encoding="utf-8", newline="\n") for path in self._paths]
-        return self
-
-    def write(self, pairs: list[tuple[str, str]]) -> None:
-        for file, side in zip(self._files, zip(*pairs)):
-            file.writelines(f"{line}\n" for line in side)
-
-    def __exit__(self, *_: object) -> None:
-        for file in self._files:
-            file.close()
