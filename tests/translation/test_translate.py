@@ -38,11 +38,12 @@ def test_the_loss_falls(trained):
 
 
 @pytest.fixture
-def translate(trained, capsys):
+def translate(trained, parallel, capsys):
     """`translate("--beam", 2)`: exit status, output, messages of `tupe translate` on the last checkpoint."""
 
     def translate(*options, checkpoint=None):
-        status = main(["translate", str(checkpoint or trained[0] / "checkpoint_last.pt"), *map(str, options)])
+        fixed = [checkpoint or trained[0] / "checkpoint_last.pt", "--data", parallel]  # the last --data counts
+        status = main(["translate", *map(str, (*fixed, *options))])
         return status, *capsys.readouterr()
 
     return translate
@@ -53,7 +54,8 @@ def test_translations_are_fairseqs(translate, trained, parallel, tmp_path):
     folder, text = trained[0], parallel / "text/test.en"
     out = tmp_path / "out"
     options = ("--beam", 3, "--normalization", "fairseq", "--max-tokens", 60)
-    assert translate("--input", text, "--output", out, *options)[0] == 0
+    status, _, message = translate("--input", text, "--output", out, *options)
+    assert status == 0, message
     search = ("--user-dir", "tupe", "--left-pad-source", "--path", folder / "checkpoint_last.pt", "--cpu", "--beam", 3,
               "--lenpen", 0.6, "--max-len-a", 1, "--max-len-b", 50, "--bpe", "sentencepiece",
               "--sentencepiece-model", parallel / "sentencepiece.bpe.model")  # fmt: skip

@@ -1,7 +1,7 @@
 """Translates text, line by line, by beam search.
 
 Several checkpoints are an ensemble; one with --average K is the mean of its run's last K.
-Example: tupe translate checkpoints/run/checkpoint_best.pt --input test.en --output test.de
+Example: tupe translate checkpoints/run/checkpoint_best.pt --data DATA --input test.en --output test.de
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("checkpoints", type=Path, metavar="CHECKPOINT", nargs="+", help="of scripts/translate_train.sh")
     add("--input", type=Path, metavar="FILE", help="text, one sentence a line (default: standard input)")
     add("--output", type=Path, metavar="FILE", help="translations (default: standard output)")
-    add("--data", type=Path, metavar="DATA", help="prepared data, if it is not where the model was trained")
+    add(
+        "--data",
+        type=Path,
+        metavar="DATA",
+        help="prepared data, of which the vocabulary is read; a checkpoint has no absolute path of it",
+    )
     add("--average", type=int, metavar="K", help="take the mean of the last K checkpoints")
     add("--beam", type=int, default=10, metavar="N", help="hypotheses at a time (default: %(default)s)")
     add("--length-penalty", type=float, default=0.6, metavar="A", help="exponent alpha (default: %(default)s)")
