@@ -79,7 +79,7 @@ def test_translations_are_fairseqs(translate, trained, parallel, tmp_path):
 def test_standard_input_empty_lines_and_averages(translate, trained, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("the dog\n\na man sees\n"))
     status, out, messages = translate("--beam", 2, "--average", 2, checkpoint=trained[0])
-    assert status == 0
+    assert status == 0, messages
     lines = out.splitlines()
     assert len(lines) == 3
     assert lines[1] == ""

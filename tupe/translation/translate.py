@@ -81,9 +81,10 @@ class Translator:
         for name in (MODEL, *(f"dict.{trained[side]}.txt" for side in ("source_lang", "target_lang"))):
             if not (data / name).is_file():
                 raise UserError(f"there is no {data / name}: give the data that the model was trained on with --data.")
-        models, _, self.task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(path) for path in checkpoints], {"data": str(data)}, state=state and _as_loaded(checkpoints[0], state)
-        )
+        paths, changed = [str(path) for path in checkpoints], {"data": str(data)}
+        if state is not None:  # as fairseq has it once it has read it
+            state = {**checkpoint_utils.load_checkpoint_to_cpu(paths[0], changed), "model": state["model"]}
+        models, _, self.task = checkpoint_utils.load_model_ensemble_and_task(paths, changed, state=state)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.models = [model.to(self.device).eval() for model in models]
         self.encode, self.max_tokens = Encoder(data / MODEL), max_tokens
@@ -158,8 +159,3 @@ def _check(checkpoints: list[Path], state: Optional[dict]) -> dict[str, Any]:
             )
         found.append(task)
     return found[0]
-
-
-def _as_loaded(path: Path, state: dict) -> dict:
-    """A checkpoint as fairseq has it once it has read it."""
-    return {**checkpoint_utils.load_checkpoint_to_cpu(str(path)), "model": state["model"]}
