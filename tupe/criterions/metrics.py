@@ -8,8 +8,11 @@ Pearson and Spearman correlation are taken of all predictions and targets, in an
 from __future__ import annotations
 
 import math
+from typing import Callable
 
 import numpy as np
+import torch
+from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 from torch import Tensor
 
@@ -49,6 +52,43 @@ def pearson(x: np.ndarray, y: np.ndarray) -> float:
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
     """Pearson correlation of the ranks; equal values share the mean of their ranks."""
     return pearson(_ranks(x), _ranks(y)) if _varies(x) and _varies(y) else 0.0
+
+
+def detection(counts: list[list[int]]) -> dict[str, float]:
+    """Shares, of counts of the original and of the replaced tokens by score, an even number of bins each.
+
+    A token of the upper half of the bins is called replaced.
+    """
+    half = len(counts[0]) // 2
+    (true_negative, false_positive), (false_negative, true_positive) = ((sum(c[:half]), sum(c[half:])) for c in counts)
+    original, replaced = true_negative + false_positive, false_negative + true_positive
+    shares = {
+        "replaced_share": (replaced, original + replaced),
+        "disc_accuracy": (true_negative + true_positive, original + replaced),
+        "disc_recall": (true_positive, replaced),
+        "disc_specificity": (true_negative, original),
+        "disc_precision": (true_positive, false_positive + true_positive),
+    }
+    return {name: part / whole if whole else 0.0 for name, (part, whole) in shares.items()}
+
+
+def area_under_curve(counts: list[list[int]]) -> float:
+    """How often one of `counts[1]` is in a higher bin than one of `counts[0]`; the same bin counts half."""
+    below = pairs = 0
+    for negative, positive in zip(*counts):
+        pairs += positive * (2 * below + negative)
+        below += negative
+    return pairs / (2 * below * sum(counts[1])) if below and sum(counts[1]) else 0.0
+
+
+def log_percent(name: str, counts: str, metric: Callable[[list[list[int]]], float]) -> None:
+    """Logs `metric` of the sum that is logged as `counts`, at whatever interval it is asked for."""
+
+    def percent(meters: dict) -> float:
+        total = meters[counts].sum  # 0 after a reset
+        return 100 * metric(total.tolist()) if torch.is_tensor(total) else 0.0
+
+    metrics.log_derived(name, percent)
 
 
 def _varies(values: np.ndarray) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Optional, Union
@@ -18,6 +19,13 @@ from tupe.errors import UserError
 from tupe.linear import linear
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
+from tupe.models.position import embedding_width
+from tupe.systems import MODEL_NAMES
+
+logger = logging.getLogger(__name__)
+
+#: What an ELECTRA's checkpoint has beside the encoder of its discriminator.
+ELECTRA_PARTS = ("generator.", "discriminator_head.")
 
 
 def as_namespace(cfg: Union[DictConfig, TupeConfig, Namespace]) -> Namespace:
@@ -28,7 +36,12 @@ def as_namespace(cfg: Union[DictConfig, TupeConfig, Namespace]) -> Namespace:
 
 
 class LanguageModelHead(RobertaLMHead):
-    """RoBERTa's, with the bias of the vocabulary added in the product."""
+    """RoBERTa's, with the bias of the vocabulary added in the product, and a dense layer `d` to the embeddings' `e`."""
+
+    def __init__(self, embed_dim: int, embedding_dim: int, output_dim: int, activation_fn: str, weight: Tensor) -> None:
+        super().__init__(embedding_dim, output_dim, activation_fn, weight)
+        if embedding_dim != embed_dim:
+            self.dense = nn.Linear(embed_dim, embedding_dim)
 
     def forward(self, features: Tensor) -> Tensor:
         """`features` `(..., d)` to logits `(..., V)`."""
@@ -39,11 +52,14 @@ class LanguageModelHead(RobertaLMHead):
 class TupeLanguageModelEncoder(RobertaEncoder):
     """The encoder with its language-model head, as fairseq's RoBERTa names the two."""
 
+    def build_embedding(self, vocab_size: int, embedding_dim: int, padding_idx: int) -> nn.Embedding:
+        return nn.Embedding(vocab_size, embedding_width(self.args), padding_idx)
+
     def build_encoder(self, args: Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding) -> TupeEncoder:
         return TupeEncoder(args, embed_tokens, dictionary.eos())
 
     def build_lm_head(self, embed_dim: int, output_dim: int, activation_fn: str, weight: Tensor) -> LanguageModelHead:
-        return LanguageModelHead(embed_dim, output_dim, activation_fn, weight)
+        return LanguageModelHead(embed_dim, embedding_width(self.args), output_dim, activation_fn, weight)
 
     def forward(
         self,
@@ -112,6 +128,19 @@ class TupeModel(RobertaModel):
         """
         return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
 
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Takes the discriminator's encoder of an ELECTRA; a language-model head that is not there is left as it is."""
+        prefix = f"{name}." if name else ""
+        for key in [key for key in state_dict if key.startswith(tuple(prefix + part for part in ELECTRA_PARTS))]:
+            del state_dict[key]
+        head, words = prefix + "encoder.lm_head.", prefix + "encoder.sentence_encoder.embed_tokens.weight"
+        if not any(key.startswith(head) for key in state_dict):
+            logger.info("the checkpoint is a discriminator, without a language-model head: this model's is untrained")
+            state_dict.update(self.encoder.lm_head.state_dict(prefix=head))
+            if words in state_dict and not self.args.untie_weights_roberta:
+                state_dict[head + "weight"] = state_dict[words]
+        super().upgrade_state_dict_named(state_dict, name)
+
     @classmethod
     def from_pretrained(  # fairseq's default is GPT-2's BPE, which it fetches from the network
         cls,
@@ -147,6 +176,11 @@ class TupeModel(RobertaModel):
         return super().from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, bpe, **kwargs)
 
 
-for _name, _config in CONFIGS.items():
-    _model = type(_config.__name__.replace("Config", "Model"), (TupeModel,), {})
-    register_model(_name, dataclass=_config)(_model)
+def register(names: tuple[str, ...], base: type[TupeModel]) -> None:
+    """Registers a model of the class `base` for each of `names`."""
+    for name in names:
+        config = CONFIGS[name]
+        register_model(name, dataclass=config)(type(config.__name__.replace("Config", "Model"), (base,), {}))
+
+
+register(MODEL_NAMES, TupeModel)
