@@ -63,7 +63,7 @@ class TupeElectraCriterion(FairseqCriterion):
         rate = getattr(task.cfg, "mask_prob", None)
         if rate is None or not 0 < rate < 1:
             raise UserError(
-                f"the criterion tupe_electra needs a task that masks a share of the tokens between 0 and 1, not {rate}: "
+                f"the criterion tupe_electra needs a task that masks between 0 and all of the tokens, not {rate}: "
                 "set --task masked_lm --mask-prob 0.15"
             )
         self.generator_weight, self.discriminator_weight = cfg.generator_weight / rate, cfg.discriminator_weight
@@ -143,7 +143,7 @@ class TupeElectraCriterion(FairseqCriterion):
         if not self._model_is_checked and not hasattr(model, "discriminator_head"):
             raise UserError(
                 "the criterion tupe_electra trains a generator and a discriminator, but the model is a "
-                f"{type(model).__name__}: set --arch electra_tupe_base or another of them, or --criterion tupe_masked_lm"
+                f"{type(model).__name__}: set --arch electra_tupe_base or such, or --criterion tupe_masked_lm"
             )
         self._model_is_checked = True
 
