@@ -72,7 +72,7 @@ SIZES: dict[str, Fields] = {
 }
 
 
-#: ELECTRA's sizes (Clark et al. 2020, table 6) with the width of the generator over the discriminator's; `tiny` is ours.
+#: ELECTRA's sizes (Clark et al. 2020, table 6), and how wide the generator is; `tiny` is ours.
 ELECTRA_SIZES: dict[str, Fields] = {
     "tiny": {**SIZES["tiny"], "generator_size": 1 / 2},
     "small": {**_size(12, 256, 4), "embedding_dim": 128, "generator_size": 1 / 4},

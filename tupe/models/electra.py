@@ -95,8 +95,8 @@ def generator_args(args: Namespace) -> Namespace:
         lower = min(max(narrow // head, 1), heads) * head
         near = [f"{some / width:.4g} ({some})" for some in dict.fromkeys((lower, min(lower + head, width)))]
         raise UserError(
-            f"generator_size={args.generator_size:g} of the width {width} is {narrow}, but a generator has 1 to {heads} "
-            f"heads of {head}: set --generator-size to {' or '.join(near)}"
+            f"generator_size={args.generator_size:g} of the width {width} is {narrow}, but a generator has 1 to "
+            f"{heads} heads of {head}: set --generator-size to {' or '.join(near)}"
         )
     return Namespace(
         **{
@@ -129,7 +129,7 @@ def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[TupeLanguag
     if args.share_positions == "table":
         if not untied:
             raise UserError(
-                f"share_positions=table is of untied positions, which absolute={args.absolute} has not: set it to none; "
+                f"share_positions=table is of untied positions, which absolute={args.absolute} has not: set none; "
                 "words, positions and segments at the input are shared anyway"
             )
         for name in ("table", "layer_norm"):
@@ -140,7 +140,7 @@ def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[TupeLanguag
         if theirs.encoder_embed_dim != args.encoder_embed_dim:
             raise UserError(
                 f"share_positions=all needs a generator as wide as the discriminator, but {theirs.encoder_embed_dim} is "
-                f"not {args.encoder_embed_dim}: set --generator-size 1, or --share-positions table or none"
+                f"not {args.encoder_embed_dim}: set --generator-size 1, or share table or none"
             )
         own.position_bias, own.segment_attention = ours.position_bias, ours.segment_attention
         for layer, other in zip(own.layers, ours.layers):
@@ -228,7 +228,7 @@ class ElectraModel(TupeModel):
         has_padding: Optional[bool] = None,
         **unused: object,
     ) -> Detection:
-        """The generator fills `src_tokens`, the discriminator scores the result; no gradient goes from one to the other.
+        """The generator fills `src_tokens`, the discriminator scores the result; no gradient connects the two.
 
         Nothing special is drawn, so that padding and segments are those of the original.
 
@@ -238,7 +238,7 @@ class ElectraModel(TupeModel):
             masked_tokens: where words are drawn, `M` indices into the `B * T` tokens.
             uniform: random numbers in [0, 1) that decide which, `(M,)`.
             temperature: of the softmax that they are drawn from.
-            with_dropout: draw from the logits that are returned; else the generator computes others, in evaluation mode.
+            with_dropout: draw from the logits that are returned; else it computes others, in evaluation mode.
             has_padding: whether any token is padding, if the caller knows.
         """
         options = {"masked_tokens": masked_tokens, "has_padding": has_padding}
@@ -267,8 +267,8 @@ class ElectraModel(TupeModel):
         for part in ELECTRA_PARTS:
             if not any(key.startswith(prefix + part) for key in state_dict):
                 raise UserError(
-                    f"the checkpoint has no {part.strip('._').replace('_', ' ')}, as a model for replaced-token detection "
-                    "has: start from one of an --arch electra_..., or train the checkpoint's own model"
+                    f"the checkpoint has no {part.strip('._').replace('_', ' ')}, as a model for "
+                    "replaced-token detection has: start from one of --arch electra_..., or train its own model"
                 )
         RobertaModel.upgrade_state_dict_named(self, state_dict, name)
 
