@@ -139,8 +139,8 @@ def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[TupeLanguag
     elif args.share_positions == "all":
         if theirs.encoder_embed_dim != args.encoder_embed_dim:
             raise UserError(
-                f"share_positions=all needs a generator as wide as the discriminator, but {theirs.encoder_embed_dim} is "
-                f"not {args.encoder_embed_dim}: set --generator-size 1, or share table or none"
+                "share_positions=all needs a generator as wide as the discriminator, but "
+                f"{theirs.encoder_embed_dim} is not {args.encoder_embed_dim}: set --generator-size 1, or share less"
             )
         own.position_bias, own.segment_attention = ours.position_bias, ours.segment_attention
         for layer, other in zip(own.layers, ours.layers):
