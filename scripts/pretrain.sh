@@ -60,7 +60,7 @@ for setting in "$@"; do
     case $setting in checkpoint.save_dir=*) setting=checkpoint.save_dir=$(quoted "${setting#*=}") ;; esac
     settings+=("$setting")
 done
-python3 -m tupe pretraining-plan --nodes "$nodes" --gpus "$gpus" --processes "$processes" \
+python3 -m tupe pretraining-plan --here --nodes "$nodes" --gpus "$gpus" --processes "$processes" \
     "$root/configs/pretraining" "$CONFIG" "${settings[@]}" # its sentence, if it cannot work
 
 train=(fairseq-hydra-train --config-dir "$root/configs/pretraining" --config-name "$CONFIG" "${settings[@]}")

@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> None:
     if args.flags:
         print_flags()
         return
-    from tupe.models.summary import count_networks, count_parameters
+    from tupe.models.summary import count_parameters
     from tupe.systems import ALIASES, DESCRIPTIONS, ELECTRA, ELECTRA_SIZES, SIZES, SYSTEMS
 
     widths = {"absolute": 14, "relative": 10, "reset": 7, "segment": 10, "sharing": 9}
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> None:
     print(f"{'':<16}" + "".join(f"{size:>26}" for size in SIZES))
     for name in SYSTEMS:
         cells = (count_parameters(f"{name}_{size}", args.vocab_size, args.max_positions) for size in SIZES)
-        print(f"{name:<16}" + "".join(f"{f'{position:,} / {total:,}':>26}" for position, total in cells))
+        print(f"{name:<16}" + "".join(f"{f'{cell.position:,} / {cell.total:,}':>26}" for cell in cells))
     rows = (f"{size} {f['encoder_layers']} x {f['encoder_embed_dim']}" for size, f in SIZES.items())
     heads = (f"{f['encoder_attention_heads']} heads" for f in SIZES.values())
     print("sizes: " + "; ".join(f"{row}, {head}" for row, head in zip(rows, heads)))
@@ -44,8 +44,9 @@ def run(args: argparse.Namespace) -> None:
     print(f"{'':<24}" + "".join(f"{size:>26}" for size in ELECTRA_SIZES))
     for name in SYSTEMS:
         names = (f"{ELECTRA}{name}_{size}" for size in ELECTRA_SIZES)
-        counts = (count_networks(each, args.vocab_size, args.max_positions) for each in names)
-        print(f"{ELECTRA + name:<24}" + "".join(f"{f'{one:,} + {other:,}':>26}" for one, other, _ in counts))
+        counts = (count_parameters(each, args.vocab_size, args.max_positions) for each in names)
+        cells = (f"{count.total - count.generator:,} + {count.generator:,}" for count in counts)
+        print(f"{ELECTRA + name:<24}" + "".join(f"{cell:>26}" for cell in cells))
     rows = (
         f"{size} {f['encoder_layers']} x {f['encoder_embed_dim']}, {f['encoder_attention_heads']} heads, generator "
         f"{f['generator_size'] * f['encoder_embed_dim']:.0f}"

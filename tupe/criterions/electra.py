@@ -125,9 +125,7 @@ class TupeElectraCriterion(FairseqCriterion):
             "nslots": masked.numel(),
         }
         if self.training:
-            tokens, length = sample["ntokens"], masked.shape[1]
-            operations = training_flops(model.generator, model.generator.lm_head, tokens, length, len(positions))
-            operations += training_flops(model.encoder, model.discriminator_head, tokens, length, tokens)
+            operations = training_flops(model, sample["ntokens"], masked.shape[1], len(positions))
             seconds = seconds_at_peak(operations, model.discriminator_head.dense.weight)
             if seconds is not None:
                 log["seconds_at_peak"] = seconds

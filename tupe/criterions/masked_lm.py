@@ -55,10 +55,9 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
             "nslots": net_input["src_tokens"].numel(),
         }
         if self.training:
-            encoder, head = model.encoder, model.encoder.lm_head
             length = net_input["src_tokens"].shape[1]
-            operations = training_flops(encoder, head, sample["ntokens"], length, len(positions))
-            seconds = seconds_at_peak(operations, head.dense.weight)
+            operations = training_flops(model, sample["ntokens"], length, len(positions))
+            seconds = seconds_at_peak(operations, model.encoder.lm_head.dense.weight)
             if seconds is not None:
                 log["seconds_at_peak"] = seconds
         return loss, len(positions), log

@@ -30,6 +30,10 @@ _TERAFLOPS = (
 )
 
 
+#: What `peak_flops` knows.
+KNOWN_DEVICES = tuple(" ".join(sorted(words)) for words, _ in _TERAFLOPS)
+
+
 def peak_flops(name: str) -> Optional[float]:
     """Operations a second with 16-bit numbers of the device that PyTorch calls `name`; None if it is not known."""
     words = set(re.split(r"[\s-]+", name))
@@ -41,19 +45,25 @@ def _peak(device: torch.device) -> Optional[float]:
     return peak_flops(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
 
 
-def training_flops(encoder: nn.Module, head: nn.Module, tokens: int, length: int, predicted: int) -> int:
+def training_flops(model: nn.Module, tokens: int, length: int, predicted: int) -> int:
     """Operations of a forward and a backward pass: 6 a weight and token, 12 a width and key in attention.
 
     Left out: what is computed once a batch (the position terms), what activation checkpointing computes again, and that
     Linformer's keys and values are fewer.
 
     Args:
-        encoder: a `TupeLanguageModelEncoder`.
-        head: the layers that predict.
+        model: has an `encoder`, a `TupeLanguageModelEncoder`; with a `generator`, another, both do every step.
         tokens: without padding.
         length: of the sequences, `T`.
-        predicted: positions with logits or scores.
+        predicted: positions with logits.
     """
+    if hasattr(model, "generator"):
+        generator = _network_flops(model.generator, model.generator.lm_head, tokens, length, predicted)
+        return generator + _network_flops(model.encoder, model.discriminator_head, tokens, length, tokens)
+    return _network_flops(model.encoder, model.encoder.lm_head, tokens, length, predicted)
+
+
+def _network_flops(encoder: nn.Module, head: nn.Module, tokens: int, length: int, predicted: int) -> int:
     keys = min(length, encoder.args.linformer_k or length)
     attention = keys * encoder.args.encoder_embed_dim * encoder.args.encoder_layers
     parts = encoder.sentence_encoder.layers, encoder.sentence_encoder.embedding_projection
