@@ -122,17 +122,24 @@ def convert_release(source: PathLike, target: PathLike) -> None:
     """
     model = load_release(source)
     fields = {name: value for name, value in vars(model.args).items() if name in TupeConfig.__dataclass_fields__}
-    history = {"num_updates": 0, "criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}
+    write_model({**fields, "_name": "tupe_base"}, model.max_positions(), model.state_dict(), target)
+
+
+def write_model(
+    config: dict[str, object], max_positions: int, weights: dict[str, Tensor], target: PathLike, updates: int = 0
+) -> None:
+    """Writes a checkpoint of fairseq with a model alone, which was trained for `updates`; `config` has its `_name`."""
+    history = {"num_updates": updates, "criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}
     state = {
         "args": None,
         "cfg": {
             "common": {"seed": 1},
-            "task": {"_name": "masked_lm", "data": "", "tokens_per_sample": model.max_positions()},
-            "model": {**fields, "_name": "tupe_base"},
+            "task": {"_name": "masked_lm", "data": "", "tokens_per_sample": max_positions},
+            "model": config,
             "bpe": None,
             "tokenizer": None,
         },
-        "model": model.state_dict(),
+        "model": weights,
         "optimizer_history": [history],
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
     }

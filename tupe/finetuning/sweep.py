@@ -58,8 +58,9 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
             f"{data} has no training data of {', '.join(missing)}: prepare them with scripts/prepare_glue.sh, or name "
             "the tasks to run, as in TASKS=CoLA,RTE."
         )
-    model = model_overrides(checkpoint)[0].partition("=")[2]
-    updates = safe_load(checkpoint)["optimizer_history"][-1]["num_updates"]
+    model_overrides(checkpoint)  # its sentence, if the checkpoint is none of ours
+    state = safe_load(checkpoint)
+    model, updates = state["cfg"]["model"]["_name"], state["optimizer_history"][-1]["num_updates"]
     path = str(checkpoint.resolve())
     return Plan(path, sha256(checkpoint), model, updates, str(data.resolve()), overrides, tuple(runs))
 
