@@ -113,8 +113,8 @@ def checkpoint_fits(original):
             reason = error.__context__
             if "parameter group" in str(error):
                 raise UserError(
-                    f"the optimizer in {filename} has other groups of parameters: resume with the --layer-decay that it "
-                    "was trained with, or with --reset-optimizer"
+                    f"the optimizer in {filename} has other groups of parameters: resume with the --layer-decay that "
+                    "it had, or with --reset-optimizer"
                 ) from error
             if isinstance(error, UserError) or not str(error).startswith("Cannot load model parameters"):
                 raise
