@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from tupe.errors import UserError
+from tupe.linear import project
 from tupe.models.config import ElectraConfig
 from tupe.models.position import build_position_bias, embedding_width
 from tupe.models.tupe import ELECTRA_PARTS, TupeLanguageModelEncoder, TupeModel, as_namespace, register
@@ -72,7 +73,7 @@ class DiscriminatorHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """`features` `(..., d)` to scores `(...)`."""
-        return self.out_proj(self.activation_fn(self.dense(features))).squeeze(-1)
+        return project(self.out_proj, self.activation_fn(project(self.dense, features))).squeeze(-1)
 
 
 class DiscriminatorEncoder(TupeLanguageModelEncoder):

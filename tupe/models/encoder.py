@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tupe.attention import prefers_parts
 from tupe.dropout import Dropout
-from tupe.linear import Linear
+from tupe.linear import project
 from tupe.models.layer import TupeEncoderLayer, compiled_layer
 from tupe.models.position import build_position_bias, build_segment_attention, embedding_width, parts_width
 from tupe.position import PositionTable, PositionTerms, SegmentTable, segment_ids
@@ -50,7 +50,7 @@ class TupeEncoder(nn.Module):
         self.parts_width = parts_width(args, self.position_bias)
         self.layernorm_embedding = nn.Identity() if args.no_layernorm_embedding else nn.LayerNorm(embedding_dim)
         self.dropout = Dropout(args.dropout)
-        self.embedding_projection = nn.Identity() if embedding_dim == width else Linear(embedding_dim, width)
+        self.embedding_projection = nn.Identity() if embedding_dim == width else nn.Linear(embedding_dim, width)
         self.layers = nn.ModuleList(
             TupeEncoderLayer(args, self.position_bias.num_terms) for _ in range(args.encoder_layers)
         )
@@ -111,7 +111,7 @@ class TupeEncoder(nn.Module):
             x = x + self.input_positions(length)
         if self.input_segments is not None:
             x = x + self.input_segments(segment_ids(src_tokens, self.eos))
-        x = self.embedding_projection(self.dropout(self.layernorm_embedding(x)))
+        x = project(self.embedding_projection, self.dropout(self.layernorm_embedding(x)))
         if mask is not None:
             x = x.masked_fill(mask.unsqueeze(-1), 0)
         states = [x] if return_all_hiddens else None
