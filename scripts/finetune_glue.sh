@@ -6,7 +6,8 @@
 # TASK        CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE or WNLI
 # CHECKPOINT  a pre-trained checkpoint of this plugin (tupe convert-release for the authors')
 # DATA        folder made by scripts/prepare_glue.sh, of this task or of all
-# key=value   any key of the configuration, for example optimization.lr=[2e-5] common.seed=3 checkpoint.save_dir=OUT
+# key=value   any key of the configuration, for example optimization.lr=[2e-5] common.seed=3 checkpoint.save_dir=OUT;
+#             recipe=electra is ELECTRA's fine-tuning
 #
 # OUT is runs/finetuning/CHECKPOINT/TASK/lr_LR/seed_SEED by default. Run again after an interruption, it goes on where
 # it stopped; a finished run stays as it is. The last line is the metric, the best epoch and the folder.
@@ -29,16 +30,24 @@ if [ ! -f "$data/input0/dict.txt" ]; then
 fi
 
 defaults=$root/configs/finetuning/glue.yaml
-save_dir='' lr=$(value "$defaults" lr) seed=$(value "$defaults" seed) settings=()
+save_dir='' lr='' recipe=$(value "$defaults" "- recipe") seed=$(value "$defaults" seed) settings=()
 for setting in "$@"; do
     key=${setting%%=*} text=${setting#*=}
     case ${key//+/} in
         checkpoint.save_dir) save_dir=$text && continue ;;
         optimization.lr) lr=${text//[][]/} ;;
         common.seed) seed=$text ;;
+        recipe) recipe=$text ;;
     esac
     settings+=("$setting")
 done
+recipe=$root/configs/finetuning/recipe/$recipe.yaml
+if [ ! -f "$recipe" ]; then
+    echo "error: there is no $recipe: set recipe=tupe or recipe=electra" >&2
+    exit 1
+fi
+: "${lr:=$(value "$recipe" lr)}"
+: "${lr:=$(value "$defaults" lr)}"
 if [ -z "$save_dir" ]; then
     save_dir=runs/finetuning/$(basename "$(dirname "$checkpoint")")-$(basename "$checkpoint" .pt)/$task
     save_dir+=/lr_$(LC_ALL=C printf %g "${lr%%,*}")/seed_$seed # as a sweep names it: 2e-05, also for 0.00002

@@ -5,7 +5,9 @@ import torch
 from fairseq.data import Dictionary
 
 from tupe.models.config import CONFIGS
+from tupe.models.electra import ElectraModel
 from tupe.models.tupe import TupeModel
+from tupe.systems import ELECTRA_NAMES
 
 WORDS = 40
 
@@ -32,7 +34,10 @@ def build(dictionary):
             "encoder_attention_heads": 3,
         }
         task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: max_positions)
-        model = TupeModel.build_model(CONFIGS[name](**{**small, **fields}), task)
+        model_class = ElectraModel if name in ELECTRA_NAMES else TupeModel
+        if name in ELECTRA_NAMES:
+            small["generator_size"] = 2 / 3  # two heads of three
+        model = model_class.build_model(CONFIGS[name](**{**small, **fields}), task)
         for parameter in model.parameters():
             if parameter.ndim > 1:  # far from the tiny initial values, so that a wrong term shows
                 torch.nn.init.normal_(parameter, std=0.3)

@@ -141,10 +141,11 @@ class _Size(NamedTuple):
     @classmethod
     def of(cls, plan: Plan, run: Run) -> _Size:
         config = run.task.lower().replace("-", "_")
-        epochs = OmegaConf.load(ROOT / f"configs/finetuning/glue/{config}.yaml").optimization.max_epoch
-        for override in plan.overrides:
-            if override.startswith("optimization.max_epoch="):
-                epochs = int(override.partition("=")[2])
+        parts = [f"configs/finetuning/glue/{config}.yaml"]
+        parts += [f"configs/finetuning/{o.replace('=', '/')}.yaml" for o in plan.overrides if o.startswith("recipe=")]
+        given = [o for o in plan.overrides if o.startswith("optimization.max_epoch=")]
+        settings = [*(OmegaConf.load(ROOT / part) for part in parts), OmegaConf.from_dotlist(given)]
+        epochs = OmegaConf.merge(*settings).optimization.max_epoch
         files = Path(plan.data, run.task).glob("input*/train.bin")
         return cls(epochs, sum(path.stat().st_size for path in files))
 
