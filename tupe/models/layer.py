@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from argparse import Namespace
-from typing import Callable, Optional
+from typing import Callable, Optional, Union
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,7 @@ from tupe.errors import UserError
 from tupe.linear import is_plain, linear, project
 from tupe.models.linformer import LengthProjection
 from tupe.models.shaw import attention_with_relative_values
-from tupe.position import PositionTerms, ShawRelative
+from tupe.position import PositionTerms, ShawRelative, StructuredBias
 
 
 class SelfAttention(nn.Module):
@@ -82,8 +82,10 @@ class SelfAttention(nn.Module):
         query, key, value = (t.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for t in (query, key, value))
         return query, key, value
 
-    def forward(self, x: Tensor, position: PositionTerms, key_padding_mask: Optional[Tensor]) -> Tensor:
-        """`x` `(B, T, d)`, `key_padding_mask` `(B, T)` true at padding; returns `(B, T, d)`."""
+    def inputs(
+        self, x: Tensor, position: PositionTerms, key_padding_mask: Optional[Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor, Union[Tensor, StructuredBias, None]]:
+        """Query, key, value and bias, of which the logits are `scale query key^T + bias`."""
         query, key, value = self.heads(x, key_padding_mask)
         if position.query is not None:
             query, key = query + position.query, key + position.key
@@ -91,6 +93,11 @@ class SelfAttention(nn.Module):
         if self.relative is not None:
             relative = self.relative.logits(query, self.scale)  # (B, H, T, T)
             bias = relative if bias is None else relative + bias
+        return query, key, value, bias
+
+    def forward(self, x: Tensor, position: PositionTerms, key_padding_mask: Optional[Tensor]) -> Tensor:
+        """`x` `(B, T, d)`, `key_padding_mask` `(B, T)` true at padding; returns `(B, T, d)`."""
+        query, key, value, bias = self.inputs(x, position, key_padding_mask)
         options = {
             "key_padding_mask": key_padding_mask if self.projection is None else None,
             "scale": self.scale,

@@ -11,6 +11,7 @@ from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
+from tupe.fairseq_mends.ours import chosen, ours
 
 _LAYER = re.compile(r"\bsentence_encoder\.layers\.(\d+)\.")
 _BELOW = re.compile(r"\bsentence_encoder\.(?!layers\.|layer_norm\.)")
@@ -72,7 +73,10 @@ def set_lr(optimizer: FairseqOptimizer, lr: float, group_shares: Sequence[float]
         group["lr"] = lr * share
 
 
-@mends(Trainer, "_build_optimizer")
+@mends(
+    Trainer, "_build_optimizer", "self",
+    only_for=lambda self: ours(chosen("lr_scheduler", self.cfg.lr_scheduler)),
+)  # fmt: skip
 def tell_names(original):
     """Tells a schedule that wants it the names of the parameters; fairseq gives it the optimizer alone.
 
