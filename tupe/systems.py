@@ -133,3 +133,8 @@ MODEL_NAMES = tuple(named_models())
 
 #: Every model with a generator.
 ELECTRA_NAMES = tuple(named_electras())
+
+
+def plain_name(name: str) -> str:
+    """The masked language model whose encoder the discriminator of `name` is; without a generator, `name` itself."""
+    return name[len(ELECTRA) :] if name in ELECTRA_NAMES else name

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import multiprocessing
 import statistics
 
 import pytest
@@ -126,14 +127,31 @@ def test_damaged_result_is_no_result(tmp_path):
 
 
 def test_plan_grows_but_never_changes(tmp_path):
-    first = Plan(runs=tuple(grid(["CoLA"], [1e-5], [1])), **PLAN)
+    first = Plan(runs=tuple(grid(["CoLA"], [1e-5], [1])), data_sha256={"CoLA": "1"}, **PLAN)
     first.join(tmp_path)
-    more = Plan(runs=tuple(grid(["RTE"], [1e-5], [1])), **PLAN).join(tmp_path)
+    moved = {**PLAN, "data": "elsewhere"}
+    more = Plan(runs=tuple(grid(["RTE"], [1e-5], [1])), data_sha256={"RTE": "2"}, **moved).join(tmp_path)
+    assert more.data_sha256 == {"CoLA": "1", "RTE": "2"}
     assert more.runs == (Run("CoLA", 1e-5, 1), Run("RTE", 1e-5, 1))
     assert Plan.load(tmp_path) == more
-    for name, value in (("sha256", "2"), ("data", "e"), ("overrides", ("model.dropout=0",))):
+    for name, value in (("sha256", "2"), ("data_sha256", {"RTE": "3"}), ("overrides", ("model.dropout=0",))):
         with pytest.raises(UserError, match="choose another folder"):
             Plan(runs=(), **{**PLAN, name: value}).join(tmp_path)
+
+
+def join(out, seed):
+    Plan(runs=(Run("CoLA", 1e-5, seed),), **PLAN).join(out)
+
+
+def test_plans_that_are_joined_at_once(tmp_path):
+    fork = multiprocessing.get_context("fork")
+    processes = [fork.Process(target=join, args=(tmp_path / "out", seed)) for seed in range(8)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert {run.seed for run in Plan.load(tmp_path / "out").runs} == set(range(8))
 
 
 def test_command_refuses_what_is_no_sweep(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -19,10 +20,7 @@ def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object)
 
     `fields` override those of its name.
     """
-    dictionary = Dictionary()
-    for index in range(len(dictionary), vocab_size):
-        dictionary.add_symbol(str(index))
-    args = as_namespace(CONFIGS[name](max_positions=max_positions, **fields))
+    args, dictionary = as_namespace(CONFIGS[name](max_positions=max_positions, **fields)), _dictionary(vocab_size)
     model = nn.Module()
     with torch.device("meta"):
         if name in ELECTRA_NAMES:
@@ -33,10 +31,12 @@ def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object)
     return model
 
 
-def without_generator(model: nn.Module) -> int:
-    """Parameters that a model of `meta_model` has without its generator: all, where there is none."""
-    parts = (part for name, part in model.named_children() if name != "generator")
-    return sum(p.numel() for part in parts for p in part.parameters())
+@lru_cache(maxsize=1)
+def _dictionary(size: int) -> Dictionary:
+    dictionary = Dictionary()
+    for index in range(len(dictionary), size):
+        dictionary.add_symbol(str(index))
+    return dictionary
 
 
 class Size(NamedTuple):
@@ -54,7 +54,18 @@ class Size(NamedTuple):
 
 def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: object) -> Size:
     """How large the named model is (`tupe systems`). `fields` override those of its name."""
-    model = meta_model(name, vocab_size, max_positions, **fields)
+    layers = fields.pop("encoder_layers", CONFIGS[name].encoder_layers)
+    one, two = (_count(meta_model(name, vocab_size, max_positions, encoder_layers=n, **fields)) for n in (1, 2))
+    return Size(*(first + (layers - 1) * (second - first) for first, second in zip(one, two)))  # layers are alike
+
+
+def without_generator(model: nn.Module) -> int:
+    """Parameters that a model of `meta_model` has without its generator: all, where there is none."""
+    parts = (part for name, part in model.named_children() if name != "generator")
+    return sum(p.numel() for part in parts for p in part.parameters())
+
+
+def _count(model: nn.Module) -> Size:
     encoder = model.encoder.sentence_encoder
     modules = [encoder.position_bias, encoder.input_positions, *(layer.self_attn.relative for layer in encoder.layers)]
     position = sum(p.numel() for module in modules if module is not None for p in module.parameters())
