@@ -93,7 +93,7 @@ def test_hub_and_export(whole, corpus, tmp_path):
     assert hub.extract_features(hub.encode("the cat")).shape[-1] == 32
     done = run("tupe", "export-electra", whole[0] / "checkpoint_last.pt", tmp_path / "plain.pt")
     assert "a tupe_r_tiny without a language-model head" in done.stdout
-    assert run("tupe", "model-overrides", tmp_path / "plain.pt").stdout.startswith("model._name=tupe_r_tiny\n")
+    assert run("tupe", "model-overrides", tmp_path / "plain.pt").stdout.startswith("model._name='tupe_r_tiny'\n")
 
 
 def test_what_cannot_go_on(whole, corpus, tmp_path):

@@ -229,7 +229,8 @@ def test_checkpoints_that_are_none(build, tmp_path):
     plain = build("tupe_tiny")
     with pytest.raises(UserError, match="has no generator, as a model for replaced-token detection"):
         build("electra_tupe_tiny").load_state_dict(plain.state_dict())
-    write_model({"_name": "tupe_tiny"}, 24, plain.state_dict(), tmp_path / "plain.pt")
+    config = {"_name": "tupe_tiny", "encoder_layers": 2, "encoder_embed_dim": 24}
+    write_model(config, 24, plain.state_dict(), tmp_path / "plain.pt")
     with pytest.raises(UserError, match="holds the model 'tupe_tiny', which has no discriminator"):
         export_discriminator(tmp_path / "plain.pt", tmp_path / "out.pt")
     assert not (tmp_path / "out.pt").exists()

@@ -25,6 +25,5 @@ def model_overrides(checkpoint: PathLike) -> list[str]:
     """
     config = saved_config(safe_load(checkpoint), checkpoint)
     fields = [assignment(f"+model.{name}", getattr(config, name)) for name in SYSTEM_FIELDS]
-    return [
-        assignment("model._name", plain_name(config._name)), *fields, assignment("task.max_positions", config.max_positions)
-    ]  # fmt: skip
+    name = assignment("model._name", plain_name(config._name))
+    return [name, *fields, assignment("task.max_positions", config.max_positions)]
