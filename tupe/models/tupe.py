@@ -129,12 +129,13 @@ class TupeModel(RobertaModel):
         return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Takes the discriminator's encoder of an ELECTRA; a language-model head that is not there is left as it is."""
+        """Takes the encoder of an ELECTRA's discriminator, which has no language-model head: this model's is kept."""
         prefix = f"{name}." if name else ""
-        for key in [key for key in state_dict if key.startswith(tuple(prefix + part for part in ELECTRA_PARTS))]:
+        electra = [key for key in state_dict if key.startswith(tuple(prefix + part for part in ELECTRA_PARTS))]
+        for key in electra:
             del state_dict[key]
         head, words = prefix + "encoder.lm_head.", prefix + "encoder.sentence_encoder.embed_tokens.weight"
-        if not any(key.startswith(head) for key in state_dict):
+        if electra:
             logger.info("the checkpoint is a discriminator, without a language-model head: this model's is untrained")
             state_dict.update(self.encoder.lm_head.state_dict(prefix=head))
             if words in state_dict and not self.args.untie_weights_roberta:
