@@ -7,4 +7,5 @@ import tupe.criterions
 import tupe.fairseq_mends
 import tupe.models.tupe
 import tupe.optim
+import tupe.tasks.question_answering
 import tupe.tasks.sentence_prediction  # noqa: F401

@@ -1,6 +1,7 @@
 """The training losses; importing this registers them with fairseq."""
 
 from tupe.criterions.masked_lm import TupeMaskedLmCriterion
+from tupe.criterions.question_answering import TupeQuestionAnsweringCriterion
 from tupe.criterions.sentence_prediction import TupeSentencePredictionCriterion
 
-__all__ = ["TupeMaskedLmCriterion", "TupeSentencePredictionCriterion"]
+__all__ = ["TupeMaskedLmCriterion", "TupeQuestionAnsweringCriterion", "TupeSentencePredictionCriterion"]

@@ -18,6 +18,7 @@ from tupe.errors import UserError
 from tupe.linear import linear
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
+from tupe.models.span_head import SpanHead, adapt
 
 
 def as_namespace(cfg: Union[DictConfig, TupeConfig, Namespace]) -> Namespace:
@@ -95,22 +96,34 @@ class TupeModel(RobertaModel):
         features_only: bool = False,
         return_all_hiddens: bool = False,
         classification_head_name: Optional[str] = None,
+        spans: bool = False,
         **kwargs: object,
-    ) -> tuple[Tensor, dict]:
-        """Language-model logits, features, or the scores of a classification head.
+    ) -> tuple[Union[Tensor, tuple[Tensor, Tensor]], dict]:
+        """Language-model logits, features, or the scores of a classification head or of the span head.
 
         Args:
             src_tokens: `(B, T)`, each row `<s> ...`, padded on the right.
             features_only: return the features `(B, T, d)` instead of the logits `(B, T, V)`.
             return_all_hiddens: also return `extra["inner_states"]`, `L + 1` times `(T, B, d)`.
             classification_head_name: return this head's scores `(B, num_classes)`.
+            spans: return the span head's scores of beginnings and of ends, `(B, T)` each.
             masked_tokens: bool `(B, T)`, or indices `(N,)` into the `B * T` tokens: logits `(N, V)` of these alone.
             has_padding: whether any token is padding, if the caller knows; spares asking the device.
 
         Returns:
             the output, and a dictionary with `inner_states`.
         """
-        return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
+        features_only = features_only or spans
+        x, extra = super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
+        return self.span_head(x) if spans else x, extra
+
+    def register_span_head(self) -> None:
+        """Adds the head of extractive question answering, which `tupe_question_answering` asks for."""
+        self.span_head = SpanHead(self.args.encoder_embed_dim)
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        super().upgrade_state_dict_named(state_dict, name)
+        adapt(self, state_dict, f"{name}." if name else "")
 
     @classmethod
     def from_pretrained(  # fairseq's default is GPT-2's BPE, which it fetches from the network
