@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> None:
     check_names([split for split, _ in files])
     corpus = Manifest.load(args.corpus)
     with pool(args.workers) as map_:
-        content = prepare(dict(files), corpus, args.out, args.rules, args.language, map_)
-    print("\n".join(lines(content)))
+        reports = prepare(dict(files), corpus, args.out, args.rules, args.language, map_)
+    for split, report in reports.items():
+        print("\n".join(lines(split, report)))
     print(f"data: {args.out}")

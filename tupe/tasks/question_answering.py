@@ -2,8 +2,6 @@
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import contextlib
-import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,9 +13,7 @@ from omegaconf import II, MISSING, OmegaConf, open_dict
 from torch import nn
 
 from tupe.criterions.metrics import ExamplesMeter
-from tupe.data.corpus.manifest import NAME
 from tupe.data.qa.dataset import SPECIAL, QuestionWindows
-from tupe.data.qa.rules import tokens
 from tupe.errors import UserError
 
 WITHOUT_ANSWER_CHOICES = ChoiceEnum(["bos", "drop"])
@@ -42,10 +38,9 @@ class TupeQuestionAnsweringConfig(FairseqDataclass):
 class TupeQuestionAnsweringTask(FairseqTask):
     """`<s> question </s> </s> context </s>`, in windows where the context is too long."""
 
-    def __init__(self, cfg: TupeQuestionAnsweringConfig, dictionary: Dictionary, content: dict) -> None:
+    def __init__(self, cfg: TupeQuestionAnsweringConfig, dictionary: Dictionary) -> None:
         super().__init__(cfg)
         self.dictionary = dictionary
-        self._content = content
         self._numbered: list[QuestionWindows] = []
 
     @classmethod
@@ -64,15 +59,12 @@ class TupeQuestionAnsweringTask(FairseqTask):
             )
         if cfg.max_answer < 1:
             raise UserError(f"max_answer is {cfg.max_answer}: an answer has at least one piece")
-        data = Path(cfg.data)
-        try:
-            content = json.loads((data / NAME).read_text(encoding="utf-8"))
-            tokens(content["rules"], "en")
-            dictionary = Dictionary.load(str(data / "dict.txt"))
-        except (OSError, ValueError, KeyError, TypeError):
-            raise UserError(f"{os.path.abspath(data)} was not made by tupe prepare-qa: give the folder that it wrote")
+        path = Path(cfg.data, "dict.txt")
+        if not path.is_file():
+            raise UserError(f"there is no {path.resolve()}: give the folder that tupe prepare-qa wrote")
+        dictionary = Dictionary.load(str(path))
         dictionary.add_symbol("<mask>")
-        return cls(cfg, dictionary, content)
+        return cls(cfg, dictionary)
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
         """Loads a split: `train`, `valid`, `valid1`, `test-de`, ...
@@ -80,16 +72,10 @@ class TupeQuestionAnsweringTask(FairseqTask):
         Raises:
             UserError: for a split that is missing.
         """
-        if split not in self._content["languages"]:
-            there = ", ".join(self._content["languages"])
-            raise UserError(f"there is no split {split} in {os.path.abspath(self.cfg.data)}, which has {there}")
-        self.datasets[split] = QuestionWindows(
-            Path(self.cfg.data, split),
-            self.dictionary,
-            self.cfg,
-            tokens(self._content["rules"], self._content["languages"][split]),
-            split_number=len(self._numbered),
-        )
+        folder = Path(self.cfg.data, split)
+        if not folder.is_dir():
+            raise UserError(f"there is no split {split} in {folder.parent.resolve()}: make it with tupe prepare-qa")
+        self.datasets[split] = QuestionWindows(folder, self.dictionary, self.cfg, len(self._numbered))
         self._numbered.append(self.datasets[split])
         return self.datasets[split]
 

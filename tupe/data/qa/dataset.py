@@ -11,9 +11,12 @@ from fairseq.data import Dictionary, FairseqDataset, data_utils
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tupe.data.qa.reader import Paragraph, Question, read
-from tupe.data.qa.rules import Tokens, scores
+from tupe.data.qa.report import MADE_BY, REPORT, Report
+from tupe.data.qa.rules import scores, tokens
 from tupe.data.qa.windows import maximum_context, windows
 from tupe.errors import UserError
+from tupe.files import check_indexed
+from tupe.files import read as read_typed
 
 SPECIAL = 4  # <s> question </s> </s> context </s>
 
@@ -22,26 +25,24 @@ class QuestionWindows(FairseqDataset):
     """`<s> question </s> </s> window </s>` with the places of the answer, `<s>` where the window lacks it.
 
     Args:
-        prefix: folder and split of `tupe prepare-qa`.
+        folder: of a split, made by `tupe prepare-qa`.
         dictionary: fairseq's.
         cfg: `max_positions`, `max_query`, `doc_stride`, `windows_without_answer` and `seed`.
-        of: the rules by which answers are scored.
         split_number: by which the split is known among those of a task.
 
     Raises:
         UserError: if the files are missing, or no window has an answer to train on.
     """
 
-    def __init__(self, prefix: Path, dictionary: Dictionary, cfg: Any, of: Tokens, split_number: int = 0) -> None:
+    def __init__(self, folder: Path, dictionary: Dictionary, cfg: Any, split_number: int = 0) -> None:
         super().__init__()
-        self._prefix, self._dictionary, self._cfg, self._of = prefix, dictionary, cfg, of
+        self._folder, self._dictionary, self._cfg = folder, dictionary, cfg
         self.split_number = split_number
-        self.training = prefix.name == "train"
-        try:
-            self._context, self._question = (MMapIndexedDataset(f"{prefix}.{name}") for name in ("context", "question"))
-            examples = np.load(f"{prefix}.examples.npy", allow_pickle=False)
-        except (OSError, ValueError):
-            raise UserError(f"the files {prefix.resolve()}.* are not whole: prepare the data again.") from None
+        self.training = folder.name == "train"
+        self.report = read_typed(folder / REPORT, Report, MADE_BY)
+        self._of = tokens(self.report.rules, self.report.language)
+        self._context, self._question = self._indexed("context"), self._indexed("question")
+        examples = np.load(folder / "examples.npy", allow_pickle=False)
         self._paragraphs: Optional[list[Paragraph]] = None
         self.number, self._place, *target = examples.T  # of the question and paragraph in the file
         self._asked = np.minimum(self._question.sizes, cfg.max_query)
@@ -54,8 +55,12 @@ class QuestionWindows(FairseqDataset):
         if self.training and str(cfg.windows_without_answer) == "drop":
             self._keep(whole)
         if self.training and not whole.any():
-            raise UserError(f"no window of {prefix.resolve()} has a whole answer in it: raise max_positions.")
+            raise UserError(f"no window of {folder.resolve()} has a whole answer in it: raise max_positions.")
         self.sizes = SPECIAL + self._asked[self._example] + self._length
+
+    def _indexed(self, name: str) -> MMapIndexedDataset:
+        check_indexed(self._folder / name, MADE_BY)
+        return MMapIndexedDataset(str(self._folder / name))
 
     def _keep(self, chosen: np.ndarray) -> None:
         for name in ("_example", "_start", "_length", "_target"):
@@ -101,11 +106,11 @@ class QuestionWindows(FairseqDataset):
 
     def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
         """A batch; in evaluation `may_begin` and `may_end`, bool `(B, T)`, say where answers may."""
-        tokens = data_utils.collate_tokens([sample["source"] for sample in samples], self._dictionary.pad())
+        source = data_utils.collate_tokens([sample["source"] for sample in samples], self._dictionary.pad())
         batch = {
             "id": torch.tensor([sample["id"] for sample in samples]),
             "net_input": {
-                "src_tokens": tokens,
+                "src_tokens": source,
                 "src_lengths": torch.tensor([len(sample["source"]) for sample in samples]),
             },
             "nsentences": len(samples),
@@ -114,7 +119,7 @@ class QuestionWindows(FairseqDataset):
         }
         if not self.training and samples:
             batch["split"] = self.split_number
-            batch["may_begin"], batch["may_end"] = torch.zeros(2, *tokens.shape, dtype=torch.bool)
+            batch["may_begin"], batch["may_end"] = torch.zeros(2, *source.shape, dtype=torch.bool)
             for row, sample in enumerate(samples):
                 batch["may_begin"][row, sample["may_begin"]] = True
                 batch["may_end"][row, slice(*sample["context"])] = True
@@ -124,9 +129,9 @@ class QuestionWindows(FairseqDataset):
     def paragraphs(self) -> list[Paragraph]:
         """The questions as they were published; read when they are first asked for."""
         if self._paragraphs is None:
-            self._paragraphs = read(self._prefix.with_name(f"{self._prefix.name}.json"))
+            self._paragraphs = read(self._folder / "questions.json")
             self._questions = [question for paragraph in self._paragraphs for question in paragraph.questions]
-            self._characters = [MMapIndexedDataset(f"{self._prefix}.{name}") for name in ("begin", "end")]
+            self._characters = [self._indexed(name) for name in ("begin", "end")]
         return self._paragraphs
 
     @property

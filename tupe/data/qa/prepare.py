@@ -1,21 +1,20 @@
 """Questions and contexts become pieces that the task `tupe_question_answering` reads, with a corpus' vocabulary.
 
-A folder has, for each split, `SPLIT.json`, the questions as they were published, and below `SPLIT.` fairseq's binary
-data: `context`, the pieces of every paragraph; `begin` and `end`, their characters; `question`; and `examples.npy`,
-int64 `(N, 4)`: the number of the question and of its paragraph in the file, the first and last piece of its answer
-(-1 where there is none). Windows are made of them when they are read, so that length and stride can be chosen then.
+A folder has `dict.txt` and a folder for each split, with `questions.json`, as it was published; fairseq's binary data
+`context`, the pieces of every paragraph, `begin` and `end`, their characters, and `question`; `examples.npy`, int64
+`(N, 4)`: the number of the question and of its paragraph in the file, the first and last piece of its answer (-1 where
+there is none); and `report.json`. Windows are made when it is read, so that length and stride can be chosen then.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 import numpy as np
 import torch
@@ -23,22 +22,23 @@ from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from tqdm import tqdm
 
 from tupe.data.binarise import check_folder
-from tupe.data.corpus.manifest import NAME, Manifest
+from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.reader import open_packed
 from tupe.data.parallel import Map
 from tupe.data.qa.pieces import Encoder, Pieces
 from tupe.data.qa.reader import Paragraph, Question, read
+from tupe.data.qa.report import LONG, MADE_BY, REPORT, Report
 from tupe.data.qa.rules import Tokens, scores, tokens
 from tupe.errors import UserError
-from tupe.files import sha256, whole_folder, write_json
+from tupe.files import atomic, own, sha256, whole_folder, write
+from tupe.files import read as read_typed
 
 _BATCH = 16  # paragraphs that a process gets at a time
-_LONG = 30  # pieces: what prediction takes at most, if nothing else is said
-SPLIT = re.compile(r"train|valid\d*|test(?:\d*|-(?P<language>[a-z]{2,3}))")
+_SPLIT = re.compile(r"train|valid\d*|test(?:\d*|-(?P<language>[a-z]{2,3}))")
 
 
 class Encoded(NamedTuple):
-    """A paragraph in pieces: its context, its questions, for each the first and last piece of its answer, and counts."""
+    """A paragraph in pieces, the first and last piece of its questions' answers, counts, and the first failure."""
 
     context: Pieces
     questions: list[np.ndarray]
@@ -47,8 +47,10 @@ class Encoded(NamedTuple):
     first: str
 
 
-def prepare(files: dict[str, Path], corpus: Manifest, out: Path, rules: str, language: str, map_: Map) -> dict:
-    """Writes the folder `out`, unless it is there already.
+def prepare(
+    files: dict[str, Path], corpus: Manifest, out: Path, rules: str, language: str, map_: Map
+) -> dict[str, Report]:
+    """Adds the splits to the folder `out`, unless they are there already.
 
     Args:
         files: by split: `train`, `valid`, `valid1`, ..., `test`, or `test-de` of a language; SQuAD's JSON.
@@ -59,74 +61,97 @@ def prepare(files: dict[str, Path], corpus: Manifest, out: Path, rules: str, lan
         map_: from `tupe.data.parallel.pool`.
 
     Returns:
-        What the manifest holds: what it was made of, and for each split what became of its questions.
+        What became of the questions of each split.
 
     Raises:
         UserError: if a file is missing, or not what it should be, or if `out` holds something else.
     """
     check_folder(out)
-    for split in files:
-        if not SPLIT.fullmatch(split):
+    for split, path in files.items():
+        if not _SPLIT.fullmatch(split):
             raise UserError(
-                f"'{split}' is no split: they are train, valid, valid1, test, and test-de, test-fr and so on."
+                f"'{split}' is no split: they are train, valid, valid1, ..., test, and test-de of a language."
             )
-    languages = {split: SPLIT.fullmatch(split)["language"] or language for split in files}
-    for name in languages.values():
-        tokens(rules, name)
-    for path in files.values():
+        tokens(rules, _language(split, language))
         if not path.is_file():
             raise UserError(f"there is no {path}: give SPLIT=FILE, questions in SQuAD's JSON.")
-    made_of = {
-        "files": {split: {"name": path.name, "sha256": sha256(path)} for split, path in files.items()},
-        "corpus": {name: corpus.content["checksums"][name] for name in (corpus.model.name, corpus.dictionary.name)},
-        "text": {name: corpus.content["settings"][name] for name in ("stages", "language")},
-    }
-    content = {"rules": rules, "languages": languages, "made_of": made_of}
-    done = out / NAME
-    if done.is_file():
-        before = json.loads(done.read_text(encoding="utf-8"))
-        if {name: before.get(name) for name in content} == content:
-            return before
-    elif out.exists() and any(out.iterdir()):
-        raise UserError(f"{out} is there, but not made by this command: choose another folder for OUT.")
     Encoder(corpus)  # before work begins
-    with whole_folder(out) as folder:
-        shutil.copy(corpus.dictionary, folder)
-        content["splits"] = {
-            split: _split(split, path, partial(_encode, corpus.folder, rules, languages[split]), folder, map_)
+    made_of = {
+        "vocabulary": {name: corpus.content["checksums"][name] for name in (corpus.model.name, corpus.dictionary.name)},
+        "text": {name: corpus.content["settings"][name] for name in ("stages", "language")},
+        "rules": rules,
+    }
+    with own(out, MADE_BY, made_of):
+        with atomic(out / corpus.dictionary.name) as unfinished:
+            shutil.copy(corpus.dictionary, unfinished)
+        return {
+            split: _prepared(split, path, corpus, rules, _language(split, language), out / split, map_)
             for split, path in files.items()
         }
-        write_json(folder / NAME, content)
-    return content
 
 
-def _split(split: str, path: Path, encode: Callable, folder: Path, map_: Map) -> dict[str, Any]:
+def _language(split: str, otherwise: str) -> str:
+    return _SPLIT.fullmatch(split)["language"] or otherwise
+
+
+def _prepared(split: str, path: Path, corpus: Manifest, rules: str, language: str, out: Path, map_: Map) -> Report:
+    about = {"file": path.name, "sha256": sha256(path), "rules": rules, "language": language}
+    if out.exists():
+        report = read_typed(out / REPORT, Report, MADE_BY)
+        if (report.sha256, report.language) != (about["sha256"], language):
+            raise UserError(
+                f"{out} was made of another file or language ({report.file}, {report.language}): remove it."
+            )
+        return report
     paragraphs = read(path)
-    with open_packed(path) as packed, (folder / f"{split}.json").open("wb") as plain:
-        shutil.copyfileobj(packed, plain)
-    training, counts, first = split == "train", Counter(), ""
+    with whole_folder(out) as folder:
+        with open_packed(path) as packed, (folder / "questions.json").open("wb") as plain:
+            shutil.copyfileobj(packed, plain)
+        encode = partial(_encode, corpus.folder, rules, language)
+        examples, counts, first = _write(split, paragraphs, encode, folder, map_)
+        _check(path, split, counts, first)
+        np.save(folder / "examples.npy", np.array(examples, dtype=np.int64))
+        found = max(counts["targets"], 1)
+        report = Report(
+            **about,
+            **{name: counts[name] for name in ("read", "contexts", "pieces", "unknown", "targets", "long")},
+            kept=len(examples),
+            reasons={name[1:]: number for name, number in counts.items() if name.startswith(_REASON)},
+            first=first,
+            exact_match=100 * counts["exact"] / found,
+            f1=100 * counts["f1"] / found,
+        )
+        write(folder / REPORT, report)
+    return report
+
+
+_REASON = "-"  # what the name of a count begins with that is of questions without a target
+
+
+def _write(
+    split: str, paragraphs: list[Paragraph], encode: Callable, folder: Path, map_: Map
+) -> tuple[list[tuple[int, int, int, int]], Counter, str]:
+    """Writes the binary data; returns the rows of `examples.npy`, the counts, and the first question without target."""
     examples: list[tuple[int, int, int, int]] = []
+    counts, first, number = Counter(contexts=len(paragraphs)), "", 0
     total = sum(len(paragraph.questions) for paragraph in paragraphs)
     batches = (paragraphs[i : i + _BATCH] for i in range(0, len(paragraphs), _BATCH))
+    writers = {name: _Writer(folder / name) for name in (*Pieces._fields[1:], "context", "question")}
     with tqdm(desc=split, total=total, leave=False, disable=None, unit=" questions") as bar:
-        writers = {name: _Writer(folder / f"{split}.{name}") for name in ("context", "begin", "end", "question")}
-        number = 0
         for place, encoded in enumerate(_flat(map_(encode, batches))):
             for name, values in zip(("context", "begin", "end"), encoded.context):
                 writers[name].add(values)
             for question, target in zip(encoded.questions, encoded.targets):
-                if target[0] >= 0 or not training:
+                if target[0] >= 0 or split != "train":
                     writers["question"].add(question)
                     examples.append((number, place, *target))
                 number += 1
             counts += encoded.counts
             first = first or encoded.first
             bar.update(len(encoded.questions))
-        for writer in writers.values():
-            writer.close()
-    _check(path, split, total, counts, first)
-    np.save(folder / f"{split}.examples.npy", np.array(examples, dtype=np.int64))
-    return _report(paragraphs, examples, counts, first)
+    for writer in writers.values():
+        writer.close()
+    return examples, counts, first
 
 
 class _Writer:
@@ -163,19 +188,19 @@ def _paragraph(encoder: Encoder, of: Tokens, paragraph: Paragraph) -> Encoded:
     context = encoder(paragraph.context)
     if paragraph.questions and not len(context.numbers):
         raise UserError(f"the context of the question {paragraph.questions[0].id!r} has no text in it.")
-    counts, first, questions, targets = Counter(), "", [], []
-    counts["pieces"] = len(context.numbers)
-    counts["unknown"] = int((context.numbers == encoder.unknown).sum())
+    first, questions, targets = "", [], []
+    unknown = int((context.numbers == encoder.unknown).sum())
+    counts = Counter(read=len(paragraph.questions), pieces=len(context.numbers), unknown=unknown)
     for question in paragraph.questions:
         questions.append(encoder.numbers(question.text))
         target, reason = _target(paragraph.context, context, question)
         if target is None:
-            counts[f"reason: {reason}"] += 1
-            first = first or f"{question.id!r}: {reason}{_found(paragraph.context, question)}"
+            counts[_REASON + reason] += 1
+            first = first or f"{question.id[:40]!a}: {reason}{_found(paragraph.context, question)}"
         else:
             text = paragraph.context[context.begin[target[0]] : context.end[target[1]]].strip()
             exact, f1 = scores(text, (answer.text for answer in question.answers), of)
-            counts.update(exact=int(exact), f1=f1, targets=1, long=int(target[1] - target[0] >= _LONG))
+            counts.update(exact=int(exact), f1=f1, targets=1, long=int(target[1] - target[0] >= LONG))
         targets.append(target or (-1, -1))
     return Encoded(context, questions, targets, counts, first)
 
@@ -201,31 +226,13 @@ def _found(context: str, question: Question) -> str:
     return f" ({answer.text[:40]!a}; at {answer.start} is {there[:40]!a})"
 
 
-def _check(path: Path, split: str, total: int, counts: Counter, first: str) -> None:
-    if counts["targets"]:
-        return
-    if counts["reason: no answer"] == total:
-        if not split.startswith("test"):
-            raise UserError(
-                f"none of the {total} questions of {path} has an answer, so that it cannot be used for {split}: XTREME "
-                "keeps back those of its test sets, which can only be predicted."
-            )
-    else:
-        raise UserError(f"none of the {total} answers of {path} can be found in its context; the first is {first}.")
-
-
-def _report(paragraphs: list[Paragraph], examples: list, counts: Counter, first: str) -> dict[str, Any]:
-    found = max(counts["targets"], 1)
-    return {
-        "read": sum(len(paragraph.questions) for paragraph in paragraphs),
-        "kept": len(examples),
-        "contexts": len(paragraphs),
-        "pieces": counts["pieces"],
-        "unknown": 100 * counts["unknown"] / max(counts["pieces"], 1),
-        "reasons": {name[len("reason: ") :]: n for name, n in counts.items() if name.startswith("reason: ")},
-        "first": first,
-        "targets": counts["targets"],
-        "long": counts["long"],
-        "exact_match": 100 * counts["exact"] / found,
-        "f1": 100 * counts["f1"] / found,
-    }
+def _check(path: Path, split: str, counts: Counter, first: str) -> None:
+    total = counts["read"]
+    if counts[f"{_REASON}no answer"] < total:
+        if not counts["targets"]:
+            raise UserError(f"none of the {total} answers of {path} can be found in its context; the first is {first}.")
+    elif not split.startswith("test"):
+        raise UserError(
+            f"none of the {total} questions of {path} has an answer, so that it cannot be used for {split}: XTREME "
+            "keeps back those of its test sets, which can only be predicted."
+        )
