@@ -38,7 +38,8 @@ class QuestionWindows(FairseqDataset):
         super().__init__()
         self._folder, self._dictionary, self._cfg = folder, dictionary, cfg
         self.split_number = split_number
-        self.training = folder.name == "train"
+        self.name = folder.name
+        self.training = self.name == "train"
         self.report = read_typed(folder / REPORT, Report, MADE_BY)
         self._of = tokens(self.report.rules, self.report.language)
         self._context, self._question = self._indexed("context"), self._indexed("question")
