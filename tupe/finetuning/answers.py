@@ -90,9 +90,7 @@ def answers(model: nn.Module, windows: QuestionWindows, longest: int) -> dict[st
 
 
 @torch.no_grad()
-def _candidates(
-    model: nn.Module, sample: dict, windows: QuestionWindows, longest: int
-) -> list[tuple[int, Candidate]]:
+def _candidates(model: nn.Module, sample: dict, windows: QuestionWindows, longest: int) -> list[tuple[int, Candidate]]:
     net_input = sample["net_input"]
     has_padding = sample["ntokens"] != net_input["src_tokens"].numel()
     net_input = move_to_cuda(net_input) if next(model.parameters()).is_cuda else net_input

@@ -1,4 +1,4 @@
-"""Exact match and F1 as the official scripts give them: cases by hand, and with TUPE_QA_SCORING all that were recorded."""
+"""Exact match and F1 as the official scripts give them: by hand, and with TUPE_QA_SCORING what was recorded of them."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def test_by_hand(rules, language, prediction, answers, exact, f1):
 
 def test_languages_without_rules_are_refused():
     assert tokens("squad", "sw") is not None
-    with pytest.raises(UserError, match="MLQA has no rules for 'sw'.*use SQuAD's"):
+    with pytest.raises(UserError, match=r"MLQA has no rules for 'sw'.*use SQuAD's"):
         tokens("mlqa", "sw")
     with pytest.raises(UserError, match="no rules 'bleu'"):
         tokens("bleu", "en")

@@ -56,7 +56,13 @@ def test_the_best_spans_are_those_of_all(places, longest, number, seed):
 
 
 def test_the_best_of_all_windows():
-    candidates = [Candidate("a", 1.0), Candidate("", 9.0), Candidate("b", 2.0), Candidate("a", 3.0), Candidate("c", 2.0)]
+    candidates = [
+        Candidate("a", 1.0),
+        Candidate("", 9.0),
+        Candidate("b", 2.0),
+        Candidate("a", 3.0),
+        Candidate("c", 2.0),
+    ]
     best = n_best(candidates, 3)
     assert best == [Candidate("a", 3.0), Candidate("b", 2.0), Candidate("c", 2.0)]
     assert n_best([], 3) == probabilities([]) == []

@@ -42,7 +42,8 @@ class QuestionWindows(FairseqDataset):
         self.training = self.name == "train"
         self.report = read_typed(folder / REPORT, Report, MADE_BY)
         self._of = tokens(self.report.rules, self.report.language)
-        self._context, self._question = self._indexed("context"), self._indexed("question")
+        names = ("context", "question", "begin", "end")
+        self._context, self._question, self._begins, self._ends = map(self._indexed, names)
         examples = np.load(folder / "examples.npy", allow_pickle=False)
         self._paragraphs: Optional[list[Paragraph]] = None
         self.number, self._place, *target = examples.T  # of the question and paragraph in the file
@@ -97,7 +98,9 @@ class QuestionWindows(FairseqDataset):
         if not self.training:
             pieces = int(self._context.sizes[self._place[example]])
             counts = maximum_context(pieces, int(self._capacity[example]), self._cfg.doc_stride)
-            item["may_begin"] = np.flatnonzero(counts[start // self._cfg.doc_stride]) + begin
+            place = self._place[example]
+            filled = (self._begins[place] < self._ends[place]).numpy()[start : start + length]
+            item["may_begin"] = np.flatnonzero(counts[start // self._cfg.doc_stride][:length] & filled) + begin
             item["context"] = (int(begin), int(begin + length))
         return item
 
@@ -132,7 +135,6 @@ class QuestionWindows(FairseqDataset):
         if self._paragraphs is None:
             self._paragraphs = read(self._folder / "questions.json")
             self._questions = [question for paragraph in self._paragraphs for question in paragraph.questions]
-            self._characters = [self._indexed(name) for name in ("begin", "end")]
         return self._paragraphs
 
     @property
@@ -154,8 +156,8 @@ class QuestionWindows(FairseqDataset):
         place = self._place[self._example[window]]
         context = self.paragraphs[place].context
         shift = int(self._start[window]) - self._begin(window)
-        begin, end = (side[place] for side in self._characters)
-        return context[int(begin[first + shift]) : int(end[last + shift])].strip()
+        begin, end = int(self._begins[place][first + shift]), int(self._ends[place][last + shift])
+        return context[begin:end].strip()
 
     def scores(self, question: int, text: str) -> tuple[bool, float]:
         """Exact match and F1 of an answer."""

@@ -25,7 +25,8 @@ _REPAIR = "repair-characters"
 class Pieces(NamedTuple):
     """Pieces `(m,)`: their numbers in fairseq's dictionary, and the characters `[begin, end)` of each.
 
-    A character of which several pieces were made (a sign that stands for a word, a fraction) belongs to all of them.
+    A character of which several pieces were made (a sign that stands for a word, a fraction) belongs to all of them; a
+    piece that is only a space has no character.
     """
 
     numbers: np.ndarray
@@ -60,6 +61,7 @@ class Encoder:
         self._model = sentencepiece.SentencePieceProcessor(model_file=str(corpus.model))
         self._repair = _REPAIR in corpus.content["settings"]["stages"]
         self._numbers = _numbers(corpus.model, corpus.dictionary)
+        self._blank = self._model.piece_to_id("▁")
         self.unknown = int(self._numbers[self._model.unk_id()])
 
     def __call__(self, text: str) -> Pieces:
@@ -74,8 +76,10 @@ class Encoder:
         # a piece without characters of its own takes those of the next, with which it was made of one
         of = filled[np.minimum(np.searchsorted(filled, np.arange(len(begin))), len(filled) - 1)]
         begin, end = begin[of], end[of]
+        blank = np.array(found["ids"]) == self._blank
+        begin[blank] = end[blank]
         if position is not None:
-            begin, end = position[begin], position[end - 1] + 1
+            begin, end = np.where(blank, position[end - 1] + 1, position[begin]), position[end - 1] + 1
         return Pieces(self._numbers[found["ids"]], begin, end)
 
     def numbers(self, text: str) -> np.ndarray:
