@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq.data import Dictionary
+from tupe.data.binarise import binarise
 
 from tests.commands import run
 from tupe.cli.main import main
-from tupe.data.binarise import binarise
 from tupe.data.glue.tasks import TASKS
 from tupe.finetuning import predict as predictions
 from tupe.models import TupeModel

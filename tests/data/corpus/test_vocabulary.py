@@ -35,23 +35,30 @@ def test_mask_and_special_tokens_are_whole(model):
     assert "<url>" in pieces
 
 
+def pieces(model, numbers):
+    dictionary = Dictionary.load(str(model.with_name("dict.txt")))
+    return [dictionary.symbols[number] for number in numbers]
+
+
 def test_text_is_never_a_symbol_of_fairseq(model):
     """Not even where it spells one, in capitals, or in characters that are normalised to it."""
     encode = Encoder(model)
     text = "the cat <mask> <MASK> ＜mask＞ <s> </s> <pad> <unk> ☃</s>☃"
-    assert set(encode(text)) & {MASK, "<s>", "</s>", "<pad>"} == set()
-    assert encode("the cat") == sentencepiece.SentencePieceProcessor(model_file=str(model)).encode(
-        "THE CAT", out_type=str
-    )
-    assert encode("☃") == ["▁", "<unk>"]
+    assert set(pieces(model, encode(text))) & {MASK, "<s>", "</s>", "<pad>"} == set()
+    plain = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    assert pieces(model, encode("the cat")) == plain.encode("THE CAT", out_type=str)
+    assert pieces(model, encode("☃")) == ["▁", "<unk>"]
     assert list(encode.lines([text, "", "the"])) == [encode(text), [], encode("the")]
 
 
-def test_every_piece_is_in_the_dictionary(model):
+def test_numbers_are_the_dictionarys(model):
+    """`fairseq-preprocess` gives the pieces the same numbers."""
     dictionary = Dictionary.load(str(model.with_name("dict.txt")))
-    pieces = Encoder(model)(" ".join(LINES))
-    ids = dictionary.encode_line(" ".join(pieces), add_if_not_exist=False, append_eos=False)
-    assert dictionary.unk() not in ids
+    plain = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    for line in (*LINES, "a <url> b", "Ωmega"):
+        expected = dictionary.encode_line(" ".join(plain.encode(line, out_type=str)), add_if_not_exist=False)
+        assert Encoder(model)(line) == expected[:-1].tolist()
+    assert dictionary.unk() not in Encoder(model)(" ".join(LINES))
 
 
 @pytest.mark.parametrize(("size", "reason"), [(30_000, "too high"), (12, "smaller than required_chars")])

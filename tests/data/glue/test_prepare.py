@@ -1,6 +1,7 @@
 """`tupe prepare-glue`: what fairseq's sentence prediction reads is what the GLUE files say."""
 
 import dataclasses
+import json
 import shutil
 
 import pytest
@@ -51,9 +52,15 @@ def made(download, prepared, tmp_path_factory):
     return out
 
 
+def numbers(folder, split):
+    found = [item.tolist() for item in MMapIndexedDataset(str(folder / split))]
+    assert {item.pop() for item in found} == {2}
+    return found
+
+
 def items(folder, split):
     dictionary = Dictionary.load(str(folder / "dict.txt"))
-    return [dictionary.string(item[:-1]) for item in MMapIndexedDataset(str(folder / split))]
+    return [" ".join(map(dictionary.symbols.__getitem__, item)) for item in numbers(folder, split)]
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -62,8 +69,8 @@ def test_folders_say_what_the_files_say(name, made, prepared):
     processing, encode = corpus.text_processing(), Encoder(corpus.model)
     for split in task.splits:
         for number in range(len(task.texts)):
-            expected = [" ".join(encode(processing.line(TEXTS[(row + number) % len(TEXTS)]))) for row in range(8)]
-            assert items(made / name / f"input{number}", split.name) == expected
+            expected = [encode(processing.line(TEXTS[(row + number) % len(TEXTS)])) for row in range(8)]
+            assert numbers(made / name / f"input{number}", split.name) == expected
         labels = made / name / "label"
         if not split.labelled:
             assert not list(labels.glob(f"{split.name}.*"))
@@ -92,6 +99,51 @@ def test_fairseq_reads_them(made):
             batch = task.dataset(split).collater([task.dataset(split)[i] for i in range(8)])
             assert len(batch["target"]) == 8
             assert batch["net_input"]["src_tokens"].max() < len(task.source_dictionary)
+
+
+def bad_rows(task, split):
+    """Rows that are malformed in every way there is, by their reason; a text that is only odd stays."""
+    columns = len(split.columns)
+    good = dict.fromkeys(split.columns, "-")
+    rows = {f"{columns + 1} columns, not {columns}": ["-"] * (columns + 1), "nothing in it": [""]}
+    if columns > 2:
+        rows["2 columns, not " + str(columns)] = ["-", "-"]
+    if split.labelled:
+        for label in ("maybe", "7", "", "nan", "\udcff", "\0"):
+            fields = [*{**good, task.label: label}.values()]
+            shown = ascii(label)
+            rows[f"the {'score' if task.scale else 'label'} {shown}"] = fields
+    return rows
+
+
+@pytest.fixture(scope="module")
+def made_of_bad_rows(prepared, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bad")
+    for name, task in TASKS.items():
+        write_task(folder, name)
+        for split in task.splits:
+            with (folder / split.files[0]).open("ab") as file:
+                for fields in bad_rows(task, split).values():
+                    file.write(b"\n" + "\t".join(fields).encode("utf-8", "surrogateescape"))
+    command = ["prepare-glue", str(folder), str(prepared), str(folder / "out"), "--partial", "--workers", "1"]
+    assert [main(command) for _ in range(2)] == [0, 0]
+    return folder / "out"
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_bad_rows_through_the_whole_command(name, made_of_bad_rows):
+    task, content = TASKS[name], json.loads((made_of_bad_rows / name / "manifest.json").read_text())
+    for split in task.splits:
+        report, bad = content["splits"][split.name], bad_rows(task, split)
+        found = report["dropped" if split.labelled else "empty"]
+        assert len(found) == len(bad) == sum(found.values())
+        assert all(any(reason.startswith(start) for reason in found) for start in bad)
+        assert report["first"] == f"line {8 + split.header + 1} has {next(iter(bad))}"
+        kept = 8 if split.labelled else 8 + len(bad)
+        assert report["kept"] == kept
+        assert report["read"] == 8 + len(bad)
+        for side in range(len(task.texts)):
+            assert len(items(made_of_bad_rows / name / f"input{side}", split.name)) == kept
 
 
 def test_microsofts_files(prepared, tmp_path, capsys):

@@ -15,6 +15,7 @@ from tupe.files import atomic
 # too, so `vocab_size` pieces are `vocab_size` symbols for the model that is trained.
 UNKNOWN = "<unk>"
 FAIRSEQ_SYMBOLS = ("<s>", "<pad>", "</s>", UNKNOWN)
+UNKNOWN_NUMBER = FAIRSEQ_SYMBOLS.index(UNKNOWN)
 MASK = "<mask>"
 _THREADS = 16  # a fixed number: with another, sums of floats would come out differently
 
@@ -60,9 +61,12 @@ def write_dictionary(model: Path, dictionary: Path) -> None:
     fairseq begins a dictionary with its four symbols, and its tasks add `<mask>` at the end; in the file they would be
     there twice. SentencePiece has no counts to tell, so each is 1.
     """
-    pieces = [piece for piece in symbols(model) if piece not in (*FAIRSEQ_SYMBOLS, MASK)]
     with atomic(dictionary) as unfinished:
-        unfinished.write_text("".join(f"{piece} 1\n" for piece in pieces), encoding="utf-8")
+        unfinished.write_text("".join(f"{piece} 1\n" for piece in _listed(model)), encoding="utf-8")
+
+
+def _listed(model: Path) -> list[str]:
+    return [piece for piece in symbols(model) if piece not in (*FAIRSEQ_SYMBOLS, MASK)]
 
 
 def symbols(model: Path) -> list[str]:
@@ -72,19 +76,20 @@ def symbols(model: Path) -> list[str]:
 
 
 class Encoder:
-    """Text to pieces separated by spaces, as `fairseq-preprocess` reads them.
+    """Text to the numbers of its pieces in fairseq's dictionary.
 
     A text that spells `<mask>` gets the unknown symbol there: only training puts a mask.
     """
 
     def __init__(self, model: Path) -> None:
         self._model = sentencepiece.SentencePieceProcessor(model_file=str(model))
-        self._symbols = [UNKNOWN if piece == MASK else piece for piece in symbols(model)]
+        numbers = {piece: number for number, piece in enumerate((*FAIRSEQ_SYMBOLS, *_listed(model)))}
+        self._numbers = [numbers.get(piece, UNKNOWN_NUMBER) for piece in symbols(model)]
 
-    def __call__(self, line: str) -> list[str]:
-        """The pieces of a line."""
-        return [self._symbols[number] for number in self._model.encode(line)]
+    def __call__(self, line: str) -> list[int]:
+        """The numbers of a line."""
+        return [self._numbers[piece] for piece in self._model.encode(line)]
 
-    def lines(self, lines: list[str]) -> Iterator[list[str]]:
-        """The pieces of many lines, faster than one by one."""
-        return ([self._symbols[number] for number in numbers] for numbers in self._model.encode(lines, num_threads=1))
+    def lines(self, lines: list[str]) -> Iterator[list[int]]:
+        """The numbers of many lines, faster than one by one."""
+        return ([self._numbers[piece] for piece in line] for line in self._model.encode(lines, num_threads=1))
