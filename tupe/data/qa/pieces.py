@@ -42,7 +42,7 @@ class Pieces(NamedTuple):
 
 def usable(corpus: Manifest) -> bool:
     """Whether the texts of a corpus were not rewritten, so that its pieces lead back to the characters of a text."""
-    return not any(STAGES[name].line and name != _REPAIR for name in corpus.content["settings"]["stages"])
+    return not any(STAGES[name].line and name != _REPAIR for name in corpus.content.settings.stages)
 
 
 class Encoder:
@@ -59,7 +59,7 @@ class Encoder:
                 "again: prepare the corpus with --profile sentencepiece."
             )
         self._model = sentencepiece.SentencePieceProcessor(model_file=str(corpus.model))
-        self._repair = _REPAIR in corpus.content["settings"]["stages"]
+        self._repair = _REPAIR in corpus.content.settings.stages
         self._numbers = _numbers(corpus.model, corpus.dictionary)
         self._blank = self._model.piece_to_id("▁")
         self.unknown = int(self._numbers[self._model.unk_id()])
@@ -75,8 +75,8 @@ class Encoder:
             return Pieces(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
         # a piece without characters of its own takes those of the next, with which it was made of one
         of = filled[np.minimum(np.searchsorted(filled, np.arange(len(begin))), len(filled) - 1)]
+        blank = (np.array(found["ids"]) == self._blank) & (end > begin)
         begin, end = begin[of], end[of]
-        blank = np.array(found["ids"]) == self._blank
         begin[blank] = end[blank]
         if position is not None:
             begin, end = np.where(blank, position[end - 1] + 1, position[begin]), position[end - 1] + 1

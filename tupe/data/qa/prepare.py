@@ -12,18 +12,18 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
 import numpy as np
-import torch
-from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from tqdm import tqdm
 
-from tupe.data.binarise import check_folder
+from tupe.data.binary import check_folder, writer
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.reader import open_packed
+from tupe.data.corpus.vocabulary import symbols
 from tupe.data.parallel import Map
 from tupe.data.qa.pieces import Encoder, Pieces
 from tupe.data.qa.reader import Paragraph, Question, read
@@ -33,6 +33,7 @@ from tupe.errors import UserError
 from tupe.files import atomic, own, sha256, whole_folder, write
 from tupe.files import read as read_typed
 
+_CHARACTERS = 1 << 30  # more numbers than a context has characters
 _BATCH = 16  # paragraphs that a process gets at a time
 _SPLIT = re.compile(r"train|valid\d*|test(?:\d*|-(?P<language>[a-z]{2,3}))")
 
@@ -77,8 +78,8 @@ def prepare(
             raise UserError(f"there is no {path}: give SPLIT=FILE, questions in SQuAD's JSON.")
     Encoder(corpus)  # before work begins
     made_of = {
-        "vocabulary": {name: corpus.content["checksums"][name] for name in (corpus.model.name, corpus.dictionary.name)},
-        "text": {name: corpus.content["settings"][name] for name in ("stages", "language")},
+        "vocabulary": {name: corpus.content.checksums[name] for name in (corpus.model.name, corpus.dictionary.name)},
+        "text": {"stages": corpus.content.settings.stages, "language": corpus.content.settings.language},
         "rules": rules,
     }
     with own(out, MADE_BY, made_of):
@@ -108,7 +109,7 @@ def _prepared(split: str, path: Path, corpus: Manifest, rules: str, language: st
         with open_packed(path) as packed, (folder / "questions.json").open("wb") as plain:
             shutil.copyfileobj(packed, plain)
         encode = partial(_encode, corpus.folder, rules, language)
-        examples, counts, first = _write(split, paragraphs, encode, folder, map_)
+        examples, counts, first = _write(split, paragraphs, len(symbols(corpus.model)), encode, folder, map_)
         _check(path, split, counts, first)
         np.save(folder / "examples.npy", np.array(examples, dtype=np.int64))
         found = max(counts["targets"], 1)
@@ -129,43 +130,29 @@ _REASON = "-"  # what the name of a count begins with that is of questions witho
 
 
 def _write(
-    split: str, paragraphs: list[Paragraph], encode: Callable, folder: Path, map_: Map
+    split: str, paragraphs: list[Paragraph], symbols: int, encode: Callable, folder: Path, map_: Map
 ) -> tuple[list[tuple[int, int, int, int]], Counter, str]:
     """Writes the binary data; returns the rows of `examples.npy`, the counts, and the first question without target."""
     examples: list[tuple[int, int, int, int]] = []
     counts, first, number = Counter(contexts=len(paragraphs)), "", 0
     total = sum(len(paragraph.questions) for paragraph in paragraphs)
     batches = (paragraphs[i : i + _BATCH] for i in range(0, len(paragraphs), _BATCH))
-    writers = {name: _Writer(folder / name) for name in (*Pieces._fields[1:], "context", "question")}
-    with tqdm(desc=split, total=total, leave=False, disable=None, unit=" questions") as bar:
+    with ExitStack() as stack:
+        add = {name: stack.enter_context(writer(folder / name, symbols)) for name in ("context", "question")}
+        add.update((name, stack.enter_context(writer(folder / name, _CHARACTERS))) for name in ("begin", "end"))
+        bar = stack.enter_context(tqdm(desc=split, total=total, leave=False, disable=None, unit=" questions"))
         for place, encoded in enumerate(_flat(map_(encode, batches))):
             for name, values in zip(("context", "begin", "end"), encoded.context):
-                writers[name].add(values)
+                add[name](values, np.array([len(values)]))
             for question, target in zip(encoded.questions, encoded.targets):
                 if target[0] >= 0 or split != "train":
-                    writers["question"].add(question)
+                    add["question"](question, np.array([len(question)]))
                     examples.append((number, place, *target))
                 number += 1
             counts += encoded.counts
             first = first or encoded.first
             bar.update(len(encoded.questions))
-    for writer in writers.values():
-        writer.close()
     return examples, counts, first
-
-
-class _Writer:
-    """fairseq's binary data, an array at a time."""
-
-    def __init__(self, prefix: Path) -> None:
-        self._prefix = prefix
-        self._builder = MMapIndexedDatasetBuilder(f"{prefix}.bin", dtype=np.int32)
-
-    def add(self, values: np.ndarray) -> None:
-        self._builder.add_item(torch.from_numpy(values))
-
-    def close(self) -> None:
-        self._builder.finalize(f"{self._prefix}.idx")
 
 
 def _flat(batches: Iterable[list[Encoded]]) -> Iterator[Encoded]:
