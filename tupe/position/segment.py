@@ -26,7 +26,7 @@ def segment_ids(tokens: Tensor, eos: int) -> Tensor:
     All false where no two separators follow each other; what follows a second pair of separators stays in segment 1.
     """
     separator = tokens.eq(eos)
-    second = F.pad(separator[:, 1:] & separator[:, :-1], (1, 0))  # true at the second of two separators
+    second = separator & F.pad(separator, (1, 0))[:, :-1]  # true at the second of two separators
     return second.cumsum(1) > 0
 
 
@@ -41,8 +41,8 @@ def check_segments(segments: Tensor) -> None:
 def segment_bias(values: Tensor, segments: Tensor) -> Tensor:
     """`values[h, s_i, s_j]` of `values` `(H, 2, 2)` and `segments` `s` `(B, T)`, bool: `(B, H, T, T)`."""
     check_segments(segments)
-    side = torch.stack([~segments, segments], dim=-1).to(values.dtype).unsqueeze(1)  # (B, 1, T, 2), one-hot
-    return side @ values @ side.transpose(-2, -1)
+    by_key = torch.where(segments[:, None, None, :], values[..., 1:], values[..., :1])  # (B, H, 2, T)
+    return torch.where(segments[:, None, :, None], by_key[:, :, 1:], by_key[:, :, :1])
 
 
 class _Segments(nn.Module):
@@ -91,10 +91,11 @@ class SegmentAttention(_Segments):
     def __init__(self, num_heads: int, num_layers: int = 1) -> None:
         super().__init__(num_layers, num_heads, 2, 2)
 
-    def forward(self, segments: Tensor, layer: Optional[int] = None) -> Tensor:
-        """`segment(s_i, s_j)` of `segments` `(B, T)`, bool: `(B, H, T, T)` for one layer, `(B, L H, T, T)` for all."""
-        return segment_bias(self.values(layer), segments)
+    def forward(self, segments: Optional[Tensor] = None, layer: Optional[int] = None) -> Tensor:
+        """`segment(s_i, s_j)` of `segments` `(B, T)`, bool: `(B, H, T, T)` for one layer, `(B, L H, T, T)` for
+        all.
 
-    def values(self, layer: Optional[int] = None) -> Tensor:
-        """`E_S` in float32 or better, `(H, 2, 2)` for one layer, `(L H, 2, 2)` for all."""
-        return at_least_float32(self.weight.flatten(0, 1) if layer is None else self.weight[layer])
+        Without segments `E_S` itself, in float32 or better: `(H, 2, 2)` for one layer, `(L H, 2, 2)` for all.
+        """
+        values = at_least_float32(self.weight.flatten(0, 1) if layer is None else self.weight[layer])
+        return values if segments is None else segment_bias(values, segments)
