@@ -8,10 +8,12 @@ import pytest
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
+from tests.data.kills import run_killed
 from tupe.cli.main import main
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.vocabulary import Encoder
 from tupe.data.glue.tasks import TASKS
+from tupe.files import lock
 
 TEXTS = [
     "Anna sees the house, Bob!",
@@ -123,8 +125,8 @@ def made_of_bad_rows(prepared, tmp_path_factory):
         write_task(folder, name)
         for split in {split.files[0]: split for split in task.splits}.values():
             with (folder / split.files[0]).open("ab") as file:
-                for fields in bad_rows(task, split).values():
-                    file.write(b"\n" + "\t".join(fields).encode("utf-8", "surrogateescape"))
+                for fields in [[], *bad_rows(task, split).values()]:
+                    file.write("\t".join(fields).encode("utf-8", "surrogateescape") + b"\n")
     command = ["prepare-glue", str(folder), str(prepared), str(folder / "out"), "--partial", "--workers", "1"]
     assert [main(command) for _ in range(2)] == [0, 0]
     return folder / "out"
@@ -186,7 +188,7 @@ def test_a_failure_leaves_nothing(download, prepared, tmp_path, capsys):
         "dev.tsv is no valid file of RTE: 1 of its 1 rows are malformed; line 2 has the label"
         in capsys.readouterr().err
     )
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_others_made_stays(download, prepared, tmp_path, capsys):
@@ -216,3 +218,41 @@ def test_what_is_wrong_is_told(download, prepared, tmp_path, capsys):
     assert "there is no" in fails(download, tmp_path, out)
     assert "train.tsv, the train file of QNLI" in fails(tmp_path, prepared, out, "QNLI")
     assert "has 8 rows and ends at line 8, but the published file has 8551" in fails(download, prepared, out, "CoLA")
+
+
+def test_sizes_are_checked_always_and_checksums_when_asked(download, prepared, tmp_path, capsys):
+    arguments = ["prepare-glue", str(download), str(prepared), str(tmp_path / "out"), "RTE", "--partial"]
+    assert main(arguments) == 0
+    data = tmp_path / "out/RTE/input1/train.bin"
+    content = data.read_bytes()
+    data.write_bytes(bytes(reversed(content)))
+    assert main(arguments) == 0
+    assert main([*arguments, "--verify"]) == 1
+    assert f"{data} is not the one that tupe prepare-glue wrote: remove" in capsys.readouterr().err
+    data.write_bytes(content[:-2])
+    assert main(arguments) == 1
+    assert f"{data} has {len(content) - 2:,} bytes, not the {len(content):,}" in capsys.readouterr().err
+    data.with_name("dict.txt").unlink()
+    (tmp_path / "out/RTE/manifest.json").write_text("{")
+    assert main(arguments) == 1
+    assert "manifest.json is not what tupe prepare-glue writes" in capsys.readouterr().err
+
+
+def test_one_process_at_a_time_and_others_data_stays(download, prepared, tmp_path, capsys):
+    out = tmp_path / "out"
+    (out / "by-hand").mkdir(parents=True)
+    arguments = ["prepare-glue", str(download), str(prepared), str(out), "RTE", "--partial", "--workers", "1"]
+    with lock(out / ".tupe.lock"):
+        assert main(arguments) == 1
+        assert f"another process is working in {out}" in capsys.readouterr().err
+    assert main(arguments) == 0
+    assert (out / "by-hand").is_dir()
+
+
+def test_killed_and_started_again(download, prepared, tmp_path):
+    arguments = ["prepare-glue", download, prepared, tmp_path / "out", "RTE", "CoLA", "--partial", "--workers", "2"]
+    killed = [run_killed(arguments, at, "all") for at in (1, 7, 3, 16, 9)]
+    assert killed[:2] == [-9, -9]
+    assert main(list(map(str, arguments))) == 0
+    assert main([*map(str, arguments), "--verify"]) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".tupe.json", ".tupe.lock", "CoLA", "RTE"]

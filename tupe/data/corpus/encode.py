@@ -27,6 +27,7 @@ class Encoding:
 
     Attributes:
         model: of SentencePiece.
+        by_words: whether the model is asked once for a word.
         rare: the rare words; None leaves all lines in.
         joined: whether short sentences are joined.
         max_tokens: pieces of a line.
@@ -34,6 +35,7 @@ class Encoding:
     """
 
     model: Path
+    by_words: bool
     rare: Optional[Path]
     joined: bool
     max_tokens: int
@@ -84,7 +86,7 @@ def _lines(lines: list[str], encoding: Encoding, split: str, counts: Counter) ->
     if encoding.joined:
         before, lines = len(lines), join(lines)
         counts["join-short-sentences: removed"] += before - len(lines)
-    for numbers in _encoder(encoding.model).lines(lines):
+    for numbers in _encoder(encoding.model, encoding.by_words).lines(lines):
         counts[f"{split} tokens"] += len(numbers)
         counts[f"{split} unknown tokens"] += numbers.count(UNKNOWN_NUMBER)
         starts = range(0, len(numbers), encoding.max_tokens)
@@ -106,9 +108,9 @@ def _write(part: Part, split: str, shards: Sequence[Sequences]) -> None:
 
 
 @cache
-def _encoder(model: Path) -> Encoder:
+def _encoder(model: Path, by_words: bool) -> Encoder:
     """Loaded once in each process."""
-    return Encoder(model)
+    return Encoder(model, by_words)
 
 
 @cache

@@ -185,8 +185,9 @@ class _Preparation:
         return sum(part.path("clean", "train.txt").stat().st_size for part in self.parts)
 
     def encode(self, map_: Map) -> None:
+        by_words = self.settings.model_type == "bpe"
         joined = "join-short-sentences" in self.settings.stages
-        encoding = Encoding(self.model, self.rare, joined, self.settings.max_tokens, self.shards())
+        encoding = Encoding(self.model, by_words, self.rare, joined, self.settings.max_tokens, self.shards())
         documents = (part.note("clean").counts.get("train documents", 0) for part in self.parts)
         before = dict(zip(self.parts, accumulate(documents, initial=0)))
         each("encode", self.parts, map_, partial(encode, encoding), lambda part: (part, before[part]))

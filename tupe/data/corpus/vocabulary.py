@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import sentencepiece
 
+from tupe.data.text.memo import Memo
 from tupe.data.text.special_tokens import SPECIAL_TOKENS
 from tupe.errors import UserError
 from tupe.files import atomic
@@ -79,12 +81,18 @@ class Encoder:
     """Text to the numbers of its pieces in fairseq's dictionary.
 
     A text that spells `<mask>` gets the unknown symbol there: only training puts a mask.
+
+    Args:
+        model: of SentencePiece.
+        by_words: ask SentencePiece once for a word, which is faster. Right for BPE, whose pieces are merged within a
+            word; `unigram` adds scores up over a line, and rounding may break a tie otherwise.
     """
 
-    def __init__(self, model: Path) -> None:
+    def __init__(self, model: Path, by_words: bool = False) -> None:
         self._model = sentencepiece.SentencePieceProcessor(model_file=str(model))
         numbers = {piece: number for number, piece in enumerate((*FAIRSEQ_SYMBOLS, *_listed(model)))}
         self._numbers = [numbers.get(piece, UNKNOWN_NUMBER) for piece in symbols(model)]
+        self._words = Memo(self.__call__) if by_words else None
 
     def __call__(self, line: str) -> list[int]:
         """The numbers of a line."""
@@ -92,4 +100,6 @@ class Encoder:
 
     def lines(self, lines: list[str]) -> Iterator[list[int]]:
         """The numbers of many lines, faster than one by one."""
-        return ([self._numbers[piece] for piece in line] for line in self._model.encode(lines, num_threads=1))
+        if self._words is None:
+            return ([self._numbers[piece] for piece in line] for line in self._model.encode(lines, num_threads=1))
+        return (list(chain.from_iterable(map(self._words.__getitem__, line.split(" ")))) for line in lines)

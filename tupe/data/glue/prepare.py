@@ -108,7 +108,8 @@ def _prepare(task: Task, glue: Path, corpus: Manifest, out: Path, any_size: bool
             _write(map_(partial(_encode, corpus.folder), _batches(bar)), folder, task, split, corpus)
         for number in range(len(task.texts)):
             (folder / f"input{number}/dict.txt").write_bytes(corpus.dictionary.read_bytes())
-        if task.classes and (folder / "label").is_dir():
+        (folder / "label").mkdir(exist_ok=True)  # of files without labels too, whose predictions are named by it
+        if task.classes:
             classes = "".join(f"{name} 1\n" for name in task.classes)
             (folder / "label/dict.txt").write_text(classes, encoding="utf-8")
         _check_languages(folder, task)

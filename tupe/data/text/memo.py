@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+_LONGEST = 64
+
 
 class Memo(dict):
     """`memo[key]` is `function(key)`, asked once as long as it is kept.
@@ -12,7 +14,7 @@ class Memo(dict):
 
     Args:
         function: of a key.
-        size: keys; when so many are kept, all are forgotten.
+        size: keys; when so many are kept, all are forgotten. A long one is never kept: it hardly comes again.
     """
 
     def __init__(self, function: Callable[[Any], Any], size: int = 1 << 18) -> None:
@@ -20,7 +22,9 @@ class Memo(dict):
         self._function, self._size = function, size
 
     def __missing__(self, key: Any) -> Any:
-        if len(self) >= self._size:
-            self.clear()
-        value = self[key] = self._function(key)
+        value = self._function(key)
+        if len(key) <= _LONGEST:
+            if len(self) >= self._size:
+                self.clear()
+            self[key] = value
         return value
