@@ -39,6 +39,6 @@ def run(args: argparse.Namespace) -> None:
 
     settings = {"doc_stride": args.doc_stride, "max_answer": args.max_answer}
     settings = {name: value for name, value in settings.items() if value is not None}
-    for split, scores in predict_answers(args.checkpoint, args.data, args.out, args.splits, settings).items():
+    for split, scores in predict_answers(args.checkpoint, args.data, args.out, args.splits, **settings).items():
         print(f"{split}: {json.dumps(scores) if scores else 'its answers are not known'}")
     print(f"predictions: {args.out}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -25,7 +26,7 @@ N_BEST = 20
 
 
 def predict_answers(
-    checkpoint: Path, data: Path, out: Path, splits: list[str], settings: dict[str, Any]
+    checkpoint: Path, data: Path, out: Path, splits: Sequence[str] = (), **settings: int
 ) -> dict[str, Optional[dict[str, float]]]:
     """Writes `SPLIT.json`, a text for each question, and `SPLIT.nbest.json`, the best `N_BEST` with probabilities.
 
@@ -46,7 +47,7 @@ def predict_answers(
     if trained.get("_name") != "tupe_question_answering":
         raise UserError(f"{checkpoint} was not fine-tuned on questions: give the checkpoint_best.pt of such a run.")
     there = sorted(path.parent.name for path in data.glob("*/report.json"))
-    splits = splits or [name for name in there if name.startswith("test")] or [n for n in there if n != "train"]
+    splits = list(splits) or [name for name in there if name.startswith("test")] or [n for n in there if n != "train"]
     missing = [split for split in splits if split not in there]
     if missing or not splits:
         raise UserError(f"there is no split {''.join(missing[:1])} in {data}, which has {', '.join(there) or 'none'}.")
