@@ -27,16 +27,13 @@ def run(args: argparse.Namespace) -> None:
     import json
 
     from tupe.checkpoints.safe_load import safe_load
+    from tupe.finetuning.answers import answers_questions, predict_answers
+    from tupe.finetuning.predict import predict
 
-    task = (safe_load(args.checkpoint).get("cfg") or {}).get("task") or {}
-    if task.get("_name") != "tupe_question_answering":
-        from tupe.finetuning.predict import predict
-
+    if not answers_questions(safe_load(args.checkpoint)):
         for path in predict(args.checkpoint, args.data, args.out, args.partial):
             print(f"predictions: {path}")
         return
-    from tupe.finetuning.answers import predict_answers
-
     settings = {"doc_stride": args.doc_stride, "max_answer": args.max_answer}
     settings = {name: value for name, value in settings.items() if value is not None}
     for split, scores in predict_answers(args.checkpoint, args.data, args.out, args.splits, **settings).items():

@@ -20,6 +20,7 @@ from tupe.data.qa.rules import tokens
 from tupe.data.qa.score import score
 from tupe.errors import UserError
 from tupe.files import write_json
+from tupe.models.saved import saved_config
 
 _BATCH = 32
 N_BEST = 20
@@ -43,8 +44,9 @@ def predict_answers(
     Raises:
         UserError: if the checkpoint has not learnt to answer, or a split is not there.
     """
-    trained = (safe_load(checkpoint).get("cfg") or {}).get("task") or {}
-    if trained.get("_name") != "tupe_question_answering":
+    state = safe_load(checkpoint)
+    saved_config(state, checkpoint)  # its sentence, if it is none of ours
+    if not answers_questions(state) or "span_head.weight" not in state["model"]:
         raise UserError(f"{checkpoint} was not fine-tuned on questions: give the checkpoint_best.pt of such a run.")
     there = sorted(path.parent.name for path in data.glob("*/report.json"))
     splits = list(splits) or [name for name in there if name.startswith("test")] or [n for n in there if n != "train"]
@@ -67,6 +69,13 @@ def predict_answers(
         of = tokens(report.rules, report.language)
         result[split] = score(windows.paragraphs, predictions, of) if answered else None
     return result
+
+
+def answers_questions(state: dict[str, Any]) -> bool:
+    """Whether a checkpoint's task is `tupe_question_answering`."""
+    cfg = state.get("cfg")
+    task = cfg.get("task") if isinstance(cfg, dict) else None
+    return isinstance(task, dict) and task.get("_name") == "tupe_question_answering"
 
 
 def answers(model: nn.Module, windows: QuestionWindows, longest: int) -> dict[str, list[Candidate]]:
