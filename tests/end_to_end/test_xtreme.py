@@ -70,4 +70,4 @@ def test_folders_of_tests_may_be_missing(prepared, tmp_path):
     from tupe.finetuning.languages import evaluate
 
     shutil.copytree(prepared[0] / "data/SQuAD", tmp_path / "SQuAD")
-    assert evaluate(prepared[1], tmp_path, ("XQuAD", "MLQA"), tmp_path / "out") == {}
+    assert evaluate(prepared[1], tmp_path, ("XQuAD", "MLQA", "SQuAD"), tmp_path / "out") == {}  # English is no test

@@ -27,10 +27,13 @@ def evaluate(checkpoint: Path, data: Path, tests: tuple[str, ...], out: Path) ->
     """
     found: dict[str, dict[str, Optional[float]]] = {}
     for name in tests:
-        if not (data / name).is_dir():
+        questions = sorted(path.parent.name for path in (data / name).glob("test-*/report.json"))
+        if questions:
+            scores = predict_answers(checkpoint, data / name, out / name, questions)
+        elif (data / name / "input0").is_dir():
+            scores = predict_labels(checkpoint, data / name, out / name)
+        else:
             continue
-        predict = predict_labels if (data / name / "input0").is_dir() else predict_answers
-        scores = predict(checkpoint, data / name, out / name)
         found.update({f"{name}/{split}": dict(values) for split, values in scores.items() if values})
     return found
 
