@@ -31,6 +31,7 @@ setup(
     extras_require={
         "corpus": CORPUS,  # cleans and tokenises raw text
         "plot": PLOT,  # draws figures
+        "machines": ["datatrove>=0.10", "regex", "tokenizers", "orjson", "nltk"],  # scripts/deduplicate.py
         "launchers": LAUNCHERS,  # spread a sweep over GPUs and SLURM
         "test": [
             *CORPUS,
