@@ -51,8 +51,11 @@ def predict_answers(
     there = sorted(path.parent.name for path in data.glob("*/report.json"))
     splits = list(splits) or [name for name in there if name.startswith("test")] or [n for n in there if n != "train"]
     missing = [split for split in splits if split not in there]
+    if not there:
+        raise UserError(f"{data} holds no questions: give a folder that tupe prepare-qa wrote.")
     if missing or not splits:
-        raise UserError(f"there is no split {''.join(missing[:1])} in {data}, which has {', '.join(there) or 'none'}.")
+        name = missing[0] if missing else "to predict"
+        raise UserError(f"there is no split {name} in {data}, which has {', '.join(there)}.")
     models, _, task = checkpoint_utils.load_model_ensemble_and_task(
         [str(checkpoint)], arg_overrides={"data": str(data), **settings}
     )
