@@ -8,4 +8,5 @@ import tupe.fairseq_mends
 import tupe.models.electra
 import tupe.models.tupe
 import tupe.optim
+import tupe.tasks.question_answering
 import tupe.tasks.sentence_prediction  # noqa: F401

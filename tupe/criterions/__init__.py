@@ -2,6 +2,12 @@
 
 from tupe.criterions.electra import TupeElectraCriterion
 from tupe.criterions.masked_lm import TupeMaskedLmCriterion
+from tupe.criterions.question_answering import TupeQuestionAnsweringCriterion
 from tupe.criterions.sentence_prediction import TupeSentencePredictionCriterion
 
-__all__ = ["TupeElectraCriterion", "TupeMaskedLmCriterion", "TupeSentencePredictionCriterion"]
+__all__ = [
+    "TupeElectraCriterion",
+    "TupeMaskedLmCriterion",
+    "TupeQuestionAnsweringCriterion",
+    "TupeSentencePredictionCriterion",
+]

@@ -101,7 +101,7 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 class ExamplesMeter(MetersDict._DerivedMeter):
-    """Prediction and target of every example, by the example's number.
+    """Of every example some numbers, such as prediction and target, by the example's own.
 
     An example met again replaces itself, so that a meter which outlives one validation (fairseq's `valid`) stays as
     small as the data set. fairseq's checkpoints hold only meters of fairseq's own; derived ones are left out.
@@ -109,14 +109,13 @@ class ExamplesMeter(MetersDict._DerivedMeter):
 
     def __init__(self) -> None:
         super().__init__(fn=lambda meters: len(self.examples))
-        self.examples: dict[int, tuple[float, float]] = {}
+        self.examples: dict[int, list[float]] = {}
 
     def update(self, rows: Tensor) -> None:
-        """Adds rows `(N, 3)`: number, prediction, target."""
-        for number, prediction, target in rows.tolist():
-            self.examples[int(number)] = (prediction, target)
+        """Adds rows `(N, 1 + k)`: the example's number, then what it has."""
+        for number, *values in rows.tolist():
+            self.examples[int(number)] = values
 
-    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """Predictions and targets, `(N,)` each, by rising number."""
-        pairs = np.array([self.examples[number] for number in sorted(self.examples)]).reshape(-1, 2)
-        return pairs[:, 0], pairs[:, 1]
+    def arrays(self, columns: int = 2) -> np.ndarray:
+        """What the examples have, by rising number: `(columns, N)`."""
+        return np.array([self.examples[number] for number in sorted(self.examples)]).reshape(-1, columns).T

@@ -21,6 +21,7 @@ from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
 from tupe.models.hub import ProcessedText, text_processing
 from tupe.models.position import embedding_width
+from tupe.models.span_head import SpanHead, adapt
 from tupe.systems import MODEL_NAMES
 
 logger = logging.getLogger(__name__)
@@ -112,22 +113,30 @@ class TupeModel(RobertaModel):
         features_only: bool = False,
         return_all_hiddens: bool = False,
         classification_head_name: Optional[str] = None,
+        spans: bool = False,
         **kwargs: object,
-    ) -> tuple[Tensor, dict]:
-        """Language-model logits, features, or the scores of a classification head.
+    ) -> tuple[Union[Tensor, tuple[Tensor, Tensor]], dict]:
+        """Language-model logits, features, or the scores of a classification head or of the span head.
 
         Args:
             src_tokens: `(B, T)`, each row `<s> ...`, padded on the right.
             features_only: return the features `(B, T, d)` instead of the logits `(B, T, V)`.
             return_all_hiddens: also return `extra["inner_states"]`, `L + 1` times `(T, B, d)`.
             classification_head_name: return this head's scores `(B, num_classes)`.
+            spans: return the span head's scores of beginnings and of ends, `(B, T)` each.
             masked_tokens: bool `(B, T)`, or indices `(N,)` into the `B * T` tokens: logits `(N, V)` of these alone.
             has_padding: whether any token is padding, if the caller knows; spares asking the device.
 
         Returns:
             the output, and a dictionary with `inner_states`.
         """
-        return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
+        features_only = features_only or spans
+        x, extra = super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
+        return self.span_head(x) if spans else x, extra
+
+    def register_span_head(self) -> None:
+        """Adds the head of extractive question answering, which `tupe_question_answering` asks for."""
+        self.span_head = SpanHead(self.args.encoder_embed_dim)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Takes the encoder of an ELECTRA's discriminator, which has no language-model head: this model's is kept."""
@@ -142,6 +151,7 @@ class TupeModel(RobertaModel):
             if words in state_dict and not self.args.untie_weights_roberta:
                 state_dict[head + "weight"] = state_dict[words]
         super().upgrade_state_dict_named(state_dict, name)
+        adapt(self, state_dict, prefix)
 
     @classmethod
     def from_pretrained(  # fairseq's default is GPT-2's BPE, which it fetches from the network
