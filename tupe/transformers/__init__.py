@@ -1,0 +1,45 @@
+"""`import tupe.transformers` lets Transformers' Auto classes load exported models without their shipped code.
+
+The classes are the files that `tupe export` ships. Where attention is to run on this project's kernels, say so:
+`AutoModel.from_pretrained(path, attn_implementation="tupe")`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+from tupe.errors import UserError
+
+try:
+    import torchaudio  # noqa: F401
+except ImportError:
+    pass
+except OSError:  # fairseq's torchaudio needs CUDA's libraries, and Transformers imports whatever torchaudio it finds
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchaudio"]:
+        del sys.modules[name]
+    sys.modules["torchaudio"] = None
+
+if importlib.util.find_spec("transformers") is None:
+    raise UserError("tupe.transformers needs Transformers: pip install 'tupe[transformers]'")
+
+from tupe.transformers.configuration_tupe import TupeConfig
+from tupe.transformers.modeling_tupe import (
+    TupeForMaskedLM,
+    TupeForQuestionAnswering,
+    TupeForSequenceClassification,
+    TupeForTokenClassification,
+    TupeModel,
+)
+from tupe.transformers.register import register
+
+__all__ = [
+    "TupeConfig",
+    "TupeForMaskedLM",
+    "TupeForQuestionAnswering",
+    "TupeForSequenceClassification",
+    "TupeForTokenClassification",
+    "TupeModel",
+]
+
+register()
