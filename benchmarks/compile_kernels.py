@@ -64,7 +64,7 @@ def kernels(dtype: torch.dtype, width: int, bias: str, length: int = 500) -> lis
     parts = {
         "dense": {"bias": empty(1, 12, length, length)},
         "TUPE-R": {**factors, "relative": empty(12, 2 * length - 1), "theta": empty(12)},
-        "DIET-ABS": {**factors, "segment": empty(12, 2, 2), "segments": empty(32, length, dtype=torch.int64)},
+        "DIET-ABS": {**factors, "segment": empty(12, 2, 2), "segments": empty(32, length, dtype=torch.uint8)},
     }[bias]
     inputs = launch.Inputs(
         query,

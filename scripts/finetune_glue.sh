@@ -54,7 +54,7 @@ else
             distributed_training.distributed_world_size=1)
     else
         device=(common.cpu=true)
-        keep_memory
+        for_cpu 1
     fi
     user_dir=$(python3 -m tupe user-dir)
     fairseq-hydra-train --config-dir "$root/configs/finetuning" --config-name glue "glue=$config" \

@@ -50,7 +50,7 @@ settings=("common.user_dir=$(quoted "$user_dir")" "task.data=$(quoted "$data")" 
     "dataset.batch_size=$per_gpu" "optimization.update_freq=[$update_freq]"
     "distributed_training.distributed_world_size=$world")
 if [ "$gpus" -eq 0 ]; then
-    keep_memory
+    for_cpu "$processes"
     settings+=(common.cpu=true common.fp16=false)
     [ "$world" -eq 1 ] || settings+=(distributed_training.distributed_backend=gloo
         distributed_training.ddp_backend=legacy_ddp distributed_training.distributed_init_method=env://
@@ -60,7 +60,7 @@ for setting in "$@"; do
     case $setting in checkpoint.save_dir=*) setting=checkpoint.save_dir=$(quoted "${setting#*=}") ;; esac
     settings+=("$setting")
 done
-python3 -m tupe pretraining-plan --nodes "$nodes" --gpus "$gpus" --processes "$processes" \
+python3 -m tupe pretraining-plan --here --nodes "$nodes" --gpus "$gpus" --processes "$processes" \
     "$root/configs/pretraining" "$CONFIG" "${settings[@]}" # its sentence, if it cannot work
 
 train=(fairseq-hydra-train --config-dir "$root/configs/pretraining" --config-name "$CONFIG" "${settings[@]}")

@@ -16,8 +16,6 @@ out=${QUICKSTART_OUT:-runs/quickstart}
 updates=${QUICKSTART_UPDATES:-1600}
 epochs=${QUICKSTART_EPOCHS:-5}
 models=(tupe_tiny bert_a_tiny)
-cores=$(getconf _NPROCESSORS_ONLN)
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores < 4 ? cores : 4))} # these models are too small for more
 
 # Results of other settings, or of another version of this script, are not mixed with these.
 start_or_go_on() {
@@ -72,6 +70,8 @@ if [ "${QUICKSTART_INSTALL:-1}" != 0 ]; then
     step install install
     use_venv
 fi
+cores=$(python3 tupe/cores.py)
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores < 4 ? cores : 4))} # these models are too small for more
 start_or_go_on
 step_once text text
 step_once prepare prepare

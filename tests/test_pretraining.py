@@ -18,8 +18,9 @@ Usage = namedtuple("Usage", "total used free")
 
 
 def config(corpus, *overrides, name="base"):
-    common = ("common.fp16=false", "common.cpu=true", "task.tokens_per_sample=32", f"task.data={corpus}")
-    return read_config(ROOT / "configs/pretraining", name, [*common, "model._name=tupe_tiny", *overrides])
+    common = ["common.fp16=false", "common.cpu=true", "task.tokens_per_sample=32", "lr_scheduler.warmup_updates=0"]
+    overrides = [*common, f"task.data={corpus}", "model._name=tupe_tiny", *overrides]
+    return read_config(ROOT / "configs/pretraining", name, overrides)
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +32,7 @@ def disk(monkeypatch):
 def test_numbers(corpus, tmp_path):
     tokens = sum(len(line.split()) + 1 for line in (corpus / "raw/train").read_text().splitlines())
     cfg = config(corpus, "dataset.batch_size=4", "optimization.update_freq=[8]", f"checkpoint.save_dir={tmp_path}/a/b")
-    first, batch, total, disk = plan(cfg, Launch(nodes=2, processes=4, gpus=0))
+    first, batch, total, _, disk = plan(cfg, Launch(nodes=2, processes=4, gpus=0))
     assert first.startswith("tupe_tiny, 859k parameters, 91 symbols, on 2 node(s) x 4 process(es)")
     assert batch == "8 x 4 sequences x 8 accumulated = 256 an update, of 32 tokens each: 8,192 tokens an update"
     assert total.startswith(f"1,000,000 updates: 8.19G tokens, {8.192e9 / tokens:,.3g} times the training data of ")
@@ -52,7 +53,7 @@ def test_checkpoint_has_the_size_that_was_planned(precision, corpus, tmp_path):
 
 @pytest.mark.parametrize(("name", "updates", "batch"), [("base", "1,000,000", 16 * 16), ("diet", "500,000", 64 * 64)])
 def test_configurations_of_the_papers(name, updates, batch, corpus):
-    _, second, third, _ = plan(config(corpus, name=name), CPU)
+    _, second, third, *_ = plan(config(corpus, name=name), CPU)
     assert f"= {batch} an update" in second
     assert third.startswith(f"{updates} updates")
 
@@ -89,7 +90,7 @@ def test_an_epoch_is_one_shard(corpus):
     ],
 )
 def test_number_of_checkpoints(overrides, number, corpus):
-    assert f"at most {number} of" in list(plan(config(corpus, *overrides), CPU))[3]
+    assert f"at most {number} of" in list(plan(config(corpus, *overrides), CPU))[-1]
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,7 @@ def test_number_of_checkpoints(overrides, number, corpus):
         (["dataset.batch_size=20"], "fairseq would use 16"),
         (["model._name=tupe_base", "checkpoint.keep_interval_updates=-1"], "10GB free"),
         (["checkpoint.sav_dir=x"], "sav_dir"),
+        (["lr_scheduler.warmup_updates=50", "optimization.max_update=50"], "warm-up of 50 .* run of 50"),
         (["optimization.max_update=many"], "max_update"),
     ],
 )
@@ -116,6 +118,45 @@ def test_refuses(overrides, said, corpus):
 def test_refuses_gpus_that_are_not_there(corpus):
     with pytest.raises(UserError, match="GPU"):
         list(plan(config(corpus), Launch(nodes=1, processes=99, gpus=torch.cuda.device_count() + 1)))
+
+
+def test_a_plan_needs_neither_the_gpus_nor_the_disk(corpus):
+    """TUPE's base, by hand: 6 operations a weight of a layer and token, and so on, as `training_flops` counts them."""
+    cfg = config(corpus, "model._name=tupe_base", "checkpoint.keep_interval_updates=-1", "task.tokens_per_sample=512")
+    away = Launch(nodes=2, processes=8, gpus=8, here=False, gpu="h100", mfu=0.4)
+    *_, hours, epochs, disk = plan(cfg, away)
+    tokens = 1_000_000 * 16 * 16 * 16 * 512
+    layers = 12 * 12 * 768**2  # four products of attention and two of eight times its size
+    head = 0.15 * (768**2 + 91 * 768)
+    flops = 6 * tokens * (layers + head) + 12 * tokens * 512 * 768 * 12
+    shown = float(re.match(r"([\d.,e+]+) hours on 16 H100 at 40% of their 989 TFLOP/s", hours)[1].replace(",", ""))
+    assert shown == pytest.approx(flops / (16 * 989e12 * 0.4) / 3600, rel=0.01)
+    assert epochs.startswith("warning: the data are repeated")
+    assert "free" not in disk
+
+
+@pytest.mark.parametrize(
+    ("launch", "said"),
+    [
+        ({"gpu": "abacus"}, "abacus is not known: give --gpu one of B200"),
+        ({"gpu": "h100", "mfu": 40.0}, r"--mfu is 40\.0"),
+        ({"gpu": "h100", "gpus": 0}, "hours are those of GPUs"),
+    ],
+)
+def test_refuses_hours(launch, said, corpus):
+    with pytest.raises(UserError, match=said):
+        list(plan(config(corpus), Launch(**{"nodes": 1, "processes": 8, "gpus": 8, "here": False, **launch})))
+
+
+def test_a_vocabulary_too_large_for_the_corpus(corpus, tmp_path):
+    few = [line for line in plan(config(corpus, "optimization.max_epoch=3"), CPU) if line.startswith("warning")]
+    assert not few
+    shutil.copytree(corpus, large := tmp_path / "large")
+    with (large / "dict.txt").open("a") as lines:
+        lines.writelines(f"rare{number} 1\n" for number in range(4000))
+    said = [line for line in plan(config(large, "optimization.max_epoch=3"), CPU) if line.startswith("warning")]
+    assert len(said) == 1
+    assert "4,091 symbols are many" in said[0]
 
 
 def test_refuses_data_without_validation(corpus, tmp_path):
@@ -132,7 +173,7 @@ def test_space_of_checkpoints_that_are_there_counts_as_free(corpus, tmp_path, mo
         list(plan(cfg, CPU))
     with (tmp_path / "checkpoint_last.pt").open("wb") as file:
         file.truncate(200_000_000)
-    assert len(list(plan(cfg, CPU))) == 4
+    assert "1MB free" in list(plan(cfg, CPU))[-1]
 
 
 def test_command(corpus, capsys):

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Optional
 
 import torch
 from fairseq.data.indexed_dataset import MMapIndexedDataset
@@ -17,10 +18,14 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from tupe.criterions.throughput import KNOWN_DEVICES, peak_flops, training_flops
 from tupe.data.corpus.manifest import NAME, Manifest
 from tupe.errors import UserError
 from tupe.models.config import CONFIGS
-from tupe.models.summary import count_parameters
+from tupe.models.summary import meta_model
+
+_TOKENS_A_SYMBOL = 100  # fewer, and most of the vocabulary is hardly ever seen
+_MANY_EPOCHS = 100
 
 
 def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
@@ -58,11 +63,17 @@ class Launch:
         nodes: machines.
         processes: on each machine.
         gpus: on each machine; 0 for the CPU.
+        here: whether it starts on this machine, whose GPUs and disk must then do.
+        gpu: of which kind they are, as `h100`, if the plan is to say hours.
+        mfu: share of their peak that training uses.
     """
 
     nodes: int
     processes: int
     gpus: int
+    here: bool = True
+    gpu: Optional[str] = None
+    mfu: float = 0.4
 
     def __str__(self) -> str:
         return f"{self.nodes} node(s) x {self.processes} process(es), {self.gpus} GPU(s) a node"
@@ -73,8 +84,8 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
 
     Raises:
         UserError: for a model that does not exist, GPUs or data that are not there, sequences longer than the model's,
-            a batch that is not `dataset.batch_size` sequences, a precision that the CPU has not, and too little disk
-            space for the checkpoints.
+            a batch that is not `dataset.batch_size` sequences, a precision that the CPU has not, a warm-up that is not
+            shorter than the run, an unknown kind of GPU, and too little disk space for the checkpoints.
     """
     name, length = cfg.model._name, cfg.task.tokens_per_sample
     _check(cfg, launch)
@@ -82,7 +93,8 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     symbols, tokens = _read_data(shards)
     fields = {key: value for key, value in cfg.model.items() if key != "_name"}
     fields["max_positions"] = fields["max_positions"] or length
-    parameters = count_parameters(name, symbols, **fields)[1]
+    model = meta_model(name, symbols, **fields)
+    parameters = sum(p.numel() for p in model.parameters())
     yield f"{name}, {_short(parameters)} parameters, {symbols:,} symbols, on {launch}"
 
     world, accumulated = launch.nodes * launch.processes, cfg.optimization.update_freq[0]
@@ -94,13 +106,24 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
         f"tokens each: {batch * length:,} tokens an update"
     )
     total = updates * batch * length
+    times = total / max(tokens, 1)
     yield (
-        f"{updates:,} updates: {_short(total)} tokens, {total / max(tokens, 1):,.3g} times the training data of "
+        f"{updates:,} updates: {_short(total)} tokens, {times:,.3g} times the training data of "
         f"{_short(tokens)} tokens in {len(shards)} folder(s)"
     )
+    if launch.gpu is not None:
+        yield _hours(launch, updates * training_flops(model, batch * length, length, _predicted(cfg, batch * length)))
+    _check_warmup(cfg, updates)
+    if tokens < _TOKENS_A_SYMBOL * symbols:
+        yield (
+            f"warning: {symbols:,} symbols are many for {_short(tokens)} tokens: most are seen less than "
+            f"{_TOKENS_A_SYMBOL} times an epoch; prepare the corpus with a smaller --vocab-size, or with more text"
+        )
+    if times > _MANY_EPOCHS:
+        yield f"warning: the data are repeated {times:,.0f} times, where BERT and TUPE did some 40: take more text"
     rounded = any(cfg.common[half] and not cfg.common[f"memory_efficient_{half}"] for half in ("fp16", "bf16"))
     state = 16 if rounded else 12  # bytes: a parameter, Adam's two moments, and the parameter before it was rounded
-    yield _disk(cfg, updates, epoch, parameters * state)
+    yield _disk(cfg, launch, updates, epoch, parameters * state)
 
 
 def _check(cfg: DictConfig, launch: Launch) -> None:
@@ -121,7 +144,7 @@ def _check(cfg: DictConfig, launch: Launch) -> None:
             f"of dataset.batch_size={size}, fairseq would use {size - size % multiple}: take a multiple of {multiple}, "
             "or set dataset.required_batch_size_multiple=1."
         )
-    if launch.gpus > torch.cuda.device_count():
+    if launch.here and launch.gpus > torch.cuda.device_count():
         raise UserError(
             f"{launch.gpus} GPU(s) are asked for, but PyTorch {torch.__version__} sees {torch.cuda.device_count()}: "
             "set GPUS, look at nvidia-smi and CUDA_VISIBLE_DEVICES, and install a PyTorch with CUDA."
@@ -146,6 +169,36 @@ def _read_data(shards: list[Path]) -> tuple[int, int]:
     return symbols, sum(int(part.sizes.sum()) for part in data)
 
 
+def _predicted(cfg: DictConfig, tokens: int) -> int:
+    return round(tokens * cfg.task.get("mask_prob", 1.0))
+
+
+def _hours(launch: Launch, flops: int) -> str:
+    """How long `flops` operations take."""
+    peak = peak_flops(launch.gpu.upper())
+    if peak is None:
+        raise UserError(f"the peak of a {launch.gpu} is not known: give --gpu one of {', '.join(KNOWN_DEVICES)}.")
+    if not 0 < launch.mfu <= 1:
+        raise UserError(f"--mfu is {launch.mfu}, but a share of the peak is above 0 and at most 1.")
+    gpus = launch.nodes * launch.gpus
+    if gpus == 0:
+        raise UserError("hours are those of GPUs: say how many by --gpus.")
+    hours = flops / (gpus * peak * launch.mfu) / 3600
+    return (
+        f"{hours:,.3g} hours on {gpus} {launch.gpu.upper()} at {launch.mfu:.0%} of their {peak / 1e12:.0f} TFLOP/s "
+        f"each in 16 bits, {gpus * hours:,.3g} GPU-hours"
+    )
+
+
+def _check_warmup(cfg: DictConfig, updates: int) -> None:
+    warmup = cfg.lr_scheduler.get("warmup_updates", 0)
+    if warmup >= updates:
+        raise UserError(
+            f"the warm-up of {warmup:,} updates is not shorter than the run of {updates:,}: lower "
+            "lr_scheduler.warmup_updates or train longer."
+        )
+
+
 def _updates(cfg: DictConfig, epoch: int) -> int:
     """How many updates the run has, if an epoch has `epoch`."""
     most, epochs = cfg.optimization.max_update, cfg.optimization.max_epoch
@@ -156,7 +209,7 @@ def _updates(cfg: DictConfig, epoch: int) -> int:
     return int(updates)
 
 
-def _disk(cfg: DictConfig, updates: int, epoch: int, size: int) -> str:
+def _disk(cfg: DictConfig, launch: Launch, updates: int, epoch: int, size: int) -> str:
     checkpoint = cfg.checkpoint
     every, keep = checkpoint.save_interval_updates, checkpoint.keep_interval_updates
     pattern = checkpoint.keep_interval_updates_pattern
@@ -171,13 +224,14 @@ def _disk(cfg: DictConfig, updates: int, epoch: int, size: int) -> str:
     there = sum(path.stat().st_size for path in folder.glob("checkpoint*.pt"))
     exists = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
     free = shutil.disk_usage(exists).free
-    if number * size > free + there:
+    if launch.here and number * size > free + there:
         raise UserError(
             f"{number} checkpoints of {_bytes(size)} need {_bytes(number * size)}, but {exists} has "
             f"{_bytes(free)} free: set checkpoint.save_dir to another disk, or keep fewer "
             "(checkpoint.keep_interval_updates, checkpoint.keep_interval_updates_pattern, checkpoint.keep_last_epochs)."
         )
-    return f"checkpoints in {folder}: at most {number} of {_bytes(size)}, {_bytes(number * size)}; {_bytes(free)} free"
+    line = f"checkpoints in {folder}: at most {number} of {_bytes(size)}, {_bytes(number * size)}"
+    return f"{line}; {_bytes(free)} free" if launch.here else line
 
 
 def _kept(written: int, keep: int) -> int:

@@ -2,7 +2,8 @@
 #   root             the clone; `python3 -m tupe` runs its package, by the Python of its .venv if there is one
 #   usage            shows the script's head and ends it
 #   value FILE KEY   what a configuration says of KEY; of a list, the first
-#   keep_memory      has glibc keep the memory of tensors, a fifth of the time of training on the CPU (docs/performance.md)
+#   for_cpu N        sets what N processes on the CPU need (docs/performance.md): each its share of the cores that may be
+#                    used, threads that sleep soon when they wait, and a glibc that keeps the memory of tensors
 #   quoted TEXT      TEXT as one value of Hydra's, whatever is in it, save ${...} and a backslash at its end or before '
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -23,7 +24,10 @@ value() {
     sed -n "s/^ *$2: \[*\([^], #]*\).*/\1/p" "$1"
 }
 
-keep_memory() {
+for_cpu() {
+    local cores
+    cores=$(python3 "$root/tupe/cores.py")
+    export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores < $1 ? 1 : cores / $1))} GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000}
     export MALLOC_MMAP_THRESHOLD_=${MALLOC_MMAP_THRESHOLD_:-1073741824}
     export MALLOC_TRIM_THRESHOLD_=${MALLOC_TRIM_THRESHOLD_:-1073741824}
 }

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.attention.bounds import BOUNDS
 from tupe.attention import BACKENDS, biased_attention
 from tupe.errors import UserError
+from tupe.position import StructuredBias
 
 
 def inputs(batch, heads, t_q, t_k, width, dtype, padded, seed, spread=1.0):
@@ -114,11 +115,50 @@ def test_dropout_rate_and_scale(backend):
         ({"value": torch.zeros(2, 3, 6, 4)}, "value"),
         ({"bias": torch.zeros(2, 5, 5)}, "broadcast"),
         ({"bias": torch.zeros(5, 4)}, "broadcast"),
+        ({"bias": torch.zeros(5, 5, dtype=torch.bool)}, "bias is torch.bool, but is added"),
+        ({"bias": torch.zeros(5, 5, dtype=torch.int64)}, "bias is torch.int64, but is added"),
         ({"key_padding_mask": torch.zeros(2, 4, dtype=torch.bool)}, "key_padding_mask"),
+        ({"key_padding_mask": torch.zeros(2, 5)}, "key_padding_mask is torch.float32, but must be torch.bool"),
+        ({"key_padding_mask": torch.zeros(2, 5, dtype=torch.uint8)}, "key_padding_mask is torch.uint8"),
+        ({"query": torch.zeros(2, 3, 5, 4).double()}, "one type, but are torch.float64, torch.float32"),
+        (
+            {"bias": StructuredBias(segment=torch.zeros(3, 2, 2), segments=torch.full((2, 5), 2))},
+            "segments are torch.int64, but must be torch.bool",
+        ),
         ({"backend": "flash"}, "flash.*auto or one of reference, sdpa"),
     ],
 )
 def test_bad_input(change, match):
     arguments = dict.fromkeys(("query", "key", "value"), torch.zeros(2, 3, 5, 4))
-    with pytest.raises(UserError, match=match):
-        biased_attention(**{**arguments, "scale": 1.0, **change})
+    for backend in ("auto", *BACKENDS):
+        with pytest.raises(UserError, match=match):
+            biased_attention(**{**arguments, "scale": 1.0, "backend": backend, **change})
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", BOUNDS)
+def test_a_row_that_the_bias_hides_is_zero(backend, dtype, causal):
+    (query, key, value, bias), _ = inputs(2, 2, 4, 4, 8, dtype, False, 4)
+    bias[:, 2] = -torch.inf  # query 2 sees nothing
+    bias[:, :, 1] = -torch.inf  # nobody sees key 1
+    leaves = [tensor.to(dtype).requires_grad_() for tensor in (query, key, value, bias)]
+    out = biased_attention(*leaves, scale=1.0, causal=causal, backend=backend)
+    others = [0, 1, 3]
+    assert torch.equal(out[:, :, 2], torch.zeros_like(out[:, :, 2]))
+    assert out[:, :, others].abs().sum(-1).all()
+    out.sum().backward()
+    for leaf in leaves:
+        assert torch.isfinite(leaf.grad).all()
+    assert not leaves[0].grad[:, :, 2].any()
+    assert not leaves[3].grad[:, 2].any()
+    assert not leaves[2].grad[:, :, 1].any()
+    exact = biased_attention(*(leaf.double() for leaf in leaves), scale=1.0, causal=causal, backend="reference")
+    assert (out - exact).norm() <= BOUNDS[dtype] * (exact.norm() + out.numel() ** 0.5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_keys_give_zeros(backend):
+    query, none = torch.ones(2, 3, 5, 4, requires_grad=True), torch.ones(2, 3, 0, 4)
+    out = biased_attention(query, none, none, torch.ones(3, 5, 0), scale=1.0, backend=backend)
+    assert torch.equal(out, torch.zeros(2, 3, 5, 4))

@@ -177,7 +177,7 @@ def test_structured_bias(
     shapes.update({"theta": (2, heads)} if reset and shapes else {})
     shapes.update({"segment": (heads, 2, 2)} if segments else {})
     second = torch.arange(t_q, device=DEVICE) >= t_q // 2 + torch.arange(batch, device=DEVICE)[:, None]  # the sentence
-    sides = {"segments": second.long()} if segments else {}
+    sides = {"segments": second} if segments else {}
     leaves += [normal(*shape, dtype=dtype, seed=seed + 3 + i) for i, shape in enumerate(shapes.values())]
     mask = padding(kind, batch, t_k)
     d_out = normal(batch, heads, t_q, width, dtype=dtype, seed=seed + 9)
@@ -199,7 +199,7 @@ def test_structured_bias(
 def test_backward_under_autocast():
     """Gradients that are summed by PyTorch are as without it."""
     leaves = [*qkv(2, 2, 40, 40, 16, seed=0), normal(2, 2, 2, seed=3)]
-    segments = torch.arange(40, device=DEVICE).expand(2, -1) // 25
+    segments = torch.arange(40, device=DEVICE).expand(2, -1) >= 25
     d_out = normal(2, 2, 40, 16, seed=4)
 
     def grads(autocast):

@@ -28,15 +28,24 @@ def test_a_folder_is_whole_or_as_before(tmp_path):
         (folder / "three").touch()
         raise ZeroDivisionError
     assert [file.name for file in tmp_path.rglob("*")] == ["a", "two"]
-    for left in (".a.part/four", ".a.before/one"):  # by a process that was killed
+    for left in (".a.tupe-new/four", ".a.tupe-before/one"):  # by a process that was killed
         (tmp_path / left).mkdir(parents=True)
     with whole_folder(path) as folder:
         (folder / "five").touch()
     assert [file.name for file in tmp_path.rglob("*")] == ["a", "five"]
 
 
+def test_a_folder_that_was_being_replaced_comes_back(tmp_path):
+    (tmp_path / ".a.tupe-before").mkdir()
+    (tmp_path / ".a.tupe-before/one").touch()
+    with pytest.raises(ZeroDivisionError), whole_folder(tmp_path / "a"):
+        raise ZeroDivisionError
+    assert [file.name for file in tmp_path.rglob("*")] == ["a", "one"]
+
+
 def test_what_a_killed_process_left(tmp_path):
-    for name in ("a", ".a.17.part"):
+    kept = {"a", ".notes.part", ".a.17.part"}  # what others call so stays
+    for name in (*kept, ".a.17.tupe-part"):
         (tmp_path / name).touch()
     remove_unfinished(tmp_path)
-    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+    assert {file.name for file in tmp_path.iterdir()} == kept

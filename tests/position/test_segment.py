@@ -1,7 +1,9 @@
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tupe.errors import UserError
 from tupe.position import SegmentAttention, SegmentTable, segment_ids
 
 BOS, PAD, EOS, WORD = 0, 1, 2, 7
@@ -35,23 +37,30 @@ def test_token_by_token(rows):
 
 def test_attention_is_its_equation():
     term = SegmentAttention(num_heads=3, num_layers=2)
-    segments = torch.tensor([[0, 0, 1, 1], [0, 0, 0, 0]])
+    segments = torch.tensor([[0, 0, 1, 1], [0, 0, 0, 0]]).bool()
     for layer in range(2):
         out = term(segments, layer)
         assert out.shape == (2, 3, 4, 4)
         for b, h, i, j in torch.cartesian_prod(*map(torch.arange, out.shape)).tolist():
-            assert out[b, h, i, j] == term.weight[layer, h, segments[b, i], segments[b, j]]
+            assert out[b, h, i, j] == term.weight[layer, h, int(segments[b, i]), int(segments[b, j])]
 
 
 def test_table_is_its_rows():
     term = SegmentTable(5)
-    segments = torch.tensor([[0, 1, 1]])
+    segments = torch.tensor([[0, 1, 1]]).bool()
     torch.testing.assert_close(term(segments)[0], term.weight[[0, 1, 1]])
 
 
 def test_gradients():
     term = SegmentAttention(2).double()
-    segments = torch.tensor([[0, 1, 1], [0, 0, 1]])
+    segments = torch.tensor([[0, 1, 1], [0, 0, 1]]).bool()
     assert torch.autograd.gradcheck(
         lambda weight: torch.func.functional_call(term, {"weight": weight}, (segments,)), (term.weight,)
     )
+
+
+def test_a_third_segment_cannot_be_written():
+    numbers = torch.tensor([[0, 1, 2]])
+    for term in (SegmentTable(8), SegmentAttention(2)):
+        with pytest.raises(UserError, match=r"segments are torch.int64, but must be torch.bool"):
+            term(numbers)

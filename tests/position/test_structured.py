@@ -25,7 +25,7 @@ def parts(heads=2, t_q=4, t_k=6, width=3):
     return StructuredBias(*(torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes))
 
 
-SEGMENTS = torch.tensor([[0, 0, 1, 1], [0, 0, 0, 0]])
+SEGMENTS = torch.tensor([[0, 0, 1, 1], [0, 0, 0, 0]]).bool()
 
 
 def test_dense_is_the_equation():
@@ -42,7 +42,7 @@ def test_dense_is_the_equation():
 def test_segments_are_added_after_the_reset():
     square, values = parts(t_k=4), torch.randn(2, 2, 2, dtype=torch.float64)
     dense = square._replace(segment=values, segments=SEGMENTS).dense(4)
-    for b, sides in enumerate(SEGMENTS):
+    for b, sides in enumerate(SEGMENTS.long()):
         torch.testing.assert_close(dense[b], square.dense(4) + values[:, sides][:, :, sides])
     alone = StructuredBias(segment=values, segments=SEGMENTS)
     torch.testing.assert_close(alone.dense(4)[0, :, 2, 1], values[:, 1, 0])

@@ -8,7 +8,7 @@ from typing import Callable, Optional, Union
 import torch
 from torch import Tensor
 
-from tupe.attention.reference import masked_value, reference
+from tupe.attention.reference import reference
 from tupe.attention.sdpa import sdpa
 from tupe.attention.triton_support import obstacle
 from tupe.errors import UserError
@@ -88,10 +88,10 @@ def biased_attention(
         query: `(B, H, T_q, d_h)`, float16, bfloat16, float32 or float64.
         key: `(B, H, T_k, d_h)`, of the same type.
         value: `(B, H, T_k, d_h)`, of the same type.
-        bias: added to the logits after scaling, broadcastable to `(B, H, T_q, T_k)`; one `(H, T_q, T_k)` for the whole
-            batch is what `tupe.position.PositionBias` makes. Gradients reach it. A `StructuredBias`
-            (`tupe.position`) is the same in parts, with memory linear in the lengths on the backend `triton`; the
-            others build it.
+        bias: floating, added to the logits after scaling; -inf hides a key, a row whose keys are all hidden is zero.
+            Broadcastable to `(B, H, T_q, T_k)`; one `(H, T_q, T_k)` for the whole batch is what
+            `tupe.position.PositionBias` makes. Gradients reach it. A `StructuredBias` (`tupe.position`) is the same in
+            parts, with memory linear in the lengths on the backend `triton`; the others build it.
         key_padding_mask: `(B, T_k)` bool, true at padding. A row whose keys are all padding gives finite numbers
             without meaning.
         scale: factor of the product of query and key, `1 / sqrt(2 d_h)` in TUPE.
@@ -107,13 +107,15 @@ def biased_attention(
         `(B, H, T_q, d_h)` of the query's type.
 
     Raises:
-        UserError: for shapes that do not fit and for an unknown backend.
+        UserError: for shapes and types that do not fit and for an unknown backend.
     """
     if isinstance(bias, StructuredBias):
         bias.check(*query.shape[:3], key.shape[2])
-    check_shapes(query, key, value, None if isinstance(bias, StructuredBias) else bias, key_padding_mask)
+    check(query, key, value, None if isinstance(bias, StructuredBias) else bias, key_padding_mask)
     if causal and query.shape[2] > key.shape[2]:
         raise UserError(f"causal attention needs a key for each query, but has {query.shape[2]} and {key.shape[2]}")
+    if key.shape[2] == 0:  # nothing to attend to
+        return value.new_zeros(*query.shape[:3], value.shape[3])
     dropout_p = dropout_p if training else 0.0
     attend = choose_backend(backend, query, value, bias, key_padding_mask is not None, dropout_p)
     if attend is triton:
@@ -126,17 +128,17 @@ def biased_attention(
 
 
 def hide_future(query: Tensor, key: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """`bias` with the logit of a padded key wherever a key comes after the query; the last query sees all keys."""
+    """`bias` with -inf wherever a key comes after the query; the last query sees all keys."""
     lengths = query.shape[2], key.shape[2]
     future = torch.ones(lengths, dtype=torch.bool, device=query.device).triu(1 + lengths[1] - lengths[0])
     bias = query.new_zeros(lengths) if bias is None else bias
-    return bias.masked_fill(future, masked_value(query.dtype))
+    return bias.masked_fill(future, -torch.inf)
 
 
-def check_shapes(
+def check(
     query: Tensor, key: Tensor, value: Tensor, bias: Optional[Tensor], key_padding_mask: Optional[Tensor]
 ) -> None:
-    """Raises `UserError` with the shapes if they do not make an attention."""
+    """Raises `UserError` with the shapes, or the types, if they do not make an attention."""
     if (
         query.ndim != 4
         or key.shape != (*query.shape[:2], key.shape[-2], query.shape[-1])
@@ -146,7 +148,16 @@ def check_shapes(
             f"query {tuple(query.shape)}, key {tuple(key.shape)} and value {tuple(value.shape)} must be "
             "(B, H, T_q, d_h), (B, H, T_k, d_h) and (B, H, T_k, d_h)"
         )
+    if not query.dtype == key.dtype == value.dtype:
+        raise UserError(f"query, key and value must be of one type, but are {query.dtype}, {key.dtype}, {value.dtype}")
     logits = (*query.shape[:3], key.shape[2])
+    if bias is not None and not bias.is_floating_point():
+        raise UserError(
+            f"bias is {bias.dtype}, but is added to the logits: give padding as key_padding_mask, and hide other keys "
+            "by a bias of 0 and -inf"
+        )
+    if key_padding_mask is not None and key_padding_mask.dtype != torch.bool:
+        raise UserError(f"key_padding_mask is {key_padding_mask.dtype}, but must be torch.bool, true at padding")
     if bias is not None and (
         bias.ndim > 4 or any(b not in (1, n) for b, n in zip(reversed(bias.shape), reversed(logits)))
     ):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tupe.dropout import dropout
+from tupe.eager import is_eager
 from tupe.position.precision import at_least_float32, no_autocast
 
 
@@ -41,4 +42,14 @@ def attention_weights(
         logits += bias  # in place: nothing needs the product itself, and on the CPU time is memory traffic
     if key_padding_mask is not None:
         logits.masked_fill_(key_padding_mask[:, None, None, :], masked_value(logits.dtype))
-    return logits.softmax(-1)
+    return logits.softmax(-1) if bias is None else softmax(logits)
+
+
+def softmax(logits: Tensor) -> Tensor:
+    """Over the last dimension; zero, and of zero gradient, in a row of -inf alone, which a bias has hidden."""
+    if is_eager() and logits.device.type == "cpu":
+        weights = logits.softmax(-1)
+        if not weights[..., 0].isnan().any():  # such a row is NaN throughout; there is hardly ever one
+            return weights
+    hidden = logits.isneginf().all(-1, keepdim=True)
+    return logits.masked_fill(hidden, 0).softmax(-1).masked_fill(hidden, 0)

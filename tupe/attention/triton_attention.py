@@ -46,6 +46,7 @@ def triton_attention(
     pos_q = pos_k = relative = theta = segment = segments = None
     if isinstance(bias, StructuredBias):
         pos_q, pos_k, relative, theta, segment, segments = bias.expand(query.shape[1]).contiguous()
+        segments = None if segments is None else segments.view(torch.uint8)
         bias = None
         pos_q, pos_k = (None if x is None else x.to(query.dtype) for x in (pos_q, pos_k))
         theta = None if theta is None else theta[1].contiguous()

@@ -1,6 +1,7 @@
 """Prints what a pre-training run will be, and refuses what cannot work; scripts/pretrain.sh begins with it.
 
-Example: tupe pretraining-plan --gpus 8 configs/pretraining base task.data=DATA optimization.update_freq=[2]
+Example: tupe pretraining-plan --nodes 2 --gpus 8 --gpu h100 configs/pretraining base task.data=DATA \\
+             optimization.update_freq=[1]
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--nodes", type=int, default=1, metavar="N", help="machines (default: %(default)s)")
     add("--gpus", type=int, default=0, metavar="N", help="on each machine; 0 for the CPU (default: %(default)s)")
     add("--processes", type=int, metavar="N", help="on each machine (default: the GPUs, or 1)")
+    add("--gpu", metavar="KIND", help="such as h100 or a100: the plan then says hours")
+    add("--mfu", type=float, default=0.4, help="share of the GPUs' 16-bit peak that is used (default: %(default)s)")
+    add("--here", action="store_true", help="the run starts on this machine, whose GPUs and disk must do")
     add("folder", type=Path, help="of the configurations")
     add("config", help="name of one")
     add("overrides", nargs="*", metavar="key=value", help="of the configuration")
@@ -24,6 +28,6 @@ def run(args: argparse.Namespace) -> None:
     """Prints the plan."""
     from tupe.pretraining import Launch, plan, read_config
 
-    launch = Launch(args.nodes, args.processes or max(args.gpus, 1), args.gpus)
+    launch = Launch(args.nodes, args.processes or max(args.gpus, 1), args.gpus, args.here, args.gpu, args.mfu)
     for line in plan(read_config(args.folder, args.config, args.overrides), launch):
         print(f"plan: {line}")

@@ -28,6 +28,10 @@ _TERAFLOPS = (
 )
 
 
+#: What `peak_flops` knows.
+KNOWN_DEVICES = tuple(" ".join(sorted(words)) for words, _ in _TERAFLOPS)
+
+
 def peak_flops(name: str) -> Optional[float]:
     """Operations a second with 16-bit numbers of the device that PyTorch calls `name`; None if it is not known."""
     words = set(re.split(r"[\s-]+", name))

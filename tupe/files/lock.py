@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Optional
@@ -14,13 +15,24 @@ def lock(path: Path, wait: bool = False) -> Iterator[Optional[IO]]:
     """Yields the locked file, or None if another process has it and `wait` is false.
 
     The lock is released by the last process that has the file open, however that ends; a child that inherits the file
-    (`pass_fds`) holds it too. The file stays.
+    (`pass_fds`) holds it too. The file stays, unless who holds the lock removes it.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield None
-        else:
-            yield file
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield None
+                return
+            if _is_still(file, path):
+                yield file
+                return
+
+
+def _is_still(file: IO, path: Path) -> bool:
+    """Whether the open file is the one at `path`: who held the lock before may have removed it."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False

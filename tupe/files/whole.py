@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+_UNFINISHED = ".tupe-part"  # nobody else's files end so
+
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """Yields a temporary name beside `path`, which becomes `path` when the block ends without an exception."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}{_UNFINISHED}")
     try:
         yield unfinished
         os.replace(unfinished, path)
@@ -26,8 +28,13 @@ def atomic(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Yields an empty folder beside `path`, which takes its place when the block ends without an exception."""
-    unfinished, before = path.with_name(f".{path.name}.part"), path.with_name(f".{path.name}.before")
+    """Yields an empty folder beside `path`, which takes its place when the block ends without an exception.
+
+    The caller makes sure that what is at `path` is its own, and that no other process is doing the same (`own`).
+    """
+    unfinished, before = path.with_name(f".{path.name}.tupe-new"), path.with_name(f".{path.name}.tupe-before")
+    if before.exists() and not path.exists():
+        before.replace(path)  # killed between the two steps below
     for folder in (unfinished, before):
         shutil.rmtree(folder, ignore_errors=True)
     unfinished.mkdir(parents=True)
@@ -43,7 +50,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 def remove_unfinished(folder: Path) -> None:
     """Removes what `atomic` left in a folder when a process was killed."""
-    for path in folder.glob(".*.part"):
+    for path in folder.glob(f".*.*{_UNFINISHED}"):
         path.unlink()
 
 

@@ -9,17 +9,22 @@ from tupe.models.config import CONFIGS
 from tupe.models.tupe import TupeLanguageModelEncoder, as_namespace
 
 
-def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: object) -> tuple[int, int]:
-    """Parameters of the position encoding, and of the whole model with its language-model head (`tupe systems`).
-
-    Segments and Linformer's projection are no positions. `fields` override those of the named model.
-    """
+def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object) -> TupeLanguageModelEncoder:
+    """The named model, whose parameters have shapes and no memory. `fields` override those of its name."""
     dictionary = Dictionary()
     for index in range(len(dictionary), vocab_size):
         dictionary.add_symbol(str(index))
     args = as_namespace(CONFIGS[name](max_positions=max_positions, **fields))
     with torch.device("meta"):
-        model = TupeLanguageModelEncoder(args, dictionary)
+        return TupeLanguageModelEncoder(args, dictionary)
+
+
+def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: object) -> tuple[int, int]:
+    """Parameters of the position encoding, and of the whole model with its language-model head (`tupe systems`).
+
+    Segments and Linformer's projection are no positions. `fields` override those of the named model.
+    """
+    model = meta_model(name, vocab_size, max_positions, **fields)
     encoder = model.sentence_encoder
     modules = [encoder.position_bias, encoder.input_positions, *(layer.self_attn.relative for layer in encoder.layers)]
     position = sum(p.numel() for module in modules if module is not None for p in module.parameters())

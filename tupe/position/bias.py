@@ -64,7 +64,7 @@ class PositionTerms(NamedTuple):
 
         Args:
             values: `E_S`, `(H, 2, 2)`.
-            segments: `s`, `(B, n)`, 0 or 1; `(1, 1)` if that is the segment of all.
+            segments: `s`, `(B, n)`, bool, true in segment 1; `(1, 1)` if that is the segment of all.
             in_parts: add a part, if the bias is in parts or nothing yet.
         """
         if in_parts and not isinstance(self.bias, Tensor):

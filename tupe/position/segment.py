@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD
 from tupe.position.precision import at_least_float32
 
@@ -20,18 +21,27 @@ logger = logging.getLogger(__name__)
 
 
 def segment_ids(tokens: Tensor, eos: int) -> Tensor:
-    """The segment, 0 or 1, of each of `tokens` `(B, T)`; `eos` is the separator's index.
+    """Which of `tokens` `(B, T)` are in segment 1, a bool; `eos` is the separator's index.
 
-    All 0 where no two separators follow each other; what follows a second pair of separators stays in segment 1.
+    All false where no two separators follow each other; what follows a second pair of separators stays in segment 1.
     """
     separator = tokens.eq(eos)
     second = F.pad(separator[:, 1:] & separator[:, :-1], (1, 0))  # true at the second of two separators
-    return second.cumsum(1).clamp(max=1)
+    return second.cumsum(1) > 0
+
+
+def check_segments(segments: Tensor) -> None:
+    """Raises `UserError` for numbers: of two segments the type says that there is no third, on every device."""
+    if segments.dtype != torch.bool:
+        raise UserError(
+            f"segments are {segments.dtype}, but must be torch.bool, true in the second segment: give segments == 1"
+        )
 
 
 def segment_bias(values: Tensor, segments: Tensor) -> Tensor:
-    """`values[h, s_i, s_j]` of `values` `(H, 2, 2)` and `segments` `s` `(B, T)`: `(B, H, T, T)`."""
-    side = torch.stack([1 - segments, segments], dim=-1).to(values.dtype).unsqueeze(1)  # (B, 1, T, 2), one-hot
+    """`values[h, s_i, s_j]` of `values` `(H, 2, 2)` and `segments` `s` `(B, T)`, bool: `(B, H, T, T)`."""
+    check_segments(segments)
+    side = torch.stack([~segments, segments], dim=-1).to(values.dtype).unsqueeze(1)  # (B, 1, T, 2), one-hot
     return side @ values @ side.transpose(-2, -1)
 
 
@@ -65,8 +75,9 @@ class SegmentTable(_Segments):
         super().__init__(2, embed_dim)
 
     def forward(self, segments: Tensor) -> Tensor:
-        """The vectors of `segments` `(B, T)`: `(B, T, d)`."""
-        return F.embedding(segments, self.weight)
+        """The vectors of `segments` `(B, T)`, bool: `(B, T, d)`."""
+        check_segments(segments)
+        return F.embedding(segments.long(), self.weight)
 
 
 class SegmentAttention(_Segments):
@@ -81,7 +92,7 @@ class SegmentAttention(_Segments):
         super().__init__(num_layers, num_heads, 2, 2)
 
     def forward(self, segments: Tensor, layer: Optional[int] = None) -> Tensor:
-        """`segment(s_i, s_j)` of `segments` `(B, T)`: `(B, H, T, T)` for one layer, `(B, L H, T, T)` for all."""
+        """`segment(s_i, s_j)` of `segments` `(B, T)`, bool: `(B, H, T, T)` for one layer, `(B, L H, T, T)` for all."""
         return segment_bias(self.values(layer), segments)
 
     def values(self, layer: Optional[int] = None) -> Tensor:

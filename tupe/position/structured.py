@@ -11,7 +11,7 @@ from tupe.errors import UserError
 from tupe.position.precision import at_least_float32
 from tupe.position.relative import toeplitz
 from tupe.position.reset import reset_cls
-from tupe.position.segment import segment_bias
+from tupe.position.segment import check_segments, segment_bias
 
 
 class StructuredBias(NamedTuple):
@@ -25,7 +25,7 @@ class StructuredBias(NamedTuple):
     theta: `(2, H)`, `theta_1` for row 0 and `theta_2` for the rest of column 0; `None` for no reset. The gradient of
         `theta_1` is zero: it is constant over a row of the softmax.
     segment: `(H, 2, 2)`, DIET's `E_S`.
-    segments: `s`, `(B, T)`, 0 or 1; only where queries and keys are the same positions.
+    segments: `s`, `(B, T)`, bool, true in segment 1; only where queries and keys are the same positions.
     """
 
     query: Optional[Tensor] = None
@@ -92,6 +92,8 @@ class StructuredBias(NamedTuple):
         ):
             if part is not None and part.shape != shape:
                 raise UserError(f"StructuredBias.{name} is {tuple(part.shape)}, but must be {shape}")
+        if segments is not None:
+            check_segments(segments)
         for one, other in (("query", "key"), ("segment", "segments")):
             if (getattr(self, one) is None) != (getattr(self, other) is None):
                 raise UserError(f"a StructuredBias has only one of {one} and {other}: give both or neither")

@@ -22,7 +22,8 @@ def dense_tile(bias, stride_m, stride_n, first_query, first_key, query, key, T_q
 @triton.jit
 def segment_rows(segment, segments, first_query, query, T_q):
     """`E_S[s_i, 0]` and `E_S[s_i, 1]` of a tile's queries; `segment` points to the head's four values."""
-    row = segment + 2 * tl.load(segments + first_query + query, mask=first_query + query < T_q, other=0)
+    second = tl.load(segments + first_query + query, mask=first_query + query < T_q, other=0) != 0
+    row = segment + tl.where(second, 2, 0)
     return tl.load(row).to(tl.float32), tl.load(row + 1).to(tl.float32)
 
 

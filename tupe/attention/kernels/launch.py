@@ -28,7 +28,7 @@ class Inputs(NamedTuple):
     pos_q, pos_k, relative: as in `StructuredBias`, contiguous, the factors of the query's type.
     theta: `(H,)`, theta_2.
     segment: `(H, 2, 2)`, contiguous.
-    segments: `(B, T)` integers, contiguous.
+    segments: `(B, T)` uint8, contiguous.
     padding: `(B, T_k)` uint8, contiguous.
     seed: `(1,)` int64, of dropout; `None` for no dropout.
     """

@@ -1,0 +1,131 @@
+"""A folder is owned by one process, holds one thing, and nothing of others is touched."""
+
+import json
+import multiprocessing
+import os
+import signal
+
+import pytest
+
+from tupe.errors import UserError
+from tupe.files import difference, identity, own
+
+OF = {"checkpoint": "1f", "settings": {"lr": (2e-05,), "seed": 1}}
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_same_goes_on_and_another_is_refused(tmp_path):
+    out = tmp_path / "new" / "out"
+    with own(out, "glue", OF):
+        (out / "made").touch()
+    assert identity(out).of["settings"] == {"lr": [2e-05], "seed": 1}
+    with own(out, "glue", OF):
+        assert names(out) == [".tupe.json", ".tupe.lock", "made"]
+    for made_by, of, said in (
+        ("glue", {**OF, "checkpoint": "2e"}, "was begun with checkpoint = 1f, not 2e"),
+        ("glue", {**OF, "settings": {"lr": [2e-05]}}, r"with settings\.seed = 1, not not set"),
+        ("glue", {**OF, "data": "d"}, "with data = not set, not d"),
+        ("corpus", OF, "is of glue, not of corpus"),
+    ):
+        with pytest.raises(UserError, match=said), own(out, made_by, of):
+            pass
+    assert names(out) == [".tupe.json", ".tupe.lock", "made"]
+
+
+def test_what_is_of_others_is_not_touched(tmp_path):
+    (tmp_path / ".notes.part").write_text("mine")
+    with pytest.raises(UserError, match=r"holds what is not of glue \(\.notes\.part\)"), own(tmp_path, "glue", OF):
+        pass
+    assert names(tmp_path) == [".notes.part"]
+    with own(tmp_path, "glue", OF, besides=[".notes.part"]):
+        pass
+    for content in ("", "{", "[]", '{"version": 2}', '{"made_by": "glue"}'):
+        (tmp_path / ".tupe.json").write_text(content)
+        with pytest.raises(UserError, match=r"choose another folder|use the tupe"), own(tmp_path, "glue", OF):
+            pass
+        assert (tmp_path / ".tupe.json").read_text() == content
+
+
+def test_what_is_no_folder(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "nothing").symlink_to("nowhere")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    for name in ("file", "nothing"):
+        with pytest.raises(UserError, match="give the name of a folder"), own(tmp_path / name, "glue", OF):
+            pass
+    with own(tmp_path / "link", "glue", OF):
+        assert identity(tmp_path / "folder") is not None
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_an_error_before_the_first_file_leaves_nothing(tmp_path):
+    (tmp_path / "empty").mkdir()
+    for out in (tmp_path / "a/b", tmp_path / "empty"):
+        with pytest.raises(ZeroDivisionError), own(out, "glue", OF):
+            raise ZeroDivisionError
+        assert names(tmp_path) == ["empty"]
+        assert names(tmp_path / "empty") == []
+    with pytest.raises(ZeroDivisionError), own(tmp_path / "a", "glue", OF):
+        (tmp_path / "a/made").touch()
+        raise ZeroDivisionError
+    assert names(tmp_path / "a") == [".tupe.json", ".tupe.lock", "made"]
+
+
+def hold(folder, ready):
+    with own(folder, "glue", OF):
+        ready.set()
+        signal.pause()
+
+
+def test_one_process_at_a_time_until_it_ends(tmp_path):
+    fork = multiprocessing.get_context("fork")
+    ready = fork.Event()
+    other = fork.Process(target=hold, args=(tmp_path / "out", ready))
+    other.start()
+    assert ready.wait(60)
+    with pytest.raises(UserError, match=r"another process is working in .*out"), own(tmp_path / "out", "glue", OF):
+        pass
+    os.kill(other.pid, signal.SIGKILL)
+    with own(tmp_path / "out", "glue", OF, wait=True):
+        pass
+    other.join()
+
+
+def begin(folder, number, results):
+    try:
+        with own(folder, f"command {number}", {}, wait=True):
+            results.put(number)
+            raise ZeroDivisionError  # leaves the folder as it was, for the next
+    except ZeroDivisionError:
+        pass
+
+
+def test_those_who_wait_for_one_that_gives_up_get_the_folder(tmp_path):
+    fork = multiprocessing.get_context("fork")
+    results = fork.SimpleQueue()
+    processes = [fork.Process(target=begin, args=(tmp_path / "out", number, results)) for number in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert sorted(results.get() for _ in processes) == [0, 1, 2, 3]
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "asked", "said"),
+    [
+        ({"a": 1}, {"a": 1}, None),
+        ({"a": {"b": [1, 2]}}, {"a": {"b": [1, 3]}}, "a.b = [1, 2], not [1, 3]"),
+        ({"a": "x\n\x1b"}, {"a": "y"}, r"a = 'x\n\x1b', not y"),
+        ({}, {"a": False}, "a = not set, not False"),
+        ({"a": "x" * 500}, {"a": ""}, f"a = {'x' * 97}..., not "),
+    ],
+)
+def test_the_first_difference(found, asked, said):
+    assert difference(json.loads(json.dumps(found)), asked) == said

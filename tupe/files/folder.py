@@ -1,0 +1,148 @@
+"""A folder that a command owns: one process at a time, of one thing only, and nothing of anybody else's.
+
+    with own(out, "scripts/finetune_glue.sh", {"checkpoint": sha256(checkpoint), "settings": settings}):
+        ...                                  # what is made here; files by `atomic`, folders by `whole_folder`
+
+- A lock: another process is told to wait, and a lock ends with the process that holds it, however it ends.
+- An identity, `.tupe.json` in the folder: what made it, and of what. Who comes with the same goes on where it stopped;
+  with another checkpoint, input or setting, the command is refused, and the message names the first difference.
+- A folder without an identity is taken only if it is empty or new. Files of others are never written over or removed:
+  in a folder of its own a command removes by name, what it knows it has made.
+- Whole or absent: the file that says it is finished (a manifest, a result) is written last, atomically. Where nothing
+  was made before an error, the folder is as it was before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, ClassVar, Optional
+
+from tupe.errors import UserError
+from tupe.files.lock import lock
+from tupe.files.typed import read, write
+from tupe.files.whole import remove_unfinished
+
+IDENTITY, LOCK = ".tupe.json", ".tupe.lock"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What made a folder.
+
+    Attributes:
+        made_by: the command.
+        of: checksums of the inputs, settings, versions: all that the contents depend on, as JSON has it.
+    """
+
+    version: ClassVar[int] = 1
+    made_by: str
+    of: dict[str, Any]
+
+
+@contextlib.contextmanager
+def own(
+    folder: Path, made_by: str, of: dict[str, Any], besides: Collection[str] = (), wait: bool = False
+) -> Iterator[IO]:
+    """Holds a folder that has what `made_by` makes of `of`, and nothing else; it is made if there is none.
+
+    Args:
+        folder: the folder, new, empty, or owned before.
+        made_by: the command, as a user knows it.
+        of: all that its contents depend on; names and values appear in messages.
+        besides: names that may be in it before it is owned.
+        wait: for another process to end, rather than refuse.
+
+    Yields:
+        The locked file; a child that gets it by `pass_fds` holds the folder too.
+
+    Raises:
+        UserError: if another process is working there, or if the folder holds something else.
+    """
+    of = json.loads(json.dumps(of))  # as it is read again: tuples are lists
+    _check_place(folder)
+    _check_identity(folder, made_by, of, besides)  # before a lock is left in a folder of others
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    with lock(folder / LOCK, wait) as mine:
+        if mine is None:
+            raise UserError(f"another process is working in {folder}: wait for it to end, or end it.")
+        found = _check_identity(folder, made_by, of, besides)  # again: another may have begun meanwhile
+        if found is None:
+            remove_unfinished(folder)
+            write(folder / IDENTITY, Identity(made_by, of))
+        try:
+            yield mine
+        except BaseException:
+            if found is None and not _others(folder, besides):
+                _leave(folder, new)
+            raise
+
+
+def identity(folder: Path) -> Optional[Identity]:
+    """What made a folder; None if it has no identity. Raises a `UserError` if that is damaged."""
+    path = folder / IDENTITY
+    return read(path, Identity, "tupe", "choose another folder") if os.path.lexists(path) else None
+
+
+def difference(found: Any, asked: Any, name: str = "") -> Optional[str]:
+    """The first difference of two values of JSON, in words, or None: `settings.lr = 2e-05, not 3e-05`."""
+    if isinstance(found, dict) and isinstance(asked, dict):
+        for key in dict.fromkeys((*asked, *found)):
+            inner = difference(found.get(key), asked.get(key), f"{name}.{key}" if name else str(key))
+            if inner is not None:
+                return inner
+        return None
+    return None if found == asked else f"{name} = {_short(found)}, not {_short(asked)}"
+
+
+def _short(value: Any) -> str:
+    text = "not set" if value is None else value if isinstance(value, str) and value.isprintable() else repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def _check_place(folder: Path) -> None:
+    if os.path.lexists(folder) and not folder.is_dir():
+        what = "a link to nothing" if folder.is_symlink() and not folder.exists() else "not a folder"
+        raise UserError(f"{folder} is {what}: give the name of a folder to write.")
+
+
+def _check_identity(folder: Path, made_by: str, of: dict[str, Any], besides: Collection[str]) -> Optional[Identity]:
+    found = identity(folder)
+    if found is None:
+        others = _others(folder, besides)
+        if others:
+            names = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+            raise UserError(f"{folder} holds what is not of {made_by} ({names}): choose another folder.")
+    elif found.made_by != made_by:
+        raise UserError(f"{folder} is of {found.made_by}, not of {made_by}: choose another folder.")
+    else:
+        differs = difference(found.of, of)
+        if differs:
+            raise UserError(f"{folder} was begun with {differs}: choose another folder.")
+    return found
+
+
+def _others(folder: Path, besides: Collection[str]) -> list[str]:
+    """What is in a folder beside its identity and lock."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    return sorted(
+        name
+        for name in names
+        if name not in (IDENTITY, LOCK, *besides) and not name.startswith((f".{IDENTITY}.", f".{LOCK}."))
+    )
+
+
+def _leave(folder: Path, new: list[Path]) -> None:
+    """Takes back what `own` made: the identity, the lock, and the folders that were not there."""
+    for name in (IDENTITY, LOCK):
+        (folder / name).unlink()
+    with contextlib.suppress(OSError):  # others have put something there meanwhile
+        for path in new:
+            path.rmdir()
