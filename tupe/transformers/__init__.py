@@ -6,10 +6,7 @@ The classes are the files that `tupe export` ships. Where attention is to run on
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-
-from tupe.errors import UserError
 
 try:
     import torchaudio  # noqa: F401
@@ -19,9 +16,9 @@ except OSError:  # fairseq's torchaudio needs CUDA's libraries, and Transformers
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchaudio"]:
         del sys.modules[name]
     sys.modules["torchaudio"] = None
+    from transformers.utils import is_torchaudio_available
 
-if importlib.util.find_spec("transformers") is None:
-    raise UserError("tupe.transformers needs Transformers: pip install 'tupe[transformers]'")
+    is_torchaudio_available.cache_clear()  # it may have looked before
 
 from tupe.transformers.configuration_tupe import TupeConfig
 from tupe.transformers.modeling_tupe import (
