@@ -4,7 +4,7 @@
 #
 #   bash scripts/pretrain.sh DATA [key=value ...]                                        all GPUs of this machine
 #   NODES=2 NODE_RANK=0 MASTER_ADDR=host0 bash scripts/pretrain.sh DATA [key=value ...]  on each node, with its rank
-#   srun --nodes 2 --ntasks-per-node 1 --gpus-per-node 8 bash scripts/pretrain.sh DATA   SLURM: 16 GPUs
+#   sbatch scripts/pretrain.sbatch DATA [key=value ...]                                  SLURM: 2 nodes of 8 GPUs
 #   GPUS=0 PROCESSES=2 bash scripts/pretrain.sh DATA [key=value ...]                     two processes on the CPU
 #
 # DATA           folder made by scripts/prepare_corpus.sh; shards as a:b:c
@@ -16,7 +16,7 @@
 # BATCH_PER_GPU  sequences a GPU and step; lower it where memory is short
 #
 # First it prints the plan (size, batch, updates, tokens, disk for the checkpoints), and ends if that cannot work.
-# Run again after an interruption, it goes on from the last checkpoint.
+# Ctrl-C, SIGTERM and SIGUSR1 finish the update and save; run again, it goes on from the last checkpoint.
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 [ $# -ge 1 ] || usage
@@ -29,7 +29,7 @@ if [ ! -f "$config" ]; then
 fi
 if [ -n "${SLURM_NNODES-}" ]; then
     NODES=$SLURM_NNODES NODE_RANK=$SLURM_NODEID
-    MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+    MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p) # reads all: `head` could end scontrol by SIGPIPE
 fi
 nodes=${NODES:-1}
 gpus=${GPUS:-$({ nvidia-smi -L 2>/dev/null || true; } | wc -l)}
@@ -65,6 +65,9 @@ python3 -m tupe pretraining-plan --here --nodes "$nodes" --gpus "$gpus" --proces
 
 train=(fairseq-hydra-train --config-dir "$root/configs/pretraining" --config-name "$CONFIG" "${settings[@]}")
 if [ "$world" -gt 1 ]; then
+    # torchrun hands signals on, and gives the processes ten minutes to save
+    export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1
+    export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=${TORCH_ELASTIC_SHUTDOWN_TIMEOUT:-600}
     # each process knows its rank from torchrun alone
     train=(torchrun --nnodes "$nodes" --node-rank "${NODE_RANK:-0}" --nproc-per-node "$processes"
         --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" --no-python

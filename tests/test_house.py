@@ -11,7 +11,7 @@ from tests.commands import ROOT
 
 #: From the bottom. `checkpoints.safe_load` stands apart from its room: reading a file needs no model.
 FLOORS = (
-    ("errors", "cores", "systems", "eager"),
+    ("errors", "cores", "systems", "tracing"),
     ("files", "dropout", "linear"),
     ("position",),
     ("attention", "data", "checkpoints.safe_load"),
@@ -28,7 +28,7 @@ FLOORS = (
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 #: What fairseq imports on `--user-dir`: they alone bring in the whole plugin.
 FACES = ("tupe/models/__init__.py", "tupe/tasks/__init__.py")
-WITHOUT_FAIRSEQ = ("errors", "cores", "systems", "eager", "files", "dropout", "linear", "position", "attention")
+WITHOUT_FAIRSEQ = ("errors", "cores", "systems", "tracing", "files", "dropout", "linear", "position", "attention")
 
 
 def room(module):

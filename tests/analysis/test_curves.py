@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tupe.analysis import curves
-from tupe.analysis.curves import plot_training, read_log
+from tupe.analysis.curves import TrainingLog, plot_training, reaches, read_log
 from tupe.cli.main import main
 from tupe.errors import UserError
 
@@ -117,3 +117,33 @@ def test_the_command_takes_folders_with_and_without_a_label(tmp_path, monkeypatc
     assert drawn == [str(folder), "a", "b"]
     assert main(["plot-training", f"a={folder}", f"a={folder}", "--output", str(picture)]) == 1
     assert "two are called 'a'" in capsys.readouterr().err
+
+
+def with_losses(**losses):
+    train = {100: {"loss": 9.0, "lr": 0.1, "num_updates": 100, "hours": 1.0}}
+    return TrainingLog(
+        train, {int(u[1:]): {"loss": loss, "num_updates": int(u[1:]), "hours": 1.0} for u, loss in losses.items()}
+    )
+
+
+def test_where_a_run_reaches_the_end_of_another():
+    fast = with_losses(u10=9.0, u20=7.0, u30=5.0)
+    assert reaches(fast, 9.5) == 10
+    assert reaches(fast, 6.0) == 25
+    assert reaches(fast, 4.9) is None
+    assert reaches(with_losses(), 5.0) is None
+
+
+def test_the_share_stands_in_the_legend(tmp_path):
+    logs = {"TUPE": with_losses(u10=9.0, u20=7.0, u30=5.0), "BERT": with_losses(u50=6.0), "slow": with_losses(u50=8.0)}
+    plot_training(logs, tmp_path / "a.svg", against="BERT")
+    text = (tmp_path / "a.svg").read_text()
+    assert "BERT's end after 50% of its updates" in text
+    assert "BERT's end not reached" in text
+
+
+def test_against_a_run_that_is_not_there(tmp_path, capsys):
+    log = tmp_path / "run.log"
+    log.write_text("\n".join([inner(10, 9.5), valid(10, 9)]))
+    assert main(["plot-training", f"A={log}", "--against", "B", "--output", str(tmp_path / "a.png")]) == 1
+    assert "there is no run 'B': --against takes one of A" in capsys.readouterr().err

@@ -1,42 +1,12 @@
 """The position correlation of a checkpoint is what its model adds to the logits, and the picture shows it."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
-from fairseq.data import Dictionary
 
 from tupe.analysis import position
-from tupe.analysis.position import plot_position, position_correlation
+from tupe.analysis.position import plot_position, plot_reset, position_correlation
 from tupe.errors import UserError
-from tupe.models.config import CONFIGS
-from tupe.models.tupe import TupeModel, as_namespace
-
-SMALL = {
-    "encoder_layers": 2,
-    "encoder_embed_dim": 24,
-    "encoder_ffn_embed_dim": 48,
-    "encoder_attention_heads": 3,
-}
-
-
-@pytest.fixture
-def save(tmp_path):
-    """`save("tupe_tiny")` writes a checkpoint as fairseq does and returns its path, with the model's position terms."""
-
-    def save(name, **fields):
-        torch.manual_seed(0)
-        config = CONFIGS[name](**{**SMALL, **fields})
-        task = SimpleNamespace(source_dictionary=Dictionary(), max_positions=lambda: 20)
-        model = TupeModel.build_model(config, task)
-        for parameter in model.parameters():
-            torch.nn.init.normal_(parameter, std=0.3)
-        cfg = {"model": {**vars(as_namespace(config)), "_name": name}, "task": {"tokens_per_sample": 20}}
-        torch.save({"cfg": cfg, "model": model.state_dict()}, tmp_path / "checkpoint.pt")
-        return tmp_path / "checkpoint.pt", model.eval().encoder.sentence_encoder.position_bias
-
-    return save
 
 
 @pytest.mark.parametrize(
@@ -50,16 +20,17 @@ def save(tmp_path):
     ],
 )
 def test_values_are_the_bias_of_the_model(name, fields, names, save):
-    checkpoint, bias = save(name, **fields)
+    checkpoint, encoder = save(name, **fields)
     for length in (None, 7):
         correlation = position_correlation(checkpoint, length)
-        torch.testing.assert_close(correlation.values, bias(length or 20).bias.detach())
+        torch.testing.assert_close(correlation.values, encoder.position_bias(length or 20).bias.detach())
         assert correlation.names == names
     assert correlation.reset == (name == "tupe_tiny")
 
 
 def test_untied_positions_of_bert_ad(save):
-    checkpoint, bias = save("bert_ad_tiny")
+    checkpoint, encoder = save("bert_ad_tiny")
+    bias = encoder.position_bias
     table = bias.absolute.layer_norm(bias.absolute.table.weight)
     query, key = (u(table).view(20, 3, 8).transpose(0, 1) for u in (bias.absolute.query, bias.absolute.key))
     expected = query @ key.transpose(1, 2) / (4 * 8) ** 0.5
@@ -94,7 +65,7 @@ def images(correlation, monkeypatch):
     monkeypatch.setattr(position, "save_figure", lambda figure, output: drawn.append(figure))
     plot_position(correlation, "unused.png")
     squares = [axes for axes in drawn[0].axes if axes.get_title()]
-    assert [axes.get_title().partition(", θ")[0] for axes in squares] == correlation.names
+    assert [axes.get_title().partition(":")[0] for axes in squares] == correlation.names
     return [axes.get_images() for axes in squares]
 
 
@@ -127,3 +98,20 @@ def test_tied_cls_is_one_picture(save, monkeypatch):
 def test_five_heads_leave_the_rest_of_the_grid_empty(save, monkeypatch):
     fields = {"encoder_attention_heads": 5, "encoder_embed_dim": 20}
     assert len(images(position_correlation(save("tupe_tiny", **fields)[0]), monkeypatch)) == 5
+
+
+def test_the_reset_changes_row_and_column_of_cls_alone(save, tmp_path):
+    correlation = position_correlation(save("tupe_tiny")[0])
+    torch.testing.assert_close(correlation.before[:, 1:, 1:], correlation.values[:, 1:, 1:])
+    assert (correlation.before[:, 0] != correlation.values[:, 0]).all()
+    plot_reset(correlation, 2, tmp_path / "reset.svg")
+    assert "head 2" in (tmp_path / "reset.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "said"), [("bert_r_tiny", 1, "has no reset: take tupe_r"), ("tupe_tiny", 4, "from 1 to 3")]
+)
+def test_no_such_reset(name, head, said, save, tmp_path):
+    with pytest.raises(UserError, match=said):
+        plot_reset(position_correlation(save(name)[0]), head, tmp_path / "reset.png")
+    assert not (tmp_path / "reset.png").exists()

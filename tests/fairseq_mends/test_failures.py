@@ -16,11 +16,10 @@ from tupe.fairseq_mends.failures import explain, not_finite
         (("--fp16", "--fp16-init-scale", 4, "--min-loss-scale", 1), r"Minimum loss scale reached \(1\.0\)"),
     ],
 )
-@pytest.mark.parametrize("arch", ["tupe_tiny", "roberta"])
-def test_diverging_run_says_where(arch, flags, reason, train, tmp_path):
+def test_diverging_run_says_where(flags, reason, train, tmp_path):
     """A learning rate of 1e30 breaks the parameters in the first update, and the second is not finite."""
     with pytest.raises(UserError) as caught:
-        train(tmp_path, "--lr", 1e30, "--batch-size", 3, *flags, arch=arch)
+        train(tmp_path, "--lr", 1e30, "--batch-size", 3, *flags)
     crash = re.escape(str(tmp_path / "crash.pt"))
     found = re.match(
         rf"training stopped at update 2, batch ids (\d+), (\d+), (\d+) \(state saved in {crash}\): {reason}",

@@ -81,9 +81,7 @@ def test_fully_sharded_without_what_it_needs(gpus, configured, monkeypatch):
 @pytest.mark.parametrize(("heads", "unused"), [({}, False), ({"mnli": torch.nn.Linear(1, 1)}, True)])
 def test_finetuning_has_unused_parameters(heads, unused):
     cfg = OmegaConf.create({"distributed_training": {"find_unused_parameters": False}})
-    unused_parameters(lambda *args: None)(
-        None, cfg, None, SimpleNamespace(classification_heads=torch.nn.ModuleDict(heads))
-    )
+    unused_parameters(cfg, None, SimpleNamespace(classification_heads=torch.nn.ModuleDict(heads)))
     assert cfg.distributed_training.find_unused_parameters == unused
 
 

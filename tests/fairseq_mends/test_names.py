@@ -45,7 +45,7 @@ def test_other_parts_under_hydra(build, name, near):
     with pytest.raises(
         UserError, match=rf"no \w+ '{name}' \(did you mean {near}\?\): change \w+\._name; known are .*\b{near}\b"
     ):
-        build(OmegaConf.create({"_name": name}), None)
+        build(OmegaConf.create({"_name": name}), *([] if build is tasks.setup_task else [[]]))
 
 
 @pytest.mark.parametrize(("field", "said"), [("absolut", "absolut"), ("attention_backend", "flash")])

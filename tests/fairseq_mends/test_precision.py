@@ -9,6 +9,7 @@ from fairseq.optim.amp_optimizer import AMPOptimizer
 from omegaconf import OmegaConf
 
 from tupe.errors import UserError
+from tupe.fairseq_mends.ours import serve
 from tupe.fairseq_mends.precision import consistent_precision
 
 FLAGS = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
@@ -71,6 +72,7 @@ def test_amp_divides_gradients_by_the_scale_once(name):
             amp = AMPOptimizer.__new__(AMPOptimizer)
             amp.fp32_optimizer, amp._grad_scaler, amp.min_loss_scale = optimizer, scaler, 1e-4
             optimizer = amp
+            serve(amp)
         optimizer.backward((parameter * torch.tensor([1e-4, 2e-4, 3e-4])).sum())
         optimizer.clip_grad_norm(1.0)
         optimizer.step()
@@ -78,12 +80,10 @@ def test_amp_divides_gradients_by_the_scale_once(name):
     torch.testing.assert_close(*moved)
 
 
-def configured(**given):
-    """`common` as `Trainer` gets it, and as it is afterwards."""
-    common = OmegaConf.create({**{flag: getattr(CommonConfig, flag) for flag in FLAGS}, "fp16_no_flatten_grads": False})
-    common.update(given)
-    trainer = SimpleNamespace(device=torch.device(given.get("device", "cpu")))
-    consistent_precision(lambda self, cfg: None)(trainer, SimpleNamespace(common=common))
+def configured(cpu=True, **given):
+    """`common` as `Trainer` gets it."""
+    common = OmegaConf.structured(CommonConfig(cpu=cpu, **given))
+    consistent_precision(SimpleNamespace(common=common), None, None)
     return common
 
 
@@ -93,8 +93,9 @@ def test_memory_efficient_implies_half_precision_under_hydra(precision):
     assert not any(configured()[flag] for flag in FLAGS)
 
 
-def test_flat_gradients_stay_on_the_gpu():
-    assert configured(fp16=True, device="cuda").fp16_no_flatten_grads is False
+def test_flat_gradients_stay_on_the_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert [configured(cpu=cpu, fp16=True).fp16_no_flatten_grads for cpu in (False, True)] == [False, True]
 
 
 @pytest.mark.parametrize("two", [("fp16", "bf16"), ("amp", "memory_efficient_bf16")])

@@ -9,7 +9,6 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
-from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
 from tupe.fairseq_mends import dictionary_sha256
@@ -42,23 +41,6 @@ def test_kill_while_the_last_checkpoint_is_copied(train, trained, tmp_path, monk
     with pytest.raises(SystemExit):
         train(tmp_path, "--max-update", 5)
     assert digest(last) == before
-
-
-@pytest.mark.parametrize(
-    ("saved", "said"), [((), "nothing was saved yet"), ((1,), r"goes on from .*/checkpoint_last\.pt")]
-)
-def test_interrupted(saved, said, train, tmp_path, monkeypatch):
-    train_step = Trainer.train_step
-
-    def interrupted(self, samples, *args, **kwargs):
-        if self.get_num_updates() == 2:
-            raise KeyboardInterrupt
-        return train_step(self, samples, *args, **kwargs)
-
-    monkeypatch.setattr(Trainer, "train_step", interrupted)
-    flags = [part for every in saved for part in ("--save-interval-updates", every)]
-    with pytest.raises(UserError, match=rf"interrupted after update 2: .*{said}"):
-        train(tmp_path, *flags)
 
 
 @pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model"])
@@ -99,7 +81,7 @@ def test_checkpoint_of_fairseqs_model(train, trained, tmp_path):
     train(tmp_path / "roberta", arch="roberta")
     with pytest.raises(UserError, match=r"checkpoint_last\.pt is of fairseq's model roberta"):
         train(tmp_path, "--finetune-from-model", tmp_path / "roberta/checkpoint_last.pt")
-    with pytest.raises(UserError, match=r"are not those of this model: .*layers\.0"):
+    with pytest.raises(Exception, match="ensure that the architectures match"):  # fairseq's own sentence
         train(tmp_path, "--finetune-from-model", trained / "checkpoint_last.pt", arch="roberta")
 
 

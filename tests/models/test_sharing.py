@@ -77,7 +77,7 @@ def counted(owner, method):
 def test_content_free_terms_once_a_batch_segments_once_where_shared(build, tokens, pairs, sharing):
     model = build("diet_abs_tiny", sharing=sharing, encoder_layers=5)
     encoder = model.encoder.sentence_encoder
-    with counted(PositionBias, "compute") as compute, counted(SegmentAttention, "values") as segments:
+    with counted(PositionBias, "compute") as compute, counted(SegmentAttention, "forward") as segments:
         model.train()(pairs)
         assert compute.call_count == 1
         assert segments.call_count == (1 if sharing == "layer" else 5)

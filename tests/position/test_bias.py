@@ -21,7 +21,7 @@ def test_tupe_r_is_the_reset_of_the_sum(convention):
     position = tupe_r(convention)
     bias = position(7).bias
     inner = position.absolute(7) + position.relative(7)
-    theta = position.reset.theta(position.absolute)
+    theta = position.reset(position.absolute)
     torch.testing.assert_close(bias[:, 1:, 1:], inner[:, 1:, 1:])
     torch.testing.assert_close(bias[:, 0], theta[0, :, None].expand(-1, 7))
     torch.testing.assert_close(bias[:, 1:, 0], theta[1, :, None].expand(-1, 6))

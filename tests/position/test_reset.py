@@ -23,13 +23,13 @@ def test_theta_is_a_correlation_of_its_own_vectors():
     reset = Reset(2, 8)
     query, key = absolute.project(reset.vectors)  # (H, 2, d_h)
     expected = torch.stack([(query[:, k] * key[:, k]).sum(-1) / 8**0.5 for k in range(2)])
-    torch.testing.assert_close(reset.theta(absolute), expected)
+    torch.testing.assert_close(reset(absolute), expected)
 
 
 def test_scalars_without_projections():
     reset = Reset(3)
     assert [p.shape for p in reset.parameters()] == [(2, 3)]
-    torch.testing.assert_close(reset.theta(), reset.scalars)
+    torch.testing.assert_close(reset(), reset.scalars)
 
 
 def test_conventions_differ_only_with_a_relative_term():
@@ -38,7 +38,7 @@ def test_conventions_differ_only_with_a_relative_term():
     reset = Reset(2, 8, "release", relative=True)
     paper = Reset(2, 8, "paper", relative=True)
     paper.load_state_dict({"vectors": reset.vectors})
-    torch.testing.assert_close(reset.theta(absolute), paper.theta(absolute) + reset.relative)
+    torch.testing.assert_close(reset(absolute), paper(absolute) + reset.relative)
 
 
 def test_unknown_convention():

@@ -77,10 +77,10 @@ def test_the_parts_of_the_systems(terms):
         torch.testing.assert_close(position(7, torch.float64).bias, whole)  # and not what is cached in parts
 
         segment = SegmentAttention(2, 2).double()
-        in_parts = PositionTerms(cached[1]).add_segments(segment.values(), SEGMENTS, in_parts=True)
+        in_parts = PositionTerms(cached[1]).add_segments(segment(), SEGMENTS, in_parts=True)
         of_layers = zip(in_parts.split(2), PositionTerms(whole[:, :4, :4]).split(2))
         for layer, (in_parts, whole) in enumerate(of_layers):
-            whole = whole.add_segments(segment.values(layer), SEGMENTS)
+            whole = whole.add_segments(segment(layer=layer), SEGMENTS)
             torch.testing.assert_close(in_parts.bias.dense(4), whole.bias)
 
 

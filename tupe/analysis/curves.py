@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import NamedTuple, Union
+from typing import NamedTuple, Optional, Union
 
 import numpy as np
 
@@ -95,13 +95,33 @@ def _add_hours(train: Records, valid: Records) -> None:
         record["hours"] = float(np.interp(update, [0, *updates], [0, *hours]))
 
 
-def plot_training(logs: dict[str, TrainingLog], output: Union[str, Path], title: str = "Training") -> None:
+def reaches(log: TrainingLog, loss: float) -> Optional[float]:
+    """The update at which the validation loss of a run is first `loss` or less, between validations on a line.
+
+    None if it never is. TUPE's headline: it reaches what BERT-A ends with after 30% of the updates.
+    """
+    before: Optional[tuple[int, float]] = None
+    for update, record in sorted(log.valid.items()):
+        if record["loss"] <= loss:
+            if before is None:
+                return float(update)
+            first, higher = before
+            return first + (update - first) * (higher - loss) / (higher - record["loss"])
+        before = update, record["loss"]
+    return None
+
+
+def plot_training(
+    logs: dict[str, TrainingLog], output: Union[str, Path], title: str = "Training", against: Optional[str] = None
+) -> None:
     """Draws loss and learning rate of several runs, against updates and against the time of training.
 
     Args:
         logs: label of a run -> its log.
         output: the picture's file.
         title: stands above it.
+        against: label of the run whose last validation loss is drawn as a line; of each other run the legend says at
+            which share of that run's updates it is reached.
     """
     figure = new_figure(10, 6)
     axes = figure.subplots(2, 2, sharex="col", sharey="row", height_ratios=[3, 1])
@@ -113,7 +133,11 @@ def plot_training(logs: dict[str, TrainingLog], output: Union[str, Path], title:
             axes[0, column].plot(*_curve(log.train, *of, "loss"), color=color, linewidth=0.8, alpha=0.5)
             axes[0, column].plot(*_curve(log.valid, *of, "loss"), color=color, marker="o", markersize=3)
             axes[1, column].plot(*_curve(log.train, *of, "lr"), color=color)
-        axes[0, 0].lines[-1].set_label(f"{label}: {_end(log.valid)}")
+        share = "" if against in (None, label) else f"; {_share(log, logs[against], against)}"
+        axes[0, 0].lines[-1].set_label(f"{label}: {_end(log.valid)}{share}")
+    if against is not None and logs[against].valid:
+        for ax in axes[0]:
+            ax.axhline(_last(logs[against])[1], color="0.4", linewidth=0.8, linestyle=":")
     axes[0, 0].set_ylabel("loss (bits a prediction)\nthick: validation, thin: training")
     axes[1, 0].set_ylabel("learning rate")
     axes[1, 0].set_xlabel("updates")
@@ -132,6 +156,22 @@ def plot_training(logs: dict[str, TrainingLog], output: Union[str, Path], title:
 def _curve(records: Records, of: str, factor: float, name: str) -> tuple[list[float], list[float]]:
     ordered = [record for _, record in sorted(records.items())]
     return [record[of] * factor for record in ordered], [record[name] for record in ordered]
+
+
+def _last(log: TrainingLog) -> tuple[int, float]:
+    """The last validation's update and loss."""
+    update = max(log.valid)
+    return update, log.valid[update]["loss"]
+
+
+def _share(log: TrainingLog, other: TrainingLog, name: str) -> str:
+    if not log.valid or not other.valid:
+        return f"{name}'s end unknown"
+    updates, loss = _last(other)
+    reached = reaches(log, loss)
+    return (
+        f"{name}'s end not reached" if reached is None else f"{name}'s end after {reached / updates:.0%} of its updates"
+    )
 
 
 def _end(valid: Records) -> str:

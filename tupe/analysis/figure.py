@@ -1,9 +1,13 @@
-"""Figures without a screen, saved as files."""
+"""Figures without a screen, saved as files; heat maps of matrices that are compared."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
+
+import numpy as np
 
 from tupe.errors import UserError
 from tupe.files import atomic
@@ -30,3 +34,62 @@ def save_figure(figure: Figure, path: Union[str, Path]) -> None:
         raise UserError(f"{path} does not end with a format of figures: use one of {', '.join(sorted(formats))}.")
     with atomic(path) as unfinished:
         figure.savefig(unfinished, format=kind, dpi=150)
+
+
+def heat_maps(
+    values: np.ndarray,
+    titles: Sequence[str],
+    label: str,
+    axes: tuple[str, str] = ("key position", "query position"),
+    *,
+    reset: bool = False,
+    columns: int = 4,
+) -> Figure:
+    """One square for each matrix, on a common colour scale, white at 0 and safe for the colour-blind.
+
+    The scale ends where one cell in 200 is beyond it.
+
+    Args:
+        values: `(number, n, m)`.
+        titles: of each.
+        label: of the scale.
+        axes: names of the second and the first axis of a matrix.
+        reset: whether row and column 0 are `[CLS]`'s, untied: they are drawn apart and enlarged, and can be far from
+            the others, so the scale does not count them.
+        columns: squares side by side, at most.
+    """
+    columns = min(len(values), columns)
+    rows = math.ceil(len(values) / columns)
+    figure = new_figure(2.8 * columns + 1, 2.8 * rows + 0.9)
+    squares = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
+    limit = np.quantile(abs(values[:, 1:, 1:] if reset else values), 0.995) or 1.0
+    for square in squares[len(values) :]:
+        square.set_axis_off()
+    for square, matrix, title in zip(squares, values, titles):
+        image = _heat_map(square, matrix, limit, reset)
+        square.set_title(title, fontsize=10)
+    figure.colorbar(image, ax=list(squares), label=label, extend="both")
+    figure.supxlabel(axes[0])
+    figure.supylabel(axes[1])
+    return figure
+
+
+def _heat_map(square, values: np.ndarray, limit: float, reset: bool):
+    """One matrix, `(n, m)`. Row and column 0 are drawn `strip` positions thick, with a gap, if `[CLS]` is untied."""
+    queries, keys = values.shape
+    style = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "interpolation": "nearest"}
+    if not reset:
+        return square.imshow(values, **style)
+    strip = max(1.0, queries / 16)
+    gap = strip / 3
+    left, top = -strip - gap + 0.5, -gap + 0.5  # in positions: the others start at 0.5
+    image = square.imshow(values[1:, 1:], extent=(0.5, keys - 0.5, queries - 0.5, 0.5), **style)
+    square.imshow(values[1:, :1], extent=(left, top, queries - 0.5, 0.5), **style)
+    square.imshow(values[:1, 1:], extent=(0.5, keys - 0.5, top, left), **style)
+    square.imshow(values[:1, :1], extent=(left, top, top, left), **style)
+    square.set(xlim=(left, keys - 0.5), ylim=(queries - 0.5, left))
+    middle = (left + top) / 2
+    ticks = [tick for tick in range(0, queries, max(1, queries // 4)) if tick > 0]
+    square.set_xticks([middle, *ticks], ["[CLS]", *map(str, ticks)])
+    square.set_yticks([middle, *ticks], ["[CLS]", *map(str, ticks)])
+    return image

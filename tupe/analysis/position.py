@@ -1,24 +1,18 @@
-"""The learnt position correlation of every head (TUPE, figure 6), from a checkpoint."""
+"""The learnt position correlation of every head, with the reset and without it (TUPE, figures 6 and 4)."""
 
 from __future__ import annotations
 
-import math
-from argparse import Namespace
 from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from tupe.analysis.figure import new_figure, save_figure
-from tupe.checkpoints.safe_load import safe_load
+from tupe.analysis.checkpoint import open_encoder
+from tupe.analysis.figure import heat_maps, save_figure
+from tupe.analysis.heads import head_patterns, summary
 from tupe.errors import UserError
-from tupe.models.config import CONFIGS
-from tupe.models.position import build_position_bias
-from tupe.models.tupe import as_namespace
-
-_BIAS = "encoder.sentence_encoder.position_bias."
+from tupe.position import PositionBias
 
 
 class PositionCorrelation(NamedTuple):
@@ -27,13 +21,18 @@ class PositionCorrelation(NamedTuple):
     values: `(H, n, n)`; `(L H, n, n)` if every layer has its own, `(L, n, n)` if the heads of a layer share one.
     names: of each of them.
     title: the model, and who shares.
-    reset: whether `[CLS]` is untied.
+    before: as `values`, without the reset; `None` where `[CLS]` is tied.
     """
 
     values: Tensor
     names: list[str]
     title: str
-    reset: bool
+    before: Optional[Tensor] = None
+
+    @property
+    def reset(self) -> bool:
+        """Whether `[CLS]` is untied."""
+        return self.before is not None
 
 
 def position_correlation(checkpoint: Union[str, Path], length: Optional[int] = None) -> PositionCorrelation:
@@ -49,12 +48,11 @@ def position_correlation(checkpoint: Union[str, Path], length: Optional[int] = N
     """
     if length is not None and length < 2:
         raise UserError(f"{length} position(s) have no correlation to draw: give a length of 2 or more.")
-    state = safe_load(checkpoint)
-    args = _model_args(state.get("cfg") or {}, checkpoint)
-    position = build_position_bias(args).eval()
-    weights = {name[len(_BIAS) :]: weight.float() for name, weight in state["model"].items() if name.startswith(_BIAS)}
-    position.load_state_dict(weights)
+    encoder = open_encoder(checkpoint)
+    args, position = encoder.args, encoder.sentence_encoder.position_bias
+    tied = PositionBias(position.absolute, position.relative)
     with torch.no_grad():
+        before = None if position.reset is None else tied(length or args.max_positions).bias
         values, query, key = position(length or args.max_positions)
     if query is not None:  # BERT-A^d, where it is one of four products
         values = position.absolute.scale * query @ key.transpose(1, 2)
@@ -70,64 +68,42 @@ def position_correlation(checkpoint: Union[str, Path], length: Optional[int] = N
         "head": (layers, f"shared by the {len(heads)} heads of a layer"),
         "none": ([f"{layer}, {head}" for layer in layers for head in heads], "not shared"),
     }[args.sharing]
-    return PositionCorrelation(values, names, f"Position correlation of {args._name}, {sharing}", args.reset != "none")
-
-
-def _model_args(cfg: dict, checkpoint: Union[str, Path]) -> Namespace:
-    model, task = cfg.get("model") or {}, cfg.get("task") or {}
-    name = model.get("_name")
-    if name not in CONFIGS:
-        raise UserError(f"{checkpoint} holds the model {name!r}, which is none of ours (`tupe systems` lists them).")
-    args = Namespace(**{**vars(as_namespace(CONFIGS[name]())), **model})
-    args.max_positions = args.max_positions or task.get("tokens_per_sample") or task.get("max_positions")
-    return args
+    return PositionCorrelation(values, names, f"Position correlation of {args._name}, {sharing}", before)
 
 
 def plot_position(correlation: PositionCorrelation, output: Union[str, Path]) -> None:
-    """Draws one square a head on a common colour scale, white at 0; `[CLS]`, where it is untied, apart and enlarged.
-
-    The scale ends where one cell in 200 is beyond it, those of `[CLS]` aside: these can be far from the others.
+    """Draws one square a head, named by its pattern (`tupe.analysis.heads`).
 
     Args:
         correlation: see `position_correlation`.
         output: the picture's file.
     """
-    values = correlation.values.numpy()
-    columns = min(len(values), 4)
-    rows = math.ceil(len(values) / columns)
-    figure = new_figure(2.8 * columns + 1, 2.8 * rows + 0.9)
-    axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
-    limit = np.quantile(abs(values[:, 1:, 1:] if correlation.reset else values), 0.995) or 1.0
-    for head, ax in enumerate(axes):
-        if head >= len(values):
-            ax.set_axis_off()
-            continue
-        image = _draw(ax, values[head], limit, correlation.reset)
-        theta = f", θ₂ = {values[head, 1, 0]:.1f}" if correlation.reset else ""
-        ax.set_title(correlation.names[head] + theta, fontsize=10)
-    figure.colorbar(image, ax=list(axes), label="added to the logit", extend="both")
-    figure.suptitle(correlation.title)
-    figure.supxlabel("key position")
-    figure.supylabel("query position")
+    values, patterns = correlation.values.numpy(), head_patterns(correlation.values, correlation.reset)
+    titles = [f"{name}: {pattern.name}" for name, pattern in zip(correlation.names, patterns)]
+    if correlation.reset:
+        titles = [f"{title}, θ₂ = {head[1, 0]:.1f}" for title, head in zip(titles, values)]
+    figure = heat_maps(values, titles, "added to the logit", reset=correlation.reset)
+    figure.suptitle(f"{correlation.title}\n{summary(patterns)}")
     save_figure(figure, output)
 
 
-def _draw(ax, values, limit: float, reset: bool):
-    """One head, `(n, m)`. Row and column 0 are drawn `strip` positions thick, with a gap, if `[CLS]` is untied."""
-    queries, keys = values.shape
-    style = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "interpolation": "nearest"}
-    if not reset:
-        return ax.imshow(values, **style)
-    strip = max(1.0, queries / 16)
-    gap = strip / 3
-    left, top = -strip - gap + 0.5, -gap + 0.5  # in positions: the others start at 0.5
-    image = ax.imshow(values[1:, 1:], extent=(0.5, keys - 0.5, queries - 0.5, 0.5), **style)
-    ax.imshow(values[1:, :1], extent=(left, top, queries - 0.5, 0.5), **style)
-    ax.imshow(values[:1, 1:], extent=(0.5, keys - 0.5, top, left), **style)
-    ax.imshow(values[:1, :1], extent=(left, top, top, left), **style)
-    ax.set(xlim=(left, keys - 0.5), ylim=(queries - 0.5, left))
-    middle = (left + top) / 2
-    ticks = [tick for tick in range(0, queries, max(1, queries // 4)) if tick > 0]
-    ax.set_xticks([middle, *ticks], ["[CLS]", *map(str, ticks)])
-    ax.set_yticks([middle, *ticks], ["[CLS]", *map(str, ticks)])
-    return image
+def plot_reset(correlation: PositionCorrelation, head: int, output: Union[str, Path]) -> None:
+    """Draws one head without the reset and with it (TUPE, figure 4).
+
+    Args:
+        correlation: of a system with a reset.
+        head: its number, from 1.
+        output: the picture's file.
+
+    Raises:
+        UserError: if the system has no reset, or there is no such head.
+    """
+    if correlation.before is None:
+        raise UserError(f"{correlation.title} has no reset: take tupe_r or tupe_a, or a model with --reset paper.")
+    number = len(correlation.names)
+    if not 1 <= head <= number:
+        raise UserError(f"there is no head {head}: give a number from 1 to {number}.")
+    pair = torch.stack([correlation.before[head - 1], correlation.values[head - 1]]).numpy()
+    figure = heat_maps(pair, ["before the reset", "after it"], "added to the logit", reset=True)
+    figure.suptitle(f"{correlation.title}, {correlation.names[head - 1]}")
+    save_figure(figure, output)

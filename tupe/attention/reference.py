@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from tupe.dropout import dropout
-from tupe.eager import is_eager
 from tupe.position.precision import at_least_float32, no_autocast
+from tupe.tracing import is_traced
 
 
 def masked_value(dtype: torch.dtype) -> float:
@@ -47,7 +47,7 @@ def attention_weights(
 
 def softmax(logits: Tensor) -> Tensor:
     """Over the last dimension; zero, and of zero gradient, in a row of -inf alone, which a bias has hidden."""
-    if is_eager() and logits.device.type == "cpu":
+    if not is_traced() and logits.device.type == "cpu":
         weights = logits.softmax(-1)
         if not weights[..., 0].isnan().any():  # such a row is NaN throughout; there is hardly ever one
             return weights

@@ -5,34 +5,57 @@ from __future__ import annotations
 import glob
 import os
 
-from fairseq import tasks, utils
-from fairseq.data import data_utils
+from fairseq import models, tasks, utils
+from fairseq.data import BaseWrapperDataset, FairseqDataset
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.masked_lm import MaskedLMTask
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
+from tupe.fairseq_mends.ours import builds_ours, of_ours, serve
 
 
-@mends(tasks, "setup_task")
+@mends(tasks, "setup_task", "cfg")
 def data_is_there(original):
-    """A missing folder or dictionary of `masked_lm` otherwise ends in `open`, deep in `Dictionary`."""
+    """A missing folder or dictionary of `masked_lm` ends in `open`, deep in `Dictionary`: it is named, where it fails.
 
-    def setup_task(cfg, **kwargs):
-        if getattr(cfg, "_name", None) == "masked_lm":
-            folders = utils.split_paths(cfg.data)
-            for folder in folders:
-                if not os.path.isdir(folder):
-                    raise UserError(f"there is no data folder {os.path.abspath(folder)}: {_how_to_make(folder)}")
-            dictionary = os.path.join(folders[0], "dict.txt")
-            if not os.path.isfile(dictionary):
-                raise UserError(f"there is no dictionary {os.path.abspath(dictionary)}: {_how_to_make(folders[0])}")
-        return original(cfg, **kwargs)
+    The task is made before anything says whose run it is.
+    """
+
+    def setup_task(cfg, *args, **kwargs):
+        try:
+            return original(cfg, *args, **kwargs)
+        except OSError as error:
+            if getattr(cfg, "_name", None) == "masked_lm":
+                _refuse_missing(cfg.data, error)
+            raise
 
     return setup_task
 
 
-@mends(MaskedLMTask, "load_dataset")
+@mends(models, "build_model", "cfg task", only_for=builds_ours)
+def every_folder_is_there(original):
+    """A folder that a later epoch would miss."""
+
+    def build_model(cfg, task, *args, **kwargs):
+        if isinstance(task, MaskedLMTask):
+            _refuse_missing(task.cfg.data)
+        return original(cfg, task, *args, **kwargs)
+
+    return build_model
+
+
+def _refuse_missing(data, error=None):
+    folders = utils.split_paths(data)
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise UserError(f"there is no data folder {os.path.abspath(folder)}: {_how_to_make(folder)}") from error
+    dictionary = os.path.join(folders[0], "dict.txt")
+    if not os.path.isfile(dictionary):
+        raise UserError(f"there is no dictionary {os.path.abspath(dictionary)}: {_how_to_make(folders[0])}") from error
+
+
+@mends(MaskedLMTask, "load_dataset", "self split epoch", only_for=of_ours)
 def split_is_there(original):
     """A split that does not exist, or that has no tokens, which cannot be mapped into memory."""
 
@@ -56,7 +79,7 @@ def _how_to_make(folder: str) -> str:
     )
 
 
-@mends(MaskedLMTask, "max_positions")
+@mends(MaskedLMTask, "max_positions", "self", only_for=of_ours)
 def blocks_have_a_length(original):
     """Official fairseq 0.12.2 does not say how long the blocks are, from which a model takes its `max_positions`."""
 
@@ -66,7 +89,7 @@ def blocks_have_a_length(original):
     return max_positions
 
 
-@mends(FairseqTask, "filter_indices_by_size")
+@mends(FairseqTask, "filter_indices_by_size", "self indices dataset max_positions", only_for=of_ours)
 def lengths_fit(original):
     """Sequences above `max_positions`: fairseq names one of them, and in training skips even most of the data."""
 
@@ -85,12 +108,24 @@ def lengths_fit(original):
     return filter_indices_by_size
 
 
-@mends(data_utils, "batch_by_size")
+@mends(FairseqTask, "get_batch_iterator", "self dataset", only_for=of_ours)
+def data_of_ours(original):
+    """The data sets of a run of ours serve it, for `last_batch_stays`."""
+
+    def get_batch_iterator(self, dataset, *args, **kwargs):
+        serve(dataset)
+        return original(self, dataset, *args, **kwargs)
+
+    return get_batch_iterator
+
+
+@mends(FairseqDataset, "batch_by_size", "self indices", only_for=of_ours)
+@mends(BaseWrapperDataset, "batch_by_size", "self indices", only_for=of_ours)
 def last_batch_stays(original):
     """Newer fairseq drops the last batch unless `required_batch_size_multiple` (8) divides it, also in validation."""
 
-    def batch_by_size(indices, *args, **kwargs):
-        batches = original(indices, *args, **kwargs)
+    def batch_by_size(self, indices, *args, **kwargs):
+        batches = original(self, indices, *args, **kwargs)
         dropped = indices[sum(map(len, batches)) :]
         return [*batches, dropped] if len(dropped) else batches
 

@@ -6,10 +6,10 @@ import hashlib
 
 from fairseq import models
 from fairseq.data import Dictionary
-from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
+from tupe.fairseq_mends.ours import before_training, builds_ours
 
 _REMEDY = (
     "prepare the data again with the corpus of the checkpoint (scripts/prepare_glue.sh), or by hand with its dict.txt "
@@ -34,19 +34,14 @@ def refuse_other_dictionary(
     raise UserError(f"the checkpoint{where} was trained with another dictionary ({how}): {_REMEDY}")
 
 
-@mends(Trainer, "__init__")
-def dictionary_is_recorded(original):
+@before_training
+def dictionary_is_recorded(cfg, task, model):
     """Writes the checksum into `cfg.model`, which every checkpoint of the run carries."""
-
-    def __init__(self, cfg, task, *args, **kwargs):
-        if hasattr(cfg.model, "dictionary_sha256") and task.source_dictionary is not None:
-            cfg.model.dictionary_sha256 = dictionary_sha256(task.source_dictionary)
-        original(self, cfg, task, *args, **kwargs)
-
-    return __init__
+    if hasattr(cfg.model, "dictionary_sha256") and task.source_dictionary is not None:
+        cfg.model.dictionary_sha256 = dictionary_sha256(task.source_dictionary)
 
 
-@mends(models, "build_model")
+@mends(models, "build_model", "cfg task", only_for=builds_ours)
 def dictionary_is_the_same(original):
     """The hub interface and `fairseq-validate` build the model from the checkpoint's configuration."""
 

@@ -8,11 +8,12 @@ from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
+from tupe.fairseq_mends.ours import our_trainer
 
 _SHOWN = 32
 
 
-@mends(Trainer, "train_step")
+@mends(Trainer, "train_step", "self samples", only_for=our_trainer)
 def not_finite(original):
     """fairseq saves `crash.pt`, runs the batch again to log where NaN appears, and ends with a traceback."""
 

@@ -11,10 +11,10 @@ import sys
 
 import torch
 from fairseq import distributed_utils
-from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
+from tupe.fairseq_mends.ours import before_training, our_configuration
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ _HYDRA_LINES = (
 _HYDRA_CPU_LINES = ", distributed_backend: gloo, ddp_backend: legacy_ddp"
 
 
-@mends(distributed_utils, "call_main")
+@mends(distributed_utils, "call_main", "cfg main", only_for=lambda cfg, *args, **kwargs: our_configuration(cfg))
 def launch(original):
     """Takes world size and rank from `torchrun`, and gloo with `legacy_ddp` on the CPU.
 
@@ -36,6 +36,7 @@ def launch(original):
     """
 
     def call_main(cfg, main, **kwargs):
+        atexit.register(leave_gloo)
         if not cfg.common.tpu:
             configure(cfg.distributed_training, on_cpu=cfg.common.cpu or not torch.cuda.is_available())
         return original(cfg, main, **kwargs)
@@ -79,24 +80,21 @@ def configure(distributed, on_cpu: bool) -> None:
                 logger.info(f"{field} is {works} here: {needs_gpus} needs GPUs")
 
 
-@mends(Trainer, "__init__")
-def unused_parameters(original):
+@before_training
+def unused_parameters(cfg, task, model):
     """Fine-tuning leaves the language-model head without gradients, at which `pytorch_ddp` stops."""
-
-    def __init__(self, cfg, task, model, *args, **kwargs):
-        if len(getattr(model, "classification_heads", ())) > 0:
-            cfg.distributed_training.find_unused_parameters = True
-        original(self, cfg, task, model, *args, **kwargs)
-
-    return __init__
+    if len(getattr(model, "classification_heads", ())) > 0:
+        cfg.distributed_training.find_unused_parameters = True
 
 
-def refuse_hydra_that_trains_alone() -> None:
+@before_training
+def hydra_does_not_train_alone(cfg, task, model):
     """Under Hydra this package is imported after `call_main`, when it is too late to read the environment.
 
     Raises:
         UserError: `torchrun` started several processes, and the configuration does not connect them.
     """
+    atexit.register(leave_gloo)
     if _launched_processes() > 1 and "fairseq_cli.hydra_train" in sys.modules:
         from hydra.core.hydra_config import HydraConfig
 
@@ -109,7 +107,6 @@ def refuse_hydra_that_trains_alone() -> None:
             )
 
 
-@atexit.register
 def leave_gloo() -> None:
     """Ends gloo's threads before the interpreter ends: otherwise a finished process can die of SIGABRT.
 
@@ -126,6 +123,3 @@ def _launched_processes() -> int:
     """How many processes `torchrun` started; 1 without it."""
     launched = all(name in os.environ for name in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"))
     return int(os.environ["WORLD_SIZE"]) if launched else 1
-
-
-refuse_hydra_that_trains_alone()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import typing
 
-import torch
 from fairseq import checkpoint_utils, distributed_utils
 from omegaconf import DictConfig, ListConfig
 from omegaconf.base import ContainerMetadata, Metadata
@@ -14,7 +13,8 @@ from torch.serialization import safe_globals
 
 from tupe.checkpoints.safe_load import fairseq_globals, safe_load
 from tupe.errors import UserError
-from tupe.fairseq_mends.mend import Overlay, mends
+from tupe.fairseq_mends.mend import mends, overlay
+from tupe.fairseq_mends.ours import chosen, ours
 
 _BROADCAST_GLOBALS = (
     *(DictConfig, ListConfig, ContainerMetadata, Metadata, AnyNode, distributed_utils._TensorPlaceholder),
@@ -25,26 +25,54 @@ _BROADCAST_GLOBALS = (
 def load(file, **options) -> dict:
     """`torch.load` as `fairseq.checkpoint_utils` sees it: for an opened checkpoint file, on the CPU, `weights_only`.
 
+    For every checkpoint, because whose it is stands in the file. What fairseq wrote without code loads as ever.
+
     Raises:
-        UserError: as `safe_load`; or the file is no checkpoint of fairseq.
+        UserError: as `safe_load`.
     """
-    state = safe_load(file.name)
+    return safe_load(file.name)
+
+
+# fairseq leaves `weights_only` to PyTorch's default: below 2.6 that runs what the file says, from 2.6 it refuses names
+# that fairseq itself wrote.
+overlay(checkpoint_utils, "torch", "load_ema_from_checkpoint", load=load)
+checkpoint_utils.torch = overlay(checkpoint_utils, "torch", "load_checkpoint_to_cpu", load=load)
+
+
+@mends(checkpoint_utils, "load_checkpoint_to_cpu", "path")
+def checkpoint_is_whole(original):
+    """A dictionary that is no checkpoint fails somewhere in fairseq, or later; old ones, which it upgrades, do not."""
+
+    def load_checkpoint_to_cpu(path, *args, **kwargs):
+        try:
+            state = original(path, *args, **kwargs)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise _no_checkpoint(path, safe_load(path)) or error from error
+        cfg = state.get("cfg")
+        if (not cfg and not state.get("args")) or (cfg and ours(chosen("model", cfg.get("model")))):
+            error = _no_checkpoint(path, state)
+            if error is not None:
+                raise error
+        return state
+
+    return load_checkpoint_to_cpu
+
+
+def _no_checkpoint(path, state: dict) -> UserError | None:
     missing = [key for key in ("model", "optimizer_history", "extra_state") if key not in state]
     if not state.get("cfg") and not state.get("args"):
         missing.append("cfg")
-    if missing:
-        raise UserError(f"{file.name} is not a checkpoint of fairseq, which has {', '.join(missing)}: give one that is")
-    return state
+    if not missing:
+        return None
+    return UserError(f"{path} is not a checkpoint of fairseq, which has {', '.join(missing)}: give one that is")
 
 
-# `load_checkpoint_to_cpu` leaves `weights_only` to PyTorch's default: below 2.6 that runs what the file says, from 2.6
-# it refuses names that fairseq itself wrote.
-checkpoint_utils.torch = Overlay(torch, load=load)
-
-
-@mends(distributed_utils, "_broadcast_object_slow")
+@mends(distributed_utils, "_broadcast_object_slow", "obj src_rank")
 def broadcast_the_configuration(original):
-    """Resuming on several ranks sends omegaconf objects through `torch.load`, which refuses them from PyTorch 2.6."""
+    """Resuming on several ranks sends omegaconf objects through `torch.load`, which refuses them from PyTorch 2.6.
+
+    For every run: it allows names that otherwise end it.
+    """
 
     def _broadcast_object_slow(*args, **kwargs):
         with safe_globals([*fairseq_globals(), *_BROADCAST_GLOBALS]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
@@ -14,11 +13,11 @@ from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.optim import lr_scheduler
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_REGISTRY
-from fairseq.trainer import Trainer
 from omegaconf.errors import OmegaConfBaseException
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
+from tupe.fairseq_mends.ours import before_training
 from tupe.systems import MODEL_NAMES
 
 
@@ -38,33 +37,41 @@ def refuse_unknown(name: str) -> None:
     )
 
 
-@mends(options, "parse_args_and_arch")
+@mends(options, "parse_args_and_arch", "parser input_args")
 def known_architecture(original):
-    """`--arch` with a name that does not exist."""
+    """`--arch` with a name that the parser refuses."""
 
-    def parse_args_and_arch(parser, input_args=None, *args, **kwargs):
-        early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-        early.add_argument("--arch", "-a")
-        arch = early.parse_known_args(input_args)[0].arch
-        if arch is not None:
-            refuse_unknown(arch)
-        return original(parser, input_args, *args, **kwargs)
+    def parse_args_and_arch(parser, *args, **kwargs):
+        refuse, refused = parser.error, "argument --arch/-a: invalid choice: '"
+
+        def error(message):
+            if message.startswith(refused):
+                refuse_unknown(message[len(refused) :].partition("'")[0])
+            refuse(message)
+
+        parser.error = error
+        try:
+            return original(parser, *args, **kwargs)
+        finally:
+            vars(parser).pop("error", None)  # fairseq calls the function within itself
 
     return parse_args_and_arch
 
 
-@mends(models, "build_model")
+@mends(models, "build_model", "cfg task")
 def known_model(original):
-    """Hydra's `model._name` with a name that does not exist, and fields and values that the model does not have."""
+    """Hydra's `model._name` with a name that does not exist, and fields and values that our models do not have."""
 
     def build_model(cfg, *args, **kwargs):
         name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
-        if isinstance(name, str):
-            refuse_unknown(name)
         try:
             return original(cfg, *args, **kwargs)
-        except OmegaConfBaseException as error:
-            raise UserError(f"the model {name} cannot be configured: {str(error).splitlines()[0]}") from error
+        except Exception as error:
+            if isinstance(name, str):
+                refuse_unknown(name)
+            if name in MODEL_NAMES and isinstance(error, OmegaConfBaseException):
+                raise UserError(f"the model {name} cannot be configured: {str(error).splitlines()[0]}") from error
+            raise
 
     return build_model
 
@@ -79,36 +86,37 @@ def refuse_unknown_keys(cfg: Mapping) -> None:
                 raise UserError(f"{group.name} has no {unknown}{nearest(unknown, names)}: nothing would read it")
 
 
-@mends(Trainer, "__init__")
-def known_keys(original):
+@before_training
+def known_keys(cfg, task, model):
     """Keys that were added to the configuration."""
-
-    def __init__(self, cfg, *args, **kwargs):
-        refuse_unknown_keys(cfg)
-        original(self, cfg, *args, **kwargs)
-
-    return __init__
+    refuse_unknown_keys(cfg)
 
 
 def known(kind: str, registry: Mapping[str, type]) -> Callable:
-    """Hydra's `KIND._name` with a name that does not exist."""
+    """Hydra's `KIND._name` with a name that does not exist, at which fairseq fails."""
 
     def around(original):
         def build(cfg, *args, **kwargs):
-            name = getattr(cfg, "_name", None)
-            if isinstance(name, str) and name not in registry:
+            try:
+                return original(cfg, *args, **kwargs)
+            except Exception as error:
+                name = getattr(cfg, "_name", None)
+                if not isinstance(name, str) or name in registry:
+                    raise
                 raise UserError(
                     f"there is no {kind} '{name}'{nearest(name, registry)}: change {kind}._name; "
                     f"known are {', '.join(sorted(registry))}"
-                )
-            return original(cfg, *args, **kwargs)
+                ) from error
 
         return build
 
+    around.__qualname__ = f"known.{kind}"
     return around
 
 
-mends(tasks, "setup_task")(known("task", TASK_REGISTRY))
-mends(criterions, "build_criterion")(known("criterion", REGISTRIES["criterion"]["registry"]))
-mends(optim, "build_optimizer")(known("optimizer", REGISTRIES["optimizer"]["registry"]))
-mends(lr_scheduler, "build_lr_scheduler")(known("lr_scheduler", REGISTRIES["lr_scheduler"]["registry"]))
+mends(tasks, "setup_task", "cfg")(known("task", TASK_REGISTRY))
+mends(criterions, "build_criterion", "cfg task")(known("criterion", REGISTRIES["criterion"]["registry"]))
+mends(optim, "build_optimizer", "cfg params")(known("optimizer", REGISTRIES["optimizer"]["registry"]))
+mends(lr_scheduler, "build_lr_scheduler", "cfg optimizer")(
+    known("lr_scheduler", REGISTRIES["lr_scheduler"]["registry"])
+)

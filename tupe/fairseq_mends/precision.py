@@ -10,21 +10,24 @@ import torch
 from fairseq import options, trainer
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
+from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
-from tupe.fairseq_mends.mend import Overlay, mends
+from tupe.fairseq_mends.mend import mends, overlay, replaced
+from tupe.fairseq_mends.ours import before_training, of_ours, our_configuration, our_trainer, serve
 
 logger = logging.getLogger(__name__)
 
 
-@mends(options, "parse_args_and_arch")
+@mends(options, "parse_args_and_arch", "parser input_args parse_known")
 def bf16_without_tpu(original):
     """`--bf16` sets `args.tpu`, and training then asks torch_xla for a device."""
 
     def parse_args_and_arch(parser, input_args=None, parse_known=False, **options):
         parsed = original(parser, input_args=input_args, parse_known=parse_known, **options)
         args = parsed[0] if parse_known else parsed
-        if getattr(args, "tpu", False) and importlib.util.find_spec("torch_xla") is None:
+        is_ours = getattr(args, "tpu", False) and our_configuration(args)
+        if is_ours and importlib.util.find_spec("torch_xla") is None:
             if "--tpu" in (sys.argv[1:] if input_args is None else input_args):
                 raise UserError("--tpu needs the package torch_xla, which is not installed: leave --tpu out")
             args.tpu = False
@@ -33,32 +36,38 @@ def bf16_without_tpu(original):
     return parse_args_and_arch
 
 
-@mends(trainer.Trainer, "__init__")
-def consistent_precision(original):
+@before_training
+def consistent_precision(cfg, task, model):
     """Settings of `common` that only work together.
 
     Under Hydra `memory_efficient_fp16` without `fp16` (and `bf16` alike) is ignored: the command line sets both.
     On the CPU `fp16` with flat gradients asks for a CUDA device, and `amp` does nothing.
     """
-
-    def __init__(self, cfg, *args, **kwargs):
-        common = cfg.common
-        common.fp16 = common.fp16 or common.memory_efficient_fp16
-        common.bf16 = common.bf16 or common.memory_efficient_bf16
-        if sum(map(bool, (common.fp16, common.bf16, common.amp))) > 1:
-            raise UserError("fp16, bf16 and amp exclude each other: keep one of them")
-        original(self, cfg, *args, **kwargs)
-        if self.device.type == "cpu":
-            common.fp16_no_flatten_grads = True
-            if common.fp16:
-                logger.warning("fp16 is slow on the CPU: leave it out there, or take bf16")
-            if common.amp:
-                logger.warning("amp has no effect on the CPU: this run computes in float32 (bf16 works there)")
-
-    return __init__
+    common = cfg.common
+    common.fp16 = common.fp16 or common.memory_efficient_fp16
+    common.bf16 = common.bf16 or common.memory_efficient_bf16
+    if sum(map(bool, (common.fp16, common.bf16, common.amp))) > 1:
+        raise UserError("fp16, bf16 and amp exclude each other: keep one of them")
+    if (common.cpu or not torch.cuda.is_available()) and not common.tpu:
+        common.fp16_no_flatten_grads = True
+        if common.fp16:
+            logger.warning("fp16 is slow on the CPU: leave it out there, or take bf16")
+        if common.amp:
+            logger.warning("amp has no effect on the CPU: this run computes in float32 (bf16 works there)")
 
 
-@mends(_FP16OptimizerMixin, "state_dict")
+@mends(Trainer, "_build_optimizer", "self", only_for=our_trainer)
+def optimizer_of_ours(original):
+    """The optimizer of a run of ours serves it, for the mends below."""
+
+    def _build_optimizer(self):
+        original(self)
+        serve(self._optimizer)
+
+    return _build_optimizer
+
+
+@mends(_FP16OptimizerMixin, "state_dict", "self", only_for=of_ours)
 def saves_masters(original):
     """A checkpoint otherwise has the parameters rounded to 16 bits alone, and a resumed run starts from those."""
 
@@ -68,7 +77,7 @@ def saves_masters(original):
     return state_dict
 
 
-@mends(_FP16OptimizerMixin, "load_state_dict")
+@mends(_FP16OptimizerMixin, "load_state_dict", "self state_dict optimizer_overrides", only_for=of_ours)
 def loads_masters(original):
     """The float32 parameters of `saves_masters`, where there are any."""
 
@@ -81,13 +90,13 @@ def loads_masters(original):
     return load_state_dict
 
 
-@mends(AMPOptimizer, "step")
+@mends(AMPOptimizer, "step", "self", only_for=of_ours)
 def unscaled_once(original):
     """Clipping divides the gradients by the loss scale and tells the scaler so of PyTorch's optimizer; the step asks it
     after fairseq's wrapper of that, and divides again, by 128 and more: gradients are then near Adam's `eps`.
     """
 
-    def step(self):
+    def step(self, *args, **kwargs):
         self.scaler.step(self.optimizer)
         self.scaler.update()
 
@@ -103,6 +112,17 @@ def _tensor(value: float) -> torch.Tensor:
     return torch.tensor(value).as_subclass(_StaysOnCPU)
 
 
-# After an fp16 overflow `Trainer.train_step` writes `torch.tensor(0.0).cuda()`, whatever the device.
-if not torch.cuda.is_available():
-    trainer.torch = Overlay(torch, tensor=_tensor)
+_ON_CPU = overlay(trainer, "torch", "Trainer.train_step", tensor=_tensor)
+
+
+@mends(Trainer, "train_step", "self samples", only_for=our_trainer)
+def overflow_on_the_cpu(original):
+    """After an fp16 overflow fairseq writes `torch.tensor(0.0).cuda()`, whatever the device."""
+
+    def train_step(self, *args, **kwargs):
+        if torch.cuda.is_available():
+            return original(self, *args, **kwargs)
+        with replaced(trainer, "torch", _ON_CPU):
+            return original(self, *args, **kwargs)
+
+    return train_step

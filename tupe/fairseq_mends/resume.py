@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import sys
 from typing import Any
 
 from fairseq import checkpoint_utils
@@ -12,13 +10,17 @@ from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.dictionaries import refuse_other_dictionary
-from tupe.fairseq_mends.mend import mends
+from tupe.fairseq_mends.mend import mends, replaced
+from tupe.fairseq_mends.ours import our_trainer
 from tupe.systems import SYSTEM_FIELDS
 
-logger = logging.getLogger(__name__)
+
+def trains_ours(cfg, trainer, *args, **kwargs) -> bool:
+    """For `mends(only_for=...)` on a function of a trainer."""
+    return our_trainer(trainer)
 
 
-@mends(checkpoint_utils, "load_checkpoint")
+@mends(checkpoint_utils, "load_checkpoint", "cfg trainer", only_for=trains_ours)
 def named_checkpoint_exists(original):
     """A `--restore-file` that does not exist is otherwise a line in the log and a model trained from nothing."""
 
@@ -34,24 +36,30 @@ def named_checkpoint_exists(original):
     return load_checkpoint
 
 
-@mends(checkpoint_utils.PathManager, "copy")
+@mends(checkpoint_utils, "save_checkpoint", "cfg trainer epoch_itr val_loss", only_for=trains_ours)
 def copied_whole(original):
     """A run killed while `checkpoint_last.pt` is copied from the newest checkpoint otherwise leaves half a file."""
+    files = checkpoint_utils.PathManager
+    copy_now = files.copy
 
     def copy(source, target, overwrite=False):
-        if not checkpoint_utils.PathManager.supports_rename(target):
-            return original(source, target, overwrite)
+        if not files.supports_rename(target):
+            return copy_now(source, target, overwrite)
         unfinished = f"{target}.part"
-        original(source, unfinished, overwrite=True)
-        checkpoint_utils.PathManager.rename(unfinished, target)
+        copy_now(source, unfinished, overwrite=True)
+        files.rename(unfinished, target)
         return True
 
-    return copy
+    def save_checkpoint(*args, **kwargs):
+        with replaced(files, "copy", staticmethod(copy)):
+            return original(*args, **kwargs)
+
+    return save_checkpoint
 
 
-@mends(checkpoint_utils, "load_model_ensemble_and_task")
+@mends(checkpoint_utils, "load_model_ensemble_and_task", "filenames")
 def checkpoints_exist(original):
-    """`fairseq-validate --path` and the hub interface on a file that does not exist."""
+    """`fairseq-validate --path` and the hub interface on a file that does not exist, at which they fail."""
 
     def load_model_ensemble_and_task(filenames, *args, **kwargs):
         try:
@@ -64,32 +72,7 @@ def checkpoints_exist(original):
     return load_model_ensemble_and_task
 
 
-if "fairseq_cli.train" in sys.modules:
-
-    @mends(sys.modules["fairseq_cli.train"], "train")
-    def stopped_or_finished(original):
-        """A run started again after its last update otherwise makes one more and writes it over the checkpoint.
-
-        Ctrl-C says how to go on.
-        """
-
-        def train(cfg, trainer, task, epoch_itr):
-            if 0 < cfg.optimization.max_update <= trainer.get_num_updates():
-                logger.info(
-                    f"nothing to do: {trainer.get_num_updates()} of {cfg.optimization.max_update} updates are done"
-                )
-                return [None], True
-            try:
-                return original(cfg, trainer, task, epoch_itr)
-            except KeyboardInterrupt as interrupt:
-                last = os.path.join(cfg.checkpoint.save_dir, "checkpoint_last.pt")
-                goes_on = f"the same command goes on from {last}" if os.path.exists(last) else "nothing was saved yet"
-                raise UserError(f"interrupted after update {trainer.get_num_updates()}: {goes_on}") from interrupt
-
-        return train
-
-
-@mends(Trainer, "load_checkpoint")
+@mends(Trainer, "load_checkpoint", "self filename", only_for=our_trainer)
 def checkpoint_fits(original):
     """fairseq says "please ensure that the architectures match" and hides the reason."""
 
@@ -101,9 +84,9 @@ def checkpoint_fits(original):
             compare(path, state, self.cfg.model, self.task)
             return state
 
-        checkpoint_utils.load_checkpoint_to_cpu = load_and_compare
         try:
-            return original(self, filename, *args, **kwargs)
+            with replaced(checkpoint_utils, "load_checkpoint_to_cpu", load_and_compare):
+                return original(self, filename, *args, **kwargs)
         except AssertionError as error:  # another criterion or optimizer
             raise UserError(
                 f"{filename} cannot be continued: {str(error).rstrip('.')}; to start a new run from its parameters "
@@ -117,8 +100,6 @@ def checkpoint_fits(original):
                 raise reason from None
             lines = "; ".join(line.strip() for line in str(reason).splitlines())
             raise UserError(f"the parameters in {filename} are not those of this model: {lines[:400]}") from error
-        finally:
-            checkpoint_utils.load_checkpoint_to_cpu = load
 
     return load_checkpoint
 

@@ -17,8 +17,8 @@ PathLike = Union[str, Path]
 def finetuning_result(run: PathLike) -> dict[str, Any]:
     """Metric, best epoch and settings of the fine-tuning run in the folder `run`, also written there as `result.json`.
 
-    `metrics` has all of the best epoch, by development set (MNLI has two), if the run was logged as JSON
-    (`common.log_format=json`).
+    `metrics` has all of the very validation that was best, by development set (MNLI has two), if the run was logged as
+    JSON (`common.log_format=json`); an epoch can have several.
 
     Raises:
         UserError: if there is no finished run.
@@ -35,7 +35,7 @@ def finetuning_result(run: PathLike) -> dict[str, Any]:
         "score": extra["best"],
         "epoch": epoch,
         "max_epoch": cfg["optimization"]["max_epoch"],
-        "metrics": _metrics(Path(run) / "hydra_train.log", epoch),
+        "metrics": _metrics(Path(run) / "hydra_train.log", state["optimizer_history"][-1]["num_updates"]),
         "model": cfg["model"]["_name"],
         "lr": cfg["optimization"]["lr"][0],
         "seed": cfg["common"]["seed"],
@@ -50,12 +50,12 @@ def finetuning_result(run: PathLike) -> dict[str, Any]:
 _VALIDATION = re.compile(r"\[(valid\d*)\]\[INFO\] - (\{.*\})$", re.MULTILINE)
 
 
-def _metrics(log: Path, epoch: int) -> dict[str, dict[str, float]]:
-    """What was logged for an epoch, by development set; of a resumed run, the last time."""
+def _metrics(log: Path, update: int) -> dict[str, dict[str, float]]:
+    """What was logged after an update, by development set; of a resumed run, the last time."""
     metrics = {}
     for subset, text in _VALIDATION.findall(log.read_text(encoding="utf-8")) if log.is_file() else ():
         record = json.loads(text)
-        if record.get("epoch") == epoch:
+        if record.get(f"{subset}_num_updates") == str(update):
             metrics[subset] = {
                 name[len(subset) + 1 :]: float(value) for name, value in record.items() if name.startswith(subset + "_")
             }

@@ -111,6 +111,9 @@ class TupeConfig(FairseqDataclass):
     dictionary_sha256: Optional[str] = field(
         default=None, metadata={"help": "checksum of the dictionary, filled in at training and compared on loading"}
     )
+    save_interval_minutes: float = field(
+        default=0.0, metadata={"help": "write checkpoint_last.pt also when this long after the last save; 0: never"}
+    )
 
 
 def _config_class(name: str, defaults: dict[str, object]) -> type[TupeConfig]:

@@ -19,6 +19,7 @@ from tupe.models.position import build_position_bias, build_segment_attention, p
 from tupe.position import PositionTable, PositionTerms, SegmentTable, segment_ids
 from tupe.position.length import check_length
 from tupe.position.precision import compute_dtype
+from tupe.tracing import is_traced
 
 
 class TupeEncoder(nn.Module):
@@ -58,7 +59,7 @@ class TupeEncoder(nn.Module):
         if has_padding is False:
             return None
         mask = src_tokens.eq(self.embed_tokens.padding_idx)
-        if has_padding is None and mask.device.type == "cpu" and not mask.any():
+        if has_padding is None and mask.device.type == "cpu" and not is_traced() and not mask.any():
             return None
         return mask
 
@@ -71,17 +72,17 @@ class TupeEncoder(nn.Module):
         terms = self.position_bias(length, dtype, in_parts)
         if self.segment_attention is not None:
             segments = segment_ids(src_tokens, self.eos)
-            if not in_parts and not segments.any():  # one sentence each: one cell stands for all
+            if not in_parts and not is_traced() and not segments.any():  # one sentence each: one cell stands for all
                 segments = segments[:1, :1]
             if in_parts or self.layers_share or segments.numel() == 1:
-                terms = terms.add_segments(self.segment_attention.values().to(dtype), segments, in_parts)
+                terms = terms.add_segments(self.segment_attention().to(dtype), segments, in_parts)
                 segments = None
         if self.layers_share:
             yield from itertools.repeat(terms, len(self.layers))
         else:
             for layer, own in enumerate(terms.split(len(self.layers))):
                 if segments is not None:
-                    own = own.add_segments(self.segment_attention.values(layer).to(dtype), segments, in_parts)
+                    own = own.add_segments(self.segment_attention(layer=layer).to(dtype), segments, in_parts)
                 yield own
 
     def forward(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from argparse import Namespace
-from typing import Callable, Optional
+from typing import Callable, Optional, Union
 
 import torch
 import torch.nn.functional as F
@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from tupe.attention import biased_attention
 from tupe.dropout import Dropout
 from tupe.errors import UserError
-from tupe.linear import Linear, linear
+from tupe.linear import is_plain, linear, project
 from tupe.models.linformer import LengthProjection
 from tupe.models.shaw import attention_with_relative_values
-from tupe.position import PositionTerms, ShawRelative
+from tupe.position import PositionTerms, ShawRelative, StructuredBias
 
 
 class SelfAttention(nn.Module):
@@ -60,33 +60,44 @@ class SelfAttention(nn.Module):
         self.scale = 1 / math.sqrt(num_terms * (embed_dim // num_heads))
         self.dropout = dropout
         self.backend = backend
-        self.qkv_proj = Linear(embed_dim, 3 * embed_dim)
-        self.out_proj = Linear(embed_dim, embed_dim)
+        self.qkv_proj = nn.Linear(embed_dim, 3 * embed_dim)
+        self.out_proj = nn.Linear(embed_dim, embed_dim)
         self.relative = relative
         self.projection = projection
 
-    def project(self, x: Tensor, key_padding_mask: Optional[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    def heads(self, x: Tensor, key_padding_mask: Optional[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Queries `(B, H, T, d_h)`, keys and values `(B, H, T, d_h)`, or `(B, H, k, d_h)` with Linformer."""
         if self.projection is None:
-            query, key, value = self.qkv_proj(x).chunk(3, dim=-1)
+            query, key, value = project(self.qkv_proj, x).chunk(3, dim=-1)
         else:
             projected = self.projection(x, key_padding_mask)  # (B, k, d)
             width = x.shape[-1]
-            weight, bias = self.qkv_proj.weight, self.qkv_proj.bias
-            query = linear(x, weight[:width], bias[:width])
-            key, value = linear(projected, weight[width:], bias[width:]).chunk(2, dim=-1)
+            if is_plain(self.qkv_proj, nn.Linear):  # each row of the weight only where it is needed
+                weight, bias = self.qkv_proj.weight, self.qkv_proj.bias
+                query = linear(x, weight[:width], bias[:width])
+                key, value = linear(projected, weight[width:], bias[width:]).chunk(2, dim=-1)
+            else:
+                query = self.qkv_proj(x)[..., :width]
+                key, value = self.qkv_proj(projected)[..., width:].chunk(2, dim=-1)
         query, key, value = (t.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for t in (query, key, value))
         return query, key, value
 
-    def forward(self, x: Tensor, position: PositionTerms, key_padding_mask: Optional[Tensor]) -> Tensor:
-        """`x` `(B, T, d)`, `key_padding_mask` `(B, T)` true at padding; returns `(B, T, d)`."""
-        query, key, value = self.project(x, key_padding_mask)
+    def inputs(
+        self, x: Tensor, position: PositionTerms, key_padding_mask: Optional[Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor, Union[Tensor, StructuredBias, None]]:
+        """Query, key, value and bias, of which the logits are `scale query key^T + bias`."""
+        query, key, value = self.heads(x, key_padding_mask)
         if position.query is not None:
             query, key = query + position.query, key + position.key
         bias = position.bias
         if self.relative is not None:
             relative = self.relative.logits(query, self.scale)  # (B, H, T, T)
             bias = relative if bias is None else relative + bias
+        return query, key, value, bias
+
+    def forward(self, x: Tensor, position: PositionTerms, key_padding_mask: Optional[Tensor]) -> Tensor:
+        """`x` `(B, T, d)`, `key_padding_mask` `(B, T)` true at padding; returns `(B, T, d)`."""
+        query, key, value, bias = self.inputs(x, position, key_padding_mask)
         options = {
             "key_padding_mask": key_padding_mask if self.projection is None else None,
             "scale": self.scale,
@@ -97,7 +108,7 @@ class SelfAttention(nn.Module):
             out = attention_with_relative_values(query, key, value, bias, self.relative, **options)
         else:
             out = biased_attention(query, key, value, bias, **options, backend=self.backend)
-        return self.out_proj(out.transpose(1, 2).flatten(2))
+        return project(self.out_proj, out.transpose(1, 2).flatten(2))
 
 
 def build_self_attention(args: Namespace, num_terms: int) -> SelfAttention:
@@ -125,12 +136,12 @@ class TupeEncoderLayer(nn.Module):
         self.activation = F.gelu if args.activation_fn == "gelu" else utils.get_activation_fn(args.activation_fn)
         self.dropout = Dropout(args.dropout)
         self.activation_dropout = Dropout(args.activation_dropout)
-        self.fc1 = Linear(width, args.encoder_ffn_embed_dim)
-        self.fc2 = Linear(args.encoder_ffn_embed_dim, width)
+        self.fc1 = nn.Linear(width, args.encoder_ffn_embed_dim)
+        self.fc2 = nn.Linear(args.encoder_ffn_embed_dim, width)
         self.final_layer_norm = nn.LayerNorm(width)
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        return self.fc2(self.activation_dropout(self.activation(self.fc1(x))))
+        return project(self.fc2, self.activation_dropout(self.activation(project(self.fc1, x))))
 
     def forward(self, x: Tensor, position: PositionTerms, key_padding_mask: Optional[Tensor]) -> Tensor:
         """`x` `(B, T, d)` to `(B, T, d)`."""

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.linear import linear
+from tupe.linear import linear, project
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
 
@@ -32,7 +32,7 @@ class LanguageModelHead(RobertaLMHead):
 
     def forward(self, features: Tensor) -> Tensor:
         """`features` `(..., d)` to logits `(..., V)`."""
-        x = self.layer_norm(self.activation_fn(linear(features, self.dense.weight, self.dense.bias)))
+        x = self.layer_norm(self.activation_fn(project(self.dense, features)))
         return linear(x, self.weight, self.bias)
 
 

@@ -14,6 +14,7 @@ from omegaconf import II
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
+from tupe.fairseq_mends.ours import chosen, ours
 
 
 @dataclass
@@ -119,7 +120,10 @@ class LinearDecaySchedule(FairseqLRScheduler):
         return math.ceil(len(self.batches) / self._update_freq(epoch))
 
 
-@mends(Trainer, "get_train_iterator")
+@mends(
+    Trainer, "get_train_iterator", "self epoch",
+    only_for=lambda self, *args, **kwargs: ours(chosen("lr_scheduler", self.cfg.lr_scheduler)),
+)  # fmt: skip
 def follow_train_iterator(original):
     """Shows the iterator over the training data to a schedule that wants it; fairseq shows it none.
 
@@ -128,8 +132,7 @@ def follow_train_iterator(original):
 
     def get_train_iterator(self, *args, **kwargs):
         batches = original(self, *args, **kwargs)
-        if hasattr(self.lr_scheduler, "follow"):
-            self.lr_scheduler.follow(batches)
+        self.lr_scheduler.follow(batches)
         return batches
 
     return get_train_iterator

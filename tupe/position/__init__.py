@@ -22,7 +22,7 @@ And DIET-ABS of twelve layers that do not share it::
 """
 
 from tupe.position.absolute import PositionTable, UntiedAbsolute
-from tupe.position.bias import PositionBias, PositionTerms
+from tupe.position.bias import PositionBias
 from tupe.position.free import FreeAbsolute
 from tupe.position.low_rank import LowRankAbsolute
 from tupe.position.parametric import ParametricRelative
@@ -31,6 +31,7 @@ from tupe.position.reset import Reset, reset_cls
 from tupe.position.segment import SegmentAttention, SegmentTable, segment_ids
 from tupe.position.shaw import ShawRelative
 from tupe.position.structured import StructuredBias
+from tupe.position.terms import PositionTerms
 
 __all__ = [
     "BucketedRelative",

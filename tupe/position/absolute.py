@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Optional
+from typing import Optional, Union
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.linear import linear
-from tupe.position.length import check_length, fit_positions
-from tupe.position.precision import at_least_float32
+from tupe.position.length import Span, check_length, fit_positions
+from tupe.position.precision import in_float32, no_autocast
 
 INIT_STD = 0.02  # BERT's initialisation, for every position parameter
 
@@ -89,32 +87,28 @@ class UntiedAbsolute(nn.Module):
             if projection.bias is not None:
                 nn.init.zeros_(projection.bias)
 
-    def project(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """`LN(p) U^Q` and `LN(p) U^K` of `vectors` `(m, d)`, each `(H, m, d_h)`, unscaled."""
+    def project(
+        self, vectors: Tensor, queries: slice = slice(None), keys: slice = slice(None)
+    ) -> tuple[Tensor, Tensor]:
+        """`LN(p) U^Q` of the `queries` among `vectors` `(m, d)`, `LN(p) U^K` of the `keys`: `(H, m, d_h)`, unscaled."""
+        p = in_float32(self.layer_norm, vectors)
+        query, key = in_float32(self.query, p[queries]), in_float32(self.key, p[keys])
+        return tuple(x.unflatten(-1, (self.num_heads, -1)).transpose(0, 1) for x in (query, key))
 
-        def apply(projection: nn.Linear) -> Tensor:  # (H, m, d_h)
-            weight, bias = projection.weight, projection.bias
-            x = linear(p, at_least_float32(weight), None if bias is None else at_least_float32(bias))
-            return x.unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
+    def forward(
+        self, length: int, num_keys: Optional[int] = None, query_offset: int = 0, factors: bool = False
+    ) -> Union[Tensor, tuple[Tensor, Tensor]]:
+        """`absolute(i, j)` of some positions; see `PositionBias.forward`.
 
-        norm = self.layer_norm
-        p = F.layer_norm(  # (m, d)
-            at_least_float32(vectors),
-            norm.normalized_shape,
-            at_least_float32(norm.weight),
-            at_least_float32(norm.bias),
-            norm.eps,
-        )
-        return apply(self.query), apply(self.key)
-
-    def factors(self, length: int) -> tuple[Tensor, Tensor]:
-        """The two factors of the correlation of the first `length` positions, each `(H, length, d_h)`, unscaled."""
-        return self.project(self.table(length))
-
-    def forward(self, length: int) -> Tensor:
-        """`absolute(i, j)` of the first `length` positions, `(H, length, length)`."""
-        query, key = self.factors(length)
-        return (query * self.scale) @ key.transpose(1, 2)
+        Returns:
+            `(H, length, num_keys)`, or with `factors` those, unscaled: `(H, length, d_h)` and `(H, num_keys, d_h)`.
+        """
+        span = Span.of(length, num_keys, query_offset)
+        query, key = self.project(self.table(span.end), span.queries, span.keys)
+        if factors:
+            return query, key
+        with no_autocast(query.device):
+            return (query * self.scale) @ key.transpose(1, 2)
 
     def self_correlation(self, vectors: Tensor) -> Tensor:
         """The correlation of each of `vectors` `(m, d)` with itself, `(m, H)`: theta of the reset."""

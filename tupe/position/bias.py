@@ -3,88 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple, Optional, Union
+from typing import Optional, Union
 
 import torch
-from torch import Tensor, nn
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch import nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import UntiedAbsolute
 from tupe.position.free import FreeAbsolute
+from tupe.position.kept import KeptTerms, may_keep
+from tupe.position.length import Span
 from tupe.position.low_rank import LowRankAbsolute
-from tupe.position.precision import no_autocast
 from tupe.position.relative import RelativeTerm
-from tupe.position.reset import Reset
-from tupe.position.segment import segment_bias
+from tupe.position.reset import Reset, reset_cls
 from tupe.position.structured import StructuredBias
-
-#: Steps of any optimizer in this process: PyTorch's fused ones write parameters behind the version counter's back.
-_steps = 0
-
-
-def _count_step(*_: object) -> None:
-    global _steps
-    _steps += 1
-
-
-register_optimizer_step_post_hook(_count_step)
+from tupe.position.terms import PositionTerms
 
 AbsoluteTerm = Union[UntiedAbsolute, LowRankAbsolute, FreeAbsolute]
-
-
-class PositionTerms(NamedTuple):
-    """What the encoding adds to the attention; `None` where it adds nothing. `m` keys: `n`, or Linformer's `k`.
-
-    bias: added to the logits, `(H, n, m)`; `(B, H, n, n)` where segments make it the sequence's own; or its parts.
-    query, key: added to the projected words before their product, `(H, n, d_h)` each (BERT-A^d).
-    """
-
-    bias: Union[Tensor, StructuredBias, None] = None
-    query: Optional[Tensor] = None
-    key: Optional[Tensor] = None
-
-    def to(self, dtype: torch.dtype) -> PositionTerms:
-        return PositionTerms(*(None if term is None else term.to(dtype) for term in self))
-
-    def slice(self, length: int, num_keys: Optional[int] = None) -> PositionTerms:
-        """The terms of the first `length` positions: the top-left block, and the first rows."""
-        bias, query, key = self
-        if isinstance(bias, StructuredBias):
-            bias = bias.slice(length)
-        elif bias is not None:
-            bias = bias[:, :length, : num_keys or length]
-        return PositionTerms(
-            bias, None if query is None else query[:, :length], None if key is None else key[:, :length]
-        )
-
-    def add_segments(self, values: Tensor, segments: Tensor, in_parts: bool = False) -> PositionTerms:
-        """The terms with `values[h, s_i, s_j]` added to the bias, or among its parts.
-
-        Args:
-            values: `E_S`, `(H, 2, 2)`.
-            segments: `s`, `(B, n)`, bool, true in segment 1; `(1, 1)` if that is the segment of all.
-            in_parts: add a part, if the bias is in parts or nothing yet.
-        """
-        if in_parts and not isinstance(self.bias, Tensor):
-            bias = StructuredBias() if self.bias is None else self.bias
-            return self._replace(bias=bias._replace(segment=values, segments=segments))
-        bias = segment_bias(values, segments)
-        bias = bias[0] if len(bias) == 1 else bias
-        return self._replace(bias=bias if self.bias is None else self.bias + bias)
-
-    def split(self, num_layers: int) -> list[PositionTerms]:
-        """The terms of each layer, where every layer has its own: `(L H, ...)` to `L` times `(H, ...)`."""
-
-        def of_layers(term: Union[Tensor, StructuredBias, None]) -> Sequence[Union[Tensor, StructuredBias, None]]:
-            if term is None:
-                return [None] * num_layers
-            if isinstance(term, StructuredBias):
-                return term.split(num_layers)
-            return term.unflatten(0, (num_layers, -1)).unbind()
-
-        return [PositionTerms(*layer) for layer in zip(*map(of_layers, self))]
 
 
 class PositionBias(nn.Module):
@@ -93,9 +28,9 @@ class PositionBias(nn.Module):
     Layers that do not share their terms are more heads: with terms of `L H` heads, one computation makes those of all
     layers, and `PositionTerms.split(L)` hands them out. Heads that share have terms of `L` heads, one for each layer.
 
-    In evaluation without gradients the result is kept until a parameter changes, and sliced for shorter inputs; it is
-    made for a power of two of positions, so that rising lengths make it anew only a few times. A write through
-    `parameter.data` is invisible to PyTorch's version counter: call `train()`, `eval()` or `clear_cache()` after one.
+    The terms are a function of the parameters that compiles, exports, maps, and runs under any wrapper. In evaluation
+    without gradients `KeptTerms` keeps them until a parameter changes, and they are sliced for shorter inputs. A write
+    through `parameter.data` is invisible to PyTorch's version counter: call `train()`, `eval()` or `clear_cache()`.
 
     Args:
         absolute: `UntiedAbsolute`, `LowRankAbsolute`, `FreeAbsolute` or nothing.
@@ -139,72 +74,80 @@ class PositionBias(nn.Module):
         self.relative = relative
         self.reset = reset
         self.cross = cross
-        #: By type, and whether in parts: for how many positions, of which parameters, and the terms.
-        self._cache: dict[tuple[torch.dtype, bool], tuple[int, tuple, PositionTerms]] = {}
+        #: Number of products that the logit sums; content is scaled by `1 / sqrt(num_terms * d_h)`.
+        self.num_terms = 4 if cross else 2 if isinstance(absolute, UntiedAbsolute) else 1
+        #: The longest input that all terms have; infinity for relative terms that repeat their ends.
+        self.max_positions: float = min(getattr(term, "max_positions", math.inf) for term in (absolute, relative))
+        #: Width of the factors of a bias in parts, 0 without factors; `None` where the bias has no parts.
+        self.parts_width: Optional[int] = 0 if cross or absolute is None else getattr(absolute, "width", None)
+        if self.num_keys is not None:
+            self.parts_width = None
+        self._kept = KeptTerms()
 
-    @property
-    def num_terms(self) -> int:
-        """Number of products that the logit sums; content is scaled by `1 / sqrt(num_terms * d_h)`."""
-        return 4 if self.cross else 2 if isinstance(self.absolute, UntiedAbsolute) else 1
-
-    @property
-    def max_positions(self) -> float:
-        """The longest input that all terms have; infinity for relative terms that repeat their ends."""
-        return min(getattr(term, "max_positions", math.inf) for term in (self.absolute, self.relative))
-
-    @property
-    def parts_width(self) -> Optional[int]:
-        """Width of the factors of a bias in parts, 0 without factors; `None` where the bias has no parts."""
-        if self.num_keys is not None or isinstance(self.absolute, FreeAbsolute):
-            return None
-        return 0 if self.cross or self.absolute is None else self.absolute.width
-
-    def compute(self, length: int, in_parts: bool = False) -> PositionTerms:
-        """The terms of the first `length` positions in float32, with their graph."""
-        factors = self.absolute.factors(length) if self.cross else (None, None)
+    def compute(
+        self, length: int, in_parts: bool = False, num_keys: Optional[int] = None, query_offset: int = 0
+    ) -> PositionTerms:
+        """The terms in float32 or better, with their graph: `forward` without rounding, and nothing kept."""
+        span = Span.of(length, num_keys, query_offset)
+        query, key = self.absolute(*span, factors=True) if self.cross else (None, None)
         absolute = None if self.cross else self.absolute
         if absolute is None and self.relative is None:
-            return PositionTerms(None, *factors)
-        if in_parts and self.parts_width is not None:
-            query, key = (None, None) if absolute is None else absolute.factors(length)
+            return PositionTerms(None, query, key)
+        theta = None if self.reset is None else self.reset(absolute)
+        if self.gives_parts(in_parts, query_offset):
+            factors = (None, None) if absolute is None else absolute(*span, factors=True)
             bias = StructuredBias(
-                None if query is None else query * absolute.scale,
-                key,
-                None if self.relative is None else self.relative.by_distance(length),
-                None if self.reset is None else self.reset.theta(absolute),
+                None if absolute is None else factors[0] * absolute.scale,
+                factors[1],
+                None if self.relative is None else self.relative(*span, by_distance=True),
+                theta,
             )
         else:
-            terms = [term(length) for term in (absolute, self.relative) if term is not None]
+            terms = [term(*span) for term in (absolute, self.relative) if term is not None]
             bias = sum(terms[1:], terms[0])
-            if self.reset is not None:
-                bias = self.reset(bias, absolute)
-        return PositionTerms(bias, *factors)
+            if theta is not None:
+                bias = reset_cls(bias, theta, query_offset)
+        return PositionTerms(bias, query, key)
 
-    def forward(self, length: int, dtype: torch.dtype = torch.float32, in_parts: bool = False) -> PositionTerms:
-        """The terms of the first `length` positions, rounded once to `dtype`.
+    def gives_parts(self, in_parts: bool, query_offset: int) -> bool:
+        """Whether a bias that was asked for `in_parts` has parts."""
+        return in_parts and self.parts_width is not None and (self.reset is None or query_offset == 0)
+
+    def forward(
+        self,
+        length: int,
+        dtype: torch.dtype = torch.float32,
+        in_parts: bool = False,
+        *,
+        num_keys: Optional[int] = None,
+        query_offset: int = 0,
+    ) -> PositionTerms:
+        """The terms of `length` queries, from position `query_offset` on, with the keys of the first positions.
 
         Args:
-            length: `n`.
-            dtype: of the terms.
-            in_parts: make the bias a `StructuredBias`, of a size linear in `n`, where it has parts (`FreeAbsolute` and
-                Linformer's do not).
+            length: `n`, the number of queries.
+            dtype: of the terms, to which they are rounded once.
+            in_parts: make the bias a `StructuredBias`, of a size linear in `n`, where it has parts: `FreeAbsolute` and
+                Linformer's do not, nor a reset one with an offset.
+            num_keys: `m`, by default the positions up to the last query. Keys that are no positions are all there.
+            query_offset: the position of the first query: `position(1, query_offset=t)` is the row of step `t` in
+                decoding, of the full matrix's first `t + 1` columns.
         """
-        parameters = list(self.parameters())
-        if not parameters:
-            return PositionTerms()
-        with no_autocast(parameters[0].device):
-            if self.training or torch.is_grad_enabled():
-                return self.compute(length, in_parts).to(dtype)
-            state = (_steps, *((p.data_ptr(), p.dtype, 0 if p.is_inference() else p._version) for p in parameters))
-            kept, of, terms = self._cache.get((dtype, in_parts), (0, None, None))
-            if kept < length or of != state:
-                kept = max(length, min(1 << (length - 1).bit_length(), self.max_positions))
-                terms = self.compute(kept, in_parts).to(dtype)
-                self._cache[dtype, in_parts] = kept, state, terms
-        return terms.slice(length, self.num_keys)
+        span = Span.of(length, num_keys, query_offset)
+        if not may_keep(self):
+            return self.compute(length, in_parts, num_keys, query_offset).to(dtype)
+        if span == Span.of(length):
+            return self._kept.first(length, self, dtype, in_parts).slice(length, self.num_keys)
+        # Rows of what is kept in parts: linear memory, however many rows are asked for one by one.
+        whole = torch.promote_types(dtype, torch.float32)
+        terms = self._kept.first(span.end, self, whole, in_parts=True)
+        terms = terms.slice(length, self.num_keys or num_keys, query_offset)
+        if isinstance(terms.bias, StructuredBias) and not self.gives_parts(in_parts, query_offset):
+            terms = terms._replace(bias=terms.bias.dense(span.num_keys, query_offset))
+        return terms.to(dtype)
 
     def clear_cache(self) -> None:
-        self._cache = {}
+        self._kept.clear()
 
     def train(self, mode: bool = True) -> PositionBias:
         self.clear_cache()

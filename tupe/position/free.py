@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 import torch
 from torch import Tensor, nn
 
 from tupe.position.absolute import INIT_STD
-from tupe.position.length import check_length, fit_positions
+from tupe.position.length import Span, check_length, fit_positions
 from tupe.position.precision import at_least_float32
 
 
@@ -25,10 +27,11 @@ class FreeAbsolute(nn.Module):
         nn.init.normal_(self.weight, std=INIT_STD)
         fit_positions(self, "weight", 1, 2)
 
-    def forward(self, length: int) -> Tensor:
-        """`absolute(i, j)` of the first `length` positions, `(H, length, length)`."""
-        check_length(length, self.weight.shape[1])
-        return at_least_float32(self.weight[:, :length, :length])
+    def forward(self, length: int, num_keys: Optional[int] = None, query_offset: int = 0) -> Tensor:
+        """`absolute(i, j)` of some positions, `(H, length, num_keys)`; see `PositionBias.forward`."""
+        span = Span.of(length, num_keys, query_offset)
+        check_length(span.end, self.max_positions)
+        return at_least_float32(self.weight[:, span.queries, span.keys])
 
     def extra_repr(self) -> str:
         return "{}, {}, {}".format(*self.weight.shape)

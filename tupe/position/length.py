@@ -3,10 +3,37 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple, Optional
 
 from torch import nn
 
 from tupe.errors import UserError
+
+
+class Span(NamedTuple):
+    """Which cells of the terms of all positions: `length` rows from `query_offset` on, the first `num_keys` columns."""
+
+    length: int
+    num_keys: int
+    query_offset: int
+
+    @classmethod
+    def of(cls, length: int, num_keys: Optional[int] = None, query_offset: int = 0) -> Span:
+        """With, if not given, the keys up to the last query."""
+        return cls(length, query_offset + length if num_keys is None else num_keys, query_offset)
+
+    @property
+    def end(self) -> int:
+        """The number of positions that it reaches."""
+        return max(self.query_offset + self.length, self.num_keys)
+
+    @property
+    def queries(self) -> slice:
+        return slice(self.query_offset, self.query_offset + self.length)
+
+    @property
+    def keys(self) -> slice:
+        return slice(self.num_keys)
 
 
 def check_length(length: int, max_positions: int) -> None:

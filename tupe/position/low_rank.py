@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, Union
 
 import torch
 from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD
-from tupe.position.length import check_length, fit_positions
-from tupe.position.precision import at_least_float32
+from tupe.position.length import Span, check_length, fit_positions
+from tupe.position.precision import at_least_float32, no_autocast
 
 
 class LowRankAbsolute(nn.Module):
@@ -43,15 +43,22 @@ class LowRankAbsolute(nn.Module):
         if num_keys is None:
             fit_positions(self, "key", 1)
 
-    def factors(self, length: int) -> tuple[Tensor, Tensor]:
-        """`P_Q` and `P_K` of the first `length` positions, each `(H, length, d_p)`, or `P_K` `(H, k, d_p)`."""
-        check_length(length, self.query.shape[1])
-        return at_least_float32(self.query[:, :length]), at_least_float32(self.key[:, : self.num_keys or length])
+    def forward(
+        self, length: int, num_keys: Optional[int] = None, query_offset: int = 0, factors: bool = False
+    ) -> Union[Tensor, tuple[Tensor, Tensor]]:
+        """`absolute(i, j)` of some positions; see `PositionBias.forward`. Keys that are no positions are all there.
 
-    def forward(self, length: int) -> Tensor:
-        """`absolute(i, j)` of the first `length` positions, `(H, length, length)`, or `(H, length, k)`."""
-        query, key = self.factors(length)
-        return query @ key.transpose(1, 2)
+        Returns:
+            `(H, length, num_keys)`, or with `factors` `P_Q` `(H, length, d_p)` and `P_K` `(H, num_keys, d_p)`.
+        """
+        span = Span.of(length, num_keys, query_offset)
+        check_length(span.end, self.max_positions)
+        query, key = self.query[:, span.queries], self.key if self.num_keys else self.key[:, span.keys]
+        query, key = at_least_float32(query), at_least_float32(key)
+        if factors:
+            return query, key
+        with no_autocast(query.device):
+            return query @ key.transpose(1, 2)
 
     def extra_repr(self) -> str:
         return f"query={tuple(self.query.shape)}, key={tuple(self.key.shape)}"

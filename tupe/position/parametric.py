@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe.position.absolute import INIT_STD
-from tupe.position.precision import at_least_float32
+from tupe.position.precision import in_float32
 from tupe.position.relative import RelativeTerm, check_max_distance, clipped_row
 
 
@@ -35,6 +35,5 @@ class ParametricRelative(RelativeTerm):
         return clipped_row(distance, self.max_distance)
 
     def values(self) -> Tensor:
-        vectors, query, key = (at_least_float32(w) for w in (self.weight, self.query.weight, self.key.weight))
-        products = (vectors @ query.t()) * (vectors @ key.t())  # (2t + 1, H d_h)
+        products = in_float32(self.query, self.weight) * in_float32(self.key, self.weight)  # (2t + 1, H d_h)
         return products.unflatten(-1, (-1, self.head_dim)).sum(-1)

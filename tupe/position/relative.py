@@ -6,22 +6,36 @@ Raffel et al. 2020 (T5); TUPE, eq. 9; Chen et al. 2021 (DIET-REL), eq. 3. The va
 
 from __future__ import annotations
 
+import math
+from typing import Optional
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD
-from tupe.position.length import check_length, fit_positions
+from tupe.position.length import Span, check_length, fit_positions
 from tupe.position.precision import at_least_float32
 
 
 def toeplitz(values: Tensor, num_keys: int) -> Tensor:
     """Values of the distances `-(n-1) .. m-1`, `(H, n + m - 1)`, to `(H, n, m)`: `out_ij = values[n-1 + j-i]`."""
-    return values.unfold(-1, num_keys, 1).flip(-2)  # query i reads the window that starts at n-1-i
+    length = values.shape[-1] - num_keys + 1
+    return skew(F.pad(values, (1, 1)).unsqueeze(-2).expand(-1, length, -1))
+
+
+def skew(by_distance: Tensor) -> Tensor:
+    """`(..., n, n + m + 1)`, last axis the distance `-n .. m`, to `(..., n, m)`: `out[i, j] = in[i, n + j - i]`."""
+    length, width = by_distance.shape[-2:]
+    # cell (i, n + j - i) is number i width + n + j - i = n + i (width - 1) + j of the row-major matrix
+    return by_distance.flatten(-2)[..., length:].unflatten(-1, (length, width - 1))[..., : width - length - 1]
 
 
 class RelativeTerm(nn.Module):
     """Base of the relative terms: values in rows and, in the subclass, the row of each distance."""
+
+    max_positions = math.inf
 
     def row(self, distance: Tensor) -> Tensor:
         """Row of each `distance = j - i`, of the same shape (int64)."""
@@ -31,15 +45,21 @@ class RelativeTerm(nn.Module):
         """The value of every row and head, `(rows, H)`, in float32 or better."""
         raise TypeError(f"{type(self).__name__} has no values")
 
-    def by_distance(self, length: int) -> Tensor:
-        """The values of the distances `1 - length .. length - 1`, `(H, 2 length - 1)`."""
-        values = self.values()
-        distance = torch.arange(1 - length, length, device=values.device)
-        return values[self.row(distance)].t()
+    def forward(
+        self, length: int, num_keys: Optional[int] = None, query_offset: int = 0, by_distance: bool = False
+    ) -> Tensor:
+        """`relative(j - i)` of some positions; see `PositionBias.forward`.
 
-    def forward(self, length: int) -> Tensor:
-        """`relative(j - i)` of the first `length` positions, `(H, length, length)`."""
-        return toeplitz(self.by_distance(length), length)
+        Returns:
+            `(H, length, num_keys)`, or with `by_distance` the values of the distances from the last query to the first
+            key up to the first query to the last key, `(H, length + num_keys - 1)`.
+        """
+        span = Span.of(length, num_keys, query_offset)
+        check_length(span.end, self.max_positions)
+        values = self.values()
+        distance = torch.arange(1 - length - query_offset, span.num_keys - query_offset, device=values.device)
+        values = values[self.row(distance)].t()
+        return values if by_distance else toeplitz(values, span.num_keys)
 
 
 class RelativeBias(RelativeTerm):
@@ -63,13 +83,14 @@ class RelativeBias(RelativeTerm):
 
 
 class BucketedRelative(RelativeBias):
-    """T5's bidirectional buckets: half of them for keys after the query; in each half the first half holds one
-    distance each, the rest grows as the logarithm up to `max_distance`, beyond which all distances share the last.
+    """T5's buckets: half of them for keys after the query; in each half the first half holds one distance each, the
+    rest grows as the logarithm up to `max_distance`, beyond which all distances share the last.
 
     Args:
         num_heads: `H`.
         num_buckets: even, at least 4.
-        max_distance: greater than `num_buckets / 4`.
+        max_distance: greater than `num_buckets / 4`, in one direction than `num_buckets / 2`.
+        bidirectional: `False` for T5's decoder, where no key comes after the query: all buckets for those before it.
 
     Raises:
         UserError: for numbers that make no buckets.
@@ -77,34 +98,39 @@ class BucketedRelative(RelativeBias):
 
     boundaries: Tensor
 
-    def __init__(self, num_heads: int, num_buckets: int = 32, max_distance: int = 128) -> None:
+    def __init__(
+        self, num_heads: int, num_buckets: int = 32, max_distance: int = 128, bidirectional: bool = True
+    ) -> None:
         if num_buckets % 2 or num_buckets < 4:
             raise UserError(
                 f"relative_buckets is {num_buckets}, but buckets come in two halves: use an even number from 4 on"
             )
-        if max_distance <= num_buckets // 4:
+        a_side = num_buckets // 2 if bidirectional else num_buckets
+        if max_distance <= a_side // 2:
             raise UserError(
                 f"relative_max_distance is {max_distance}, but with {num_buckets} buckets it must be greater than "
-                f"{num_buckets // 4}"
+                f"{a_side // 2}"
             )
         super().__init__(num_buckets, num_heads)
-        self.half = num_buckets // 2
-        boundaries = torch.tensor(bucket_boundaries(self.half, max_distance))
+        self.after = a_side if bidirectional else 0  # rows before those of the keys after the query
+        self.bidirectional = bidirectional
+        boundaries = torch.tensor(bucket_boundaries(a_side, max_distance))
         self.register_buffer("boundaries", boundaries, persistent=False)
 
     def row(self, distance: Tensor) -> Tensor:
-        bucket = torch.bucketize(distance.abs(), self.boundaries, right=True)
-        return bucket + self.half * (distance > 0)
+        distance_before = distance.abs() if self.bidirectional else distance.neg().clamp(min=0)
+        bucket = torch.bucketize(distance_before, self.boundaries, right=True)
+        return bucket + self.after * (distance > 0)
 
 
-def bucket_boundaries(half: int, max_distance: int) -> list[int]:
+def bucket_boundaries(num_buckets: int, max_distance: int) -> list[int]:
     """The smallest distance of each bucket but the first, in integers, so that no rounding moves a boundary.
 
-    With `e = half // 2` exact buckets and `m = half - e` logarithmic ones, bucket `e + k` starts at the smallest `D`
-    with `D >= e (max_distance / e)^(k / m)`, which is `D^m e^k >= max_distance^k e^m`.
+    With `e = num_buckets // 2` exact buckets and `m = num_buckets - e` logarithmic ones, bucket `e + k` starts at the
+    smallest `D` with `D >= e (max_distance / e)^(k / m)`, which is `D^m e^k >= max_distance^k e^m`.
     """
-    exact = half // 2
-    steps = half - exact
+    exact = num_buckets // 2
+    steps = num_buckets - exact
     boundaries = list(range(1, exact + 1))
     for k in range(1, steps):
         distance = boundaries[-1]
@@ -157,8 +183,3 @@ class UnbinnedRelative(RelativeBias):
 
     def row(self, distance: Tensor) -> Tensor:
         return distance + self.max_positions - 1
-
-    def by_distance(self, length: int) -> Tensor:
-        """As the base's; raises `UserError` beyond `max_positions`."""
-        check_length(length, self.max_positions)
-        return super().by_distance(length)

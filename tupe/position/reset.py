@@ -22,11 +22,13 @@ from tupe.position.precision import at_least_float32
 CONVENTIONS = ("paper", "release")
 
 
-def reset_cls(correlation: Tensor, theta: Tensor) -> Tensor:
-    """`reset(v)` of a correlation `v` `(H, n, m)` with `theta` `(2, H)`; returns `(H, n, m)`."""
+def reset_cls(correlation: Tensor, theta: Tensor, query_offset: int = 0) -> Tensor:
+    """`reset(v)` of a correlation `v` `(H, n, m)` with `theta` `(2, H)`, its first row that of `query_offset`."""
     num_heads, length, num_keys = correlation.shape
     theta_1, theta_2 = theta.to(correlation.dtype).view(2, num_heads, 1, 1)
-    others = torch.cat([theta_2.expand(-1, length - 1, 1), correlation[:, 1:, 1:]], dim=2)  # (H, n-1, n)
+    if query_offset > 0:  # [CLS] is not among the queries
+        return torch.cat([theta_2.expand(-1, length, 1), correlation[:, :, 1:]], dim=2)
+    others = torch.cat([theta_2.expand(-1, length - 1, 1), correlation[:, 1:, 1:]], dim=2)  # (H, n-1, m)
     return torch.cat([theta_1.expand(-1, 1, num_keys), others], dim=1)
 
 
@@ -57,14 +59,10 @@ class Reset(nn.Module):
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=INIT_STD)
 
-    def theta(self, absolute: Optional[UntiedAbsolute] = None) -> Tensor:
+    def forward(self, absolute: Optional[UntiedAbsolute] = None) -> Tensor:
         """`theta_1, theta_2` of every head, `(2, H)`. `absolute` holds the projections where theta has vectors."""
         if self.vectors is None:
             theta = at_least_float32(self.scalars)
         else:
             theta = absolute.self_correlation(self.vectors)
         return theta if self.relative is None else theta + at_least_float32(self.relative)
-
-    def forward(self, correlation: Tensor, absolute: Optional[UntiedAbsolute] = None) -> Tensor:
-        """`reset(v)` of `correlation` `(H, n, n)`."""
-        return reset_cls(correlation, self.theta(absolute))

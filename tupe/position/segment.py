@@ -91,10 +91,11 @@ class SegmentAttention(_Segments):
     def __init__(self, num_heads: int, num_layers: int = 1) -> None:
         super().__init__(num_layers, num_heads, 2, 2)
 
-    def forward(self, segments: Tensor, layer: Optional[int] = None) -> Tensor:
-        """`segment(s_i, s_j)` of `segments` `(B, T)`, bool: `(B, H, T, T)` for one layer, `(B, L H, T, T)` for all."""
-        return segment_bias(self.values(layer), segments)
+    def forward(self, segments: Optional[Tensor] = None, layer: Optional[int] = None) -> Tensor:
+        """`segment(s_i, s_j)` of `segments` `(B, T)`, bool: `(B, H, T, T)` for one layer, `(B, L H, T, T)` for
+        all.
 
-    def values(self, layer: Optional[int] = None) -> Tensor:
-        """`E_S` in float32 or better, `(H, 2, 2)` for one layer, `(L H, 2, 2)` for all."""
-        return at_least_float32(self.weight.flatten(0, 1) if layer is None else self.weight[layer])
+        Without segments `E_S` itself, in float32 or better: `(H, 2, 2)` for one layer, `(L H, 2, 2)` for all.
+        """
+        values = at_least_float32(self.weight.flatten(0, 1) if layer is None else self.weight[layer])
+        return values if segments is None else segment_bias(values, segments)

@@ -15,14 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.position.absolute import INIT_STD
-from tupe.position.relative import check_max_distance
-
-
-def skew(by_distance: Tensor) -> Tensor:
-    """`(..., n, 2n + 1)`, last axis the distance `-n .. n`, to `(..., n, n)`: `out[i, j] = in[i, n + j - i]`."""
-    length = by_distance.shape[-2]
-    # cell (i, n + j - i) is number i (2n + 1) + n + j - i = n + 2n i + j of the row-major matrix
-    return by_distance.flatten(-2)[..., length:].unflatten(-1, (length, 2 * length))[..., :length]
+from tupe.position.relative import check_max_distance, skew
 
 
 def unskew(by_key: Tensor) -> Tensor:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from tupe.errors import UserError
-from tupe.position.precision import at_least_float32
+from tupe.position.length import Span
+from tupe.position.precision import at_least_float32, no_autocast
 from tupe.position.relative import toeplitz
 from tupe.position.reset import reset_cls
 from tupe.position.segment import check_segments, segment_bias
@@ -44,13 +45,18 @@ class StructuredBias(NamedTuple):
         *learnt, segments = self
         return StructuredBias(*(part if part is None else part.to(dtype) for part in learnt), segments).contiguous()
 
-    def slice(self, length: int) -> StructuredBias:
-        """The bias of the first `length` of its queries and keys, which must be equally many; contiguous."""
+    def slice(self, length: int, num_keys: Optional[int] = None, query_offset: int = 0) -> StructuredBias:
+        """The bias of some of its queries and keys, which must be equally many; contiguous. See `PositionBias.forward`.
+
+        `theta` is handed on as it is: `dense` must be told of an offset.
+        """
+        span = Span.of(length, num_keys, query_offset)
         query, key, relative, theta, segment, segments = self
         if relative is not None:
-            middle = relative.shape[-1] // 2
-            relative = relative[:, middle - (length - 1) : middle + length]
-        query, key, segments = (part if part is None else part[:, :length] for part in (query, key, segments))
+            middle = relative.shape[-1] // 2 - query_offset  # the distance of the first query to the first key
+            relative = relative[:, middle - (length - 1) : middle + span.num_keys]
+        query = None if query is None else query[:, span.queries]
+        key, segments = (part if part is None else part[:, span.keys] for part in (key, segments))
         return StructuredBias(query, key, relative, theta, segment, segments).contiguous()
 
     def split(self, num_layers: int) -> list[StructuredBias]:
@@ -98,16 +104,20 @@ class StructuredBias(NamedTuple):
             if (getattr(self, one) is None) != (getattr(self, other) is None):
                 raise UserError(f"a StructuredBias has only one of {one} and {other}: give both or neither")
 
-    def dense(self, key_length: int) -> Tensor:
-        """The bias as one tensor, `(H, T_q, key_length)`, with segments `(B, H, T_q, key_length)`; at least float32."""
+    def dense(self, key_length: int, query_offset: int = 0) -> Tensor:
+        """The bias as one tensor, `(H, T_q, key_length)`, with segments `(B, H, T_q, key_length)`; at least float32.
+
+        Its first row is that of the position `query_offset`, which the reset has to know.
+        """
         bias = None
         if self.query is not None:
-            bias = at_least_float32(self.query) @ at_least_float32(self.key).transpose(1, 2)
+            with no_autocast(self.query.device):
+                bias = at_least_float32(self.query) @ at_least_float32(self.key).transpose(1, 2)
         if self.relative is not None:
             relative = toeplitz(at_least_float32(self.relative), key_length)
             bias = relative if bias is None else bias + relative
         if self.theta is not None:
-            bias = reset_cls(bias, self.theta)
+            bias = reset_cls(bias, self.theta, query_offset)
         if self.segment is not None:
             segments = segment_bias(at_least_float32(self.segment), self.segments)
             bias = segments if bias is None else bias + segments

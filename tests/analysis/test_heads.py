@@ -1,0 +1,39 @@
+"""Names of heads, on correlations whose pattern is known."""
+
+import math
+
+import pytest
+import torch
+
+from tupe.analysis.heads import PATTERNS, head_patterns, summary
+
+N = 64
+DISTANCE = (torch.arange(N)[None, :] - torch.arange(N)[:, None]).double()  # j - i
+MADE = {
+    "global": 0.01 * torch.randn(N, N, generator=torch.Generator().manual_seed(0)),
+    "local": -DISTANCE.abs(),
+    "broad": -DISTANCE.abs() / 16,
+    "previous": -10.0 * (DISTANCE >= 0),
+    "next": -10.0 * (DISTANCE <= 0),
+}
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("name", PATTERNS)
+def test_the_five_patterns(name, reset):
+    values = torch.nn.functional.pad(MADE[name], (1, 0, 1, 0), value=50.0) if reset else MADE[name]
+    (pattern,) = head_patterns(values[None], reset)
+    assert pattern.name == name
+
+
+def test_measures_by_hand():
+    """Three words; each sees itself with 1/2 and the others with 1/4."""
+    (pattern,) = head_patterns((torch.full((3, 3), 0.25) + 0.25 * torch.eye(3)).log()[None])
+    assert pattern.entropy == pytest.approx(1.5 * math.log(2) / math.log(3))
+    assert pattern.side == pytest.approx(0)
+    assert pattern.near == pytest.approx((0.75 + 1 + 0.75) / 3)
+
+
+def test_summary_counts():
+    patterns = head_patterns(torch.stack([MADE[name] for name in ("next", "local", "next")]))
+    assert summary(patterns) == "1 local, 2 next"

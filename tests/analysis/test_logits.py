@@ -1,0 +1,78 @@
+"""Logits in parts that sum to the whole, and their ranks, of models with random parameters."""
+
+import pytest
+import torch
+
+from tupe.analysis.checkpoint import open_encoder
+from tupe.analysis.logits import first_layer_correlations, layer_logits, logit_ranks, plot_correlations, plot_ranks
+from tupe.errors import UserError
+from tupe.systems import SYSTEMS
+
+FOUR = ["word to word", "word to position", "position to word", "position to position"]
+
+
+@pytest.fixture
+def tokens():
+    return torch.randint(4, (3, 9), generator=torch.Generator().manual_seed(0))
+
+
+def opened(save, name, **fields):
+    encoder = open_encoder(save(name, **fields)[0])
+    torch.manual_seed(1)
+    for bias in (layer.self_attn.qkv_proj.bias for layer in encoder.sentence_encoder.layers):
+        torch.nn.init.normal_(bias)
+    return encoder
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("system", [name for name, fields in SYSTEMS.items() if not fields["linformer_k"]])
+def test_the_parts_sum_to_the_logits(system, before, save, tokens):
+    encoder = opened(save, f"{system}_tiny", encoder_normalize_before=before)
+    parts = first_layer_correlations(encoder, tokens)
+    torch.testing.assert_close(sum(parts.values()), layer_logits(encoder, tokens)[0].mean(0))
+    if system in ("bert_a", "bert_ad"):
+        assert list(parts) == FOUR
+
+
+def test_positions_alone_do_not_depend_on_the_words(save, tokens):
+    encoder = opened(save, "bert_a_tiny", no_layernorm_embedding=True)
+    one, other = (first_layer_correlations(encoder, words) for words in (tokens, tokens.flip(1)))
+    torch.testing.assert_close(one[FOUR[3]], other[FOUR[3]])
+    assert not torch.allclose(one[FOUR[0]], other[FOUR[0]])
+
+
+def test_logits_are_those_that_attention_computes(save, tokens):
+    """Of the second layer: the weights of its attention, from the model's own features, give its output."""
+    encoder = opened(save, "tupe_tiny")
+    second = layer_logits(encoder, tokens)[1]
+    _, states = encoder.sentence_encoder(tokens, has_padding=False, return_all_hiddens=True)
+    layer = encoder.sentence_encoder.layers[1]
+    value = layer.self_attn.heads(states[1], None)[2]
+    out = layer.self_attn.out_proj((second.softmax(-1) @ value).transpose(1, 2).flatten(2))
+    x = layer.self_attn_layer_norm(states[1] + out)
+    torch.testing.assert_close(layer.final_layer_norm(x + layer.feed_forward(x)), states[2])
+
+
+def test_linformer_is_refused(save, tokens):
+    with pytest.raises(UserError, match="mixtures of all tokens"):
+        first_layer_correlations(opened(save, "linformer_tiny", linformer_k=4), tokens)
+
+
+def test_ranks_of_the_theorem(save, tokens):
+    """DIET, theorem 1: at most d_h with positions at the input, d_h + d_p with a low-rank term; d_h is 2 here."""
+    fields = {"encoder_attention_heads": 3, "encoder_embed_dim": 6}
+    bert, term = logit_ranks(opened(save, "bert_a_tiny", **fields), tokens)
+    assert term is None
+    assert bert.max() <= 2
+    diet, term = logit_ranks(opened(save, "diet_abs_tiny", **fields, position_rank=3, segment="none"), tokens)
+    assert term.tolist() == [3, 3, 3]
+    assert diet[0].min() > 3
+
+
+def test_pictures(save, tokens, tmp_path):
+    encoder = opened(save, "bert_r_tiny")
+    plot_correlations(first_layer_correlations(encoder, tokens), "a title", tmp_path / "a.svg")
+    text = (tmp_path / "a.svg").read_text()
+    assert all(name in text for name in (*FOUR, "a title"))
+    plot_ranks({"BERT-R": logit_ranks(encoder, tokens)}, 9, tmp_path / "b.svg")
+    assert "BERT-R (term alone" in (tmp_path / "b.svg").read_text()

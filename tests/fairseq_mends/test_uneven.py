@@ -1,0 +1,123 @@
+"""The same batches on 1, 2 and 4 processes make the same updates, also where they do not divide evenly among them."""
+
+import itertools
+import json
+import logging
+
+import pytest
+import torch
+from fairseq import distributed_utils, options, tasks
+from fairseq.data.iterators import GroupedIterator
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.tasks.masked_lm import MaskedLMTask
+from fairseq.trainer import Trainer
+from fairseq_cli import validate
+
+import tupe.models  # noqa: F401  registers everything, as --user-dir does
+from tupe.errors import UserError
+from tupe.fairseq_mends.ours import serve
+
+COMMON = (
+    "--arch", "tupe_tiny", "--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 16,
+    "--encoder-attention-heads", 2, "--dropout", 0, "--attention-dropout", 0, "--cpu", "--num-workers", 0,
+    "--optimizer", "sgd", "--lr", 0.05, "--lr-scheduler", "fixed", "--ddp-backend", "legacy_ddp",
+)  # fmt: skip
+WORDS = ("--task", "masked_lm", "--tokens-per-sample", 32)
+SENTENCES = ("--task", "tupe_sentence_prediction", "--criterion", "tupe_sentence_prediction", "--max-positions", 32)
+#: Of a criterion the data, a folder of `glue` or else the corpus, the flags, and the batch size that makes 7 batches.
+CRITERIONS = {
+    "tupe_masked_lm": (None, (*WORDS, "--criterion", "tupe_masked_lm"), 50),
+    "classes": ("MNLI", (*SENTENCES, "--num-classes", 3), 14),
+    "regression": ("STS-B", (*SENTENCES, "--num-classes", 1, "--regression-target"), 14),
+}
+SPLITS = ((1, 4), (2, 2), (4, 1))  # processes x accumulated batches
+
+
+def updates(data, flags, batch_size, rank, processes, accumulated):
+    """Gradient norm, sample size and loss of every update of an epoch, and the parameters after it, on one process."""
+    parser = options.get_training_parser()
+    command = [data, *COMMON, *flags, "--batch-size", batch_size, "--required-batch-size-multiple", 1]
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, [str(part) for part in command]))
+    cfg.distributed_training.distributed_world_size = processes
+    cfg.distributed_training.distributed_rank = rank
+    task = tasks.setup_task(cfg.task)
+    torch.manual_seed(1)
+    trainer = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
+    seen, clip = [], trainer.clip_grad_norm
+    trainer.clip_grad_norm = lambda norm: seen.append([float(clip(norm))]) or torch.tensor(seen[-1][0])
+    batches = trainer.get_train_iterator(1)
+    trainer.begin_epoch(1)
+    for samples in GroupedIterator(batches.next_epoch_itr(shuffle=False), accumulated):
+        log = trainer.train_step(samples)
+        seen[-1] += [float(log["sample_size"]), float(log["loss"])]
+    return seen, [p.detach() for p in trainer.get_model().parameters()], len(batches)
+
+
+def validated(data, checkpoint, rank, processes):
+    """What `fairseq-validate` says, on one process."""
+    command = [data, "--task", "masked_lm", "--path", checkpoint, "--batch-size", 8, "--cpu", "--num-workers", 0,
+               "--valid-subset", "valid", "--log-format", "json"]  # fmt: skip
+    args = options.parse_args_and_arch(options.get_validation_parser(), [str(part) for part in command])
+    cfg = convert_namespace_to_omegaconf(args)
+    cfg.distributed_training.distributed_world_size = processes
+    cfg.distributed_training.distributed_rank = rank
+    said, handler, logger = [], logging.Handler(), logging.getLogger("valid")
+    handler.emit = lambda record: said.append(json.loads(record.getMessage()))
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    validate.main(cfg)
+    logger.removeHandler(handler)
+    return said[-1]
+
+
+def process(rank, folder, cases, corpus, checkpoint):
+    """A process of gloo, of which the first 1, 2 and all 4 work; the first writes down what came out."""
+    torch.set_num_threads(1)
+    cases = {**{name: (updates, *case) for name, case in cases.items()}, "validate": (validated, corpus, checkpoint)}
+    for (name, (work, *case)), (processes, accumulated) in itertools.product(cases.items(), SPLITS):
+        if rank >= processes:
+            continue
+        torch.distributed.init_process_group(
+            "gloo", init_method=f"file://{folder}/{name}-{processes}", rank=rank, world_size=processes
+        )
+        result = work(*case, rank, processes, *([accumulated] if work is updates else []))
+        if rank == 0:
+            torch.save(result, folder / f"{name}-{processes}.pt")
+        torch.distributed.destroy_process_group()
+        vars(distributed_utils.get_global_group).pop("_global_group", None)
+
+
+@pytest.fixture(scope="module")
+def results(corpus, glue, trained, tmp_path_factory):
+    """`results(name, processes)`, of four processes that are started once."""
+    folder = tmp_path_factory.mktemp("processes")
+    cases = {name: (glue / where if where else corpus, *rest) for name, (where, *rest) in CRITERIONS.items()}
+    # forked: what this process imported need not be imported four times
+    arguments = (folder, cases, corpus, trained / "checkpoint_last.pt")
+    torch.multiprocessing.start_processes(process, arguments, nprocs=4, start_method="fork")
+    return lambda name, processes: torch.load(folder / f"{name}-{processes}.pt")
+
+
+@pytest.mark.parametrize("name", CRITERIONS)
+def test_processes_and_accumulation_are_one_batch(name, results):
+    (expected, parameters, batches), *others = (results(name, processes) for processes, _ in SPLITS)
+    assert batches == 7
+    for seen, their_parameters, _ in others:
+        for one, other in zip(expected, seen):
+            assert other[:2] == pytest.approx(one[:2], rel=1e-6)
+            assert other[2] == pytest.approx(one[2], abs=2e-3)  # fairseq rounds it
+        assert len(seen) == len(expected)
+        torch.testing.assert_close(their_parameters, parameters, rtol=1e-6, atol=1e-6)
+
+
+def test_validation_does_not_depend_on_the_processes(results):
+    expected, *others = (results("validate", processes) for processes, _ in SPLITS)
+    assert {"valid_loss", "valid_ppl"} <= expected.keys()
+    assert others == [expected, expected]
+
+
+def test_more_processes_than_batches():
+    task = MaskedLMTask.__new__(MaskedLMTask)
+    serve(task)
+    with pytest.raises(UserError, match="fewer batches than processes: lower --batch-size"):
+        task.valid_step({}, None, None)

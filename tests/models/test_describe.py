@@ -1,0 +1,74 @@
+"""What a model is, from a name with fields and from a checkpoint."""
+
+import pytest
+import torch
+
+from tupe.cli.main import main
+from tupe.models.describe import equation, system, with_fields
+from tupe.models.tupe import as_namespace
+from tupe.systems import DESCRIPTIONS, SYSTEMS
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_system_knows_itself(name):
+    assert system(with_fields(f"{name}_tiny", [])) == DESCRIPTIONS[name][0]
+
+
+CONTENT = "(x_i W^Q)(x_j W^K)^T"
+EQUATIONS = {
+    "bert_a_tiny": f"{CONTENT}/sqrt(d), positions added to the words",
+    "tupe_tiny": f"{CONTENT}/sqrt(2d) + reset((p_i U^Q)(p_j U^K)^T/sqrt(2d) + b[bucket(j - i)])",
+    "tupe_tiny relative=unbinned reset=none": f"{CONTENT}/sqrt(2d) + (p_i U^Q)(p_j U^K)^T/sqrt(2d) + R[j - i]",
+    "bert_ad_tiny": "(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T/sqrt(4d)",
+    "shaw_tiny": "(x_i W^Q)(x_j W^K + a[clip(j - i)])^T/sqrt(d), segments added to the words",
+    "diet_abs_tiny absolute=low_rank_input": f"{CONTENT}/sqrt(d) + P_Q[i] . P_K[j] + E_S[s_i, s_j], positions added "
+    "to the words",
+    "linformer_tiny": "(x_i W^Q)((E x)_j W^K)^T/sqrt(d), positions and segments added to the words",
+}
+
+
+@pytest.mark.parametrize("model", EQUATIONS)
+def test_equations(model):
+    name, *fields = model.split()
+    assert equation(with_fields(name, fields)) == EQUATIONS[model]
+
+
+def test_what_was_given_and_what_came_along(capsys):
+    assert main(["describe", "tupe_tiny", "relative=unbinned", "--vocab-size", "100"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("model: tupe_tiny relative=unbinned\nsystem: a combination that no paper names\n")
+    assert "  reset=paper (from tupe_tiny)\n" in out
+    assert "  relative=unbinned (given; tupe_tiny has bucketed)\n" in out
+    assert "(100 symbols, 512 positions)" in out
+
+
+def test_a_checkpoint(tmp_path, build, capsys):
+    model = build("diet_rel_tiny")
+    cfg = {"model": {**vars(as_namespace(model.args)), "_name": "diet_rel_tiny"}, "task": {}}
+    torch.save({"cfg": cfg, "model": model.state_dict()}, tmp_path / "model.pt")
+    assert main(["describe", str(tmp_path / "model.pt")]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("model: diet_rel_tiny encoder_layers=2 ")
+    assert "\nsystem: DIET-REL\n" in out
+    total = sum(parameter.numel() for parameter in model.parameters())
+    assert f"parameters: {total:,}, " in out
+    assert main(["describe", str(tmp_path / "model.pt"), "reset=paper"]) == 1
+    assert "the fields of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["tupe_huge"], "no checkpoint and no model tupe_huge"),
+        (["tupe_tiny", "reset"], "'reset' is no field"),
+        (["tupe_tiny", "rest=none"], "rest"),
+        (["tupe_tiny", "reset=some"], "reset"),
+        (["tupe_tiny", "encoder_layers=many"], "encoder_layers"),
+    ],
+)
+def test_wrong_input(arguments, said, capsys):
+    assert main(["describe", *arguments]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert said in err
+    assert err.count("\n") == 1

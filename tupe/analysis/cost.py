@@ -1,0 +1,56 @@
+"""What position encodings cost in time, from what `benchmarks/model.py --output` measured (DIET, table 1)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Union
+
+from tupe.analysis.figure import new_figure, save_figure
+from tupe.errors import UserError
+from tupe.files import read_json
+
+
+def read_costs(path: Union[str, Path]) -> tuple[str, list[dict[str, Any]]]:
+    """Under which conditions was measured, and for each size, mode and model a record.
+
+    A record's `time_over_first` is a model's time over that of the first of its size and mode: the median with its
+    quartiles, `[lower, median, upper]`.
+
+    Raises:
+        UserError: if that is not what the file holds.
+    """
+    content = read_json(Path(path), "benchmarks/model.py")
+    try:
+        records = [{name: record[name] for name in ("size", "mode", "rival")} for record in content["records"]]
+        for record, measured in zip(records, content["records"]):
+            record["time_over_first"] = [float(ratio) for ratio in measured["time_over_first"]]
+        if not records or any(len(record["time_over_first"]) != 3 for record in records):
+            raise ValueError
+        return str(content["run"]), records
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{path} is no model.json of benchmarks/model.py: give what its --output wrote.") from None
+
+
+def plot_costs(run: str, records: list[dict[str, Any]], output: Union[str, Path]) -> None:
+    """Draws a group of bars for each size and mode: time over the first model's, with quartiles.
+
+    Args:
+        run: the conditions, as `read_costs` returns them.
+        records: the measurements.
+        output: the picture's file.
+    """
+    groups = list(dict.fromkeys((record["size"], record["mode"]) for record in records))
+    figure = new_figure(max(4.0, 3.2 * len(groups)), 4)
+    squares = figure.subplots(1, len(groups), squeeze=False, sharey=True)[0]
+    for square, group in zip(squares, groups):
+        shown = [record for record in records if (record["size"], record["mode"]) == group]
+        low, middle, high = zip(*(record["time_over_first"] for record in shown))
+        errors = [[m - a for m, a in zip(middle, low)], [b - m for m, b in zip(middle, high)]]
+        square.bar(range(len(shown)), middle, yerr=errors, color=[f"C{n}" for n in range(len(shown))], capsize=3)
+        square.bar_label(square.containers[-1], [f"{m:.2f}" for m in middle], padding=2, fontsize=8)
+        square.set_xticks(range(len(shown)), [record["rival"] for record in shown], rotation=40, ha="right")
+        square.axhline(1, color="0.4", linewidth=0.8)
+        square.set_title(" ".join(group), fontsize=10)
+    squares[0].set_ylabel(f"time over {records[0]['rival']}'s")
+    figure.suptitle(run, fontsize=7, wrap=True)
+    save_figure(figure, output)

@@ -1,0 +1,64 @@
+"""Which pattern each head's position correlation has (TUPE, figure 6: global, local, broad, previous, next).
+
+The paper names five patterns by eye. Here they are measured on `p_i = softmax_j(v_ij)` of the word positions: what
+attention would be if all words were alike. `[CLS]`, where it is reset, is left out.
+
+    entropy   mean over i of H(p_i) / ln n                          1 for uniform attention
+    side      mean over i of sum_j>i p_i(j) - sum_j<i p_i(j)        -1 all before, 1 all after; 0 for uniform attention
+    near      mean over i of sum of p_i(j), |j - i| <= n / 16       how much is in the neighbourhood
+
+The first that holds is the name: `global`, entropy at least 0.97; `previous`, side at most -0.5; `next`, side at least
+0.5; `local`, near at least 0.5; else `broad`. The thresholds are ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+PATTERNS = ("global", "local", "broad", "previous", "next")
+
+
+class HeadPattern(NamedTuple):
+    """The name and what it was measured by; see the module."""
+
+    name: str
+    entropy: float
+    side: float
+    near: float
+
+
+def head_patterns(values: Tensor, reset: bool = False) -> list[HeadPattern]:
+    """The pattern of each head.
+
+    Args:
+        values: position correlations, `(H, n, n)`, `n` at least 3.
+        reset: whether row and column 0 are those of an untied `[CLS]`.
+    """
+    values = values.double()[:, reset:, reset:]
+    n = values.shape[-1]
+    distance = torch.arange(n)[None, :] - torch.arange(n)[:, None]  # j - i
+    attention = values.softmax(-1)
+    entropy = -torch.special.xlogy(attention, attention).sum(-1).mean(-1) / math.log(n)
+    side = (attention * distance.sign()).sum(-1).mean(-1)
+    near = (attention * (distance.abs() <= max(1, n // 16))).sum(-1).mean(-1)
+    return [HeadPattern(_name(*measures), *measures) for measures in zip(*(m.tolist() for m in (entropy, side, near)))]
+
+
+def _name(entropy: float, side: float, near: float) -> str:
+    if entropy >= 0.97:
+        return "global"
+    if abs(side) >= 0.5:
+        return "next" if side > 0 else "previous"
+    return "local" if near >= 0.5 else "broad"
+
+
+def summary(patterns: Iterable[HeadPattern]) -> str:
+    """How many heads show which: `3 local, 1 next`."""
+    counts = Counter(pattern.name for pattern in patterns)
+    return ", ".join(f"{counts[name]} {name}" for name in PATTERNS if counts[name])

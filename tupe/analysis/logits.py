@@ -1,0 +1,174 @@
+r"""The logits of attention on a text: what they are the sum of in the first layer, and their rank in every layer.
+
+In the first layer of BERT-A the words' vectors `w` and the positions' `p` have been added, so a logit is the sum of
+four correlations (TUPE, eq. 6 and figure 2):
+
+    (w_i W^Q)(w_j W^K)^T + (w_i W^Q)(p_j W^K)^T + (p_i W^Q)(w_j W^K)^T + (p_i W^Q)(p_j W^K)^T
+
+A layer norm between them is linear once its mean and deviation are known, so each vector gets its share of it; what
+is a constant (biases, segments) goes to the words. BERT-A^d has the four as they are; others have words to words and
+terms of their own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional, Union
+
+import torch
+from torch import Tensor, nn
+
+from tupe.analysis.figure import heat_maps, new_figure, save_figure
+from tupe.analysis.theory import numerical_rank
+from tupe.errors import UserError
+from tupe.models.layer import SelfAttention
+from tupe.models.tupe import TupeLanguageModelEncoder
+from tupe.position import PositionTerms
+
+
+@torch.no_grad()
+def layer_logits(encoder: TupeLanguageModelEncoder, tokens: Tensor) -> list[Tensor]:
+    """The logits of each layer, `(B, H, n, m)` in float64.
+
+    Args:
+        encoder: in evaluation mode; it becomes float64.
+        tokens: `(B, n)`, without padding.
+    """
+    found = []
+    for attention, x, position in _attention_inputs(encoder, tokens):
+        query, key, _, bias = attention.inputs(x, position, None)
+        logits = attention.scale * query @ key.transpose(-2, -1)
+        found.append(logits if bias is None else logits + bias)
+    return found
+
+
+def _attention_inputs(
+    encoder: TupeLanguageModelEncoder, tokens: Tensor
+) -> list[tuple[SelfAttention, Tensor, PositionTerms]]:
+    """The attention of each layer with its arguments."""
+    found: list[tuple[SelfAttention, Tensor, PositionTerms]] = []
+    stack = encoder.double().sentence_encoder
+    hooks = [
+        layer.self_attn.register_forward_pre_hook(lambda module, given: found.append((module, *given[:2])))
+        for layer in stack.layers
+    ]
+    try:
+        stack(tokens, has_padding=False)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+@torch.no_grad()
+def first_layer_correlations(encoder: TupeLanguageModelEncoder, tokens: Tensor) -> dict[str, Tensor]:
+    """What a logit of the first layer is the sum of, each `(H, n, n)` in float64, the mean over the sequences.
+
+    Args:
+        encoder: in evaluation mode; it becomes float64.
+        tokens: `(B, n)`, without padding.
+
+    Raises:
+        UserError: for Linformer, whose keys are no tokens.
+    """
+    if encoder.args.linformer_k:
+        raise UserError("the keys of a Linformer are mixtures of all tokens: its correlations are not of words.")
+    attention, x, terms = _attention_inputs(encoder, tokens)[0]
+    stack = encoder.sentence_encoder
+    positions = None
+    if stack.input_positions is not None:
+        positions = stack.input_positions(tokens.shape[1]).expand_as(x)
+        words = stack.embed_tokens(tokens)
+        if stack.input_segments is not None:
+            words = words + stack.input_segments(torch.zeros_like(tokens, dtype=torch.bool))
+        norms = [stack.layernorm_embedding]
+        if stack.layers[0].normalize_before:
+            norms.append(stack.layers[0].self_attn_layer_norm)
+        for norm in norms:
+            words, positions = _shares(norm, words, positions)
+        x = words + positions
+
+    query, key, _ = attention.heads(x, None)
+    position_query, position_key = terms.query, terms.key
+    if positions is not None:
+        zero = attention.heads(torch.zeros_like(x), None)
+        position_query, position_key = (of - bias for of, bias in zip(attention.heads(positions, None)[:2], zero))
+        query, key = query - position_query, key - position_key
+    pairs = {"word to word": (query, key)}
+    if position_query is not None:
+        pairs["word to position"] = (query, position_key)
+        pairs["position to word"] = (position_query, key)
+        pairs["position to position"] = (position_query, position_key)
+    found = {name: attention.scale * q @ k.transpose(-2, -1) for name, (q, k) in pairs.items()}
+    if attention.relative is not None:
+        found["word to distance"] = attention.relative.logits(query, attention.scale)
+    if terms.bias is not None:
+        found["position to position, a term of its own"] = terms.bias
+    return {name: value.mean(0) if value.ndim == 4 else value for name, value in found.items()}
+
+
+def _shares(norm: nn.Module, words: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """The two parts of `norm(words + positions)`."""
+    if not isinstance(norm, nn.LayerNorm):
+        return words, positions
+    deviation = torch.sqrt((words + positions).var(-1, unbiased=False, keepdim=True) + norm.eps)
+    words, positions = ((part - part.mean(-1, keepdim=True)) / deviation * norm.weight for part in (words, positions))
+    return words + norm.bias, positions
+
+
+def plot_correlations(correlations: dict[str, Tensor], title: str, output: Union[str, Path]) -> None:
+    """Draws the mean over the heads of each correlation, on one scale (TUPE, figure 2).
+
+    Args:
+        correlations: see `first_layer_correlations`.
+        title: of the picture.
+        output: its file.
+    """
+    values = torch.stack([value.mean(0) for value in correlations.values()]).numpy()
+    figure = heat_maps(values, list(correlations), "part of the logit, mean of the heads")
+    figure.suptitle(title)
+    save_figure(figure, output)
+
+
+def logit_ranks(
+    encoder: TupeLanguageModelEncoder, tokens: Tensor, relative_tolerance: float = 1e-6
+) -> tuple[Tensor, Optional[Tensor]]:
+    """Ranks of the logits of every layer and head, and of the position term alone (DIET, figures 2 and 8).
+
+    Args:
+        encoder: in evaluation mode; it becomes float64.
+        tokens: `(B, n)`, without padding.
+        relative_tolerance: singular values above this share of the largest count.
+
+    Returns:
+        `(L, H)`, the mean over the sequences; and `(L H,)`, `(H,)` where the layers share it, `None` without one.
+    """
+    logits = torch.stack(
+        [numerical_rank(of, relative_tolerance).double().mean(0) for of in layer_logits(encoder, tokens)]
+    )
+    with torch.no_grad():
+        bias = encoder.sentence_encoder.position_bias(tokens.shape[1], torch.float64).bias
+    return logits, None if bias is None else numerical_rank(bias, relative_tolerance)
+
+
+def plot_ranks(ranks: dict[str, tuple[Tensor, Optional[Tensor]]], length: int, output: Union[str, Path]) -> None:
+    """Draws the mean rank of the logits over the layers, with the range of the heads, for one model or several.
+
+    Args:
+        ranks: label -> see `logit_ranks`; the term's stands in the legend.
+        length: `n`, the highest rank that there can be.
+        output: the picture's file.
+    """
+    figure = new_figure(6, 4)
+    square = figure.subplots()
+    for number, (label, (logits, term)) in enumerate(ranks.items()):
+        layers = range(1, len(logits) + 1)
+        alone = "no term" if term is None else f"term alone {term.double().mean():.0f}"
+        low, high = logits.min(1).values, logits.max(1).values
+        square.plot(layers, logits.mean(1), marker="o", color=f"C{number}", label=f"{label} ({alone})")
+        square.fill_between(layers, low, high, color=f"C{number}", alpha=0.2)
+    square.axhline(length, color="0.4", linewidth=0.8, linestyle=":")
+    square.set(xlabel="layer", ylabel="rank of the logits\nline: mean of the heads, band: all", ylim=(0, 1.05 * length))
+    square.xaxis.get_major_locator().set_params(integer=True)
+    square.legend()
+    save_figure(figure, output)

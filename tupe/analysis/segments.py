@@ -1,0 +1,58 @@
+"""What a head adds to the logit between the segments of a sentence pair (DIET, figure 6)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple, Union
+
+from torch import Tensor
+
+from tupe.analysis.checkpoint import open_encoder
+from tupe.analysis.figure import heat_maps, save_figure
+from tupe.errors import UserError
+
+
+class SegmentValues(NamedTuple):
+    """`E_S[s_i, s_j]` of every head.
+
+    values: `(L H, 2, 2)`, query by key; `(H, 2, 2)` where the layers share.
+    names: of each of them.
+    model: its name.
+    """
+
+    values: Tensor
+    names: list[str]
+    model: str
+
+
+def segment_values(checkpoint: Union[str, Path]) -> SegmentValues:
+    """The segment attention of a checkpoint.
+
+    Raises `UserError` as `open_encoder`, and for a model without segments in the attention.
+    """
+    encoder = open_encoder(checkpoint)
+    attention = encoder.sentence_encoder.segment_attention
+    if attention is None:
+        raise UserError(
+            f"the model {encoder.args._name} in {checkpoint} has no segments in its attention: take diet_rel or "
+            "diet_abs, or a model with --segment per_head."
+        )
+    weight = attention.weight.detach()  # (layers, heads, 2, 2)
+    layers = [f"layer {layer + 1}, " for layer in range(len(weight))] if len(weight) > 1 else [""]
+    heads = [f"head {head + 1}" for head in range(weight.shape[1])]
+    return SegmentValues(weight.flatten(0, 1), [layer + head for layer in layers for head in heads], encoder.args._name)
+
+
+def plot_segments(segments: SegmentValues, output: Union[str, Path]) -> None:
+    """Draws one square of four cells a head.
+
+    Args:
+        segments: see `segment_values`.
+        output: the picture's file.
+    """
+    axes = ("segment of the key", "segment of the query")
+    figure = heat_maps(segments.values.numpy(), segments.names, "added to the logit", axes, columns=8)
+    for square in figure.axes[: len(segments.names)]:
+        square.set(xticks=[0, 1], yticks=[0, 1])
+    figure.suptitle(f"Segment attention of {segments.model}")
+    save_figure(figure, output)

@@ -1,0 +1,65 @@
+"""How alike the learnt vectors of two positions are (DIET, figure 5): from BERT's table, or from an untied one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple, Union
+
+import torch
+from torch import Tensor
+
+from tupe.analysis.checkpoint import open_encoder
+from tupe.analysis.figure import heat_maps, save_figure
+from tupe.errors import UserError
+
+
+class PositionSimilarity(NamedTuple):
+    """Cosines of the vectors of all pairs of positions.
+
+    values: `(number of tables, n, n)`.
+    names: of the tables.
+    model: its name.
+    """
+
+    values: Tensor
+    names: list[str]
+    model: str
+
+
+def position_similarity(checkpoint: Union[str, Path]) -> PositionSimilarity:
+    """`cos(p_i, p_j)` of every table of position vectors in a checkpoint.
+
+    That of DIET-ABS is of its factors, all heads side by side. Raises `UserError` as `open_encoder`, and for a model
+    that has no such vectors.
+    """
+    encoder = open_encoder(checkpoint)
+    absolute = encoder.sentence_encoder.position_bias.absolute
+    tables = {
+        "added to the words": getattr(encoder.sentence_encoder.input_positions, "weight", None),
+        "untied": getattr(getattr(absolute, "table", None), "weight", None),
+    }
+    for name in ("query", "key"):
+        factor = getattr(absolute, name, None)  # (H, n, d_p)
+        if isinstance(factor, Tensor):
+            tables[f"low rank, {name}"] = factor.transpose(0, 1).flatten(1)
+    found = {name: table.detach() for name, table in tables.items() if table is not None}
+    if not found:
+        raise UserError(
+            f"the model {encoder.args._name} in {checkpoint} has no vectors of positions: take one with positions "
+            "added to the words, untied or low-rank (`tupe systems` lists them)."
+        )
+    unit = [torch.nn.functional.normalize(table, dim=1) for table in found.values()]
+    return PositionSimilarity(torch.stack([table @ table.t() for table in unit]), list(found), encoder.args._name)
+
+
+def plot_similarity(similarity: PositionSimilarity, output: Union[str, Path]) -> None:
+    """Draws one square for each table.
+
+    Args:
+        similarity: see `position_similarity`.
+        output: the picture's file.
+    """
+    axes = ("position", "position")
+    figure = heat_maps(similarity.values.numpy(), similarity.names, "cosine similarity", axes)
+    figure.suptitle(f"Position vectors of {similarity.model}")
+    save_figure(figure, output)

@@ -1,0 +1,62 @@
+"""Real text as sequences of a model: of a file, or what a prepared corpus holds out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+import numpy as np
+import torch
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+from torch import Tensor
+
+from tupe.data.corpus.manifest import Manifest
+from tupe.data.corpus.vocabulary import Encoder
+from tupe.errors import UserError
+from tupe.files import read_text
+from tupe.models.tupe import TupeLanguageModelEncoder
+
+
+def read_tokens(
+    encoder: TupeLanguageModelEncoder, data: Path, length: int, number: int = 8, text: Optional[Path] = None
+) -> Tensor:
+    """Sequences `<s> ...` of equal length, without padding.
+
+    Args:
+        encoder: the model that is to read them.
+        data: folder of the prepared corpus, for its vocabulary and held-out text.
+        length: of a sequence, at least 3; of a shorter text there is one sequence, as long as that.
+        number: of sequences, at most.
+        text: a file of text in place of the held-out one.
+
+    Returns:
+        `(B, n)`, B at most `number` and n at most `length`.
+
+    Raises:
+        UserError: if the corpus has another vocabulary than the model, or the text has fewer than 2 tokens.
+    """
+    if length < 3:
+        raise UserError(f"a sequence of {length} token(s) has nothing to show: give a length of 3 or more.")
+    corpus = Manifest.load(data)
+    dictionary = Dictionary.load(str(corpus.dictionary))
+    symbols = len(dictionary) + 1  # and <mask>
+    known = encoder.sentence_encoder.embed_tokens.num_embeddings
+    if symbols != known:
+        raise UserError(f"{data} has {symbols} symbols, but the model {known}: give the corpus that it was trained on.")
+    if text is None:
+        if not (corpus.folder / "valid.idx").is_file():
+            raise UserError(f"{data} has no held-out text: give a file of text.")
+        valid = MMapIndexedDataset(str(corpus.folder / "valid"))
+        tokens = np.concatenate([valid[i].numpy() for i in range(len(valid))]) if len(valid) else np.empty(0, np.int64)
+    else:
+        process, pieces = corpus.text_processing().line, Encoder(corpus.model)
+        lines = [" ".join(pieces(process(line))) for line in read_text(text, "you wrote").splitlines()]
+        encoded = [dictionary.encode_line(line, add_if_not_exist=False) for line in lines if line]
+        tokens = torch.cat(encoded).numpy() if encoded else np.empty(0, np.int64)
+    if len(tokens) < 2:
+        raise UserError(f"{text or data} has no text of 2 tokens or more: give a longer one.")
+    words = min(length - 1, len(tokens))
+    rows = min(number, len(tokens) // words)
+    kept = torch.from_numpy(tokens[: rows * words].astype(np.int64)).view(rows, words)
+    return torch.cat([torch.full((rows, 1), dictionary.bos()), kept], dim=1)

@@ -1,0 +1,38 @@
+"""Prints what a model is: equation, parameters, and which of its fields were given and which its name brought along.
+
+Examples: tupe describe checkpoints/tupe_base/checkpoint_last.pt
+          tupe describe tupe_base relative=unbinned reset=none
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the model, the fields that are given, and the vocabulary and length that parameters are counted for."""
+    add = parser.add_argument
+    add("model", metavar="CHECKPOINT|MODEL", help="a checkpoint, or a name such as tupe_base")
+    add("fields", nargs="*", metavar="field=value", help="of a named model; `tupe systems --flags` explains them")
+    add("--vocab-size", type=int, default=32_768, help="symbols of a named model (default: 32768)")
+    add("--max-positions", type=int, default=512, help="longest sequence of a named model (default: 512)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints it."""
+    from tupe.analysis.checkpoint import open_encoder
+    from tupe.errors import UserError
+    from tupe.models.describe import describe, with_fields
+
+    if os.path.exists(args.model):
+        if args.fields:
+            raise UserError(f"the fields of {args.model} are its own: leave out {' '.join(args.fields)}.")
+        encoder = open_encoder(args.model)
+        fields, name = encoder.args, encoder.args._name
+        symbols = encoder.sentence_encoder.embed_tokens.num_embeddings
+    else:
+        name, symbols = args.model, args.vocab_size
+        fields = with_fields(name, args.fields)
+        fields.max_positions = fields.max_positions or args.max_positions
+    print("\n".join(describe(name, fields, symbols)))

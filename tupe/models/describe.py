@@ -1,0 +1,103 @@
+"""What a model is: its attention logit as an equation, its parameters, and where each of its fields comes from."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from tupe.errors import UserError
+from tupe.models.config import CONFIGS
+from tupe.models.summary import count_parameters
+from tupe.models.tupe import as_namespace
+from tupe.systems import DESCRIPTIONS, SYSTEM_FIELDS, SYSTEMS
+
+#: Fields that make the position encoding; the others of `SYSTEM_FIELDS` are sizes and layers.
+POSITION_FIELDS = SYSTEM_FIELDS[: SYSTEM_FIELDS.index("encoder_layers")]
+
+_ABSOLUTE = {
+    "untied": "(p_i U^Q)(p_j U^K)^T/sqrt(2d)",
+    "low_rank": "P_Q[i] . P_K[j]",
+    "low_rank_input": "P_Q[i] . P_K[j]",
+    "free": "V[i, j]",
+}
+_RELATIVE = {
+    "bucketed": "b[bucket(j - i)]",
+    "clipped": "b[clip(j - i)]",
+    "unbinned": "R[j - i]",
+    "parametric": "(r_(j-i) F^Q)(r_(j-i) F^K)^T",
+}
+
+
+def with_fields(name: str, fields: list[str]) -> Namespace:
+    """The configuration of a named model with some fields changed, `["relative=unbinned"]`.
+
+    Raises:
+        UserError: for a name, a field or a value that there is not.
+    """
+    if name not in CONFIGS:
+        raise UserError(f"there is no checkpoint and no model {name}: `tupe systems` lists the models.")
+    wrong = next((field for field in fields if "=" not in field), None)
+    if wrong is not None:
+        raise UserError(f"'{wrong}' is no field of a model: give field=value, as relative=unbinned.")
+    try:
+        return as_namespace(OmegaConf.merge(OmegaConf.structured(CONFIGS[name]), OmegaConf.from_dotlist(fields)))
+    except OmegaConfBaseException as error:
+        raise UserError(f"{name} cannot have {' '.join(fields)}: {str(error).splitlines()[0]}.") from None
+
+
+def equation(args: Namespace) -> str:
+    """The attention logit of query `i` and key `j`; `d` is the width of a head.
+
+    Args:
+        args: the fields of `TupeConfig`.
+    """
+    if args.absolute == "untied_cross":
+        logit = "(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T/sqrt(4d)"
+    else:
+        key = ("(E x)_j" if args.linformer_k else "x_j") + " W^K"
+        key += " + a[clip(j - i)]" if args.relative == "shaw" else ""
+        logit = f"(x_i W^Q)({key})^T/sqrt({'2d' if args.absolute == 'untied' else 'd'})"
+    terms = " + ".join(filter(None, (_ABSOLUTE.get(args.absolute), _RELATIVE.get(args.relative))))
+    if terms:
+        logit += f" + {terms}" if args.reset == "none" else f" + reset({terms})"
+    if args.segment == "per_head":
+        logit += " + E_S[s_i, s_j]"
+    at_input = {"positions": args.absolute in ("input", "low_rank_input"), "segments": args.segment == "input"}
+    added = " and ".join(name for name, there in at_input.items() if there)
+    return f"{logit}, {added} added to the words" if added else logit
+
+
+def system(args: Namespace) -> str:
+    """What the papers call the system of these fields, or that they have none."""
+    for name, row in SYSTEMS.items():
+        if all(getattr(args, field) == value for field, value in row.items()):
+            return DESCRIPTIONS[name][0]
+    return "a combination that no paper names"
+
+
+def describe(name: str, args: Namespace, symbols: int) -> list[str]:
+    """Lines: the model, its equation, its parameters, and each field of its position encoding.
+
+    Args:
+        name: of the model, as for `--arch`.
+        args: its fields, `max_positions` among them.
+        symbols: of its dictionary.
+    """
+    named = as_namespace(CONFIGS[name]())
+    given: dict[str, Any] = {f: getattr(args, f) for f in SYSTEM_FIELDS if getattr(args, f) != getattr(named, f)}
+
+    def whence(field: str) -> str:
+        return f"given; {name} has {getattr(named, field)}" if field in given else f"from {name}"
+
+    position, total = count_parameters(name, symbols, args.max_positions, **given)
+    return [
+        f"model: {' '.join([name, *(f'{field}={value}' for field, value in given.items())])}",
+        f"system: {system(args)}",
+        f"logit: {equation(args)}",
+        f"parameters: {total:,}, of the position encoding {position:,} "
+        f"({symbols:,} symbols, {args.max_positions} positions)",
+        *(f"  {field}={getattr(args, field)} ({whence(field)})" for field in POSITION_FIELDS),
+    ]

@@ -1,0 +1,23 @@
+"""Whether code runs on plain tensors, whose values it may look at, or is recorded or transformed."""
+
+from __future__ import annotations
+
+import torch
+from torch.autograd import forward_ad
+
+
+def is_traced() -> bool:
+    """Whether operations are recorded or transformed rather than only run.
+
+    Then a value decides no branch, no result is kept for another call, and each operation is one of PyTorch's, which
+    every tracer and every transform knows: `torch.compile`, `torch.export`, `torch.jit.trace`, `make_fx` and other
+    dispatch modes, the transforms of `torch.func`, forward-mode derivatives, the capture of a CUDA graph.
+    """
+    return (
+        torch.compiler.is_compiling()  # first: a compiler sees nothing of what follows
+        or torch.jit.is_tracing()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+        or forward_ad._current_level >= 0
+        or (torch.version.cuda is not None and torch.cuda.is_current_stream_capturing())
+    )
