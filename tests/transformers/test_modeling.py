@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-ours = pytest.importorskip("tupe.transformers")
 from tupe.checkpoints.to_transformers import Loaded, config, weights
 from tupe.models.config import CONFIGS
 from tupe.models.tupe import TupeModel
 from tupe.systems import SYSTEMS
-from tupe.transformers import modeling_tupe
+
+ours = pytest.importorskip("tupe.transformers")
 
 LONGEST = 40
 #: Parts that no named system has.
@@ -157,7 +157,7 @@ def test_segments_and_lengths_are_the_users_too(dictionary):
     _, theirs = pair(dictionary, "diet_abs")
     ids = tokens(37)
     from_separators = theirs(ids).logits
-    told = modeling_tupe.segment_ids(ids, 2)
+    told = ours.modeling_tupe.segment_ids(ids, 2)
     assert torch.equal(theirs(ids, token_type_ids=told).logits, from_separators)
     assert not torch.allclose(theirs(ids, token_type_ids=torch.zeros_like(ids)).logits, from_separators)
     with pytest.raises(ValueError, match="41 tokens is longer than the 40 positions"):

@@ -2,6 +2,7 @@
 
 Writes the logits and what else was seen to OUT, for the test that started it.
 """
+# ruff: noqa: E402  the environment comes first
 
 import json
 import os

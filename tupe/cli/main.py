@@ -1,7 +1,8 @@
 """`tupe COMMAND`: finds the command's file in this folder and runs it.
 
-The file `tupe/cli/user_dir.py` is the command `tupe user-dir`, and `import_.py` is `tupe import`. Such a file has a docstring, which is the command's help
-and whose first line is shown in the list of commands; `add_arguments(parser)`; and `run(args)`.
+The file `tupe/cli/user_dir.py` is the command `tupe user-dir`, and `import_.py` is `tupe import`. Such a file has a
+docstring, which is the command's help and whose first line is shown in the list of commands; `add_arguments(parser)`;
+and `run(args)`.
 """
 
 from __future__ import annotations

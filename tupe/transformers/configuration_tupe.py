@@ -1,4 +1,4 @@
-"""The configuration of an encoder of the TUPE family. This file is shipped with exported models: it imports no `tupe`."""
+"""The configuration of an encoder of the family. This file is shipped with exported models: it imports no `tupe`."""
 
 from __future__ import annotations
 

@@ -2,15 +2,15 @@ r"""TUPE (Ke et al., ICLR 2021), DIET (Chen et al., EMNLP 2021) and their baseli
 
     logit(i, j) = (x_i W^Q)(x_j W^K)^T / sqrt(t d_h) + reset(absolute(i, j) + relative(j - i)) + segment(s_i, s_j)
 
-`t` is the number of products that the logit sums: 2 in TUPE, where the positions have one of their own. The terms behind
-the first know no words: they are computed once for the batch and, where the layers share them, for all layers. This file
-is shipped with exported models: it imports no `tupe`. Parameters are called as in the fairseq plugin.
+`t` is the number of products that the logit sums: 2 in TUPE, where the positions have one of their own. The terms
+behind the first know no words: they are computed once for the batch and, where the layers share them, for all layers.
+This file is shipped with exported models: it imports no `tupe`. Parameters are called as in the fairseq plugin.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Optional, Union
+from typing import ClassVar, NamedTuple, Optional
 
 import torch
 import torch.nn.functional as F
@@ -269,7 +269,7 @@ class SegmentAttention(nn.Module):
 
 
 class ShawRelative(nn.Module):
-    """Vectors `a` by clipped distance that join the keys, and the values: `q_i . (k_j + a[j - i])` (Shaw et al. 2018)."""
+    """Vectors `a` by clipped distance join the keys, and the values: `q_i . (k_j + a[j - i])` (Shaw et al. 2018)."""
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
@@ -427,13 +427,15 @@ class TupePreTrainedModel(PreTrainedModel):
     config_class = TupeConfig
     base_model_prefix = "tupe"
     supports_gradient_checkpointing = True
-    _no_split_modules = ["TupeLayer"]
+    _no_split_modules: ClassVar = ["TupeLayer"]
     _supports_sdpa = True
     _supports_flex_attn = True
     _supports_flash_attn = False  # it takes no bias
     _supports_attention_backend = True
-    _keys_to_ignore_on_load_unexpected = [r"^(lm_head|classifier|classification_heads|qa_outputs)\."]  # of other heads
-    _can_record_outputs = {"hidden_states": TupeLayer, "attentions": TupeSelfAttention}
+    _keys_to_ignore_on_load_unexpected: ClassVar = [
+        r"^(lm_head|classifier|classification_heads|qa_outputs)\."
+    ]  # of other heads
+    _can_record_outputs: ClassVar = {"hidden_states": TupeLayer, "attentions": TupeSelfAttention}
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -557,7 +559,7 @@ class LanguageModelHead(nn.Module):
 class TupeForMaskedLM(TupePreTrainedModel):
     """The word at every position."""
 
-    _tied_weights_keys = {"lm_head.decoder.weight": "tupe.embed_tokens.weight"}
+    _tied_weights_keys: ClassVar = {"lm_head.decoder.weight": "tupe.embed_tokens.weight"}
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__(config)

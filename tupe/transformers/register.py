@@ -33,7 +33,7 @@ def attention(
     position_bias: Optional[Tensor] = None,
     **kwargs: object,
 ) -> tuple[Tensor, None]:
-    """`tupe.attention.biased_attention` as Transformers calls attentions; `attention_mask` is `(B, n)`, 0 at padding."""
+    """`tupe.attention.biased_attention`, as Transformers calls it; `attention_mask` is `(B, n)`, 0 at padding."""
     padding = None if attention_mask is None else attention_mask.eq(0)
     options = {"scale": scaling, "dropout_p": dropout, "training": module.training}
     out = biased_attention(query, key, value, position_bias, key_padding_mask=padding, **options)
