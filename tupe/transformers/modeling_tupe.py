@@ -432,9 +432,7 @@ class TupePreTrainedModel(PreTrainedModel):
     _supports_flex_attn = True
     _supports_flash_attn = False  # it takes no bias
     _supports_attention_backend = True
-    _keys_to_ignore_on_load_unexpected: ClassVar = [
-        r"^(lm_head|classifier|classification_heads|qa_outputs)\."
-    ]  # of other heads
+    _keys_to_ignore_on_load_unexpected: ClassVar = [r"^(lm_head|classifi.*|qa_outputs)\."]  # of other heads
     _can_record_outputs: ClassVar = {"hidden_states": TupeLayer, "attentions": TupeSelfAttention}
 
     @torch.no_grad()
