@@ -17,6 +17,7 @@
 #
 # First it prints the plan (size, batch, updates, tokens, disk for the checkpoints), and ends if that cannot work.
 # Ctrl-C, SIGTERM and SIGUSR1 finish the update and save; run again, it goes on from the last checkpoint.
+# A second one on the same folder is refused.
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 [ $# -ge 1 ] || usage
@@ -60,9 +61,6 @@ for setting in "$@"; do
     case $setting in checkpoint.save_dir=*) setting=checkpoint.save_dir=$(quoted "${setting#*=}") ;; esac
     settings+=("$setting")
 done
-python3 -m tupe pretraining-plan --here --nodes "$nodes" --gpus "$gpus" --processes "$processes" \
-    "$root/configs/pretraining" "$CONFIG" "${settings[@]}" # its sentence, if it cannot work
-
 train=(fairseq-hydra-train --config-dir "$root/configs/pretraining" --config-name "$CONFIG" "${settings[@]}")
 if [ "$world" -gt 1 ]; then
     # torchrun hands signals on, and gives the processes ten minutes to save
@@ -73,4 +71,6 @@ if [ "$world" -gt 1 ]; then
         --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" --no-python
         bash -c 'exec "$@" distributed_training.distributed_rank=$RANK' rank "${train[@]}")
 fi
-exec "${train[@]}"
+# its sentence, if it cannot work; else the training takes its place, and keeps others from the folder until it ends
+exec python3 -m tupe pretraining-plan --here --nodes "$nodes" --node-rank "${NODE_RANK:-0}" --gpus "$gpus" \
+    --processes "$processes" "$root/configs/pretraining" "$CONFIG" "${settings[@]}" --start "${train[@]}"

@@ -17,14 +17,23 @@ updates=${QUICKSTART_UPDATES:-1600}
 epochs=${QUICKSTART_EPOCHS:-5}
 models=(tupe_tiny bert_a_tiny)
 
-# Results of other settings, or of another version of this script, are not mixed with these.
+# Results of other settings, or of another version of this script, are not mixed with these; what is of others stays.
 start_or_go_on() {
-    local settings
+    local settings found=
     settings="updates=$updates epochs=$epochs $(cat scripts/quickstart.sh configs/pretraining/quickstart.yaml | cksum)"
-    if [ -e "$out/settings" ] && [ "$(cat "$out/settings")" != "$settings" ]; then
-        echo "the settings have changed: starting anew in $out"
-        rm -rf "$out"/{done,text,glue,corpus,glue-data,pretraining,finetuning}
+    if [ -e "$out/settings" ]; then
+        found=$(cat "$out/settings")
+    elif [ -z "$(ls -A "$out" 2>/dev/null | grep -vx log)" ]; then
+        found=$settings
     fi
+    case $found in
+        "$settings") ;;
+        updates=*)
+            echo "the settings have changed: starting anew in $out"
+            rm -rf "$out"/{done,text,glue,corpus,glue-data,pretraining,finetuning}
+            ;;
+        *) fail "$out holds what is not of quickstart.sh: set QUICKSTART_OUT to another folder." ;;
+    esac
     mkdir -p "$out/done"
     echo "$settings" >"$out/settings"
 }

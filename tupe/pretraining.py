@@ -21,9 +21,11 @@ from omegaconf.errors import OmegaConfBaseException
 from tupe.criterions.throughput import KNOWN_DEVICES, peak_flops, training_flops
 from tupe.data.corpus.manifest import NAME, Manifest
 from tupe.errors import UserError
+from tupe.files import check_indexed, read_text
 from tupe.models.config import CONFIGS
 from tupe.models.summary import meta_model
 
+_PREPARED_BY = "scripts/prepare_corpus.sh"
 _TOKENS_A_SYMBOL = 100  # fewer, and most of the vocabulary is hardly ever seen
 _MANY_EPOCHS = 100
 
@@ -155,16 +157,15 @@ def _check(cfg: DictConfig, launch: Launch) -> None:
 
 def _read_data(shards: list[Path]) -> tuple[int, int]:
     """The number of symbols, and of tokens to train on."""
-    for shard in shards:
-        for file in ("dict.txt", "train.idx", "train.bin"):
-            if not (shard / file).is_file():
-                raise UserError(f"there is no {shard / file}: give the folder that scripts/prepare_corpus.sh wrote.")
+    for shard in reversed(shards):  # the symbols are those of the first
+        text = read_text(shard / "dict.txt", _PREPARED_BY)
+        check_indexed(shard / "train", _PREPARED_BY)
         if (shard / NAME).is_file():
             Manifest.load(shard)  # the dictionary is that of the corpus
     if not (shards[0] / "valid.bin").is_file():
         raise UserError(f"there is no {shards[0] / 'valid.bin'}: the first folder holds the validation data.")
-    with (shards[0] / "dict.txt").open(encoding="utf-8") as lines:
-        symbols = sum(1 for _ in lines) + 5  # <s>, <pad>, </s>, <unk>, and <mask>, which the task adds
+    check_indexed(shards[0] / "valid", _PREPARED_BY)
+    symbols = text.count("\n") + 5  # <s>, <pad>, </s>, <unk>, and <mask>, which the task adds
     data = [MMapIndexedDataset(str(shard / "train")) for shard in shards]  # kept: `sizes` is memory that it unmaps
     return symbols, sum(int(part.sizes.sum()) for part in data)
 

@@ -16,8 +16,14 @@ def is_traced() -> bool:
     return (
         torch.compiler.is_compiling()  # first: a compiler sees nothing of what follows
         or torch.jit.is_tracing()
-        or torch._C._functorch.peek_interpreter_stack() is not None
+        or is_transformed()
         or torch._C._len_torch_dispatch_stack() > 0
-        or forward_ad._current_level >= 0
         or (torch.version.cuda is not None and torch.cuda.is_current_stream_capturing())
+    )
+
+
+def is_transformed() -> bool:
+    """Whether `torch.func` or forward-mode derivatives are at work, which not every fused kernel knows."""
+    return not torch.compiler.is_compiling() and (
+        torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
     )

@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
+from tupe.cli import main as module
 from tupe.cli.main import main
+from tupe.errors import UserError
 
 
 def test_help_lists_every_command_with_a_line(capsys):
@@ -45,3 +47,29 @@ def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path, capsys):
 def test_options_stand_anywhere(tmp_path, capsys):
     assert main(["prepare-corpus", str(tmp_path / "out"), "--vocab-size", "100", str(tmp_path / "none.txt")]) == 1
     assert "none.txt" in capsys.readouterr().err
+
+
+def test_help_imports_no_torch():
+    """What a user waits for on `tupe COMMAND --help`."""
+    code = """
+import contextlib, io, sys
+from pathlib import Path
+from tupe.cli import main
+for path in Path(main.__file__).parent.glob("[!_]*.py"):
+    if path.stem != "main":
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+            main.main([path.stem.replace("_", "-"), "--help"])
+            sys.exit(f"{path.stem} has no --help")
+        assert not {"torch", "fairseq"} & sys.modules.keys(), path.stem
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_error_is_one_line_whatever_is_in_it(monkeypatch, capsys):
+    monkeypatch.setattr(module, "_run", lambda argv: raise_("a\n  b\x1b[2J\tc"))
+    assert main([]) == 1
+    assert capsys.readouterr().err == "error: a b\\x1b[2J\\tc\n"
+
+
+def raise_(text):
+    raise UserError(text)

@@ -1,6 +1,7 @@
 import pytest
 
 from tupe.cli.main import main
+from tupe.models.summary import count_parameters, meta_model
 from tupe.systems import SIZES, SYSTEM_FIELDS, SYSTEMS
 
 
@@ -16,3 +17,13 @@ def test_table_has_every_system_and_size(capsys):
 def test_every_field_is_explained(field, capsys):
     assert main(["systems", "--flags"]) == 0
     assert f"--{field.replace('_', '-')} " in capsys.readouterr().out
+
+
+def test_counts_are_those_of_the_whole_model():
+    """Counted from one layer and two."""
+    for system in SYSTEMS:
+        for fields in ({}, {"encoder_layers": 3, "sharing": "none"}):
+            model = meta_model(f"{system}_tiny", 100, 16, **fields)
+            assert count_parameters(f"{system}_tiny", 100, 16, **fields)[1] == sum(
+                p.numel() for p in model.parameters()
+            )

@@ -33,15 +33,26 @@ def test_interrupted_broken_and_failed_runs(checkpoint, glue, tmp_path):
     first, second, failing = (out / Run("MNLI", lr, 1).folder for lr in (1e-3, 1e-4, 1e30))
     grid = {"TASKS": "MNLI", "LRS": "1e-3,1e-4", "SEEDS": "1"}
     environment = {**os.environ, **grid, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
-    process = subprocess.Popen(
-        command(checkpoint, glue, out), cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    )  # fmt: skip
-    deadline = time.monotonic() + 300
-    while not (second / "log").exists():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    deadline = time.monotonic() + 600
+
+    def start_until(log):
+        process = subprocess.Popen(
+            command(checkpoint, glue, out), cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        while not log.exists():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        return process
+
+    killed = start_until(first / "log")
+    killed.kill()  # alone: what it has started ends by itself
+    killed.communicate(timeout=60)
+    ended(first, deadline)
+    assert result(first) is None
+
+    process = start_until(second / "log")
     os.killpg(process.pid, signal.SIGINT)  # Ctrl-C
     said = process.communicate(timeout=60)[1]
     assert "interrupted with 1 of 2 runs finished" in said
@@ -56,9 +67,9 @@ def test_interrupted_broken_and_failed_runs(checkpoint, glue, tmp_path):
     assert (first / "result.json").stat().st_mtime_ns == written
     assert "| tupe_tiny, 6 updates |" in table
     assert "runs)" not in table
-    metrics = result(first)["metrics"]
-    assert result(first)["score"] == pytest.approx(metrics["valid"]["accuracy"], abs=1e-3)
-    mismatched = [result(folder)["metrics"]["valid1"]["accuracy"] for folder in (first, second)]
+    metrics = result(first).metrics
+    assert result(first).score == pytest.approx(metrics["valid"]["accuracy"], abs=1e-3)
+    mismatched = [result(folder).metrics["valid1"]["accuracy"] for folder in (first, second)]
     assert any(f"| {score:.2f} |" in table for score in mismatched)
     assert len(list(out.glob("MNLI/*/*/checkpoint_*.pt"))) == 1  # of the better
 
@@ -70,6 +81,13 @@ def test_interrupted_broken_and_failed_runs(checkpoint, glue, tmp_path):
     assert failure(failing).startswith("training stopped at update 2")
     assert "(2 of 3 runs)" in again.stdout
     assert scores(table) == scores(again.stdout.replace(" (2 of 3 runs)", ""))
+
+    grid["LRS"] = "1e30"
+    failed = run(*command(checkpoint, glue, out), check=False, **grid)
+    assert failed.returncode == 1
+    assert failed.stderr.endswith(
+        f"error: all 1 run(s) in {out} failed: the reasons are above, and in their folders.\n"
+    )
 
     as_json = json.loads(run("tupe", "glue-table", f"TUPE-R={out}", "--published", "--format", "json").stdout)
     assert as_json[0]["system"] == "TUPE-R"

@@ -4,7 +4,8 @@ import pytest
 
 from tupe.cli import glue_sweep
 from tupe.errors import UserError
-from tupe.finetuning import sweep
+from tupe.finetuning import settings, sweep
+from tupe.finetuning.runs import Run
 
 
 def test_what_is_repeated_counts_once():
@@ -17,6 +18,16 @@ def test_what_is_repeated_counts_once():
 
 def test_needs_a_clone(tmp_path, monkeypatch):
     """Where only the package is installed, there are no configurations and scripts."""
-    monkeypatch.setattr(sweep, "ROOT", tmp_path)
-    with pytest.raises(UserError, match=r"scripts/glue.sh of a clone"):
-        sweep.make_plan(tmp_path / "checkpoint.pt", tmp_path, [], [])
+    monkeypatch.setattr(settings, "CONFIGS", tmp_path / "configs")
+    (tmp_path / "CoLA/input0").mkdir(parents=True)
+    (tmp_path / "CoLA/input0/train.bin").touch()
+    with pytest.raises(UserError, match=r"run the scripts of a clone"):
+        sweep.make_plan(tmp_path / "checkpoint.pt", tmp_path, [], [Run("CoLA", 2e-5, 1)])
+
+
+@pytest.mark.parametrize("grid", [["--lrs", "nan"], ["--lrs", "-1"], ["--lrs", "1e999"], ["--seeds", "-3"]])
+def test_numbers_that_are_none(grid):
+    parser = argparse.ArgumentParser()
+    glue_sweep.add_arguments(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args([*grid, "checkpoint", "data", "out"])

@@ -126,12 +126,14 @@ def test_damaged_result_is_no_result(tmp_path):
 
 
 def test_plan_grows_but_never_changes(tmp_path):
-    first = Plan(runs=tuple(grid(["CoLA"], [1e-5], [1])), **PLAN)
+    first = Plan(runs=tuple(grid(["CoLA"], [1e-5], [1])), data_sha256={"CoLA": "1"}, **PLAN)
     first.join(tmp_path)
-    more = Plan(runs=tuple(grid(["RTE"], [1e-5], [1])), **PLAN).join(tmp_path)
+    moved = {**PLAN, "data": "elsewhere"}
+    more = Plan(runs=tuple(grid(["RTE"], [1e-5], [1])), data_sha256={"RTE": "2"}, **moved).join(tmp_path)
+    assert more.data_sha256 == {"CoLA": "1", "RTE": "2"}
     assert more.runs == (Run("CoLA", 1e-5, 1), Run("RTE", 1e-5, 1))
     assert Plan.load(tmp_path) == more
-    for name, value in (("sha256", "2"), ("data", "e"), ("overrides", ("model.dropout=0",))):
+    for name, value in (("sha256", "2"), ("data_sha256", {"RTE": "3"}), ("overrides", ("model.dropout=0",))):
         with pytest.raises(UserError, match="choose another folder"):
             Plan(runs=(), **{**PLAN, name: value}).join(tmp_path)
 

@@ -15,7 +15,7 @@ def inputs(batch=2, heads=3, length=7, width=4, dtype=torch.float64):
 
 def attend(query, key, value, relative, mask=None, **options):
     options = {"scale": 0.5, "dropout_p": 0.0, "training": False, **options}
-    bias = relative.logits(query, options["scale"])
+    bias = relative(query, options["scale"])
     return attention_with_relative_values(query, key, value, bias, relative, key_padding_mask=mask, **options)
 
 

@@ -8,6 +8,7 @@ import torch
 from torch.func import functional_call
 from torch.nn.utils import parametrize, prune
 
+from tests.position.replicas import replica
 from tupe.position import (
     BucketedRelative,
     LowRankAbsolute,
@@ -30,16 +31,6 @@ TERMS = {
 def position(request):
     torch.manual_seed(0)
     return request.param().eval()
-
-
-def replica(module):
-    """As `torch.nn.DataParallel` makes them: weights are plain attributes, and `parameters()` is empty."""
-    twin = module._replicate_for_data_parallel()
-    for name, child in module._modules.items():
-        twin._modules[name] = child if child is None else replica(child)
-    for name, parameter in module._parameters.items():
-        setattr(twin, name, parameter if parameter is None else parameter.clone())
-    return twin
 
 
 @pytest.mark.parametrize("gradients", [True, False])

@@ -34,7 +34,7 @@ def test_skew_is_a_view():
 def test_logits_are_the_equation(length):
     term = ShawRelative(4, max_distance=3).double()
     query = torch.randn(2, 3, length, 4, dtype=torch.float64)
-    out = term.logits(query)
+    out = term(query)
     for i in range(length):
         for j in range(length):
             a = term.key[max(-3, min(3, j - i)) + 3]

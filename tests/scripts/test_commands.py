@@ -20,7 +20,7 @@ from pathlib import Path
 
 with Path(os.environ["RECORD"]).open("a") as record:
     print(json.dumps(sys.argv[1:]), file=record)
-answers = {"user-dir": Path(__file__).parent, "model-overrides": "model._name=a", "finetuning-result": "mcc 12.34"}
+answers = {"user-dir": Path(__file__).parent}
 print(answers.get(sys.argv[1], ""))
 """
 
@@ -72,7 +72,12 @@ def clone(tmp_path) -> Clone:
 
 @pytest.mark.parametrize(
     ("script", "command"),
-    [("prepare_corpus.sh", "prepare-corpus"), ("prepare_glue.sh", "prepare-glue"), ("glue.sh", "glue-sweep")],
+    [
+        ("prepare_corpus.sh", "prepare-corpus"),
+        ("prepare_glue.sh", "prepare-glue"),
+        ("finetune_glue.sh", "finetune-glue"),
+        ("glue.sh", "glue-sweep"),
+    ],
 )
 def test_arguments_go_through(script, command, clone):
     arguments = ["a b", "it's", "c,d=[1]", "-x"]
@@ -128,63 +133,20 @@ def test_pretraining_in_folders_of_any_name(clone):
     assert trained["optimization.max_update"] == 3
 
 
-def test_finetuning_in_folders_of_any_name(clone):
-    clone.run("finetune_glue.sh", "CoLA", f"{ODD}/a.pt", ODD, f"checkpoint.save_dir={ODD}/b")
-    trained = clone.trained()
-    assert trained["common.user_dir"] == str(clone.root / "tupe")
-    assert trained["task.data"] == f"{ODD}/CoLA"
-    assert trained["checkpoint.finetune_from_model"] == f"{ODD}/a.pt"
-    assert trained["checkpoint.save_dir"] == f"{ODD}/b"
-
-
-@pytest.mark.parametrize("plus", ["", "+", "++"])
-def test_folder_of_finetuning_however_it_is_set(plus, clone):
-    done = clone.run("finetune_glue.sh", "CoLA", "a/b.pt", "DATA", f"{plus}checkpoint.save_dir=OUT")
-    assert done.stdout.endswith("CoLA: mcc 12.34\n")
-    calls = clone.calls()
-    assert calls[-1] == ["finetuning-result", "OUT"]
-    assert [part for call in calls for part in call if "save_dir" in part] == ["checkpoint.save_dir='OUT'"]
-
-
-@pytest.mark.parametrize(
-    ("overrides", "folder"),
-    [
-        ([], "lr_3e-05/seed_1"),
-        (["optimization.lr=[2e-5]"], "lr_2e-05/seed_1"),
-        (["optimization.lr=[0.00002]", "common.seed=7"], "lr_2e-05/seed_7"),
-        (["+optimization.lr=[5e-5,1e-5]"], "lr_5e-05/seed_1"),
-    ],
-)
-def test_rates_and_seeds_have_their_own_folders(overrides, folder, clone):
-    clone.run("finetune_glue.sh", "CoLA", "a/b.pt", "DATA", *overrides, "optimization.max_epoch=2")
-    assert clone.trained()["checkpoint.save_dir"] == f"runs/finetuning/a-b/CoLA/{folder}"
-
-
-def test_finished_finetuning_is_not_done_again(clone):
-    out = clone.here / "runs/finetuning/a-b/CoLA/lr_2e-05/seed_1"
-    out.mkdir(parents=True)
-    (out / "result.json").touch()
-    done = clone.run("finetune_glue.sh", "CoLA", "a/b.pt", "DATA", "optimization.lr=[2e-5]")
-    folder = out.relative_to(clone.here)
-    assert done.stdout.splitlines() == [
-        f"{folder} holds a finished run: to train anew, remove it or set checkpoint.save_dir",
-        "CoLA: mcc 12.34",
-    ]
-    assert clone.calls() == [["finetuning-result", str(folder)]]
-
-
-@pytest.mark.parametrize(
-    ("task", "data", "said"), [("cola", "DATA", "unknown task cola"), ("RTE", "OTHER", "OTHER holds no prepared RTE")]
-)
-def test_finetuning_on_what_is_not_there(task, data, said, clone):
-    done = clone.run("finetune_glue.sh", task, "a/b.pt", data)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: ")
-    assert said in done.stderr
-    assert not clone.calls()
-
-
 def test_cpu_by_choice_or_not(clone):
     said = "warning: nvidia-smi sees no GPU: this trains on the CPU"
     assert said not in clone.run("pretrain.sh", "DATA").stderr
     assert said in clone.run("pretrain.sh", "DATA", GPUS="", BATCH_PER_GPU="16").stderr
+
+
+@pytest.mark.parametrize("name", ["notes", "settings"])
+def test_the_quickstart_leaves_what_is_of_others(name, tmp_path):
+    for path in (name, "text/mine"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text("mine")
+    done = run("bash", "scripts/quickstart.sh", check=False, QUICKSTART_OUT=str(tmp_path), QUICKSTART_INSTALL="0")
+    assert done.returncode == 1
+    assert (
+        done.stderr == f"error: {tmp_path} holds what is not of quickstart.sh: set QUICKSTART_OUT to another folder.\n"
+    )
+    assert sorted(path.name for path in tmp_path.rglob("*")) == sorted([name, "text", "mine"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from pathlib import Path
 from typing import Union
 
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
-from tupe.models.config import CONFIGS
+from tupe.models.saved import saved_config
 from tupe.models.tupe import TupeLanguageModelEncoder, as_namespace
 
 _ENCODER = "encoder."
@@ -26,7 +25,7 @@ def open_encoder(checkpoint: Union[str, Path]) -> TupeLanguageModelEncoder:
         UserError: if the file cannot be read, or holds no model of this plugin.
     """
     state = safe_load(checkpoint)
-    args = _model_args(state.get("cfg") or {}, checkpoint)
+    args = as_namespace(saved_config(state, checkpoint))
     weights = {
         name[len(_ENCODER) :]: weight.float() for name, weight in state["model"].items() if name.startswith(_ENCODER)
     }
@@ -36,16 +35,6 @@ def open_encoder(checkpoint: Union[str, Path]) -> TupeLanguageModelEncoder:
     except RuntimeError as error:
         raise UserError(f"the parameters in {checkpoint} are not those of its model {args._name}: {error}") from error
     return encoder.eval()
-
-
-def _model_args(cfg: dict, checkpoint: Union[str, Path]) -> Namespace:
-    model, task = cfg.get("model") or {}, cfg.get("task") or {}
-    name = model.get("_name")
-    if name not in CONFIGS:
-        raise UserError(f"{checkpoint} holds the model {name!r}, which is none of ours (`tupe systems` lists them).")
-    args = Namespace(**{**vars(as_namespace(CONFIGS[name]())), **model})
-    args.max_positions = args.max_positions or task.get("tokens_per_sample") or task.get("max_positions")
-    return args
 
 
 def _dictionary(embeddings: Tensor) -> Dictionary:

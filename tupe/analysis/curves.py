@@ -11,6 +11,7 @@ import numpy as np
 
 from tupe.analysis.figure import new_figure, save_figure
 from tupe.errors import UserError
+from tupe.files import check_file
 
 LOG = "hydra_train.log"
 Records = dict[int, dict[str, float]]  # update -> name of a value -> value
@@ -48,6 +49,7 @@ def read_log(path: Union[str, Path]) -> TrainingLog:
     """
     path = Path(path)
     path = path / LOG if path.is_dir() else path
+    check_file(path, "training")
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:

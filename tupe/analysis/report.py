@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from pathlib import Path
-from typing import Union
+from typing import Any, Union
 
 import torch
 
 from tupe.analysis.curves import TrainingLog, plot_training, read_log
 from tupe.analysis.position import plot_position, position_correlation
 from tupe.data.corpus.manifest import Manifest
-from tupe.errors import UserError
-from tupe.files import atomic
+from tupe.files import atomic, read_json, typed
 from tupe.models import TupeModel
 from tupe.systems import ALIASES, DESCRIPTIONS
 
@@ -87,10 +85,9 @@ def _results(folder: Path, logs: dict[str, TrainingLog], hubs: dict) -> list[str
 
 
 def _score(run: Path) -> float:
-    try:
-        return json.loads((run / "result.json").read_text(encoding="utf-8"))["score"]
-    except FileNotFoundError:
-        raise UserError(f"{run} holds no finished fine-tuning: there is no result.json.") from None
+    by, path = "scripts/finetune_glue.sh", run / "result.json"
+    content = typed(dict[str, Any], read_json(path, by), str(path), by)
+    return typed(float, content.get("score"), f"{path}: score", by)
 
 
 def _hub(run: Path, corpus: Manifest):

@@ -14,7 +14,7 @@ from torch import Tensor
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.vocabulary import Encoder
 from tupe.errors import UserError
-from tupe.files import read_text
+from tupe.files import check_indexed, read_text
 from tupe.models.tupe import TupeLanguageModelEncoder
 
 
@@ -47,6 +47,7 @@ def read_tokens(
     if text is None:
         if not (corpus.folder / "valid.idx").is_file():
             raise UserError(f"{data} has no held-out text: give a file of text.")
+        check_indexed(corpus.folder / "valid", "tupe prepare-corpus")
         valid = MMapIndexedDataset(str(corpus.folder / "valid"))
         tokens = np.concatenate([valid[i].numpy() for i in range(len(valid))]) if len(valid) else np.empty(0, np.int64)
     else:

@@ -13,6 +13,7 @@ from tupe.attention.sdpa import sdpa
 from tupe.attention.triton_support import obstacle
 from tupe.errors import UserError
 from tupe.position.structured import StructuredBias
+from tupe.tracing import is_transformed
 
 logger = logging.getLogger(__name__)
 logged: set[str] = set()
@@ -38,6 +39,8 @@ def choose_backend(
     """The function that computes these tensors' attention. Raises `UserError` for an unknown name."""
     if backend not in ("auto", *BACKENDS):
         raise UserError(f"unknown attention backend {backend!r}: choose auto or one of {', '.join(BACKENDS)}")
+    if is_transformed():
+        return reference
     if backend in ("reference", "sdpa"):
         return BACKENDS[backend]
     missing = obstacle(query, value, bias)

@@ -13,9 +13,4 @@ def run(args: argparse.Namespace) -> None:
     """Prints metric, best epoch and folder."""
     from tupe.finetuning.result import finetuning_result
 
-    result = finetuning_result(args.run)
-    print(
-        "{metric} {score:.2f} at epoch {epoch} ({model}, lr {lr:g}, seed {seed}); outputs in {run}".format(
-            **result, run=args.run
-        )
-    )
+    print(finetuning_result(args.run).sentence(args.run))

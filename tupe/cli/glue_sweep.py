@@ -7,6 +7,7 @@ Example: tupe glue-sweep --tasks CoLA,RTE checkpoints/tupe_base/checkpoint_last.
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import Callable
 
@@ -29,8 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _list(kind: Callable) -> Callable:
     def values(text: str) -> list:
         try:
-            return list(dict.fromkeys(kind(value) for value in text.replace(",", " ").split()))
-        except ValueError:
+            found = list(dict.fromkeys(kind(value) for value in text.replace(",", " ").split()))
+            if kind is not str and not all(0 <= value < math.inf for value in found):
+                raise ValueError
+            return found
+        except (ValueError, OverflowError):
             raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers such as 1,2,3") from None
 
     return values

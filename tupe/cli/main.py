@@ -12,6 +12,8 @@ import ast
 import importlib
 import logging
 import os
+import re
+import signal
 import sys
 from pathlib import Path
 
@@ -26,12 +28,31 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # who reads the output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (UserError, OSError) as error:  # OSError: a full disk, a file that may not be read
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_one_line(str(error))}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("error: interrupted.", file=sys.stderr)
+        return 128 + signal.SIGINT
     return 0
 
 
+def _one_line(text: str) -> str:
+    """Whatever a file's name or content puts into a message, it breaks no line and moves no cursor."""
+    text = re.sub(r"\s*\n\s*", " ", text)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _check_names(argv: list[str]) -> None:
+    """A name that is not UTF-8 could not be written to any file or screen."""
+    for argument in argv:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise UserError(f"{argument!r} is not UTF-8: rename that file or folder.") from None
+
+
 def _run(argv: list[str]) -> None:
+    _check_names(argv)
     files = {path.stem.rstrip("_").replace("_", "-"): path for path in sorted(Path(__file__).parent.glob("[!_]*.py"))}
     del files["main"]
     if argv[:1] in (["-h"], ["--help"]):

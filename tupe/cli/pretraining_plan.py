@@ -7,6 +7,9 @@ Example: tupe pretraining-plan --nodes 2 --gpus 8 --gpu h100 configs/pretraining
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
+import sys
 from pathlib import Path
 
 
@@ -22,12 +25,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("folder", type=Path, help="of the configurations")
     add("config", help="name of one")
     add("overrides", nargs="*", metavar="key=value", help="of the configuration")
+    add("--node-rank", type=int, default=0, metavar="N", help="of this machine, from 0 (default: %(default)s)")
+    add("--start", nargs=argparse.REMAINDER, metavar="COMMAND", help="then become this command, alone in its folder")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints the plan."""
+    """Prints the plan, and starts the training."""
+    from tupe.errors import UserError
+    from tupe.files import LOCK, lock
     from tupe.pretraining import Launch, plan, read_config
 
     launch = Launch(args.nodes, args.processes or max(args.gpus, 1), args.gpus, args.here, args.gpu, args.mfu)
-    for line in plan(read_config(args.folder, args.config, args.overrides), launch):
-        print(f"plan: {line}")
+    cfg = read_config(args.folder, args.config, args.overrides)
+    for line in plan(cfg, launch):
+        print(f"plan: {line}", flush=True)
+    if not args.start:
+        return
+    folder = Path(cfg.checkpoint.save_dir)
+    with lock(folder / LOCK) if args.node_rank == 0 else contextlib.nullcontext(sys.stdout) as mine:
+        if mine is None:
+            raise UserError(f"another process is training in {folder}: wait for it to end, or end it.")
+        os.set_inheritable(mine.fileno(), True)  # the training holds the folder
+        os.execvp(args.start[0], args.start)

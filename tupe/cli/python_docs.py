@@ -7,6 +7,7 @@ Example: tupe python-docs runs/text
 from __future__ import annotations
 
 import argparse
+import platform
 from pathlib import Path
 
 
@@ -21,10 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Writes the files and prints what is in them."""
     from tupe.data.python_docs import is_held_out, python_documents, write_documents
+    from tupe.files import own
 
     documents = python_documents()
-    for name, held_out in (("pretraining.txt", False), ("finetuning.txt", True)):
-        part = [document for key, document in documents.items() if is_held_out(key, args.held_out) == held_out]
-        write_documents(part, args.out / name)
-        words = sum(len(sentence.split()) for document in part for paragraph in document for sentence in paragraph)
-        print(f"{args.out / name}: {len(part)} documents, {words:,} words")
+    with own(args.out, "tupe python-docs", {"held_out": args.held_out, "python": platform.python_version()}):
+        for name, held_out in (("pretraining.txt", False), ("finetuning.txt", True)):
+            part = [document for key, document in documents.items() if is_held_out(key, args.held_out) == held_out]
+            write_documents(part, args.out / name)
+            words = sum(len(sentence.split()) for document in part for paragraph in document for sentence in paragraph)
+            print(f"{args.out / name}: {len(part)} documents, {words:,} words")

@@ -25,12 +25,16 @@ def run(args: argparse.Namespace) -> None:
     """Writes the files and prints what is in them."""
     from tupe.data.python_docs import split_sentences
     from tupe.data.word_order import write_word_order
+    from tupe.files import check_file, own, sha256
 
+    check_file(args.text, "you")
     try:
         lines = args.text.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise UserError(f"{args.text} cannot be read as text: {error}.") from None
     sentences = [sentence for line in lines for sentence in split_sentences(line)]
     sentences = [sentence for sentence in sentences if len(sentence.split()) <= args.max_words]
-    for name, rows in write_word_order(sentences, args.glue / "CoLA", seed=args.seed).items():
-        print(f"{args.glue / 'CoLA' / name}.tsv: {rows:,} sentences, half of them with two words swapped")
+    folder = args.glue / "CoLA"
+    with own(folder, "tupe word-order", {"text": sha256(args.text), "max_words": args.max_words, "seed": args.seed}):
+        for name, rows in write_word_order(sentences, folder, seed=args.seed).items():
+            print(f"{folder / name}.tsv: {rows:,} sentences, half of them with two words swapped")

@@ -8,12 +8,13 @@ lock       one process at a time: `lock`
 """
 
 from tupe.files.contents import check_checksums, check_indexed, check_sizes, checksums, sizes
-from tupe.files.folder import difference, identity, own
+from tupe.files.folder import LOCK, difference, identity, own
 from tupe.files.lock import lock
 from tupe.files.typed import check_file, checked, read, read_json, read_text, typed, write
 from tupe.files.whole import atomic, remove_unfinished, sha256, whole_folder, write_json
 
 __all__ = [
+    "LOCK",
     "atomic",
     "check_checksums",
     "check_file",

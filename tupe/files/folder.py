@@ -46,7 +46,12 @@ class Identity:
 
 @contextlib.contextmanager
 def own(
-    folder: Path, made_by: str, of: dict[str, Any], besides: Collection[str] = (), wait: bool = False
+    folder: Path,
+    made_by: str,
+    of: dict[str, Any],
+    besides: Collection[str] = (),
+    wait: bool = False,
+    mending: str = "choose another folder",
 ) -> Iterator[IO]:
     """Holds a folder that has what `made_by` makes of `of`, and nothing else; it is made if there is none.
 
@@ -56,6 +61,7 @@ def own(
         of: all that its contents depend on; names and values appear in messages.
         besides: names that may be in it before it is owned.
         wait: for another process to end, rather than refuse.
+        mending: what to do about a folder that holds something else.
 
     Yields:
         The locked file; a child that gets it by `pass_fds` holds the folder too.
@@ -65,12 +71,12 @@ def own(
     """
     of = json.loads(json.dumps(of))  # as it is read again: tuples are lists
     _check_place(folder)
-    _check_identity(folder, made_by, of, besides)  # before a lock is left in a folder of others
+    _check_identity(folder, made_by, of, besides, mending)  # before a lock is left in a folder of others
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     with lock(folder / LOCK, wait) as mine:
         if mine is None:
             raise UserError(f"another process is working in {folder}: wait for it to end, or end it.")
-        found = _check_identity(folder, made_by, of, besides)  # again: another may have begun meanwhile
+        found = _check_identity(folder, made_by, of, besides, mending)  # again: another may have begun meanwhile
         if found is None:
             remove_unfinished(folder)
             write(folder / IDENTITY, Identity(made_by, of))
@@ -82,10 +88,10 @@ def own(
             raise
 
 
-def identity(folder: Path) -> Optional[Identity]:
+def identity(folder: Path, mending: str = "choose another folder") -> Optional[Identity]:
     """What made a folder; None if it has no identity. Raises a `UserError` if that is damaged."""
     path = folder / IDENTITY
-    return read(path, Identity, "tupe", "choose another folder") if os.path.lexists(path) else None
+    return read(path, Identity, "tupe", mending) if os.path.lexists(path) else None
 
 
 def difference(found: Any, asked: Any, name: str = "") -> Optional[str]:
@@ -110,19 +116,21 @@ def _check_place(folder: Path) -> None:
         raise UserError(f"{folder} is {what}: give the name of a folder to write.")
 
 
-def _check_identity(folder: Path, made_by: str, of: dict[str, Any], besides: Collection[str]) -> Optional[Identity]:
-    found = identity(folder)
+def _check_identity(
+    folder: Path, made_by: str, of: dict[str, Any], besides: Collection[str], mending: str
+) -> Optional[Identity]:
+    found = identity(folder, mending)
     if found is None:
         others = _others(folder, besides)
         if others:
             names = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
-            raise UserError(f"{folder} holds what is not of {made_by} ({names}): choose another folder.")
+            raise UserError(f"{folder} holds what is not of {made_by} ({names}): {mending}.")
     elif found.made_by != made_by:
-        raise UserError(f"{folder} is of {found.made_by}, not of {made_by}: choose another folder.")
+        raise UserError(f"{folder} is of {_short(found.made_by)}, not of {made_by}: {mending}.")
     else:
         differs = difference(found.of, of)
         if differs:
-            raise UserError(f"{folder} was begun with {differs}: choose another folder.")
+            raise UserError(f"{folder} was begun with {differs}: {mending}.")
     return found
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Optional
+
+from tupe.finetuning.runs import Result
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,11 @@ class Column:
     subset: str = "valid"
     averaged: bool = True
 
-    def score(self, result: dict[str, Any]) -> Optional[float]:
+    def score(self, result: Result) -> Optional[float]:
         """The score of a finished run, at the epoch that is best on the task's first development set."""
         if self.subset == "valid":
-            return result["score"]
-        return result.get("metrics", {}).get(self.subset, {}).get(self.metric)
+            return result.score
+        return result.metrics.get(self.subset, {}).get(self.metric)
 
 
 #: In the order of TUPE's table 2; its average is of the nine columns without WNLI.

@@ -9,23 +9,23 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import shutil
 import signal
 import subprocess
+import threading
+import time
 from pathlib import Path
 from typing import IO
 
 import hydra
 from omegaconf import DictConfig
 
-import tupe
-from tupe.files import lock, write_json
+from tupe.files import lock, write
 from tupe.finetuning.gpus import one_gpu
 from tupe.finetuning.plan import Plan
-from tupe.finetuning.runs import Run, result
+from tupe.finetuning.runs import FAILED, LOG, Failure, Run, clear, result
+from tupe.finetuning.settings import ROOT
 
-ROOT = Path(tupe.__file__).resolve().parents[1]
-LOG = "log"
+PARENT = "TUPE_SWEEP"  # in the environment of a multirun: the process that it ends with
 
 _OVERRIDES = (
     "checkpoint.no_save_optimizer_state=true",  # nothing is resumed: what was interrupted is done anew
@@ -46,12 +46,12 @@ def perform(out: Path, run: Run) -> None:
     with lock(folder.with_name(f".{folder.name}.lock")) as mine:
         if mine is None or result(folder) is not None:
             return
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        clear(folder)
         with one_gpu() as environment:
             code = _fine_tune(Plan.load(out), run, folder, environment, mine)
         if code or result(folder) is None:
-            write_json(folder / "failed.json", {"reason": reason(folder / LOG, code)})
+            write(folder / FAILED, Failure(reason(folder / LOG, code)))
             for checkpoint in folder.glob("checkpoint*.pt"):
                 checkpoint.unlink()
         else:
@@ -89,7 +89,7 @@ def keep_best(task: Path) -> None:
     """Of the finished runs of a task, whose folders are in `task`, keeps the checkpoint of the best alone."""
     with lock(task / ".best.lock", wait=True):
         scores = {path: result(path.parent) for path in task.glob("lr_*/seed_*/checkpoint_best.pt")}
-        scores = {path: content["score"] for path, content in scores.items() if content}
+        scores = {path: content.score for path, content in scores.items() if content}
         for path in sorted(scores, key=scores.__getitem__)[:-1]:
             path.unlink()
 
@@ -104,5 +104,18 @@ def main(cfg: DictConfig) -> None:
     perform(Path(cfg.out), Run(cfg.run.task, float(cfg.run.lr), int(cfg.run.seed)))
 
 
+def end_with(parent: int) -> None:
+    """Ends all processes of the multirun, which are this one's group, when the sweep that started it has ended."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os.killpg(0, signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 if __name__ == "__main__":
+    if PARENT in os.environ:
+        end_with(int(os.environ.pop(PARENT)))
     main()

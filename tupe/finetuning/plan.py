@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, replace
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tupe.errors import UserError
-from tupe.files import write_json
+from tupe.files import checked, own, read, write
 from tupe.finetuning.runs import Run
 
 NAME = "sweep.json"
+MADE_BY = "scripts/glue.sh"
 
 
 @dataclass(frozen=True)
@@ -25,55 +26,43 @@ class Plan:
         data: folder of the prepared GLUE tasks.
         overrides: of the fine-tuning configuration, beyond learning rate and seed.
         runs: what was asked for.
+        data_sha256: of each task's data.
     """
 
     checkpoint: str
     sha256: str
     model: str
-    updates: int
+    updates: int = checked(minimum=0)
     data: str
     overrides: tuple[str, ...]
     runs: tuple[Run, ...]
+    data_sha256: dict[str, str] = checked(default_factory=dict)
 
     @classmethod
     def load(cls, out: Path) -> Plan:
-        """Reads the plan of the sweep in `out`.
-
-        Raises:
-            UserError: if there is none.
-        """
-        path = out / NAME
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            runs = tuple(Run(**run) for run in content.pop("runs"))
-            return cls(**{**content, "overrides": tuple(content["overrides"]), "runs": runs})
-        except FileNotFoundError:
-            raise UserError(f"there is no {path}: give a folder that scripts/glue.sh wrote.") from None
-        except (OSError, ValueError, KeyError, TypeError):
-            raise UserError(
-                f"{path} is not what scripts/glue.sh writes: move it away and start the sweep again."
-            ) from None
+        """Reads the plan of the sweep in `out`. Raises a `UserError` if there is none, or if it is damaged."""
+        return read(out / NAME, cls, MADE_BY, "move it away and start the sweep again")
 
     def join(self, out: Path) -> Plan:
         """Writes the plan to `out`; runs that were planned there before stay in it.
 
         Raises:
-            UserError: if the sweep in `out` is of something else, so that the results would be mixed.
+            UserError: if `out` holds something else, or a sweep of another checkpoint, other data or other settings, so
+                that the results would be mixed.
         """
-        plan = self
-        if (out / NAME).exists():
-            before = Plan.load(out)
-            for name in ("sha256", "data", "overrides"):
-                if getattr(before, name) != getattr(self, name):
-                    what = {"sha256": "another checkpoint", "data": "other data", "overrides": "other settings"}[name]
-                    raise UserError(f"{out} holds a sweep of {what} ({before.describe(name)}): choose another folder.")
-            plan = replace(self, runs=tuple(dict.fromkeys((*before.runs, *self.runs))))
-        write_json(out / NAME, asdict(plan))
+        of = {"checkpoint": self.sha256, "overrides": list(self.overrides)}
+        earlier = os.listdir(out) if (out / NAME).is_file() else ()  # by a version that left no identity
+        with own(out, MADE_BY, of, besides=earlier, wait=True):
+            plan = self
+            if (out / NAME).exists():
+                before = Plan.load(out)
+                for name in ("sha256", "overrides"):
+                    if getattr(before, name) != getattr(self, name):
+                        raise UserError(f"{out} holds a sweep with other {name}: choose another folder.")
+                for task, checksum in self.data_sha256.items():
+                    if before.data_sha256.get(task, checksum) != checksum:
+                        raise UserError(f"{out} holds a sweep of other data of {task}: choose another folder.")
+                runs = tuple(dict.fromkeys((*before.runs, *self.runs)))
+                plan = replace(self, runs=runs, data_sha256={**before.data_sha256, **self.data_sha256})
+            write(out / NAME, plan)
         return plan
-
-    def describe(self, name: str) -> str:
-        """The value of a field for a message."""
-        if name == "sha256":
-            return f"{self.checkpoint} as it was, {self.updates:,} updates"
-        value = getattr(self, name)
-        return (" ".join(value) or "the configuration's") if name == "overrides" else value

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Callable
 
@@ -17,7 +19,8 @@ import tupe.models  # noqa: F401  fairseq builds the model by its name
 from tupe.checkpoints.safe_load import safe_load
 from tupe.data.glue.tasks import TASKS, Split, Task
 from tupe.errors import UserError
-from tupe.files import atomic
+from tupe.files import atomic, check_indexed, typed
+from tupe.models.saved import saved_config
 from tupe.tasks.sentence_prediction import JoinedSentences, TupeSentencePredictionTask
 
 _BATCH = 32
@@ -38,7 +41,7 @@ def predict(checkpoint: Path, data: Path, out: Path, any_size: bool = False) -> 
     Raises:
         UserError: if the checkpoint does not fit the task, or a test set is missing or not of the published size.
     """
-    task = TASKS.get(data.resolve().name)
+    task = TASKS.get(Path(os.path.abspath(data)).name)
     if task is None:
         raise UserError(f"{data} is not called as a GLUE task ({', '.join(TASKS)}): give a folder of prepare_glue.sh.")
     model, fairseq_task = _load(checkpoint, data, task)
@@ -82,21 +85,51 @@ def scores(model: nn.Module, task: TupeSentencePredictionTask, sentences: Joined
 
 
 def _load(checkpoint: Path, data: Path, task: Task) -> tuple[nn.Module, FairseqTask]:
-    trained = (safe_load(checkpoint).get("cfg") or {}).get("task") or {}
-    if trained.get("_name") != "tupe_sentence_prediction":
-        raise UserError(f"{checkpoint} is not fine-tuned: give the checkpoint_best.pt of a run of finetune_glue.sh.")
-    if trained["num_classes"] != (len(task.classes) or 1):
-        fine_tuned = "MNLI" if task.name == "AX" else task.name
-        raise UserError(
-            f"{checkpoint} has {trained['num_classes']} output(s): give one that was fine-tuned on {fine_tuned}."
+    trained = _trained(checkpoint, task)
+    try:
+        models, _, fairseq_task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(checkpoint)], arg_overrides={"data": str(data)}
         )
-    models, _, fairseq_task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], arg_overrides={"data": str(data)}
-    )
+    except UserError:
+        raise
+    except Exception as error:  # fairseq raises `Exception` itself where a dictionary is damaged
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise UserError(f"{checkpoint} cannot be used with the data {data}: {reason}.") from error
     if task.classes:
-        _check_labels(fairseq_task.label_dictionary, data, task, Path(trained["data"]))
+        _check_labels(fairseq_task.label_dictionary, data, task, Path(trained.data))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return models[0].to(device).eval(), fairseq_task
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """What `glue-predict` believes of the task that a checkpoint was fine-tuned on."""
+
+    num_classes: int
+    data: str = ""
+    classification_head_name: str = "sentence_classification_head"
+
+
+def _trained(checkpoint: Path, task: Task) -> _Trained:
+    state = safe_load(checkpoint)
+    saved_config(state, checkpoint)  # its sentence, if it is none of ours
+    cfg = state["cfg"].get("task") or {}
+    if cfg.get("_name") != "tupe_sentence_prediction":
+        raise UserError(f"{checkpoint} is not fine-tuned: give the checkpoint_best.pt of a run of finetune_glue.sh.")
+    known = {field.name: cfg[field.name] for field in fields(_Trained) if field.name in cfg}
+    trained = typed(_Trained, known, f"{checkpoint}: cfg.task", "finetune_glue.sh")
+    if trained.num_classes != (len(task.classes) or 1):
+        fine_tuned = "MNLI" if task.name == "AX" else task.name
+        raise UserError(
+            f"{checkpoint} has {trained.num_classes} output(s): give one that was fine-tuned on {fine_tuned}."
+        )
+    head = state["model"].get(f"classification_heads.{trained.classification_head_name}.out_proj.weight")
+    if not isinstance(head, Tensor) or len(head) != trained.num_classes:
+        raise UserError(
+            f"{checkpoint} holds no trained classification head, so that its predictions would be random: give the "
+            "checkpoint_best.pt of a run of finetune_glue.sh."
+        )
+    return trained
 
 
 def _check_labels(dictionary: Dictionary, data: Path, task: Task, trained: Path) -> None:
@@ -118,6 +151,8 @@ def _sentences(fairseq_task: FairseqTask, data: Path, task: Task, split: Split, 
     sides = []
     for side in range(len(task.texts)):
         path = data / f"input{side}" / split.name
+        if path.with_name(f"{split.name}.bin").exists():
+            check_indexed(path, "scripts/prepare_glue.sh")
         part = data_utils.load_indexed_dataset(str(path), fairseq_task.source_dictionary)
         if part is None:
             raise UserError(f"there is no test set {path}.bin: prepare the task from a download that has it.")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
-from tupe.files import write_json
+from tupe.files import typed, write
+from tupe.finetuning.runs import RESULT, Result
 
 PathLike = Union[str, Path]
 
 
-def finetuning_result(run: PathLike) -> dict[str, Any]:
+def finetuning_result(run: PathLike) -> Result:
     """Metric, best epoch and settings of the fine-tuning run in the folder `run`, also written there as `result.json`.
 
     `metrics` has all of the very validation that was best, by development set (MNLI has two), if the run was logged as
@@ -25,38 +27,50 @@ def finetuning_result(run: PathLike) -> dict[str, Any]:
     """
     best = Path(run) / "checkpoint_best.pt"
     if not best.is_file():
-        raise UserError(f"{run} holds no finished fine-tuning: there is no {best.name}; look at {run}/hydra_train.log")
+        raise UserError(f"{run} holds no finished fine-tuning: there is no {best.name}; look at {run}/hydra_train.log.")
     state = safe_load(best)
-    cfg, extra = state["cfg"], state["extra_state"]
-    epoch = extra["train_iterator"]["epoch"] - (extra["train_iterator"]["iterations_in_epoch"] == 0)
-    result = {
-        "task": Path(cfg["task"]["data"]).name,
-        "metric": cfg["checkpoint"]["best_checkpoint_metric"],
-        "score": extra["best"],
-        "epoch": epoch,
-        "max_epoch": cfg["optimization"]["max_epoch"],
-        "metrics": _metrics(Path(run) / "hydra_train.log", state["optimizer_history"][-1]["num_updates"]),
-        "model": cfg["model"]["_name"],
-        "lr": cfg["optimization"]["lr"][0],
-        "seed": cfg["common"]["seed"],
-        "data": cfg["task"]["data"],
-        "pretrained": cfg["checkpoint"]["finetune_from_model"],
-        "checkpoint": str(best),
-    }
-    write_json(Path(run) / "result.json", result)
+
+    def at(place: str, kind: type) -> Any:
+        value: Any = state
+        for name in place.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        return typed(kind, value, f"{best}: {place}", "fine-tuning", "train anew in another folder")
+
+    epoch = at("extra_state.train_iterator.epoch", int)
+    epoch -= at("extra_state.train_iterator.iterations_in_epoch", int) == 0
+    update = at("optimizer_history", list[dict[str, Any]])[-1:]
+    result = Result(
+        task=Path(at("cfg.task.data", str)).name,
+        metric=at("cfg.checkpoint.best_checkpoint_metric", str),
+        score=at("extra_state.best", float),
+        epoch=epoch,
+        max_epoch=at("cfg.optimization.max_epoch", int),
+        metrics=_metrics(Path(run) / "hydra_train.log", update[0].get("num_updates") if update else None),
+        model=at("cfg.model._name", str),
+        lr=(at("cfg.optimization.lr", list[float]) or [math.nan])[0],
+        seed=at("cfg.common.seed", int),
+        data=at("cfg.task.data", str),
+        pretrained=at("cfg.checkpoint.finetune_from_model", Optional[str]),
+        checkpoint=str(best),
+    )
+    write(Path(run) / RESULT, result)
     return result
 
 
 _VALIDATION = re.compile(r"\[(valid\d*)\]\[INFO\] - (\{.*\})$", re.MULTILINE)
 
 
-def _metrics(log: Path, update: int) -> dict[str, dict[str, float]]:
+def _metrics(log: Path, update: Optional[int]) -> dict[str, dict[str, Optional[float]]]:
     """What was logged after an update, by development set; of a resumed run, the last time."""
     metrics = {}
-    for subset, text in _VALIDATION.findall(log.read_text(encoding="utf-8")) if log.is_file() else ():
-        record = json.loads(text)
+    for subset, text in _VALIDATION.findall(log.read_text(encoding="utf-8", errors="replace")) if log.is_file() else ():
+        try:
+            record = json.loads(text)
+            values = {name: float(value) for name, value in record.items() if name.startswith(f"{subset}_")}
+        except (ValueError, TypeError):  # the beginning of a record, where the run was killed
+            continue
         if record.get(f"{subset}_num_updates") == str(update):
             metrics[subset] = {
-                name[len(subset) + 1 :]: float(value) for name, value in record.items() if name.startswith(subset + "_")
+                name[len(subset) + 1 :]: value if math.isfinite(value) else None for name, value in values.items()
             }
     return metrics

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional, TypeVar
+
+from tupe.errors import UserError
+from tupe.files import checked, read, remove_unfinished
+
+T = TypeVar("T")
 
 #: What the TUPE paper runs (section 4.1): every task with every learning rate and seed.
 TASKS = ("MNLI", "QNLI", "QQP", "SST-2", "CoLA", "MRPC", "RTE", "STS-B", "WNLI")
 LEARNING_RATES = (2e-5, 3e-5, 4e-5, 5e-5)
 SEEDS = (1, 2, 3, 4, 5)
 
+LOG, RESULT, FAILED = "log", "result.json", "failed.json"  # in the folder of a run
+
 
 @dataclass(frozen=True)
 class Run:
     """A task fine-tuned with a learning rate and a seed."""
 
-    task: str
+    task: str = checked(pattern="[A-Za-z0-9-]+")  # the name of a folder
     lr: float
     seed: int
 
@@ -36,20 +43,69 @@ def grid(tasks: list[str], lrs: list[float], seeds: list[int]) -> list[Run]:
     return [Run(*combination) for combination in product(tasks, lrs, seeds)]
 
 
-def result(folder: Path) -> Optional[dict[str, Any]]:
+@dataclass(frozen=True)
+class Result:
+    """`result.json` of a finished run.
+
+    Attributes:
+        score: of the best epoch, percent.
+        metrics: all of that epoch, by development set.
+        metric: what `score` is.
+        epoch: the best, from 1.
+        pretrained: the checkpoint that it started from.
+        checkpoint: of the best epoch.
+    """
+
+    score: float
+    metrics: dict[str, dict[str, Optional[float]]] = field(default_factory=dict)
+    task: str = ""
+    metric: str = ""
+    epoch: int = 0
+    max_epoch: int = 0
+    model: str = ""
+    lr: float = 0.0
+    seed: int = 0
+    data: str = ""
+    pretrained: Optional[str] = None
+    checkpoint: str = ""
+
+    def sentence(self, folder: Path) -> str:
+        """All of it in one line."""
+        return (
+            f"{self.metric} {self.score:.2f} at epoch {self.epoch} ({self.model}, lr {self.lr:g}, seed {self.seed}); "
+            f"outputs in {folder}"
+        )
+
+
+@dataclass(frozen=True)
+class Failure:
+    """`failed.json` of a run that failed."""
+
+    reason: str
+
+
+def result(folder: Path) -> Optional[Result]:
     """What `result.json` of a finished run holds; None for a run that is not finished, or whose file is damaged."""
-    content = _read(folder / "result.json")
-    return content if content is not None and "score" in content else None
+    return _read(folder / RESULT, Result)
 
 
 def failure(folder: Path) -> Optional[str]:
     """Why a run failed; None for one that did not."""
-    return (_read(folder / "failed.json") or {}).get("reason")
+    failed = _read(folder / FAILED, Failure)
+    return failed and failed.reason
 
 
-def _read(path: Path) -> Optional[dict[str, Any]]:
+def clear(folder: Path) -> None:
+    """Removes what an unfinished run has left in its folder, and nothing else."""
+    remove_unfinished(folder)
+    for pattern in (LOG, RESULT, FAILED, "hydra_train.log", "checkpoint*.pt", "crash.pt", ".tupe.json"):
+        for path in folder.glob(pattern):
+            path.unlink()
+    shutil.rmtree(folder / ".hydra", ignore_errors=True)
+
+
+def _read(path: Path, kind: type[T]) -> Optional[T]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read(path, kind, "scripts/finetune_glue.sh")
+    except UserError:
         return None
-    return content if isinstance(content, dict) else None

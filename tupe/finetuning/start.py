@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Union
 
 from tupe.checkpoints.safe_load import safe_load
-from tupe.errors import UserError
-from tupe.models.config import CONFIGS
+from tupe.finetuning.settings import assignment
+from tupe.models.saved import saved_config
 from tupe.systems import SYSTEM_FIELDS
 
 PathLike = Union[str, Path]
@@ -16,20 +16,14 @@ PathLike = Union[str, Path]
 def model_overrides(checkpoint: PathLike) -> list[str]:
     """Hydra overrides with which `configs/finetuning/glue.yaml` builds the model that `checkpoint` holds.
 
-    They add every field of the system, so that `model.FIELD=VALUE` behind them overrides it.
+    They add every field of the system, so that `model.FIELD=VALUE` behind them overrides it. What the file says is
+    checked and quoted: nothing else than these fields can come of it.
 
     Raises:
         UserError: if the file cannot be read, or holds no model of this plugin.
     """
-    cfg = safe_load(checkpoint).get("cfg") or {}
-    model = cfg.get("model") or {}
-    name = model.get("_name")
-    if name not in CONFIGS:
-        raise UserError(
-            f"{checkpoint} holds the model {name!r}, which is none of ours (`tupe systems` lists them): give one of "
-            "ours, or convert the authors' with `tupe convert-release`"
-        )
-    overrides = [f"model._name={name}", *(f"+model.{f}={model[f]}" for f in SYSTEM_FIELDS if f in model)]
-    task = cfg.get("task") or {}
-    length = model.get("max_positions") or task.get("tokens_per_sample") or task.get("max_positions")
-    return [*overrides, f"task.max_positions={length}"]
+    config = saved_config(safe_load(checkpoint), checkpoint)
+    fields = [assignment(f"+model.{name}", getattr(config, name)) for name in SYSTEM_FIELDS]
+    return [
+        assignment("model._name", config._name), *fields, assignment("task.max_positions", config.max_positions)
+    ]  # fmt: skip

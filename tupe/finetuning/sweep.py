@@ -12,17 +12,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from omegaconf import OmegaConf
 from tqdm import tqdm
 
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
-from tupe.files import sha256
+from tupe.files import sha256, typed
+from tupe.finetuning.finetune import data_checksum
 from tupe.finetuning.gpus import visible_gpus
-from tupe.finetuning.job import LOG, ROOT, keep_best
+from tupe.finetuning.job import PARENT, keep_best
 from tupe.finetuning.plan import Plan
-from tupe.finetuning.runs import TASKS, Run, failure, result
-from tupe.finetuning.start import model_overrides
+from tupe.finetuning.runs import FAILED, LOG, TASKS, Run, failure, result
+from tupe.finetuning.settings import CONFIGS, assignment, read_settings
+from tupe.models.saved import saved_config
 
 _OURS = ("optimization.lr", "common.seed", "checkpoint.save_dir", "common.log_format")  # what the sweep itself sets
 
@@ -39,8 +40,6 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
     Raises:
         UserError: if the checkpoint is none of ours, a task is unknown or not prepared, or an override is the sweep's.
     """
-    if not (ROOT / "configs/finetuning").is_dir():
-        raise UserError("a sweep needs configs/ and scripts/ beside the package: run scripts/glue.sh of a clone.")
     overrides = tuple(overrides)
     for override in overrides:
         key = override.partition("=")[0].lstrip("+~")
@@ -58,10 +57,23 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
             f"{data} has no training data of {', '.join(missing)}: prepare them with scripts/prepare_glue.sh, or name "
             "the tasks to run, as in TASKS=CoLA,RTE."
         )
-    model = model_overrides(checkpoint)[0].partition("=")[2]
-    updates = safe_load(checkpoint)["optimizer_history"][-1]["num_updates"]
-    path = str(checkpoint.resolve())
-    return Plan(path, sha256(checkpoint), model, updates, str(data.resolve()), overrides, tuple(runs))
+    for task in tasks:
+        read_settings(task, list(overrides))  # its sentence, if one of them cannot be
+    state = safe_load(checkpoint)
+    model = saved_config(state, checkpoint)._name
+    history = state.get("optimizer_history")
+    last = history[-1] if isinstance(history, list) and history else None
+    updates = last.get("num_updates") if isinstance(last, dict) else None
+    return Plan(
+        checkpoint=str(checkpoint.resolve()),
+        sha256=sha256(checkpoint),
+        model=model,
+        updates=typed(int, updates, f"{checkpoint}: the number of its updates", "training"),
+        data=str(data.resolve()),
+        overrides=overrides,
+        runs=tuple(runs),
+        data_sha256={task: data_checksum(data / task, task) for task in tasks},
+    )
 
 
 def sweep(out: Path, runs: Iterable[Run], hydra_overrides: list[str]) -> None:
@@ -73,16 +85,18 @@ def sweep(out: Path, runs: Iterable[Run], hydra_overrides: list[str]) -> None:
         hydra_overrides: for Hydra itself, such as `hydra/launcher=joblib`.
 
     Raises:
-        UserError: if the launcher fails, or on an interruption.
+        UserError: if the launcher fails, on an interruption, and if no run is finished in the end.
     """
-    size = {run: _Size.of(Plan.load(out), run) for run in runs}
+    plan = Plan.load(out)
+    of_task = {task: _Size.of(plan, task) for task in {run.task for run in plan.runs}}
+    size = {run: of_task[run.task] for run in runs}
     to_do = [run for run in size if result(out / run.folder) is None]
-    for task in {run.task for run in size}:
+    for task in of_task:
         keep_best(out / task)  # if a job was killed between its result and this
     if not to_do:
         return
     for run in to_do:  # a failure of the last time is not one of this time
-        (out / run.folder / "failed.json").unlink(missing_ok=True)
+        (out / run.folder / FAILED).unlink(missing_ok=True)
     log = out / "hydra" / LOG
     log.parent.mkdir(exist_ok=True)
     layout = "{desc} |{bar}| {percentage:3.0f}% [{elapsed} gone, {remaining} left]"
@@ -91,7 +105,7 @@ def sweep(out: Path, runs: Iterable[Run], hydra_overrides: list[str]) -> None:
     with log.open("wb") as file, tqdm(total=total, initial=done, bar_format=layout, smoothing=0) as bar:
         process = subprocess.Popen(
             multirun(out, to_do, hydra_overrides), stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
-            start_new_session=True,
+            start_new_session=True, env={**os.environ, PARENT: str(os.getpid())},
         )  # fmt: skip
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
         try:
@@ -104,9 +118,7 @@ def sweep(out: Path, runs: Iterable[Run], hydra_overrides: list[str]) -> None:
                 time.sleep(0.5)
             code = process.wait()
         except BaseException as error:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)  # Hydra and its workers, which end their runs
-            process.wait()
+            _end(process)
             if not isinstance(error, KeyboardInterrupt):
                 raise
             finished = sum(result(out / run.folder) is not None for run in size)
@@ -114,18 +126,26 @@ def sweep(out: Path, runs: Iterable[Run], hydra_overrides: list[str]) -> None:
                 f"interrupted with {finished} of {len(size)} runs finished: the same command goes on from there."
             ) from None
     if code:
+        _end(process)  # what it may have left, if it was killed
         raise UserError(f"Hydra's launcher failed (exit status {code}): see {log}.")
     if running:
         raise UserError(f"{len(running)} run(s) in {out} are being done by another process: wait for it to end.")
+    if all(result(out / run.folder) is None for run in size):
+        raise UserError(f"all {len(size)} run(s) in {out} failed: the reasons are above, and in their folders.")
+
+
+def _end(process: subprocess.Popen) -> None:
+    """Ends Hydra and its workers, which end their runs: all are one group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    process.wait()
 
 
 def multirun(out: Path, runs: list[Run], hydra_overrides: list[str]) -> list[str]:
     """The command that does `runs` as jobs of a Hydra multirun."""
     jobs = ",".join(f"{{task:{run.task},lr:{run.lr!r},seed:{run.seed}}}" for run in runs)
-    quoted = str(out.resolve()).replace("'", "\\'")
-    configs = str(ROOT / "configs/finetuning")
-    command = [sys.executable, "-m", "tupe.finetuning.job", "--config-dir", configs, "--multirun"]
-    command += [f"run={jobs}", f"out='{quoted}'", *hydra_overrides]
+    command = [sys.executable, "-m", "tupe.finetuning.job", "--config-dir", str(CONFIGS), "--multirun"]
+    command += [f"run={jobs}", assignment("out", out.resolve()), *hydra_overrides]
     if "hydra/launcher=joblib" in hydra_overrides and not any("n_jobs" in o for o in hydra_overrides):
         command.append(f"hydra.launcher.n_jobs={max(1, len(visible_gpus()))}")
     return command
@@ -138,14 +158,9 @@ class _Size(NamedTuple):
     epoch: int
 
     @classmethod
-    def of(cls, plan: Plan, run: Run) -> _Size:
-        config = run.task.lower().replace("-", "_")
-        epochs = OmegaConf.load(ROOT / f"configs/finetuning/glue/{config}.yaml").optimization.max_epoch
-        for override in plan.overrides:
-            if override.startswith("optimization.max_epoch="):
-                epochs = int(override.partition("=")[2])
-        files = Path(plan.data, run.task).glob("input*/train.bin")
-        return cls(epochs, sum(path.stat().st_size for path in files))
+    def of(cls, plan: Plan, task: str) -> _Size:
+        files = Path(plan.data, task).glob("input*/train.bin")
+        return cls(read_settings(task, list(plan.overrides)).epochs, sum(path.stat().st_size for path in files))
 
     @property
     def bytes(self) -> int:

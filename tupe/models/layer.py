@@ -91,7 +91,7 @@ class SelfAttention(nn.Module):
             query, key = query + position.query, key + position.key
         bias = position.bias
         if self.relative is not None:
-            relative = self.relative.logits(query, self.scale)  # (B, H, T, T)
+            relative = self.relative(query, self.scale)  # (B, H, T, T)
             bias = relative if bias is None else relative + bias
         return query, key, value, bias
 

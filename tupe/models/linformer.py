@@ -7,7 +7,7 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
-from tupe.position.length import fit_positions
+from tupe.position.length import fit_positions, take
 
 
 class LengthProjection(nn.Module):
@@ -31,7 +31,7 @@ class LengthProjection(nn.Module):
         """`x` `(B, T, d)`, `padding_mask` `(B, T)` true at padding; returns `(B, k, d)`."""
         if padding_mask is not None:
             x = x.masked_fill(padding_mask.unsqueeze(-1), 0)
-        return self.weight[:, : x.shape[1]] @ x
+        return take(self.weight, 1, slice(x.shape[1])) @ x
 
     def extra_repr(self) -> str:
         return "{}, {}".format(*self.weight.shape)

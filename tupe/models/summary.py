@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from fairseq.data import Dictionary
 
@@ -11,12 +13,17 @@ from tupe.models.tupe import TupeLanguageModelEncoder, as_namespace
 
 def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object) -> TupeLanguageModelEncoder:
     """The named model, whose parameters have shapes and no memory. `fields` override those of its name."""
-    dictionary = Dictionary()
-    for index in range(len(dictionary), vocab_size):
-        dictionary.add_symbol(str(index))
     args = as_namespace(CONFIGS[name](max_positions=max_positions, **fields))
     with torch.device("meta"):
-        return TupeLanguageModelEncoder(args, dictionary)
+        return TupeLanguageModelEncoder(args, _dictionary(vocab_size))
+
+
+@lru_cache(maxsize=1)
+def _dictionary(size: int) -> Dictionary:
+    dictionary = Dictionary()
+    for index in range(len(dictionary), size):
+        dictionary.add_symbol(str(index))
+    return dictionary
 
 
 def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: object) -> tuple[int, int]:
@@ -24,7 +31,12 @@ def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: o
 
     Segments and Linformer's projection are no positions. `fields` override those of the named model.
     """
-    model = meta_model(name, vocab_size, max_positions, **fields)
+    layers = fields.pop("encoder_layers", CONFIGS[name].encoder_layers)
+    one, two = (_count(meta_model(name, vocab_size, max_positions, encoder_layers=n, **fields)) for n in (1, 2))
+    return tuple(first + (layers - 1) * (second - first) for first, second in zip(one, two))  # layers are alike
+
+
+def _count(model: TupeLanguageModelEncoder) -> tuple[int, int]:
     encoder = model.sentence_encoder
     modules = [encoder.position_bias, encoder.input_positions, *(layer.self_attn.relative for layer in encoder.layers)]
     position = sum(p.numel() for module in modules if module is not None for p in module.parameters())

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe.position.absolute import INIT_STD
-from tupe.position.length import Span, check_length, fit_positions
+from tupe.position.length import Span, check_length, fit_positions, take
 from tupe.position.precision import at_least_float32
 
 
@@ -31,7 +31,7 @@ class FreeAbsolute(nn.Module):
         """`absolute(i, j)` of some positions, `(H, length, num_keys)`; see `PositionBias.forward`."""
         span = Span.of(length, num_keys, query_offset)
         check_length(span.end, self.max_positions)
-        return at_least_float32(self.weight[:, span.queries, span.keys])
+        return at_least_float32(take(take(self.weight, 1, span.queries), 2, span.keys))
 
     def extra_repr(self) -> str:
         return "{}, {}, {}".format(*self.weight.shape)

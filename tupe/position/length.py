@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple, Optional
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from tupe.errors import UserError
 
@@ -34,6 +35,16 @@ class Span(NamedTuple):
     @property
     def keys(self) -> slice:
         return slice(self.num_keys)
+
+
+def take(tensor: Tensor, axis: int, rows: slice) -> Tensor:
+    """The `rows` of `tensor` along `axis`.
+
+    In `torch.export` one by one: a slice that is contiguous only when it is the whole would not hold for all lengths.
+    """
+    if getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)():
+        return tensor.index_select(axis, torch.arange(rows.start or 0, rows.stop, device=tensor.device))
+    return tensor[(*(slice(None),) * axis, rows)]
 
 
 def check_length(length: int, max_positions: int) -> None:

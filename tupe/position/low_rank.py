@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD
-from tupe.position.length import Span, check_length, fit_positions
+from tupe.position.length import Span, check_length, fit_positions, take
 from tupe.position.precision import at_least_float32, no_autocast
 
 
@@ -53,12 +53,12 @@ class LowRankAbsolute(nn.Module):
         """
         span = Span.of(length, num_keys, query_offset)
         check_length(span.end, self.max_positions)
-        query, key = self.query[:, span.queries], self.key if self.num_keys else self.key[:, span.keys]
+        query, key = take(self.query, 1, span.queries), self.key if self.num_keys else take(self.key, 1, span.keys)
         query, key = at_least_float32(query), at_least_float32(key)
         if factors:
             return query, key
         with no_autocast(query.device):
-            return query @ key.transpose(1, 2)
+            return query.bmm(key.transpose(1, 2))
 
     def extra_repr(self) -> str:
         return f"query={tuple(self.query.shape)}, key={tuple(self.key.shape)}"

@@ -24,12 +24,11 @@ CONVENTIONS = ("paper", "release")
 
 def reset_cls(correlation: Tensor, theta: Tensor, query_offset: int = 0) -> Tensor:
     """`reset(v)` of a correlation `v` `(H, n, m)` with `theta` `(2, H)`, its first row that of `query_offset`."""
-    num_heads, length, num_keys = correlation.shape
-    theta_1, theta_2 = theta.to(correlation.dtype).view(2, num_heads, 1, 1)
-    if query_offset > 0:  # [CLS] is not among the queries
-        return torch.cat([theta_2.expand(-1, length, 1), correlation[:, :, 1:]], dim=2)
-    others = torch.cat([theta_2.expand(-1, length - 1, 1), correlation[:, 1:, 1:]], dim=2)  # (H, n-1, m)
-    return torch.cat([theta_1.expand(-1, 1, num_keys), others], dim=1)
+    length, num_keys = correlation.shape[-2:]
+    query = torch.arange(query_offset, query_offset + length, device=correlation.device).unsqueeze(-1)  # (n, 1)
+    key = torch.arange(num_keys, device=correlation.device)
+    theta_1, theta_2 = theta.to(correlation.dtype)[..., None, None]  # (H, 1, 1) each
+    return torch.where((query > 0) & (key > 0), correlation, torch.where(query == 0, theta_1, theta_2))
 
 
 class Reset(nn.Module):

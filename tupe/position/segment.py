@@ -26,7 +26,7 @@ def segment_ids(tokens: Tensor, eos: int) -> Tensor:
     All false where no two separators follow each other; what follows a second pair of separators stays in segment 1.
     """
     separator = tokens.eq(eos)
-    second = F.pad(separator[:, 1:] & separator[:, :-1], (1, 0))  # true at the second of two separators
+    second = separator & F.pad(separator, (1, 0))[:, :-1]  # true at the second of two separators
     return second.cumsum(1) > 0
 
 
@@ -41,8 +41,8 @@ def check_segments(segments: Tensor) -> None:
 def segment_bias(values: Tensor, segments: Tensor) -> Tensor:
     """`values[h, s_i, s_j]` of `values` `(H, 2, 2)` and `segments` `s` `(B, T)`, bool: `(B, H, T, T)`."""
     check_segments(segments)
-    side = torch.stack([~segments, segments], dim=-1).to(values.dtype).unsqueeze(1)  # (B, 1, T, 2), one-hot
-    return side @ values @ side.transpose(-2, -1)
+    by_key = torch.where(segments[:, None, None, :], values[..., 1:], values[..., :1])  # (B, H, 2, T)
+    return torch.where(segments[:, None, :, None], by_key[:, :, 1:], by_key[:, :, :1])
 
 
 class _Segments(nn.Module):

@@ -50,7 +50,7 @@ class ShawRelative(nn.Module):
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=INIT_STD)
 
-    def logits(self, query: Tensor, scale: float = 1.0) -> Tensor:
+    def forward(self, query: Tensor, scale: float = 1.0) -> Tensor:
         """`scale * q_i . a[j - i]` of `query` `(B, H, n, d_h)`: `(B, H, n, n)`."""
         return skew(query @ (scale * with_far_rows(self.key, query.shape[-2])).t())
 

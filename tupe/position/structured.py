@@ -112,7 +112,7 @@ class StructuredBias(NamedTuple):
         bias = None
         if self.query is not None:
             with no_autocast(self.query.device):
-                bias = at_least_float32(self.query) @ at_least_float32(self.key).transpose(1, 2)
+                bias = at_least_float32(self.query).bmm(at_least_float32(self.key).transpose(1, 2))
         if self.relative is not None:
             relative = toeplitz(at_least_float32(self.relative), key_length)
             bias = relative if bias is None else bias + relative

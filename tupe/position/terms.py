@@ -51,7 +51,7 @@ class PositionTerms(NamedTuple):
             bias = StructuredBias() if self.bias is None else self.bias
             return self._replace(bias=bias._replace(segment=values, segments=segments))
         bias = segment_bias(values, segments)
-        bias = bias[0] if len(bias) == 1 else bias
+        bias = bias[0] if bias.shape[0] == 1 else bias  # `len` would fix the number in a graph
         return self._replace(bias=bias if self.bias is None else self.bias + bias)
 
     def split(self, num_layers: int) -> list[PositionTerms]:

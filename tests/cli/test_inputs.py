@@ -1,0 +1,318 @@
+"""Every command x every kind of wrong input: one sentence, exit status 1, nothing lost, nothing left behind.
+
+A new command is a row of ROWS for each thing that it reads, and a new kind of wrong input a function of SPOIL. What is
+right to be taken (the text of a corpus may say anything) stands in the row as `takes`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.commands import ROOT
+from tests.samples import write_checkpoint, write_corpus, write_task
+from tupe.cli.main import main
+from tupe.files import write
+from tupe.finetuning import finetune, sweep
+from tupe.finetuning.plan import Plan
+from tupe.finetuning.runs import Result, Run
+
+RUN = Run("CoLA", 2e-5, 1)
+HOSTILE = "gelu\n+hydra.job_logging.handlers.x={class:subprocess.Popen,args:[touch witness],shell:true}\x1b[2J"
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """Something that a command reads or writes.
+
+    Attributes:
+        command: the words of the command, whose {} is the folder of the samples.
+        path: what is spoiled, below it.
+        form: which kinds of wrong input there are.
+        whole: whether the command ends well with the samples as they are (and in an instant).
+        takes: kinds that are right for this one.
+    """
+
+    command: str
+    path: str
+    form: str
+    whole: bool = True
+    takes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.command.split()[0]}:{self.path}"
+
+
+SET = "common.fp16=false common.cpu=true model._name=tupe_tiny task.tokens_per_sample=32 optimization.max_update=20000"
+PLAN = "pretraining-plan configs/pretraining base task.data={}/corpus checkpoint.save_dir={}/new " + SET
+FINETUNE = "finetune-glue CoLA {}/pretrained.pt {}/glue checkpoint.save_dir={}/new"
+SWEEP = "glue-sweep --tasks CoLA --lrs 2e-5 --seeds 1 {}/pretrained.pt {}/glue {}/new"
+PREDICT = "glue-predict --partial {}/finetuned.pt {}/glue/CoLA {}/new"
+SHOW = "plot-{} {{}}/pretrained.pt --data {{}}/corpus --output {{}}/new.png"  # the corpus has no manifest
+EXPORT = "export {{}}/{}.pt {{}}/{} {{}}/new --no-tokenizer"
+IMPORT = "import {}/exported {}/new.pt"
+DRAWS = ("hostile", "foreign")  # a log is searched for records, whatever else is in it
+
+#: All that the commands read.
+ROWS = (
+    Row("convert-release {}/release.pt {}/new", "release.pt", "checkpoint", whole=False),
+    Row("describe {}/pretrained.pt", "pretrained.pt", "checkpoint"),
+    Row("model-overrides {}/pretrained.pt", "pretrained.pt", "checkpoint"),
+    Row("plot-position {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint"),
+    Row(SHOW.format("correlations"), "pretrained.pt", "checkpoint", whole=False),
+    Row(SHOW.format("correlations"), "corpus", "folder", whole=False),
+    Row(SHOW.format("ranks"), "pretrained.pt", "checkpoint", whole=False),
+    Row("plot-reset {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint"),
+    Row("plot-segments {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint", whole=False),
+    Row("plot-similarity {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint"),
+    Row("plot-cost {}/model.json --output {}/new.png", "model.json", "json", whole=False),
+    Row(FINETUNE, "pretrained.pt", "checkpoint", whole=False),
+    Row(FINETUNE, "glue", "folder", whole=False),
+    Row(FINETUNE, "glue/CoLA/input0/train.idx", "binary", whole=False),
+    Row(FINETUNE, "glue/CoLA/label/valid.bin", "binary", whole=False),
+    Row(
+        "finetune-glue CoLA {}/pretrained.pt {}/glue checkpoint.save_dir={}/run", "run/.tupe.json", "json", whole=False
+    ),
+    Row(EXPORT.format("pretrained", "corpus"), "pretrained.pt", "checkpoint"),
+    Row(EXPORT.format("pretrained", "corpus"), "corpus", "folder"),
+    Row(EXPORT.format("pretrained", "corpus"), "corpus/dict.txt", "text"),
+    Row(EXPORT.format("finetuned", "glue/CoLA"), "glue/CoLA", "folder"),
+    Row(EXPORT.format("finetuned", "glue/CoLA"), "glue/CoLA/label/dict.txt", "text"),
+    Row(IMPORT, "exported/config.json", "json", takes=("wrong version", "not UTF-8")),
+    Row(IMPORT, "exported/model.safetensors", "binary"),
+    Row("export-onnx {}/exported", "exported/config.json", "json", whole=False, takes=("wrong version", "not UTF-8")),
+    Row("finetuning-result {}/run", "run/checkpoint_best.pt", "checkpoint", takes=("other weights",)),
+    Row(SWEEP, "pretrained.pt", "checkpoint", whole=False),
+    Row(SWEEP, "glue/CoLA/input0/train.bin", "binary", whole=False),
+    Row(SWEEP.replace("{}/new", "{}/sweep"), "sweep/sweep.json", "json", whole=False),
+    Row("glue-table {}/sweep", "sweep/sweep.json", "json"),
+    Row("glue-table {}/sweep", "sweep", "folder"),
+    Row(PREDICT, "finetuned.pt", "checkpoint"),
+    Row(PREDICT, "glue/CoLA", "folder"),
+    Row(PREDICT, "glue/CoLA/input0/test.bin", "binary"),
+    Row(PREDICT, "glue/CoLA/label/dict.txt", "text"),
+    Row("plot-training {}/run --output {}/new.png", "run/hydra_train.log", "text", takes=(*DRAWS, "cut", "not UTF-8")),
+    Row(PLAN, "corpus", "folder"),
+    Row(PLAN, "corpus/dict.txt", "text", takes=("cut", "foreign", "hostile", "wrong type")),
+    Row(PLAN, "corpus/train.idx", "binary"),
+    Row(PLAN, "corpus/valid.bin", "binary"),
+    Row("quickstart-report {}/quickstart tupe_tiny", "quickstart/corpus", "folder", whole=False),
+    Row("word-order {}/text.txt {}/new", "text.txt", "text", takes=("cut", "foreign", "hostile", "wrong type")),
+)
+
+PATIENCE = 60  # seconds
+
+#: Commands that read nothing, and those whose rows stand elsewhere.
+READ_NOTHING = {"python-docs", "systems", "user-dir"}
+ELSEWHERE = {"prepare-corpus", "prepare-glue"}
+
+
+def remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def replaced(make):
+    """What was there is gone."""
+
+    def spoil(path):
+        remove(path)
+        make(path)
+
+    return spoil
+
+
+def content(new):
+    return lambda path: path.write_bytes(new(path.read_bytes()) if callable(new) else new)
+
+
+def state(change):
+    """A checkpoint with another state."""
+
+    def spoil(path):
+        state = torch.load(path, weights_only=False)
+        torch.save(change(state) or state, path)
+
+    return spoil
+
+
+def in_json(change):
+    def spoil(path):
+        value = json.loads(path.read_text())
+        path.write_text(json.dumps(change(value) or value))
+
+    return spoil
+
+
+def set_model(**fields):
+    def change(state):
+        if isinstance(state.get("cfg"), dict):
+            state["cfg"]["model"].update(fields)
+            state["extra_state"]["best"] = "\n".join(map(str, fields.values()))  # of a fine-tuned one
+        else:
+            state["args"] = fields
+
+    return state(change)
+
+
+def hostile(value):
+    """Every text in it says what a shell, Hydra and a terminal would obey."""
+    if isinstance(value, dict):
+        return {name: hostile(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [hostile(inner) for inner in value]
+    return HOSTILE if isinstance(value, str) else value
+
+
+FOLDER = replaced(lambda path: path.mkdir())
+SPOIL = {
+    "any": {
+        "absent": remove,
+        "unreadable": replaced(lambda path: path.symlink_to(path.name)),  # a loop: not even root reads it
+        "pipe": replaced(os.mkfifo),
+        "file or folder": lambda path: replaced(Path.touch if path.is_dir() else Path.mkdir)(path),
+    },
+    "checkpoint": {
+        "empty": content(b""),
+        "cut": content(lambda data: data[: len(data) // 2]),
+        "wrong type": state(lambda state: [1]),
+        "wrong version": set_model(field_of_tomorrow=True),
+        "foreign": state(lambda state: {"state_dict": {}, "epoch": 3}),
+        "not UTF-8": content(b"\xff\xfe\x00words"),
+        "hostile": set_model(activation_fn=HOSTILE),
+        "other weights": state(lambda state: {**state, "model": {}}),
+        "wrong size": set_model(encoder_layers=10**9),
+    },
+    "json": {
+        "empty": content(b""),
+        "cut": content(lambda data: data[: len(data) // 2]),
+        "wrong type": content(b"[1]"),
+        "wrong version": in_json(lambda value: {**value, "version": 99}),
+        "foreign": content(b'{"name": "of another program"}'),
+        "not UTF-8": content(lambda data: data.replace(b"CoLA", b"\xff").replace(b"scripts", b"\xff")),
+        "hostile": in_json(hostile),
+    },
+    "binary": {
+        "empty": content(b""),
+        "cut": content(lambda data: data[:-1]),
+        "foreign": content(b"\x89PNG\r\n\x1a\n" + bytes(100)),
+        "wrong version": content(lambda data: data[:9] + b"\x07" + data[10:] + b"more"),
+    },
+    "text": {
+        "empty": content(b""),
+        "cut": content(lambda data: data[: len(data) * 2 // 3]),
+        "wrong type": content(b"{}\n"),
+        "foreign": content(b"of another program\n"),
+        "not UTF-8": content(b"\xff\xfe words 1\n"),
+        "hostile": content(f"{HOSTILE} 1\n".encode()),
+    },
+    "folder": {"empty": replaced(Path.mkdir)},
+}
+CASES = [(kind, row) for row in ROWS for kind in (*SPOIL["any"], *SPOIL[row.form])]
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    """A folder with everything that the rows name."""
+    folder = tmp_path_factory.mktemp("samples")
+    write_corpus(folder / "corpus")
+    write_task(folder / "glue/CoLA", ("0", "1"))
+    write_checkpoint(folder / "pretrained.pt", folder / "corpus")
+    write_checkpoint(folder / "release.pt", folder / "corpus")
+    for path in ("finetuned.pt", "run/checkpoint_best.pt"):
+        write_checkpoint(folder / path, folder / "glue/CoLA", num_classes=2)
+    export = EXPORT.format("pretrained", "corpus").replace("new", "exported")
+    assert main([word.replace("{}", str(folder)) for word in export.split()]) == 0
+    (folder / "run/.tupe.json").write_text(
+        json.dumps({"version": 1, "made_by": "scripts/finetune_glue.sh", "of": {"task": "MNLI"}})
+    )
+    record = '[train_inner][INFO] - {"epoch": 1, "loss": "9", "num_updates": "%d", "lr": "0.1", "wps": "1", "wpb": "1"}'
+    (folder / "run/hydra_train.log").write_text("".join(f"{record % update}\n" for update in (1, 2, 3)))
+    runs = (RUN,)
+    Plan("pretrained.pt", "0f", "tupe_tiny", 7, "glue", (), runs, {}).join(folder / "sweep")
+    write(folder / "sweep" / RUN.folder / "result.json", Result(50.0))
+    lines = (f"The dog number{number} sees a small bird and calls {number} .\n" for number in range(40))
+    (folder / "model.json").write_text(json.dumps({"device": "CPU", "results": [{"model": "bert_a", "seconds": 1}]}))
+    (folder / "text.txt").write_text("".join(lines))
+    (folder / "quickstart/corpus").mkdir(parents=True)
+    return folder
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Everything in a folder, and what it holds."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink() or not path.is_file():
+            found[name] = "link" if path.is_symlink() else "folder" if path.is_dir() else "pipe"
+        else:
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def said(row: Row, folder: Path, capsys) -> tuple[int, str]:
+    """Exit status of the command, and what it wrote to the screen as an error."""
+    try:
+        status = main([word.replace("{}", str(folder)) for word in row.command.split()])
+    except SystemExit as end:
+        status = end.code
+    return status, capsys.readouterr().err
+
+
+def test_every_command_is_in_the_table():
+    commands = {path.stem.rstrip("_").replace("_", "-") for path in (ROOT / "tupe/cli").glob("[!_]*.py")} - {"main"}
+    assert commands == {row.command.split()[0] for row in ROWS} | READ_NOTHING | ELSEWHERE
+
+
+@pytest.fixture
+def copy(samples, tmp_path, monkeypatch):
+    """The samples, in a command that does not wait for ever."""
+    monkeypatch.chdir(ROOT)
+    for module, name in ((finetune, "_train"), (sweep, "multirun")):
+        monkeypatch.setattr(module, name, lambda *_: pytest.fail("the training begins"))
+    before = signal.signal(signal.SIGALRM, waited)
+    signal.alarm(PATIENCE)
+    yield shutil.copytree(samples, tmp_path / "samples")
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def waited(*_):
+    raise TimeoutError(f"no answer in {PATIENCE} seconds")
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.whole], ids=str)
+def test_what_is_right_is_taken(row, copy, capsys):
+    status, error = said(row, copy, capsys)
+    assert (status, error.replace("error: ", "")) == (0, error)
+
+
+@pytest.mark.parametrize(("kind", "row"), CASES, ids=str)
+def test_what_is_wrong_is_one_sentence(kind, row, copy, capsys):
+    {**SPOIL["any"], **SPOIL[row.form]}[kind](copy / row.path)
+    before = tree(copy)
+    status, error = said(row, copy, capsys)
+    if kind in row.takes and status == 0:
+        return
+    assert status == 1, error
+    assert re.fullmatch(r"error: [^\n]+\n", error), error
+    assert "\x1b" not in error
+    assert tree(copy) == before
+
+
+def test_a_name_that_is_not_utf_8(copy, capsys):
+    odd = copy.rename(os.fsdecode(os.fsencode(copy.parent) + b"/\xff"))
+    before = tree(odd)
+    for row in ROWS:
+        status, error = said(row, odd, capsys)
+        assert status == 1
+        assert re.fullmatch(r"error: '[^\n]+' is not UTF-8: rename that file or folder\.\n", error)
+    assert tree(odd) == before

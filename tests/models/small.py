@@ -1,0 +1,46 @@
+"""A named model of two layers, and sequences for it; also for processes that have no fixtures."""
+
+from types import SimpleNamespace
+
+import torch
+from fairseq.data import Dictionary
+
+from tupe.models.config import CONFIGS
+from tupe.models.tupe import TupeModel
+
+WORDS = 40
+
+
+def small_dictionary():
+    dictionary = Dictionary()
+    for index in range(WORDS):
+        dictionary.add_symbol(f"word{index}")
+    dictionary.add_symbol("<mask>")
+    return dictionary
+
+
+def small_model(name, dictionary, max_positions=24, **fields):
+    torch.manual_seed(0)
+    small = {
+        "encoder_layers": 2,
+        "encoder_embed_dim": 24,
+        "encoder_ffn_embed_dim": 48,
+        "encoder_attention_heads": 3,
+    }
+    task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: max_positions)
+    model = TupeModel.build_model(CONFIGS[name](**{**small, **fields}), task)
+    for parameter in model.parameters():
+        if parameter.ndim > 1:  # far from the tiny initial values, so that a wrong term shows
+            torch.nn.init.normal_(parameter, std=0.3)
+    return model.eval()
+
+
+def small_batch(dictionary, lengths, seed=1):
+    """Sequences of those lengths, `<s> ... </s>`, padded on the right."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(dictionary.nspecial, WORDS, (len(lengths), max(lengths)), generator=generator)
+    tokens[:, 0] = dictionary.bos()
+    for row, length in zip(tokens, lengths):
+        row[length - 1] = dictionary.eos()
+        row[length:] = dictionary.pad()
+    return tokens

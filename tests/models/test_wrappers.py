@@ -1,0 +1,192 @@
+"""Every system is the same model under what replicates, shards, flattens, copies, prunes, quantises or hooks it."""
+
+import copy
+import json
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import prune
+from torch.optim.swa_utils import AveragedModel
+
+from tests.position.replicas import replica
+from tupe.systems import SYSTEMS
+
+SHARDED = ["DDP", "FSDP1", "FSDP1, use_orig_params", "FSDP2"]
+
+
+@pytest.fixture(scope="module")
+def differences(tmp_path_factory):
+    """wrapper, system -> how the two processes differ from the plain model; started once for all."""
+    folder = tmp_path_factory.mktemp("processes")
+    command = [sys.executable, "-m", "tests.models.two_processes"]
+    both = [
+        subprocess.Popen([*command, str(rank), str(folder), *SYSTEMS], stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    said = [process.communicate()[1] for process in both]
+    assert not any(process.returncode for process in both), said
+    by_rank = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+    return {(wrapper, system): (what, other) for (wrapper, system, what), (_, _, other) in zip(*by_rank)}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("wrapper", SHARDED)
+def test_sharded(differences, wrapper, system):
+    assert differences[wrapper, system] == ("", "")
+
+
+@pytest.fixture
+def model(request, build):
+    return build(f"{request.param}_tiny", dropout=0.0, attention_dropout=0.0)
+
+
+systems = pytest.mark.parametrize("model", SYSTEMS, indirect=True)
+
+
+def gradients(model, run, tokens):
+    model.zero_grad()
+    run(tokens)[0].square().mean().backward()
+    return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+
+
+@systems
+def test_replicated(model, pairs):
+    """`DataParallel`: the weights of a replica are plain attributes, with a graph that leads to the model's."""
+    want, expected = model(pairs)[0], gradients(model, model, pairs)
+    torch.testing.assert_close(replica(model)(pairs)[0], want)
+    torch.testing.assert_close(gradients(model, replica(model), pairs), expected)
+    with torch.no_grad():
+        torch.testing.assert_close(replica(model)(pairs)[0], model(pairs)[0])
+
+
+@systems
+def test_flattened(model, pairs):
+    """What fairseq's `--ddp-backend fully_sharded` does to the parameters; the sharding itself needs GPUs."""
+    flatten = pytest.importorskip("fairscale.nn.misc", reason="fairscale is not installed").FlattenParamsWrapper
+    plain = copy.deepcopy(model)
+    flat = flatten(model)
+    for _ in range(2):
+        torch.testing.assert_close(flat(pairs)[0], plain(pairs)[0])
+        for either in (flat, plain):
+            either.zero_grad()
+            either(pairs)[0].square().mean().backward()
+            torch.optim.SGD(either.parameters(), lr=0.5).step()
+        with torch.no_grad():
+            torch.testing.assert_close(flat(pairs)[0], plain(pairs)[0], rtol=1e-4, atol=1e-4)
+
+
+@systems
+@torch.no_grad()
+def test_copied(model, tokens):
+    want = model(tokens)[0]
+    averaged = AveragedModel(model)
+    averaged.update_parameters(model)
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), averaged):
+        torch.testing.assert_close(twin(tokens)[0], want)
+    for parameter in model.parameters():
+        parameter.mul_(1.5)
+    averaged.update_parameters(model)
+    moved = copy.deepcopy(model)
+    for parameter, mean in zip(moved.parameters(), averaged.module.parameters()):
+        parameter.copy_(mean)
+    torch.testing.assert_close(averaged(tokens)[0], moved(tokens)[0])
+    assert not torch.equal(averaged(tokens)[0], want)
+
+
+@systems
+@torch.no_grad()
+def test_pruned(model, pairs):
+    """A pruned weight is made anew before its module's `forward`, from one that goes on learning."""
+    model(pairs)
+    tied = model.encoder.lm_head.weight
+    whole = [
+        (module, name)
+        for module in model.modules()
+        for name, parameter in module.named_parameters(recurse=False)
+        if parameter.ndim > 1 and parameter is not tied
+    ]
+    for module, name in whole:
+        prune.random_unstructured(module, name, amount=0.3)
+    for name, parameter in model.named_parameters():
+        if name.endswith("_orig"):
+            parameter.mul_(1.5)
+    pruned = model(pairs)[0]
+    for module, name in whole:
+        prune.remove(module, name)
+    torch.testing.assert_close(model(pairs)[0], pruned)
+
+
+@systems
+@pytest.mark.parametrize("twice", [False, True])
+def test_loaded_under_inference_mode(model, build, tokens, twice):
+    other = copy.deepcopy(model)
+    with torch.inference_mode():
+        if twice:  # its parameters then count no changes
+            other = pickle.loads(pickle.dumps(other))
+        other(tokens)
+        other.load_state_dict({name: 1.5 * p if p.is_floating_point() else p for name, p in model.state_dict().items()})
+        got = other(tokens)[0]
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+        torch.testing.assert_close(got, model(tokens)[0])
+
+
+def projections(model):
+    return {name: module for name, module in model.named_modules() if isinstance(module, (nn.Linear, nn.LayerNorm))}
+
+
+@systems
+@pytest.mark.parametrize("half", [False, True])
+@torch.no_grad()
+def test_hooks_of_every_projection_run(model, tokens, half):
+    """And change nothing: under half precision the terms stay in float32."""
+    model = model.half() if half else model
+    want, called = model(tokens)[0], set()
+    for name, module in projections(model).items():
+        module.register_forward_hook(lambda *_, name=name: called.add(name))
+    torch.testing.assert_close(model(tokens)[0], want, **({"rtol": 5e-3, "atol": 5e-3} if half else {}))
+    assert called == projections(model).keys()
+
+
+class LowRankUpdate(nn.Module):
+    """`x W + x A B`, as LoRA's: in the place of a linear layer."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+        self.update = nn.Sequential(nn.Linear(base.in_features, 2), nn.Linear(2, base.out_features))
+
+    def forward(self, x):
+        return self.base(x) + self.update(x)
+
+
+@systems
+def test_adapters_learn_in_every_projection(model, pairs):
+    for name, module in projections(model).items():
+        if isinstance(module, nn.Linear):
+            setattr(model.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2], LowRankUpdate(module))
+    with torch.no_grad():
+        first = model(pairs)[0]
+        for name, parameter in model.named_parameters():
+            if ".update.1" in name:
+                parameter.add_(0.5)
+        assert not torch.equal(model(pairs)[0], first)
+    model(pairs)[0].square().sum().backward()
+    assert all(p.grad is not None for name, p in model.named_parameters() if ".update." in name)
+
+
+@systems
+@torch.no_grad()
+def test_quantised(model, tokens):
+    """Eight bits in every linear layer, those of the positions included."""
+    want = model(tokens)[0]
+    quantised = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
+    assert not any(type(module) is nn.Linear for module in quantised.modules())
+    real = tokens.ne(1)
+    got = quantised(tokens)[0]
+    assert 0 < (got[real] - want[real]).norm() < 0.2 * want[real].norm()

@@ -1,0 +1,28 @@
+"""Fine-tunes a checkpoint on one GLUE task with the paper's settings; scripts/finetune_glue.sh explains it.
+
+Example: tupe finetune-glue CoLA checkpoints/tupe_base/checkpoint_last.pt data/glue optimization.lr=[2e-5]
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the task, the checkpoint, the data and the settings."""
+    add = parser.add_argument
+    add("task", help="CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE or WNLI")
+    add("checkpoint", type=Path, help="a pre-trained checkpoint of this plugin")
+    add("data", type=Path, help="folder made by scripts/prepare_glue.sh, of this task or of all")
+    add("overrides", nargs="*", metavar="key=value", help="of configs/finetuning/glue.yaml")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Trains, and prints the result in the last line."""
+    from tupe.finetuning.finetune import finetune
+
+    done = finetune(args.task, args.checkpoint, args.data, args.overrides)
+    if done.before:
+        print(f"{done.folder} holds a finished run: to train anew, remove it or set checkpoint.save_dir")
+    print(f"{args.task}: {done.result.sentence(done.folder)}")

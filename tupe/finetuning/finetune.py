@@ -1,0 +1,138 @@
+"""One fine-tuning on a GLUE task, `scripts/finetune_glue.sh`: its folder, its training by fairseq, its result."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import tupe
+from tupe.errors import UserError
+from tupe.files import check_file, check_indexed, own, sha256
+from tupe.finetuning import with_parent
+from tupe.finetuning.gpus import visible_gpus
+from tupe.finetuning.result import Result, finetuning_result
+from tupe.finetuning.runs import LOG, TASKS, result
+from tupe.finetuning.settings import CONFIGS, Settings, assignment, config_of, read_settings
+from tupe.finetuning.start import model_overrides
+
+MADE_BY = "scripts/finetune_glue.sh"
+_PREPARED_BY = "scripts/prepare_glue.sh"
+_GPU = (
+    *("common.fp16=true", "common.fp16_init_scale=4", "common.threshold_loss_scale=1", "common.fp16_scale_window=128"),
+    "distributed_training.distributed_world_size=1",
+)
+
+
+class Finished(NamedTuple):
+    """A finished run.
+
+    Attributes:
+        folder: where it is.
+        result: what came out.
+        before: whether it was finished when it was asked for.
+    """
+
+    folder: Path
+    result: Result
+    before: bool
+
+
+def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str]) -> Finished:
+    """Fine-tunes a checkpoint, or goes on where that was interrupted; a finished run stays as it is.
+
+    The run's folder is of this checkpoint, data and settings alone (`tupe.files.own`).
+
+    Args:
+        task: a task of GLUE.
+        checkpoint: a pre-trained checkpoint of this plugin.
+        data: the prepared task, or the folder of all.
+        overrides: `key=value` of configs/finetuning.
+
+    Raises:
+        UserError: for what cannot be, or if the folder holds something else.
+        SystemExit: if the training failed, which it has said; with its status.
+    """
+    if task not in TASKS:
+        raise UserError(f"there is no GLUE task {task!r} to fine-tune: the tasks are {', '.join(TASKS)}.")
+    data = data / task if (data / task).is_dir() else data
+    settings = read_settings(task, overrides)
+    model = model_overrides(checkpoint)
+    of = {"task": task, "checkpoint": sha256(checkpoint), "data": data_checksum(data, task), "settings": settings.of}
+    folder = Path(settings.save_dir) if settings.save_dir else default_folder(task, checkpoint, settings)
+    mending = "set checkpoint.save_dir to another folder, or remove this one to train anew"
+    with own(folder, MADE_BY, of, besides=(LOG,), mending=mending) as held:
+        before = result(folder) is not None
+        if not before:
+            _train(_command(task, checkpoint, data, folder, model, settings.overrides), held)
+            finetuning_result(folder)
+        (folder / "checkpoint_last.pt").unlink(missing_ok=True)  # was there to resume from
+        return Finished(folder, result(folder), before)
+
+
+def default_folder(task: str, checkpoint: Path, settings: Settings) -> Path:
+    """`runs/finetuning/CHECKPOINT/TASK/lr_LR/seed_SEED`, as a sweep names it: 2e-05, also for 0.00002."""
+    name = f"{checkpoint.absolute().parent.name}-{checkpoint.stem}"
+    return Path("runs/finetuning", name, task, f"lr_{settings.lr:g}", f"seed_{settings.seed}")
+
+
+def data_checksum(data: Path, task: str) -> str:
+    """Checksum of a prepared task, whose binary data is checked.
+
+    Raises:
+        UserError: if there is none, or a file of it is cut.
+    """
+    if not (data / "input0/dict.txt").is_file():
+        raise UserError(f"{data} holds no prepared {task}: bash {_PREPARED_BY} GLUE_DOWNLOAD CORPUS {data} {task}")
+    files = sorted(path for part in ("input*", "label") for path in data.glob(f"{part}/*"))
+    binary = {path.with_suffix("") for path in files if path.suffix in (".bin", ".idx")}
+    for prefix in sorted(binary | {data / "input0/train", data / "input0/valid"}):
+        check_indexed(prefix, _PREPARED_BY)
+    digest = hashlib.sha256()
+    for path in files:
+        check_file(path, _PREPARED_BY)
+        digest.update(f"{path.relative_to(data)} {sha256(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def _command(
+    task: str, checkpoint: Path, data: Path, folder: Path, model: list[str], overrides: list[str]
+) -> list[str]:
+    return [
+        *("fairseq-hydra-train", "--config-dir", str(CONFIGS), "--config-name", "glue", f"glue={config_of(task)}"),
+        assignment("common.user_dir", Path(tupe.__file__).parent),
+        assignment("task.data", data),
+        assignment("checkpoint.finetune_from_model", checkpoint),
+        assignment("checkpoint.save_dir", folder),
+        *(*model, *(_GPU if visible_gpus() else ["common.cpu=true"]), *overrides),
+    ]  # fmt: skip
+
+
+def _train(command: list[str], held: IO) -> None:
+    """Runs the training, which holds the folder and what else was given to this process, and ends with it."""
+    os.set_inheritable(held.fileno(), True)
+    starter = [sys.executable, "-S", with_parent.__file__, str(os.getpid())]
+    process = subprocess.Popen([*starter, *command], stdin=subprocess.DEVNULL, close_fds=False)
+
+    def end(*_: object) -> None:
+        process.terminate()
+        raise SystemExit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        code = process.wait()
+    except KeyboardInterrupt:
+        try:
+            process.wait(10)  # it got the signal from the keyboard too, and says how to go on
+        except subprocess.TimeoutExpired:
+            process.terminate()
+        raise SystemExit(128 + signal.SIGINT) from None
+    finally:
+        process.wait()
+        signal.signal(signal.SIGTERM, before)
+    if code:
+        raise SystemExit(code if code > 0 else 128 - code)

@@ -1,0 +1,128 @@
+"""Settings of a fine-tuning: the files of `configs/finetuning` with `key=value` over them, as Hydra reads them."""
+
+from __future__ import annotations
+
+import enum
+import re
+from pathlib import Path
+from typing import Any, NamedTuple, Union
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+import tupe
+from tupe.errors import UserError
+
+ROOT = Path(tupe.__file__).resolve().parents[1]
+CONFIGS = ROOT / "configs/finetuning"
+
+#: Where a run is, and what it says meanwhile: its result does not depend on them.
+_ASIDE = (
+    *("hydra", "defaults", "common.user_dir", "common.log_format", "common.log_interval", "dataset.num_workers"),
+    *("task.data", "checkpoint.save_dir", "checkpoint.finetune_from_model"),
+)
+
+
+def assignment(key: str, value: Union[str, int, float, Path]) -> str:
+    """`key=value` for Hydra's command line, of any value: text is quoted.
+
+    Raises:
+        UserError: for text that Hydra would take for something else, `${...}`.
+    """
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if isinstance(value, (bool, int, float)):
+        return f"{key}={value}"
+    text = str(value)
+    if "${" in text:
+        raise UserError(f"Hydra would replace the ${{...}} in {text!r}: use a name without.")
+    escaped = re.sub(r"(\\*)('|$)", lambda end: end[1] * 2 + (end[2] and r"\'"), text)
+    return f"{key}='{escaped}'"
+
+
+class Settings(NamedTuple):
+    """What the files and the command line say.
+
+    Attributes:
+        of: all that a result depends on, beside model, data and where it runs.
+        save_dir: where the user wants the run, or "".
+        overrides: as given, without `save_dir`.
+    """
+
+    of: dict[str, Any]
+    save_dir: str
+    overrides: list[str]
+
+    @property
+    def lr(self) -> float:
+        """The first learning rate."""
+        return _number(self.of, "optimization.lr", float)
+
+    @property
+    def seed(self) -> int:
+        return _number(self.of, "common.seed", int)
+
+    @property
+    def epochs(self) -> int:
+        return _number(self.of, "optimization.max_epoch", int)
+
+
+def config_of(task: str) -> str:
+    """The name of a task's file."""
+    return task.lower().replace("-", "_")
+
+
+def read_settings(task: str, overrides: list[str]) -> Settings:
+    """The settings of a task with `key=value` over them.
+
+    Raises:
+        UserError: for what is no `key=value`, or one that cannot be.
+    """
+    if not CONFIGS.is_dir():
+        raise UserError("fine-tuning needs configs/ and scripts/ beside the package: run the scripts of a clone.")
+    cfg = OmegaConf.merge(
+        OmegaConf.load(CONFIGS / "glue.yaml"), OmegaConf.load(CONFIGS / f"glue/{config_of(task)}.yaml")
+    )
+    save_dir, left, others = "", [], {}
+    for override in overrides:
+        key, _, text = override.partition("=")
+        if key.lstrip("+") == "checkpoint.save_dir":
+            save_dir = text  # a folder as the shell gives it
+            continue
+        left.append(override)
+        key, value = _parse(override)
+        if key.partition(".")[0] == "hydra":
+            continue
+        try:
+            OmegaConf.update(cfg, key, value, merge=False)
+        except (OmegaConfBaseException, ValueError, TypeError):
+            others[key] = value
+    of = OmegaConf.to_container(cfg)
+    for key in _ASIDE:
+        group, _, name = key.partition(".")
+        (of.get(group) or {}).pop(name, None) if name else of.pop(group, None)
+    return Settings({**of, **others}, save_dir, left)
+
+
+def _parse(override: str) -> tuple[str, Any]:
+    """Key and value of an override; of `~key`, None."""
+    try:
+        parsed = OverridesParser.create().parse_override(override)
+        if parsed.is_sweep_override():
+            raise UserError(f"'{override}' is several values, but a run has one: use scripts/glue.sh.")
+        return parsed.key_or_group, None if parsed.is_delete() else parsed.value()
+    except HydraException as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"'{override}' is no key=value that Hydra reads: {reason}") from None
+
+
+def _number(of: dict[str, Any], key: str, kind: type) -> Any:
+    group, _, name = key.partition(".")
+    value = (of.get(group) or {}).get(name)
+    value = value[0] if isinstance(value, list) and value else value
+    try:
+        return kind(value)
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"{key} is {value!r}, not a number.") from None
