@@ -33,17 +33,14 @@ def main() -> None:
     threads = int(os.environ.get("OMP_NUM_THREADS", "0"))
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    fields = {
-        name: getattr(value, "value", value) for name, value in vars(CONFIGS[f"{args.system}_{args.size}"]()).items()
-    }
+    named = vars(CONFIGS[f"{args.system}_{args.size}"]())
+    fields = {name: getattr(value, "value", value) for name, value in named.items()}
     config = ours.TupeConfig(**config_fields({**fields, "max_positions": 512}), vocab_size=32768)
     model = ours.TupeModel(config).eval()
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         report = export_onnx(Path(folder), int8=True)
-        print(
-            f"{args.system}_{args.size}: largest difference from PyTorch {report.difference:.1e}; {threads} thread(s)"
-        )
+        print(f"{args.system}_{args.size}: differs from PyTorch by {report.difference:.1e}; {threads} thread(s)")
         sessions = {
             name: onnxruntime.InferenceSession(str(Path(folder, file)), options, providers=["CPUExecutionProvider"])
             for name, file in (("onnxruntime", FILE), ("int8", QUANTIZED))
