@@ -3,6 +3,7 @@
 import sys
 from types import SimpleNamespace
 
+import fairseq_cli.train
 import pytest
 import torch
 from fairseq.dataclass.configs import DistributedTrainingConfig
@@ -76,6 +77,13 @@ def test_fully_sharded_without_what_it_needs(gpus, configured, monkeypatch):
     monkeypatch.setitem(sys.modules, "fairscale", None)
     with pytest.raises(UserError, match="fully_sharded needs GPUs and the package fairscale"):
         configured(gpus, ddp_backend="fully_sharded")
+
+
+def test_fully_sharded_on_the_cpu_ends_with_the_sentence(train, tmp_path):
+    with pytest.raises(UserError, match="fully_sharded needs GPUs"):
+        train(tmp_path, "--ddp-backend", "fully_sharded")
+    with pytest.raises(UserError, match="fully_sharded needs GPUs"):  # under Hydra, where it comes too late for that
+        fairseq_cli.train.fsdp_enable_wrap(DistributedTrainingConfig(ddp_backend="fully_sharded"))
 
 
 @pytest.mark.parametrize(("heads", "unused"), [({}, False), ({"mnli": torch.nn.Linear(1, 1)}, True)])

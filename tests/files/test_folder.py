@@ -22,6 +22,7 @@ def test_the_same_goes_on_and_another_is_refused(tmp_path):
     with own(out, "glue", OF):
         (out / "made").touch()
     assert identity(out).of["settings"] == {"lr": [2e-05], "seed": 1}
+    (out / ".made.17.tupe-part").touch()
     with own(out, "glue", OF):
         assert names(out) == [".tupe.json", ".tupe.lock", "made"]
     for made_by, of, said in (

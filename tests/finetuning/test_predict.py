@@ -3,13 +3,14 @@
 import dataclasses
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from fairseq.data import Dictionary
 
 from tests.commands import run
 from tupe.cli.main import main
-from tupe.data.binarise import binarise
+from tupe.data.binary import EOS, writer
 from tupe.data.glue.tasks import TASKS
 from tupe.finetuning import predict as predictions
 from tupe.models import TupeModel
@@ -25,13 +26,16 @@ def prepare(folder, name, labels, splits=("test",)):
     """A prepared task whose test sentences have one to nine words."""
     task, texts = TASKS[name], folder / "text"
     texts.mkdir(parents=True)
-    (texts / "words").write_text("".join(f"{word} 1\n" for word in WORDS))
     for side in range(len(task.texts)):
-        for split in splits:
-            lines = [" ".join(WORDS[(row * (side + 3) + i) % 20] for i in range(1 + row % 9)) for row in range(ROWS)]
-            (texts / f"{split}.{side}").write_text("\n".join(lines) + "\n")
-        files = [texts / f"{split}.{side}" for split in splits]
-        binarise(folder / name / f"input{side}", texts / "words", {"test": files})
+        data = folder / name / f"input{side}"
+        data.mkdir(parents=True)
+        (data / "dict.txt").write_text("".join(f"{word} 1\n" for word in WORDS))
+        rows = [[(row * (side + 3) + i) % 20 for i in range(1 + row % 9)] for row in range(ROWS)]
+        for number, split in enumerate(splits):
+            (texts / f"{split}.{side}").write_text("".join(" ".join(map(WORDS.__getitem__, r)) + "\n" for r in rows))
+            with writer(data / f"test{number or ''}", 4 + len(WORDS)) as add:
+                for row in rows:
+                    add(np.array([*(4 + word for word in row), EOS]), np.array([len(row) + 1]))
     (folder / name / "label").mkdir()
     if labels:
         (folder / name / "label/dict.txt").write_text("".join(f"{label} 1\n" for label in labels))

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import multiprocessing
 import statistics
 
 import pytest
@@ -136,6 +137,21 @@ def test_plan_grows_but_never_changes(tmp_path):
     for name, value in (("sha256", "2"), ("data_sha256", {"RTE": "3"}), ("overrides", ("model.dropout=0",))):
         with pytest.raises(UserError, match="choose another folder"):
             Plan(runs=(), **{**PLAN, name: value}).join(tmp_path)
+
+
+def join(out, seed):
+    Plan(runs=(Run("CoLA", 1e-5, seed),), **PLAN).join(out)
+
+
+def test_plans_that_are_joined_at_once(tmp_path):
+    fork = multiprocessing.get_context("fork")
+    processes = [fork.Process(target=join, args=(tmp_path / "out", seed)) for seed in range(8)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert {run.seed for run in Plan.load(tmp_path / "out").runs} == set(range(8))
 
 
 def test_command_refuses_what_is_no_sweep(tmp_path, capsys):

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-import tupe.fairseq_mends  # noqa: F401  saves the float32 parameters
 from tests.commands import train, train_log
 from tupe.errors import UserError
+from tupe.fairseq_mends import serve  # with the mends that save the float32 parameters
 from tupe.optim import fused_adamw
 from tupe.optim.fused_adamw import DecoupledAdam, parse_betas, portions
 
@@ -104,6 +104,7 @@ def wrapped(name, precision):
     build, dtype = WRAPPERS[precision]
     params = parameters(dtype)
     built = build(cfg.optimizer, params) if build is build_optimizer else build.build_optimizer(cfg, params)
+    serve(built)  # as the trainer of a run of ours does
     return built, params
 
 

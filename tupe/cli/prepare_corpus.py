@@ -22,9 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--language", help="of the sentence and token rules (default: en for paper, xx = any for sentencepiece)")
     add("--vocab-size", type=int, default=32768, metavar="N", help="symbols of the dictionary (default: %(default)s)")
     add("--model-type", choices=["bpe", "unigram"], default="bpe", help="of SentencePiece (default: %(default)s)")
+    add("--vocabulary", type=Path, metavar="FROM", help="take the vocabulary of this prepared corpus; train none")
     add("--valid-documents", type=number_or_share, metavar="N", default=0.01, help="held out: number or share (0.01)")
     add("--max-tokens", type=int, default=126, metavar="N", help="longer lines are cut (default: %(default)s)")
     add("--shards", type=int, metavar="N", help="folders of training data (default: one a gigabyte of text)")
+    add("--verify", action="store_true", help="check all checksums of a corpus that is done")
     add("--workers", type=int, default=os.cpu_count(), metavar="N", help="processes (default: all cores)")
     for name, stage in STAGES.items():
         add(f"--{name}", action=argparse.BooleanOptionalAction, default=None, help=f"stage: {stage.help}")
@@ -38,23 +40,31 @@ def number_or_share(text: str) -> int | float:  # argparse shows the name
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prepares the corpus."""
+    """Prepares the corpus; with `--verify` checks it."""
     from tupe.data.corpus.inputs import find
+    from tupe.data.corpus.manifest import Manifest
     from tupe.data.corpus.pipeline import prepare
     from tupe.data.corpus.report import lines
     from tupe.data.corpus.settings import Settings
 
-    chosen = {name: getattr(args, name.replace("-", "_")) for name in STAGES}
-    stages = tuple(n for n, on in chosen.items() if (n in PROFILES[args.profile] if on is None else on))
-    settings = Settings(
-        profile=args.profile,
-        stages=stages,
-        language=args.language or LANGUAGES[args.profile],
-        vocab_size=args.vocab_size,
-        model_type=args.model_type,
-        valid_documents=args.valid_documents,
-        shards=args.shards,
-        max_tokens=args.max_tokens,
-    )
-    content = prepare(args.out, find(args.inputs, args.books), settings, args.workers)
-    print("\n".join(lines(args.out, content)))
+    if args.inputs or args.books or not args.verify:
+        chosen = {name: getattr(args, name.replace("-", "_")) for name in STAGES}
+        settings = Settings(
+            profile=args.profile,
+            stages=tuple(n for n, on in chosen.items() if (n in PROFILES[args.profile] if on is None else on)),
+            language=args.language or LANGUAGES[args.profile],
+            vocab_size=args.vocab_size,
+            model_type=args.model_type,
+            valid_documents=args.valid_documents,
+            shards=args.shards,
+            max_tokens=args.max_tokens,
+        )
+        shared = Manifest.load(args.vocabulary) if args.vocabulary else None
+        if shared:
+            settings = settings.with_vocabulary_of(shared.content.settings, shared.content.checksums[shared.model.name])
+        content = prepare(args.out, find(args.inputs, args.books), settings, args.workers, shared)
+        print("\n".join(lines(args.out, content)))
+    if args.verify:
+        manifest = Manifest.load(args.out)
+        manifest.check(everything=True)
+        print(f"verified: {len(manifest.content.sizes)} files of {args.out}")

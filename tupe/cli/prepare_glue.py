@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("out", type=Path, metavar="OUT", help="gets a folder for each task")
     add("tasks", metavar="TASK", nargs="*", help=f"of {', '.join(TASKS)} (default: all that GLUE_DIR has)")
     add("--partial", action="store_true", help="take files that have not as many rows as were published")
+    add("--verify", action="store_true", help="check all checksums of tasks that are done")
     add("--workers", type=int, default=os.cpu_count(), metavar="N", help="processes (default: all cores)")
 
 
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
         print(f"not in {args.glue}: {', '.join(name for name in TASKS if name not in tasks)}")
     corpus = Manifest.load(args.corpus)
     with pool(args.workers) as map_:
-        for name in tasks:
-            content = prepare(TASKS[name], args.glue, corpus, args.out, args.partial, map_)
+        chosen = [TASKS[name] for name in tasks]
+        for content in prepare(chosen, args.glue, corpus, args.out, args.partial, args.verify, map_):
             print("\n".join(lines(content)), flush=True)
     print(f"data: {args.out}")

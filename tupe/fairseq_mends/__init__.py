@@ -22,5 +22,6 @@ from tupe.fairseq_mends import (  # noqa: F401
     uneven,
 )
 from tupe.fairseq_mends.dictionaries import dictionary_sha256
+from tupe.fairseq_mends.ours import serve
 
-__all__ = ["dictionary_sha256"]
+__all__ = ["dictionary_sha256", "serve"]

@@ -77,8 +77,8 @@ def own(
         if mine is None:
             raise UserError(f"another process is working in {folder}: wait for it to end, or end it.")
         found = _check_identity(folder, made_by, of, besides, mending)  # again: another may have begun meanwhile
+        remove_unfinished(folder)  # of a process that was killed
         if found is None:
-            remove_unfinished(folder)
             write(folder / IDENTITY, Identity(made_by, of))
         try:
             yield mine

@@ -18,6 +18,7 @@ from tupe.errors import UserError
 from tupe.linear import linear, project
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
+from tupe.models.hub import ProcessedText, text_processing
 
 
 def as_namespace(cfg: Union[DictConfig, TupeConfig, Namespace]) -> Namespace:
@@ -119,9 +120,12 @@ class TupeModel(RobertaModel):
         checkpoint_file: str = "checkpoint_best.pt",
         data_name_or_path: str = ".",
         bpe: str = "sentencepiece",
+        process_text: bool = True,
         **kwargs: object,
     ):
         """A `RobertaHubInterface` (`encode`, `fill_mask`, `extract_features`, `predict`) on a checkpoint.
+
+        Its text goes through the processing of the corpus first, which the manifest beside the data tells.
 
         Args:
             model_name_or_path: folder of the checkpoint.
@@ -129,6 +133,7 @@ class TupeModel(RobertaModel):
             data_name_or_path: folder with `dict.txt`; one that starts with `.` is relative to the checkpoint's.
             bpe: a fairseq BPE; for `sentencepiece`, `sentencepiece_model=PATH` names the model unless
                 `sentencepiece.bpe.model` lies beside the checkpoint or the data.
+            process_text: false for text that is processed already.
 
         Raises:
             UserError: if there is no such checkpoint or no dictionary, or they do not fit.
@@ -144,7 +149,11 @@ class TupeModel(RobertaModel):
         pieces = beside_data / "sentencepiece.bpe.model"
         if pieces.is_file():
             kwargs.setdefault("sentencepiece_model", str(pieces))
-        return super().from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, bpe, **kwargs)
+        processing = text_processing(beside_data) if process_text else None
+        hub = super().from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, bpe, **kwargs)
+        if processing is not None and hub.bpe is not None:
+            hub.bpe = ProcessedText(hub.bpe, processing)
+        return hub
 
 
 for _name, _config in CONFIGS.items():

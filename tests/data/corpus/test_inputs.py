@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from tupe.data.corpus.inputs import find
@@ -28,3 +30,30 @@ def test_what_is_wrong_is_told(tmp_path):
         find([tmp_path / "empty"], [])
     with pytest.raises(UserError, match=r"a\.txt is among the inputs twice"):
         find([tmp_path, tmp_path / "a.txt"], [])
+
+
+def test_linked_folders_are_searched_once_and_names_may_be_no_utf8(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real/a.txt").touch()
+    odd = os.fsdecode(b"caf\xe9.txt")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / odd).touch()
+    (tmp_path / "in/linked").symlink_to(tmp_path / "real")
+    (tmp_path / "real/up").symlink_to(tmp_path / "in")
+    assert [file.name for file in find([tmp_path / "in"], [])] == ["in/caf\\xe9.txt", "in/linked/a.txt"]
+    (tmp_path / "in/twice").symlink_to(tmp_path / "real")
+    with pytest.raises(UserError, match=r"real/a\.txt is among the inputs twice"):
+        find([tmp_path / "in"], [])
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_pipe_is_told(named, tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(UserError, match=r"pipe\.txt is a pipe or a device"):
+        find([tmp_path / "pipe.txt" if named else tmp_path], [])
+
+
+def test_a_link_to_nothing_is_told(tmp_path):
+    (tmp_path / "a.txt").symlink_to(tmp_path / "gone")
+    with pytest.raises(UserError, match=r"a\.txt is a link to nothing"):
+        find([tmp_path], [])

@@ -3,20 +3,19 @@
 import json
 import lzma
 import os
-import signal
-import subprocess
-import sys
-import time
+import random
+import shutil
 
 import pytest
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-from tests.commands import ROOT
 from tests.data.conftest import as_text, made_documents
+from tests.data.kills import run_killed
 from tupe.cli.main import main
-from tupe.data.corpus.work import Work
+from tupe.data.corpus import duplicates, scan
 from tupe.data.text.stages import STAGES
+from tupe.files import lock
 
 OFF = [f"--no-{stage}" for stage in STAGES]
 SMALL = ["--vocab-size", "130", "--valid-documents", "3", "--workers", "1"]
@@ -99,45 +98,125 @@ def test_lines_in_are_lines_out_and_lines_counted(text, tmp_path):
     assert all(line == line.lower() for lines in data for line in lines)
 
 
-def test_the_same_with_more_processes(text, tmp_path):
-    one = prepare(tmp_path / "one", *inputs(text), *SMALL)
-    two = prepare(tmp_path / "two", *inputs(text), *SMALL, "--workers", 2)
-    assert one == two
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Of some documents each, so that a file has several, and hashes in several blocks."""
+    monkeypatch.setattr(scan, "PART", 4000)
+    monkeypatch.setattr(duplicates, "SLICE", 50)
 
 
-def test_interrupted_anywhere_and_started_again(text, tmp_path, monkeypatch, capsys):
-    """Interrupted after every file of every step, again and again; what was done is not done again."""
-    arguments = (*inputs(text), *SMALL, "--shards", 2)
-    whole = prepare(tmp_path / "whole", *arguments)
-    finish, finished = Work.finish, []
-
-    def finish_one(self, step, name, counts):
-        finish(self, step, name, counts)
-        finished.append((step, name))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Work, "finish", finish_one)
-    for _ in range(3 * 10):  # ten files are scanned, cleaned and encoded
-        with pytest.raises(KeyboardInterrupt):
-            main(["prepare-corpus", str(tmp_path / "out"), *map(str, arguments)])
-    assert len(set(finished)) == len(finished)
-    assert prepare(tmp_path / "out", *arguments) == whole
-    assert not (tmp_path / "out/work").exists()
+def files(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if not path.is_dir()}
 
 
-@pytest.mark.parametrize("step", ["scan", "clean", "encode", "shards"])
-def test_killed_and_started_again(step, text, tmp_path):
-    arguments = list(map(str, (*inputs(text), *SMALL, "--shards", 2)))
-    whole = prepare(tmp_path / "whole", *arguments)
+@pytest.fixture
+def whole(text, tmp_path, small_parts):
+    """Arguments, and the files that an uninterrupted run of one process makes."""
+    arguments = [*inputs(text), *SMALL, "--shards", 2, "--max-tokens", 30]
+    prepare(tmp_path / "whole", *arguments)
+    return arguments, files(tmp_path / "whole")
+
+
+def test_the_same_with_more_processes(whole, tmp_path):
+    prepare(tmp_path / "three", *whole[0], "--workers", 3)
+    assert files(tmp_path / "three") == whole[1]
+
+
+SEEDS = [int(os.environ["TUPE_SEED"])] if "TUPE_SEED" in os.environ else range(2)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_killed_again_and_again(seed, whole, tmp_path, capsys):
+    """Whatever is killed, whenever, with whatever number of processes: TUPE_SEED=... repeats a failure."""
+    rng = random.Random(seed)
+    print(f"TUPE_SEED={seed}")
+    statuses, command = [], ["prepare-corpus", tmp_path / "out", *whole[0]]
+    while 0 not in statuses:
+        at, workers, who = rng.randrange(100), rng.randint(1, 3), rng.choice(["all", "one"])
+        statuses.append(run_killed([*command, "--workers", workers], at, who))
+        assert len(statuses) < 30
+    assert set(statuses) <= {0, 1, -9}  # 1: a worker was killed, and the command says so
+    assert files(tmp_path / "out") == whole[1]
+
+
+def test_a_killed_worker_is_told(whole, tmp_path, capfd):
+    """In every step: the command ends, and goes on where it was when started again."""
+    told = [run_killed(["prepare-corpus", tmp_path / "out", *whole[0], "--workers", 2], 9, "one") for _ in range(3)]
+    assert told == [1, 1, 1]
+    assert capfd.readouterr().err.count("error: a process was killed, mostly for want of memory") == 3
+
+
+def test_a_file_is_read_on_where_it_was(whole, text, tmp_path, monkeypatch):
+    """Not from its beginning: what was read before may even be gone."""
+    assert run_killed(["prepare-corpus", tmp_path / "out", *whole[0]], 14, "all") == -9
+    notes = sorted((tmp_path / "out/work/scan").glob("000000.*.json"))
+    stopped = json.loads(notes[-1].read_text())["next"]["bytes"]
+    skipped = []
+    read_on = scan.read_on
+    monkeypatch.setattr(scan, "read_on", lambda path, book, counts, skip, lines: skipped.append(skip) or read_on(
+        path, book, counts, skip, lines))  # fmt: skip
+    prepare(tmp_path / "out", *whole[0])
+    assert skipped[0] == stopped > 0
+    assert files(tmp_path / "out") == whole[1]
+
+
+def test_few_files_are_open(whole, tmp_path):
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 25, limit[1]))
+    try:
+        prepare(tmp_path / "out", *whole[0], "--shards", 30)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+
+
+def test_a_vocabulary_is_shared(text, whole, tmp_path, capsys):
+    """Two machines with one vocabulary make what fairseq reads as one corpus."""
+    arguments = ["--vocabulary", tmp_path / "whole", "--valid-documents", 2, "--workers", 1]
+    content = prepare(tmp_path / "out", text / "a.txt", *arguments)
+    for name in ("dict.txt", "sentencepiece.bpe.model"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert content["settings"]["vocab_size"] == 130
+    sentence = fails(capsys, tmp_path / "no", text / "a.txt", *arguments, "--language", "de")
+    assert "the corpus of --vocabulary has language = en, not de" in sentence
+    assert not (tmp_path / "no").exists()
+
+
+def test_sizes_are_checked_always_and_checksums_when_asked(whole, tmp_path, capsys):
+    out = shutil.copytree(tmp_path / "whole", tmp_path / "out")
+    data = (out / "train.bin").read_bytes()
+    assert main(["prepare-corpus", str(out), "--verify"]) == 0
+    assert "verified: 9 files" in capsys.readouterr().out
+    (out / "train.bin").write_bytes(bytes(reversed(data)))
+    prepare(out, *whole[0])
+    assert "train.bin is not the one" in fails(capsys, out, "--verify")
+    (out / "train.bin").write_bytes(data[:-2])
+    assert "train.bin has" in fails(capsys, out, *whole[0])
+    (out / "train.bin").unlink()
+    assert "train.bin is missing" in fails(capsys, out, *whole[0])
+    assert "there is no" in fails(capsys, tmp_path / "no", "--verify")
+
+
+def test_what_others_made_stays(whole, tmp_path, capsys):
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "tupe", "prepare-corpus", str(out), *arguments, "--workers", "2"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while process.poll() is None and not any((out / "work" / step).glob("*")):
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert prepare(out, *arguments) == whole
-    assert list(out.glob(".*")) == []
+    out.mkdir()
+    for name in ("dict.txt", ".notes.part", "sentencepiece.bpe.model"):
+        (out / name).write_text("mine")
+        assert f"holds what is not of tupe prepare-corpus ({name})" in fails(capsys, out, *whole[0])
+        assert os.listdir(out) == [name]
+        (out / name).unlink()
+    assert run_killed(["prepare-corpus", out, *whole[0]], 20, "all") == -9
+    for name in ("train.bin", ".notes.part", "shard1"):  # put there while the command did not run
+        (out / name).write_text("mine")
+    assert "shard1 is there, but not of tupe prepare-corpus: move it away" in fails(capsys, out, *whole[0])
+    (out / "shard1").unlink()
+    assert "train.bin is there, but not of tupe prepare-corpus: move it away" in fails(capsys, out, *whole[0])
+    assert (out / "train.bin").read_text() == (out / ".notes.part").read_text() == "mine"
+    for name in ("train.bin", ".notes.part"):
+        (out / name).unlink()
+    prepare(out, *whole[0])
+    assert files(out) == whole[1]
 
 
 def test_done_is_done(text, tmp_path, capsys):
@@ -147,22 +226,15 @@ def test_done_is_done(text, tmp_path, capsys):
     prepare(tmp_path / "out", *inputs(text), *SMALL)
     assert capsys.readouterr().out == said
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
-    assert "was begun with vocab_size = 130, not 140" in fails(
-        capsys, tmp_path / "out", *inputs(text), *SMALL, "--vocab-size", 140
-    )
+    sentence = fails(capsys, tmp_path / "out", *inputs(text), *SMALL, "--vocab-size", 140)
+    assert "was begun with settings.vocab_size = 130, not 140" in sentence
     os.utime(text / "a.txt", (0, 0))
-    assert "other input files, or they have changed" in fails(capsys, tmp_path / "out", *inputs(text), *SMALL)
+    assert "was begun with inputs.a.txt = file 0, " in fails(capsys, tmp_path / "out", *inputs(text), *SMALL)
 
 
 def test_one_process_at_a_time(text, tmp_path, capsys):
-    work = tmp_path / "out/work"
-    work.mkdir(parents=True)
-    hold = "import fcntl, sys; lock = open(sys.argv[1], 'w'); fcntl.lockf(lock, fcntl.LOCK_EX); print(); input()"
-    command = [sys.executable, "-u", "-c", hold, str(work / "lock")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        other.stdout.readline()
-        assert "another process is at work in" in fails(capsys, tmp_path / "out", *inputs(text), *SMALL)
-        other.communicate(b"\n")
+    with lock(tmp_path / "out/.tupe.lock"):
+        assert "another process is working in" in fails(capsys, tmp_path / "out", *inputs(text), *SMALL)
     prepare(tmp_path / "out", *inputs(text), *SMALL)
 
 

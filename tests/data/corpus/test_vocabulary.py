@@ -3,6 +3,8 @@
 import pytest
 import sentencepiece
 from fairseq.data import Dictionary
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tupe.data.corpus.vocabulary import MASK, Encoder, symbols, train, write_dictionary
 from tupe.errors import UserError
@@ -14,7 +16,7 @@ LINES = [
 
 @pytest.fixture(scope="module", params=[("bpe", 48), ("unigram", 28)], ids=["bpe", "unigram"])
 def model(request, tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocabulary") / "sentencepiece.bpe.model"
+    path = tmp_path_factory.mktemp(request.param[0]) / "sentencepiece.bpe.model"
     model_type, size = request.param
     train(LINES * 20, path, size, model_type, lower_case=True)
     write_dictionary(path, path.with_name("dict.txt"))
@@ -35,23 +37,40 @@ def test_mask_and_special_tokens_are_whole(model):
     assert "<url>" in pieces
 
 
+def pieces(model, numbers):
+    dictionary = Dictionary.load(str(model.with_name("dict.txt")))
+    return [dictionary.symbols[number] for number in numbers]
+
+
 def test_text_is_never_a_symbol_of_fairseq(model):
     """Not even where it spells one, in capitals, or in characters that are normalised to it."""
     encode = Encoder(model)
     text = "the cat <mask> <MASK> ＜mask＞ <s> </s> <pad> <unk> ☃</s>☃"
-    assert set(encode(text)) & {MASK, "<s>", "</s>", "<pad>"} == set()
-    assert encode("the cat") == sentencepiece.SentencePieceProcessor(model_file=str(model)).encode(
-        "THE CAT", out_type=str
-    )
-    assert encode("☃") == ["▁", "<unk>"]
+    assert set(pieces(model, encode(text))) & {MASK, "<s>", "</s>", "<pad>"} == set()
+    plain = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    assert pieces(model, encode("the cat")) == plain.encode("THE CAT", out_type=str)
+    assert pieces(model, encode("☃")) == ["▁", "<unk>"]
     assert list(encode.lines([text, "", "the"])) == [encode(text), [], encode("the")]
 
 
-def test_every_piece_is_in_the_dictionary(model):
+def test_numbers_are_the_dictionarys(model):
+    """`fairseq-preprocess` gives the pieces the same numbers."""
     dictionary = Dictionary.load(str(model.with_name("dict.txt")))
-    pieces = Encoder(model)(" ".join(LINES))
-    ids = dictionary.encode_line(" ".join(pieces), add_if_not_exist=False, append_eos=False)
-    assert dictionary.unk() not in ids
+    plain = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    for line in (*LINES, "a <url> b", "Ωmega"):
+        expected = dictionary.encode_line(" ".join(plain.encode(line, out_type=str)), add_if_not_exist=False)
+        assert Encoder(model)(line) == expected[:-1].tolist()
+    assert dictionary.unk() not in Encoder(model)(" ".join(LINES))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from([*"cat Ti,.\u0308\u00a8\u200b\u3000¼", " ", "the ", "<url>", "<mask>", "</s>", "said"]))
+)
+def test_word_by_word_is_the_same_with_bpe(model, parts):
+    if model.parent.name.startswith("bpe"):
+        line = "".join(parts)
+        assert list(Encoder(model, by_words=True).lines([line])) == [Encoder(model)(line)]
 
 
 @pytest.mark.parametrize(("size", "reason"), [(30_000, "too high"), (12, "smaller than required_chars")])

@@ -1,16 +1,19 @@
 """`tupe prepare-glue`: what fairseq's sentence prediction reads is what the GLUE files say."""
 
 import dataclasses
+import json
 import shutil
 
 import pytest
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
+from tests.data.kills import run_killed
 from tupe.cli.main import main
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.vocabulary import Encoder
 from tupe.data.glue.tasks import TASKS
+from tupe.files import lock
 
 TEXTS = [
     "Anna sees the house, Bob!",
@@ -51,9 +54,15 @@ def made(download, prepared, tmp_path_factory):
     return out
 
 
+def numbers(folder, split):
+    found = [item.tolist() for item in MMapIndexedDataset(str(folder / split))]
+    assert {item.pop() for item in found} == {2}
+    return found
+
+
 def items(folder, split):
     dictionary = Dictionary.load(str(folder / "dict.txt"))
-    return [dictionary.string(item[:-1]) for item in MMapIndexedDataset(str(folder / split))]
+    return [" ".join(map(dictionary.symbols.__getitem__, item)) for item in numbers(folder, split)]
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -62,8 +71,8 @@ def test_folders_say_what_the_files_say(name, made, prepared):
     processing, encode = corpus.text_processing(), Encoder(corpus.model)
     for split in task.splits:
         for number in range(len(task.texts)):
-            expected = [" ".join(encode(processing.line(TEXTS[(row + number) % len(TEXTS)]))) for row in range(8)]
-            assert items(made / name / f"input{number}", split.name) == expected
+            expected = [encode(processing.line(TEXTS[(row + number) % len(TEXTS)])) for row in range(8)]
+            assert numbers(made / name / f"input{number}", split.name) == expected
         labels = made / name / "label"
         if not split.labelled:
             assert not list(labels.glob(f"{split.name}.*"))
@@ -92,6 +101,51 @@ def test_fairseq_reads_them(made):
             batch = task.dataset(split).collater([task.dataset(split)[i] for i in range(8)])
             assert len(batch["target"]) == 8
             assert batch["net_input"]["src_tokens"].max() < len(task.source_dictionary)
+
+
+def bad_rows(task, split):
+    """Rows that are malformed in every way there is, by their reason; a text that is only odd stays."""
+    columns = len(split.columns)
+    good = dict.fromkeys(split.columns, "-")
+    rows = {f"{columns + 1} columns, not {columns}": ["-"] * (columns + 1), "nothing in it": [""]}
+    if columns > 2:
+        rows["2 columns, not " + str(columns)] = ["-", "-"]
+    if split.labelled:
+        for label in ("maybe", "7", "", "nan", "\udcff", "\0"):
+            fields = [*{**good, task.label: label}.values()]
+            shown = ascii(label)
+            rows[f"the {'score' if task.scale else 'label'} {shown}"] = fields
+    return rows
+
+
+@pytest.fixture(scope="module")
+def made_of_bad_rows(prepared, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bad")
+    for name, task in TASKS.items():
+        write_task(folder, name)
+        for split in task.splits:
+            with (folder / split.files[0]).open("ab") as file:
+                for fields in [[], *bad_rows(task, split).values()]:
+                    file.write("\t".join(fields).encode("utf-8", "surrogateescape") + b"\n")
+    command = ["prepare-glue", str(folder), str(prepared), str(folder / "out"), "--partial", "--workers", "1"]
+    assert [main(command) for _ in range(2)] == [0, 0]
+    return folder / "out"
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_bad_rows_through_the_whole_command(name, made_of_bad_rows):
+    task, content = TASKS[name], json.loads((made_of_bad_rows / name / "manifest.json").read_text())
+    for split in task.splits:
+        report, bad = content["splits"][split.name], bad_rows(task, split)
+        found = report["dropped" if split.labelled else "empty"]
+        assert len(found) == len(bad) == sum(found.values())
+        assert all(any(reason.startswith(start) for reason in found) for start in bad)
+        assert report["first"] == f"line {8 + split.header + 1} has {next(iter(bad))}"
+        kept = 8 if split.labelled else 8 + len(bad)
+        assert report["kept"] == kept
+        assert report["read"] == 8 + len(bad)
+        for side in range(len(task.texts)):
+            assert len(items(made_of_bad_rows / name / f"input{side}", split.name)) == kept
 
 
 def test_microsofts_files(prepared, tmp_path, capsys):
@@ -134,7 +188,7 @@ def test_a_failure_leaves_nothing(download, prepared, tmp_path, capsys):
         "dev.tsv is no valid file of RTE: 1 of its 1 rows are malformed; line 2 has the label"
         in capsys.readouterr().err
     )
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_others_made_stays(download, prepared, tmp_path, capsys):
@@ -164,3 +218,41 @@ def test_what_is_wrong_is_told(download, prepared, tmp_path, capsys):
     assert "there is no" in fails(download, tmp_path, out)
     assert "train.tsv, the train file of QNLI" in fails(tmp_path, prepared, out, "QNLI")
     assert "has 8 rows and ends at line 8, but the published file has 8551" in fails(download, prepared, out, "CoLA")
+
+
+def test_sizes_are_checked_always_and_checksums_when_asked(download, prepared, tmp_path, capsys):
+    arguments = ["prepare-glue", str(download), str(prepared), str(tmp_path / "out"), "RTE", "--partial"]
+    assert main(arguments) == 0
+    data = tmp_path / "out/RTE/input1/train.bin"
+    content = data.read_bytes()
+    data.write_bytes(bytes(reversed(content)))
+    assert main(arguments) == 0
+    assert main([*arguments, "--verify"]) == 1
+    assert f"{data} is not the one that tupe prepare-glue wrote: remove" in capsys.readouterr().err
+    data.write_bytes(content[:-2])
+    assert main(arguments) == 1
+    assert f"{data} has {len(content) - 2:,} bytes, not the {len(content):,}" in capsys.readouterr().err
+    data.with_name("dict.txt").unlink()
+    (tmp_path / "out/RTE/manifest.json").write_text("{")
+    assert main(arguments) == 1
+    assert "manifest.json is not what tupe prepare-glue writes" in capsys.readouterr().err
+
+
+def test_one_process_at_a_time_and_others_data_stays(download, prepared, tmp_path, capsys):
+    out = tmp_path / "out"
+    (out / "by-hand").mkdir(parents=True)
+    arguments = ["prepare-glue", str(download), str(prepared), str(out), "RTE", "--partial", "--workers", "1"]
+    with lock(out / ".tupe.lock"):
+        assert main(arguments) == 1
+        assert f"another process is working in {out}" in capsys.readouterr().err
+    assert main(arguments) == 0
+    assert (out / "by-hand").is_dir()
+
+
+def test_killed_and_started_again(download, prepared, tmp_path):
+    arguments = ["prepare-glue", download, prepared, tmp_path / "out", "RTE", "CoLA", "--partial", "--workers", "2"]
+    killed = [run_killed(arguments, at, "all") for at in (1, 7, 3, 16, 9)]
+    assert killed[:2] == [-9, -9]
+    assert main(list(map(str, arguments))) == 0
+    assert main([*map(str, arguments), "--verify"]) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".tupe.json", ".tupe.lock", "CoLA", "RTE"]

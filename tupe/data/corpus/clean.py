@@ -1,54 +1,61 @@
-"""Cleaning: of what the plan keeps of an input file, the text after the stages."""
+"""Cleaning: of what the plan keeps of a part, the text after the stages, and how often its words occur."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
-from tupe.data.corpus.inputs import Input
-from tupe.data.corpus.reader import documents
-from tupe.data.corpus.text import Document, Result, size
+from tupe.data.corpus import rare_words, text
+from tupe.data.corpus.work import Part
 from tupe.data.text.stages import TextProcessing
+from tupe.files import atomic
 
 
-class Kept:
-    """What the plan keeps.
+@dataclass(frozen=True)
+class Planned:
+    """What the plan keeps of a part.
 
-    Args:
-        lengths: lines of each document, of each file.
-        repeated_documents: marks documents of all files that came before.
+    Attributes:
+        part: the part.
+        repeated_documents: marks its documents that came before.
         repeated_lines: marks such lines.
         valid: marks documents that are held out.
     """
 
-    def __init__(
-        self, lengths: list[np.ndarray], repeated_documents: np.ndarray, repeated_lines: np.ndarray, valid: np.ndarray
-    ) -> None:
-        self._first_document = np.cumsum([0, *map(len, lengths)])
-        self._first_line = np.cumsum([0, *(int(length.sum()) for length in lengths)])
-        self._repeated_documents, self._repeated_lines, self._valid = repeated_documents, repeated_lines, valid
+    part: Part
+    repeated_documents: np.ndarray
+    repeated_lines: np.ndarray
+    valid: np.ndarray
 
-    def documents(self, number: int, file: Input) -> Iterator[Document]:
-        """The documents of an input file, without what came before."""
-        line = self._first_line[number]
-        for place, lines in enumerate(documents(file.path, file.book, Counter()), self._first_document[number]):
-            again = self._repeated_lines[line : line + len(lines)]
+
+def clean(stages: tuple[str, ...], language: str, planned: Planned) -> None:
+    """Cleans a part. The step `clean` leaves `train.txt`, `valid.txt`, and `words` if rare words are to go."""
+    part, counts, words, line = planned.part, Counter(), Counter(), 0
+    processed = processing(stages, language)
+    with ExitStack() as stack:
+        files = {}
+        for split in text.SPLITS:
+            path = stack.enter_context(atomic(part.path("clean", f"{split}.txt")))
+            files[split] = stack.enter_context(path.open("wb"))
+        for number, lines in enumerate(text.read(part.path("scan", "txt"))):
+            again = planned.repeated_lines[line : line + len(lines)]
             line += len(lines)
-            if not self._repeated_documents[place]:
-                split = "valid" if self._valid[place] else "train"
-                yield Document(split, [text for text, mark in zip(lines, again) if not mark])
-
-
-def clean(stages: tuple[str, ...], language: str, batch: list[Document]) -> Result:
-    """The batch after the text stages."""
-    result = Result()
-    for document in batch:
-        result.counts["bytes"] += size(document.lines)
-        result.add(document.split, processing(stages, language).document(document.lines, result.counts))
-    return result
+            if not planned.repeated_documents[number]:
+                split = "valid" if planned.valid[number] else "train"
+                lines = processed.document([one for one, mark in zip(lines, again) if not mark], counts)
+                if lines:
+                    files[split].write(text.lines_as_text(lines))
+                    counts[f"{split} documents"] += 1
+                    counts[f"{split} lines"] += len(lines)
+                    words.update(word for one in lines for word in one.split())
+    if "drop-rare-words" in stages:
+        rare_words.save_counts(words, part.path("clean", "words"))
+    part.finish("clean", counts)
+    part.drop("scan", "txt")
 
 
 @cache

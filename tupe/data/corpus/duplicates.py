@@ -1,12 +1,14 @@
-"""Finds what came before, among 64-bit hashes on disk.
+"""Finds what came before, among 64-bit hashes on disk, in time that is linear in their number.
 
-A slice of all hashes is compared at a time, so memory does not grow with the corpus; the marks lie in a file that is
-mapped, not loaded. That two different ones of 150 million lines (16 GB) get the same hash happens in one such corpus
-of 1,600.
+Hashes go by their first bits into ranges small enough for memory: read in blocks, each block written in the order of
+the ranges, then each range is read from all blocks. So every hash is read twice and written once, one file is open at
+a time, and memory does not grow with the corpus; the marks lie in a file that is mapped, not loaded. That two different
+ones of 150 million lines (16 GB) get the same hash happens in one such corpus of 1,600.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import numpy as np
 from tupe.files import atomic
 
 SLICE = 1 << 23  # hashes compared at a time: some 300 MB
+_ENTRY = np.dtype([("hash", "<u8"), ("place", "<u4")])  # the place in its block
 
 
 def repeated(files: Sequence[Path], marks: Path) -> np.ndarray:
@@ -29,18 +32,20 @@ def repeated(files: Sequence[Path], marks: Path) -> np.ndarray:
     """
     if not marks.exists():
         total = number_of(files)
-        slices = max(1, -(-total // SLICE))
+        ranges = max(1, -(-total // SLICE))
+        folder = marks.with_suffix(".blocks")
+        shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
+        folder.mkdir(parents=True)
+        ends = [_write(block, ranges, folder / str(number)) for number, block in enumerate(_blocks(files))]
         with atomic(marks) as unfinished:
             found = np.lib.format.open_memmap(unfinished, mode="w+", dtype=bool, shape=(total,))
-            for number in range(slices):
-                parts = [(here[chosen], begin + chosen) for begin, here, chosen in _slice(files, number, slices)]
-                if parts:
-                    hashes, places = map(np.concatenate, zip(*parts))
-                    _, first = np.unique(hashes, return_index=True)
-                    again = np.ones(len(hashes), dtype=bool)
-                    again[first] = False
-                    found[places[again]] = True
+            for number in range(ranges):
+                hashes, places = map(np.concatenate, zip(*_range(folder, ends, number)))
+                order = np.argsort(hashes, kind="stable")
+                again = order[1:][hashes[order[1:]] == hashes[order[:-1]]]
+                found[np.sort(places[again])] = True
             found.flush()
+        shutil.rmtree(folder)
     return np.load(marks, mmap_mode="r")
 
 
@@ -49,11 +54,32 @@ def number_of(files: Sequence[Path]) -> int:
     return sum(file.stat().st_size for file in files) // 8
 
 
-def _slice(files: Sequence[Path], number: int, slices: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Blocks of hashes: the place where each begins, the hashes, and which of them leave the remainder `number`."""
-    begin = 0
+def _blocks(files: Sequence[Path]) -> Iterator[np.ndarray]:
+    """All hashes in blocks of `SLICE`; the last may be shorter."""
+    waiting: list[np.ndarray] = []
     for path in files:
         with path.open("rb") as file:
-            while len(here := np.fromfile(file, dtype="<u8", count=SLICE)):
-                yield begin, here, np.flatnonzero(here % np.uint64(slices) == number)
-                begin += len(here)
+            while len(hashes := np.fromfile(file, dtype="<u8", count=SLICE - sum(map(len, waiting)))):
+                waiting.append(hashes)
+                if sum(map(len, waiting)) == SLICE:
+                    yield np.concatenate(waiting)
+                    waiting = []
+    yield np.concatenate([*waiting, np.empty(0, dtype="<u8")])
+
+
+def _write(block: np.ndarray, ranges: int, path: Path) -> np.ndarray:
+    """Writes a block in the order of the ranges, and returns where each begins and the last ends."""
+    chosen = ((block >> np.uint64(32)) * np.uint64(ranges)) >> np.uint64(32)
+    order = np.argsort(chosen, kind="stable")
+    entries = np.empty(len(block), dtype=_ENTRY)
+    entries["hash"], entries["place"] = block[order], order
+    entries.tofile(path)
+    return np.concatenate([[0], np.cumsum(np.bincount(chosen.astype(np.int64), minlength=ranges))])
+
+
+def _range(folder: Path, ends: list[np.ndarray], number: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The hashes of a range and their places among all, in order, from each block."""
+    for block, end in enumerate(ends):
+        begin, count = int(end[number]), int(end[number + 1] - end[number])
+        entries = np.fromfile(folder / str(block), dtype=_ENTRY, count=count, offset=begin * _ENTRY.itemsize)
+        yield entries["hash"], entries["place"].astype(np.int64) + block * SLICE

@@ -1,54 +1,116 @@
-"""Encoding: cleaned text without lines of rare words, short sentences joined, in pieces, long lines cut."""
+"""Encoding: cleaned text without lines of rare words, short sentences joined, as tokens, long lines cut."""
 
 from __future__ import annotations
 
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Optional
 
+import numpy as np
+
+from tupe.data.binary import EOS
+from tupe.data.corpus import text
 from tupe.data.corpus.rare_words import RareWords
 from tupe.data.corpus.short_sentences import join
-from tupe.data.corpus.text import Document, Result, size
-from tupe.data.corpus.vocabulary import UNKNOWN, Encoder
+from tupe.data.corpus.vocabulary import UNKNOWN_NUMBER, Encoder
+from tupe.data.corpus.work import Part
+from tupe.files import atomic
 
 
-def encode(model: Path, rare: Optional[Path], joined: bool, max_tokens: int, batch: list[Document]) -> Result:
-    """The batch in pieces separated by spaces.
+@dataclass(frozen=True)
+class Encoding:
+    """How parts are encoded.
 
-    Args:
+    Attributes:
         model: of SentencePiece.
+        by_words: whether the model is asked once for a word.
         rare: the rare words; None leaves all lines in.
         joined: whether short sentences are joined.
         max_tokens: pieces of a line.
-        batch: cleaned documents.
+        shards: folders that the training documents are dealt out to.
     """
-    result = Result()
-    counts = result.counts
-    for document in batch:
-        lines = document.lines
-        counts["bytes"] += size(lines)
-        if rare is not None:
-            lines = _rare_words(rare).without(lines)
-            counts["drop-rare-words: removed"] += len(document.lines) - len(lines)
-        if joined:
-            before, lines = len(lines), join(lines)
-            counts["join-short-sentences: removed"] += before - len(lines)
-        encoded: list[str] = []
-        for pieces in _encoder(model).lines(lines):
-            counts[f"{document.split} tokens"] += len(pieces)
-            counts[f"{document.split} unknown tokens"] += pieces.count(UNKNOWN)
-            starts = range(0, len(pieces), max_tokens)
-            encoded += (" ".join(pieces[start : start + max_tokens]) for start in starts)
-            counts["no-pieces: removed"] += not starts
-            counts["cut-long-lines: added"] += max(0, len(starts) - 1)
-        result.add(document.split, encoded)
-    return result
+
+    model: Path
+    by_words: bool
+    rare: Optional[Path]
+    joined: bool
+    max_tokens: int
+    shards: int
+
+
+class Sequences:
+    """Sequences of tokens, each ending in `</s>`."""
+
+    def __init__(self) -> None:
+        self.tokens, self.sizes = array("i"), array("i")
+
+    def add(self, numbers: list[int]) -> None:
+        """Adds a line."""
+        self.tokens.fromlist(numbers)
+        self.tokens.append(EOS)
+        self.sizes.append(len(numbers) + 1)
+
+
+def encode(encoding: Encoding, what: tuple[Part, int]) -> None:
+    """Encodes a part, given with the number of training documents before it, by which these are dealt out in turn.
+
+    The step `encode` leaves for each split its `tokens`, shard after shard, the `sizes` of its sequences, and for each
+    shard how many sequences and tokens it gets (`shards`). A document is its lines and an empty line.
+    """
+    part, before = what
+    counts: Counter = Counter()
+    for split in text.SPLITS:
+        shards = [Sequences() for _ in range(encoding.shards if split == "train" else 1)]
+        for number, document in enumerate(text.read(part.path("clean", f"{split}.txt")), start=before):
+            lines = list(_lines(document, encoding, split, counts))
+            if lines:
+                shard = shards[number % len(shards)]
+                for line in (*lines, []):
+                    shard.add(line)
+                counts[f"{split} documents"] += 1
+                counts[f"{split} lines"] += len(lines)
+        _write(part, split, shards)
+    part.finish("encode", counts)
+
+
+def _lines(lines: list[str], encoding: Encoding, split: str, counts: Counter) -> Iterator[list[int]]:
+    """The lines of a document as tokens, none of more than `max_tokens`."""
+    read = len(lines)
+    if encoding.rare is not None:
+        lines = _rare_words(encoding.rare).without(lines)
+        counts["drop-rare-words: removed"] += read - len(lines)
+    if encoding.joined:
+        before, lines = len(lines), join(lines)
+        counts["join-short-sentences: removed"] += before - len(lines)
+    for numbers in _encoder(encoding.model, encoding.by_words).lines(lines):
+        counts[f"{split} tokens"] += len(numbers)
+        counts[f"{split} unknown tokens"] += numbers.count(UNKNOWN_NUMBER)
+        starts = range(0, len(numbers), encoding.max_tokens)
+        yield from (numbers[start : start + encoding.max_tokens] for start in starts)
+        counts["no-pieces: removed"] += not starts
+        counts["cut-long-lines: added"] += max(0, len(starts) - 1)
+
+
+def _write(part: Part, split: str, shards: Sequence[Sequences]) -> None:
+    sizes = np.array([(len(shard.sizes), len(shard.tokens)) for shard in shards], dtype=np.int64)
+    for kind, arrays in (
+        ("tokens", [shard.tokens for shard in shards]),
+        ("sizes", [shard.sizes for shard in shards]),
+        ("shards", [sizes]),
+    ):
+        with atomic(part.path("encode", f"{split}.{kind}")) as unfinished, unfinished.open("wb") as file:
+            for values in arrays:
+                values.tofile(file)
 
 
 @cache
-def _encoder(model: Path) -> Encoder:
+def _encoder(model: Path, by_words: bool) -> Encoder:
     """Loaded once in each process."""
-    return Encoder(model)
+    return Encoder(model, by_words)
 
 
 @cache

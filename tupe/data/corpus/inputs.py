@@ -4,31 +4,44 @@ from __future__ import annotations
 
 import os
 import re
+import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tupe.errors import UserError
 
 # WikiExtractor names its files wiki_00, wiki_01, ..., packed ones wiki_00.bz2.
-_TEXT = re.compile(r"(?:.*\.(?:txt|text|json|jsonl)|wiki_\d+)(?:\.(?:xz|gz|bz2))?|.*\.(?:xz|gz|bz2)")
+_TEXT = re.compile(r"(?:.*\.(?:txt|text|json|jsonl)|wiki_\d+)(?:\.(?:xz|gz|bz2))?|.*\.(?:xz|gz|bz2)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Input:
-    """A text file; of a book the whole is one document."""
+    """A text file; of a book the whole is one document. `name` is its name from the folder that was named on."""
 
     path: Path
     book: bool
+    name: str
 
-    def identity(self) -> dict[str, Any]:
-        """What tells whether it is still the same file."""
-        stat = self.path.stat()
-        return {"path": str(self.path), "book": self.book, "bytes": stat.st_size, "modified": stat.st_mtime_ns}
+
+@dataclass(frozen=True)
+class Identity:
+    """What tells whether an input is still the same file, wherever it is."""
+
+    name: str
+    book: bool
+    bytes: int
+    modified: int
+
+    @classmethod
+    def of(cls, file: Input) -> Identity:
+        """Identity of a file as it is now."""
+        found = file.path.stat()
+        return cls(file.name, file.book, found.st_size, found.st_mtime_ns)
 
 
 def find(inputs: list[Path], books: list[Path]) -> list[Input]:
-    """The files named, and those in the folders named, sorted by their names.
+    """The files named, and those in the folders named, linked ones too, sorted by their names.
 
     Args:
         inputs: text files, or folders of them.
@@ -37,29 +50,50 @@ def find(inputs: list[Path], books: list[Path]) -> list[Input]:
     Raises:
         UserError: if a name is nothing that can be read, if a folder has no text in it, or if a file comes twice.
     """
-    found = [Input(file.resolve(), False) for name in inputs for file in _files(name)]
-    found += [Input(file.resolve(), True) for name in books for file in _files(name)]
+    found = [
+        Input(file.resolve(), book, _printable(file.relative_to(name.parent)))
+        for names, book in ((inputs, False), (books, True))
+        for name in names
+        for file in _files(name)
+    ]
     seen: set[Path] = set()
     for file in found:
         if file.path in seen:
-            raise UserError(f"{file.path} is among the inputs twice: name it once.")
+            raise UserError(f"{_printable(file.path)} is among the inputs twice: name it once.")
+        if not stat.S_ISREG(file.path.stat().st_mode):
+            raise UserError(f"{_printable(file.path)} is a pipe or a device: an input is a file or a folder.")
         seen.add(file.path)
     if not found:
         raise UserError("there is no input: name text files, folders of them, or --books.")
     return found
 
 
+def _printable(path: Path) -> str:
+    """A name with its bytes that are no UTF-8 spelt out."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 def _files(name: Path) -> list[Path]:
     if not name.exists():
-        raise UserError(f"there is no {name}: an input is a text file or a folder of text files.")
+        raise UserError(f"there is no {_printable(name)}: an input is a text file or a folder of text files.")
     if not name.is_dir():
         return [name]
-    files = sorted(
-        Path(folder, file)
-        for folder, _, files in os.walk(name)
-        for file in files
-        if _TEXT.fullmatch(file) and not file.startswith(".")
-    )
+    files = sorted(_walk(name, frozenset()))
     if not files:
-        raise UserError(f"{name} holds no text files: .txt, .xz, .gz, .bz2, .json or wiki_00, wiki_01, ... are read.")
+        raise UserError(
+            f"{_printable(name)} holds no text files: .txt, .xz, .gz, .bz2, .json or wiki_00, wiki_01, ... are read."
+        )
     return files
+
+
+def _walk(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
+    """The text files below a folder; a link to a folder that it is in leads nowhere new."""
+    here = folder.resolve()
+    if here not in above:
+        for path in folder.iterdir():
+            if path.is_dir():
+                yield from _walk(path, above | {here})
+            elif _TEXT.fullmatch(path.name) and not path.name.startswith("."):
+                if not path.exists():
+                    raise UserError(f"{_printable(path)} is a link to nothing: remove it, or mend it.")
+                yield path

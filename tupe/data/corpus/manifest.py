@@ -1,22 +1,24 @@
-"""`manifest.json` beside a prepared corpus: how it was made, and the checksums of its files."""
+"""`manifest.json` beside a prepared corpus: how it was made, and the sizes and checksums of its files."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
+from tupe.data.corpus.inputs import Identity
+from tupe.data.corpus.settings import Settings
 from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
-from tupe.files import sha256
+from tupe.files import check_checksums, check_indexed, check_sizes, read
 
 NAME = "manifest.json"
 MODEL = "sentencepiece.bpe.model"  # the name that fairseq's hub looks for
 DICTIONARY = "dict.txt"
+MADE_BY = "tupe prepare-corpus"
 
 
 def versions() -> dict[str, str]:
@@ -30,6 +32,39 @@ def versions() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
+class Counts:
+    """Bytes, lines and documents `read`; lines that `stages` changed, removed and added; what is `left` of a split."""
+
+    read: dict[str, int]
+    stages: dict[str, int]
+    left: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Content:
+    """What the file holds.
+
+    Attributes:
+        settings: what the user asked for.
+        inputs: what it was made of.
+        data: folders of training data.
+        counts: what was done.
+        versions: of packages.
+        sizes: bytes of each file.
+        checksums: SHA-256 of each.
+    """
+
+    version: ClassVar[int] = 2
+    settings: Settings
+    inputs: tuple[Identity, ...]
+    data: tuple[str, ...]
+    counts: Counts
+    versions: dict[str, str]
+    sizes: dict[str, int]
+    checksums: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Manifest:
     """A prepared corpus, seen from a command that uses it.
 
@@ -39,7 +74,7 @@ class Manifest:
     """
 
     folder: Path
-    content: dict[str, Any]
+    content: Content
 
     @classmethod
     def load(cls, path: Path) -> Manifest:
@@ -49,20 +84,27 @@ class Manifest:
             UserError: if it is not there or is no manifest, or if the dictionary or the SentencePiece model is another.
         """
         path = path / NAME if path.is_dir() else path
-        try:
-            manifest = cls(path.parent, json.loads(path.read_text(encoding="utf-8")))
-            checksums = {name: manifest.content["checksums"][name] for name in (MODEL, DICTIONARY)}
-        except FileNotFoundError:
-            raise UserError(f"there is no {path}: give the folder that `tupe prepare-corpus` wrote.") from None
-        except (ValueError, KeyError, TypeError):
-            raise UserError(f"{path} is no manifest of `tupe prepare-corpus`.") from None
-        for name, checksum in checksums.items():
-            file = manifest.folder / name
-            if not file.is_file():
-                raise UserError(f"{file} is missing, which {path} names: prepare the corpus again.")
-            if sha256(file) != checksum:
-                raise UserError(f"{file} is not the one that {path} was written for: prepare the corpus again.")
+        manifest = cls(path.parent, read(path, Content, MADE_BY))
+        checksums = manifest.content.checksums
+        for name in (MODEL, DICTIONARY):
+            if name not in checksums:
+                raise UserError(f"{path} does not name {name}: prepare the corpus again.")
+        check_checksums(path.parent, {name: checksums[name] for name in (MODEL, DICTIONARY)}, MADE_BY)
         return manifest
+
+    def check(self, everything: bool = False) -> None:
+        """Checks the size of every file, and binary data against its index; with `everything` all checksums.
+
+        Raises:
+            UserError: if a file is missing, cut or changed.
+        """
+        again = "remove the folder and prepare the corpus again"
+        check_sizes(self.folder, self.content.sizes, MADE_BY, again)
+        for name in self.content.sizes:
+            if name.endswith(".idx"):
+                check_indexed((self.folder / name).with_suffix(""), MADE_BY, again)
+        if everything:
+            check_checksums(self.folder, self.content.checksums, MADE_BY, again)
 
     @property
     def model(self) -> Path:
@@ -76,4 +118,4 @@ class Manifest:
 
     def text_processing(self) -> TextProcessing:
         """The text stages of this corpus."""
-        return TextProcessing(self.content["settings"]["stages"], self.content["settings"]["language"])
+        return TextProcessing(self.content.settings.stages, self.content.settings.language)

@@ -1,50 +1,53 @@
 """The preparation of a corpus, step by step, each in a file beside this one.
 
-    scan        every input is read once: its lines and documents are counted and hashed
+    scan        every input is read once: its text is divided into parts, its lines and documents counted and hashed
     plan        which documents and lines came before, and which documents are held out for validation
-    clean       every input is read again, and what is kept of it goes through the text stages
-    count       which words are rare
-    vocabulary  SentencePiece is trained on a sample
-    encode      cleaned text becomes pieces
-    shards      pieces become fairseq's binary data
+    clean       what is kept of a part goes through the text stages; its words are counted
+    vocabulary  SentencePiece is trained on a sample, or taken from another corpus
+    encode      the cleaned text of a part becomes tokens, without lines of rare words
+    shards      tokens become fairseq's binary data
 
-A step leaves files in `OUT/work`, and what it left is not done again after an interruption. The manifest comes last.
+A step leaves files in `OUT/work`, part by part, and what it left is not done again after an interruption. The result is
+made in `OUT/work/data` and moved when all of it is there; the manifest comes last.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Optional
 
 import numpy as np
 
-from tupe.data.binarise import check_folder
+from tupe.data.binary import check_folder
 from tupe.data.corpus import rare_words, shards, text, vocabulary
-from tupe.data.corpus.clean import Kept, clean, processing
+from tupe.data.corpus.clean import Planned, clean, processing
 from tupe.data.corpus.duplicates import number_of, repeated
-from tupe.data.corpus.encode import encode
+from tupe.data.corpus.encode import Encoding, encode
 from tupe.data.corpus.held_out import choose
-from tupe.data.corpus.inputs import Input
-from tupe.data.corpus.manifest import DICTIONARY, MODEL, NAME, Manifest, versions
-from tupe.data.corpus.scan import scan
+from tupe.data.corpus.inputs import Identity, Input
+from tupe.data.corpus.manifest import DICTIONARY, MADE_BY, MODEL, NAME, Content, Counts, Manifest, versions
+from tupe.data.corpus.scan import lots, scan
 from tupe.data.corpus.settings import Settings
-from tupe.data.corpus.text import SPLITS, Document
-from tupe.data.corpus.work import Work, check_same, progress
+from tupe.data.corpus.work import Part, each, progress, total
 from tupe.data.parallel import Map, pool
 from tupe.errors import UserError
-from tupe.files import remove_unfinished, sha256, write_json
+from tupe.files import atomic, checksums, own, read, remove_unfinished, sizes, write
 
 # Of text that SentencePiece is trained on: some 1 GB of memory.
 SAMPLE_BYTES = {"bpe": 100 << 20, "unigram": 48 << 20}
 
 
-def prepare(out: Path, inputs: list[Input], settings: Settings, workers: int) -> dict[str, Any]:
+def prepare(
+    out: Path, inputs: list[Input], settings: Settings, workers: int, shared: Optional[Manifest] = None
+) -> Content:
     """Prepares a corpus, or what is left to do of it.
 
     Args:
@@ -52,6 +55,7 @@ def prepare(out: Path, inputs: list[Input], settings: Settings, workers: int) ->
         inputs: files, in order.
         settings: all that the result depends on beside them.
         workers: processes.
+        shared: a corpus whose vocabulary is taken.
 
     Returns:
         The content of the manifest.
@@ -60,139 +64,190 @@ def prepare(out: Path, inputs: list[Input], settings: Settings, workers: int) ->
         UserError: if an input cannot be read, if there is too little text, or if `out` holds something else.
     """
     check_folder(out)
-    task = {"settings": dataclasses.asdict(settings), "inputs": [file.identity() for file in inputs]}
-    if (out / NAME).exists():
-        content = Manifest.load(out).content
-        check_same(content, task, out)
-        return content
-    preparation = _Preparation(out, inputs, settings, workers)
-    with preparation.work.begin(task):
-        remove_unfinished(out)
-        preparation.run()
-        content = {**task, **preparation.outcome()}
-        write_json(out / NAME, content)
-        shutil.rmtree(preparation.work.folder)
-    return content
+    identities = tuple(map(Identity.of, inputs))
+    of = {"settings": dataclasses.asdict(settings), "inputs": _by_name(identities)}
+    with own(out, MADE_BY, of):
+        if not (out / NAME).exists():
+            _Preparation(out, inputs, identities, settings, workers, shared).run()
+        manifest = Manifest.load(out)
+        manifest.check()
+        shutil.rmtree(out / "work", ignore_errors=True)
+    return manifest.content
+
+
+def _by_name(identities: Sequence[Identity]) -> dict[str, str]:
+    """For each input what tells whether it is the same; of two of one name the second has its number."""
+    named: dict[str, str] = {}
+    for number, file in enumerate(identities):
+        name = f"{file.name} ({number})" if file.name in named else file.name
+        book = ", a book" if file.book else ""
+        named[name] = f"file {number}, {file.bytes} bytes, modified {file.modified}{book}"
+    return named
 
 
 class _Preparation:
-    def __init__(self, out: Path, inputs: list[Input], settings: Settings, workers: int) -> None:
-        self.out, self.inputs, self.settings, self.workers = out, inputs, settings, workers
-        self.work = Work(out / "work", len(inputs))
-        self.model, self.dictionary = out / MODEL, out / DICTIONARY
-        self.rare = self.work.folder / "rare.npy" if "drop-rare-words" in settings.stages else None
+    def __init__(
+        self,
+        out: Path,
+        inputs: list[Input],
+        identities: tuple[Identity, ...],
+        settings: Settings,
+        workers: int,
+        shared: Optional[Manifest],
+    ) -> None:
+        self.out, self.identities, self.settings, self.workers, self.shared = out, identities, settings, workers, shared
+        self.work, self.data = out / "work", out / "work/data"
+        self.model, self.dictionary = self.data / MODEL, self.data / DICTIONARY
+        self.rare = self.work / "rare.npy" if "drop-rare-words" in settings.stages else None
+        self.lots = lots(self.work, inputs)
 
     def run(self) -> None:
-        processing(self.settings.stages, self.settings.language)  # a package that is missing is missed here
-        with pool(self.workers) as map_:
-            self.scan(map_)
-            kept = self.plan()
-            if self.work.todo("encode"):
-                self.clean(kept, map_)
+        if not (self.work / NAME).exists():
+            processing(self.settings.stages, self.settings.language)  # a package that is missing is missed here
+            for folder in ("", "scan", "clean", "encode", "data"):
+                remove_unfinished(self.work / folder)
+            import fairseq.data.indexed_dataset  # noqa: F401  once, before there are more processes
+
+            with pool(self.workers) as map_:
+                self.scan(map_)
+                self.plan(map_)
                 self.check_left("clean")
-                self.count(map_)
+                self.count()
                 self.vocabulary()
                 self.encode(map_)
-        self.check_left("encode")
-        self.work.drop_texts("clean")
-        shards.binarise_all(shards.split(self.work, self.shards()), self.out, self.dictionary, self.workers)
+                self.check_left("encode")
+                files = self.binarise(map_)
+                write(self.work / NAME, self.content(files, map_))
+        self.publish()
 
     def scan(self, map_: Map) -> None:
-        todo = self.work.todo("scan")
-        files = ((self.inputs[int(name)], *self._scanned(name)) for name in todo)
         with progress("scan", 0) as bar:
-            for name, counts in zip(todo, map_(scan, files)):
-                self.work.finish("scan", name, counts)
-                bar.update(counts["bytes"])
-
-    def _scanned(self, name: str) -> list[Path]:
-        return [self.work.path("scan", name, kind) for kind in ("lines", "documents", "lengths")]
-
-    def plan(self) -> Kept:
-        if not self.work.total("scan")["documents"]:
+            for size in map_(scan, self.lots):
+                bar.update(size)
+        self.parts = [part for lot in self.lots for part in lot.parts()]
+        self.read = total("scan", self.parts)
+        if not self.read["documents"]:
             raise UserError("there is no text in the inputs.")
-        line_files, document_files, length_files = zip(*map(self._scanned, self.work.names))
+
+    def plan(self, map_: Map) -> None:
+        """Decides what is kept of each part; then that goes through the stages."""
+        line_files, document_files, length_files = (
+            [part.path("scan", kind) for part in self.parts] for kind in ("lines", "documents", "lengths")
+        )
         documents, lines = self._repeated("documents", document_files), self._repeated("lines", line_files)
         hashes = np.concatenate([np.fromfile(path, dtype="<u8") for path in document_files])
-        lengths = [np.fromfile(path, dtype=np.int64) for path in length_files]
-        in_repeated = int(np.concatenate(lengths)[documents].sum())
+        lengths = np.concatenate([np.fromfile(path, dtype=np.int64) for path in length_files])
+        in_repeated = int(lengths[documents].sum())
         self.planned = Counter({"deduplicate-documents: removed": in_repeated})
         if "deduplicate-lines" in self.settings.stages:  # those of a repeated document are repeated too
             self.planned["deduplicate-lines: removed"] = int(lines.sum()) - in_repeated
-        return Kept(lengths, documents, lines, choose(hashes, documents, self.settings.valid_documents))
+        valid = choose(hashes, documents, self.settings.valid_documents)
+        document = dict(zip(self.parts, accumulate((number_of([path]) for path in document_files), initial=0)))
+        line = dict(zip(self.parts, accumulate((number_of([path]) for path in line_files), initial=0)))
+
+        def planned(part: Part) -> Planned:
+            its_documents = slice(document[part], document[part] + number_of([part.path("scan", "documents")]))
+            its_lines = slice(line[part], line[part] + number_of([part.path("scan", "lines")]))
+            return Planned(part, *map(np.array, (documents[its_documents], lines[its_lines], valid[its_documents])))
+
+        function = partial(clean, self.settings.stages, self.settings.language)
+        each("clean", self.parts, map_, function, planned)
 
     def _repeated(self, kind: str, files: Sequence[Path]) -> np.ndarray:
         if f"deduplicate-{kind}" in self.settings.stages:
-            return repeated(files, self.work.folder / f"repeated.{kind}.npy")
+            return repeated(files, self.work / f"repeated.{kind}.npy")
         return np.zeros(number_of(files), dtype=bool)
 
-    def clean(self, kept: Kept, map_: Map) -> None:
-        function = partial(clean, self.settings.stages, self.settings.language)
-        size = self.work.total("scan")["bytes"]
-        self.work.each("clean", map_, function, lambda name: kept.documents(int(name), self.inputs[int(name)]), size)
-
-    def _cleaned(self, name: str) -> Iterator[Document]:
-        for split in SPLITS:
-            for lines in text.read(self.work.path("clean", name, f"{split}.txt")):
-                yield Document(split, lines)
-
-    def _cleaned_bytes(self, split: str) -> int:
-        return sum(self.work.path("clean", name, f"{split}.txt").stat().st_size for name in self.work.names)
-
     def check_left(self, step: str) -> None:
-        if not self.work.total(step)["train lines"]:
+        if not total(step, self.parts)["train lines"]:
             raise UserError("the stages leave no line for training: use more text, or fewer stages (--no-STAGE).")
 
-    def count(self, map_: Map) -> None:
+    def count(self) -> None:
         if self.rare is not None and not self.rare.exists():
-            documents = (document for name in self.work.names for document in self._cleaned(name))
-            with progress("count", sum(map(self._cleaned_bytes, SPLITS))) as bar:
-                batches = text.told(text.batches(documents), bar.update)
-                rare_words.write(map_(rare_words.places, batches), self.rare)
+            rare_words.add_up((part.path("clean", "words") for part in self.parts), self.rare)
 
     def vocabulary(self) -> None:
         s = self.settings
-        if not self.model.exists():
-            every = max(1, -(-self._cleaned_bytes("train") // SAMPLE_BYTES[s.model_type]))
-            files = (self.work.path("clean", name, "train.txt") for name in self.work.names)
+        if self.shared:
+            for ours, theirs in ((self.model, self.shared.model), (self.dictionary, self.shared.dictionary)):
+                with atomic(ours) as unfinished:
+                    shutil.copyfile(theirs, unfinished)
+        elif not self.model.exists():
+            every = max(1, -(-self._cleaned_bytes() // SAMPLE_BYTES[s.model_type]))
+            files = (part.path("clean", "train.txt") for part in self.parts)
             lines = (line for file in files for document in text.read(file) for line in document)
             sample = (line for number, line in enumerate(lines) if number % every == 0)
             print(f"vocabulary: SentencePiece learns {s.vocab_size} pieces", file=sys.stderr, flush=True)
             vocabulary.train(sample, self.model, s.vocab_size, s.model_type, "lower-case" in s.stages)
         vocabulary.write_dictionary(self.model, self.dictionary)
 
+    def _cleaned_bytes(self) -> int:
+        return sum(part.path("clean", "train.txt").stat().st_size for part in self.parts)
+
     def encode(self, map_: Map) -> None:
+        by_words = self.settings.model_type == "bpe"
         joined = "join-short-sentences" in self.settings.stages
-        function = partial(encode, self.model, self.rare, joined, self.settings.max_tokens)
-        size = sum(map(self._cleaned_bytes, SPLITS))
-        self.work.each("encode", map_, function, self._cleaned, size)
+        encoding = Encoding(self.model, by_words, self.rare, joined, self.settings.max_tokens, self.shards())
+        documents = (part.note("clean").counts.get("train documents", 0) for part in self.parts)
+        before = dict(zip(self.parts, accumulate(documents, initial=0)))
+        each("encode", self.parts, map_, partial(encode, encoding), lambda part: (part, before[part]))
 
     def shards(self) -> int:
-        left = self.work.total("encode")
-        number = self.settings.shards or -(-left["train tokens"] // shards.SHARD_TOKENS)
-        if number > left["train documents"]:
-            raise UserError(
-                f"{left['train documents']} training documents do not fill {number} shards: fewer --shards."
-            )
+        left = total("clean", self.parts)["train documents"]
+        number = self.settings.shards or -(-self._cleaned_bytes() // shards.SHARD_BYTES)
+        if number > left:
+            raise UserError(f"{left} training documents do not fill {number} shards: fewer --shards.")
         return number
 
-    def outcome(self) -> dict[str, Any]:
-        """What the manifest says beside the task."""
-        encoded = self.work.total("encode")
-        counts = self.planned + self.work.total("clean") + encoded
-        folders = shards.folders(self.shards())
-        files = [MODEL, *(str(file.relative_to(self.out)) for folder in folders for file in _data(self.out / folder))]
-        return {
-            "data": folders,
-            "counts": {
-                "read": self.work.total("scan"),
-                "stages": {name: number for name, number in counts.items() if ": " in name},
-                "left": {name: number for name, number in encoded.items() if name.startswith(SPLITS)},
-            },
-            "versions": versions(),
-            "checksums": {file: sha256(self.out / file) for file in files},
-        }
+    def binarise(self, map_: Map) -> list[str]:
+        """Makes all files of the result but the manifest, and returns their names."""
+        names = shards.folders(self.shards())
+        splits = [("train", shard, name) for shard, name in enumerate(names)]
+        if total("encode", self.parts)["valid documents"]:
+            splits.append(("valid", 0, "."))
+        symbols = len(vocabulary.symbols(self.model)) - 1  # `<mask>` is not in `dict.txt`
+        tasks = [
+            shards.Shard(self.data / name / split, split, shard, tuple(self.parts), symbols)
+            for split, shard, name in splits
+        ]
+        with progress("shards", 0) as bar:
+            for size in map_(shards.assemble, tasks):
+                bar.update(size)
+        for name in names[1:]:
+            with atomic(self.data / name / DICTIONARY) as unfinished:
+                shutil.copyfile(self.dictionary, unfinished)
+        files = [task.prefix.with_name(f"{task.prefix.name}.{kind}") for task in tasks for kind in ("bin", "idx")]
+        files += [self.model, *(self.data / name / DICTIONARY for name in names)]
+        return sorted(str(file.relative_to(self.data)) for file in files)
 
+    def content(self, files: list[str], map_: Map) -> Content:
+        encoded = total("encode", self.parts)
+        counts = self.planned + total("clean", self.parts) + encoded
+        sums: dict[str, str] = {}
+        for found in map_(partial(checksums, self.data), [[file] for file in files]):
+            sums.update(found)
+        return Content(
+            settings=self.settings,
+            inputs=self.identities,
+            data=tuple(shards.folders(self.shards())),
+            counts=Counts(
+                read=dict(self.read),
+                stages={name: number for name, number in counts.items() if ": " in name},
+                left={name: number for name, number in encoded.items() if name.startswith(text.SPLITS)},
+            ),
+            versions=versions(),
+            sizes=sizes(self.data, files),
+            checksums=sums,
+        )
 
-def _data(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.iterdir()) if path.suffix in (".bin", ".idx") or path.name == DICTIONARY]
+    def publish(self) -> None:
+        """Moves the result to its place, which is done in as many goes as it takes."""
+        left = [name for name in read(self.work / NAME, Content, MADE_BY).sizes if (self.data / name).exists()]
+        for place in (self.out / name for name in left):
+            foreign = place.parent if place.parent.is_file() else place
+            if os.path.lexists(foreign):
+                raise UserError(f"{foreign} is there, but not of {MADE_BY}: move it away, and start again.")
+        for name in left:
+            (self.out / name).parent.mkdir(exist_ok=True)
+            (self.data / name).replace(self.out / name)
+        os.replace(self.work / NAME, self.out / NAME)

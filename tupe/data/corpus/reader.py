@@ -30,13 +30,22 @@ _Text = Iterator[Optional[str]]
 
 
 def documents(path: Path, book: bool, counts: Counter) -> Iterator[list[str]]:
-    """Yields the documents of a file, each the list of its lines, without empty ones.
+    """The documents of a file, each the list of its lines, without empty ones. Arguments and errors as `read_on`."""
+    return (lines for lines, _ in read_on(path, book, counts))
+
+
+def read_on(
+    path: Path, book: bool, counts: Counter, skip: int = 0, lines_before: int = 0
+) -> Iterator[tuple[list[str], bool]]:
+    """Yields documents, each with whether the file can be read on from here: from `counts["bytes"]` bytes later.
 
     Args:
         path: text, plain or packed by xz, gzip or bzip2: a paragraph a line and an empty line between documents,
             or WikiExtractor's `<doc>` elements, or its JSON lines. Bytes that are no UTF-8 become surrogate escapes.
         book: the whole file is one document.
         counts: `bytes` and `lines` that were read, and those that are not in a document, by the reason.
+        skip: bytes, unpacked, that were read before.
+        lines_before: lines of these, for the messages.
 
     Raises:
         UserError: if the file cannot be read to its end.
@@ -46,12 +55,12 @@ def documents(path: Path, book: bool, counts: Counter) -> Iterator[list[str]]:
             head = file.peek(1 << 12)
             if head.startswith(_UTF16):
                 raise UserError(f"{path} is UTF-16: convert it to UTF-8 first, for instance with iconv.")
-            if head.startswith(_BOM):
-                file.read(len(_BOM))
-                head = head[len(_BOM) :]
-            yield from _documents(_format(head, book)(file, counts), counts)
+            mark = len(_BOM) if head.startswith(_BOM) else 0
+            file.seek(mark + skip)
+            format_ = _format(head[mark:], book)
+            yield from _documents(format_(file, counts), counts, settled=format_ is not _json_lines)
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-        raise UserError(f"{path} cannot be read after its line {counts['lines']}: {error}.") from None
+        raise UserError(f"{path} cannot be read after its line {lines_before + counts['lines']}: {error}.") from None
 
 
 def open_packed(path: Path) -> BinaryIO:
@@ -115,18 +124,14 @@ def _json_lines(file: BinaryIO, counts: Counter) -> _Text:
 def _lines(file: BinaryIO, counts: Counter, limit: int) -> Iterator[str]:
     """The lines of a file without the white space around them; one longer than `limit` bytes comes in pieces."""
     rest = b""
-    while raw := file.readline(limit - len(rest)):
-        counts["bytes"] += len(raw)
-        raw = rest + raw
+    while raw := rest + file.readline(limit - len(rest)):
         rest = b""
         if len(raw) >= limit and not raw.endswith(b"\n"):
             counts["long lines cut"] += 1
             raw, rest = _cut(raw)
+        counts["bytes"] += len(raw)
         counts["lines"] += 1
         yield raw.decode("utf-8", errors="surrogateescape").strip()
-    if rest:
-        counts["lines"] += 1
-        yield rest.decode("utf-8", errors="surrogateescape").strip()
 
 
 def _cut(raw: bytes) -> tuple[bytes, bytes]:
@@ -139,7 +144,8 @@ def _cut(raw: bytes) -> tuple[bytes, bytes]:
     return raw[:at], raw[at:]
 
 
-def _documents(text: Iterable[str | None], counts: Counter) -> Iterator[list[str]]:
+def _documents(text: Iterable[str | None], counts: Counter, settled: bool) -> Iterator[tuple[list[str], bool]]:
+    """`settled`: whether after any line, not only after a document, the file can be read on."""
     document: list[str] = []
     size = 0
     for line in text:
@@ -149,7 +155,7 @@ def _documents(text: Iterable[str | None], counts: Counter) -> Iterator[list[str
             if size >= DOCUMENT_CHARACTERS:
                 counts["long documents cut"] += 1
         if document and (line is None or size >= DOCUMENT_CHARACTERS):
-            yield document
+            yield document, settled or line is None
             document, size = [], 0
     if document:
-        yield document
+        yield document, True

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+from tupe.data.corpus.manifest import Content
 from tupe.data.corpus.text import SPLITS
 from tupe.data.text.stages import STAGES
 
@@ -14,22 +14,22 @@ _READ = ("bytes", "lines", "documents")
 _ALWAYS = ("no-pieces", "cut-long-lines")
 
 
-def lines(out: Path, content: dict[str, Any]) -> Iterator[str]:
+def lines(out: Path, content: Content) -> Iterator[str]:
     """The counts of a manifest: what was read, what each stage changed, removed and added, what is left.
 
     Lines read, less those removed, with those added, are the lines that are left.
     """
-    counts = content["counts"]
-    read = counts["read"]
+    counts = content.counts
+    read = counts.read
     yield f"read: {read['bytes']:,} bytes, {read['lines']:,} lines, {read['documents']:,} documents"
     yield f"{'lines':<24}{'changed':>12}{'removed':>12}{'added':>12}"
     for reason in read:
         if reason not in _READ:
             yield f"{reason:<24}{read[reason]:>24,}"
-    for stage in (*(name for name in STAGES if name in content["settings"]["stages"]), *_ALWAYS):
-        did = [counts["stages"].get(f"{stage}: {what}", 0) for what in ("changed", "removed", "added")]
+    for stage in (*(name for name in STAGES if name in content.settings.stages), *_ALWAYS):
+        did = [counts.stages.get(f"{stage}: {what}", 0) for what in ("changed", "removed", "added")]
         yield f"{stage:<24}" + "".join(f"{number:>12,}" for number in did)
     for split in SPLITS:
-        left = [f"{counts['left'].get(f'{split} {what}', 0):,} {what}" for what in ("documents", "lines", "tokens")]
+        left = [f"{counts.left.get(f'{split} {what}', 0):,} {what}" for what in ("documents", "lines", "tokens")]
         yield f"{split}: {', '.join(left)}"
-    yield f"data: {':'.join(str(out / folder) for folder in content['data'])}"
+    yield f"data: {':'.join(str(out / folder) for folder in content.data)}"

@@ -1,43 +1,117 @@
-"""The first reading of a file: its lines and documents are counted, and hashed to find those that came before."""
+"""The reading of the inputs, once: their text goes into parts; lines and documents are counted and hashed.
+
+Files are read in lots: a large one, or small ones together. A lot whose reading was interrupted is read on from the
+last part that was done; of a packed file that means unpacking it again, which is quick.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Optional
 
 import numpy as np
 
 from tupe.data.corpus.inputs import Input
-from tupe.data.corpus.reader import documents
+from tupe.data.corpus.reader import read_on
+from tupe.data.corpus.text import lines_as_text
+from tupe.data.corpus.work import Part, Position
 from tupe.files import atomic
 
+PART = 1 << 23  # characters of a part, and bytes of small files that are read together
 
-def scan(what: tuple[Input, Path, Path, Path]) -> Counter:
-    """Reads a file.
 
-    Args:
-        what: the file, and those to write: the hash of every line and the hash of every document, 64 bits each, and
-            the number of lines of every document, `int64`.
+@dataclass(frozen=True)
+class Lot:
+    """Files that one process reads, one after the other.
 
-    Returns:
-        The reader's counts, and `documents`.
+    Attributes:
+        folder: of the work.
+        number: of the lot.
+        files: its inputs.
     """
-    file, lines, hashes, lengths = what
-    counts: Counter = Counter()
-    documents_hashed, found = bytearray(), []
-    with atomic(lines) as unfinished, unfinished.open("wb") as output:
-        for document in documents(file.path, file.book, counts):
+
+    folder: Path
+    number: int
+    files: tuple[Input, ...]
+
+    def part(self, number: int) -> Part:
+        """A part of this lot."""
+        return Part(self.folder, f"{self.number:06d}.{number:06d}")
+
+    def parts(self) -> list[Part]:
+        """Those that were read, and, if that is not all, the next."""
+        found = [self.part(0)]
+        while found[-1].is_done("scan") and found[-1].note("scan").next:
+            found.append(self.part(len(found)))
+        return found
+
+
+def lots(folder: Path, files: Sequence[Input]) -> list[Lot]:
+    """Divides the inputs, in their order, into lots."""
+    gathered: list[list[Input]] = []
+    size = PART
+    for file in files:
+        if size >= PART:
+            gathered.append([])
+            size = 0
+        gathered[-1].append(file)
+        size += file.path.stat().st_size
+    return [Lot(folder, number, tuple(some)) for number, some in enumerate(gathered)]
+
+
+def scan(lot: Lot) -> int:
+    """Reads a lot, or the rest of it, and returns its bytes.
+
+    Of each part the step `scan` leaves: `txt`, its documents; `lines` and `documents`, the hash of each, 64 bits;
+    `lengths`, the lines of each document, `int64`; and the counts of the reader, and `documents`.
+    """
+    parts = lot.parts()
+    size = sum(part.note("scan").counts.get("bytes", 0) for part in parts[:-1])
+    start = parts[-2].note("scan").next if len(parts) > 1 else Position()
+    for number, (documents, counts, next_) in enumerate(_divided(lot.files, start), start=len(parts) - 1):
+        _write(lot.part(number), documents)
+        lot.part(number).finish("scan", counts + Counter(documents=len(documents)), next_)
+        size += counts["bytes"]
+    return size
+
+
+def _divided(files: Sequence[Input], start: Position) -> Iterator[tuple[list[list[str]], Counter, Optional[Position]]]:
+    """Parts from a position on: documents, the reader's counts of them, and where the next part begins."""
+    documents: list[list[str]] = []
+    size, counts = 0, Counter()
+    for number in range(start.file, len(files)):
+        at = start if number == start.file else Position(number)
+        read, before = Counter(), Counter()  # in this file since `at`, and of that in parts before this one
+        for lines, settled in read_on(files[number].path, files[number].book, read, at.bytes, at.lines):
+            documents.append(lines)
+            size += sum(map(len, lines))
+            if settled and size >= PART:
+                yield (
+                    documents,
+                    counts + (read - before),
+                    Position(number, at.bytes + read["bytes"], at.lines + read["lines"]),
+                )
+                documents, size, counts, before = [], 0, Counter(), Counter(read)
+        counts += read - before
+    yield documents, counts, None
+
+
+def _write(part: Part, documents: list[list[str]]) -> None:
+    lines, hashes = bytearray(), bytearray()
+    with atomic(part.path("scan", "txt")) as unfinished, unfinished.open("wb") as text:
+        for document in documents:
             digests = b"".join(map(_digest, document))
-            output.write(digests)
-            documents_hashed += hashlib.blake2b(digests, digest_size=8).digest()
-            found.append(len(document))
-    with atomic(hashes) as unfinished:
-        unfinished.write_bytes(documents_hashed)
-    with atomic(lengths) as unfinished:
-        unfinished.write_bytes(np.array(found, dtype=np.int64).tobytes())
-    counts["documents"] = len(found)
-    return counts
+            lines += digests
+            hashes += hashlib.blake2b(digests, digest_size=8).digest()
+            text.write(lines_as_text(document))
+    lengths = np.array(list(map(len, documents)), dtype=np.int64).tobytes()
+    for kind, content in (("lines", lines), ("documents", hashes), ("lengths", lengths)):
+        with atomic(part.path("scan", kind)) as unfinished:
+            unfinished.write_bytes(content)
 
 
 def _digest(line: str) -> bytes:

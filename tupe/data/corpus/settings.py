@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Optional, Union
+from dataclasses import dataclass, replace
+from typing import Any, Optional, Union
 
 from tupe.errors import UserError
 
@@ -20,6 +20,7 @@ class Settings:
         model_type: of SentencePiece: `bpe` or `unigram`.
         valid_documents: documents held out for validation, or, as a float, their share.
         shards: folders of training data, or None: as many as keep each below a gigabyte of text.
+        vocabulary: checksum of the SentencePiece model that is taken from another corpus; None trains one.
         max_tokens: a longer line is cut, since fairseq never splits one: `--tokens-per-sample` less 2, or fewer.
 
     Raises:
@@ -34,6 +35,7 @@ class Settings:
     valid_documents: Union[int, float]
     shards: Optional[int]
     max_tokens: int
+    vocabulary: Optional[str] = None
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "shards", "max_tokens"):
@@ -44,3 +46,20 @@ class Settings:
             raise UserError(
                 f"--valid-documents is {self.valid_documents}: give a number of documents, or a share like 0.01."
             )
+
+    def with_vocabulary_of(self, other: Settings, checksum: str) -> Settings:
+        """These settings with the vocabulary of a corpus that `other` made and whose model has a checksum.
+
+        Raises:
+            UserError: if its text was processed in another way.
+        """
+        for name in ("stages", "language"):
+            ours, theirs = getattr(self, name), getattr(other, name)
+            if ours != theirs:
+                found = f"{_shown(theirs)}, not {_shown(ours)}"
+                raise UserError(f"the corpus of --vocabulary has {name} = {found}: give the same options.")
+        return replace(self, vocab_size=other.vocab_size, model_type=other.model_type, vocabulary=checksum)
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else ", ".join(value)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import sentencepiece
 
+from tupe.data.text.memo import Memo
 from tupe.data.text.special_tokens import SPECIAL_TOKENS
 from tupe.errors import UserError
 from tupe.files import atomic
@@ -15,6 +17,7 @@ from tupe.files import atomic
 # too, so `vocab_size` pieces are `vocab_size` symbols for the model that is trained.
 UNKNOWN = "<unk>"
 FAIRSEQ_SYMBOLS = ("<s>", "<pad>", "</s>", UNKNOWN)
+UNKNOWN_NUMBER = FAIRSEQ_SYMBOLS.index(UNKNOWN)
 MASK = "<mask>"
 _THREADS = 16  # a fixed number: with another, sums of floats would come out differently
 
@@ -60,9 +63,12 @@ def write_dictionary(model: Path, dictionary: Path) -> None:
     fairseq begins a dictionary with its four symbols, and its tasks add `<mask>` at the end; in the file they would be
     there twice. SentencePiece has no counts to tell, so each is 1.
     """
-    pieces = [piece for piece in symbols(model) if piece not in (*FAIRSEQ_SYMBOLS, MASK)]
     with atomic(dictionary) as unfinished:
-        unfinished.write_text("".join(f"{piece} 1\n" for piece in pieces), encoding="utf-8")
+        unfinished.write_text("".join(f"{piece} 1\n" for piece in _listed(model)), encoding="utf-8")
+
+
+def _listed(model: Path) -> list[str]:
+    return [piece for piece in symbols(model) if piece not in (*FAIRSEQ_SYMBOLS, MASK)]
 
 
 def symbols(model: Path) -> list[str]:
@@ -72,19 +78,28 @@ def symbols(model: Path) -> list[str]:
 
 
 class Encoder:
-    """Text to pieces separated by spaces, as `fairseq-preprocess` reads them.
+    """Text to the numbers of its pieces in fairseq's dictionary.
 
     A text that spells `<mask>` gets the unknown symbol there: only training puts a mask.
+
+    Args:
+        model: of SentencePiece.
+        by_words: ask SentencePiece once for a word, which is faster. Right for BPE, whose pieces are merged within a
+            word; `unigram` adds scores up over a line, and rounding may break a tie otherwise.
     """
 
-    def __init__(self, model: Path) -> None:
+    def __init__(self, model: Path, by_words: bool = False) -> None:
         self._model = sentencepiece.SentencePieceProcessor(model_file=str(model))
-        self._symbols = [UNKNOWN if piece == MASK else piece for piece in symbols(model)]
+        numbers = {piece: number for number, piece in enumerate((*FAIRSEQ_SYMBOLS, *_listed(model)))}
+        self._numbers = [numbers.get(piece, UNKNOWN_NUMBER) for piece in symbols(model)]
+        self._words = Memo(self.__call__) if by_words else None
 
-    def __call__(self, line: str) -> list[str]:
-        """The pieces of a line."""
-        return [self._symbols[number] for number in self._model.encode(line)]
+    def __call__(self, line: str) -> list[int]:
+        """The numbers of a line."""
+        return [self._numbers[piece] for piece in self._model.encode(line)]
 
-    def lines(self, lines: list[str]) -> Iterator[list[str]]:
-        """The pieces of many lines, faster than one by one."""
-        return ([self._symbols[number] for number in numbers] for numbers in self._model.encode(lines, num_threads=1))
+    def lines(self, lines: list[str]) -> Iterator[list[int]]:
+        """The numbers of many lines, faster than one by one."""
+        if self._words is None:
+            return ([self._numbers[piece] for piece in line] for line in self._model.encode(lines, num_threads=1))
+        return (list(chain.from_iterable(map(self._words.__getitem__, line.split(" ")))) for line in lines)

@@ -2,77 +2,127 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import shutil
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable, ClassVar, Optional
 
+import numpy as np
 from tqdm import tqdm
 
-from tupe.data.binarise import binarise, check_folder
+from tupe.data.binary import EOS, check_folder, writer
 from tupe.data.corpus.manifest import NAME, Manifest
-from tupe.data.corpus.vocabulary import Encoder
+from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, Encoder, symbols
 from tupe.data.glue.reader import Report, Row, rows
 from tupe.data.glue.tasks import Split, Task
 from tupe.data.parallel import Map
 from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
-from tupe.files import sha256, whole_folder, write_json
+from tupe.files import check_checksums, check_sizes, checksums, own, read, sha256, sizes, whole_folder, write
 
+MADE_BY = "tupe prepare-glue"
 _BATCH = 1000  # rows that a process gets at a time
 
 
-def prepare(task: Task, glue: Path, corpus: Manifest, out: Path, any_size: bool, map_: Map) -> dict[str, Any]:
-    """Writes `out/<task>`: `input0`, for pairs `input1`, `label`, and `manifest.json`, unless it is there already.
+@dataclass(frozen=True)
+class Content:
+    """What a task's `manifest.json` holds.
+
+    Attributes:
+        task: its name.
+        classes: label names in the order of their numbers.
+        scale: the highest score, which the labels were divided by; null for classes.
+        made_of: checksums of the task's files and of the corpus' vocabulary, and the text processing.
+        splits: what became of the rows of each file.
+        sizes: bytes of each file that was written.
+        checksums: SHA-256 of each.
+    """
+
+    version: ClassVar[int] = 2
+    task: str
+    classes: tuple[str, ...]
+    scale: Optional[float]
+    made_of: dict[str, Any]
+    splits: dict[str, Report]
+    sizes: dict[str, int]
+    checksums: dict[str, str]
+
+
+def prepare(
+    tasks: Iterable[Task], glue: Path, corpus: Manifest, out: Path, any_size: bool, verify: bool, map_: Map
+) -> Iterator[Content]:
+    """Writes `out/<task>` of each task: `input0`, for pairs `input1`, `label`, and `manifest.json`.
+
+    What is there already, of the same files and the same corpus, is not done again.
 
     Args:
-        task: the task.
+        tasks: the tasks.
         glue: folder of the download.
         corpus: whose text processing and vocabulary are used.
         out: folder of all tasks.
         any_size: accept files that have not as many rows as were published.
+        verify: check the checksums of what was there already, not only its sizes.
         map_: from `tupe.data.parallel.pool`.
 
-    Returns:
-        What the manifest holds: what it was made of, and for each split what became of its rows.
+    Yields:
+        What each manifest holds.
 
     Raises:
-        UserError: if a file is missing, or not what it should be, or if `out/<task>` holds something else.
+        UserError: if a file is missing, or not what it should be, or if `out/<task>` holds something else, or if
+            another process is working in `out`.
     """
     check_folder(out)
+    others = os.listdir(out) if out.is_dir() else []  # data in another vocabulary may be beside ours
+    with own(out, MADE_BY, {}, besides=others):
+        for task in tasks:
+            yield _prepare(task, glue, corpus, out / task.name, any_size, verify, map_)
+
+
+def _prepare(task: Task, glue: Path, corpus: Manifest, out: Path, any_size: bool, verify: bool, map_: Map) -> Content:
     files = _files(task, glue)
     made_of = {
         "files": {
             split.name: {"path": str(path.relative_to(glue)), "sha256": sha256(path)} for split, path in files.items()
         },
-        "corpus": {name: corpus.content["checksums"][name] for name in (corpus.model.name, corpus.dictionary.name)},
-        "text": {name: corpus.content["settings"][name] for name in ("stages", "language")},
+        "corpus": {name: corpus.content.checksums[name] for name in (corpus.model.name, corpus.dictionary.name)},
+        "text": {"stages": list(corpus.content.settings.stages), "language": corpus.content.settings.language},
     }
-    done = out / task.name / NAME
-    if done.is_file():
-        content = json.loads(done.read_text(encoding="utf-8"))
-        if content["made_of"] == made_of:
+    if (out / NAME).is_file():
+        content = read(out / NAME, Content, MADE_BY, f"remove {out} and start again")
+        if content.made_of == made_of:
+            check_sizes(out, content.sizes, MADE_BY, f"remove {out} and start again")
+            if verify:
+                check_checksums(out, content.checksums, MADE_BY, f"remove {out} and start again")
             return content
-    elif done.parent.exists():
-        raise UserError(f"{done.parent} is there, but not made by this command: choose another folder for OUT.")
-    content = {"task": task.name, "classes": task.classes, "scale": task.scale, "made_of": made_of, "splits": {}}
-    with whole_folder(out / task.name) as folder:
-        texts = folder / "text"
-        texts.mkdir()
+    elif os.path.lexists(out):
+        raise UserError(f"{out} is there, but not made by this command: choose another folder for OUT.")
+    with whole_folder(out) as folder:
+        reports = {}
         for split, path in files.items():
-            report = Report()
+            reports[split.name] = report = Report()
             found = rows(path, task, split, report, any_size)
             bar = tqdm(found, f"{task.name} {split.name}", split.rows, leave=False, disable=None, unit=" rows")
-            read = _batches(bar)
-            _write(map_(partial(_encode, corpus), read), texts / split.name, len(task.texts))
-            content["splits"][split.name] = dataclasses.asdict(report)
-        _binarise(task, [split.name for split in files], texts, folder, corpus.dictionary)
-        shutil.rmtree(texts)
-        write_json(folder / NAME, content)
+            _write(map_(partial(_encode, corpus.folder), _batches(bar)), folder, task, split, corpus)
+        for number in range(len(task.texts)):
+            (folder / f"input{number}/dict.txt").write_bytes(corpus.dictionary.read_bytes())
+        (folder / "label").mkdir(exist_ok=True)  # of files without labels too, whose predictions are named by it
+        if task.classes:
+            classes = "".join(f"{name} 1\n" for name in task.classes)
+            (folder / "label/dict.txt").write_text(classes, encoding="utf-8")
+        names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+        content = Content(
+            task=task.name,
+            classes=task.classes,
+            scale=task.scale,
+            made_of=made_of,
+            splits=reports,
+            sizes=sizes(folder, names),
+            checksums=checksums(folder, names),
+        )
+        write(folder / NAME, content)
     return content
 
 
@@ -105,10 +155,10 @@ def _batches(rows_: Iterable[Row]) -> Iterator[list[Row]]:
     yield batch
 
 
-def _encode(corpus: Manifest, batch: list[Row]) -> list[Row]:
-    """The rows with the pieces of their texts, separated by spaces."""
-    processing, encoder = _tools(corpus.folder)
-    return [Row(tuple(" ".join(encoder(processing.line(text))) for text in row.texts), row.label) for row in batch]
+def _encode(corpus: Path, batch: list[Row]) -> list[tuple[list[list[int]], Optional[str]]]:
+    """Of each row the numbers of its texts' pieces, and the label."""
+    processing, encoder = _tools(corpus)
+    return [([encoder(processing.line(text)) for text in row.texts], row.label) for row in batch]
 
 
 @cache
@@ -118,33 +168,28 @@ def _tools(folder: Path) -> tuple[TextProcessing, Encoder]:
     return corpus.text_processing(), Encoder(corpus.model)
 
 
-def _write(batches: Iterable[list[Row]], prefix: Path, texts: int) -> None:
-    """Writes `prefix.0`, for pairs `prefix.1`, and `prefix.label`."""
+def _write(batches: Iterable[list], folder: Path, task: Task, split: Split, corpus: Manifest) -> None:
+    """Writes the texts and, of a file with labels, the labels."""
     with ExitStack() as stack:
-        paths = [Path(f"{prefix}.{name}") for name in (*range(texts), "label")]
-        *files, labels = (stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths)
-        for row in (row for batch in batches for row in batch):
-            for file, text in zip(files, row.texts):
-                file.write(f"{text}\n")
-            if row.label is not None:
-                labels.write(f"{row.label}\n")
+
+        def open_(name: str, number: int) -> Callable[[np.ndarray, np.ndarray], None]:
+            return stack.enter_context(writer(folder / name / split.name, number))
+
+        texts = [open_(f"input{side}", len(symbols(corpus.model)) - 1) for side in range(len(task.texts))]
+        if split.labelled and task.scale is None:
+            labels = open_("label", len(FAIRSEQ_SYMBOLS) + len(task.classes))
+        elif split.labelled:
+            (folder / "label").mkdir(exist_ok=True)
+            scores = stack.enter_context((folder / f"label/{split.name}.label").open("w", newline="\n"))
+        for batch in batches:
+            for side, add in enumerate(texts):
+                _add(add, [numbers[side] for numbers, _ in batch])
+            if split.labelled and task.scale is None:
+                _add(labels, [[len(FAIRSEQ_SYMBOLS) + task.classes.index(label)] for _, label in batch])
+            elif split.labelled:  # numbers are not binarised
+                scores.writelines(f"{label}\n" for _, label in batch)
 
 
-def _binarise(task: Task, splits: list[str], texts: Path, folder: Path, dictionary: Path) -> None:
-    def files(kind: str, of: list[str]) -> dict[str, list[Path]]:
-        found: dict[str, list[Path]] = {}
-        for split in of:
-            found.setdefault(split.rstrip("1"), []).append(texts / f"{split}.{kind}")
-        return found
-
-    for number in range(len(task.texts)):
-        binarise(folder / f"input{number}", dictionary, files(str(number), splits))
-    labelled = [split for split in splits if not split.startswith("test")]
-    if task.scale is None:
-        classes = texts / "classes"
-        classes.write_text("".join(f"{name} 1\n" for name in task.classes), encoding="utf-8")
-        binarise(folder / "label", classes, files("label", labelled))
-    else:  # numbers are not binarised
-        (folder / "label").mkdir()
-        for split in labelled:
-            (texts / f"{split}.label").replace(folder / f"label/{split}.label")
+def _add(add: Callable[[np.ndarray, np.ndarray], None], lines: list[list[int]]) -> None:
+    tokens = [number for line in lines for number in (*line, EOS)]
+    add(np.array(tokens, dtype=np.int64), np.array([len(line) + 1 for line in lines], dtype=np.int32))

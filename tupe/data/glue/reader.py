@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,8 +41,8 @@ class Report:
     read: int = 0
     kept: int = 0
     other_split: int = 0
-    dropped: Counter = field(default_factory=Counter)
-    empty: Counter = field(default_factory=Counter)
+    dropped: dict[str, int] = field(default_factory=dict)
+    empty: dict[str, int] = field(default_factory=dict)
     first: str = ""
 
 
@@ -71,11 +70,10 @@ def rows(path: Path, task: Task, split: Split, report: Report, partial: bool = F
             reason = _malformed(fields, task, split)
             if reason is not None:
                 report.first = report.first or f"line {number} has {reason}"
-                if split.labelled:
-                    report.dropped[reason] += 1
-                else:
+                counts = report.dropped if split.labelled else report.empty
+                counts[reason] = counts.get(reason, 0) + 1
+                if not split.labelled:
                     report.kept += 1
-                    report.empty[reason] += 1
                     yield Row(("",) * len(task.texts), None)
             elif split.listed is not None and (_pair(fields, split) in listed) != split.listed:
                 report.other_split += 1

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from typing import Callable
+
+# What is not there to be matched itself: sets, classes, groups, repetitions.
+_SYNTAX = re.compile(r"\[[^]]*\]|\\[a-zA-Z]|(?<!\\)[()+\\ ]|\\(?=\W)")
+_CHOICE = re.compile(r"(?<!\\)[|*?{.^$]")
+_SPACES, _RETURN = " +", r"\r"
 
 
 def normaliser(language: str) -> Callable[[str], str]:
-    """Moses' normaliser for a language (sacremoses)."""
+    """Moses' normaliser for a language (sacremoses), whose rules are only tried on a line that has what they change."""
     from sacremoses import MosesPunctNormalizer
 
-    return MosesPunctNormalizer(lang=language).normalize
+    moses = MosesPunctNormalizer(lang=language)
+    rules = [(_needed(pattern), re.compile(pattern), by) for pattern, by in moses.substitutions]
+
+    def normalise(line: str) -> str:
+        for needed, pattern, by in rules:
+            if needed in line:
+                line = pattern.sub(by, line)
+        return line.strip()
+
+    return normalise
+
+
+def _needed(pattern: str) -> str:
+    """What a line must hold for a rule to change it: the last of its characters, "" if that is not seen."""
+    if pattern in (_SPACES, _RETURN):
+        return {_SPACES: "  ", _RETURN: "\r"}[pattern]
+    without = _SYNTAX.sub("", pattern)
+    return "" if _CHOICE.search(re.sub(r"\[[^]]*\]|\\.", "", pattern)) else max(without, default="")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import re
+from functools import lru_cache
 from typing import Callable
 
 from tupe.errors import UserError
@@ -10,10 +11,18 @@ from tupe.errors import UserError
 _LONGEST_WORD = 256  # characters; what is longer is no word, and spaCy would need quadratic time for it
 # spaCy keeps each word it sees; when it holds so many, a new one takes over.
 _WORDS_KEPT = 200_000
+_CACHED_WORDS = 1 << 17
+
+# Of a word, and whether a sentence ended before it: where in it sentences begin, and whether one ended after that.
+_Begins = Callable[[str, bool], tuple[tuple[int, ...], bool]]
 
 
 def splitter(language: str) -> Callable[[list[str]], list[str]]:
     """A function from the lines of a document to its sentences.
+
+    spaCy's tokens are parts of words, and whether a sentence begins at one depends on those before it by one bit: a
+    sentence ended, and no word came since. So spaCy is asked once for a word, and only for one that ends a sentence or
+    comes next.
 
     Args:
         language: a language of spaCy's, or `xx` for any.
@@ -22,12 +31,29 @@ def splitter(language: str) -> Callable[[list[str]], list[str]]:
         UserError: if spaCy does not have the language.
     """
     rules = _rules(language)
+    ends = rules.get_pipe("sentencizer").punct_chars
 
-    def split(lines: list[str]) -> list[str]:
+    @lru_cache(maxsize=_CACHED_WORDS)
+    def begins(word: str, ended: bool) -> tuple[tuple[int, ...], bool]:
         nonlocal rules
+        if word.isalnum() or len(word) > _LONGEST_WORD:
+            return ((0,) if ended else ()), False
         if len(rules.vocab.strings) > _WORDS_KEPT:
             rules = _rules(language)
-        return [sentence for line in lines for sentence in _sentences(line, rules)]
+        found = []
+        for token in rules.make_doc(word):
+            if token.text in ends:
+                ended = True
+            elif ended and not token.is_punct:
+                found.append(token.idx)
+                ended = False
+        return tuple(found), ended
+
+    ascii_end, any_end = (re.compile(f"[{re.escape(''.join(end))}]") for end in (filter(str.isascii, ends), ends))
+
+    def split(lines: list[str]) -> list[str]:
+        lines = (" ".join(line.split()) for line in lines)
+        return [one for line in lines for one in _sentences(line, ascii_end if line.isascii() else any_end, begins)]
 
     return split
 
@@ -39,30 +65,23 @@ def _rules(language: str):
         rules = spacy.blank(language)
     except ImportError as error:
         raise UserError(f"spaCy cannot split sentences of the language '{language}': {error}") from None
-    rules.max_length = 1 << 40  # a bound for parsers; this needs little memory
     rules.add_pipe("sentencizer")
     return rules
 
 
-def _sentences(line: str, rules) -> list[str]:
-    """The rules see one `x` for neighbouring plain words: only a word with a mark in it ends a sentence."""
-    words = line.split()
-    shown, begins, begins_shown = [], [], []  # and where each word begins, in the line and in what is shown of it
-    at = at_shown = 0
-    after_plain = False
-    for word in words:
-        plain = word.isalnum() or len(word) > _LONGEST_WORD
-        if not (plain and after_plain):
-            shown.append("x" if plain else word)
-            begins.append(at)
-            begins_shown.append(at_shown)
-            at_shown += len(shown[-1]) + 1
-        after_plain = plain
-        at += len(word) + 1
-    cuts = []
-    for sentence in rules(" ".join(shown)).sents:
-        number = bisect_right(begins_shown, sentence.start_char) - 1
-        cuts.append(begins[number] + sentence.start_char - begins_shown[number])
-    line = " ".join(words)
-    sentences = (line[begin:end].strip() for begin, end in zip(cuts, [*cuts[1:], None]))
+def _sentences(line: str, end: re.Pattern[str], begins: _Begins) -> list[str]:
+    cuts = [0]
+    found = end.search(line)
+    while found:
+        at, ended = line.rfind(" ", 0, found.start()) + 1, False
+        while True:
+            after = line.find(" ", at)
+            word = line[at:] if after < 0 else line[at:after]
+            inside, ended = begins(word, ended)
+            cuts += (at + begin for begin in inside)
+            at += len(word) + 1
+            if not ended or after < 0:
+                break
+        found = end.search(line, at)
+    sentences = (line[begin:stop].strip() for begin, stop in zip(cuts, [*cuts[1:], None]))
     return [sentence for sentence in sentences if sentence]

@@ -1,0 +1,50 @@
+"""fairseq's hub interface on text as it is: what the corpus did to its text before SentencePiece comes first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Optional
+
+from tupe.data.corpus.manifest import NAME, Manifest
+from tupe.data.corpus.vocabulary import MASK
+from tupe.data.glue.prepare import Content
+from tupe.data.text.stages import TextProcessing
+from tupe.files import read, read_json
+
+
+def text_processing(folder: Path) -> Optional[TextProcessing]:
+    """What `tupe prepare-corpus` or `tupe prepare-glue` did to the text in `folder`; `None` if neither made it.
+
+    Raises:
+        UserError: if its manifest is damaged, or asks for a package that is not there.
+    """
+    path = folder / NAME
+    if not path.is_file():
+        return None
+    content = read_json(path, "tupe prepare-corpus")
+    if isinstance(content, dict) and "made_of" in content:
+        text = read(path, Content, "tupe prepare-glue").made_of["text"]
+        return TextProcessing(text["stages"], text["language"])
+    return Manifest.load(folder).text_processing()
+
+
+class ProcessedText:
+    """A BPE of fairseq's behind a corpus' text processing; `<mask>` stays what it is.
+
+    Args:
+        bpe: has `encode` and `decode`.
+        processing: of the corpus.
+    """
+
+    def __init__(self, bpe: Any, processing: TextProcessing) -> None:
+        self.bpe = bpe
+        self.processing = processing
+
+    def encode(self, text: str) -> str:
+        """The pieces, separated by spaces."""
+        parts = (self.bpe.encode(self.processing.line(part)) for part in text.split(MASK))
+        return f" {MASK} ".join(parts).strip()
+
+    def decode(self, pieces: str) -> str:
+        """The text, as it was after processing."""
+        return self.bpe.decode(pieces)
