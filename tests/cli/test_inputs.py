@@ -89,7 +89,7 @@ ROWS = (
     Row(EXPORT.format("finetuned", "glue/CoLA"), "glue/CoLA/label/dict.txt", "text"),
     Row(IMPORT, "exported/config.json", "json", takes=("wrong version", "not UTF-8")),
     Row(IMPORT, "exported/model.safetensors", "binary"),
-    Row("export-onnx {}/exported", "exported/config.json", "json", whole=False, takes=("wrong version", "not UTF-8")),
+    Row("export-onnx {}/exported", "exported", "folder", whole=False),
     Row("finetuning-result {}/run", "run/checkpoint_best.pt", "checkpoint", takes=("other weights",)),
     Row(SWEEP, "pretrained.pt", "checkpoint", whole=False),
     Row(SWEEP, "glue/CoLA/input0/train.bin", "binary", whole=False),
