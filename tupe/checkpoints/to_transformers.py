@@ -96,7 +96,10 @@ def load(checkpoint: Path, data: Path) -> Loaded:
         if head not in model.classification_heads:
             raise UserError(f"{checkpoint} has no classification head {head!r}, as its task says: give a finished run's")
         known = None if fairseq_task.cfg.regression_target else fairseq_task.label_dictionary
-        labels = ["LABEL_0"] if known is None else known.symbols[known.nspecial :][: fairseq_task.cfg.num_classes]
+        labels = ["LABEL_0"]
+        if known is not None:  # fairseq adds <mask>, and symbols that round up the size
+            labels = [symbol for symbol in known.symbols[known.nspecial :] if symbol != "<mask>"]
+            labels = labels[: fairseq_task.cfg.num_classes]
         if len(set(labels)) != fairseq_task.cfg.num_classes:
             raise UserError(
                 f"{data}/label/dict.txt has {len(set(labels))} labels for the {fairseq_task.cfg.num_classes} classes of "
