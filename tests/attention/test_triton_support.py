@@ -60,6 +60,14 @@ def test_what_the_kernels_cannot_take(gpu, query, value, why):
     assert choose_backend("triton", query, value, None, padded=False) is sdpa
 
 
+@pytest.mark.parametrize(("kibibytes", "column"), [(227, "large"), (163, "small"), (99, "small")])
+def test_tiles_by_shared_memory(gpu, kibibytes, column):
+    tiles = pytest.importorskip("tupe.attention.kernels.tiles")
+    properties = SimpleNamespace(shared_memory_per_block_optin=kibibytes * 1024)
+    gpu.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    assert tiles.memory(torch.device("cuda")) == column
+
+
 def test_gpus_that_are_too_old(gpu):
     gpu.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     assert "8.0" in triton_support.obstacle(tensor(), tensor(), None)

@@ -77,8 +77,9 @@ def test_a_process_without_fairseq_uses_it(exported, pretrained, tmp_path):
 
 
 def test_masks_are_filled_as_by_fairseq(exported, pretrained, corpus):
-    import tupe.transformers  # noqa: F401
     from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
+
+    import tupe.transformers  # noqa: F401
 
     hub = TupeModel.from_pretrained(str(pretrained[0].parent), pretrained[0].name, str(corpus.resolve()))
     hub.eval()
@@ -101,17 +102,23 @@ def test_back_is_the_same_state_and_trains_on(exported, pretrained, corpus, tmp_
     assert before["cfg"]["model"] == after["cfg"]["model"]
     shape = ("--encoder-layers", 2, "--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 24)
     options = ("--arch", "tupe_tiny", *shape, "--encoder-attention-heads", 2, "--max-positions", 24)
-    done = train(corpus, tmp_path / "run", *options, "--restore-file", back, "--max-update", 5, "--tokens-per-sample", 24)
+    done = train(
+        corpus, tmp_path / "run", *options, "--restore-file", back, "--max-update", 5, "--tokens-per-sample", 24
+    )
     assert f"Loaded checkpoint {back}" in done.stdout
 
 
 @pytest.mark.parametrize(("task", "labels"), [("CoLA", ["1", "0"]), ("MNLI", ["neutral", "yes", "no"]), ("STS-B", [])])
 def test_fine_tuned_there_and_back(task, labels, make_checkpoint, corpus, tmp_path, capsys):
-    import tupe.transformers  # noqa: F401
     from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 
+    import tupe.transformers  # noqa: F401
+
     data, num_classes = tmp_path / task, len(labels) or 1
-    for side, symbols in (("input0", (corpus / "dict.txt").read_text()), ("label", "".join(f"{x} 1\n" for x in labels))):
+    for side, symbols in (
+        ("input0", (corpus / "dict.txt").read_text()),
+        ("label", "".join(f"{x} 1\n" for x in labels)),
+    ):
         write(data / side / "dict.txt", symbols.splitlines())
     fields = {"segment": "per_head", "encoder_normalize_before": True, "sharing": "none"}
     model = make_checkpoint(tmp_path / "best.pt", "tupe_a_tiny", num_classes, num_classes == 1, **fields)
@@ -172,7 +179,11 @@ def altered(path, target, change):
 
 #: What is wrong -> what is changed in (checkpoint's state), in a copy of the data's folder, and what the sentence says.
 WRONG = {
-    "encoder-decoder": (lambda s: s["cfg"]["model"].update(_name="transformer"), None, "the model 'transformer', which"),
+    "encoder-decoder": (
+        lambda s: s["cfg"]["model"].update(_name="transformer"),
+        None,
+        "the model 'transformer', which",
+    ),
     "no model of ours": (lambda s: s.pop("cfg"), None, "holds the model None"),
     "unknown field": (lambda s: s["cfg"]["model"].update(rotary=True), None, "no field 'rotary'"),
     "activation": (lambda s: s["cfg"]["model"].update(activation_fn="swish"), None, "activation_fn is 'swish'"),

@@ -31,8 +31,9 @@ def lines():
 @pytest.fixture(scope="module", params=["bpe-cased", "bpe-lower", "unigram-cased", "unigram-lower"])
 def both(request, lines, tmp_path_factory):
     """The tokenizer, loaded as a user loads it, and `encode` of fairseq's hub interface."""
-    import tupe.transformers  # noqa: F401
     from transformers import AutoTokenizer
+
+    import tupe.transformers  # noqa: F401
 
     kind, case = request.param.split("-")
     folder = tmp_path_factory.mktemp(request.param)
@@ -96,7 +97,12 @@ def test_symbols_and_decoding(both):
     tokenizer, encode, _, dictionary = both
     assert tokenizer.convert_ids_to_tokens(range(len(dictionary))) == dictionary.symbols
     assert len(tokenizer) == len(dictionary) == 1000
-    assert (tokenizer.bos_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id) == (0, 1, 2, 3)
+    assert (tokenizer.bos_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id) == (
+        0,
+        1,
+        2,
+        3,
+    )
     assert tokenizer.mask_token_id == 999
     assert tokenizer("a <mask>")["input_ids"][-2:] == [999, 2]
     text = "the list of all modules"

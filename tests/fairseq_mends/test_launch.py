@@ -74,7 +74,7 @@ def test_more_processes_than_gpus_need_more_machines(configured):
 
 @pytest.mark.parametrize("gpus", [0, 1])
 def test_fully_sharded_without_what_it_needs(gpus, configured, monkeypatch):
-    monkeypatch.setitem(sys.modules, "fairscale", None)
+    monkeypatch.setitem(sys.modules, "fairscale", None if gpus else SimpleNamespace(__spec__=True))
     with pytest.raises(UserError, match="fully_sharded needs GPUs and the package fairscale"):
         configured(gpus, ddp_backend="fully_sharded")
 

@@ -48,21 +48,6 @@ def test_few_graphs_for_many_lengths(model, dictionary):
     assert len(graphs) <= 2
 
 
-@pytest.mark.parametrize(
-    ("model", "backend"), [("tupe_r", "inductor"), ("diet_abs", "aot_eager"), ("shaw", "aot_eager")], indirect=["model"]
-)
-def test_compiled_gradients(model, backend, dictionary):
-    run, graphs = compiled(model, backend)
-    for length in (9, 13):
-        tokens, gradients = batch(dictionary, length), []
-        for either in (model, run):
-            model.zero_grad()
-            either(tokens)[0].square().mean().backward()
-            gradients.append([parameter.grad for parameter in model.parameters()])
-        torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-5)
-    assert len(graphs) == 1
-
-
 class Logits(nn.Module):
     def __init__(self, model):
         super().__init__()

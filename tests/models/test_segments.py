@@ -5,6 +5,8 @@ import logging
 import pytest
 import torch
 
+from tupe.models import encoder
+
 MODES = ["input", "per_head"]
 
 
@@ -39,6 +41,16 @@ def test_single_sentences_have_one_bias_for_the_batch(build, tokens, pairs):
     first = encoder.segment_attention.weight[0, :, :1, :1]  # (H, 1, 1)
     torch.testing.assert_close(next(encoder.layer_terms(tokens, torch.float32)).bias, position + first)
     assert next(encoder.layer_terms(pairs, torch.float32)).bias.shape == (3, 3, 13, 13)
+
+
+@torch.no_grad()
+def test_only_pairs_ask_for_parts(build, tokens, pairs, monkeypatch):
+    """On a GPU the parts cost more products than the one dense bias of single sentences."""
+    asked = []
+    monkeypatch.setattr(encoder, "prefers_parts", lambda *given: asked.append(given[-1]))
+    model = build("diet_abs_tiny")
+    model(tokens), model(pairs)
+    assert asked == [False, True]
 
 
 @torch.no_grad()

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tupe.checkpoints.to_transformers import Loaded, config, weights
+from tupe.checkpoints.transformers_format import CHOICES
 from tupe.models.config import CONFIGS
 from tupe.models.tupe import TupeModel
 from tupe.systems import SYSTEMS
@@ -164,6 +165,13 @@ def test_segments_and_lengths_are_the_users_too(dictionary):
         theirs(torch.zeros(1, LONGEST + 1, dtype=torch.long))
     with pytest.raises(ValueError, match="either input_ids or inputs_embeds"):
         theirs()
+
+
+def test_a_choice_that_is_none_is_refused():
+    assert ours.configuration_tupe.CHOICES.items() <= CHOICES.items()
+    for field in ours.configuration_tupe.CHOICES:
+        with pytest.raises(ValueError, match=f"{field} is 'other', not one of none, "):
+            ours.TupeConfig(**{field: "other"})
 
 
 @pytest.mark.parametrize("auto", sorted(set(ours.__all__) - {"TupeConfig"}))

@@ -28,7 +28,7 @@ def prefers_parts(backend: str, device: torch.device, length: int, width: int, s
         device: of the queries.
         length: of the sequences.
         width: of the heads or of the factors of the bias, whichever is more.
-        segments: whether the bias has segments, which would make the dense one `(B, H, T, T)`.
+        segments: whether the bias has segments that differ, which would make the dense one `(B, H, T, T)`.
     """
     takes = backend in ("auto", "triton") and device_obstacle(device) is None
     return takes and width <= MAX_WIDTH and (segments or length >= STRUCTURED_LENGTH)

@@ -1,4 +1,4 @@
-"""The model card of an exported checkpoint: what it computes, of what and how it was trained, its scores, its limits."""
+"""The model card of an exported checkpoint: what it computes, how it was trained, its scores, its limits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _CITATIONS = {
 }""",
     "diet": """@inproceedings{chen2021simple,
   title={A Simple and Effective Positional Encoding for Transformers},
-  author={Pu-Chin Chen and Henry Tsai and Srinadh Bhojanapalli and Hyung Won Chung and Yin-Wen Chang and Chun-Sung Ferng},
+  author={Pu-Chin Chen and Henry Tsai and Srinadh Bhojanapalli and Hyung Won Chung and Yin-Wen Chang and
+    Chun-Sung Ferng},
   booktitle={Empirical Methods in Natural Language Processing},
   year={2021}
 }""",
@@ -255,8 +256,8 @@ def _training(about: About) -> str:
         names = sorted({Path(file["path"]).name for file in inputs})
         more = ", ..." if len(names) > 8 else ""
         lines.append(
-            f"Vocabulary: {settings['vocab_size']:,} pieces ({settings['model_type']}), of {len(inputs)} input file(s): "
-            f"{', '.join(names[:8])}{more}."
+            f"Vocabulary: {settings['vocab_size']:,} pieces ({settings['model_type']}), of {len(inputs)} input "
+            f"file(s): {', '.join(names[:8])}{more}."
         )
         lines.append(f"Text processing: {', '.join(settings['stages'])}.")
     if about.task:
@@ -267,7 +268,8 @@ def _training(about: About) -> str:
 def _scores(about: About) -> str:
     first, scores = about.scores[0], [score.score for score in about.scores]
     rows = "".join(f"| {s.task} | {s.metric} | {s.score:.2f} | {s.seed} | {s.lr:g} |\n" for s in about.scores)
-    text = f"Development set; the first row is this model.\n\n| task | metric | score | seed | rate |\n|---|---|---|---|---|\n{rows}"
+    text = "Development set; the first row is this model.\n\n| task | metric | score | seed | rate |\n|---|---|---|---|---|\n"
+    text += rows
     if len(scores) > 1:
         text += (
             f"\n{first.metric} over {len(scores)} runs: median {statistics.median(scores):.2f}, standard deviation "
@@ -282,7 +284,9 @@ def _limits(about: About) -> str:
     if about.labels and len(about.labels) == 1:
         lines.append("The output is a score on the scale of the prepared task (STS-B's is divided by 5).")
     if about.fields["segment"] != "none":
-        lines.append("The second sentence of a pair is told by the separators `</s> </s>`; no token_type_ids are needed.")
+        lines.append(
+            "The second sentence of a pair is told by the separators `</s> </s>`; no token_type_ids are needed."
+        )
     if about.tokenizer:
         lines.append("Text that spells `<s>`, `</s>`, `<pad>`, `<unk>` or `<mask>` becomes that symbol.")
     return "\n".join(f"- {line}" for line in lines)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal, Optional
+from typing import Any, Optional
 
 import torch
-from fairseq.data import Dictionary
 from torch import Tensor
 
 from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
@@ -96,7 +94,9 @@ def _weights(folder: Path) -> dict[str, Tensor]:
     index = folder / "model.safetensors.index.json"
     files = ["model.safetensors"]
     if index.is_file():
-        files = sorted(set(typed(dict[str, str], read_json(index, _MADE_BY)["weight_map"], str(index), _MADE_BY).values()))
+        files = sorted(
+            set(typed(dict[str, str], read_json(index, _MADE_BY)["weight_map"], str(index), _MADE_BY).values())
+        )
     tensors: dict[str, Tensor] = {}
     for name in files:
         path = folder / Path(name).name

@@ -82,7 +82,9 @@ def export_onnx(folder: Path, int8: bool = False, data: Optional[Path] = None) -
     config = read_json(folder / "config.json", "`tupe export`")
     name = (config.get("architectures") or [None])[0] if isinstance(config, dict) else None
     if name not in ours.__all__ or name == "TupeConfig":
-        raise UserError(f"{folder}/config.json names the model {name!r}, which is none of ours: give a folder of `tupe export`")
+        raise UserError(
+            f"{folder}/config.json names the model {name!r}, which is none of ours: give a folder of `tupe export`"
+        )
     try:
         model = getattr(ours, name).from_pretrained(folder, dtype=torch.float32).eval()
     except (OSError, ValueError, RuntimeError) as error:
@@ -150,7 +152,9 @@ def _difference(found: list[np.ndarray], wanted: list[np.ndarray]) -> float:
 def _trace(model: nn.Module, outputs: list[str], path: Path) -> None:
     """Freezes the positions of `model` and writes its graph."""
     getattr(model, "tupe", model).freeze_positions()
-    model.set_attn_implementation("eager")  # the exporter's decomposition of sdpa does not know the layout of its result
+    model.set_attn_implementation(
+        "eager"
+    )  # the exporter's decomposition of sdpa does not know the layout of its result
     ids = torch.full((2, min(7, model.config.max_position_embeddings)), 4 % model.config.vocab_size)
     dynamic = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
     with _quiet():

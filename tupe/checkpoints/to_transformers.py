@@ -17,8 +17,8 @@ from tupe.checkpoints.card import About, card
 from tupe.checkpoints.safe_load import safe_load
 from tupe.checkpoints.tokenizer import build_tokenizer, tokenizer_config
 from tupe.checkpoints.transformers_format import (
-    ACTIVATIONS,
     AUTO_MAP,
+    CHOICES,
     FIELDS,
     OUTPUT_EMBEDDINGS,
     SAID_OTHERWISE,
@@ -84,17 +84,23 @@ def load(checkpoint: Path, data: Path) -> Loaded:
         )
     except UserError:
         raise
-    except Exception as error:  # PyTorch's, of parameters that do not fit; fairseq's own, of a dictionary that is damaged
+    except (
+        Exception
+    ) as error:  # PyTorch's, of parameters that do not fit; fairseq's own, of a dictionary that is damaged
         reason = " ".join(str(error).split())
         raise UserError(f"{checkpoint} cannot be loaded with the dictionaries of {data}: {reason[:300]!r}.") from error
     if not isinstance(model, TupeModel) or hasattr(model, "generator"):
-        raise UserError(f"{checkpoint} holds {cfg['model']['_name']}, which is not a single encoder: only those are exported")
+        raise UserError(
+            f"{checkpoint} holds {cfg['model']['_name']}, which is not a single encoder: only those are exported"
+        )
     head = labels = None
     kind = "QuestionAnswering" if getattr(model, "span_head", None) is not None else "MaskedLM"
     if fine_tuned:
         kind, head = "SequenceClassification", fairseq_task.cfg.classification_head_name
         if head not in model.classification_heads:
-            raise UserError(f"{checkpoint} has no classification head {head!r}, as its task says: give a finished run's")
+            raise UserError(
+                f"{checkpoint} has no classification head {head!r}, as its task says: give a finished run's"
+            )
         known = None if fairseq_task.cfg.regression_target else fairseq_task.label_dictionary
         labels = ["LABEL_0"]
         if known is not None:  # fairseq adds <mask>, and symbols that round up the size
@@ -102,8 +108,8 @@ def load(checkpoint: Path, data: Path) -> Loaded:
             labels = labels[: fairseq_task.cfg.num_classes]
         if len(set(labels)) != fairseq_task.cfg.num_classes:
             raise UserError(
-                f"{data}/label/dict.txt has {len(set(labels))} labels for the {fairseq_task.cfg.num_classes} classes of "
-                f"{checkpoint}: give the task that it was fine-tuned on"
+                f"{data}/label/dict.txt has {len(set(labels))} labels for the {fairseq_task.cfg.num_classes} classes "
+                f"of {checkpoint}: give the task that it was fine-tuned on"
             )
     history = state.get("optimizer_history") or [{}]
     updates = int(history[-1].get("num_updates") or 0)
@@ -115,12 +121,16 @@ def _check_fields(checkpoint: Path, config: TupeConfig) -> None:
         value = getattr(config, field.name)
         if field.name in SYSTEM_FIELDS and field.name not in (*FIELDS, *SAID_OTHERWISE) and value != field.default:
             raise UserError(
-                f"{checkpoint} has the field {field.name}={value!r}, which an exported model does not have: only models "
-                f"with {field.default!r} can be exported"
+                f"{checkpoint} has the field {field.name}={value!r}, which an exported model does not have: only "
+                f"models with {field.default!r} can be exported"
             )
-    for field in ("activation_fn", "pooler_activation_fn"):
-        if str(getattr(config, field)) not in ACTIVATIONS:
-            raise UserError(f"{checkpoint} has {field}={getattr(config, field)}, which Transformers does not have")
+    for field, choices in CHOICES.items():
+        value = str(getattr(config, field))
+        if value not in choices:
+            raise UserError(
+                f"{checkpoint} has {field}={value}, which an exported model does not have: only "
+                f"{', '.join(choices)} can be exported"
+            )
 
 
 def weights(loaded: Loaded) -> dict[str, Tensor]:

@@ -99,7 +99,9 @@ def _read(model: Path):
     try:
         proto.ParseFromString(model.read_bytes())
     except Exception as error:  # protobuf's own exceptions differ between its versions
-        raise UserError(f"{model} is no SentencePiece model ({type(error).__name__}): give the one of the corpus") from None
+        raise UserError(
+            f"{model} is no SentencePiece model ({type(error).__name__}): give the one of the corpus"
+        ) from None
     trainer, normalizer = proto.trainer_spec, proto.normalizer_spec
     if not proto.pieces:
         raise UserError(f"{model} is no SentencePiece model: give the one of the corpus")
@@ -120,8 +122,8 @@ def _check_symbols(model: Path, pieces: set[str], symbols: Sequence[str]) -> Non
     if tuple(symbols[:4]) != SPECIAL or here != pieces:
         example = min((here ^ pieces) or set(symbols[:4]), key=lambda s: (len(s), s))
         raise UserError(
-            f"the dictionary has {len(here)} pieces and {model} {len(pieces)}, and they differ, as in {example!r}: give "
-            "the SentencePiece model that the corpus was encoded with, or --no-tokenizer"
+            f"the dictionary has {len(here)} pieces and {model} {len(pieces)}, and they differ, as in {example!r}: "
+            "give the SentencePiece model that the corpus was encoded with, or --no-tokenizer"
         )
 
 

@@ -1,4 +1,4 @@
-"""How our configuration and parameters are called in a folder of Transformers (`tupe.transformers`): tables, both ways."""
+"""How our configuration and parameters are called in a folder of Transformers: tables, both ways."""
 
 from __future__ import annotations
 
@@ -27,9 +27,6 @@ FIELDS = {
     },
 }
 
-#: What `config.json` says in other words.
-SAID_OTHERWISE = ("_name", "untie_weights_roberta")
-
 #: fairseq's activation -> its name in Transformers.
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -39,6 +36,21 @@ ACTIVATIONS = {
     "tanh": "tanh",
     "linear": "linear",
 }
+
+#: What Transformers' model can compute, as `tupe.transformers.configuration_tupe` has it.
+CHOICES = {
+    "absolute": ("none", "input", "untied", "untied_cross", "low_rank", "low_rank_input", "free"),
+    "relative": ("none", "bucketed", "clipped", "unbinned", "parametric", "shaw"),
+    "reset": ("none", "paper", "release"),
+    "segment": ("none", "input", "per_head"),
+    "sharing": ("none", "layer", "head"),
+    "activation_fn": tuple(ACTIVATIONS),
+    "pooler_activation_fn": tuple(ACTIVATIONS),
+}
+
+#: What `config.json` says in other words.
+SAID_OTHERWISE = ("_name", "untie_weights_roberta")
+
 _ACTIVATION_FIELDS = ("activation_fn", "pooler_activation_fn")
 
 AUTO_MAP = {

@@ -65,14 +65,16 @@ class TupeEncoder(nn.Module):
 
     def layer_terms(self, src_tokens: Tensor, dtype: torch.dtype) -> Iterator[PositionTerms]:
         """The position terms of each layer in turn; what the layers share is computed once."""
-        length, segments = src_tokens.shape[1], None
-        in_parts = self.parts_width is not None and prefers_parts(
-            self.attention_backend, src_tokens.device, length, self.parts_width, self.segment_attention is not None
-        )
-        terms = self.position_bias(length, dtype, in_parts)
+        length, segments, pairs = src_tokens.shape[1], None, False
         if self.segment_attention is not None:
             segments = segment_ids(src_tokens, self.eos)
-            if not in_parts and not is_traced() and not segments.any():  # one sentence each: one cell stands for all
+            pairs = is_traced() or bool(segments.any())  # waits for a GPU, which saves it much more than the time
+        in_parts = self.parts_width is not None and prefers_parts(
+            self.attention_backend, src_tokens.device, length, self.parts_width, pairs
+        )
+        terms = self.position_bias(length, dtype, in_parts)
+        if segments is not None:
+            if not in_parts and not pairs:  # one sentence each: one cell stands for all
                 segments = segments[:1, :1]
             if in_parts or self.layers_share or segments.numel() == 1:
                 terms = terms.add_segments(self.segment_attention().to(dtype), segments, in_parts)

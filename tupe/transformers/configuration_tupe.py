@@ -11,6 +11,14 @@ if tuple(int(part) for part in transformers.__version__.split(".")[:2]) < (5, 14
         "is installed: pip install --upgrade transformers"
     )
 
+CHOICES = {
+    "absolute": ("none", "input", "untied", "untied_cross", "low_rank", "low_rank_input", "free"),
+    "relative": ("none", "bucketed", "clipped", "unbinned", "parametric", "shaw"),
+    "reset": ("none", "paper", "release"),
+    "segment": ("none", "input", "per_head"),
+    "sharing": ("none", "layer", "head"),
+}
+
 
 class TupeConfig(PreTrainedConfig):
     r"""TUPE-R (Ke et al. 2021) at base size; other fields make the other systems of the papers.
@@ -67,6 +75,12 @@ class TupeConfig(PreTrainedConfig):
     untied_projection_bias: bool = False
     encoder_normalize_before: bool = False
     no_layernorm_embedding: bool = False
+
+    def __post_init__(self, **others: object) -> None:
+        super().__post_init__(**others)
+        for field, choices in CHOICES.items():
+            if getattr(self, field) not in choices:
+                raise ValueError(f"{field} is {getattr(self, field)!r}, not one of {', '.join(choices)}")
 
     @property
     def position_sets(self) -> int:

@@ -80,7 +80,11 @@ def choose_tile(kernel: str, width: int, element_size: int, structured: bool, de
 
 
 def memory(device: torch.device) -> str:
-    """`large` if a block may have as much shared memory as on Hopper, else `small`, which fits 99 KiB."""
+    """`large` if a block may have as much shared memory as on Hopper, else `small`, which fits 99 KiB.
+
+    An A100 (163 KiB) is `small`: the large tiles fit, but compiled for it without Hopper's matrix instructions they
+    spill up to 7,760 bytes a thread (bf16, heads of 128; `benchmarks/compile_kernels.py`).
+    """
     if device.type != "cuda":
         return "small"
     properties = torch.cuda.get_device_properties(device)
