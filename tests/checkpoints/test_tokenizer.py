@@ -77,7 +77,7 @@ def test_accents_apart_and_joined(both):
 @pytest.mark.skipif("TUPE_TEXT" not in os.environ, reason="TUPE_TEXT names no file of text")
 def test_lines_of_a_file(both):
     """Prints how many lines differ, as they are and with accents apart; those that spell a symbol are left out."""
-    tokenizer, encode, kind, _ = both
+    tokenizer, encode, _, _ = both
     texts = [line.strip() for line in Path(os.environ["TUPE_TEXT"]).read_text("utf-8").splitlines() if line.strip()]
     spelled = [text for text in texts if re.search("<(s|/s|pad|unk|mask)>", text)]
     texts = [text for text in texts if text not in set(spelled)]

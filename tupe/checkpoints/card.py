@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-from tupe.data.corpus.manifest import NAME, Manifest
+from tupe.data.corpus.manifest import NAME, Content, Manifest
 from tupe.errors import UserError
 from tupe.files import read_json, typed
 from tupe.systems import DESCRIPTIONS, SIZES, SYSTEM_FIELDS, SYSTEMS
@@ -71,7 +71,7 @@ class About:
         updates: how many it was trained for.
         seed: of the run.
         task: that it was fine-tuned for.
-        corpus: settings and inputs of the corpus' manifest, if there is one.
+        corpus: its manifest, if there is one.
         scores: of this run first, then of others.
         tokenizer: whether there is one.
         licence: its identifier.
@@ -86,7 +86,7 @@ class About:
     updates: int
     seed: Optional[int]
     task: Optional[str]
-    corpus: Optional[dict[str, Any]]
+    corpus: Optional[Content]
     scores: Sequence[Score]
     tokenizer: bool
     licence: Optional[str]
@@ -131,7 +131,7 @@ class About:
     @property
     def cleaning(self) -> list[str]:
         """The stages of the text processing that the tokenizer leaves out."""
-        stages = self.corpus["settings"]["stages"] if self.corpus else ()
+        stages = self.corpus.settings.stages if self.corpus else ()
         return [stage for stage in _CLEANING if stage in stages]
 
     @property
@@ -188,7 +188,7 @@ def card(about: About, name: str) -> str:
 
 
 def _front_matter(about: About, name: str) -> str:
-    language = about.corpus["settings"]["language"] if about.corpus else None
+    language = about.corpus.settings.language if about.corpus else None
     lines = ["---"]
     if about.licence:
         lines.append(f"license: {_yaml(about.licence)}")
@@ -243,8 +243,8 @@ def _snippet(about: About, name: str) -> str:
             "",
             "from tupe.data.text.stages import TextProcessing  # pip install 'tupe[corpus]'",
             "",
-            f"clean = TextProcessing({tuple(about.corpus['settings']['stages'])!r}, "
-            f"{about.corpus['settings']['language']!r}).line  # before the tokenizer",
+            f"clean = TextProcessing({about.corpus.settings.stages!r}, "
+            f"{about.corpus.settings.language!r}).line  # before the tokenizer",
         ]
     return "\n".join(lines)
 
@@ -252,14 +252,14 @@ def _snippet(about: About, name: str) -> str:
 def _training(about: About) -> str:
     lines = [f"`{about.model}` of the fairseq plugin, {about.updates:,} updates, seed {about.seed}."]
     if about.corpus:
-        settings, inputs = about.corpus["settings"], about.corpus["inputs"]
-        names = sorted({Path(file["path"]).name for file in inputs})
+        settings, inputs = about.corpus.settings, about.corpus.inputs
+        names = sorted({Path(file.name).name for file in inputs})
         more = ", ..." if len(names) > 8 else ""
         lines.append(
-            f"Vocabulary: {settings['vocab_size']:,} pieces ({settings['model_type']}), of {len(inputs)} input "
+            f"Vocabulary: {settings.vocab_size:,} pieces ({settings.model_type}), of {len(inputs)} input "
             f"file(s): {', '.join(names[:8])}{more}."
         )
-        lines.append(f"Text processing: {', '.join(settings['stages'])}.")
+        lines.append(f"Text processing: {', '.join(settings.stages)}.")
     if about.task:
         lines.append(f"Fine-tuned on {about.task}, labels {', '.join(about.labels)}.")
     return "\n".join(lines)
@@ -268,8 +268,8 @@ def _training(about: About) -> str:
 def _scores(about: About) -> str:
     first, scores = about.scores[0], [score.score for score in about.scores]
     rows = "".join(f"| {s.task} | {s.metric} | {s.score:.2f} | {s.seed} | {s.lr:g} |\n" for s in about.scores)
-    text = "Development set; the first row is this model.\n\n| task | metric | score | seed | rate |\n|---|---|---|---|---|\n"
-    text += rows
+    head = "| task | metric | score | seed | rate |\n|---|---|---|---|---|\n"
+    text = f"Development set; the first row is this model.\n\n{head}{rows}"
     if len(scores) > 1:
         text += (
             f"\n{first.metric} over {len(scores)} runs: median {statistics.median(scores):.2f}, standard deviation "
