@@ -1,5 +1,6 @@
 """Checkpoints of small models that nobody trained, with the made corpus' dictionary."""
 
+import contextlib
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,9 @@ from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
 from tupe.fairseq_mends.dictionaries import dictionary_sha256
 from tupe.models.config import CONFIGS
 from tupe.models.tupe import TupeModel
+
+with contextlib.suppress(ImportError):  # before Transformers, which would import a torchaudio that does not load
+    import tupe.transformers  # noqa: F401
 
 HEAD = "sentence_classification_head"
 
