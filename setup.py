@@ -42,6 +42,7 @@ setup(
     extras_require={
         "corpus": CORPUS,  # cleans and tokenises raw text
         "plot": PLOT,  # draws figures
+        "machines": ["datatrove>=0.10", "regex", "tokenizers", "orjson", "nltk"],  # scripts/deduplicate.py
         "launchers": LAUNCHERS,  # spread a sweep over GPUs and SLURM
         "transformers": TRANSFORMERS,  # tupe export, tupe import
         "onnx": ONNX,  # tupe export-onnx, with "transformers"

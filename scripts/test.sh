@@ -1,9 +1,14 @@
 #!/usr/bin/env bash
-# Installs what is missing into .venv and runs the whole test suite: bash scripts/test.sh [arguments of pytest]
+# Installs what is missing into .venv and runs the test suite.
+#
+#   bash scripts/test.sh [arguments of pytest]              all of it, as CI does
+#   bash scripts/test.sh --quick [arguments of pytest]      without what takes long, for the loop of writing
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/lib/steps.sh
 . scripts/lib/install.sh
+
+[ "${1-}" != --quick ] || { shift && set -- -m "not slow" "$@"; }
 
 run_tests() {
     # Tests run commands, so several processes help; one thread each, so that they do not fight for the cores.

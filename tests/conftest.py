@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: workers and their commands share the cores
 
@@ -18,6 +19,38 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # No test depends on the clock; in CI the examples are the same every time.
 settings.register_profile("tests", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("tests")
+
+#: Folders and files that run whole commands, start processes, compile or interpret: not for `scripts/test.sh --quick`.
+SLOW = (
+    "attention/test_triton",
+    "checkpoints/test_release",
+    "data/corpus/test_pipeline",
+    "data/corpus/test_training",
+    "end_to_end/",
+    "fairseq_mends/test_launch",
+    "fairseq_mends/test_ours",
+    "fairseq_mends/test_precision",
+    "fairseq_mends/test_resume",
+    "fairseq_mends/test_stop",
+    "fairseq_mends/test_uneven",
+    "finetuning/test_kills",
+    "models/test_compile",
+    "models/test_graphs",
+    "models/test_wrappers",
+    "optim/",
+    "scripts/",
+    "test_packaging",
+    "test_pretraining",
+)
+
+
+def pytest_collection_modifyitems(items):
+    tests = Path(__file__).parent
+    for item in items:
+        if str(item.path.relative_to(tests)).startswith(SLOW):
+            item.add_marker("slow")
+
+
 LABELS = ("contradiction", "entailment", "neutral")
 
 

@@ -70,13 +70,12 @@ def write_checkpoint(path, data, num_classes=0, max_positions=32, head=True):
         }  # fmt: skip
         if head:
             model.register_classification_head(HEAD, num_classes=num_classes)
-    model_cfg = {name: value for name, value in dataclasses.asdict(config).items() if value is not None}
     state = {
         "args": None,
         "cfg": {
             "common": {"seed": 1},
             "task": cfg,
-            "model": {**model_cfg, "_name": "tupe_tiny"},
+            "model": {**dataclasses.asdict(config), "_name": "tupe_tiny"},
             "checkpoint": {"best_checkpoint_metric": "mcc", "finetune_from_model": "pretrained.pt"},
             "optimization": {"max_epoch": 3, "lr": [2e-5]},
             "bpe": None,

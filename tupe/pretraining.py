@@ -159,6 +159,8 @@ def _read_data(shards: list[Path]) -> tuple[int, int]:
     """The number of symbols, and of tokens to train on."""
     for shard in reversed(shards):  # the symbols are those of the first
         text = read_text(shard / "dict.txt", _PREPARED_BY)
+        if not text.strip():
+            raise UserError(f"{shard / 'dict.txt'} is empty: give the folder that {_PREPARED_BY} wrote.")
         check_indexed(shard / "train", _PREPARED_BY)
         if (shard / NAME).is_file():
             Manifest.load(shard)  # the dictionary is that of the corpus

@@ -3,6 +3,7 @@
 import itertools
 import json
 import logging
+from argparse import Namespace
 
 import pytest
 import torch
@@ -66,7 +67,7 @@ def validated(data, checkpoint, rank, processes):
     handler.emit = lambda record: said.append(json.loads(record.getMessage())) if record.name == "valid" else None
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
-    validate.main(cfg)
+    validate.main(cfg, Namespace(data=str(data)))  # as the command: a checkpoint does not say where its data were
     logger.removeHandler(handler)
     return {key: value for key, value in said[-1].items() if not key.endswith("wps")}  # but for the speed
 

@@ -39,6 +39,8 @@ class Clone:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"#!{sys.executable}{RECORDER}")
             path.chmod(0o755)
+        for name in ("__init__", "cores"):  # a package, as a whole one that PYTHONPATH names would come first
+            shutil.copy(ROOT / f"tupe/{name}.py", self.root / "tupe")
         no_gpu = self.root / ".venv/bin/nvidia-smi"
         no_gpu.write_text("#!/bin/sh\nexit 1\n")
         no_gpu.chmod(0o755)
