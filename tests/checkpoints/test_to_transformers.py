@@ -288,7 +288,8 @@ WRONG_FOLDERS = {
     "a parameter": (weights(lambda s: s.pop("tupe.layers.0.fc1.bias")), "lacks encoder.*fc1.bias"),
     "one too many": (weights(lambda s: s.update(more=torch.ones(1))), "has more"),
     "no words": (weights(lambda s: s.pop("tupe.embed_tokens.weight")), "has no .*embed_tokens"),
-    "another shape": (config({"num_hidden_layers": 1}), "has encoder"),
+    "another shape": (config({"num_hidden_layers": 1}), "does not hold the weights of the 1 layers"),
+    "another width": (config({"intermediate_size": 8}), "does not fit its config"),
 }
 
 

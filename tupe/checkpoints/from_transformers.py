@@ -15,7 +15,7 @@ from tupe.checkpoints.release import dictionary_of_size
 from tupe.checkpoints.transformers_format import OUTPUT_EMBEDDINGS, model_fields, to_ours
 from tupe.errors import UserError
 from tupe.files import check_file, read_json, typed
-from tupe.models.config import CONFIGS, TupeConfig
+from tupe.models.saved import saved_config
 from tupe.models.tupe import TupeModel
 
 _MADE_BY = "`tupe export`"
@@ -41,18 +41,13 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
         raise UserError(f"{path} names the activation {error}, which fairseq does not have") from None
     fields["untie_weights_roberta"] = not config.get("tie_word_embeddings", True)
     origin = config.get("fairseq") if isinstance(config.get("fairseq"), dict) else {}
-    name = origin.get("model", "tupe_base")
-    if name not in CONFIGS:
-        raise UserError(f"{path} says that it was the model {name!r}, which is none of ours: see `tupe systems`")
-    fields["dictionary_sha256"] = origin.get("dictionary_sha256")
-    args = Namespace(**vars(typed(TupeConfig, fields, str(path), _MADE_BY)))
-    for field, value in vars(args).items():  # the choices are members of an Enum
-        setattr(args, field, getattr(value, "value", value))
+    fields.update(_name=origin.get("model", "tupe_base"), dictionary_sha256=origin.get("dictionary_sha256"))
     head = typed(Optional[str], origin.get("head"), f"{path}: fairseq.head", _MADE_BY) or _HEAD
-
     state = {to_ours(key, head): value.float() for key, value in _weights(folder).items()}
     if _WORDS not in state:
         raise UserError(f"{folder}/model.safetensors has no {_WORDS}: give a folder of {_MADE_BY}")
+    checked = saved_config({"cfg": {"model": fields}, "model": state}, path)
+    args = Namespace(**{name: getattr(value, "value", value) for name, value in vars(checked).items()})  # of an Enum
     symbols = len(state[_WORDS])
     if origin.get("symbols", symbols) != symbols:
         raise UserError(
@@ -76,7 +71,8 @@ def _fill(model: TupeModel, state: dict[str, Tensor], folder: Path) -> list[str]
     try:
         missing, unexpected = model.load_state_dict(state, strict=False)
     except RuntimeError as error:
-        raise UserError(f"{folder}/model.safetensors does not fit its config.json: {error}") from error
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(f"{folder}/model.safetensors does not fit its config.json: {reason}") from error
     lacking = [name for name in missing if not name.startswith("encoder.lm_head.")]
     if lacking or unexpected:
         what = f"lacks {lacking[0]}" if lacking else f"has {unexpected[0]}, which the model of config.json has not"
