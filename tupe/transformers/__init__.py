@@ -6,10 +6,11 @@ The classes are the files that `tupe export` ships. Where attention is to run on
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 try:
-    import torchaudio  # noqa: F401
+    importlib.import_module("torchaudio")
 except ImportError:
     pass
 except OSError:  # fairseq's torchaudio needs CUDA's libraries, and Transformers imports whatever torchaudio it finds
