@@ -12,8 +12,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tupe.errors import UserError
 from tupe.checkpoints.safe_load import safe_load
+from tupe.errors import UserError
 
 
 class Malicious:

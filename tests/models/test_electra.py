@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq.data import Dictionary
-from tupe.checkpoints.electra import export_discriminator
 
+from tupe.checkpoints.electra import export_discriminator
 from tupe.checkpoints.release import write_model
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
