@@ -9,7 +9,7 @@ import torch
 from fairseq.data import Dictionary
 
 from tupe.checkpoints.electra import export_discriminator
-from tupe.checkpoints.release import write_model
+from tupe.checkpoints.fairseq_checkpoint import write_weights
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
 from tupe.models import ElectraModel, TupeModel
@@ -207,7 +207,7 @@ def test_discriminator_is_a_model_of_its_system(build, tokens, tmp_path, name, f
     weights = {**vars(model.args), "_name": f"electra_{name}"}
     config = {key: value for key, value in weights.items() if key == "_name" or hasattr(CONFIGS[name], key)}
     config["generator_size"] = 2 / 3
-    write_model(config, 24, model.state_dict(), tmp_path / "electra.pt", updates=7)
+    write_weights(tmp_path / "electra.pt", config, model.state_dict(), 24, updates=7)
     assert export_discriminator(tmp_path / "electra.pt", tmp_path / "plain.pt") == name
     exported = safe_load(tmp_path / "plain.pt")
     assert exported["cfg"]["model"]["_name"] == name
@@ -230,7 +230,7 @@ def test_checkpoints_that_are_none(build, tmp_path):
     with pytest.raises(UserError, match="has no generator, as a model for replaced-token detection"):
         build("electra_tupe_tiny").load_state_dict(plain.state_dict())
     config = {"_name": "tupe_tiny", "encoder_layers": 2, "encoder_embed_dim": 24}
-    write_model(config, 24, plain.state_dict(), tmp_path / "plain.pt")
+    write_weights(tmp_path / "plain.pt", config, plain.state_dict(), 24)
     with pytest.raises(UserError, match="holds the model 'tupe_tiny', which has no discriminator"):
         export_discriminator(tmp_path / "plain.pt", tmp_path / "out.pt")
     assert not (tmp_path / "out.pt").exists()
