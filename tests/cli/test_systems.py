@@ -2,7 +2,7 @@ import pytest
 
 from tupe.cli.main import main
 from tupe.models.summary import count_parameters, meta_model
-from tupe.systems import SIZES, SYSTEM_FIELDS, SYSTEMS
+from tupe.systems import ELECTRA_FIELDS, SIZES, SYSTEM_FIELDS, SYSTEMS
 
 
 def test_table_has_every_system_and_size(capsys):
@@ -10,10 +10,11 @@ def test_table_has_every_system_and_size(capsys):
     lines = capsys.readouterr().out.splitlines()
     for name in SYSTEMS:
         assert sum(line.startswith(f"{name} ") for line in lines) == 2  # the equation, and the parameter counts
+        assert sum(line.startswith(f"electra_{name} ") for line in lines) == 1
     assert all(size in "\n".join(lines) for size in SIZES)
 
 
-@pytest.mark.parametrize("field", SYSTEM_FIELDS)
+@pytest.mark.parametrize("field", (*SYSTEM_FIELDS, *ELECTRA_FIELDS))
 def test_every_field_is_explained(field, capsys):
     assert main(["systems", "--flags"]) == 0
     assert f"--{field.replace('_', '-')} " in capsys.readouterr().out

@@ -15,9 +15,9 @@ from typing import Union
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
+from tupe.files import atomic
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig
 
@@ -120,4 +120,27 @@ def convert_release(source: PathLike, target: PathLike) -> None:
     `--finetune-from-model`. Raises `UserError` as `load_release`.
     """
     model = load_release(source)
-    write_checkpoint(Path(target), model, "tupe_base")
+    fields = {name: value for name, value in vars(model.args).items() if name in TupeConfig.__dataclass_fields__}
+    write_model({**fields, "_name": "tupe_base"}, model.max_positions(), model.state_dict(), target)
+
+
+def write_model(
+    config: dict[str, object], max_positions: int, weights: dict[str, Tensor], target: PathLike, updates: int = 0
+) -> None:
+    """Writes a checkpoint of fairseq with a model alone, which was trained for `updates`; `config` has its `_name`."""
+    history = {"num_updates": updates, "criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}
+    state = {
+        "args": None,
+        "cfg": {
+            "common": {"seed": 1},
+            "task": {"_name": "masked_lm", "data": "", "tokens_per_sample": max_positions},
+            "model": config,
+            "bpe": None,
+            "tokenizer": None,
+        },
+        "model": weights,
+        "optimizer_history": [history],
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
+    }
+    with atomic(Path(target)) as unfinished, unfinished.open("wb") as file:  # torch.save to a path raises RuntimeError
+        torch.save(state, file)

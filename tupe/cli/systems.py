@@ -21,7 +21,7 @@ def run(args: argparse.Namespace) -> None:
         print_flags()
         return
     from tupe.models.summary import count_parameters
-    from tupe.systems import ALIASES, DESCRIPTIONS, SIZES, SYSTEMS
+    from tupe.systems import ALIASES, DESCRIPTIONS, ELECTRA, ELECTRA_SIZES, SIZES, SYSTEMS
 
     widths = {"absolute": 14, "relative": 10, "reset": 7, "segment": 10, "sharing": 9}
     print(f"{'system':<16}{'paper':<16}" + "".join(f"{key:<{width}}" for key, width in widths.items()) + "logit")
@@ -35,20 +35,34 @@ def run(args: argparse.Namespace) -> None:
     print(f"{'':<16}" + "".join(f"{size:>26}" for size in SIZES))
     for name in SYSTEMS:
         cells = (count_parameters(f"{name}_{size}", args.vocab_size, args.max_positions) for size in SIZES)
-        print(f"{name:<16}" + "".join(f"{f'{position:,} / {total:,}':>26}" for position, total in cells))
+        print(f"{name:<16}" + "".join(f"{f'{cell.position:,} / {cell.total:,}':>26}" for cell in cells))
     rows = (f"{size} {f['encoder_layers']} x {f['encoder_embed_dim']}" for size, f in SIZES.items())
     heads = (f"{f['encoder_attention_heads']} heads" for f in SIZES.values())
     print("sizes: " + "; ".join(f"{row}, {head}" for row, head in zip(rows, heads)))
+
+    print("\nwith a generator, for replaced-token detection (discriminator + what the generator has alone)")
+    print(f"{'':<24}" + "".join(f"{size:>26}" for size in ELECTRA_SIZES))
+    for name in SYSTEMS:
+        names = (f"{ELECTRA}{name}_{size}" for size in ELECTRA_SIZES)
+        counts = (count_parameters(each, args.vocab_size, args.max_positions) for each in names)
+        cells = (f"{count.total - count.generator:,} + {count.generator:,}" for count in counts)
+        print(f"{ELECTRA + name:<24}" + "".join(f"{cell:>26}" for cell in cells))
+    rows = (
+        f"{size} {f['encoder_layers']} x {f['encoder_embed_dim']}, {f['encoder_attention_heads']} heads, generator "
+        f"{f['generator_size'] * f['encoder_embed_dim']:.0f}"
+        for size, f in ELECTRA_SIZES.items()
+    )
+    print("sizes: " + "; ".join(rows))
 
 
 def print_flags() -> None:
     """Prints each field of a system as the flag that it is, with its choices, default and meaning."""
     from fairseq.dataclass.constants import StrEnum
 
-    from tupe.models.config import TupeConfig
-    from tupe.systems import SYSTEM_FIELDS
+    from tupe.models.config import ElectraConfig
+    from tupe.systems import ELECTRA_FIELDS, SYSTEM_FIELDS
 
-    for name in SYSTEM_FIELDS:
-        field = TupeConfig.__dataclass_fields__[name]
+    for name in (*SYSTEM_FIELDS, *ELECTRA_FIELDS):
+        field = ElectraConfig.__dataclass_fields__[name]
         choices = f" {{{','.join(c.value for c in field.type)}}}" if issubclass(field.type, StrEnum) else ""
         print(f"--{name.replace('_', '-')}{choices} (default: {field.default})\n    {field.metadata['help']}")

@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
 from tupe.fairseq_mends.ours import before_training
-from tupe.systems import MODEL_NAMES
+from tupe.systems import ELECTRA, ELECTRA_NAMES, MODEL_NAMES
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -32,8 +32,9 @@ def refuse_unknown(name: str) -> None:
         return
     systems, sizes = zip(*(known.rsplit("_", 1) for known in MODEL_NAMES))
     raise UserError(
-        f"there is no model '{name}'{nearest(name, MODEL_NAMES)}: a name is SYSTEM_SIZE with system "
-        f"{', '.join(dict.fromkeys(systems))} and size {', '.join(dict.fromkeys(sizes))}; see `tupe systems`"
+        f"there is no model '{name}'{nearest(name, (*MODEL_NAMES, *ELECTRA_NAMES))}: a name is SYSTEM_SIZE, or "
+        f"{ELECTRA}SYSTEM_SIZE with a generator, with system {', '.join(dict.fromkeys(systems))} and size "
+        f"{', '.join(dict.fromkeys(sizes))}; see `tupe systems`"
     )
 
 
