@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Union
 
+import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
