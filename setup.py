@@ -9,6 +9,17 @@ LAUNCHERS = [  # of Hydra 1.3; official fairseq, before Python 3.11, brings Hydr
     'hydra-joblib-launcher; python_version >= "3.11"',
     'hydra-submitit-launcher; python_version >= "3.11"',
 ]
+TRANSFORMERS = [  # exported models: written by the first three, used by the fourth
+    'protobuf; python_version >= "3.11"',
+    'safetensors; python_version >= "3.11"',
+    'tokenizers; python_version >= "3.11"',
+    'transformers>=5.14; python_version >= "3.11"',
+]
+ONNX = [
+    'onnx; python_version >= "3.11"',
+    'onnxruntime; python_version >= "3.11"',
+    'onnxscript; python_version >= "3.11"',
+]
 
 setup(
     name="tupe",
@@ -25,7 +36,7 @@ setup(
         "hydra-core",  # at the versions of the fairseq that is there
         "omegaconf",
         "numpy",
-        "sentencepiece",
+        "sentencepiece>=0.2.2",  # offsets of pieces
         "torch>=2.5",
         "tqdm",
     ],
@@ -35,11 +46,16 @@ setup(
         "translation": TRANSLATION,  # scores translations
         "machines": ["datatrove>=0.10", "regex", "tokenizers", "orjson", "nltk"],  # scripts/deduplicate.py
         "launchers": LAUNCHERS,  # spread a sweep over GPUs and SLURM
+        "transformers": TRANSFORMERS,  # tupe export, tupe import
+        "onnx": ONNX,  # tupe export-onnx, with "transformers"
         "test": [
             *CORPUS,
             *PLOT,
             *TRANSLATION,
             *LAUNCHERS,
+            *TRANSFORMERS,
+            *ONNX,
+            'accelerate; python_version >= "3.11"',  # Transformers' Trainer
             "hypothesis",
             "packaging",
             "pytest",
@@ -47,6 +63,7 @@ setup(
             "ruff",
             "scikit-learn",  # compared with our metrics, as is scipy
             "scipy",
+            'sentence-transformers; python_version >= "3.11"',
             'triton; sys_platform == "linux"',
         ],
     },

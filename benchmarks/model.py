@@ -2,6 +2,7 @@ r"""Training step and inference of a whole model: the systems of this package, f
 
     python benchmarks/model.py                                           # base, on a GPU if there is one
     python benchmarks/model.py --authors ../TUPE --output results        # also writes results/model.{json,md}
+    python benchmarks/model.py --rivals tupe electra_tupe --modes training   # a step of two networks against one
     python benchmarks/model.py --sizes tiny --length 64 --batch 2 --rounds 5   # to try it on a CPU
     python benchmarks/model.py --rivals bert_a shaw tupe_r diet_abs diet_rel --sizes base small --length 128 \
         --vocab-size 30522                                               # DIET's table 1
@@ -42,14 +43,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe.systems import ALIASES, DESCRIPTIONS, SIZES, SYSTEMS
+from tupe.systems import ALIASES, DESCRIPTIONS, ELECTRA, SIZES, SYSTEMS
 
 MODES = ("training", "inference")
-OURS = (*SYSTEMS, *ALIASES, "tupe_compiled")
+ELECTRAS = tuple(f"{ELECTRA}{name}" for name in (*SYSTEMS, *ALIASES))  # generator and discriminator
+OURS = (*SYSTEMS, *ALIASES, *ELECTRAS, "tupe_compiled")
 AT_INFERENCE = {"tupe_compiled": "tupe", "roberta_fused": "roberta"}  # they differ in training alone
+_PLAIN = {name: name[len(ELECTRA) :] for name in ELECTRAS}
 PRODUCTS = 10  # in a step of the matrix product
 NAMES = {
     **{name: f"{DESCRIPTIONS[ALIASES.get(name, name)][0]}, ours" for name in (*SYSTEMS, *ALIASES)},
+    **{name: f"{DESCRIPTIONS[ALIASES.get(plain, plain)][0]}, ours, with a generator" for name, plain in _PLAIN.items()},
     "tupe_compiled": "TUPE-R, ours, --compile",
     "roberta": "RoBERTa, fairseq's",
     "roberta_fused": "RoBERTa, fairseq's, fused_adamw",
@@ -107,13 +111,28 @@ def arguments() -> Namespace:
 
 
 def build_ours(args: Namespace, dictionary: Any) -> nn.Module:
-    from tupe.models import TupeModel
+    from tupe.models import ElectraModel, TupeModel
     from tupe.models.config import CONFIGS
 
     name = f"{args.rival.removesuffix('_compiled')}_{args.size}"
     compiled = args.rival.endswith("_compiled")
     config = CONFIGS[name](max_positions=args.length, attention_backend=args.backend, compile=compiled)
-    return TupeModel.build_model(config, SimpleNamespace(source_dictionary=dictionary))
+    model = ElectraModel if args.rival in ELECTRAS else TupeModel
+    return model.build_model(config, SimpleNamespace(source_dictionary=dictionary))
+
+
+def electra_loss(model: nn.Module, dictionary: Any, tokens: Tensor, masked: Tensor) -> Tensor:
+    """The loss of replaced-token detection, with its words drawn, by its criterion."""
+    from tupe.criterions.electra import TupeElectraCriterion, TupeElectraCriterionConfig
+
+    cfg = SimpleNamespace(mask_prob=0.15, seed=1)
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, cfg=cfg)
+    target = torch.where(masked, tokens, dictionary.pad())
+    source = tokens.masked_fill(masked, dictionary.index("<mask>"))
+    sample = {"id": torch.arange(len(tokens)), "net_input": {"src_tokens": source}, "target": target}
+    sample.update(ntokens=tokens.numel(), nsentences=len(tokens))
+    loss, size, _ = TupeElectraCriterion(TupeElectraCriterionConfig(), task)(model, sample)
+    return loss / size
 
 
 def build_roberta(args: Namespace, dictionary: Any) -> nn.Module:
@@ -152,8 +171,9 @@ def build(args: Namespace) -> tuple[nn.Module, Any, Callable[..., torch.optim.Op
     from fairseq.optim.adam import Adam
 
     dictionary = Dictionary()
-    for index in range(args.vocab_size - len(dictionary)):
+    for index in range(args.vocab_size - len(dictionary) - 1):
         dictionary.add_symbol(f"word{index}")
+    dictionary.add_symbol("<mask>")
     if args.rival == "authors":
         return build_authors(args, dictionary), dictionary, Adam
     from tupe.optim.fused_adamw import DecoupledAdam
@@ -189,13 +209,18 @@ def model_step(args: Namespace) -> Callable[[], None]:
     optimizer = optimizer_class(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01)
 
     def training() -> None:
+        if args.rival in ELECTRAS:
+            electra_loss(model, dictionary, tokens, masked).backward()
+        else:
+            masked_loss().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def masked_loss() -> Tensor:
         where = masked.flatten().nonzero().flatten() if ours else masked  # as the criterion of each does
         target = tokens.flatten()[where if ours else where.flatten()]
         logits = model(tokens, masked_tokens=where, **hint)[0]
-        loss: Tensor = F.cross_entropy(logits.float(), target)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        return F.cross_entropy(logits.float(), target)
 
     return training
 

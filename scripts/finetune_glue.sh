@@ -6,7 +6,8 @@
 # TASK        CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE or WNLI
 # CHECKPOINT  a pre-trained checkpoint of this plugin (tupe convert-release for the authors')
 # DATA        folder made by scripts/prepare_glue.sh, of this task or of all
-# key=value   any key of the configuration, for example optimization.lr=[2e-5] common.seed=3 checkpoint.save_dir=OUT
+# key=value   any key of the configuration, for example optimization.lr=[2e-5] common.seed=3 checkpoint.save_dir=OUT;
+#             recipe=electra is ELECTRA's fine-tuning
 #
 # OUT is runs/finetuning/CHECKPOINT/TASK/lr_LR/seed_SEED by default. It is of this checkpoint, data and settings alone:
 # run again after an interruption, it goes on where it stopped; a finished run stays as it is; for another checkpoint,

@@ -24,6 +24,9 @@ settings.load_profile("tests")
 SLOW = (
     "attention/test_triton",
     "checkpoints/test_release",
+    "checkpoints/test_to_onnx",
+    "checkpoints/test_to_transformers",
+    "checkpoints/test_tokenizer",
     "data/corpus/test_pipeline",
     "data/corpus/test_training",
     "end_to_end/",

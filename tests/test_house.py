@@ -15,20 +15,25 @@ FLOORS = (
     ("files", "dropout", "linear"),
     ("position",),
     ("attention", "data", "checkpoints.safe_load"),
-    ("fairseq_mends",),
+    ("fairseq_mends", "transformers"),
     ("optim", "criterions"),
     ("models",),
     ("tasks",),
     ("plugin",),
     ("checkpoints", "analysis", "pretraining"),
-    ("finetuning",),
+    ("finetuning", "translation"),
     ("cli",),
     ("__main__",),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 #: What fairseq imports on `--user-dir`: they alone bring in the whole plugin.
 FACES = ("tupe/models/__init__.py", "tupe/tasks/__init__.py")
-WITHOUT_FAIRSEQ = ("errors", "cores", "systems", "tracing", "files", "dropout", "linear", "position", "attention")
+WITHOUT_FAIRSEQ = (
+    *("errors", "cores", "systems", "tracing", "files", "dropout", "linear"),
+    *("position", "attention", "transformers"),
+)
+#: Shipped with exported models, where it is not called `tupe.transformers.modeling_tupe`.
+SHIPPED = "modeling_tupe.py"
 
 
 def room(module):
@@ -43,7 +48,7 @@ def imports(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path}: a relative import"
+            assert not node.level or path.name == SHIPPED, f"{path}: a relative import"
             yield from (
                 (f"{node.module}.{alias.name}" for alias in node.names) if node.module == "tupe" else [node.module]
             )

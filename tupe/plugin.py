@@ -5,7 +5,9 @@ fairseq imports the folders `tasks` and `models` of `--user-dir`; their faces im
 
 import tupe.criterions
 import tupe.fairseq_mends
+import tupe.models.electra
 import tupe.models.seq2seq.model
 import tupe.models.tupe
 import tupe.optim
+import tupe.tasks.question_answering
 import tupe.tasks.sentence_prediction  # noqa: F401

@@ -23,7 +23,7 @@ from tupe.data.corpus.manifest import NAME, Manifest
 from tupe.errors import UserError
 from tupe.files import check_indexed, read_text
 from tupe.models.config import CONFIGS
-from tupe.models.summary import meta_model
+from tupe.models.summary import meta_model, without_generator
 
 _PREPARED_BY = "scripts/prepare_corpus.sh"
 _TOKENS_A_SYMBOL = 100  # fewer, and most of the vocabulary is hardly ever seen
@@ -97,7 +97,9 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     fields["max_positions"] = fields["max_positions"] or length
     model = meta_model(name, symbols, **fields)
     parameters = sum(p.numel() for p in model.parameters())
-    yield f"{name}, {_short(parameters)} parameters, {symbols:,} symbols, on {launch}"
+    generator = parameters - without_generator(model)
+    alone = f" ({_short(generator)} of them of the generator alone)" if generator else ""
+    yield f"{name}, {_short(parameters)} parameters{alone}, {symbols:,} symbols, on {launch}"
 
     world, accumulated = launch.nodes * launch.processes, cfg.optimization.update_freq[0]
     batch = world * cfg.dataset.batch_size * accumulated

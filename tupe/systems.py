@@ -72,10 +72,33 @@ SIZES: dict[str, Fields] = {
 }
 
 
-def named_models() -> dict[str, Fields]:
-    """Every model name with the fields in which it differs from the defaults."""
+#: ELECTRA's sizes (Clark et al. 2020, table 6), and how wide the generator is; `tiny` is ours.
+ELECTRA_SIZES: dict[str, Fields] = {
+    "tiny": {**SIZES["tiny"], "generator_size": 1 / 2},
+    "small": {**_size(12, 256, 4), "embedding_dim": 128, "generator_size": 1 / 4},
+    "base": {**SIZES["base"], "generator_size": 1 / 3},
+    "large": {**SIZES["large"], "generator_size": 1 / 4},
+}
+
+#: What comes before the name of a system whose model is a generator and a discriminator.
+ELECTRA = "electra_"
+
+
+def _named(prefix: str, sizes: dict[str, Fields]) -> dict[str, Fields]:
     systems = {**SYSTEMS, **{alias: SYSTEMS[name] for alias, name in ALIASES.items()}}
-    return {f"{name}_{size}": {**fields, **SIZES[size]} for name, fields in systems.items() for size in SIZES}
+    return {f"{prefix}{name}_{size}": {**row, **sizes[size]} for name, row in systems.items() for size in sizes}
+
+
+def named_models() -> dict[str, Fields]:
+    """Every masked language model's name with the fields in which it differs from the defaults."""
+    return _named("", SIZES)
+
+
+def named_electras() -> dict[str, Fields]:
+    """The same of the models for replaced-token detection; what has a table of untied positions shares it."""
+    shared = {True: {"share_positions": "table"}, False: {"share_positions": "none"}}
+    models = _named(ELECTRA, ELECTRA_SIZES)
+    return {name: {**row, **shared[str(row["absolute"]).startswith("untied")]} for name, row in models.items()}
 
 
 def _translates(name: str, **others: Union[str, int]) -> Fields:
@@ -132,11 +155,15 @@ SYSTEM_FIELDS = (
     "encoder_embed_dim",
     "encoder_ffn_embed_dim",
     "encoder_attention_heads",
+    "embedding_dim",
     "encoder_normalize_before",
     "no_layernorm_embedding",
     "activation_fn",
     "untie_weights_roberta",
 )
+
+#: The same of a model with a generator.
+ELECTRA_FIELDS = ("generator_size", "share_positions")
 
 #: The same, of an encoder-decoder alone.
 SEQ2SEQ_FIELDS = (
@@ -149,8 +176,16 @@ SEQ2SEQ_FIELDS = (
     "share_decoder_input_output_embed",
 )
 
-#: Every model, for `--arch` and `model._name`.
+#: Every masked language model, for `--arch` and `model._name`.
 MODEL_NAMES = tuple(named_models())
+
+#: Every model with a generator.
+ELECTRA_NAMES = tuple(named_electras())
 
 #: Every encoder-decoder.
 SEQ2SEQ_NAMES = tuple(named_translators())
+
+
+def plain_name(name: str) -> str:
+    """The masked language model whose encoder the discriminator of `name` is; without a generator, `name` itself."""
+    return name[len(ELECTRA) :] if name in ELECTRA_NAMES else name

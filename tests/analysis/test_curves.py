@@ -73,7 +73,7 @@ def test_hours_are_those_of_training(tmp_path):
 
 
 def test_logs_without_records_are_refused(tmp_path):
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match=r"there is no .*no\.log"):
         read_log(tmp_path / "no.log")
     (tmp_path / "other.log").write_text("train_inner | epoch 001: 10 / 20 loss=9.5\n" + inner(10, 9.5)[:-9])
     with pytest.raises(UserError, match=r"other.log has no records of training: .*log_format=json"):
@@ -147,3 +147,18 @@ def test_against_a_run_that_is_not_there(tmp_path, capsys):
     log.write_text("\n".join([inner(10, 9.5), valid(10, 9)]))
     assert main(["plot-training", f"A={log}", "--against", "B", "--output", str(tmp_path / "a.png")]) == 1
     assert "there is no run 'B': --against takes one of A" in capsys.readouterr().err
+
+
+def test_of_two_networks_both_are_drawn(tmp_path, monkeypatch):
+    """Beside a masked language model: the generator's loss, and how well the discriminator tells tokens apart."""
+    figures = []
+    monkeypatch.setattr(curves, "save_figure", lambda figure, output: figures.append(figure))
+    train = {1: {"num_updates": 1, "hours": 0.1, "loss": 30.0, "gen_loss": 9.0, "disc_auc": 50.0, "lr": 0.1}}
+    valid = {1: {"num_updates": 1, "hours": 0.1, "loss": 20.0, "gen_loss": 8.0, "disc_auc": 61.0}}
+    plain = TrainingLog(*({1: {"num_updates": 1, "hours": 0.1, "loss": 7.0, "lr": 0.1}} for _ in range(2)))
+    plot_training({"a": TrainingLog(train, valid), "b": plain}, tmp_path / "out.png")
+    drawn = [[list(line.get_ydata()) for line in ax.lines] for ax in figures[0].axes]
+    assert drawn[0] == [[9.0], [8.0], [7.0], [7.0]]
+    assert drawn[2] == [[50.0], [61.0], [], []]
+    assert drawn[4] == [[0.1], [0.1]]
+    assert "8.000 bits, AUC 61.0 after 1 updates" in figures[0].axes[0].lines[1].get_label()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -58,10 +59,26 @@ FINETUNE = "finetune-glue CoLA {}/pretrained.pt {}/glue checkpoint.save_dir={}/n
 SWEEP = "glue-sweep --tasks CoLA --lrs 2e-5 --seeds 1 {}/pretrained.pt {}/glue {}/new"
 PREDICT = "glue-predict --partial {}/finetuned.pt {}/glue/CoLA {}/new"
 SHOW = "plot-{} {{}}/pretrained.pt --data {{}}/corpus --output {{}}/new.png"  # the corpus has no manifest
+EXPORT = "export {{}}/{}.pt {{}}/{} {{}}/new --no-tokenizer"
+IMPORT = "import {}/exported {}/new.pt"
 DRAWS = ("hostile", "foreign")  # a log is searched for records, whatever else is in it
+
+#: Of commands whose packages are there from Python 3.11 on.
+EXPORTS = (
+    Row(EXPORT.format("pretrained", "corpus"), "pretrained.pt", "checkpoint"),
+    Row(EXPORT.format("pretrained", "corpus"), "corpus", "folder"),
+    Row(EXPORT.format("pretrained", "corpus"), "corpus/dict.txt", "text"),
+    Row(EXPORT.format("finetuned", "glue/CoLA"), "glue/CoLA", "folder"),
+    Row(EXPORT.format("finetuned", "glue/CoLA"), "glue/CoLA/label/dict.txt", "text"),
+    Row(IMPORT, "exported/config.json", "json", takes=("wrong version", "not UTF-8")),
+    Row(IMPORT, "exported/model.safetensors", "binary"),
+    Row("export-onnx {}/exported", "exported", "folder", whole=False),
+)
+HAS_EXPORTS = importlib.util.find_spec("transformers") is not None
 
 #: All that the commands read.
 ROWS = (
+    *(EXPORTS if HAS_EXPORTS else ()),
     Row("convert-release {}/release.pt {}/new", "release.pt", "checkpoint", whole=False),
     Row("describe {}/pretrained.pt", "pretrained.pt", "checkpoint"),
     Row("model-overrides {}/pretrained.pt", "pretrained.pt", "checkpoint"),
@@ -219,6 +236,9 @@ def samples(tmp_path_factory):
     write_checkpoint(folder / "release.pt", folder / "corpus")
     for path in ("finetuned.pt", "run/checkpoint_best.pt"):
         write_checkpoint(folder / path, folder / "glue/CoLA", num_classes=2)
+    if HAS_EXPORTS:
+        export = EXPORT.format("pretrained", "corpus").replace("new", "exported")
+        assert main([word.replace("{}", str(folder)) for word in export.split()]) == 0
     (folder / "run/.tupe.json").write_text(
         json.dumps({"version": 1, "made_by": "scripts/finetune_glue.sh", "of": {"task": "MNLI"}})
     )
@@ -256,8 +276,8 @@ def said(row: Row, folder: Path, capsys) -> tuple[int, str]:
 
 
 def test_every_command_is_in_the_table():
-    commands = {path.stem.replace("_", "-") for path in (ROOT / "tupe/cli").glob("[!_]*.py")} - {"main"}
-    assert commands == {row.command.split()[0] for row in ROWS} | READ_NOTHING | ELSEWHERE
+    commands = {path.stem.rstrip("_").replace("_", "-") for path in (ROOT / "tupe/cli").glob("[!_]*.py")} - {"main"}
+    assert commands == {row.command.split()[0] for row in (*ROWS, *EXPORTS)} | READ_NOTHING | ELSEWHERE
 
 
 @pytest.fixture

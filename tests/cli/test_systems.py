@@ -2,7 +2,15 @@ import pytest
 
 from tupe.cli.main import main
 from tupe.models.summary import count_parameters, meta_model
-from tupe.systems import SEQ2SEQ_FIELDS, SEQ2SEQ_SIZES, SEQ2SEQ_SYSTEMS, SIZES, SYSTEM_FIELDS, SYSTEMS
+from tupe.systems import (
+    ELECTRA_FIELDS,
+    SEQ2SEQ_FIELDS,
+    SEQ2SEQ_SIZES,
+    SEQ2SEQ_SYSTEMS,
+    SIZES,
+    SYSTEM_FIELDS,
+    SYSTEMS,
+)
 
 
 def test_table_has_every_system_and_size(capsys):
@@ -10,6 +18,7 @@ def test_table_has_every_system_and_size(capsys):
     lines = capsys.readouterr().out.splitlines()
     for name in SYSTEMS:
         assert sum(line.startswith(f"{name} ") for line in lines) == 2  # the equation, and the parameter counts
+        assert sum(line.startswith(f"electra_{name} ") for line in lines) == 1
     assert all(size in "\n".join(lines) for size in SIZES)
 
 
@@ -23,7 +32,7 @@ def test_encoder_decoders(capsys):
     assert any(line.startswith("diet_rel ") and f" {base:,} / " in line for line in lines)
 
 
-@pytest.mark.parametrize("field", [*SYSTEM_FIELDS, *SEQ2SEQ_FIELDS])
+@pytest.mark.parametrize("field", [*SYSTEM_FIELDS, *ELECTRA_FIELDS, *SEQ2SEQ_FIELDS])
 def test_every_field_is_explained(field, capsys):
     assert main(["systems", "--flags"]) == 0
     assert f"--{field.replace('_', '-')} " in capsys.readouterr().out

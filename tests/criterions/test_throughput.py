@@ -44,7 +44,7 @@ def test_operations_are_those_that_pytorch_counts(name):
     counter = FlopCounterMode(display=False)
     with counter, torch.backends.mkldnn.flags(enabled=False):  # the counter does not know its products
         TupeMaskedLmCriterion(MaskedLmConfig(tpu=False), task())(built, batch())[0].backward()
-    estimate = throughput.training_flops(built.encoder, ROWS * LENGTH, LENGTH, PREDICTED)
+    estimate = throughput.training_flops(built, ROWS * LENGTH, LENGTH, PREDICTED)
     assert estimate == pytest.approx(counter.get_total_flops(), rel=0.01 if name == "bert_a_tiny" else 0.15)
 
 

@@ -155,7 +155,7 @@ def test_a_training_that_fails_leaves_what_it_made(here, training):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["cola", "a/b.pt", "DATA"], "there is no GLUE task 'cola'"),
+        (["cola", "a/b.pt", "DATA"], "there is no task 'cola'"),
         (["RTE", "a/b.pt", "OTHER"], "OTHER holds no prepared RTE"),
         (["CoLA", "a/b.pt", "DATA", "optimization.lr=[a,b]"], "optimization.lr is 'a', not a number"),
         (["CoLA", "a/b.pt", "DATA", "common.seed=1,2"], "'common.seed=1,2' is several values"),

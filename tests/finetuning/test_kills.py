@@ -1,7 +1,7 @@
 """SIGKILL at any moment, of any process of a sweep: started again, it ends as if nothing had been.
 
-The training is made: it takes a moment, and says if another is in the same folder. `KILLS_SEED=17 pytest ...` does
-again what failed; the seed is in the name of the test.
+The training is made: it takes a moment, and says if another is in the same folder. `TUPE_SEED=17 pytest ...` does
+again what failed; the seed is printed.
 """
 
 import json
@@ -20,7 +20,6 @@ from tests.commands import ROOT
 from tests.samples import write_checkpoint, write_task
 from tupe.finetuning.runs import Run, result
 
-SEED = int(os.environ.get("KILLS_SEED", random.SystemRandom().randrange(1000)))
 TRAINING = """\
 #!/usr/bin/env bash
 exec python3 - "$@" <<'END'
@@ -59,8 +58,9 @@ def processes(mark):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("seed", [SEED])
-def test_a_sweep_that_is_killed(seed, tmp_path):
+def test_a_sweep_that_is_killed(tmp_path):
+    seed = int(os.environ.get("TUPE_SEED", random.SystemRandom().randrange(1000)))
+    print(f"TUPE_SEED={seed}")
     generator = random.Random(seed)
     clone, out, mark = tmp_path / "clone", tmp_path / "out", f"KILLS_TEST={tmp_path}"
     for name in ("tupe", "configs"):

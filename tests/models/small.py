@@ -6,7 +6,9 @@ import torch
 from fairseq.data import Dictionary
 
 from tupe.models.config import CONFIGS
+from tupe.models.electra import ElectraModel
 from tupe.models.tupe import TupeModel
+from tupe.systems import ELECTRA_NAMES
 
 WORDS = 40
 
@@ -28,7 +30,10 @@ def small_model(name, dictionary, max_positions=24, **fields):
         "encoder_attention_heads": 3,
     }
     task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: max_positions)
-    model = TupeModel.build_model(CONFIGS[name](**{**small, **fields}), task)
+    model_class = TupeModel
+    if name in ELECTRA_NAMES:
+        model_class, small["generator_size"] = ElectraModel, 2 / 3  # two heads of three
+    model = model_class.build_model(CONFIGS[name](**{**small, **fields}), task)
     for parameter in model.parameters():
         if parameter.ndim > 1:  # far from the tiny initial values, so that a wrong term shows
             torch.nn.init.normal_(parameter, std=0.3)

@@ -26,7 +26,7 @@ def test_parameter_counts(name):
     absolute = {"none": 0, "input": 512 * width, "untied": untied, "untied_cross": untied, "low_rank": low_rank}
     shaw = layers * 257 * width // heads
     relative = {"none": 0, "bucketed": 32 * sets, "unbinned": 1023 * sets, "shaw": shaw}
-    position, total = count_parameters(name, 32_768, 512)
+    position, total, _ = count_parameters(name, 32_768, 512)
     assert position == absolute[fields["absolute"]] + relative[fields["relative"]] + 2 * width * (
         fields["reset"] != "none"
     )

@@ -211,4 +211,5 @@ def test_the_trainer_shows_its_iterator():
 def test_the_command_line_has_the_two_warm_ups():
     parser = ArgumentParser()
     gen_parser_from_dataclass(parser, LinearDecayConfig())
-    assert vars(parser.parse_args(["--warmup-ratio", "0.06"])) == {"warmup_updates": 0, "warmup_ratio": 0.06}
+    expected = {"warmup_updates": 0, "warmup_ratio": 0.06, "layer_decay": 1.0, "layer_decay_official": False}
+    assert vars(parser.parse_args(["--warmup-ratio", "0.06"])) == expected

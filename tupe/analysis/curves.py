@@ -14,6 +14,7 @@ from tupe.errors import UserError
 from tupe.files import check_file
 
 LOG = "hydra_train.log"
+_DETECTS = "disc_auc"
 Records = dict[int, dict[str, float]]  # update -> name of a value -> value
 
 _JSON = re.compile(r'\{"epoch": .*\}$')
@@ -122,31 +123,38 @@ def plot_training(
         logs: label of a run -> its log.
         output: the picture's file.
         title: stands above it.
+            Of a generator and a discriminator the loss is the generator's, and how well the discriminator tells tokens
+            apart is drawn below it.
         against: label of the run whose last validation loss is drawn as a line; of each other run the legend says at
             which share of that run's updates it is reached.
     """
     figure = new_figure(10, 6)
-    axes = figure.subplots(2, 2, sharex="col", sharey="row", height_ratios=[3, 1])
+    detects = any(_DETECTS in record for log in logs.values() for record in log.train.values())
+    heights = [3, 2, 1] if detects else [3, 1]
+    axes = figure.subplots(len(heights), 2, sharex="col", sharey="row", height_ratios=heights)
     longest = max(record["hours"] for log in logs.values() for record in (*log.train.values(), *log.valid.values()))
     unit, of_an_hour = ("hours", 1) if longest > 2 else ("minutes", 60)
     for number, (label, log) in enumerate(logs.items()):
         color = f"C{number}"
         for column, of in enumerate((("num_updates", 1), ("hours", of_an_hour))):
-            axes[0, column].plot(*_curve(log.train, *of, "loss"), color=color, linewidth=0.8, alpha=0.5)
-            axes[0, column].plot(*_curve(log.valid, *of, "loss"), color=color, marker="o", markersize=3)
-            axes[1, column].plot(*_curve(log.train, *of, "lr"), color=color)
+            for row, name in enumerate(["loss", _DETECTS][: len(heights) - 1]):
+                axes[row, column].plot(*_curve(log.train, *of, name), color=color, linewidth=0.8, alpha=0.5)
+                axes[row, column].plot(*_curve(log.valid, *of, name), color=color, marker="o", markersize=3)
+            axes[-1, column].plot(*_curve(log.train, *of, "lr"), color=color)
         share = "" if against in (None, label) else f"; {_share(log, logs[against], against)}"
         axes[0, 0].lines[-1].set_label(f"{label}: {_end(log.valid)}{share}")
     if against is not None and logs[against].valid:
         for ax in axes[0]:
             ax.axhline(_last(logs[against])[1], color="0.4", linewidth=0.8, linestyle=":")
     axes[0, 0].set_ylabel("loss (bits a prediction)\nthick: validation, thin: training")
-    axes[1, 0].set_ylabel("learning rate")
-    axes[1, 0].set_xlabel("updates")
-    axes[1, 1].set_xlabel(f"{unit} of training")
-    axes[1, 0].set_ylim(bottom=0)
-    axes[1, 0].ticklabel_format(axis="y", scilimits=(-2, 2))
-    axes[1, 0].xaxis.set_major_formatter("{x:,.0f}")
+    if detects:
+        axes[1, 0].set_ylabel("replaced above original\n(AUC, percent)")
+    axes[-1, 0].set_ylabel("learning rate")
+    axes[-1, 0].set_xlabel("updates")
+    axes[-1, 1].set_xlabel(f"{unit} of training")
+    axes[-1, 0].set_ylim(bottom=0)
+    axes[-1, 0].ticklabel_format(axis="y", scilimits=(-2, 2))
+    axes[-1, 0].xaxis.set_major_formatter("{x:,.0f}")
     for ax in axes.flat:
         ax.grid(alpha=0.3)
         ax.set_xlim(left=0)
@@ -156,7 +164,8 @@ def plot_training(
 
 
 def _curve(records: Records, of: str, factor: float, name: str) -> tuple[list[float], list[float]]:
-    ordered = [record for _, record in sorted(records.items())]
+    name = "gen_loss" if name == "loss" and any("gen_loss" in record for record in records.values()) else name
+    ordered = [record for _, record in sorted(records.items()) if name in record]
     return [record[of] * factor for record in ordered], [record[name] for record in ordered]
 
 
@@ -180,4 +189,7 @@ def _end(valid: Records) -> str:
     if not valid:
         return "not yet validated"
     last = max(valid)
-    return f"{valid[last]['loss']:.3f} bits after {last:,} updates"
+    record = valid[last]
+    if _DETECTS in record:
+        return f"{record['gen_loss']:.3f} bits, AUC {record[_DETECTS]:.1f} after {last:,} updates"
+    return f"{record['loss']:.3f} bits after {last:,} updates"

@@ -101,7 +101,7 @@ def first_layer_correlations(encoder: TupeLanguageModelEncoder, tokens: Tensor) 
         pairs["position to position"] = (position_query, position_key)
     found = {name: attention.scale * q @ k.transpose(-2, -1) for name, (q, k) in pairs.items()}
     if attention.relative is not None:
-        found["word to distance"] = attention.relative.logits(query, attention.scale)
+        found["word to distance"] = attention.relative(query, attention.scale)
     if terms.bias is not None:
         found["position to position, a term of its own"] = terms.bias
     return {name: value.mean(0) if value.ndim == 4 else value for name, value in found.items()}

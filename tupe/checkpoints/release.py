@@ -12,13 +12,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Union
 
-import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
+from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
-from tupe.files import atomic
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig
 
@@ -77,7 +76,7 @@ def release_config(args: Namespace) -> TupeConfig:
     )
 
 
-def _dictionary_of_size(size: int) -> Dictionary:
+def dictionary_of_size(size: int) -> Dictionary:
     """`size` symbols, `<mask>` last: only the size of the release's own dictionary matters to the model."""
     dictionary = Dictionary()
     for index in range(len(dictionary), size - 1):
@@ -105,7 +104,7 @@ def load_release(path: PathLike) -> TupeModel:
         )
     config = release_config(args)
     weights = convert_release_state(release)
-    dictionary = _dictionary_of_size(len(weights[_OURS + "embed_tokens.weight"]))
+    dictionary = dictionary_of_size(len(weights[_OURS + "embed_tokens.weight"]))
     model = TupeModel.build_model(config, SimpleNamespace(source_dictionary=dictionary))
     try:
         model.load_state_dict(weights)
@@ -121,20 +120,4 @@ def convert_release(source: PathLike, target: PathLike) -> None:
     `--finetune-from-model`. Raises `UserError` as `load_release`.
     """
     model = load_release(source)
-    fields = {name: value for name, value in vars(model.args).items() if name in TupeConfig.__dataclass_fields__}
-    history = {"num_updates": 0, "criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}
-    state = {
-        "args": None,
-        "cfg": {
-            "common": {"seed": 1},
-            "task": {"_name": "masked_lm", "data": "", "tokens_per_sample": model.max_positions()},
-            "model": {**fields, "_name": "tupe_base"},
-            "bpe": None,
-            "tokenizer": None,
-        },
-        "model": model.state_dict(),
-        "optimizer_history": [history],
-        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
-    }
-    with atomic(Path(target)) as unfinished, unfinished.open("wb") as file:  # torch.save to a path raises RuntimeError
-        torch.save(state, file)
+    write_checkpoint(Path(target), model, "tupe_base")

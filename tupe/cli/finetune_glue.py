@@ -1,4 +1,4 @@
-"""Fine-tunes a checkpoint on one GLUE task with the paper's settings; scripts/finetune_glue.sh explains it.
+"""Fine-tunes a checkpoint on one task with the papers' settings; scripts/finetune_glue.sh explains it.
 
 Example: tupe finetune-glue CoLA checkpoints/tupe_base/checkpoint_last.pt data/glue optimization.lr=[2e-5]
 """
@@ -12,10 +12,10 @@ from pathlib import Path
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the task, the checkpoint, the data and the settings."""
     add = parser.add_argument
-    add("task", help="CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE or WNLI")
+    add("task", help="CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE or WNLI; XNLI, SQuAD or TyDiQA")
     add("checkpoint", type=Path, help="a pre-trained checkpoint of this plugin")
-    add("data", type=Path, help="folder made by scripts/prepare_glue.sh, of this task or of all")
-    add("overrides", nargs="*", metavar="key=value", help="of configs/finetuning/glue.yaml")
+    add("data", type=Path, help="the prepared task, or the folder of all")
+    add("overrides", nargs="*", metavar="key=value", help="of configs/finetuning")
 
 
 def run(args: argparse.Namespace) -> None:

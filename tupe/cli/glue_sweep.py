@@ -1,60 +1,21 @@
-"""Fine-tunes a checkpoint on GLUE with several learning rates and seeds, as a Hydra multirun, and prints the table.
+"""The same as `tupe sweep glue`.
 
-Started again, it does what is not finished: runs that were interrupted or failed are done anew.
 Example: tupe glue-sweep --tasks CoLA,RTE checkpoints/tupe_base/checkpoint_last.pt data/glue runs/glue/tupe_base
 """
 
 from __future__ import annotations
 
 import argparse
-import math
-from pathlib import Path
-from typing import Callable
 
-from tupe.errors import UserError
-from tupe.finetuning.runs import LEARNING_RATES, SEEDS, TASKS, grid
+from tupe.cli import sweep
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the grid, the checkpoint, the folders, and overrides."""
-    add = parser.add_argument
-    add("--tasks", type=_list(str), default=list(TASKS), metavar="A,B", help="default: the nine of GLUE")
-    add("--lrs", type=_list(float), default=list(LEARNING_RATES), metavar="A,B", help="default: 2e-5,3e-5,4e-5,5e-5")
-    add("--seeds", type=_list(int), default=list(SEEDS), metavar="A,B", help="default: 1,2,3,4,5")
-    add("checkpoint", type=Path, help="a pre-trained checkpoint of this plugin")
-    add("data", type=Path, help="folder made by scripts/prepare_glue.sh")
-    add("out", type=Path, help="folder of the sweep")
-    add("overrides", nargs="*", metavar="key=value", help="of configs/finetuning/glue.yaml; hydra... for the launcher")
-
-
-def _list(kind: Callable) -> Callable:
-    def values(text: str) -> list:
-        try:
-            found = list(dict.fromkeys(kind(value) for value in text.replace(",", " ").split()))
-            if kind is not str and not all(0 <= value < math.inf for value in found):
-                raise ValueError
-            return found
-        except (ValueError, OverflowError):
-            raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers such as 1,2,3") from None
-
-    return values
+    """Adds those of `tupe sweep`, without the benchmark."""
+    parser.set_defaults(benchmark="glue")
+    sweep.add_grid(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints the plan, does the runs, and prints the table."""
-    from tupe.finetuning.formats import markdown
-    from tupe.finetuning.sweep import make_plan, sweep
-    from tupe.finetuning.table import read_sweep
-
-    runs = grid(args.tasks, args.lrs, args.seeds)
-    if not runs:
-        raise UserError("there is nothing to run: give at least one task, one learning rate and one seed.")
-    ours = [override for override in args.overrides if not override.lstrip("+~").startswith("hydra")]
-    plan = make_plan(args.checkpoint, args.data, ours, runs).join(args.out)
-    print(
-        f"plan: {plan.model} after {plan.updates:,} updates; {len(args.tasks)} task(s) x {len(args.lrs)} learning "
-        f"rate(s) x {len(args.seeds)} seed(s) = {len(runs)} runs in {args.out}",
-        flush=True,
-    )
-    sweep(args.out, runs, [override for override in args.overrides if override not in ours])
-    print(markdown([read_sweep(args.out)]))
+    """As `tupe sweep`."""
+    sweep.run(args)

@@ -1,7 +1,8 @@
 """`tupe COMMAND`: finds the command's file in this folder and runs it.
 
-The file `tupe/cli/user_dir.py` is the command `tupe user-dir`. Such a file has a docstring, which is the command's help
-and whose first line is shown in the list of commands; `add_arguments(parser)`; and `run(args)`.
+The file `tupe/cli/user_dir.py` is the command `tupe user-dir`, and `import_.py` is `tupe import`. Such a file has a
+docstring, which is the command's help and whose first line is shown in the list of commands; `add_arguments(parser)`;
+and `run(args)`.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _check_names(argv: list[str]) -> None:
 
 def _run(argv: list[str]) -> None:
     _check_names(argv)
-    files = {path.stem.replace("_", "-"): path for path in sorted(Path(__file__).parent.glob("[!_]*.py"))}
+    files = {path.stem.rstrip("_").replace("_", "-"): path for path in sorted(Path(__file__).parent.glob("[!_]*.py"))}
     del files["main"]
     if argv[:1] in (["-h"], ["--help"]):
         print("usage: tupe COMMAND [-h] ...\n\ncommands:")

@@ -8,11 +8,10 @@ import math
 from fairseq import modules, utils
 from fairseq.criterions import register_criterion
 from fairseq.criterions.masked_lm import MaskedLmConfig, MaskedLmLoss
-from fairseq.distributed import utils as distributed
 from fairseq.logging import metrics
 from torch import Tensor, nn
 
-from tupe.criterions.throughput import seconds_at_peak
+from tupe.criterions.throughput import log_throughput, seconds_at_peak, training_flops
 from tupe.errors import UserError
 
 
@@ -56,7 +55,9 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
             "nslots": net_input["src_tokens"].numel(),
         }
         if self.training:
-            seconds = seconds_at_peak(model.encoder, net_input["src_tokens"], sample["ntokens"], len(positions))
+            length = net_input["src_tokens"].shape[1]
+            operations = training_flops(model, sample["ntokens"], length, len(positions))
+            seconds = seconds_at_peak(operations, model.encoder.lm_head.dense.weight)
             if seconds is not None:
                 log["seconds_at_peak"] = seconds
         return loss, len(positions), log
@@ -64,6 +65,11 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
     def _check(self, model: nn.Module) -> None:
         if self._model_is_checked:
             return
+        if hasattr(model, "discriminator_head"):
+            raise UserError(
+                "the model is a generator and a discriminator, which the criterion tupe_masked_lm does not train: set "
+                "--criterion tupe_electra, or an --arch without electra_"
+            )
         forward = getattr(getattr(model, "encoder", None), "forward", None)
         if forward is None or "has_padding" not in inspect.signature(forward).parameters:
             raise UserError(
@@ -86,8 +92,4 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
         metrics.log_scalar("loss", loss / max(count, 1) / math.log(2), count, round=3)
         metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["loss"].avg))
         metrics.log_scalar("accuracy", 100 * ncorrect / max(count, 1), count, round=2)
-        slots, tokens = (float(sum(log[key] for log in logging_outputs)) for key in ("nslots", "ntokens"))
-        metrics.log_scalar("padding", 100 * (1 - tokens / max(slots, 1)), slots, round=1)
-        if "seconds_at_peak" in logging_outputs[0]:
-            seconds = float(sum(log["seconds_at_peak"] for log in logging_outputs))
-            metrics.log_speed("mfu", 100 * seconds / distributed.get_data_parallel_world_size(), round=1)
+        log_throughput(logging_outputs)

@@ -8,8 +8,11 @@ Pearson and Spearman correlation are taken of all predictions and targets, in an
 from __future__ import annotations
 
 import math
+from typing import Callable
 
 import numpy as np
+import torch
+from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 from torch import Tensor
 
@@ -51,6 +54,43 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
     return pearson(_ranks(x), _ranks(y)) if _varies(x) and _varies(y) else 0.0
 
 
+def detection(counts: list[list[int]]) -> dict[str, float]:
+    """Shares, of counts of the original and of the replaced tokens by score, an even number of bins each.
+
+    A token of the upper half of the bins is called replaced.
+    """
+    half = len(counts[0]) // 2
+    (true_negative, false_positive), (false_negative, true_positive) = ((sum(c[:half]), sum(c[half:])) for c in counts)
+    original, replaced = true_negative + false_positive, false_negative + true_positive
+    shares = {
+        "replaced_share": (replaced, original + replaced),
+        "disc_accuracy": (true_negative + true_positive, original + replaced),
+        "disc_recall": (true_positive, replaced),
+        "disc_specificity": (true_negative, original),
+        "disc_precision": (true_positive, false_positive + true_positive),
+    }
+    return {name: part / whole if whole else 0.0 for name, (part, whole) in shares.items()}
+
+
+def area_under_curve(counts: list[list[int]]) -> float:
+    """How often one of `counts[1]` is in a higher bin than one of `counts[0]`; the same bin counts half."""
+    below = pairs = 0
+    for negative, positive in zip(*counts):
+        pairs += positive * (2 * below + negative)
+        below += negative
+    return pairs / (2 * below * sum(counts[1])) if below and sum(counts[1]) else 0.0
+
+
+def log_percent(name: str, counts: str, metric: Callable[[list[list[int]]], float]) -> None:
+    """Logs `metric` of the sum that is logged as `counts`, at whatever interval it is asked for."""
+
+    def percent(meters: dict) -> float:
+        total = meters[counts].sum  # 0 after a reset
+        return 100 * metric(total.tolist()) if torch.is_tensor(total) else 0.0
+
+    metrics.log_derived(name, percent)
+
+
 def _varies(values: np.ndarray) -> bool:
     return len(values) > 0 and bool(np.isfinite(values).all()) and values.min() < values.max()
 
@@ -61,7 +101,7 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 class ExamplesMeter(MetersDict._DerivedMeter):
-    """Prediction and target of every example, by the example's number.
+    """Of every example some numbers, such as prediction and target, by the example's own.
 
     An example met again replaces itself, so that a meter which outlives one validation (fairseq's `valid`) stays as
     small as the data set. fairseq's checkpoints hold only meters of fairseq's own; derived ones are left out.
@@ -69,14 +109,13 @@ class ExamplesMeter(MetersDict._DerivedMeter):
 
     def __init__(self) -> None:
         super().__init__(fn=lambda meters: len(self.examples))
-        self.examples: dict[int, tuple[float, float]] = {}
+        self.examples: dict[int, list[float]] = {}
 
     def update(self, rows: Tensor) -> None:
-        """Adds rows `(N, 3)`: number, prediction, target."""
-        for number, prediction, target in rows.tolist():
-            self.examples[int(number)] = (prediction, target)
+        """Adds rows `(N, 1 + k)`: the example's number, then what it has."""
+        for number, *values in rows.tolist():
+            self.examples[int(number)] = values
 
-    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """Predictions and targets, `(N,)` each, by rising number."""
-        pairs = np.array([self.examples[number] for number in sorted(self.examples)]).reshape(-1, 2)
-        return pairs[:, 0], pairs[:, 1]
+    def arrays(self, columns: int = 2) -> np.ndarray:
+        """What the examples have, by rising number: `(columns, N)`."""
+        return np.array([self.examples[number] for number in sorted(self.examples)]).reshape(-1, columns).T

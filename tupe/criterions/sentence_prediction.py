@@ -14,7 +14,7 @@ from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from tupe.criterions.metrics import ExamplesMeter, accuracy, f1, matthews, pearson, spearman
+from tupe.criterions.metrics import ExamplesMeter, accuracy, f1, log_percent, matthews, pearson, spearman
 from tupe.errors import UserError
 
 
@@ -102,11 +102,11 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
         if classes:
             counts = sum(log["counts"] for log in logging_outputs).long().cpu()
             metrics.log_scalar_sum("_counts", counts)
-            _log_classes("accuracy", accuracy)
-            _log_classes("mcc", matthews)
+            log_percent("accuracy", "_counts", accuracy)
+            log_percent("mcc", "_counts", matthews)
             if len(counts) == 2:
-                _log_classes("f1", f1)
-                _log_classes("acc_and_f1", lambda counts: (accuracy(counts) + f1(counts)) / 2)
+                log_percent("f1", "_counts", f1)
+                log_percent("acc_and_f1", "_counts", lambda counts: (accuracy(counts) + f1(counts)) / 2)
         elif "examples" in logging_outputs[0]:
             rows = torch.cat([log["examples"].flatten(0, 1) for log in logging_outputs]).cpu()
             metrics.log_custom(ExamplesMeter, "_examples", rows[rows[:, 0] == 1, 1:])
@@ -134,14 +134,6 @@ def worker_slots(rows: Tensor) -> Tensor:
     slots = marked.new_zeros(workers, int(longest), marked.shape[1])
     slots[distributed.get_data_parallel_rank(), : len(rows)] = marked
     return slots
-
-
-def _log_classes(name: str, metric: Callable) -> None:
-    def percent(meters: dict) -> float:
-        counts = meters["_counts"].sum  # 0 after a reset
-        return 100 * metric(counts.tolist()) if torch.is_tensor(counts) else 0.0
-
-    metrics.log_derived(name, percent)
 
 
 def _log_examples(name: str, metric: Callable) -> None:

@@ -7,6 +7,8 @@ import re
 from typing import Optional
 
 import torch
+from fairseq.distributed import utils as distributed
+from fairseq.logging import metrics
 from torch import nn
 
 #: Teraflops with 16-bit numbers, dense, as the makers publish them; the words are looked for in the device's name.
@@ -43,33 +45,48 @@ def _peak(device: torch.device) -> Optional[float]:
     return peak_flops(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
 
 
-def training_flops(encoder: nn.Module, tokens: int, length: int, predicted: int) -> int:
+def training_flops(model: nn.Module, tokens: int, length: int, predicted: int) -> int:
     """Operations of a forward and a backward pass: 6 a weight and token, 12 a width and key in attention.
 
     Left out: what is computed once a batch (the position terms), what activation checkpointing computes again, and that
     Linformer's keys and values are fewer.
 
     Args:
-        encoder: a `TupeLanguageModelEncoder`.
+        model: has an `encoder`, a `TupeLanguageModelEncoder`; with a `generator`, another, both do every step.
         tokens: without padding.
         length: of the sequences, `T`.
         predicted: positions with logits.
     """
-    head = encoder.lm_head.dense.weight.numel() + encoder.lm_head.weight.numel()
+    if hasattr(model, "generator"):
+        generator = _network_flops(model.generator, model.generator.lm_head, tokens, length, predicted)
+        return generator + _network_flops(model.encoder, model.discriminator_head, tokens, length, tokens)
+    return _network_flops(model.encoder, model.encoder.lm_head, tokens, length, predicted)
+
+
+def _network_flops(encoder: nn.Module, head: nn.Module, tokens: int, length: int, predicted: int) -> int:
     keys = min(length, encoder.args.linformer_k or length)
     attention = keys * encoder.args.encoder_embed_dim * encoder.args.encoder_layers
-    return 6 * (tokens * _layer_weights(encoder) + predicted * head) + 12 * tokens * attention
+    parts = encoder.sentence_encoder.layers, encoder.sentence_encoder.embedding_projection
+    return 6 * (tokens * sum(map(_weights, parts)) + predicted * _weights(head)) + 12 * tokens * attention
 
 
-@functools.lru_cache(maxsize=1)  # the model that is being trained
-def _layer_weights(encoder: nn.Module) -> int:
-    return sum(weight.numel() for weight in encoder.sentence_encoder.layers.parameters() if weight.ndim == 2)
+@functools.lru_cache(maxsize=6)  # of the model that is being trained
+def _weights(module: nn.Module) -> int:
+    return sum(weight.numel() for weight in module.parameters() if weight.ndim == 2)
 
 
-def seconds_at_peak(encoder: nn.Module, src_tokens: torch.Tensor, tokens: int, predicted: int) -> Optional[float]:
-    """How long the device would need at its 16-bit peak; None if that is not known, or the numbers have 32 bits."""
-    weight = encoder.lm_head.dense.weight
-    peak = _peak(src_tokens.device)
+def seconds_at_peak(operations: int, weight: torch.Tensor) -> Optional[float]:
+    """How long the device of `weight` needs at its 16-bit peak; None if that is unknown, or it computes in 32 bits."""
+    peak = _peak(weight.device)
     if peak is None or (weight.dtype == torch.float32 and not torch.is_autocast_enabled()):
         return None
-    return training_flops(encoder, tokens, src_tokens.shape[1], predicted) / peak
+    return operations / peak
+
+
+def log_throughput(logging_outputs: list[dict]) -> None:
+    """Logs `padding`, percent of `nslots` that are no `ntokens`, and `mfu` where `seconds_at_peak` is known."""
+    slots, tokens = (float(sum(log[key] for log in logging_outputs)) for key in ("nslots", "ntokens"))
+    metrics.log_scalar("padding", 100 * (1 - tokens / max(slots, 1)), slots, round=1)
+    if "seconds_at_peak" in logging_outputs[0]:
+        seconds = float(sum(log["seconds_at_peak"] for log in logging_outputs))
+        metrics.log_speed("mfu", 100 * seconds / distributed.get_data_parallel_world_size(), round=1)

@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
 from tupe.fairseq_mends.ours import before_training
-from tupe.systems import MODEL_NAMES, SEQ2SEQ_NAMES
+from tupe.systems import ELECTRA, ELECTRA_NAMES, MODEL_NAMES, SEQ2SEQ_NAMES
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -33,8 +33,9 @@ def refuse_unknown(name: str) -> None:
     names = SEQ2SEQ_NAMES if name.startswith("seq2seq") else MODEL_NAMES
     systems, sizes = zip(*(known.rsplit("_", 1) for known in names))
     raise UserError(
-        f"there is no model '{name}'{nearest(name, names)}: a name is SYSTEM_SIZE with system "
-        f"{', '.join(dict.fromkeys(systems))} and size {', '.join(dict.fromkeys(sizes))}; see `tupe systems`"
+        f"there is no model '{name}'{nearest(name, (*names, *ELECTRA_NAMES))}: a name is SYSTEM_SIZE, or "
+        f"{ELECTRA}SYSTEM_SIZE with a generator, with system {', '.join(dict.fromkeys(systems))} and size "
+        f"{', '.join(dict.fromkeys(sizes))}; see `tupe systems`"
     )
 
 

@@ -12,7 +12,7 @@ from tupe.errors import UserError
 from tupe.fairseq_mends.dictionaries import refuse_other_dictionary
 from tupe.fairseq_mends.mend import mends, replaced
 from tupe.fairseq_mends.ours import our_trainer
-from tupe.systems import SEQ2SEQ_FIELDS, SYSTEM_FIELDS
+from tupe.systems import ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS
 
 
 def trains_ours(cfg, trainer, *args, **kwargs) -> bool:
@@ -94,6 +94,11 @@ def checkpoint_fits(original):
             ) from error
         except Exception as error:
             reason = error.__context__
+            if "parameter group" in str(error):
+                raise UserError(
+                    f"the optimizer in {filename} has other groups of parameters: resume with the --layer-decay that "
+                    "it had, or with --reset-optimizer"
+                ) from error
             if isinstance(error, UserError) or not str(error).startswith("Cannot load model parameters"):
                 raise
             if isinstance(reason, UserError):
@@ -131,7 +136,7 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
     if is_ours:
         differing = [
             f"{field}: checkpoint {getattr(theirs, field)}, here {getattr(model, field)}"
-            for field in (*SYSTEM_FIELDS, *SEQ2SEQ_FIELDS)
+            for field in (*SYSTEM_FIELDS, *ELECTRA_FIELDS, *SEQ2SEQ_FIELDS)
             if hasattr(theirs, field)
             and hasattr(model, field)
             and getattr(theirs, field) != getattr(model, field)

@@ -1,7 +1,8 @@
-"""The columns of the papers' GLUE table."""
+"""The columns of the papers' tables."""
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 from typing import Optional
 
@@ -15,7 +16,8 @@ class Column:
     Attributes:
         name: its heading.
         task: the task.
-        subset: fairseq's name of the development set.
+        subset: fairseq's name of the development set, or a test set by language, as in `XQuAD/test-de`; one that ends
+            with `/` stands for all languages, whose mean is taken.
         metric: as the criterion logs it, in percent.
         averaged: whether the papers' average has it.
     """
@@ -30,11 +32,18 @@ class Column:
         """The score of a finished run, at the epoch that is best on the task's first development set."""
         if self.subset == "valid":
             return result.score
+        if self.subset.endswith("/"):
+            scores = [result.metrics[name].get(self.metric) for name in self.splits(result)]
+            return None if not scores or None in scores else statistics.fmean(scores)
         return result.metrics.get(self.subset, {}).get(self.metric)
+
+    def splits(self, result: Result) -> list[str]:
+        """The sets of all languages; without XQuAD's Romanian, which came after the papers."""
+        return sorted(name for name in result.metrics if name.startswith(self.subset) and name != "XQuAD/test-ro")
 
 
 #: In the order of TUPE's table 2; its average is of the nine columns without WNLI.
-COLUMNS = (
+GLUE = (
     Column("MNLI-m", "MNLI"),
     Column("MNLI-mm", "MNLI", subset="valid1"),
     Column("QNLI", "QNLI"),
@@ -46,3 +55,13 @@ COLUMNS = (
     Column("STS-B", "STS-B", "pearson"),
     Column("WNLI", "WNLI", averaged=False),
 )
+#: Means over languages, in the order of DIET's table 3; its average is of these seven.
+XTREME = (
+    Column("XNLI", "XNLI", subset="XNLI/"),
+    *(
+        Column(f"{test} {name}", task, metric, f"{test}/")
+        for test, task in (("XQuAD", "SQuAD"), ("MLQA", "SQuAD"), ("TyDiQA", "TyDiQA"))
+        for name, metric in (("F1", "f1"), ("EM", "exact_match"))
+    ),
+)
+COLUMNS = (*GLUE, *XTREME)

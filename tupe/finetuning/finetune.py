@@ -1,4 +1,4 @@
-"""One fine-tuning on a GLUE task, `scripts/finetune_glue.sh`: its folder, its training by fairseq, its result."""
+"""One fine-tuning on a task, `scripts/finetune_glue.sh`: its folder, its training by fairseq, its result."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ import tupe
 from tupe.errors import UserError
 from tupe.files import check_file, check_indexed, own, sha256
 from tupe.finetuning import with_parent
+from tupe.finetuning.benchmarks import TASKS
 from tupe.finetuning.gpus import visible_gpus
+from tupe.finetuning.languages import evaluate
 from tupe.finetuning.result import Result, finetuning_result
-from tupe.finetuning.runs import LOG, TASKS, result
-from tupe.finetuning.settings import CONFIGS, Settings, assignment, config_of, read_settings
+from tupe.finetuning.runs import LOG, PREDICTIONS, result
+from tupe.finetuning.settings import CONFIGS, Settings, assignment, read_settings
 from tupe.finetuning.start import model_overrides
 
 MADE_BY = "scripts/finetune_glue.sh"
-_PREPARED_BY = "scripts/prepare_glue.sh"
 _GPU = (
     *("common.fp16=true", "common.fp16_init_scale=4", "common.threshold_loss_scale=1", "common.fp16_scale_window=128"),
     "distributed_training.distributed_world_size=1",
@@ -48,7 +49,7 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str]) -> F
     The run's folder is of this checkpoint, data and settings alone (`tupe.files.own`).
 
     Args:
-        task: a task of GLUE.
+        task: a name in `tupe.finetuning.benchmarks`.
         checkpoint: a pre-trained checkpoint of this plugin.
         data: the prepared task, or the folder of all.
         overrides: `key=value` of configs/finetuning.
@@ -58,7 +59,7 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str]) -> F
         SystemExit: if the training failed, which it has said; with its status.
     """
     if task not in TASKS:
-        raise UserError(f"there is no GLUE task {task!r} to fine-tune: the tasks are {', '.join(TASKS)}.")
+        raise UserError(f"there is no task {task!r} to fine-tune: the tasks are {', '.join(TASKS)}.")
     data = data / task if (data / task).is_dir() else data
     settings = read_settings(task, overrides)
     model = model_overrides(checkpoint)
@@ -69,7 +70,8 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str]) -> F
         before = result(folder) is not None
         if not before:
             _train(_command(task, checkpoint, data, folder, model, settings.overrides), held)
-            finetuning_result(folder)
+            tests = TASKS[task].tests
+            finetuning_result(folder, tests and (lambda best: evaluate(best, data.parent, tests, folder / PREDICTIONS)))
         (folder / "checkpoint_last.pt").unlink(missing_ok=True)  # was there to resume from
         return Finished(folder, result(folder), before)
 
@@ -86,24 +88,30 @@ def data_checksum(data: Path, task: str) -> str:
     Raises:
         UserError: if there is none, or a file of it is cut.
     """
-    if not (data / "input0/dict.txt").is_file():
-        raise UserError(f"{data} holds no prepared {task}: bash {_PREPARED_BY} GLUE_DOWNLOAD CORPUS {data} {task}")
-    files = sorted(path for part in ("input*", "label") for path in data.glob(f"{part}/*"))
+    row = TASKS[task]
+    first = data / row.data
+    if not first.with_name(f"{first.name}.bin").is_file():
+        raise UserError(f"{data} holds no prepared {task}: {row.prepared_by} makes it.")
+    parts = ("input*/*", "label/*") if row.data.startswith("input") else ("dict.txt", "train/*", "valid/*")
+    found = {path for part in parts for path in data.glob(part)}
+    found.update(path for name in row.tests for path in data.parent.glob(f"{name}/*/report.json"))
+    files = sorted(found)
     binary = {path.with_suffix("") for path in files if path.suffix in (".bin", ".idx")}
-    for prefix in sorted(binary | {data / "input0/train", data / "input0/valid"}):
-        check_indexed(prefix, _PREPARED_BY)
+    for prefix in sorted(binary | {first, data / row.data.replace("train", "valid")}):
+        check_indexed(prefix, row.prepared_by)
     digest = hashlib.sha256()
     for path in files:
-        check_file(path, _PREPARED_BY)
-        digest.update(f"{path.relative_to(data)} {sha256(path)}\n".encode())
+        check_file(path, row.prepared_by)
+        digest.update(f"{os.path.relpath(path, data)} {sha256(path)}\n".encode())
     return digest.hexdigest()
 
 
 def _command(
     task: str, checkpoint: Path, data: Path, folder: Path, model: list[str], overrides: list[str]
 ) -> list[str]:
+    group, _, name = TASKS[task].config.partition("/")
     return [
-        *("fairseq-hydra-train", "--config-dir", str(CONFIGS), "--config-name", "glue", f"glue={config_of(task)}"),
+        *("fairseq-hydra-train", "--config-dir", str(CONFIGS), "--config-name", group, f"{group}={name}"),
         assignment("common.user_dir", Path(tupe.__file__).parent),
         assignment("task.data", data),
         assignment("checkpoint.finetune_from_model", checkpoint),

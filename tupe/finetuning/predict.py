@@ -56,6 +56,24 @@ def predict(checkpoint: Path, data: Path, out: Path, any_size: bool = False) -> 
     return files
 
 
+def labels_of(
+    checkpoint: Path, data: Path, task: Task, splits: list[str]
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yields each split with the labels that are predicted, and those that the data has.
+
+    Raises:
+        UserError: if the checkpoint does not fit the task.
+    """
+    model, fairseq_task = _load(checkpoint, data, task)
+    name = _writer(task, fairseq_task)
+    for split in (split for split in task.splits if split.name in splits):
+        sentences = _sentences(fairseq_task, data, task, split, any_size=True)
+        known = fairseq_task.label_dictionary
+        labels = data_utils.load_indexed_dataset(str(data / "label" / split.name), known)
+        predicted = list(map(name, scores(model, fairseq_task, sentences)))
+        yield split.name, predicted, [known[int(label[0])] for label in labels]
+
+
 def file_name(task: Task, split: Split) -> str:
     """What the server calls the file."""
     return {"test": "MNLI-m", "test1": "MNLI-mm"}[split.name] + ".tsv" if task.name == "MNLI" else f"{task.name}.tsv"

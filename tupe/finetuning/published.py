@@ -1,12 +1,12 @@
-"""Published scores on GLUE's development sets: *Rethinking Positional Encoding in Language Pre-training* (TUPE)."""
+"""Published scores: TUPE (*Rethinking Positional Encoding in Language Pre-training*) on GLUE, DIET on XTREME."""
 
 from __future__ import annotations
 
-from tupe.finetuning.columns import COLUMNS
+from tupe.finetuning.columns import GLUE, XTREME, Column
 from tupe.finetuning.table import Cell, Row
 
-# system, updates; then the columns of `tupe.finetuning.columns` without WNLI: MNLI-m, MNLI-mm, QNLI, QQP, SST-2, CoLA,
-# MRPC, RTE, STS-B
+# system, updates; then the columns of `tupe.finetuning.columns.GLUE` without WNLI: MNLI-m, MNLI-mm, QNLI, QQP, SST-2,
+# CoLA, MRPC, RTE, STS-B
 _BASE = (
     ("BERT-A, 1M", 84.93, 84.91, 91.34, 91.04, 92.88, 55.19, 88.29, 68.61, 89.43),
     ("BERT-R, 1M", 85.81, 85.84, 92.16, 91.12, 92.90, 55.43, 89.26, 71.46, 88.94),
@@ -27,12 +27,24 @@ _ELECTRA = (
     ("ELECTRA-TUPE, 1M", 86.98, 87.01, 92.03, 91.75, 93.97, 66.51, 89.74, 76.53, 90.13),
     ("ELECTRA-TUPE, 600k", 86.72, 86.74, 91.84, 91.72, 93.30, 66.42, 89.34, 75.64, 89.67),
 )
-_AVERAGED = [column.name for column in COLUMNS if column.averaged]
+# XNLI; then F1 and exact match of XQuAD, MLQA and TyDiQA-GoldP
+_XTREME = (
+    ("BERT", 67.0, 66.0, 49.9, 56.2, 41.0, 59.0, 47.9),
+    ("Shaw", 67.9, 69.5, 53.9, 58.2, 43.1, 64.8, 49.9),
+    ("T5", 68.5, 69.9, 53.5, 59.5, 44.3, 63.8, 50.6),
+    ("TUPE-R", 67.8, 68.6, 52.0, 58.6, 43.2, 63.9, 48.7),
+    ("DIET-REL, segments at input", 68.0, 68.1, 52.8, 57.7, 42.7, 63.3, 50.9),
+    ("DIET-REL, segments per head", 68.4, 69.4, 54.4, 58.6, 43.5, 62.4, 49.3),
+    ("DIET-ABS, rank 128, shared", 68.5, 70.0, 53.6, 59.8, 44.5, 64.6, 51.5),
+    ("Linformer, k 256", 63.6, 59.1, 43.7, 48.9, 34.0, 50.5, 37.9),
+    ("DIET-ABS-LIN, k 256", 64.4, 61.6, 46.0, 52.2, 37.0, 53.6, 40.9),
+)
 
 
-def _rows(table: tuple[tuple, ...], source: str) -> list[Row]:
+def _rows(table: tuple[tuple, ...], source: str, columns: tuple[Column, ...] = GLUE) -> list[Row]:
+    names = [column.name for column in columns if column.averaged]
     return [
-        Row(f"{name} ({source})", {column: Cell(score) for column, score in zip(_AVERAGED, scores)}, source=source)
+        Row(f"{name} ({source})", {column: Cell(score) for column, score in zip(names, scores)}, source=source)
         for name, *scores in table
     ]
 
@@ -42,4 +54,5 @@ PUBLISHED = {
     "base": _rows(_BASE, "TUPE, table 2"),
     "large": _rows(_LARGE, "TUPE, table 3"),
     "electra": _rows(_ELECTRA, "TUPE, table 4"),
+    "xtreme": _rows(_XTREME, "DIET, table 3", XTREME),
 }

@@ -6,21 +6,26 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
 from tupe.files import typed, write
-from tupe.finetuning.runs import RESULT, Result
+from tupe.finetuning.runs import RESULT, Result, result
 
 PathLike = Union[str, Path]
+Metrics = dict[str, dict[str, Optional[float]]]
 
 
-def finetuning_result(run: PathLike) -> Result:
+def finetuning_result(run: PathLike, evaluate: Optional[Callable[[Path], Metrics]] = None) -> Result:
     """Metric, best epoch and settings of the fine-tuning run in the folder `run`, also written there as `result.json`.
 
     `metrics` has all of the very validation that was best, by development set (MNLI has two), if the run was logged as
     JSON (`common.log_format=json`); an epoch can have several.
+
+    Args:
+        run: the folder.
+        evaluate: what the best checkpoint is tested on, whose metrics join those; without it those of before stay.
 
     Raises:
         UserError: if there is no finished run.
@@ -38,14 +43,17 @@ def finetuning_result(run: PathLike) -> Result:
 
     epoch = at("extra_state.train_iterator.epoch", int)
     epoch -= at("extra_state.train_iterator.iterations_in_epoch", int) == 0
+    before = result(Path(run))
+    tested = {name: values for name, values in (before.metrics if before else {}).items() if "/" in name}
+    tested = evaluate(best) if evaluate else tested
     update = at("optimizer_history", list[dict[str, Any]])[-1:]
-    result = Result(
+    found = Result(
         task=Path(at("cfg.task.data", str)).name,
         metric=at("cfg.checkpoint.best_checkpoint_metric", str),
         score=at("extra_state.best", float),
         epoch=epoch,
         max_epoch=at("cfg.optimization.max_epoch", int),
-        metrics=_metrics(Path(run) / "hydra_train.log", update[0].get("num_updates") if update else None),
+        metrics={**_metrics(Path(run) / "hydra_train.log", update[0].get("num_updates") if update else None), **tested},
         model=at("cfg.model._name", str),
         lr=(at("cfg.optimization.lr", list[float]) or [math.nan])[0],
         seed=at("cfg.common.seed", int),
@@ -53,8 +61,8 @@ def finetuning_result(run: PathLike) -> Result:
         pretrained=at("cfg.checkpoint.finetune_from_model", Optional[str]),
         checkpoint=str(best),
     )
-    write(Path(run) / RESULT, result)
-    return result
+    write(Path(run) / RESULT, found)
+    return found
 
 
 _VALIDATION = re.compile(r"\[(valid\d*)\]\[INFO\] - (\{.*\})$", re.MULTILINE)

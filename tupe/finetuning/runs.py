@@ -13,12 +13,8 @@ from tupe.files import checked, read, remove_unfinished
 
 T = TypeVar("T")
 
-#: What the TUPE paper runs (section 4.1): every task with every learning rate and seed.
-TASKS = ("MNLI", "QNLI", "QQP", "SST-2", "CoLA", "MRPC", "RTE", "STS-B", "WNLI")
-LEARNING_RATES = (2e-5, 3e-5, 4e-5, 5e-5)
-SEEDS = (1, 2, 3, 4, 5)
-
 LOG, RESULT, FAILED = "log", "result.json", "failed.json"  # in the folder of a run
+PREDICTIONS = "predictions"  # of the test sets by language
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ class Result:
 
     Attributes:
         score: of the best epoch, percent.
-        metrics: all of that epoch, by development set.
+        metrics: all of that epoch, by development set, and of the best checkpoint by language, as in `XQuAD/test-de`.
         metric: what `score` is.
         epoch: the best, from 1.
         pretrained: the checkpoint that it started from.
@@ -101,7 +97,8 @@ def clear(folder: Path) -> None:
     for pattern in (LOG, RESULT, FAILED, "hydra_train.log", "checkpoint*.pt", "crash.pt", ".tupe.json"):
         for path in folder.glob(pattern):
             path.unlink()
-    shutil.rmtree(folder / ".hydra", ignore_errors=True)
+    for name in (".hydra", PREDICTIONS):
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def _read(path: Path, kind: type[T]) -> Optional[T]:

@@ -14,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 import tupe
 from tupe.errors import UserError
+from tupe.finetuning.benchmarks import TASKS
 
 ROOT = Path(tupe.__file__).resolve().parents[1]
 CONFIGS = ROOT / "configs/finetuning"
@@ -69,11 +70,6 @@ class Settings(NamedTuple):
         return _number(self.of, "optimization.max_epoch", int)
 
 
-def config_of(task: str) -> str:
-    """The name of a task's file."""
-    return task.lower().replace("-", "_")
-
-
 def read_settings(task: str, overrides: list[str]) -> Settings:
     """The settings of a task with `key=value` over them.
 
@@ -82,9 +78,18 @@ def read_settings(task: str, overrides: list[str]) -> Settings:
     """
     if not CONFIGS.is_dir():
         raise UserError("fine-tuning needs configs/ and scripts/ beside the package: run the scripts of a clone.")
-    cfg = OmegaConf.merge(
-        OmegaConf.load(CONFIGS / "glue.yaml"), OmegaConf.load(CONFIGS / f"glue/{config_of(task)}.yaml")
-    )
+    config = TASKS[task].config
+    family = config.partition("/")[0]
+    files = [family, config]
+    recipe = next((text for key, _, text in (o.partition("=") for o in reversed(overrides)) if key == "recipe"), None)
+    if family == "glue":
+        recipes = [path.stem for path in sorted(CONFIGS.glob("recipe/*.yaml"))]
+        if recipe not in (None, *recipes):
+            raise UserError(f"there is no recipe {recipe!r:.60}: the recipes are {', '.join(recipes)}.")
+        files.append(f"recipe/{recipe or 'tupe'}")
+    elif recipe is not None:
+        raise UserError(f"{task} has no recipes: leave out recipe={recipe:.60}, and set its keys one by one.")
+    cfg = OmegaConf.merge(*(OmegaConf.load(CONFIGS / f"{name}.yaml") for name in files))
     save_dir, left, others = "", [], {}
     for override in overrides:
         key, _, text = override.partition("=")

@@ -8,7 +8,7 @@ from typing import Union
 from tupe.checkpoints.safe_load import safe_load
 from tupe.finetuning.settings import assignment
 from tupe.models.saved import saved_config
-from tupe.systems import SYSTEM_FIELDS
+from tupe.systems import SYSTEM_FIELDS, plain_name
 
 PathLike = Union[str, Path]
 
@@ -16,6 +16,7 @@ PathLike = Union[str, Path]
 def model_overrides(checkpoint: PathLike) -> list[str]:
     """Hydra overrides with which `configs/finetuning/glue.yaml` builds the model that `checkpoint` holds.
 
+    Of a generator and a discriminator that is the model of their system, which takes the discriminator on loading.
     They add every field of the system, so that `model.FIELD=VALUE` behind them overrides it. What the file says is
     checked and quoted: nothing else than these fields can come of it.
 
@@ -24,6 +25,5 @@ def model_overrides(checkpoint: PathLike) -> list[str]:
     """
     config = saved_config(safe_load(checkpoint), checkpoint)
     fields = [assignment(f"+model.{name}", getattr(config, name)) for name in SYSTEM_FIELDS]
-    return [
-        assignment("model._name", config._name), *fields, assignment("task.max_positions", config.max_positions)
-    ]  # fmt: skip
+    name = assignment("model._name", plain_name(config._name))
+    return [name, *fields, assignment("task.max_positions", config.max_positions)]

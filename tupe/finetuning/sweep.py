@@ -17,11 +17,12 @@ from tqdm import tqdm
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
 from tupe.files import sha256, typed
+from tupe.finetuning.benchmarks import TASKS
 from tupe.finetuning.finetune import data_checksum
 from tupe.finetuning.gpus import visible_gpus
 from tupe.finetuning.job import PARENT, keep_best
 from tupe.finetuning.plan import Plan
-from tupe.finetuning.runs import FAILED, LOG, TASKS, Run, failure, result
+from tupe.finetuning.runs import FAILED, LOG, Run, failure, result
 from tupe.finetuning.settings import CONFIGS, assignment, read_settings
 from tupe.models.saved import saved_config
 
@@ -33,7 +34,7 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
 
     Args:
         checkpoint: a pre-trained checkpoint of this plugin.
-        data: folder of the prepared GLUE tasks.
+        data: folder of the prepared tasks.
         overrides: `key=value` of the fine-tuning configuration.
         runs: what is to be done.
 
@@ -50,11 +51,12 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
     tasks = list(dict.fromkeys(run.task for run in runs))
     unknown = [task for task in tasks if task not in TASKS]
     if unknown:
-        raise UserError(f"there is no GLUE task {unknown[0]} to fine-tune: the tasks are {', '.join(TASKS)}.")
-    missing = [task for task in tasks if not (data / task / "input0/train.bin").is_file()]
+        raise UserError(f"there is no task {unknown[0]} to fine-tune: the tasks are {', '.join(TASKS)}.")
+    missing = [task for task in tasks if not (data / task / f"{TASKS[task].data}.bin").is_file()]
     if missing:
+        prepared_by = " and ".join(dict.fromkeys(TASKS[task].prepared_by for task in missing))
         raise UserError(
-            f"{data} has no training data of {', '.join(missing)}: prepare them with scripts/prepare_glue.sh, or name "
+            f"{data} has no training data of {', '.join(missing)}: prepare them with {prepared_by}, or name "
             "the tasks to run, as in TASKS=CoLA,RTE."
         )
     for task in tasks:
@@ -159,7 +161,7 @@ class _Size(NamedTuple):
 
     @classmethod
     def of(cls, plan: Plan, task: str) -> _Size:
-        files = Path(plan.data, task).glob("input*/train.bin")
+        files = [path for part in ("input*/train.bin", "train/*.bin") for path in Path(plan.data, task).glob(part)]
         return cls(read_settings(task, list(plan.overrides)).epochs, sum(path.stat().st_size for path in files))
 
     @property

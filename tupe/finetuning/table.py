@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Optional
 
@@ -67,12 +67,14 @@ class Row:
         cells: by the name of the column.
         failed: run and reason of the runs that failed.
         source: where a published row is from.
+        languages: columns of single languages.
     """
 
     name: str
     cells: dict[str, Cell]
     failed: dict[Run, str] = field(default_factory=dict)
     source: str = ""
+    languages: tuple[Column, ...] = ()
 
     def average(self, columns: list[Column]) -> Optional[float]:
         """Mean over `columns`, MNLI-m and MNLI-mm each counting; None if one of them has no score."""
@@ -82,34 +84,48 @@ class Row:
         return statistics.fmean(scores)
 
 
-def read_sweep(out: Path, name: str = "") -> Row:
+def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
     """The row of the sweep in `out`, called `name` or by its model and pre-training updates.
 
-    The learning rate of MNLI-mm is the one that is best for MNLI-m, as is the epoch.
+    The learning rate of MNLI-mm is the one that is best for MNLI-m, as is the epoch; that of test sets by language is
+    the one that is best on the development set, whose language is that of the training data.
 
     Raises:
         UserError: if `out` holds no sweep.
     """
     plan = Plan.load(out)
     cells: dict[str, Cell] = {}
-    rates: dict[str, float] = {}  # task -> its best learning rate
-    for column in COLUMNS:
-        runs = [run for run in plan.runs if run.task == column.task]
-        if not runs:
-            continue
-        cell = _cell(column, runs, out, rates.get(column.task))
-        if cell.best is not None:
-            rates.setdefault(column.task, cell.best.lr)
-        cells[column.name] = cell
+    of_task = {task: [run for run in plan.runs if run.task == task] for task in {run.task for run in plan.runs}}
+    best = {task: _cell(Column("", task), runs, out, None).best for task, runs in of_task.items()}
+    languages: list[Column] = []
+    for column in (column for column in COLUMNS if column.task in of_task):
+        if by_language and column.subset.endswith("/"):
+            languages += _languages(column, of_task[column.task], out)
+        rate = best[column.task]
+        for one in (column, *(one for one in languages if one.name not in cells and one.task == column.task)):
+            cells[one.name] = _cell(one, of_task[one.task], out, rate and rate.lr)
     reasons = {run: failure(out / run.folder) for run in plan.runs if result(out / run.folder) is None}
     failed = {run: why for run, why in reasons.items() if why is not None}
-    return Row(name or f"{plan.model}, {_updates(plan.updates)}", cells, failed)
+    return Row(name or f"{plan.model}, {_updates(plan.updates)}", cells, failed, languages=tuple(languages))
 
 
 def shown(rows: list[Row]) -> list[Column]:
     """The columns that at least one sweep has, or, without a sweep, that a published row has."""
     sweeps = [row for row in rows if not row.source] or rows
-    return [column for column in COLUMNS if any(column.name in row.cells for row in sweeps)]
+    columns = dict.fromkeys((*COLUMNS, *(column for row in sweeps for column in row.languages)))
+    return [column for column in columns if any(column.name in row.cells for row in sweeps)]
+
+
+def _languages(column: Column, runs: list[Run], out: Path) -> list[Column]:
+    """A column for each language, called as `XQuAD F1 de`, or `XNLI de (valid)` of a development set."""
+    found = [result(out / run.folder) for run in runs]
+    splits = sorted({name for content in found if content for name in column.splits(content)})
+    return [replace(column, name=_named(column, name), subset=name, averaged=False) for name in splits]
+
+
+def _named(column: Column, split: str) -> str:
+    kind, _, language = split.rpartition("/")[2].partition("-")
+    return f"{column.name} {language}" + ("" if kind == "test" else f" ({kind})")
 
 
 def _cell(column: Column, runs: list[Run], out: Path, lr: Optional[float]) -> Cell:

@@ -10,7 +10,7 @@ from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from tupe.attention import BACKENDS
-from tupe.systems import named_models
+from tupe.systems import named_electras, named_models
 
 ABSOLUTE_CHOICES = ChoiceEnum(["none", "input", "untied", "untied_cross", "low_rank", "low_rank_input", "free"])
 RELATIVE_CHOICES = ChoiceEnum(["none", "bucketed", "clipped", "unbinned", "parametric", "shaw"])
@@ -18,6 +18,7 @@ RESET_CHOICES = ChoiceEnum(["none", "paper", "release"])
 SEGMENT_CHOICES = ChoiceEnum(["none", "input", "per_head"])
 SHARING_CHOICES = ChoiceEnum(["none", "layer", "head"])
 BACKEND_CHOICES = ChoiceEnum(["auto", *BACKENDS])
+SHARED_POSITIONS_CHOICES = ChoiceEnum(["none", "table", "all"])
 ACTIVATION_CHOICES = ChoiceEnum(utils.get_available_activation_fns())
 
 
@@ -81,6 +82,9 @@ class EncoderConfig(FairseqDataclass):
     encoder_embed_dim: int = field(default=768, metadata={"help": "width d"})
     encoder_ffn_embed_dim: int = field(default=3072, metadata={"help": "width of the feed-forward part"})
     encoder_attention_heads: int = field(default=12, metadata={"help": "number of heads H"})
+    embedding_dim: int = field(
+        default=0, metadata={"help": "width of the tables of words and positions; 0 for that of the encoder"}
+    )
     encoder_normalize_before: bool = field(default=False, metadata={"help": "pre-norm layers instead of post-norm"})
     no_layernorm_embedding: bool = field(default=False, metadata={"help": "no layer norm on the input embeddings"})
     activation_fn: ACTIVATION_CHOICES = field(default="gelu", metadata={"help": "activation of the feed-forward part"})
@@ -123,6 +127,23 @@ class TupeConfig(EncoderConfig):
     )
 
 
+@dataclass
+class ElectraConfig(TupeConfig):
+    """A generator and a discriminator, which the other fields describe."""
+
+    generator_size: float = field(
+        default=1 / 3,
+        metadata={"help": "width of the generator, its feed-forward part and heads, over those of the model"},
+    )
+    share_positions: SHARED_POSITIONS_CHOICES = field(
+        default="table",
+        metadata={
+            "help": "position terms of the attention that generator and discriminator share: the table of untied "
+            "positions with its layer norm and theta (table), everything, at equal widths (all), or nothing (none)"
+        },
+    )
+
+
 def config_class(name: str, defaults: dict[str, object], base: type[EncoderConfig]) -> type[EncoderConfig]:
     """The configuration of a named model, `base` with other defaults, in the module of `base`."""
     fields = [
@@ -138,4 +159,7 @@ def config_class(name: str, defaults: dict[str, object], base: type[EncoderConfi
 
 
 #: model name -> its configuration class. One class a name: Hydra ignores what an architecture function would fill in.
-CONFIGS = {name: config_class(name, fields, TupeConfig) for name, fields in named_models().items()}
+CONFIGS = {
+    **{name: config_class(name, fields, TupeConfig) for name, fields in named_models().items()},
+    **{name: config_class(name, fields, ElectraConfig) for name, fields in named_electras().items()},
+}

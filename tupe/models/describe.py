@@ -92,12 +92,13 @@ def describe(name: str, args: Namespace, symbols: int) -> list[str]:
     def whence(field: str) -> str:
         return f"given; {name} has {getattr(named, field)}" if field in given else f"from {name}"
 
-    position, total = count_parameters(name, symbols, args.max_positions, **given)
+    size = count_parameters(name, symbols, args.max_positions, **given)
     return [
         f"model: {' '.join([name, *(f'{field}={value}' for field, value in given.items())])}",
         f"system: {system(args)}",
         f"logit: {equation(args)}",
-        f"parameters: {total:,}, of the position encoding {position:,} "
+        f"parameters: {size.total:,}, of the position encoding {size.position:,}"
+        f"{f', of the generator alone {size.generator:,}' if size.generator else ''} "
         f"({symbols:,} symbols, {args.max_positions} positions)",
         *(f"  {field}={getattr(args, field)} ({whence(field)})" for field in POSITION_FIELDS),
     ]

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from tupe.attention import prefers_parts
 from tupe.dropout import Dropout
+from tupe.linear import project
 from tupe.models.layer import TupeEncoderLayer, run_layer
-from tupe.models.position import build_position_bias, build_segment_attention, parts_width
+from tupe.models.position import build_position_bias, build_segment_attention, embedding_width, parts_width
 from tupe.position import PositionTable, PositionTerms, SegmentTable, segment_ids
 from tupe.position.length import check_length
 from tupe.position.precision import compute_dtype
@@ -31,7 +32,7 @@ class TupeEncoder(nn.Module):
 
     def __init__(self, args: Namespace, embed_tokens: nn.Embedding, eos: int) -> None:
         super().__init__()
-        width = args.encoder_embed_dim
+        width, embedding_dim = args.encoder_embed_dim, embedding_width(args)
         self.max_positions = args.max_positions
         self.checkpoint_activations = args.checkpoint_activations
         self.compile = args.compile
@@ -39,14 +40,15 @@ class TupeEncoder(nn.Module):
         self.eos = eos
         self.embed_tokens = embed_tokens
         at_input = args.absolute in ("input", "low_rank_input")
-        self.input_positions = PositionTable(args.max_positions, width) if at_input else None
-        self.input_segments = SegmentTable(width) if args.segment == "input" else None
+        self.input_positions = PositionTable(args.max_positions, embedding_dim) if at_input else None
+        self.input_segments = SegmentTable(embedding_dim) if args.segment == "input" else None
         self.layers_share = args.sharing == "layer"
         self.position_bias = build_position_bias(args)
         self.segment_attention = build_segment_attention(args)
         self.parts_width = parts_width(args, self.position_bias)
-        self.layernorm_embedding = nn.Identity() if args.no_layernorm_embedding else nn.LayerNorm(width)
+        self.layernorm_embedding = nn.Identity() if args.no_layernorm_embedding else nn.LayerNorm(embedding_dim)
         self.dropout = Dropout(args.dropout)
+        self.embedding_projection = nn.Identity() if embedding_dim == width else nn.Linear(embedding_dim, width)
         self.layers = nn.ModuleList(
             TupeEncoderLayer(args, self.position_bias.num_terms) for _ in range(args.encoder_layers)
         )
@@ -109,7 +111,7 @@ class TupeEncoder(nn.Module):
             x = x + self.input_positions(length)
         if self.input_segments is not None:
             x = x + self.input_segments(segment_ids(src_tokens, self.eos))
-        x = self.dropout(self.layernorm_embedding(x))
+        x = project(self.embedding_projection, self.dropout(self.layernorm_embedding(x)))
         if mask is not None:
             x = x.masked_fill(mask.unsqueeze(-1), 0)
         states = [x] if return_all_hiddens else None

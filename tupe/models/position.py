@@ -22,6 +22,13 @@ from tupe.position import (
 from tupe.position.bias import AbsoluteTerm
 
 
+def embedding_width(args: Namespace) -> int:
+    """Width of the tables of words and positions. Raises `UserError` for one below 0."""
+    if args.embedding_dim < 0:
+        raise UserError(f"embedding_dim is {args.embedding_dim}, but must be at least 1, or 0 for the encoder's width")
+    return args.embedding_dim or args.encoder_embed_dim
+
+
 def sets_of_parameters(args: Namespace) -> int:
     """How many heads of the model have position parameters of their own (DIET, section 4.4)."""
     layers, heads = args.encoder_layers, args.encoder_attention_heads
@@ -34,7 +41,7 @@ def build_absolute(args: Namespace) -> Optional[AbsoluteTerm]:
     if args.absolute in ("untied", "untied_cross"):
         return UntiedAbsolute(
             length,
-            width,
+            embedding_width(args),
             sets,
             width // args.encoder_attention_heads,
             num_terms=4 if args.absolute == "untied_cross" else 2,
@@ -82,7 +89,7 @@ def build_position_bias(args: Namespace, bidirectional: bool = True) -> Position
     check_linformer(args)
     absolute, relative, reset = build_absolute(args), build_relative(args, bidirectional), None
     if args.reset != "none":
-        vectors = args.encoder_embed_dim if isinstance(absolute, UntiedAbsolute) else None
+        vectors = embedding_width(args) if isinstance(absolute, UntiedAbsolute) else None
         reset = Reset(sets_of_parameters(args), vectors, args.reset, relative is not None)
     return PositionBias(absolute, relative, reset, cross=args.absolute == "untied_cross")
 

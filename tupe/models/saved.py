@@ -59,9 +59,10 @@ def _check_weights(config: TupeConfig, weights: Any, path: Union[str, os.PathLik
     weights = weights if isinstance(weights, dict) else {}
     words = weights.get(_WORDS)
     layers = {name[len(_LAYERS) :].partition(".")[0] for name in weights if str(name).startswith(_LAYERS)}
-    sizes = (config.encoder_layers, config.encoder_embed_dim)
+    width = config.embedding_dim or config.encoder_embed_dim
+    sizes = (config.encoder_layers, width)
     if not isinstance(words, Tensor) or words.dim() != 2 or sizes != (len(layers), words.shape[1]):
         raise UserError(
             f"{path} does not hold the weights of the {config.encoder_layers} layers of width "
-            f"{config.encoder_embed_dim} that its configuration names: it is damaged or not a whole checkpoint."
+            f"{width} that its configuration names: it is damaged or not a whole checkpoint."
         )

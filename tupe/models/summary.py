@@ -4,21 +4,34 @@ from __future__ import annotations
 
 from functools import lru_cache
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import torch
 from fairseq.data import Dictionary
+from torch import nn
 
 from tupe.models.config import CONFIGS
+from tupe.models.electra import DiscriminatorHead, build_networks
 from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
 from tupe.models.seq2seq.model import Seq2SeqModel
 from tupe.models.tupe import TupeLanguageModelEncoder, as_namespace
+from tupe.systems import ELECTRA_NAMES
 
 
-def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object) -> TupeLanguageModelEncoder:
-    """The named model, whose parameters have shapes and no memory. `fields` override those of its name."""
-    args = as_namespace(CONFIGS[name](max_positions=max_positions, **fields))
+def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object) -> nn.Module:
+    """The parts of the named model, under its names, whose parameters have shapes and no memory.
+
+    `fields` override those of its name.
+    """
+    args, dictionary = as_namespace(CONFIGS[name](max_positions=max_positions, **fields)), _dictionary(vocab_size)
+    model = nn.Module()
     with torch.device("meta"):
-        return TupeLanguageModelEncoder(args, _dictionary(vocab_size))
+        if name in ELECTRA_NAMES:
+            model.generator, model.encoder = build_networks(args, dictionary)
+            model.discriminator_head = DiscriminatorHead(args.encoder_embed_dim, args.activation_fn)
+        else:
+            model.encoder = TupeLanguageModelEncoder(args, dictionary)
+    return model
 
 
 @lru_cache(maxsize=1)
@@ -29,24 +42,41 @@ def _dictionary(size: int) -> Dictionary:
     return dictionary
 
 
-def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: object) -> tuple[int, int]:
-    """Parameters of the position encoding, and of the whole model with its language-model head (`tupe systems`).
+class Size(NamedTuple):
+    """Numbers of parameters.
 
-    Segments and Linformer's projection are no positions. `fields` override those of the named model.
+    position: of the position encoding (of the discriminator); segments and Linformer's projection are no positions.
+    total: of the whole model with its heads, what is shared once.
+    generator: what a generator has alone, or 0.
     """
+
+    position: int
+    total: int
+    generator: int
+
+
+def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: object) -> Size:
+    """How large the named model is (`tupe systems`). `fields` override those of its name."""
     layers = fields.pop("encoder_layers", CONFIGS[name].encoder_layers)
     one, two = (_count(meta_model(name, vocab_size, max_positions, encoder_layers=n, **fields)) for n in (1, 2))
-    return tuple(first + (layers - 1) * (second - first) for first, second in zip(one, two))  # layers are alike
+    return Size(*(first + (layers - 1) * (second - first) for first, second in zip(one, two)))  # layers are alike
 
 
-def _count(model: TupeLanguageModelEncoder) -> tuple[int, int]:
-    encoder = model.sentence_encoder
+def without_generator(model: nn.Module) -> int:
+    """Parameters that a model of `meta_model` has without its generator: all, where there is none."""
+    parts = (part for name, part in model.named_children() if name != "generator")
+    return sum(p.numel() for part in parts for p in part.parameters())
+
+
+def _count(model: nn.Module) -> Size:
+    encoder = model.encoder.sentence_encoder
     modules = [encoder.position_bias, encoder.input_positions, *(layer.self_attn.relative for layer in encoder.layers)]
     position = sum(p.numel() for module in modules if module is not None for p in module.parameters())
-    return position, sum(p.numel() for p in model.parameters())
+    total = sum(p.numel() for p in model.parameters())
+    return Size(position, total, total - without_generator(model))
 
 
-def count_translators_parameters(name: str, vocab_size: int, max_positions: int) -> tuple[int, int]:
+def count_translators_parameters(name: str, vocab_size: int, max_positions: int) -> Size:
     """The same of an encoder-decoder, with one table of words for source, target and output."""
     names = dict.fromkeys(("source_dictionary", "target_dictionary"), _dictionary(vocab_size))
     task = SimpleNamespace(cfg=None, max_positions=lambda: (max_positions, max_positions), **names)
@@ -54,4 +84,5 @@ def count_translators_parameters(name: str, vocab_size: int, max_positions: int)
         model = Seq2SeqModel.build_model(TRANSLATORS[name](share_all_embeddings=True), task)
     of_positions = ("position_bias.", "cross_position.", "input_positions.", ".relative.")
     counts = {name: p.numel() for name, p in model.named_parameters()}  # a shared one once
-    return sum(n for name, n in counts.items() if any(part in name for part in of_positions)), sum(counts.values())
+    position = sum(n for name, n in counts.items() if any(part in name for part in of_positions))
+    return Size(position, sum(counts.values()), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Optional, Union
@@ -19,6 +20,14 @@ from tupe.linear import linear, project
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
 from tupe.models.hub import ProcessedText, text_processing
+from tupe.models.position import embedding_width
+from tupe.models.span_head import SpanHead, adapt
+from tupe.systems import MODEL_NAMES
+
+logger = logging.getLogger(__name__)
+
+#: What an ELECTRA's checkpoint has beside the encoder of its discriminator.
+ELECTRA_PARTS = ("generator.", "discriminator_head.")
 
 
 def as_namespace(cfg: Union[DictConfig, TupeConfig, Namespace]) -> Namespace:
@@ -29,7 +38,12 @@ def as_namespace(cfg: Union[DictConfig, TupeConfig, Namespace]) -> Namespace:
 
 
 class LanguageModelHead(RobertaLMHead):
-    """RoBERTa's, with the bias of the vocabulary added in the product."""
+    """RoBERTa's, with the bias of the vocabulary added in the product, and a dense layer `d` to the embeddings' `e`."""
+
+    def __init__(self, embed_dim: int, embedding_dim: int, output_dim: int, activation_fn: str, weight: Tensor) -> None:
+        super().__init__(embedding_dim, output_dim, activation_fn, weight)
+        if embedding_dim != embed_dim:
+            self.dense = nn.Linear(embed_dim, embedding_dim)
 
     def forward(self, features: Tensor) -> Tensor:
         """`features` `(..., d)` to logits `(..., V)`."""
@@ -40,11 +54,14 @@ class LanguageModelHead(RobertaLMHead):
 class TupeLanguageModelEncoder(RobertaEncoder):
     """The encoder with its language-model head, as fairseq's RoBERTa names the two."""
 
+    def build_embedding(self, vocab_size: int, embedding_dim: int, padding_idx: int) -> nn.Embedding:
+        return nn.Embedding(vocab_size, embedding_width(self.args), padding_idx)
+
     def build_encoder(self, args: Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding) -> TupeEncoder:
         return TupeEncoder(args, embed_tokens, dictionary.eos())
 
     def build_lm_head(self, embed_dim: int, output_dim: int, activation_fn: str, weight: Tensor) -> LanguageModelHead:
-        return LanguageModelHead(embed_dim, output_dim, activation_fn, weight)
+        return LanguageModelHead(embed_dim, embedding_width(self.args), output_dim, activation_fn, weight)
 
     def forward(
         self,
@@ -96,22 +113,45 @@ class TupeModel(RobertaModel):
         features_only: bool = False,
         return_all_hiddens: bool = False,
         classification_head_name: Optional[str] = None,
+        spans: bool = False,
         **kwargs: object,
-    ) -> tuple[Tensor, dict]:
-        """Language-model logits, features, or the scores of a classification head.
+    ) -> tuple[Union[Tensor, tuple[Tensor, Tensor]], dict]:
+        """Language-model logits, features, or the scores of a classification head or of the span head.
 
         Args:
             src_tokens: `(B, T)`, each row `<s> ...`, padded on the right.
             features_only: return the features `(B, T, d)` instead of the logits `(B, T, V)`.
             return_all_hiddens: also return `extra["inner_states"]`, `L + 1` times `(T, B, d)`.
             classification_head_name: return this head's scores `(B, num_classes)`.
+            spans: return the span head's scores of beginnings and of ends, `(B, T)` each.
             masked_tokens: bool `(B, T)`, or indices `(N,)` into the `B * T` tokens: logits `(N, V)` of these alone.
             has_padding: whether any token is padding, if the caller knows; spares asking the device.
 
         Returns:
             the output, and a dictionary with `inner_states`.
         """
-        return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
+        features_only = features_only or spans
+        x, extra = super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
+        return self.span_head(x) if spans else x, extra
+
+    def register_span_head(self) -> None:
+        """Adds the head of extractive question answering, which `tupe_question_answering` asks for."""
+        self.span_head = SpanHead(self.args.encoder_embed_dim)
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Takes the encoder of an ELECTRA's discriminator, which has no language-model head: this model's is kept."""
+        prefix = f"{name}." if name else ""
+        electra = [key for key in state_dict if key.startswith(tuple(prefix + part for part in ELECTRA_PARTS))]
+        for key in electra:
+            del state_dict[key]
+        head, words = prefix + "encoder.lm_head.", prefix + "encoder.sentence_encoder.embed_tokens.weight"
+        if electra:
+            logger.info("the checkpoint is a discriminator, without a language-model head: this model's is untrained")
+            state_dict.update(self.encoder.lm_head.state_dict(prefix=head))
+            if words in state_dict and not self.args.untie_weights_roberta:
+                state_dict[head + "weight"] = state_dict[words]
+        super().upgrade_state_dict_named(state_dict, name)
+        adapt(self, state_dict, prefix)
 
     @classmethod
     def from_pretrained(  # fairseq's default is GPT-2's BPE, which it fetches from the network
@@ -156,6 +196,11 @@ class TupeModel(RobertaModel):
         return hub
 
 
-for _name, _config in CONFIGS.items():
-    _model = type(_config.__name__.replace("Config", "Model"), (TupeModel,), {})
-    register_model(_name, dataclass=_config)(_model)
+def register(names: tuple[str, ...], base: type[TupeModel]) -> None:
+    """Registers a model of the class `base` for each of `names`."""
+    for name in names:
+        config = CONFIGS[name]
+        register_model(name, dataclass=config)(type(config.__name__.replace("Config", "Model"), (base,), {}))
+
+
+register(MODEL_NAMES, TupeModel)

@@ -39,6 +39,7 @@ class DecoupledAdam(torch.optim.Optimizer):
         betas: decay of the averages of the gradient and of its square.
         eps: see above.
         weight_decay: see above.
+        no_bias_correction: take 1 for the factor `sqrt(1 - beta2^t) / (1 - beta1^t)`, as the Adam of BERT and ELECTRA.
     """
 
     supports_memory_efficient_fp16 = True
@@ -51,8 +52,10 @@ class DecoupledAdam(torch.optim.Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
+        no_bias_correction: bool = False,
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+        options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, {**options, "no_bias_correction": no_bias_correction})
 
     @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Tensor]] = None) -> Optional[Tensor]:
@@ -80,6 +83,8 @@ class DecoupledAdam(torch.optim.Optimizer):
     def _update(self, params: Sequence[nn.Parameter], step: int, device: torch.device, group: dict) -> None:
         fused = device.type in ("cuda", "cpu")
         beta1, beta2 = group["betas"]
+        correction = math.sqrt(1 - beta2**step) / (1 - beta1**step)
+        factor = 1 / correction if group.get("no_bias_correction") else 1.0  # PyTorch's rate has the correction in it
         values = [at_least_float32(p) for p in params]
         steps = torch.full((len(params),), step - 1.0, device=device if fused else "cpu")  # PyTorch counts on
         adamw(
@@ -92,8 +97,8 @@ class DecoupledAdam(torch.optim.Optimizer):
             amsgrad=False,
             beta1=beta1,
             beta2=beta2,
-            lr=group["lr"],
-            weight_decay=group["weight_decay"],
+            lr=group["lr"] * factor,
+            weight_decay=group["weight_decay"] / factor,
             eps=group["eps"] / math.sqrt(1 - beta2**step),
             maximize=False,
         )
@@ -133,6 +138,9 @@ class FusedAdamWConfig(FairseqDataclass):
     adam_betas: Any = field(default=(0.9, 0.999), metadata={"help": "decays of the two averages"})
     adam_eps: float = field(default=1e-8, metadata={"help": "added to the root of the second average"})
     weight_decay: float = field(default=0.0, metadata={"help": "decoupled weight decay, times the learning rate"})
+    no_bias_correction: bool = field(
+        default=False, metadata={"help": "do not correct the averages for their start at zero, as ELECTRA's Adam"}
+    )
     lr: list[float] = field(default=II("optimization.lr"))
 
 
@@ -152,6 +160,7 @@ class FusedAdamW(FairseqAdam):
             "betas": parse_betas(self.cfg.adam_betas),
             "eps": self.cfg.adam_eps,
             "weight_decay": self.cfg.weight_decay,
+            "no_bias_correction": self.cfg.no_bias_correction,
         }
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Callable[[Tensor], Tensor]] = None) -> Tensor:

@@ -15,12 +15,19 @@ from omegaconf import II
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
 from tupe.fairseq_mends.ours import chosen, ours
+from tupe.optim import layer_decay
 
 
 @dataclass
 class LinearDecayConfig(FairseqDataclass):
     warmup_updates: int = field(default=0, metadata={"help": "updates until the learning rate is reached"})
     warmup_ratio: float = field(default=0.0, metadata={"help": "the same as a share of the run, in [0, 1)"})
+    layer_decay: float = field(
+        default=1.0, metadata={"help": "rate of a layer over that of the next, in (0, 1]; heads have the whole rate"}
+    )
+    layer_decay_official: bool = field(
+        default=False, metadata={"help": "one power of it more below the heads, as ELECTRA's code has it"}
+    )
     lr: list[float] = field(default=II("optimization.lr"))
     max_update: int = II("optimization.max_update")
     max_epoch: int = II("optimization.max_epoch")
@@ -36,10 +43,12 @@ class LinearDecaySchedule(FairseqLRScheduler):
     known: it is `max_update`, or what `max_epoch` epochs come to, whichever is less. What is left of the epochs is read
     off the training data's iterator at every update, and so it stays right when the gradients of an update overflow,
     when the next epoch brings another shard, and when a resumed run has another batch size or number of workers.
-    The rate depends on `u` and the iterator's position alone: there is nothing to save.
+    The rate depends on `u` and the iterator's position alone: there is nothing to save. With `layer_decay` the groups
+    of the optimizer have shares of it (`tupe.optim.layer_decay`); what is logged is the heads'.
 
     Raises:
-        UserError: for a warm-up given twice or out of range, more than one learning rate, or a run without an end.
+        UserError: for a warm-up given twice or out of range, more than one learning rate, a decay of the layers out of
+            range, or a run without an end.
     """
 
     def __init__(self, cfg: LinearDecayConfig, optimizer: FairseqOptimizer) -> None:
@@ -61,7 +70,10 @@ class LinearDecaySchedule(FairseqLRScheduler):
                 "linear_decay must know the end of the run: set --max-update or --max-epoch "
                 "(optimization.max_update, optimization.max_epoch)"
             )
+        if not 0 < cfg.layer_decay <= 1:
+            raise UserError(f"layer_decay is {cfg.layer_decay}, but must be above 0 and at most 1, which is none")
         self.lr = cfg.lr[0]
+        self.group_shares: list[float] = []
         self.max_update = cfg.max_update if cfg.max_update > 0 else math.inf
         # plain lists and numbers: they are read at every update, which is slow in omegaconf
         self.max_epoch, self.update_freq = cfg.max_epoch, list(cfg.update_freq)
@@ -71,6 +83,12 @@ class LinearDecaySchedule(FairseqLRScheduler):
     def follow(self, batches: EpochBatchIterator) -> None:
         """Learns the iterator over the training data, from which the length of the epochs is read."""
         self.batches = batches
+
+    def follow_names(self, names: list[str]) -> None:
+        """Learns the names of the optimizer's parameters, and groups them by layer. Raises `UserError` if it cannot."""
+        if self.cfg.layer_decay < 1:
+            share_of = layer_decay.shares(names, self.cfg.layer_decay, self.cfg.layer_decay_official)
+            self.group_shares = layer_decay.split_groups(self.optimizer, share_of)
 
     def total_updates(self, num_updates: int) -> Optional[int]:
         """`T`, if `num_updates` updates are done; None while the training data are not yet loaded."""
@@ -107,7 +125,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
                 )
             rising = num_updates / warmup if num_updates < warmup else 1.0
             falling = max(total - num_updates, 0) / (total - warmup)
-            self.optimizer.set_lr(self.lr * min(rising, falling))
+            layer_decay.set_lr(self.optimizer, self.lr * min(rising, falling), self.group_shares)
         return self.optimizer.get_lr()
 
     def _update_freq(self, epoch: int) -> int:

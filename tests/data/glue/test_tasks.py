@@ -18,7 +18,7 @@ def test_columns_of_texts_and_labels_exist(name, split):
 
 
 def test_all_of_glue_is_there():
-    assert list(TASKS) == ["CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI", "AX"]
+    assert list(TASKS) == ["CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI", "AX", "XNLI"]
     assert [split.name for split in TASKS["MNLI"].splits] == ["train", "valid", "valid1", "test", "test1"]
     assert TASKS["AX"].classes == TASKS["MNLI"].classes
 

@@ -112,6 +112,7 @@ def _prepare(task: Task, glue: Path, corpus: Manifest, out: Path, any_size: bool
         if task.classes:
             classes = "".join(f"{name} 1\n" for name in task.classes)
             (folder / "label/dict.txt").write_text(classes, encoding="utf-8")
+        _check_languages(folder, task)
         names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
         content = Content(
             task=task.name,
@@ -128,7 +129,8 @@ def _prepare(task: Task, glue: Path, corpus: Manifest, out: Path, any_size: bool
 
 def present(task: Task, glue: Path) -> bool:
     """Whether the download has anything of a task."""
-    return any((glue / name).is_file() for split in (*task.splits, *task.otherwise) for name in split.files)
+    splits = (split for split in (*task.splits, *task.otherwise) if not split.borrowed)
+    return any((glue / name).is_file() for split in splits for name in split.files)
 
 
 def _files(task: Task, glue: Path) -> dict[Split, Path]:
@@ -140,9 +142,21 @@ def _files(task: Task, glue: Path) -> dict[Split, Path]:
         path = next((glue / name for name in split.files if (glue / name).is_file()), None)
         if path is not None:
             found[split] = path
-        elif split.labelled or len(splits) == 1:
+        elif (split.labelled and not split.optional) or len(splits) == 1:
             raise UserError(f"there is no {glue / split.files[0]}, the {split.name} file of {task.name}.")
     return found
+
+
+def _check_languages(folder: Path, task: Task) -> None:
+    """Raises a `UserError` if the files of two languages, whose lines are translations, have other labels."""
+    first: dict[str, Path] = {}
+    for path in sorted(folder.glob("label/*-*.bin")):
+        other = first.setdefault(path.stem.partition("-")[0], path)
+        if path.read_bytes() != other.read_bytes():
+            raise UserError(
+                f"the {task.name} files {path.stem} and {other.stem} have not the same labels line by line: one lacks "
+                "lines, or is of another set; get them anew."
+            )
 
 
 def _batches(rows_: Iterable[Row]) -> Iterator[list[Row]]:

@@ -100,7 +100,7 @@ def _malformed(fields: list[str], task: Task, split: Split) -> Optional[str]:
         return f"{len(fields)} columns, not {len(split.columns)}"
     if not split.labelled:
         return None
-    label = fields[split.columns.index(task.label)]
+    label = _label(fields, task, split)
     shown = ascii(label[:40])
     if task.scale is None:
         return None if label in task.classes else f"the label {shown}, not {' or '.join(task.classes)}"
@@ -118,8 +118,13 @@ def _row(fields: list[str], task: Task, split: Split) -> Row:
     texts = tuple(fields[split.columns.index(name)] for name in task.texts)
     if not split.labelled:
         return Row(texts, None)
-    label = fields[split.columns.index(task.label)]
+    label = _label(fields, task, split)
     return Row(texts, label if task.scale is None else repr(float(label) / task.scale))
+
+
+def _label(fields: list[str], task: Task, split: Split) -> str:
+    label = fields[split.columns.index(task.label)]
+    return dict(task.synonyms).get(label, label)
 
 
 def _listed(path: Path) -> set[tuple[str, ...]]:

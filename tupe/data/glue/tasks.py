@@ -1,4 +1,4 @@
-"""The tasks of GLUE as their files are: one table."""
+"""The tasks of GLUE, and XNLI, as their files are: one table."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ class Split:
     """One file of a task.
 
     Attributes:
-        name: fairseq's: `train`, `valid`, `valid1`, `test`, `test1`.
+        name: fairseq's: `train`, `valid`, `valid1`, `test`, `test1`; `valid-de`, `test-de` of a language.
         files: where the file may be below the GLUE folder.
         columns: their names, which the first line must say if the file has a header.
         rows: of the published file.
         header: whether the first line names the columns.
         labelled: whether labels are read; every row of a file without labels is kept.
+        optional: whether it may be missing though it has labels.
+        borrowed: whether the file is another task's.
         listed: for a file that holds two splits: whether this one has the rows that are listed in `dev_ids.tsv`.
     """
 
@@ -26,6 +28,8 @@ class Split:
     rows: int
     header: bool = True
     labelled: bool = True
+    optional: bool = False
+    borrowed: bool = False
     listed: Optional[bool] = None
 
 
@@ -39,6 +43,7 @@ class Task:
         texts: names of the columns that hold the one or two texts.
         label: name of the column that holds the label or score.
         classes: label names in the order of their numbers; none for a regression task.
+        synonyms: label names that mean one of the classes.
         scale: the highest score; a score divided by it is in [0, 1].
         otherwise: the files if those of `splits` are not there.
     """
@@ -48,6 +53,7 @@ class Task:
     texts: tuple[str, ...]
     label: str = "label"
     classes: tuple[str, ...] = ()
+    synonyms: tuple[tuple[str, str], ...] = ()
     scale: Optional[float] = None
     otherwise: tuple[Split, ...] = ()
 
@@ -63,6 +69,20 @@ def _splits(
     )
 
 
+def _languages(name: str, kind: str, rows: int) -> tuple[Split, ...]:
+    """A file of XNLI for each language, as XTREME lays them out; line `n` is the same example in each."""
+    return tuple(
+        Split(f"{name}-{language}", _xnli(f"{kind}-{language}"), _XNLI, rows, header=False, optional=True)
+        for language in XNLI_LANGUAGES
+    )
+
+
+def _xnli(file: str) -> tuple[str, ...]:
+    return tuple(f"{folder}/{file}.tsv" for folder in ("XNLI", "xnli"))
+
+
+_XNLI = ("sentence1", "sentence2", "gold_label")
+XNLI_LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
 _PAIR = ("sentence1", "sentence2")
 _MRPC = "#1 ID|#2 ID|#1 String|#2 String"
 _MRPC_LABELLED = tuple(f"Quality|{_MRPC}".split("|"))
@@ -157,6 +177,19 @@ _TASKS = (
         ),
         _PAIR,
         classes=_INFERENCE,
+    ),
+    Task(
+        "XNLI",  # MNLI's training data, tested in 15 languages
+        (
+            Split("train", ("MNLI/train.tsv",), _MNLI_TRAIN, 392702, borrowed=True),
+            Split("valid", _xnli("dev-en"), _XNLI, 2490, header=False),
+            *_languages("valid", "dev", 2490),
+            *_languages("test", "test", 5010),
+        ),
+        _PAIR,
+        "gold_label",
+        _INFERENCE,
+        synonyms=(("contradictory", "contradiction"),),  # in translated training data
     ),
 )
 TASKS = {task.name: task for task in _TASKS}

@@ -19,7 +19,7 @@ def repair(line: str) -> str:
     line = " ".join(line.split())
     if line.isprintable() and "\ufffd" not in line:
         return line
-    return " ".join("".join(map(_repaired, line)).split())
+    return " ".join("".join(map(repaired, line)).split())
 
 
 def mark(line: str) -> str:
@@ -27,7 +27,8 @@ def mark(line: str) -> str:
     return _SURROGATE.sub("\ufffd", " ".join(line.split()))
 
 
-def _repaired(character: str) -> str:
+def repaired(character: str) -> str:
+    """What `repair` makes of a character that is no white space: one character, or none."""
     if "\udc80" <= character <= "\udcff":
         character = bytes([ord(character) - 0xDC00]).decode("cp1252", errors="ignore")
     is_text = character in _KEPT or not (character in "\ufffd" or unicodedata.category(character).startswith("C"))

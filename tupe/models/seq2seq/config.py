@@ -89,6 +89,8 @@ def check_terms(args: Namespace) -> None:
         raise UserError(f"reset is {args.reset}, but a translation has no [CLS] to untie: set reset=none")
     if args.segment != "none":
         raise UserError(f"segment is {args.segment}, but a translation has one sentence a side: set segment=none")
+    if args.embedding_dim:
+        raise UserError(f"embedding_dim is {args.embedding_dim}, but is the width in an encoder-decoder: set it to 0")
     if args.linformer_k:
         raise UserError(f"linformer_k is {args.linformer_k}, but its keys mix in the future: set linformer_k=0")
     if args.cross_position == "diagonal" and "shaw" in (args.relative, decoder_args(args).relative):

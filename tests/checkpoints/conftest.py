@@ -1,0 +1,49 @@
+"""Checkpoints of small models that nobody trained, with the made corpus' dictionary."""
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
+from tupe.fairseq_mends.dictionaries import dictionary_sha256
+from tupe.models.config import CONFIGS
+from tupe.models.tupe import TupeModel
+
+with contextlib.suppress(ImportError):  # before Transformers, which would import a torchaudio that does not load
+    import tupe.transformers  # noqa: F401
+
+HEAD = "sentence_classification_head"
+
+
+@pytest.fixture(scope="session")
+def make_checkpoint(request):
+    """`make_checkpoint(path, "tupe_r_tiny", num_classes=2, ...)`: writes a checkpoint, and returns its model.
+
+    `of` is the folder of the dictionary, the made corpus if it is not given.
+    """
+
+    def make(path, name="tupe_r_tiny", num_classes=None, regression=False, of=None, **fields):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        dictionary = Dictionary.load(str((of or request.getfixturevalue("corpus")) / "dict.txt"))
+        dictionary.add_symbol("<mask>")
+        small = {"encoder_layers": 2, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 24, "max_positions": 24}
+        config = CONFIGS[name](**{**small, "encoder_attention_heads": 2, **fields})
+        config.dictionary_sha256 = dictionary_sha256(dictionary)
+        torch.manual_seed(0)
+        model = TupeModel.build_model(config, SimpleNamespace(source_dictionary=dictionary)).eval()
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.3) if parameter.ndim > 1 else parameter.data.add_(0.1)
+        task = criterion = None
+        if num_classes:
+            model.register_classification_head(HEAD, num_classes=num_classes)
+            model.eval()
+            shared = {"_name": "tupe_sentence_prediction", "classification_head_name": HEAD}
+            criterion = {**shared, "regression_target": regression}
+            task = {**criterion, "data": "gone", "num_classes": num_classes, "max_positions": 24, "seed": 1}
+        write_checkpoint(path, model, name, task, criterion)
+        return model
+
+    return make

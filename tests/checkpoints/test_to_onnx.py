@@ -1,0 +1,89 @@
+"""ONNX graphs of exported models: equal to PyTorch at every length, small where asked, and never there when wrong."""
+
+import re
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from tests.samples import write_corpus, write_task
+from tupe.checkpoints import to_onnx
+from tupe.cli.main import main
+
+onnxruntime = pytest.importorskip("onnxruntime")
+ours = pytest.importorskip("tupe.transformers")
+
+
+def run(path, ids, mask):
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return session.run(None, {"input_ids": ids.numpy(), "attention_mask": mask.numpy()})[0]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder with `corpus` and the task `MNLI`, of 25 symbols."""
+    folder = tmp_path_factory.mktemp("data")
+    write_corpus(folder / "corpus")
+    write_task(folder / "MNLI", ("a", "b", "c"))
+    return folder
+
+
+@pytest.mark.parametrize(("system", "task"), [("tupe_r", None), ("diet_rel", "MNLI")])
+def test_graph_is_the_model(system, task, make_checkpoint, data, tmp_path, capsys):
+    make_checkpoint(tmp_path / "best.pt", f"{system}_tiny", 3 if task else None, of=data / "corpus")
+    data, folder = data / (task or "corpus"), tmp_path / "exported"
+    assert main(["export", str(tmp_path / "best.pt"), str(data), str(folder), "--no-tokenizer"]) == 0
+    assert main(["export-onnx", str(folder), "--data", str(data), *(["--int8"] if task else [])]) == 0
+    out = capsys.readouterr().out
+    assert float(re.search(r"from PyTorch: (\S+) of", out)[1]) <= 1e-5
+    name = "accuracy" if task else "accuracy of masked words"
+    scores = dict(re.findall(rf"^{name}, (\w+): ([\d.]+)$", out, re.MULTILINE))
+    assert scores["onnx"] == scores["pytorch"]
+    assert ("int8" in scores) == bool(task)
+    sizes = [path.stat().st_size for path in sorted((folder / "onnx").iterdir())]
+    assert len(sizes) == (2 if task else 1)
+
+    auto = ours.TupeForSequenceClassification if task else ours.TupeForMaskedLM
+    model = auto.from_pretrained(folder).eval()
+    for batch, length in ((1, 1), (2, 2), (5, 11), (1, 24)):
+        ids = torch.randint(4, 25, (batch, length))
+        mask = torch.ones_like(ids)
+        mask[-1, (length + 1) // 2 :] = 0
+        with torch.no_grad():
+            wanted = model(ids, attention_mask=mask).logits.numpy()
+        found = run(folder / "onnx/model.onnx", ids, mask)
+        assert np.abs(found - wanted).max() < 1e-5 * max(1, np.abs(wanted).max())
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small")
+    size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = ours.TupeConfig(vocab_size=40, max_position_embeddings=8, num_labels=2, **size)
+    ours.TupeForSequenceClassification(config).save_pretrained(folder)
+    return folder
+
+
+def test_a_graph_that_differs_is_not_written(small, monkeypatch, capsys):
+    monkeypatch.setattr(to_onnx, "TOLERANCE", -1.0)
+    assert main(["export-onnx", str(small)]) == 1
+    assert re.search(r"differs from the model by .* nothing was written", capsys.readouterr().err)
+    assert not list(small.glob("onnx/*"))
+
+
+def test_wrong_input_is_one_sentence(small, data, tmp_path, capsys, monkeypatch):
+    (tmp_path / "config.json").write_text('{"architectures": ["BertModel"]}')
+    for arguments, wanted in (
+        ([tmp_path / "none"], r"there is no .*config\.json"),
+        ([tmp_path], "names the model 'BertModel', which is none of ours"),
+        ([small, "--data", tmp_path], "there is no split valid"),
+        ([small, "--data", data / "MNLI"], "more classes than the model's 2"),
+    ):
+        assert main(["export-onnx", *map(str, arguments)]) == 1
+        err = capsys.readouterr().err
+        assert err.count("error: ") == 1
+        assert re.search(wanted, err), err
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert main(["export-onnx", str(small)]) == 1
+    assert "an ONNX graph needs onnxruntime: pip install" in capsys.readouterr().err

@@ -1,0 +1,145 @@
+"""Tokenizers of Transformers: the numbers that fairseq's hub interface gives, whatever the model and the text."""
+
+import json
+import os
+import random
+import re
+import sysconfig
+import unicodedata
+from pathlib import Path
+
+import pytest
+import sentencepiece
+from fairseq.data import Dictionary
+
+from tupe.data.corpus import vocabulary
+from tupe.errors import UserError
+
+pytest.importorskip("tokenizers")
+pytest.importorskip("transformers")
+from tupe.checkpoints.tokenizer import build_tokenizer, tokenizer_config
+
+
+@pytest.fixture(scope="module")
+def lines():
+    """20,000 different lines of English prose and code: those of Python's library."""
+    files = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    found = dict.fromkeys(line for file in files for line in file.read_text("utf-8").splitlines() if line.strip())
+    return random.Random(0).sample(list(found), 20_000)
+
+
+@pytest.fixture(scope="module", params=["bpe-cased", "bpe-lower", "unigram-cased", "unigram-lower"])
+def both(request, lines, tmp_path_factory):
+    """The tokenizer, loaded as a user loads it, and `encode` of fairseq's hub interface."""
+    from transformers import AutoTokenizer
+
+    import tupe.transformers  # noqa: F401
+
+    kind, case = request.param.split("-")
+    folder = tmp_path_factory.mktemp(request.param)
+    model = folder / "sentencepiece.bpe.model"
+    accents = ["Zoë naïve façade Ærø Łódź", "Ǎ ë ï Ő ű č ž ñ"] * 50
+    vocabulary.train([*lines[:3000], *accents], model, 1000, kind, case == "lower")
+    vocabulary.write_dictionary(model, folder / "dict.txt")
+    dictionary = Dictionary.load(str(folder / "dict.txt"))
+    dictionary.add_symbol("<mask>")
+    build_tokenizer(model, dictionary.symbols).save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer_config(64, True)))
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
+
+    def encode(*sentences):
+        text = "<s> " + " </s> </s> ".join(" ".join(pieces.encode(s, out_type=str)) for s in sentences) + " </s>"
+        return dictionary.encode_line(text, append_eos=False, add_if_not_exist=False).tolist()
+
+    return AutoTokenizer.from_pretrained(folder), encode, kind, dictionary
+
+
+def differing(tokenizer, encode, texts):
+    return [text for text, ids in zip(texts, tokenizer(texts)["input_ids"]) if ids != encode(text)]
+
+
+def test_real_lines(both, lines):
+    tokenizer, encode, kind, _ = both
+    texts = lines if kind == "bpe" else lines[:6000]
+    wrong = differing(tokenizer, encode, texts)
+    assert len(wrong) <= (0 if kind == "bpe" else 6), wrong[:3]  # Unigram: two cuts of equal score
+
+
+def test_accents_apart_and_joined(both):
+    tokenizer, encode, _, _ = both
+    generator = random.Random(0)
+    letters = [chr(c) for c in range(0xC0, 0x250)] + list("abc xyz ABC ,.")
+    texts = ["".join(generator.choices(letters, k=20)) for _ in range(500)]
+    for form in ("NFC", "NFD"):
+        assert not differing(tokenizer, encode, [unicodedata.normalize(form, text) for text in texts])
+
+
+@pytest.mark.skipif("TUPE_TEXT" not in os.environ, reason="TUPE_TEXT names no file of text")
+def test_lines_of_a_file(both):
+    """Prints how many lines differ, as they are and with accents apart; those that spell a symbol are left out."""
+    tokenizer, encode, _, _ = both
+    texts = [line.strip() for line in Path(os.environ["TUPE_TEXT"]).read_text("utf-8").splitlines() if line.strip()]
+    spelled = [text for text in texts if re.search("<(s|/s|pad|unk|mask)>", text)]
+    texts = [text for text in texts if text not in set(spelled)]
+    wrong = [len(differing(tokenizer, encode, [unicodedata.normalize(f, t) for t in texts])) for f in ("NFC", "NFD")]
+    print(f"{tokenizer.name_or_path}: of {len(texts)} lines, {wrong} differ (NFC, NFD); {len(spelled)} spell a symbol")
+    assert max(wrong) < 0.01 * len(texts)
+
+
+def test_spaces_and_nothing(both):
+    tokenizer, encode, _, _ = both
+    texts = ["", " ", "  a  b ", "a ", "\ta\n", "a\u3000b", "ﬁne…", "<url> is <email>", "a <file>", "  <url>,"]
+    assert not differing(tokenizer, encode, texts)
+    assert tokenizer("")["input_ids"] == [0, 2]
+
+
+def test_symbols_and_decoding(both):
+    tokenizer, encode, _, dictionary = both
+    assert tokenizer.convert_ids_to_tokens(range(len(dictionary))) == dictionary.symbols
+    assert len(tokenizer) == len(dictionary) == 1000
+    assert (tokenizer.bos_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id) == (
+        0,
+        1,
+        2,
+        3,
+    )
+    assert tokenizer.mask_token_id == 999
+    assert tokenizer("a <mask>")["input_ids"][-2:] == [999, 2]
+    text = "the list of all modules"
+    assert tokenizer.decode(encode(text), skip_special_tokens=True) == text
+
+
+def test_pairs_truncation_offsets(both, lines):
+    tokenizer, encode, _, _ = both
+    long, short = " ".join(lines[100:110]), "of this list"
+    assert tokenizer(long, short)["input_ids"] == encode(long, short)
+    pieces = [encode(text)[1:-1] for text in (long, short)]
+    cut = tokenizer(long, short, truncation=True)["input_ids"]
+    assert cut == [0, *pieces[0][: 64 - 4 - len(pieces[1])], 2, 2, *pieces[1], 2]
+    assert tokenizer(long, truncation=True)["input_ids"] == [0, *pieces[0][:62], 2]
+    offsets = tokenizer(short, return_offsets_mapping=True)["offset_mapping"][1:-1]
+    assert "".join(short[a:b] for a, b in offsets).replace(" ", "") == short.replace(" ", "")
+    padded = tokenizer([short, long], padding=True, return_tensors="pt")
+    assert padded["input_ids"].eq(1).equal(padded["attention_mask"].eq(0))
+    assert set(padded) == {"input_ids", "attention_mask"}
+
+
+def test_what_has_no_counterpart_is_one_sentence(tmp_path, lines):
+    model = tmp_path / "words.model"
+    with model.open("wb") as writer:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines[:200]), model_writer=writer, vocab_size=50, model_type="char", minloglevel=2
+        )
+    with pytest.raises(UserError, match="neither a BPE nor a unigram model"):
+        build_tokenizer(model, ["<s>", "<pad>", "</s>", "<unk>"])
+    with model.open("wb") as writer:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines[:200]), model_writer=writer, vocab_size=400, model_type="bpe", minloglevel=2,
+            byte_fallback=True,
+        )  # fmt: skip
+    with pytest.raises(UserError, match="spaces or bytes otherwise"):
+        build_tokenizer(model, ["<s>", "<pad>", "</s>", "<unk>"])
+    for content in (b"", b"no model"):
+        model.write_bytes(content)
+        with pytest.raises(UserError, match="is no SentencePiece model"):
+            build_tokenizer(model, ["<s>", "<pad>", "</s>", "<unk>"])

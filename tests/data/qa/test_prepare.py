@@ -1,0 +1,108 @@
+"""`tupe prepare-qa`: every question accounted for, in pieces that lead back to its answer."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from tests.data.qa.conftest import LINES, squad, write_json
+from tupe.cli.main import main
+from tupe.data.corpus.manifest import DICTIONARY
+from tupe.data.qa.report import REPORT
+
+GOOD = squad(
+    (LINES["en"], [("a", " What stands?", "old house"), ("b", "Where?", "New York", "York"), ("c", "", "sea")]),
+    (LINES["zh"], [("d", "哪里？", "城市的河边")]),
+)
+
+
+def prepare(corpus, out, *files, code=0):
+    assert main(["prepare-qa", str(corpus), str(out), *map(str, files), "--workers", "1"]) == code
+
+
+def test_every_question_is_there(corpus, tmp_path, capsys):
+    content = squad(
+        (LINES["en"], [("a", "What?", "old house"), ("moved", "Where?", "New York"), ("none", "?", "")]),
+        ("the river", [("blank", "?", " ")]),
+    )
+    content["data"][0]["paragraphs"][0]["qas"][1]["answers"][0]["answer_start"] += 1
+    path = write_json(tmp_path / "x.json", content)
+    prepare(corpus, tmp_path / "out", f"train={path}", f"valid={path}")
+    printed = capsys.readouterr().out
+    assert "train    4 questions read, 1 kept; 2 contexts of" in printed
+    assert "1 dropped: the answer does not stand at its start" in printed
+    assert "first: 'moved': the answer does not stand at its start ('New York'; at 42 is 'ew York ')" in printed
+    assert "1 dropped: no piece holds the answer" in printed
+    assert "1 dropped: no answer" in printed and "1 without a target: no answer" in printed
+    assert "valid    4 questions read, 4 kept" in printed
+    assert "recovered from pieces: exact match 100.00, F1 100.00" in printed
+    assert np.load(tmp_path / "out/train/examples.npy")[:, 0].tolist() == [0]
+    examples = np.load(tmp_path / "out/valid/examples.npy")
+    assert examples[:, :2].tolist() == [[0, 0], [1, 0], [2, 0], [3, 1]]
+    assert (examples[1:3, 2:] == -1).all()
+    assert (tmp_path / "out/valid/questions.json").read_bytes() == path.read_bytes()
+
+
+def test_processes_change_nothing(corpus, tmp_path):
+    path = write_json(tmp_path / "x.json", squad(*((f"{LINES['en']} {i}", [(f"q{i}", "?", "sea")]) for i in range(40))))
+    prepare(corpus, tmp_path / "one", f"train={path}")
+    assert main(["prepare-qa", str(corpus), str(tmp_path / "two"), f"train={path}", "--workers", "2"]) == 0
+    for file in (tmp_path / "one/train").iterdir():
+        assert file.read_bytes() == (tmp_path / "two/train" / file.name).read_bytes(), file.name
+
+
+def test_splits_are_added_and_kept(corpus, tmp_path, capsys):
+    path, out = write_json(tmp_path / "x.json", GOOD), tmp_path / "out"
+    prepare(corpus, out, f"train={path}")
+    before = (out / "train" / REPORT).stat().st_mtime_ns
+    prepare(corpus, out, f"train={path}", f"test-zh={path}")
+    assert (out / "train" / REPORT).stat().st_mtime_ns == before
+    assert json.loads((out / "test-zh" / REPORT).read_text())["language"] == "zh"
+    other = write_json(tmp_path / "other.json", squad((LINES["en"], [("z", "?", "sea")])))
+    prepare(corpus, out, f"train={other}", code=1)
+    assert "was made of another file" in capsys.readouterr().err
+    prepare(corpus, out, f"train={path}", "--rules", "mlqa", code=1)
+    assert "was begun with rules = squad, not mlqa" in capsys.readouterr().err
+    assert (out / DICTIONARY).read_bytes() == (corpus / DICTIONARY).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["{good}"], "does not say which split"),
+        (["dev={good}"], "'dev' is no split"),
+        (["valid={good}", "valid={good}"], "two are called 'valid'"),
+        (["train={out}/none.json"], "there is no"),
+        (["valid={secret}"], "none of the 1 questions of .* has an answer.*XTREME keeps back"),
+        (["train={moved}"], "none of the 1 answers of .* can be found"),
+        (["test-sw={good}", "--rules", "mlqa"], "MLQA has no rules for 'sw'"),
+        (["train={blank}"], "the context of the question 'a' has no text"),
+    ],
+)
+def test_what_cannot_be_prepared_is_refused(arguments, said, corpus, tmp_path, capsys):
+    moved = squad((LINES["en"], [("a", "?", "nowhere")]))
+    files = {
+        "good": write_json(tmp_path / "good.json", GOOD),
+        "secret": write_json(tmp_path / "secret.json", squad((LINES["en"], [("a", "?", "")]))),
+        "moved": write_json(tmp_path / "moved.json", moved),
+        "blank": write_json(tmp_path / "blank.json", squad((" \u200b\n", [("a", "?", " ")]))),
+    }
+    prepare(corpus, tmp_path / "out", *(a.format(out=tmp_path, **files) for a in arguments), code=1)
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: ") and printed.count("\n") == 1
+    assert re.search(said, printed)
+    assert not (tmp_path / "out/train").exists()
+
+
+def test_test_sets_without_answers_can_be_prepared(corpus, tmp_path, capsys):
+    path = write_json(tmp_path / "x.json", squad((LINES["vi"], [("a", "?", "")])))
+    prepare(corpus, tmp_path / "out", f"test-vi={path}")
+    assert "1 without a target: no answer" in capsys.readouterr().out
+
+
+def test_a_context_of_a_megabyte(corpus, tmp_path):
+    text = " ".join(f"{LINES['en']} {number}" for number in range(11_000))
+    assert len(text) > 1_000_000
+    path = write_json(tmp_path / "x.json", squad((f"{text} answer.", [("a", "?", "answer")])))
+    prepare(corpus, tmp_path / "out", f"valid={path}")

@@ -1,0 +1,102 @@
+"""Replaced-token detection by the real commands: two processes are one, a run goes on bit for bit, fine-tuning."""
+
+import os
+import shutil
+
+import pytest
+import torch
+
+from tests.commands import run, train_log
+from tests.end_to_end.test_training import TINY_KEYS, tensors
+from tupe.models import ElectraModel
+
+SIZE = ("+model.generator_size=0.5", *TINY_KEYS)
+
+
+def pretrain(corpus, folder, processes, *keys):
+    return run(
+        "bash", "scripts/pretrain.sh", corpus, *SIZE, "task.tokens_per_sample=32", "optimization.max_update=8",
+        "optimization.lr=[0.003]", "lr_scheduler.warmup_updates=2", "common.log_format=json", "common.log_interval=1",
+        "dataset.num_workers=0", "model.dropout=0.1", "checkpoint.save_interval_updates=4",
+        f"checkpoint.save_dir={folder}", *keys, CONFIG="electra", MODEL="electra_tupe_r_tiny", GPUS="0",
+        PROCESSES=str(processes), BATCH="8", BATCH_PER_GPU="4", MASTER_PORT=str(20000 + os.getpid() % 10000),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(corpus, tmp_path_factory):
+    """A run of one process, to its end; dropout makes every update depend on the state of the random numbers."""
+    folder = tmp_path_factory.mktemp("electra") / "whole"
+    return folder, pretrain(corpus, folder, 1)
+
+
+def test_plan_and_log(whole):
+    said = whole[1].stdout
+    assert "electra_tupe_r_tiny, " in said and " of them of the generator alone)" in said
+    log = train_log(said)
+    assert [int(record["num_updates"]) for record in log["train_inner"]] == list(range(1, 9))
+    last = log["valid"][-1]
+    for name in ("gen_loss", "disc_loss", "disc_auc", "disc_recall", "disc_specificity", "replaced_share"):
+        assert 0 <= float(last[f"valid_{name}"]) <= 100
+    assert float(last["valid_gen_accuracy"]) + float(last["valid_replaced_share"]) > 0
+
+
+def test_goes_on_bit_for_bit(whole, corpus, tmp_path):
+    shutil.copy(whole[0] / "checkpoint_1_4.pt", tmp_path / "checkpoint_last.pt")
+    again = pretrain(corpus, tmp_path, 1)
+    assert [int(record["num_updates"]) for record in train_log(again.stdout)["train_inner"]] == [5, 6, 7, 8]
+    states = [torch.load(f / "checkpoint_last.pt", weights_only=True) for f in (whole[0], tmp_path)]
+    parts = [{**dict(tensors(s["model"])), **dict(tensors(s["last_optimizer_state"], "optimizer"))} for s in states]
+    assert parts[0].keys() == parts[1].keys()
+    assert not [name for name, tensor in parts[0].items() if not torch.equal(tensor, parts[1][name])]
+
+
+def test_two_processes_are_one(corpus, tmp_path):
+    """2 x 4 sequences draw and learn what 1 x 4 x 2 do, and hold one of what is shared."""
+    logs = []
+    for processes in (1, 2):
+        done = pretrain(corpus, tmp_path / str(processes), processes, "model.dropout=0", "model.attention_dropout=0")
+        names = ("loss", "gen_loss", "disc_loss", "replaced_share", "gnorm")
+        logs.append([[float(record[name]) for name in names] for record in train_log(done.stdout)["train_inner"]])
+    for one, two in zip(*logs):
+        assert one == pytest.approx(two, rel=2e-3, abs=2e-3)
+    states = [torch.load(tmp_path / p / "checkpoint_last.pt", weights_only=True)["model"] for p in ("1", "2")]
+    assert states[0].keys() == states[1].keys()
+    assert not [name for name in states[1] if name.startswith("generator.sentence_encoder.embed_tokens")]
+    for name, tensor in states[0].items():
+        torch.testing.assert_close(states[1][name], tensor, rtol=0, atol=2e-3, msg=name)
+
+
+def test_discriminator_is_fine_tuned_with_rates_by_layer(whole, glue, tmp_path):
+    done = run(
+        "bash", "scripts/finetune_glue.sh", "STS-B", whole[0] / "checkpoint_last.pt", glue, "recipe=electra",
+        "optimization.max_epoch=1", "dataset.num_workers=0", f"checkpoint.save_dir={tmp_path / 'sts-b'}",
+    )  # fmt: skip
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("STS-B: pearson ")
+    assert "(tupe_r_tiny, lr 0.0001, seed 1)" in last
+    assert "the checkpoint is a discriminator, without a language-model head" in done.stdout
+    state = torch.load(tmp_path / "sts-b/checkpoint_best.pt", weights_only=True)
+    groups = state["last_optimizer_state"]["param_groups"]
+    rates = [group["lr"] for group in groups]
+    assert rates == pytest.approx([rates[0] * 0.8**power for power in range(4)])
+    assert not [name for name in state["model"] if name.startswith(("generator.", "discriminator_head."))]
+    encoder = "encoder.sentence_encoder.layers.0.fc1.weight"
+    pretrained = torch.load(whole[0] / "checkpoint_last.pt", weights_only=True)["model"][encoder]
+    assert 0 < (state["model"][encoder] - pretrained).abs().max() < 1e-3
+
+
+def test_hub_and_export(whole, corpus, tmp_path):
+    hub = ElectraModel.from_pretrained(str(whole[0]), "checkpoint_last.pt", data_name_or_path=str(corpus))
+    hub.eval()
+    assert len(hub.fill_mask("the <mask> .", topk=3)) == 3
+    assert hub.extract_features(hub.encode("the cat")).shape[-1] == 32
+    done = run("tupe", "export-electra", whole[0] / "checkpoint_last.pt", tmp_path / "plain.pt")
+    assert "a tupe_r_tiny without a language-model head" in done.stdout
+    assert run("tupe", "model-overrides", tmp_path / "plain.pt").stdout.startswith("model._name='tupe_r_tiny'\n")
+
+
+def test_what_cannot_go_on(whole, corpus, tmp_path):
+    shutil.copy(whole[0] / "checkpoint_last.pt", tmp_path / "checkpoint_last.pt")
+    with pytest.raises(pytest.fail.Exception, match=r"of another system \(generator_size: checkpoint 0.5, here 1.0\)"):
+        pretrain(corpus, tmp_path, 1, "model.generator_size=1.0", "optimization.max_update=9")

@@ -1,0 +1,73 @@
+"""`scripts/xtreme.sh` in small: fine-tuned on English, tested on the languages that are there, and the table of it."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from tests.commands import run
+from tests.data.glue.test_prepare import write_task
+from tests.data.qa.conftest import LINES, squad, write_corpus, write_json
+from tests.samples import write_checkpoint
+from tests.tasks.test_question_answering import made_questions
+from tupe.cli.main import main
+from tupe.data.qa.rules import tokens
+from tupe.data.qa.score import score_files
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """The tasks, and a checkpoint in their vocabulary that nothing was taught."""
+    folder = tmp_path_factory.mktemp("xtreme")
+    corpus = write_corpus(folder / "corpus", [*LINES.values()] * 20, 180)
+    made = write_json(folder / "made.json", made_questions(20))
+    tests = [
+        f"test-{name}={write_json(folder / f'{name}.json', squad((LINES[name], [('a', '?', LINES[name][4:9])])))}"
+        for name in ("ar", "zh")
+    ]
+    for task, files in (("SQuAD", [f"train={made}", f"valid={made}"]), ("XQuAD", tests), ("MLQA", tests)):
+        rules = ["--rules", "mlqa"] if task == "MLQA" else []
+        assert main(["prepare-qa", str(corpus), str(folder / "data" / task), *files, *rules, "--workers", "1"]) == 0
+    write_task(folder / "download", "XNLI")
+    command = ["prepare-glue", str(folder / "download"), str(corpus), str(folder / "data"), "XNLI", "--partial"]
+    assert main([*command, "--workers", "1"]) == 0
+    checkpoint = write_checkpoint(folder / "pretrained/checkpoint_last.pt", folder, max_positions=256)
+    state = torch.load(checkpoint, weights_only=True)
+    symbols = (folder / "data/SQuAD/dict.txt").read_text().count("\n") + 5
+    for name in ("sentence_encoder.embed_tokens.weight", "lm_head.weight", "lm_head.bias"):
+        old = state["model"][f"encoder.{name}"]
+        state["model"][f"encoder.{name}"] = torch.randn(symbols, *old.shape[1:]) * 0.02
+    state["cfg"]["model"]["dictionary_sha256"] = None  # not compared
+    torch.save(state, checkpoint)
+    return folder, checkpoint
+
+
+def test_a_sweep_of_all_languages(prepared):
+    folder, checkpoint = prepared
+    settings = {"TASKS": "XNLI,SQuAD", "LRS": "1e-3", "SEEDS": "1"}
+    command = ["bash", "scripts/xtreme.sh", checkpoint, folder / "data", folder / "out", "optimization.max_epoch=1"]
+    done = run(*command, "dataset.num_workers=0", **settings)
+    (run_,) = (folder / "out/SQuAD").glob("lr_*/seed_1")
+    metrics = json.loads((run_ / "result.json").read_text())["metrics"]
+    assert {"valid", "XQuAD/test-ar", "XQuAD/test-zh", "MLQA/test-ar", "MLQA/test-zh"} == set(metrics)
+    predictions = run_ / "predictions/MLQA/test-zh.json"
+    scores, _ = score_files(folder / "zh.json", predictions, tokens("mlqa", "zh"))
+    assert metrics["MLQA/test-zh"] == pytest.approx(scores)
+    (run_,) = (folder / "out/XNLI").glob("lr_*/seed_1")
+    assert len(json.loads((run_ / "result.json").read_text())["metrics"]) == 1 + 15
+    labels = (run_ / "predictions/XNLI/test-sw.tsv").read_text().splitlines()
+    assert len(labels) == 8 and set(labels) <= {"contradiction", "neutral", "entailment"}
+    assert "| XNLI | XQuAD F1 | XQuAD EM | MLQA F1 | MLQA EM |" in done.stdout
+    table = run("tupe", "table", folder / "out", "--published", "xtreme", "--by-language", "--format", "json")
+    ours, bert = json.loads(table.stdout)[:2]
+    assert ours["cells"]["XNLI sw"]["score"] is not None and bert["cells"]["XNLI"]["score"] == 67.0
+    assert "another process" not in run(*command, "dataset.num_workers=0", **settings).stderr  # all is finished
+
+
+def test_folders_of_tests_may_be_missing(prepared, tmp_path):
+    """A benchmark that is not there is left out of the table, and of the scores."""
+    from tupe.finetuning.languages import evaluate
+
+    shutil.copytree(prepared[0] / "data/SQuAD", tmp_path / "SQuAD")
+    assert evaluate(prepared[1], tmp_path, ("XQuAD", "MLQA", "SQuAD"), tmp_path / "out") == {}  # English is no test

@@ -1,0 +1,236 @@
+"""A generator and a discriminator: what they share, what is drawn, and that each is a model of its system."""
+
+import copy
+import logging
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from tupe.checkpoints.electra import export_discriminator
+from tupe.checkpoints.fairseq_checkpoint import write_weights
+from tupe.checkpoints.safe_load import safe_load
+from tupe.errors import UserError
+from tupe.models import ElectraModel, TupeModel
+from tupe.models.config import CONFIGS
+from tupe.models.electra import draw
+from tupe.models.summary import count_parameters, meta_model
+from tupe.systems import ELECTRA_NAMES, SYSTEMS
+
+ALL = [f"electra_{system}_tiny" for system in SYSTEMS]
+AT_INPUT = {"embed_tokens.weight", "layernorm_embedding.weight", "layernorm_embedding.bias"}
+TABLE = {f"position_bias.absolute.{name}" for name in ("table.weight", "layer_norm.weight", "layer_norm.bias")}
+THETA = {"position_bias.reset.vectors"}
+
+
+def shared(model):
+    """Names within the encoders of what is one object in both."""
+    ours, own = (dict(network.sentence_encoder.named_parameters()) for network in (model.encoder, model.generator))
+    return {name for name, parameter in ours.items() if parameter is own.get(name)}
+
+
+def expected(system):
+    fields = SYSTEMS[system]
+    names = set(AT_INPUT)
+    names |= {"input_positions.weight"} if fields["absolute"] == "input" else set()
+    names |= {"input_segments.weight"} if fields["segment"] == "input" else set()
+    names |= TABLE if fields["absolute"].startswith("untied") else set()
+    return names | (THETA if system in ("tupe_r", "tupe_a") else set())
+
+
+def step(model, tokens, **options):
+    """Words are drawn at two positions of the first row and one of the second."""
+    positions = torch.tensor([3, 5, tokens.shape[1] + 2])
+    masked = tokens.flatten().index_fill(0, positions, 44).view_as(tokens)
+    uniform = torch.tensor([0.1, 0.5, 0.9])
+    return model(masked, original=tokens, masked_tokens=positions, uniform=uniform, **options)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_shared_is_one_object_and_stays_so(build, tokens, system):
+    model = build(f"electra_{system}_tiny")
+    assert shared(model) == expected(system)
+    assert model.generator.lm_head.weight is model.encoder.sentence_encoder.embed_tokens.weight
+    state = model.state_dict()
+    assert len({tensor.data_ptr() for tensor in state.values()}) == len(state) == len(list(model.parameters()))
+    other = build(f"electra_{system}_tiny")
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    other.load_state_dict(dict(state))
+    with torch.no_grad():
+        assert torch.equal(step(other, tokens).scores, step(model, tokens).scores)
+        assert torch.equal(step(other, tokens).logits, step(model, tokens).logits)
+    for changed in (other, copy.deepcopy(model), copy.deepcopy(model).half(), copy.deepcopy(model).double()):
+        assert shared(changed) == expected(system)
+        assert len(changed.state_dict()) == len(state)
+
+
+def test_published_counts():
+    """ELECTRA-TUPE at base size with 32,768 symbols, by hand from the paper's widths."""
+    networks = meta_model("electra_tupe_base", 32_768, 512)
+    assert sum(p.numel() for p in networks.discriminator_head.parameters()) == 591_361
+    projection, layers, head = 196_864, 9_477_120, 197_376 + 1_536 + 32_768
+    size = count_parameters("electra_tupe_base", 32_768, 512)
+    assert size.generator == projection + layers + head + 2 * 768 * 256 + 32 * 4
+    plain = count_parameters("tupe_base", 32_768, 512)
+    language_model_head = 768**2 + 768 + 2 * 768 + 32_768
+    assert size.total - size.generator == plain.total - language_model_head + 591_361
+    assert size.position == plain.position
+    small = meta_model("electra_bert_a_small", 30_522, 128)  # 14M in the paper
+    assert sum(p.numel() for p in small.encoder.parameters()) == pytest.approx(13.5e6, rel=0.01)
+
+
+def test_names_and_sizes():
+    assert len(ELECTRA_NAMES) == 13 * 4
+    for size, width, heads in (("tiny", 64, 2), ("small", 64, 1), ("base", 256, 4), ("large", 256, 4)):
+        networks = meta_model(f"electra_tupe_{size}", 100, 16)
+        layer = networks.generator.sentence_encoder.layers[0]
+        assert (layer.fc2.out_features, layer.fc1.out_features) == (width, 4 * width)
+        assert layer.self_attn.num_heads == heads
+
+
+def test_position_table_is_shared_as_asked(build):
+    alone = build("electra_tupe_r_tiny", share_positions="none")
+    assert shared(alone) == AT_INPUT
+    assert alone.generator.sentence_encoder.position_bias.absolute.table.weight.shape == (24, 16)
+    everything = build("electra_tupe_r_tiny", share_positions="all", generator_size=1.0)
+    assert everything.generator.sentence_encoder.position_bias is everything.encoder.sentence_encoder.position_bias
+    shaw = build("electra_shaw_tiny", share_positions="all", generator_size=1.0)
+    assert {name.partition(".self_attn.relative.")[0] for name in shared(shaw) if "relative" in name} == {
+        "layers.0",
+        "layers.1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "said"),
+    [
+        (
+            "electra_tupe_tiny",
+            {"generator_size": 0.4},
+            r"24 is 10, .* of 8: .* 0\.3333 \(8\) or 0\.6667 \(16\)",
+        ),
+        (
+            "electra_tupe_tiny",
+            {"generator_size": 1.5},
+            r"is 36, but .* 1 to 3 heads of 8: .* to 1 \(24\)$",
+        ),
+        ("electra_tupe_tiny", {"generator_size": 0.0}, r"is 0, but"),
+        ("electra_tupe_tiny", {"share_positions": "all"}, r"16 is not 24: set --generator-size 1"),
+        ("electra_bert_a_tiny", {"share_positions": "table"}, r"which absolute=input has not: set none"),
+        ("electra_tupe_tiny", {"embedding_dim": -1}, r"embedding_dim is -1"),
+    ],
+)
+def test_refused(build, name, fields, said):
+    with pytest.raises(UserError, match=said):
+        build(name, **fields)
+
+
+def test_a_dictionary_without_mask_is_refused():
+    task = SimpleNamespace(source_dictionary=Dictionary(), max_positions=lambda: 16)
+    with pytest.raises(UserError, match="no <mask>: train with --task masked_lm"):
+        ElectraModel.build_model(CONFIGS["electra_bert_a_tiny"](), task)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_draws_follow_the_softmax(temperature):
+    """Chi-square of 200,000 draws, with what is never drawn left out; 0.001 critical value of 16 degrees is 39.3."""
+    generator = torch.Generator().manual_seed(1)
+    logits, never = 2 * torch.randn(20, generator=generator), torch.tensor([0, 1, 19])
+    uniform = torch.rand(200_000, generator=generator)
+    drawn = draw(logits.expand(len(uniform), -1), uniform, never, temperature).bincount(minlength=20).double()
+    exact = (logits.double() / temperature).index_fill(0, never, -torch.inf).softmax(0)
+    assert not drawn[never].any()
+    kept = exact > 0
+    wanted = exact[kept] * len(uniform)
+    assert ((drawn[kept] - wanted) ** 2 / wanted).sum() < 39.3
+
+
+def test_extreme_draws():
+    logits = torch.randn(50, 30, generator=torch.Generator().manual_seed(1)).half()
+    never = torch.tensor([0, 29])
+    allowed = logits.float().index_fill(1, never, -torch.inf)
+    last = torch.full((50,), 1 - 2**-24)
+    assert torch.equal(draw(logits, last, never, 1e-30), allowed.argmax(1))
+    assert torch.equal(draw(logits, last, never), torch.full((50,), 28))  # the largest number below 1: never the 29th
+    assert torch.equal(draw(logits, torch.zeros(50), never), torch.full((50,), 1))
+    uniform = torch.rand(50)
+    assert torch.equal(draw(logits, uniform, never), draw(logits.float(), uniform, never))
+    assert draw(logits[:0], uniform[:0], never).shape == (0,)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_step(build, tokens, name):
+    """What was drawn is seen by the discriminator; no gradient connects it to the generator's own parameters."""
+    model = build(name)
+    found = step(model, tokens)
+    changed = (found.tokens != tokens).flatten().nonzero().flatten()
+    assert set(changed.tolist()) <= {3, 5, 15}
+    torch.testing.assert_close(found.scores, model.discriminator_head(model(found.tokens, features_only=True)[0]))
+    found.scores.square().sum().backward()
+    own = {name for name, p in model.generator.named_parameters() if p.grad is not None}
+    assert own <= {f"sentence_encoder.{name}" for name in shared(model)} | {"lm_head.weight"}
+    model.zero_grad()
+    found = step(model, tokens)
+    (found.scores.square().sum() + found.logits.square().sum()).backward()
+    assert not [name for name, p in model.named_parameters() if p.grad is None]
+
+
+def test_draws_without_dropout(build, tokens):
+    model = build("electra_tupe_tiny", dropout=0.4, attention_dropout=0.4).train()
+    with torch.no_grad():
+        torch.manual_seed(1)
+        with_dropout = [step(model, tokens).tokens for _ in range(4)]
+        without = [step(model, tokens, with_dropout=False).tokens for _ in range(4)]
+        assert all(torch.equal(some, without[0]) for some in without)
+        assert torch.equal(step(model.eval(), tokens).tokens, without[0])
+    assert not all(torch.equal(some, with_dropout[0]) for some in with_dropout)
+    assert all(module.training for module in model.train().modules())
+
+
+def test_words_are_the_generators_features_the_discriminators(build, tokens, caplog):
+    model = build("electra_tupe_tiny")
+    model.register_classification_head("glue", num_classes=3)
+    with torch.no_grad(), caplog.at_level(logging.INFO, "tupe"):
+        assert torch.equal(model(tokens)[0], model.generator(tokens)[0])
+        assert model(tokens)[0].shape == (3, 13, 45)
+        assert model(tokens, features_only=True)[0].shape == (3, 13, 24)
+        assert model(tokens, classification_head_name="glue")[0].shape == (3, 3)
+    assert sum("predicted by the generator" in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize(("name", "fields"), [("tupe_r_tiny", {}), ("t5_small", {"embedding_dim": 16})])
+def test_discriminator_is_a_model_of_its_system(build, tokens, tmp_path, name, fields):
+    model = build(f"electra_{name}", **fields)
+    weights = {**vars(model.args), "_name": f"electra_{name}"}
+    config = {key: value for key, value in weights.items() if key == "_name" or hasattr(CONFIGS[name], key)}
+    config["generator_size"] = 2 / 3
+    write_weights(tmp_path / "electra.pt", config, model.state_dict(), 24, updates=7)
+    assert export_discriminator(tmp_path / "electra.pt", tmp_path / "plain.pt") == name
+    exported = safe_load(tmp_path / "plain.pt")
+    assert exported["cfg"]["model"]["_name"] == name
+    assert "generator_size" not in exported["cfg"]["model"]
+    assert exported["optimizer_history"][-1]["num_updates"] == 7
+    assert not [key for key in exported["model"] if "generator" in key or "lm_head" in key]
+    for source in (exported["model"], dict(model.state_dict())):
+        plain = build(name, **fields)
+        head = copy.deepcopy(plain.encoder.lm_head.state_dict())
+        plain.load_state_dict(source)
+        assert isinstance(plain, TupeModel) and not isinstance(plain, ElectraModel)
+        with torch.no_grad():
+            assert torch.equal(plain(tokens, features_only=True)[0], model(tokens, features_only=True)[0])
+        assert plain.encoder.lm_head.weight is plain.encoder.sentence_encoder.embed_tokens.weight
+        assert torch.equal(plain.encoder.lm_head.dense.weight, head["dense.weight"])
+
+
+def test_checkpoints_that_are_none(build, tmp_path):
+    plain = build("tupe_tiny")
+    with pytest.raises(UserError, match="has no generator, as a model for replaced-token detection"):
+        build("electra_tupe_tiny").load_state_dict(plain.state_dict())
+    config = {"_name": "tupe_tiny", "encoder_layers": 2, "encoder_embed_dim": 24}
+    write_weights(tmp_path / "plain.pt", config, plain.state_dict(), 24)
+    with pytest.raises(UserError, match="holds the model 'tupe_tiny', which has no discriminator"):
+        export_discriminator(tmp_path / "plain.pt", tmp_path / "out.pt")
+    assert not (tmp_path / "out.pt").exists()

@@ -1,0 +1,146 @@
+"""Shares of the learning rate by layer, on every optimizer and in every precision."""
+
+import copy
+from types import SimpleNamespace
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from tests.optim.test_fused_adamw import WRAPPERS, parameters, same, steps, wrapped
+from tupe.errors import UserError
+from tupe.fairseq_mends.ours import serve
+from tupe.models.summary import meta_model
+from tupe.optim.fused_adamw import DecoupledAdam
+from tupe.optim.layer_decay import shares, split_groups
+from tupe.optim.linear_decay import LinearDecayConfig, LinearDecaySchedule
+
+#: In the order of `parameters()` of tests/optim/test_fused_adamw.py, as of a model of two layers.
+NAMES = [
+    "module.encoder.sentence_encoder.layers.0.fc1.weight",
+    "encoder.sentence_encoder.layers.1.fc1.bias",
+    "encoder.sentence_encoder.embed_tokens.weight",
+    "classification_heads.glue.dense.weight",
+]
+
+
+def schedule(optimizer, **fields):
+    defaults = {"lr": [0.02], "max_update": 20, "max_epoch": 0, "update_freq": [1], "skip_remainder_batch": False}
+    cfg = LinearDecayConfig(**{**defaults, "layer_decay": 0.5, **fields})
+    built = LinearDecaySchedule(OmegaConf.structured(cfg), optimizer)
+    built.follow_names(NAMES)
+    return built
+
+
+@pytest.mark.parametrize("official", [False, True])
+def test_share_of_every_parameter(official):
+    """TUPE-R of two layers at decay 0.8: whatever is below the first layer has the power 3, a layer 2 and 1."""
+    model = meta_model("tupe_r_tiny", 50, 16, encoder_layers=2, encoder_normalize_before=True)
+    found = shares([name for name, _ in model.named_parameters()], 0.8, official)
+    below = {"embed_tokens.weight", "layernorm_embedding.weight", "layernorm_embedding.bias", "position_bias."}
+    for name, share in found.items():
+        inside = name.partition("encoder.sentence_encoder.")[2]
+        power = 0 if not inside else {"layers.0": 2, "layers.1": 1, "layer_no": 1}.get(inside[:8], 3)
+        if power == 3:
+            assert inside in below or inside.startswith("position_bias.")
+        assert share == pytest.approx(0.8 ** (power + (official and power > 0))), name
+    assert len(set(found.values())) == 4
+
+
+def test_shaws_own_positions_have_their_layers_rate():
+    model = meta_model("shaw_tiny", 50, 16, encoder_layers=2)
+    found = shares([name for name, _ in model.named_parameters()], 0.5)
+    assert found["encoder.sentence_encoder.layers.1.self_attn.relative.key"] == 0.5
+    assert found["encoder.sentence_encoder.layers.0.self_attn.relative.key"] == 0.25
+
+
+@pytest.mark.parametrize("name", ["adam", "fused_adamw"])
+@pytest.mark.parametrize("precision", WRAPPERS)
+def test_every_parameter_moves_by_its_share(name, precision):
+    """Adam's first step without an epsilon is the rate itself, whatever the gradient."""
+    optimizer, params = wrapped(name, precision)
+    for group in optimizer.param_groups:
+        group.update(eps=1e-12, weight_decay=0.0)
+    before = [p.detach().float().clone() for p in params]
+    rates = schedule(optimizer, warmup_updates=1)
+    rates.step_update(1)
+    assert optimizer.get_lr() == 0.02  # of the head, which is logged
+    for p in params:
+        p.grad = torch.full_like(p, 0.5)
+    optimizer._needs_sync = True
+    optimizer.step()
+    moved = [(was - p.detach().float()).abs().median().item() for was, p in zip(before, params)]
+    if precision == "fp32":
+        assert moved == pytest.approx([0.02 * 0.25, 0.02 * 0.5, 0.02 * 0.125, 0.02], rel=1e-4)
+    else:
+        by_param = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+        masters = getattr(optimizer, "fp32_params", params)
+        assert [by_param[id(p)] for p in masters] == pytest.approx([0.005, 0.01, 0.0025, 0.02])
+
+
+@pytest.mark.parametrize("name", ["adam", "fused_adamw"])
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "memory_efficient_bf16"])
+def test_resumed_bit_for_bit(name, precision):
+    def run(optimizer, own, rates, first, last):
+        for update in range(first, last):
+            generator = torch.Generator().manual_seed(update)
+            optimizer.zero_grad()
+            rates.step_update(update)
+            loss = sum((p * torch.randn(p.shape, generator=generator).to(p.dtype)).sum() for p in own)
+            optimizer.backward(loss)
+            optimizer.multiply_grads(1 / 3)
+            optimizer.clip_grad_norm(1.0)
+            optimizer.step()
+
+    whole, params = wrapped(name, precision)
+    of_whole = schedule(whole)
+    serve(whole)
+    run(whole, params, of_whole, 0, 6)
+    state = copy.deepcopy(whole.state_dict())
+    resumed, own = wrapped(name, precision)
+    with torch.no_grad():
+        for p, value in zip(own, params):
+            p.copy_(value)
+    rates = schedule(resumed)
+    serve(resumed)
+    resumed.load_state_dict(state, resumed.optimizer_config)
+    run(whole, params, of_whole, 6, 12)
+    run(resumed, own, rates, 6, 12)
+    same(own, params)
+
+
+def test_no_decay_is_one_group():
+    optimizer, _ = wrapped("adam", "fp32")
+    schedule(optimizer, layer_decay=1.0).step_update(3)
+    assert len(optimizer.param_groups) == 1
+
+
+def test_refused():
+    optimizer, _ = wrapped("adam", "fp32")
+    for decay in (0.0, 1.5, -1.0):
+        with pytest.raises(UserError, match=r"layer_decay is .*, but must be above 0 and at most 1"):
+            schedule(optimizer, layer_decay=decay)
+    flat = SimpleNamespace(param_groups=[{"params": [torch.nn.Parameter(torch.zeros(9))], "lr": 1.0}])
+    with pytest.raises(UserError, match="set --fp16-no-flatten-grads"):
+        split_groups(flat, shares(NAMES, 0.5))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_adam_without_bias_correction(dtype):
+    """`p <- p - lr weight_decay p - lr m / (sqrt(v) + eps)`, ELECTRA's, in float64."""
+    options = {"lr": 0.01, "betas": (0.9, 0.99), "eps": 1e-3, "weight_decay": 0.1}
+    ours = steps(DecoupledAdam(parameters(dtype), **options, no_bias_correction=True), 12)
+    expected = [p.detach().double() for p in parameters(dtype)]
+    first, second = ([torch.zeros_like(p) for p in expected] for _ in range(2))
+    generator = torch.Generator().manual_seed(1)
+    for step in range(12):
+        for i, p in enumerate(expected):
+            grad = (0.01 * torch.randn(p.shape, generator=generator)).to(dtype).double()
+            if i == 1 and step % 3 == 0:
+                continue
+            first[i] = 0.9 * first[i] + 0.1 * grad
+            second[i] = 0.99 * second[i] + 0.01 * grad**2
+            p -= 0.01 * 0.1 * p + 0.01 * first[i] / (second[i].sqrt() + 1e-3)
+            p.copy_(p.to(dtype))  # rounded once an update
+    unit = max(torch.finfo(dtype).eps, 1e-14)
+    same([p.double() for p in ours], expected, rtol=8 * unit, atol=8 * unit)

@@ -1,0 +1,260 @@
+"""Windows with their targets, the loss, the answers of validation, and a model that learns its questions."""
+
+import json
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from fairseq.logging import metrics
+from omegaconf import OmegaConf
+
+from tests.criterions.test_sentence_prediction import local_part
+from tests.data.qa.conftest import LINES, squad, write_corpus, write_json
+from tupe.cli.main import main
+from tupe.criterions import TupeQuestionAnsweringCriterion
+from tupe.criterions import sentence_prediction as worker_module
+from tupe.data.qa.rules import tokens
+from tupe.data.qa.score import score
+from tupe.errors import UserError
+from tupe.finetuning.answers import answers
+from tupe.models import TupeModel
+from tupe.models.config import CONFIGS
+from tupe.tasks.question_answering import TupeQuestionAnsweringConfig, TupeQuestionAnsweringTask
+
+NAMES = ["Anna", "house", "river", "sea", "city", "water", "stone", "forest", "old king", "Bob"]
+DEEDS = ["stands", "sleeps", "waits"]
+PLACES = ["in New York", "by the sea", "near the river", "behind the forest", "on the stone", "under water"]
+FIELDS = {"encoder_layers": 2, "encoder_embed_dim": 64, "encoder_ffn_embed_dim": 128, "encoder_attention_heads": 4}
+NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0}
+
+
+def made_questions(number):
+    """Four questions a context."""
+    random, paragraphs = np.random.default_rng(0), []
+    for i in range(number // 4):
+        answers = [random.choice(NAMES), random.choice(DEEDS), random.choice(PLACES), str(1800 + i)]
+        questions = ["Who is there?", "What is done?", "Where is it?", "Since when?"]
+        context = "The {} {} {} since {}.".format(*answers)
+        paragraphs.append((context, [(f"{i}-{q}", q, a) for q, a in zip(questions, answers)]))
+    return squad(*paragraphs)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """100 questions to train on, the same to validate on, and some in other scripts."""
+    folder = tmp_path_factory.mktemp("qa")
+    made = made_questions(100)
+    texts = [text for p in made["data"][0]["paragraphs"] for text in (p["context"], *(q["question"] for q in p["qas"]))]
+    corpus = write_corpus(folder / "corpus", [*texts, LINES["zh"]], 90)
+    path = write_json(folder / "made.json", made)
+    chinese = write_json(folder / "zh.json", squad((LINES["zh"] * 3, [("a", "哪里？", "城市的河边")])))
+    files = [f"train={path}", f"valid={path}", f"test-zh={chinese}"]
+    assert main(["prepare-qa", str(corpus), str(folder / "data"), *files, "--workers", "1"]) == 0
+    return folder / "data"
+
+
+def make_task(folder, **fields):
+    settings = {"max_positions": 48, "max_query": 8, "doc_stride": 16, "seed": 1, "data": str(folder), **fields}
+    return TupeQuestionAnsweringTask.setup_task(OmegaConf.structured(TupeQuestionAnsweringConfig(**settings)))
+
+
+def make_model(task):
+    torch.manual_seed(1)
+    model = TupeModel.build_model(CONFIGS["tupe_tiny"](**FIELDS, **NO_DROPOUT), task)
+    model.register_span_head()
+    return model
+
+
+def batches(dataset, size=16):
+    for batch in dataset.batch_by_size(dataset.ordered_indices(), max_sentences=size):
+        yield dataset.collater([dataset[index] for index in batch])
+
+
+@pytest.mark.parametrize("max_positions", [20, 48])
+def test_windows_hold_question_context_and_answer(data, max_positions):
+    task = make_task(data, max_positions=max_positions, max_query=6, doc_stride=5)
+    dataset = task.load_dataset("train")
+    dictionary, whole = task.source_dictionary, 0
+    for index in range(len(dataset)):
+        source, target = dataset[index]["source"].tolist(), dataset[index]["target"]
+        assert len(source) == dataset.size(index) <= max_positions
+        assert source[0] == dictionary.bos() and source[-1] == dictionary.eos()
+        middle = source.index(dictionary.eos())
+        assert middle - 1 <= 6 and source[middle + 1] == dictionary.eos() and source.count(dictionary.eos()) == 3
+        if target.any():
+            whole += 1
+            number = int(dataset.question_of([index])[0])
+            answer = dataset.questions[number].answers[0].text
+            assert dataset.scores(number, dataset.text(index, *target)) == (True, 1.0), answer
+    assert whole > 80  # some are longer than a window
+    dropped = make_task(data, max_positions=max_positions, max_query=6, doc_stride=5, windows_without_answer="drop")
+    assert len(dropped.load_dataset("train")) == whole
+
+
+def test_every_piece_may_begin_in_one_window(data):
+    task = make_task(data, max_positions=20, max_query=6, doc_stride=5)
+    dataset = task.load_dataset("valid")
+    seen = {}
+    for sample in batches(dataset):
+        for row, window in enumerate(sample["id"].tolist()):
+            question = int(dataset.question_of([window])[0])
+            assert (sample["may_begin"][row] <= sample["may_end"][row]).all()
+            start = int(dataset._start[window]) - dataset._begin(window)
+            seen.setdefault(question, []).extend((sample["may_begin"][row].nonzero().flatten() + start).tolist())
+    for number, pieces in seen.items():
+        begin, end = (side[dataset._place[number]] for side in (dataset._begins, dataset._ends))
+        assert sorted(pieces) == (begin < end).nonzero().flatten().tolist()
+
+
+def test_order(data):
+    task = make_task(data)
+    sizes = task.load_dataset("valid").sizes[task.dataset("valid").ordered_indices()]
+    assert (np.diff(sizes) >= 0).all()
+    orders = [make_task(data, seed=seed).load_dataset("train").ordered_indices().tolist() for seed in (1, 1, 2)]
+    assert orders[0] == orders[1] != orders[2]
+
+
+def validated(task, criterion, model, dataset, workers, size):
+    """Exact match and F1 as fairseq's validation has them, on several workers that take turns."""
+    samples, now = list(batches(dataset, size)), SimpleNamespace()
+    with pytest.MonkeyPatch.context() as patch, metrics.aggregate(new_root=True) as meters, torch.no_grad():
+        patch.setattr(worker_module.distributed, "get_data_parallel_world_size", lambda: workers)
+        patch.setattr(worker_module.distributed, "get_data_parallel_rank", lambda: now.rank)
+        longest = {"max": lambda tensor: tensor.fill_(now.longest)}
+        patch.setattr(worker_module.distributed, "all_reduce", lambda tensor, group, op: longest[op](tensor))
+        for start in range(0, len(samples), workers):
+            turns = [(sample, False) for sample in samples[start : start + workers]]
+            turns += [(samples[0], True)] * (workers - len(turns))
+            now.longest, logs = max(len(sample["id"]) for sample, _ in turns), []
+            for now.rank, (sample, ignore) in enumerate(turns):
+                logs.append(local_part(criterion(model, sample)[2], ignore))
+            task.reduce_metrics([{key: sum(log[key] for log in logs) for key in logs[0]}], criterion)
+    values = meters.get_smoothed_values()
+    return {name: values[name] for name in ("exact_match", "f1")}
+
+
+def test_the_scores_depend_on_no_split(data):
+    task = make_task(data, max_positions=24, max_query=8, doc_stride=6)
+    model, criterion = make_model(task).eval(), TupeQuestionAnsweringCriterion(task).eval()
+    for weight in model.parameters():  # as initialised, it would say nearly the same of every question
+        if weight.dim() > 1:
+            torch.nn.init.normal_(weight, std=0.3)
+    dataset = task.load_dataset("valid")
+    found = [validated(task, criterion, model, dataset, workers, size) for workers, size in ((1, 400), (1, 7), (3, 16))]
+    assert found[0] == found[1] == found[2]
+    predictions = {name: best[0].text for name, best in answers(model, dataset, 30).items()}
+    assert found[0] == pytest.approx(score(dataset.paragraphs, predictions, tokens("squad", "en")))
+    assert 0 < found[0]["f1"] < 100
+
+
+def test_the_loss_is_the_mean_of_two_cross_entropies(data):
+    task = make_task(data)
+    dataset, criterion = task.load_dataset("train"), TupeQuestionAnsweringCriterion(task)
+    sample = dataset.collater([dataset[0], dataset[1]])
+    width = sample["net_input"]["src_tokens"].shape[1]
+    begin, end = torch.randn(2, 2, width)
+    padding = sample["net_input"]["src_tokens"] == task.source_dictionary.pad()
+    loss, size, log = criterion(lambda **_: ((begin, end), {}), sample)
+    expected = 0.0
+    for row in range(2):
+        for side, place in ((begin, 0), (end, 1)):
+            inside = side[row][~padding[row]]
+            expected += float(torch.logsumexp(inside, 0) - inside[sample["target"][row, place]]) / 2
+    assert size == 2 and loss.item() == pytest.approx(expected, rel=1e-5)
+    with metrics.aggregate(new_root=True) as meters:
+        task.reduce_metrics([log], criterion)
+    assert meters.get_smoothed_value("loss") == round(expected / 2 / math.log(2), 3)
+
+
+def test_a_model_answers_the_questions_that_it_was_trained_on(data, tmp_path):
+    """100 questions, F1 above 95; the checkpoint predicts to files that the scorer reads, and refuses what it must."""
+    task = make_task(data)
+    model, criterion, train = make_model(task), TupeQuestionAnsweringCriterion(task), task.load_dataset("train")
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    samples = list(batches(train, 20))
+    for _ in range(40):
+        for sample in samples:
+            optimizer.zero_grad()
+            loss, size, _ = criterion(model, sample)
+            (loss / size).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+        if loss / size < 0.02:
+            break
+    dataset = task.load_dataset("valid")
+    result = validated(task, criterion.eval(), model.eval(), dataset, 1, 32)
+    assert result["f1"] > 95 and result["exact_match"] > 95
+
+    checkpoint = tmp_path / "best.pt"
+    save(checkpoint, task, model)
+    out = tmp_path / "out"
+    assert main(["predict", str(checkpoint), str(data), str(out), "--splits", "valid", "test-zh"]) == 0
+    predictions = json.loads((out / "valid.json").read_text())
+    assert score(dataset.paragraphs, predictions, tokens("squad", "en")) == pytest.approx(result)
+    n_best = json.loads((out / "valid.nbest.json").read_text())
+    for name, candidates in n_best.items():
+        assert candidates[0]["text"] == predictions[name] and len(candidates) <= 20
+        assert sum(one["probability"] for one in candidates) == pytest.approx(1)
+    (chinese,) = json.loads((out / "test-zh.json").read_text()).values()
+    assert chinese and chinese in LINES["zh"] * 3
+    assert main(["predict", str(checkpoint), str(data), str(out), "--splits", "test-de"]) == 1
+
+
+def save(path, task, model):
+    """A checkpoint as fine-tuning leaves it."""
+    config = OmegaConf.structured(CONFIGS["tupe_tiny"](**FIELDS, **NO_DROPOUT))
+    config = OmegaConf.to_container(config, enum_to_str=True)
+    torch.save(
+        {
+            "args": None,
+            "cfg": {
+                "common": {"seed": 1},
+                "task": {**OmegaConf.to_container(task.cfg, enum_to_str=True), "_name": "tupe_question_answering"},
+                "model": {**config, "_name": "tupe_tiny", "max_positions": 48},
+                "bpe": None,
+                "tokenizer": None,
+            },
+            "model": model.state_dict(),
+            "optimizer_history": [
+                {"num_updates": 0, "criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}
+            ],
+            "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
+        },
+        path,
+    )
+
+
+def test_heads_come_and_go_with_the_task(data):
+    task = make_task(data)
+    with_head, without = make_model(task), make_model(task)
+    del without.span_head
+    state = without.state_dict()
+    new = {name: value.clone() for name, value in with_head.span_head.state_dict().items()}
+    with_head.load_state_dict(dict(state), strict=True)
+    torch.testing.assert_close(with_head.span_head.state_dict(), new)
+    without.load_state_dict(with_head.state_dict(), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"max_query": 44}, "max_positions is 48, but 4 special tokens"),
+        ({"max_query": 0}, "a question of 0 pieces"),
+        ({"doc_stride": 37}, "a window has 36 pieces of the context: set --doc-stride"),
+        ({"doc_stride": 0}, "doc_stride is 0"),
+        ({"max_answer": 0}, "max_answer is 0"),
+        ({"data": "/nowhere"}, "there is no /nowhere/dict.txt"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(fields, said, data):
+    with pytest.raises(UserError, match=said):
+        make_task(data, **fields)
+
+
+def test_splits_that_are_not_there_are_refused(data):
+    with pytest.raises(UserError, match=r"there is no split test-de in .*data: make it with tupe prepare-qa"):
+        make_task(data).load_dataset("test-de")
+    with pytest.raises(UserError, match="the task SimpleNamespace has not"):
+        TupeQuestionAnsweringCriterion(SimpleNamespace(cfg=SimpleNamespace(), target_dictionary=None))

@@ -1,0 +1,191 @@
+"""The shipped model files against fairseq's models: the same logits for every system, norm and sharing."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tupe.checkpoints.to_transformers import Loaded, config, weights
+from tupe.checkpoints.transformers_format import CHOICES
+from tupe.models.config import CONFIGS
+from tupe.models.tupe import TupeModel
+from tupe.systems import SYSTEMS
+
+ours = pytest.importorskip("tupe.transformers")
+
+LONGEST = 40
+#: Parts that no named system has.
+PARTS = {
+    "free": {"absolute": "free"},
+    "low_rank_input": {"absolute": "low_rank_input", "relative": "none", "reset": "none"},
+    "clipped": {"relative": "clipped", "relative_max_distance": 6},
+    "parametric": {"relative": "parametric", "relative_max_distance": 6},
+    "release": {"reset": "release", "untied_projection_bias": True},
+    "shaw_values": {"absolute": "none", "relative": "shaw", "reset": "none", "shaw_values": True},
+    "theta_scalars": {"absolute": "none"},
+    "segments": {"segment": "per_head", "no_layernorm_embedding": True},
+    "untied_output": {"untie_weights_roberta": True, "activation_fn": "gelu_accurate"},
+}
+
+
+@pytest.fixture(scope="module")
+def dictionary():
+    from fairseq.data import Dictionary
+
+    dictionary = Dictionary()
+    for index in range(30):
+        dictionary.add_symbol(f"word{index}")
+    dictionary.add_symbol("<mask>")
+    return dictionary
+
+
+def pair(dictionary, name, auto=ours.TupeForMaskedLM, **fields):
+    """fairseq's model of a system, small, with weights that show every term; and Transformers' with the same."""
+    small = {
+        "encoder_layers": 2,
+        "encoder_embed_dim": 24,
+        "encoder_ffn_embed_dim": 32,
+        "encoder_attention_heads": 3,
+        "max_positions": LONGEST,
+    }
+    task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: LONGEST)
+    torch.manual_seed(0)
+    model = TupeModel.build_model(CONFIGS[f"{name}_tiny"](**{**small, **fields}), task).eval()
+    model.register_classification_head("head", num_classes=3)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2) if parameter.ndim > 1 else parameter.data.add_(0.1)
+    cfg = {"model": {"_name": f"{name}_tiny"}, "task": {"_name": "masked_lm"}, "criterion": {}}
+    loaded = Loaded(model, dictionary.symbols, cfg, 0, "head", ["a", "b", "c"], "MaskedLM")
+    content = config(loaded)
+    theirs = auto(ours.TupeConfig(**content)).eval()
+    state = weights(loaded)
+    expected = theirs.state_dict()
+    state.setdefault("lm_head.decoder.weight", state["tupe.embed_tokens.weight"])
+    theirs.load_state_dict({key: state[key] for key in expected})
+    return model.eval(), theirs
+
+
+def tokens(length):
+    """Three sequences `<s> ... </s>`, long ones with a pair and with padding."""
+    generator = torch.Generator().manual_seed(length)
+    ids = torch.randint(4, 34, (3, length), generator=generator)
+    ids[:, 0], ids[:, -1] = 0, 2
+    if length > 20:
+        ids[0, 7:9] = ids[1, 3:5] = 2
+        ids[1, 20:], ids[2, 9:] = 1, 1
+        ids[1, 19], ids[2, 8] = 2, 2
+    return ids
+
+
+def difference(found, wanted):
+    return ((found - wanted).abs().max() / wanted.abs().max().clamp(min=1)).item()
+
+
+@pytest.mark.parametrize("sharing", ["none", "layer", "head"])
+@pytest.mark.parametrize("prenorm", [False, True], ids=["post", "pre"])
+@pytest.mark.parametrize("system", [*SYSTEMS, *PARTS])
+@torch.no_grad()
+def test_logits_are_those_of_fairseq(dictionary, system, prenorm, sharing):
+    fields = {"sharing": sharing, "encoder_normalize_before": prenorm, **PARTS.get(system, {})}
+    model, theirs = pair(dictionary, system if system in SYSTEMS else "tupe_r", **fields)
+    for length in (1, 2, 37, LONGEST):
+        ids = tokens(length)
+        wanted = model(ids)[0]
+        for attention in ("sdpa", "eager", "tupe"):
+            if attention == "tupe" and system == "shaw_values":
+                continue
+            theirs.set_attn_implementation(attention)
+            assert difference(theirs(ids).logits, wanted) < 1e-5, (length, attention)
+        theirs.set_attn_implementation("sdpa")
+        assert difference(theirs(ids, attention_mask=ids.ne(1).long()).logits, wanted) < 1e-5, length
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@torch.no_grad()
+def test_frozen_positions_and_half_precision(dictionary, system):
+    model, theirs = pair(dictionary, system)
+    ids = tokens(37)
+    wanted = model(ids)[0]
+    half = theirs(ids).logits, model.to(torch.bfloat16)(ids)[0], theirs.to(torch.bfloat16)(ids).logits
+    theirs.float()
+    model, theirs = pair(dictionary, system)
+    theirs.tupe.freeze_positions()
+    assert difference(theirs(ids).logits, wanted) < 1e-5
+    whole, fairseq_half, their_half = (x.float() for x in half)
+    assert difference(their_half, whole) < 2 * difference(fairseq_half, whole) + 1e-2
+
+
+@torch.no_grad()
+def test_states_and_heads(dictionary):
+    model, theirs = pair(dictionary, "tupe_r", ours.TupeForSequenceClassification, encoder_normalize_before=True)
+    ids = tokens(37)
+    features, extra = model(ids, return_all_hiddens=True, features_only=True)
+    found = theirs(ids, output_hidden_states=True)
+    for state, wanted in zip(found.hidden_states[:-1], extra["inner_states"]):
+        assert difference(state, wanted.transpose(0, 1)) < 1e-5
+    assert difference(found.hidden_states[-1], features) < 1e-5
+    assert difference(found.logits, model(ids, features_only=True, classification_head_name="head")[0]) < 1e-5
+    theirs.set_attn_implementation("eager")
+    weights = theirs(ids, output_attentions=True).attentions
+    assert [w.shape for w in weights] == [(3, 3, 37, 37)] * 2
+    assert torch.allclose(weights[0].sum(-1), torch.ones(3, 3, 37))
+    embedded = theirs(inputs_embeds=theirs.tupe.embed_tokens(ids), attention_mask=ids.ne(1)).logits
+    assert difference(embedded, found.logits) < 1e-5
+
+
+@pytest.mark.parametrize("system", ["tupe_r", "diet_rel", "shaw", "bert_ad"])
+def test_gradients_are_those_of_fairseq(dictionary, system):
+    model, theirs = pair(dictionary, system, dropout=0.0, attention_dropout=0.0)
+    ids = tokens(37)
+    labels = ids.masked_fill(ids.eq(1), -100)
+    theirs(ids, labels=labels).loss.backward()
+    logits = model(ids)[0]
+    torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten()).backward()
+    ours_by_name = dict(model.named_parameters())
+    for name, parameter in theirs.tupe.named_parameters():
+        wanted = ours_by_name[f"encoder.sentence_encoder.{name}"].grad
+        if wanted is not None:
+            assert (parameter.grad - wanted).abs().max() < 1e-5, name
+    before = {name: p.grad.clone() for name, p in theirs.named_parameters() if p.grad is not None}
+    theirs.zero_grad()
+    theirs.gradient_checkpointing_enable()
+    theirs.train()(ids, labels=labels).loss.backward()
+    assert all(torch.allclose(p.grad, before[n], atol=1e-6) for n, p in theirs.named_parameters() if n in before)
+
+
+@torch.no_grad()
+def test_segments_and_lengths_are_the_users_too(dictionary):
+    _, theirs = pair(dictionary, "diet_abs")
+    ids = tokens(37)
+    from_separators = theirs(ids).logits
+    told = ours.modeling_tupe.segment_ids(ids, 2)
+    assert torch.equal(theirs(ids, token_type_ids=told).logits, from_separators)
+    assert not torch.allclose(theirs(ids, token_type_ids=torch.zeros_like(ids)).logits, from_separators)
+    with pytest.raises(ValueError, match="41 tokens is longer than the 40 positions"):
+        theirs(torch.zeros(1, LONGEST + 1, dtype=torch.long))
+    with pytest.raises(ValueError, match="either input_ids or inputs_embeds"):
+        theirs()
+
+
+def test_a_choice_that_is_none_is_refused():
+    assert ours.configuration_tupe.CHOICES.items() <= CHOICES.items()
+    for field in ours.configuration_tupe.CHOICES:
+        with pytest.raises(ValueError, match=f"{field} is 'other', not one of none, "):
+            ours.TupeConfig(**{field: "other"})
+
+
+@pytest.mark.parametrize("auto", sorted(set(ours.__all__) - {"TupeConfig"}))
+def test_saved_and_loaded_again_is_the_same(tmp_path, auto):
+    torch.manual_seed(0)
+    small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    model = getattr(ours, auto)(ours.TupeConfig(vocab_size=20, max_position_embeddings=8, **small, num_labels=3)).eval()
+    model.save_pretrained(tmp_path)
+    again = getattr(ours, auto).from_pretrained(tmp_path).eval()
+    for (name, parameter), other in zip(model.named_parameters(), again.parameters()):
+        assert torch.equal(parameter, other), name
+    ids = torch.tensor([[0, 5, 6, 2]])
+    assert torch.equal(model(ids)[0], again(ids)[0])
+    if auto == "TupeForMaskedLM":
+        assert again.lm_head.decoder.weight is again.tupe.embed_tokens.weight
+        assert model.resize_token_embeddings(22).weight.shape == (22, 16)
+        assert model(ids).logits.shape == (1, 4, 22)

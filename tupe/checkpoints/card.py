@@ -1,0 +1,297 @@
+"""The model card of an exported checkpoint: what it computes, how it was trained, its scores, its limits."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
+
+from tupe.data.corpus.manifest import NAME, Content, Manifest
+from tupe.errors import UserError
+from tupe.files import read_json, typed
+from tupe.systems import DESCRIPTIONS, SIZES, SYSTEM_FIELDS, SYSTEMS
+
+if TYPE_CHECKING:
+    from tupe.checkpoints.to_transformers import Loaded
+
+#: Stages of a corpus' text processing that SentencePiece does not do itself (lower case is in its model).
+_CLEANING = ("special-tokens", "normalise-punctuation", "tokenise")
+_PIPELINES = {
+    "MaskedLM": "fill-mask",
+    "SequenceClassification": "text-classification",
+    "QuestionAnswering": "question-answering",
+}
+_CITATIONS = {
+    "tupe": """@inproceedings{ke2021rethinking,
+  title={Rethinking Positional Encoding in Language Pre-training},
+  author={Guolin Ke and Di He and Tie-Yan Liu},
+  booktitle={International Conference on Learning Representations},
+  year={2021}
+}""",
+    "diet": """@inproceedings{chen2021simple,
+  title={A Simple and Effective Positional Encoding for Transformers},
+  author={Pu-Chin Chen and Henry Tsai and Srinadh Bhojanapalli and Hyung Won Chung and Yin-Wen Chang and
+    Chun-Sung Ferng},
+  booktitle={Empirical Methods in Natural Language Processing},
+  year={2021}
+}""",
+}
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a run of fine-tuning left in `result.json`."""
+
+    task: str
+    metric: str
+    score: float
+    seed: int
+    lr: float
+
+    @classmethod
+    def read(cls, path: Path) -> Score:
+        """Raises `UserError` if the file is not of a run."""
+        content = read_json(path, "fine-tuning")
+        known = {name: content[name] for name in cls.__dataclass_fields__ if name in content} if content else content
+        return typed(cls, known, str(path), "fine-tuning")
+
+
+@dataclass(frozen=True)
+class About:
+    """All that a card says.
+
+    Attributes:
+        model: name of the architecture.
+        system: row of `tupe.systems.SYSTEMS`, if the fields are those of one.
+        fields: of the model.
+        kind: as of `Loaded`.
+        labels: as of `Loaded`.
+        updates: how many it was trained for.
+        seed: of the run.
+        task: that it was fine-tuned for.
+        corpus: its manifest, if there is one.
+        scores: of this run first, then of others.
+        tokenizer: whether there is one.
+        licence: its identifier.
+        base_model: what was fine-tuned.
+    """
+
+    model: str
+    system: Optional[str]
+    fields: dict[str, Any]
+    kind: str
+    labels: Optional[list[str]]
+    updates: int
+    seed: Optional[int]
+    task: Optional[str]
+    corpus: Optional[Content]
+    scores: Sequence[Score]
+    tokenizer: bool
+    licence: Optional[str]
+    base_model: Optional[str]
+
+    @classmethod
+    def gather(
+        cls,
+        checkpoint: Path,
+        loaded: Loaded,
+        corpus: Path,
+        tokenizer: bool,
+        results: Sequence[Path] = (),
+        licence: Optional[str] = None,
+        base_model: Optional[str] = None,
+    ) -> About:
+        """Reads the corpus' manifest, and `result.json` beside a fine-tuned checkpoint unless `results` are given."""
+        beside = checkpoint.parent / "result.json"
+        if loaded.head is not None and not results and beside.is_file():
+            results = [beside]
+        scores = [Score.read(path) for path in results]
+        if len({(score.task, score.metric) for score in scores}) > 1:
+            raise UserError("the results are of several tasks or metrics: give those of one (--result)")
+        fields = vars(loaded.model.args)
+        name = loaded.cfg["model"]["_name"]
+        return cls(
+            model=name,
+            system=_system(fields),
+            fields=fields,
+            kind=loaded.kind,
+            labels=loaded.labels,
+            updates=loaded.updates,
+            seed=(loaded.cfg.get("common") or {}).get("seed"),
+            task=scores[0].task if scores else None,
+            corpus=Manifest.load(corpus).content if (corpus / NAME).is_file() else None,
+            scores=scores,
+            tokenizer=tokenizer,
+            licence=licence,
+            base_model=base_model,
+        )
+
+    @property
+    def cleaning(self) -> list[str]:
+        """The stages of the text processing that the tokenizer leaves out."""
+        stages = self.corpus.settings.stages if self.corpus else ()
+        return [stage for stage in _CLEANING if stage in stages]
+
+    @property
+    def notes(self) -> list[str]:
+        """What a user has to know, a sentence each."""
+        notes = []
+        if self.cleaning and self.tokenizer:
+            notes.append(
+                f"the corpus was cleaned before SentencePiece ({', '.join(self.cleaning)}), which no tokenizer.json "
+                "does: feed text that `tupe.data.text` cleaned alike (the card shows how), or other pieces come out"
+            )
+        if self.corpus is None and self.tokenizer:
+            notes.append(
+                "there is no manifest.json beside the SentencePiece model, so how the text was cleaned is not known"
+            )
+        if not self.tokenizer:
+            notes.append("there is no tokenizer in the folder: encode text as the corpus was encoded")
+        return notes
+
+
+def _system(fields: dict[str, Any]) -> Optional[str]:
+    chosen = [name for name in SYSTEM_FIELDS if name in next(iter(SYSTEMS.values())) or name == "position_rank"]
+    for name, row in SYSTEMS.items():
+        if all(fields[field] == row.get(field, fields[field]) for field in chosen):
+            return name
+    return None
+
+
+def card(about: About, name: str) -> str:
+    """`README.md` of the folder `name`."""
+    fields = about.fields
+    size = next((size for size, row in SIZES.items() if all(fields[f] == v for f, v in row.items())), None)
+    paper, logit = DESCRIPTIONS.get(about.system, (about.model, "see the terms below"))
+    terms = ", ".join(f"{field} `{fields[field]}`" for field in ("absolute", "relative", "reset", "segment", "sharing"))
+    shape = (
+        f"{fields['encoder_layers']} layers, width {fields['encoder_embed_dim']}, "
+        f"{fields['encoder_attention_heads']} heads, {fields['max_positions']} positions, "
+        f"{'pre' if fields['encoder_normalize_before'] else 'post'}-norm"
+    )
+    parts = [
+        _front_matter(about, name),
+        f"# {name}\n\n{paper}{f' ({size})' if size else ''}, an encoder of the family of TUPE: {shape}.\n\n"
+        f"    logit = {logit}\n\nPosition terms: {terms}.",
+        f"## Use\n\n```python\n{_snippet(about, name)}\n```\n\n`trust_remote_code` runs `modeling_tupe.py` of this "
+        "folder; with `pip install tupe` and `import tupe.transformers` it is not needed. Transformers >= 5.14. Where "
+        "torchaudio is installed for CUDA and PyTorch for the CPU, Transformers fails to import it: "
+        "`pip uninstall torchaudio`.",
+        f"## Training\n\n{_training(about)}",
+    ]
+    if about.scores:
+        parts.append(f"## Scores\n\n{_scores(about)}")
+    parts += [f"## Limits\n\n{_limits(about)}", f"## Citation\n\n```bibtex\n{_citation(about)}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _front_matter(about: About, name: str) -> str:
+    language = about.corpus.settings.language if about.corpus else None
+    lines = ["---"]
+    if about.licence:
+        lines.append(f"license: {_yaml(about.licence)}")
+    if language and language != "xx":
+        lines.append(f"language: {_yaml(language)}")
+    lines += ["library_name: transformers", f"pipeline_tag: {_PIPELINES[about.kind]}", "tags:", "- tupe", "- fairseq"]
+    if about.base_model:
+        lines.append(f"base_model: {_yaml(about.base_model)}")
+    if about.scores:
+        first = about.scores[0]
+        lines += [
+            "model-index:",
+            f"- name: {_yaml(name)}",
+            "  results:",
+            "  - task:",
+            f"      type: {_PIPELINES[about.kind]}",
+            "    dataset:",
+            f"      name: {_yaml(f'GLUE {first.task}, development set')}",
+            "      type: glue",
+            "    metrics:",
+            f"    - type: {_yaml(first.metric)}",
+            f"      value: {first.score:.6g}",
+        ]
+    return "\n".join([*lines, "---"])
+
+
+def _yaml(text: str) -> str:
+    """A string of YAML, whatever is in it."""
+    return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text) + '"'
+
+
+def _snippet(about: About, name: str) -> str:
+    lines = [
+        f"from transformers import AutoModelFor{about.kind}, AutoTokenizer, pipeline",
+        "",
+        f"model = AutoModelFor{about.kind}.from_pretrained({name!r}, trust_remote_code=True)",
+    ]
+    if not about.tokenizer:
+        del lines[0]
+        return "\n".join([f"from transformers import AutoModelFor{about.kind}", *lines])
+    asked = {
+        "fill-mask": '"The capital of France is <mask>."',
+        "text-classification": '"A sentence."',
+        "question-answering": 'question="Who?", context="It was Anna."',
+    }[_PIPELINES[about.kind]]
+    lines += [
+        f"tokenizer = AutoTokenizer.from_pretrained({name!r}, trust_remote_code=True)",
+        f"print(pipeline({_PIPELINES[about.kind]!r}, model=model, tokenizer=tokenizer)({asked}))",
+    ]
+    if about.cleaning:
+        lines += [
+            "",
+            "from tupe.data.text.stages import TextProcessing  # pip install 'tupe[corpus]'",
+            "",
+            f"clean = TextProcessing({about.corpus.settings.stages!r}, "
+            f"{about.corpus.settings.language!r}).line  # before the tokenizer",
+        ]
+    return "\n".join(lines)
+
+
+def _training(about: About) -> str:
+    lines = [f"`{about.model}` of the fairseq plugin, {about.updates:,} updates, seed {about.seed}."]
+    if about.corpus:
+        settings, inputs = about.corpus.settings, about.corpus.inputs
+        names = sorted({Path(file.name).name for file in inputs})
+        more = ", ..." if len(names) > 8 else ""
+        lines.append(
+            f"Vocabulary: {settings.vocab_size:,} pieces ({settings.model_type}), of {len(inputs)} input "
+            f"file(s): {', '.join(names[:8])}{more}."
+        )
+        lines.append(f"Text processing: {', '.join(settings.stages)}.")
+    if about.task:
+        lines.append(f"Fine-tuned on {about.task}, labels {', '.join(about.labels)}.")
+    return "\n".join(lines)
+
+
+def _scores(about: About) -> str:
+    first, scores = about.scores[0], [score.score for score in about.scores]
+    rows = "".join(f"| {s.task} | {s.metric} | {s.score:.2f} | {s.seed} | {s.lr:g} |\n" for s in about.scores)
+    head = "| task | metric | score | seed | rate |\n|---|---|---|---|---|\n"
+    text = f"Development set; the first row is this model.\n\n{head}{rows}"
+    if len(scores) > 1:
+        text += (
+            f"\n{first.metric} over {len(scores)} runs: median {statistics.median(scores):.2f}, standard deviation "
+            f"{statistics.stdev(scores):.2f}."
+        )
+    return text.rstrip()
+
+
+def _limits(about: About) -> str:
+    lines = [f"Inputs have at most {about.fields['max_positions']} tokens, `<s>` and `</s>` included."]
+    lines += [f"{note[0].upper()}{note[1:]}." for note in about.notes]
+    if about.labels and len(about.labels) == 1:
+        lines.append("The output is a score on the scale of the prepared task (STS-B's is divided by 5).")
+    if about.fields["segment"] != "none":
+        lines.append(
+            "The second sentence of a pair is told by the separators `</s> </s>`; no token_type_ids are needed."
+        )
+    if about.tokenizer:
+        lines.append("Text that spells `<s>`, `</s>`, `<pad>`, `<unk>` or `<mask>` becomes that symbol.")
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _citation(about: About) -> str:
+    diet = about.system is not None and about.system.startswith("diet")
+    return "\n\n".join([_CITATIONS["tupe"], *([_CITATIONS["diet"]] if diet else [])])

@@ -1,0 +1,134 @@
+"""A folder of Transformers back as a checkpoint of fairseq, whether or not it was trained on in the meantime."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
+from tupe.checkpoints.release import dictionary_of_size
+from tupe.checkpoints.transformers_format import OUTPUT_EMBEDDINGS, model_fields, to_ours
+from tupe.errors import UserError
+from tupe.files import check_file, read_json, typed
+from tupe.models.saved import saved_config
+from tupe.models.tupe import TupeModel
+
+_MADE_BY = "`tupe export`"
+_WORDS = "encoder.sentence_encoder.embed_tokens.weight"
+_HEAD = "sentence_classification_head"  # fairseq's name
+
+
+def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
+    """The model in a folder, its `config.json`, and the parameters that the folder lacks and that are new.
+
+    A folder that a classifier was saved to has no language-model head, and the other way round.
+
+    Raises:
+        UserError: if there is no such folder, its model is none of ours, or its parts do not fit.
+    """
+    path = folder / "config.json"
+    config = read_json(path, _MADE_BY)
+    if not isinstance(config, dict) or config.get("model_type") != "tupe":
+        raise UserError(f"{path} is not of a model of the TUPE family (model_type): give a folder of {_MADE_BY}")
+    try:
+        fields = model_fields(config)
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path} names the activation {error}, which fairseq does not have") from None
+    fields["untie_weights_roberta"] = not config.get("tie_word_embeddings", True)
+    origin = config.get("fairseq") if isinstance(config.get("fairseq"), dict) else {}
+    fields.update(_name=origin.get("model", "tupe_base"), dictionary_sha256=origin.get("dictionary_sha256"))
+    head = typed(Optional[str], origin.get("head"), f"{path}: fairseq.head", _MADE_BY) or _HEAD
+    state = {to_ours(key, head): value.float() for key, value in _weights(folder).items()}
+    if _WORDS not in state:
+        raise UserError(f"{folder}/model.safetensors has no {_WORDS}: give a folder of {_MADE_BY}")
+    checked = saved_config({"cfg": {"model": fields}, "model": state}, path)
+    args = Namespace(**{name: getattr(value, "value", value) for name, value in vars(checked).items()})  # of an Enum
+    symbols = len(state[_WORDS])
+    if origin.get("symbols", symbols) != symbols:
+        raise UserError(
+            f"the model in {folder} has {symbols} symbols, but was exported with {origin['symbols']}: fairseq has no "
+            "dictionary for symbols that were added since"
+        )
+    if not fields["untie_weights_roberta"]:
+        state.setdefault(OUTPUT_EMBEDDINGS, state[_WORDS])
+    task = SimpleNamespace(source_dictionary=dictionary_of_size(symbols))
+    torch.manual_seed(1)
+    model = TupeModel.build_model(args, task)
+    out = state.get(f"classification_heads.{head}.out_proj.weight")
+    if out is not None:
+        model.register_classification_head(head, num_classes=len(out))
+    if "span_head.weight" in state and hasattr(model, "register_span_head"):
+        model.register_span_head()
+    return model, config, _fill(model, state, folder)
+
+
+def _fill(model: TupeModel, state: dict[str, Tensor], folder: Path) -> list[str]:
+    try:
+        missing, unexpected = model.load_state_dict(state, strict=False)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(f"{folder}/model.safetensors does not fit its config.json: {reason}") from error
+    lacking = [name for name in missing if not name.startswith("encoder.lm_head.")]
+    if lacking or unexpected:
+        what = f"lacks {lacking[0]}" if lacking else f"has {unexpected[0]}, which the model of config.json has not"
+        raise UserError(f"{folder}/model.safetensors {what}: give a folder whose files belong together")
+    return missing
+
+
+def _weights(folder: Path) -> dict[str, Tensor]:
+    """The tensors of `model.safetensors`, or of the parts that its index names."""
+    try:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+    except ModuleNotFoundError:
+        raise UserError("an import needs safetensors: pip install 'tupe[transformers]'") from None
+    index = folder / "model.safetensors.index.json"
+    files = ["model.safetensors"]
+    if index.is_file():
+        files = sorted(
+            set(typed(dict[str, str], read_json(index, _MADE_BY)["weight_map"], str(index), _MADE_BY).values())
+        )
+    tensors: dict[str, Tensor] = {}
+    for name in files:
+        path = folder / Path(name).name
+        check_file(path, _MADE_BY)
+        try:
+            tensors.update(load_file(path))
+        except SafetensorError as error:
+            raise UserError(f"{path} is damaged or no safetensors file ({error}): copy it again") from None
+    return tensors
+
+
+def import_transformers(folder: Path, target: Path) -> list[str]:
+    """Writes the model in `folder` as the checkpoint `target`; `load` says what it raises.
+
+    Returns:
+        The parameters that the folder lacked and that are new.
+    """
+    model, config, missing = load(folder)
+    origin = config.get("fairseq") or {}
+    task = criterion = None
+    for head in model.classification_heads:
+        numbers = model.classification_heads[head].out_proj.out_features
+        regression = config.get("problem_type") == "regression"
+        task = {
+            "_name": "tupe_sentence_prediction",
+            "data": "",
+            "num_classes": numbers,
+            "max_positions": model.max_positions(),
+            "regression_target": regression,
+            "classification_head_name": head,
+            "seed": 1,
+        }
+        criterion = {
+            "_name": "tupe_sentence_prediction",
+            "classification_head_name": head,
+            "regression_target": regression,
+        }
+    write_checkpoint(target, model, origin.get("model", "tupe_base"), task, criterion)
+    return missing

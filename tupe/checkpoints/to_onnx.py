@@ -1,0 +1,283 @@
+"""An exported model as one ONNX graph for any batch and length, checked against PyTorch before it is there.
+
+The finished position terms are one buffer of the graph, so none of their arithmetic is done at a call. Needs the extras
+`transformers` and `onnx`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from tupe.errors import UserError
+from tupe.files import atomic, read_json
+
+FILE, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"  # where Transformers.js and Optimum look for them
+TOLERANCE = 1e-5  # of the largest output
+_OUTPUTS = {"TupeModel": ["last_hidden_state"], "TupeForQuestionAnswering": ["start_logits", "end_logits"]}
+_BATCH = 16
+
+Predict = Callable[[np.ndarray, np.ndarray], list[np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was made and measured.
+
+    Attributes:
+        files: the graphs.
+        difference: largest difference of an output between onnxruntime and PyTorch, relative to the largest output.
+        scores: of the development set, by graph: PyTorch's model is `pytorch`.
+        metric: what they are.
+    """
+
+    files: list[Path]
+    difference: float
+    scores: dict[str, float]
+    metric: Optional[str]
+
+
+class _Traced(nn.Module):
+    """The model with positional inputs and outputs."""
+
+    def __init__(self, model: nn.Module, outputs: list[str]) -> None:
+        super().__init__()
+        self.model, self.outputs = model, outputs
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
+        found = self.model(input_ids=input_ids, attention_mask=attention_mask)
+        return tuple(found[name] for name in self.outputs)
+
+
+def export_onnx(folder: Path, int8: bool = False, data: Optional[Path] = None) -> Report:
+    """Writes `onnx/model.onnx`, and with `int8` `onnx/model_quantized.onnx`, into the folder of an exported model.
+
+    Args:
+        folder: of `tupe export`, or of a model that was trained on in Transformers.
+        int8: also weights and products of 8 bits (dynamic quantization).
+        data: a prepared task or corpus with the split `valid`, to score the graphs on.
+
+    Raises:
+        UserError: a package is missing, the folder is none, a graph is not equal to the model, or `data` does not fit.
+    """
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime
+    except ModuleNotFoundError as error:
+        raise UserError(f"an ONNX graph needs {error.name}: pip install 'tupe[transformers,onnx]'") from None
+    try:
+        import tupe.transformers as ours
+    except ImportError as error:  # Transformers is missing, or too old
+        raise UserError(f"an ONNX graph needs Transformers ({error}): pip install 'tupe[transformers,onnx]'") from None
+    config = read_json(folder / "config.json", "`tupe export`")
+    name = (config.get("architectures") or [None])[0] if isinstance(config, dict) else None
+    if name not in ours.__all__ or name == "TupeConfig":
+        raise UserError(
+            f"{folder}/config.json names the model {name!r}, which is none of ours: give a folder of `tupe export`"
+        )
+    try:
+        model = getattr(ours, name).from_pretrained(folder, dtype=torch.float32).eval()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(f"{folder} cannot be loaded: {str(error).splitlines()[0]}") from error
+    examples = None if data is None else development(model, name, data)
+    outputs = _OUTPUTS.get(name, ["logits"])
+    pytorch = _of_pytorch(model, outputs)
+    batches = list(_batches(model))
+    expected = [pytorch(*batch) for batch in batches]
+    scores = {} if examples is None else {"pytorch": examples.score(pytorch, "PyTorch")}
+
+    def runner(path: Path) -> Predict:
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        return lambda ids, mask: session.run(None, {"input_ids": ids, "attention_mask": mask})
+
+    files = [folder / FILE]
+    with atomic(files[0]) as unfinished:
+        _trace(model, outputs, unfinished)
+        run = runner(unfinished)
+        difference = max(_difference(run(*batch), wanted) for batch, wanted in zip(batches, expected))
+        if not difference <= TOLERANCE:
+            raise UserError(
+                f"the graph of {folder} differs from the model by {difference:.1e} of its largest output, more than "
+                f"{TOLERANCE:g}: nothing was written"
+            )
+        if examples is not None:
+            scores["onnx"] = examples.score(run, "onnxruntime")
+    if int8:
+        files.append(folder / QUANTIZED)
+        with atomic(files[1]) as unfinished:
+            _quantize(files[0], unfinished)
+            if examples is not None:
+                scores["int8"] = examples.score(runner(unfinished), "int8")
+    return Report(files, difference, scores, None if examples is None else examples.metric)
+
+
+def _of_pytorch(model: nn.Module, outputs: list[str]) -> Predict:
+    @torch.no_grad()
+    def run(ids: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:
+        found = model(input_ids=torch.from_numpy(ids), attention_mask=torch.from_numpy(mask))
+        return [found[name].numpy().copy() for name in outputs]
+
+    return run
+
+
+def _batches(model: nn.Module) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Tokens and mask of several batches and lengths, up to the longest; with padding, and a pair."""
+    longest, symbols, eos = model.config.max_position_embeddings, model.config.vocab_size, model.config.eos_token_id
+    random = np.random.default_rng(0)
+    for batch, length in ((1, 1), (2, min(5, longest)), (3, min(128, longest)), (1, longest)):
+        ids = random.integers(min(4, symbols - 1), symbols, (batch, length))
+        mask = np.ones_like(ids)
+        if length > 4:
+            ids[0, 2:4] = eos
+        if batch > 1:
+            mask[-1, length // 2 :] = 0
+            ids[-1, length // 2 :] = model.config.pad_token_id
+        yield ids, mask
+
+
+def _difference(found: list[np.ndarray], wanted: list[np.ndarray]) -> float:
+    return max(float(np.abs(f - w).max() / max(1.0, np.abs(w).max())) for f, w in zip(found, wanted))
+
+
+def _trace(model: nn.Module, outputs: list[str], path: Path) -> None:
+    """Freezes the positions of `model` and writes its graph."""
+    getattr(model, "tupe", model).freeze_positions()
+    model.set_attn_implementation(
+        "eager"
+    )  # the exporter's decomposition of sdpa does not know the layout of its result
+    ids = torch.full((2, min(7, model.config.max_position_embeddings)), 4 % model.config.vocab_size)
+    dynamic = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
+    with _quiet():
+        program = torch.onnx.export(
+            _Traced(model, outputs).eval(),
+            (ids, torch.ones_like(ids)),
+            dynamo=True,
+            dynamic_shapes={"input_ids": dynamic, "attention_mask": dynamic},
+            input_names=["input_ids", "attention_mask"],
+            output_names=outputs,
+            verbose=False,
+        )
+        program.save(path)
+
+
+def _quantize(source: Path, target: Path) -> None:
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    model = onnx.load(source)
+    del model.graph.value_info[:]  # shapes of the tracer, some of them of matrices before they were transposed
+    with _quiet():
+        quantize_dynamic(model, target, weight_type=QuantType.QInt8, per_channel=True)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+@dataclass(frozen=True)
+class Development:
+    """Examples to score a graph on.
+
+    Attributes:
+        metric: its name.
+        tokens: of each example, `(n,)`.
+        targets: class or number of each example, or for a language model the word behind each mask, `(masks,)`.
+        masks: for a language model where they are, `(masks,)`.
+    """
+
+    metric: str
+    tokens: list[np.ndarray]
+    targets: list[Any]
+    masks: Optional[list[np.ndarray]]
+
+    def score(self, predict: Predict, name: str) -> float:
+        """Percent; of the whole set."""
+        from tupe.criterions.metrics import accuracy, matthews, pearson
+
+        order = sorted(range(len(self.tokens)), key=lambda i: len(self.tokens[i]))
+        predicted: list[Any] = [None] * len(order)
+        for start in tqdm(range(0, len(order), _BATCH), name, disable=None):
+            chosen = order[start : start + _BATCH]
+            ids = np.full((len(chosen), max(len(self.tokens[i]) for i in chosen)), 1)
+            mask = np.zeros_like(ids)
+            for row, i in enumerate(chosen):
+                ids[row, : len(self.tokens[i])] = self.tokens[i]
+                mask[row, : len(self.tokens[i])] = 1
+            for row, i in zip(predict(ids, mask)[0], chosen):
+                predicted[i] = row if self.masks is None else row[self.masks[i]].argmax(-1)
+        if self.masks is not None:
+            return 100 * float(np.mean(np.concatenate(predicted) == np.concatenate(self.targets)))
+        if self.metric == "pearson":
+            return 100 * pearson(np.array([row[0] for row in predicted], float), np.array(self.targets, float))
+        classes = max(len(predicted[0]), max(self.targets) + 1)
+        counts = [[0] * classes for _ in range(classes)]
+        for row, target in zip(predicted, self.targets):
+            counts[target][int(row.argmax())] += 1
+        return 100 * (matthews if self.metric == "mcc" else accuracy)(counts)
+
+
+def development(model: nn.Module, name: str, data: Path) -> Development:
+    """The split `valid` of a prepared task, for a classifier or regression, or of a corpus, for a language model."""
+    from fairseq.data import data_utils
+
+    from tupe.tasks.sentence_prediction import JoinedSentences
+
+    longest = model.config.max_position_embeddings
+
+    def split(folder: Path) -> Any:
+        found = data_utils.load_indexed_dataset(str(folder / "valid"), None)
+        if found is None or not len(found):
+            raise UserError(f"there is no split valid in {folder}: give with --data what the model was trained on")
+        return found
+
+    if name == "TupeForMaskedLM":
+        texts = [np.asarray(text)[: longest - 1] for text in split(data) if len(text) > 2]
+        return _masked(texts, model.config.vocab_size)
+    if name != "TupeForSequenceClassification":
+        raise UserError(f"a development set of {name} cannot be scored: leave --data out")
+    sides = [split(data / side) for side in ("input0", "input1") if (data / side).is_dir() or side == "input0"]
+    joined = JoinedSentences(sides, [0, 2], longest)
+    tokens = [joined[i].numpy() for i in range(len(joined))]
+    if model.config.problem_type == "regression":
+        path = data / "label" / "valid.label"
+        if not path.is_file():
+            raise UserError(f"there is no {path}: give with --data the task that the model was trained on")
+        targets = [float(line) for line in path.read_text().splitlines()]
+        return Development("pearson", tokens, targets, None)
+    targets = [int(label[0]) - 4 for label in split(data / "label")]  # fairseq's four symbols come first
+    if max(targets) >= model.config.num_labels:
+        raise UserError(f"{data} has more classes than the model's {model.config.num_labels}: give its own task")
+    return Development("mcc" if data.resolve().name == "CoLA" else "accuracy", tokens, targets, None)
+
+
+def _masked(texts: list[np.ndarray], symbols: int) -> Development:
+    """15% of the words masked, the same at every call; the mask is the last symbol."""
+    random = np.random.default_rng(0)
+    tokens, targets, masks = [], [], []
+    for text in texts:
+        words = np.concatenate([[0], text])
+        chosen = np.flatnonzero((words > 3) & (random.random(len(words)) < 0.15))
+        if len(chosen):
+            targets.append(words[chosen].copy())
+            words[chosen] = symbols - 1
+            tokens.append(words)
+            masks.append(chosen)
+    return Development("accuracy of masked words", tokens, targets, masks)

@@ -1,0 +1,233 @@
+"""A checkpoint as a folder that Transformers loads, written without Transformers and without a network."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Optional
+
+from fairseq import checkpoint_utils
+from torch import Tensor
+
+import tupe.models  # noqa: F401  fairseq builds the model by its name
+from tupe.checkpoints.card import About, card
+from tupe.checkpoints.safe_load import safe_load
+from tupe.checkpoints.tokenizer import build_tokenizer, tokenizer_config
+from tupe.checkpoints.transformers_format import (
+    AUTO_MAP,
+    CHOICES,
+    FIELDS,
+    OUTPUT_EMBEDDINGS,
+    SAID_OTHERWISE,
+    config_fields,
+    to_theirs,
+)
+from tupe.data.corpus.manifest import MODEL
+from tupe.errors import UserError
+from tupe.files import atomic, own, sha256, write_json
+from tupe.models.config import TupeConfig
+from tupe.models.saved import saved_config
+from tupe.models.tupe import TupeModel
+from tupe.systems import SYSTEM_FIELDS
+
+SHIPPED = ("configuration_tupe.py", "modeling_tupe.py")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A checkpoint with all that an export needs.
+
+    Attributes:
+        model: in evaluation mode, on the CPU, in float32.
+        symbols: of the dictionary, in order.
+        cfg: the checkpoint's configuration.
+        updates: how many it was trained for.
+        head: the classification head of the task that it was fine-tuned for.
+        labels: its classes; one name without meaning for a regression.
+        kind: `MaskedLM`, `SequenceClassification` or `QuestionAnswering`.
+    """
+
+    model: TupeModel
+    symbols: list[str]
+    cfg: dict[str, Any]
+    updates: int
+    head: Optional[str]
+    labels: Optional[list[str]]
+    kind: str
+
+
+def load(checkpoint: Path, data: Path) -> Loaded:
+    """Loads a checkpoint of ours with the dictionary in `data`.
+
+    Raises:
+        UserError: for no checkpoint, a model that is none of our encoders, a field that an export does not know, and
+            a dictionary that is missing or another.
+    """
+    state = safe_load(checkpoint)
+    _check_fields(checkpoint, saved_config(state, checkpoint))
+    cfg = state["cfg"]
+    task = cfg.get("task") or {}
+    fine_tuned = task.get("_name") == "tupe_sentence_prediction"
+    wanted = [data / "input0/dict.txt", data / "label/dict.txt"] if fine_tuned else [data / "dict.txt"]
+    if task.get("num_classes") == 1:  # a regression
+        del wanted[1]
+    for path in wanted:
+        if not path.is_file():
+            what = "the prepared task that it was fine-tuned on" if fine_tuned else "the corpus that it was trained on"
+            raise UserError(f"there is no {path}: give as DATA the folder of {what}")
+    try:
+        (model,), _, fairseq_task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(checkpoint)], arg_overrides={"data": str(data)}
+        )
+    except UserError:
+        raise
+    except (
+        Exception
+    ) as error:  # PyTorch's, of parameters that do not fit; fairseq's own, of a dictionary that is damaged
+        reason = " ".join(str(error).split())
+        raise UserError(f"{checkpoint} cannot be loaded with the dictionaries of {data}: {reason[:300]!r}.") from error
+    if not isinstance(model, TupeModel) or hasattr(model, "generator"):
+        raise UserError(
+            f"{checkpoint} holds {cfg['model']['_name']}, which is not a single encoder: only those are exported"
+        )
+    head = labels = None
+    kind = "QuestionAnswering" if getattr(model, "span_head", None) is not None else "MaskedLM"
+    if fine_tuned:
+        kind, head = "SequenceClassification", fairseq_task.cfg.classification_head_name
+        if head not in model.classification_heads:
+            raise UserError(
+                f"{checkpoint} has no classification head {head!r}, as its task says: give a finished run's"
+            )
+        known = None if fairseq_task.cfg.regression_target else fairseq_task.label_dictionary
+        labels = ["LABEL_0"]
+        if known is not None:  # fairseq adds <mask>, and symbols that round up the size
+            labels = [symbol for symbol in known.symbols[known.nspecial :] if symbol != "<mask>"]
+            labels = labels[: fairseq_task.cfg.num_classes]
+        if len(set(labels)) != fairseq_task.cfg.num_classes:
+            raise UserError(
+                f"{data}/label/dict.txt has {len(set(labels))} labels for the {fairseq_task.cfg.num_classes} classes "
+                f"of {checkpoint}: give the task that it was fine-tuned on"
+            )
+    history = state.get("optimizer_history") or [{}]
+    updates = int(history[-1].get("num_updates") or 0)
+    return Loaded(model.eval().float(), fairseq_task.source_dictionary.symbols, cfg, updates, head, labels, kind)
+
+
+def _check_fields(checkpoint: Path, config: TupeConfig) -> None:
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name in SYSTEM_FIELDS and field.name not in (*FIELDS, *SAID_OTHERWISE) and value != field.default:
+            raise UserError(
+                f"{checkpoint} has the field {field.name}={value!r}, which an exported model does not have: only "
+                f"models with {field.default!r} can be exported"
+            )
+    for field, choices in CHOICES.items():
+        value = str(getattr(config, field))
+        if value not in choices:
+            raise UserError(
+                f"{checkpoint} has {field}={value}, which an exported model does not have: only "
+                f"{', '.join(choices)} can be exported"
+            )
+
+
+def weights(loaded: Loaded) -> dict[str, Tensor]:
+    """`model.safetensors`; a matrix that is input and output embedding is there once."""
+    state = loaded.model.state_dict()
+    if not loaded.model.args.untie_weights_roberta:
+        del state[OUTPUT_EMBEDDINGS]
+    return {to_theirs(name, loaded.head): tensor.contiguous() for name, tensor in state.items()}
+
+
+def config(loaded: Loaded) -> dict[str, Any]:
+    """`config.json`."""
+    args = vars(loaded.model.args)
+    content = {
+        "architectures": [f"TupeFor{loaded.kind}"],
+        "model_type": "tupe",
+        "auto_map": AUTO_MAP,
+        "dtype": "float32",
+        "vocab_size": len(loaded.symbols),
+        **config_fields(args),
+        "layer_norm_eps": 1e-5,
+        "initializer_range": 0.02,
+        "bos_token_id": 0,
+        "pad_token_id": 1,
+        "eos_token_id": 2,
+        "tie_word_embeddings": not args["untie_weights_roberta"],
+        "fairseq": {
+            "model": loaded.cfg["model"]["_name"],
+            "task": loaded.cfg["task"]["_name"],
+            "dictionary_sha256": args.get("dictionary_sha256"),
+            "symbols": len(loaded.symbols),
+            "head": loaded.head,
+        },
+        "tupe_version": _version(),
+    }
+    if loaded.labels is not None:
+        regression = len(loaded.labels) == 1
+        content["id2label"] = {str(i): label for i, label in enumerate(loaded.labels)}
+        content["label2id"] = {label: i for i, label in enumerate(loaded.labels)}
+        content["problem_type"] = "regression" if regression else "single_label_classification"
+    return content
+
+
+def export(
+    checkpoint: Path, data: Path, out: Path, corpus: Optional[Path] = None, tokenizer: bool = True, **about: Any
+) -> list[str]:
+    """Writes the folder `out`: configuration, weights, tokenizer, model code and card.
+
+    Args:
+        checkpoint: one of ours, pre-trained or fine-tuned.
+        data: the folder with its dictionary, a corpus or a prepared task.
+        out: new, empty, or an earlier export of the same.
+        corpus: the folder with the SentencePiece model and the corpus' manifest; `data` if not given.
+        tokenizer: whether to make one.
+        about: more for the card, fields of `tupe.checkpoints.card.About`.
+
+    Returns:
+        What the user should know, a sentence each.
+
+    Raises:
+        UserError: as `load` and `build_tokenizer`; a package is missing; `out` is something else's.
+    """
+    try:
+        from safetensors.torch import save
+    except ModuleNotFoundError:
+        raise UserError("an export needs safetensors: pip install 'tupe[transformers]'") from None
+    loaded = load(checkpoint, data)
+    corpus = corpus or data
+    built = None
+    if tokenizer:
+        pieces = corpus / MODEL
+        if not pieces.is_file():
+            raise UserError(
+                f"there is no {pieces}: give the corpus' folder (--corpus), or export without a tokenizer "
+                "(--no-tokenizer)"
+            )
+        built = build_tokenizer(pieces, loaded.symbols)
+    described = About.gather(checkpoint, loaded, corpus, tokenizer, **about)
+    with own(out, "tupe export", {"checkpoint": sha256(checkpoint)}):
+        for name in SHIPPED:
+            with atomic(out / name) as unfinished:
+                shutil.copyfile(Path(__file__).parents[1] / "transformers" / name, unfinished)
+        with atomic(out / "model.safetensors") as unfinished:
+            unfinished.write_bytes(save(weights(loaded), {"format": "pt"}))
+        if built is not None:
+            with atomic(out / "tokenizer.json") as unfinished:
+                built.save(str(unfinished))
+            has_mask = "<mask>" in loaded.symbols
+            write_json(out / "tokenizer_config.json", tokenizer_config(loaded.model.max_positions(), has_mask))
+        with atomic(out / "README.md") as unfinished:
+            unfinished.write_text(card(described, out.resolve().name), encoding="utf-8")
+        write_json(out / "config.json", config(loaded))  # last: without it the folder is none
+    return described.notes
+
+
+def _version() -> str:
+    try:
+        return version("tupe")
+    except PackageNotFoundError:
+        return "unknown"

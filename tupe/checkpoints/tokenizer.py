@@ -1,0 +1,138 @@
+"""A SentencePiece model as a tokenizer of Transformers, whose numbers are those of fairseq's dictionary.
+
+Transformers' own conversions number anew (fairseq's order is `<s> <pad> </s> <unk>`, the pieces, `<mask>`) or take no
+BPE model, so the tokenizer is built by hand. It needs the packages `tokenizers` and `protobuf`, not Transformers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from tupe.errors import UserError
+
+BOS, PAD, EOS, UNK = SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
+MASK = "<mask>"
+_NORMAL, _USER_DEFINED, _BYTE = 1, 4, 6  # kinds of pieces, of sentencepiece_model.proto
+_UNIGRAM, _BPE = 1, 2  # kinds of models there
+_UNREACHED = -1e4  # score of a symbol that no text has
+
+
+def build_tokenizer(model: Path, symbols: Sequence[str]):
+    """A `tokenizers.Tokenizer` of a SentencePiece model.
+
+    Args:
+        model: the SentencePiece model.
+        symbols: of fairseq's dictionary, in order, `<mask>` included if the task has one.
+
+    Raises:
+        UserError: if a package is missing, the model is none or of a kind that has no counterpart, or the dictionary is
+            not made of its pieces.
+    """
+    try:
+        from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+    except ModuleNotFoundError as error:
+        raise UserError(f"the tokenizer needs {error.name}: pip install 'tupe[transformers]'") from None
+    proto = _read(model)
+    pieces = {piece.piece: piece for piece in proto.pieces}
+    normal = [piece.piece for piece in proto.pieces if piece.type == _NORMAL]
+    own = [piece.piece for piece in proto.pieces if piece.type == _USER_DEFINED and piece.piece not in (*SPECIAL, MASK)]
+    _check_symbols(model, {*normal, *own}, symbols)
+
+    numbers = {symbol: number for number, symbol in enumerate(symbols)}
+    if proto.trainer_spec.model_type == _UNIGRAM:
+        scores = [
+            (s, pieces[s].score if s in pieces and pieces[s].type == _NORMAL else 0.0 if s in SPECIAL else _UNREACHED)
+            for s in symbols
+        ]
+        tokenizer = Tokenizer(models.Unigram(scores, numbers[UNK], False))
+    else:
+        tokenizer = Tokenizer(models.BPE(numbers, _merges(normal), unk_token=UNK, fuse_unk=True))
+    spec = proto.normalizer_spec
+    # Precompiled maps whole graphemes only, so that a letter and its accent, when apart, would stay apart: NFC first
+    steps = [normalizers.NFC(), normalizers.Precompiled(spec.precompiled_charsmap)] if spec.precompiled_charsmap else []
+    steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r" \z"), "")]
+    # Metaspace begins the first word with a space, but no symbol that stands there. Alone it stays as it is: the
+    # symbol itself goes through these steps too
+    steps += [normalizers.Replace(Regex(rf"\A{re.escape(symbol)}(?=.)"), f"\u2581{symbol}") for symbol in own]
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    whole_words = proto.trainer_spec.split_by_whitespace
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=whole_words)
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="first", split=whole_words)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{BOS} $A {EOS}",
+        pair=f"{BOS} $A {EOS} {EOS}:1 $B:1 {EOS}:1",
+        special_tokens=[(BOS, numbers[BOS]), (EOS, numbers[EOS])],
+    )
+    tokenizer.add_special_tokens([AddedToken(symbol, normalized=False, special=True) for symbol in SPECIAL])
+    if MASK in numbers:
+        tokenizer.add_special_tokens([AddedToken(MASK, lstrip=True, normalized=False, special=True)])
+    tokenizer.add_tokens([AddedToken(symbol, normalized=True, special=False) for symbol in own])
+    if tokenizer.get_vocab_size() != len(symbols):
+        raise UserError(f"{model} and the dictionary make {tokenizer.get_vocab_size()} symbols, not {len(symbols)}")
+    return tokenizer
+
+
+def tokenizer_config(max_length: int, has_mask: bool) -> dict[str, object]:
+    """`tokenizer_config.json`. `TokenizersBackend` is the class that takes `tokenizer.json` as it is."""
+    tokens = {"bos": BOS, "cls": BOS, "pad": PAD, "eos": EOS, "sep": EOS, "unk": UNK}
+    if has_mask:
+        tokens["mask"] = MASK
+    return {
+        "tokenizer_class": "TokenizersBackend",
+        **{f"{name}_token": token for name, token in tokens.items()},
+        "model_max_length": max_length,
+        "model_input_names": ["input_ids", "attention_mask"],
+        "padding_side": "right",
+        "clean_up_tokenization_spaces": False,
+    }
+
+
+def _read(model: Path):
+    """The model as its protocol buffer."""
+    try:
+        from sentencepiece import sentencepiece_model_pb2
+    except ModuleNotFoundError as error:
+        raise UserError(f"the tokenizer needs {error.name}: pip install 'tupe[transformers]'") from None
+    proto = sentencepiece_model_pb2.ModelProto()
+    try:
+        proto.ParseFromString(model.read_bytes())
+    except Exception as error:  # protobuf's own exceptions differ between its versions
+        raise UserError(
+            f"{model} is no SentencePiece model ({type(error).__name__}): give the one of the corpus"
+        ) from None
+    trainer, normalizer = proto.trainer_spec, proto.normalizer_spec
+    if not proto.pieces:
+        raise UserError(f"{model} is no SentencePiece model: give the one of the corpus")
+    usual = normalizer.add_dummy_prefix and normalizer.remove_extra_whitespaces and normalizer.escape_whitespaces
+    if trainer.model_type not in (_UNIGRAM, _BPE):
+        raise UserError(f"{model} is neither a BPE nor a unigram model, and only those have a tokenizer.json")
+    if not usual or trainer.treat_whitespace_as_suffix or any(piece.type == _BYTE for piece in proto.pieces):
+        raise UserError(
+            f"{model} treats spaces or bytes otherwise than SentencePiece does by default, which no tokenizer.json of "
+            "this command does: export with --no-tokenizer"
+        )
+    return proto
+
+
+def _check_symbols(model: Path, pieces: set[str], symbols: Sequence[str]) -> None:
+    """Raises `UserError` unless the dictionary is fairseq's symbols, the pieces, and what fairseq fills up with."""
+    here = {s for s in symbols if s not in (*SPECIAL, MASK) and not s.startswith("madeupword")}
+    if tuple(symbols[:4]) != SPECIAL or here != pieces:
+        example = min((here ^ pieces) or set(symbols[:4]), key=lambda s: (len(s), s))
+        raise UserError(
+            f"the dictionary has {len(here)} pieces and {model} {len(pieces)}, and they differ, as in {example!r}: "
+            "give the SentencePiece model that the corpus was encoded with, or --no-tokenizer"
+        )
+
+
+def _merges(pieces: Sequence[str]) -> list[tuple[str, str]]:
+    """Every cut of a piece into two pieces, in the order in which SentencePiece prefers their results."""
+    known = set(pieces)
+    return [
+        (piece[:cut], piece[cut:])
+        for piece in pieces  # their order is that of their scores
+        for cut in range(1, len(piece))
+        if piece[:cut] in known and piece[cut:] in known
+    ]

@@ -1,0 +1,102 @@
+"""How our configuration and parameters are called in a folder of Transformers: tables, both ways."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+#: Field of `TupeConfig` -> name in `config.json`: what is usual there, else ours.
+FIELDS = {
+    "encoder_embed_dim": "hidden_size",
+    "encoder_layers": "num_hidden_layers",
+    "encoder_attention_heads": "num_attention_heads",
+    "encoder_ffn_embed_dim": "intermediate_size",
+    "activation_fn": "hidden_act",
+    "pooler_activation_fn": "pooler_act",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "activation_dropout": "activation_dropout",
+    "pooler_dropout": "classifier_dropout",
+    "max_positions": "max_position_embeddings",
+    **{
+        name: name
+        for name in (
+            *("absolute", "relative", "reset", "segment", "sharing", "position_rank", "shaw_values", "linformer_k"),
+            *("relative_buckets", "relative_max_distance", "untied_projection_bias"),
+            *("encoder_normalize_before", "no_layernorm_embedding"),
+        )
+    },
+}
+
+#: fairseq's activation -> its name in Transformers.
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_accurate": "gelu_accurate",
+    "gelu_fast": "gelu_accurate",  # fairseq's older name
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
+
+#: What Transformers' model can compute, as `tupe.transformers.configuration_tupe` has it.
+CHOICES = {
+    "absolute": ("none", "input", "untied", "untied_cross", "low_rank", "low_rank_input", "free"),
+    "relative": ("none", "bucketed", "clipped", "unbinned", "parametric", "shaw"),
+    "reset": ("none", "paper", "release"),
+    "segment": ("none", "input", "per_head"),
+    "sharing": ("none", "layer", "head"),
+    "activation_fn": tuple(ACTIVATIONS),
+    "pooler_activation_fn": tuple(ACTIVATIONS),
+}
+
+#: What `config.json` says in other words.
+SAID_OTHERWISE = ("_name", "untie_weights_roberta")
+
+_ACTIVATION_FIELDS = ("activation_fn", "pooler_activation_fn")
+
+AUTO_MAP = {
+    "AutoConfig": "configuration_tupe.TupeConfig",
+    "AutoModel": "modeling_tupe.TupeModel",
+    "AutoModelForMaskedLM": "modeling_tupe.TupeForMaskedLM",
+    "AutoModelForSequenceClassification": "modeling_tupe.TupeForSequenceClassification",
+    "AutoModelForTokenClassification": "modeling_tupe.TupeForTokenClassification",
+    "AutoModelForQuestionAnswering": "modeling_tupe.TupeForQuestionAnswering",
+}
+
+#: The output embeddings, which are the input's unless a model says otherwise.
+OUTPUT_EMBEDDINGS = "encoder.lm_head.weight"
+
+
+def config_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of `TupeConfig` in `fields` as in `config.json`."""
+    theirs = {name: fields[name] for name in FIELDS if name in fields}
+    theirs.update({name: ACTIVATIONS[theirs[name]] for name in _ACTIVATION_FIELDS if name in theirs})
+    return {FIELDS[name]: value for name, value in theirs.items()}
+
+
+def model_fields(config: dict[str, Any]) -> dict[str, Any]:
+    """The fields of `TupeConfig` from `config.json`. Raises `KeyError` for an activation that fairseq does not have."""
+    ours = {name: config[theirs] for name, theirs in FIELDS.items() if theirs in config}
+    back = {theirs: name for name, theirs in reversed(ACTIVATIONS.items()) if name != "gelu_fast"}
+    ours.update({name: back[ours[name]] for name in _ACTIVATION_FIELDS if name in ours})
+    return ours
+
+
+def _prefixes(head: Optional[str]) -> list[tuple[str, str]]:
+    prefixes = [
+        ("encoder.sentence_encoder.", "tupe."),
+        (OUTPUT_EMBEDDINGS, "lm_head.decoder.weight"),
+        ("encoder.lm_head.bias", "lm_head.decoder.bias"),
+        ("encoder.lm_head.", "lm_head."),
+        ("span_head.", "qa_outputs."),
+    ]
+    return prefixes if head is None else [*prefixes, (f"classification_heads.{head}.", "classifier.")]
+
+
+def to_theirs(name: str, head: Optional[str]) -> str:
+    """A parameter's name in `model.safetensors`; `head` is the classification head that is exported."""
+    return next((theirs + name[len(ours) :] for ours, theirs in _prefixes(head) if name.startswith(ours)), name)
+
+
+def to_ours(name: str, head: Optional[str]) -> str:
+    """A parameter's name in the fairseq model."""
+    return next((ours + name[len(theirs) :] for ours, theirs in _prefixes(head) if name.startswith(theirs)), name)

@@ -1,0 +1,22 @@
+"""Writes the discriminator of an electra_... checkpoint as the plain model of its system.
+
+Example: tupe export-electra checkpoints/electra_tupe_base/checkpoint_last.pt checkpoints/discriminator.pt
+Fine-tuning does not need it: it takes the discriminator from an electra_... checkpoint by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="IN", help="checkpoint of a model with a generator")
+    parser.add_argument("target", metavar="OUT", help="file to write")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Exports, and says what was written."""
+    from tupe.checkpoints.electra import export_discriminator
+
+    name = export_discriminator(args.source, args.target)
+    print(f"wrote {args.target}, a {name} without a language-model head")

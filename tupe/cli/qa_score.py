@@ -1,0 +1,35 @@
+"""Scores answers by the official rules of SQuAD or MLQA: exact match and F1 in percent, as JSON.
+
+XQuAD and TyDiQA-GoldP go by SQuAD's rules. Files may be packed by xz, gzip or bzip2.
+Example: tupe qa-score --rules mlqa --language de test-context-de-question-de.json predictions/test-de.json
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tupe.data.qa.rules import RULES
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the two files and the rules."""
+    add = parser.add_argument
+    add("reference", type=Path, metavar="REFERENCE", help="questions with their answers, SQuAD's JSON")
+    add("predictions", type=Path, metavar="PREDICTIONS", help="JSON, a text for each id")
+    add("--rules", choices=RULES, default="squad", help="whose (default: %(default)s)")
+    add("--language", metavar="L", default="en", help="of the contexts; SQuAD's rules ignore it (default: %(default)s)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints the scores; questions without prediction are named on stderr."""
+    import json
+    import sys
+
+    from tupe.data.qa.rules import tokens
+    from tupe.data.qa.score import score_files
+
+    result, said = score_files(args.reference, args.predictions, tokens(args.rules, args.language))
+    for sentence in said:
+        print(f"warning: {sentence}", file=sys.stderr)
+    print(json.dumps(result))

@@ -1,0 +1,191 @@
+"""Replaced-token detection (ELECTRA, Clark et al. 2020): the losses of a generator and a discriminator."""
+
+# No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from fairseq import modules, utils
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.logging import metrics
+from fairseq.tasks import FairseqTask
+from torch import Tensor, nn
+
+from tupe.criterions.metrics import area_under_curve, detection, log_percent
+from tupe.criterions.throughput import log_throughput, seconds_at_peak, training_flops
+from tupe.errors import UserError
+
+#: Of the scores that the area under the curve is taken of; the middle is where the decision changes.
+BINS = 200
+
+
+@dataclass
+class TupeElectraCriterionConfig(FairseqDataclass):
+    discriminator_weight: float = field(default=50.0, metadata={"help": "lambda, of the discriminator's loss in nats"})
+    generator_weight: float = field(default=1.0, metadata={"help": "of the generator's loss"})
+    sampling_temperature: float = field(default=1.0, metadata={"help": "of the softmax that words are drawn from"})
+    generator_sampling: ChoiceEnum(["train", "eval"]) = field(
+        default="train",
+        metadata={"help": "draw from the logits of the loss, with dropout (train), or from others without (eval)"},
+    )
+
+
+@register_criterion("tupe_electra", dataclass=TupeElectraCriterionConfig)
+class TupeElectraCriterion(FairseqCriterion):
+    r"""Masked language modelling of the generator, and of every token whether the generator drew another in its place.
+
+        L = weight / rho * sum_M CE(logits, original) + lambda * sum_N BCE(sigmoid(scores), replaced)       over N
+
+    `M` are the masked positions, `rho` the share of positions that the task masks, `N` all tokens without padding. The
+    sums add up over batches and workers, and so does `N`, so that the gradient of an update does not depend on how it
+    is split into batches. (The mean of `CE` over `M` instead would differ by `M / (rho N)`, which is logged.)
+
+    `<s>` and `</s>`, which the task masks too, are put back before; a token that was drawn as it had been is original.
+    The numbers that words are drawn by depend on the seed, the update and the example alone, in validation not on the
+    update: a resumed run draws what it would have drawn, and validation repeats itself.
+
+    Raises:
+        UserError: for a weight below 0, a temperature that is not above 0, or a task that masks nothing or everything.
+    """
+
+    _model_is_checked = False
+
+    def __init__(self, cfg: TupeElectraCriterionConfig, task: FairseqTask) -> None:
+        super().__init__(task)
+        for name in ("discriminator_weight", "generator_weight"):
+            if not 0 <= getattr(cfg, name) < math.inf:
+                raise UserError(f"{name} is {getattr(cfg, name)}, but a weight is a number of at least 0")
+        if not 0 < cfg.sampling_temperature < math.inf:
+            raise UserError(f"sampling_temperature is {cfg.sampling_temperature}, but a temperature is above 0")
+        rate = getattr(task.cfg, "mask_prob", None)
+        if rate is None or not 0 < rate < 1:
+            raise UserError(
+                f"the criterion tupe_electra needs a task that masks between 0 and all of the tokens, not {rate}: "
+                "set --task masked_lm --mask-prob 0.15"
+            )
+        self.generator_weight, self.discriminator_weight = cfg.generator_weight / rate, cfg.discriminator_weight
+        self.temperature, self.with_dropout = cfg.sampling_temperature, str(cfg.generator_sampling) == "train"
+        self.mask_rate, self.seed = rate, task.cfg.seed
+        dictionary = task.source_dictionary
+        self.padding, self.bos, self.eos = dictionary.pad(), dictionary.bos(), dictionary.eos()
+
+    def forward(self, model: nn.Module, sample: dict, reduce: bool = True) -> tuple[Tensor, int, dict]:
+        """The summed loss (nats, float32), `N`, and what is logged.
+
+        Args:
+            model: an `ElectraModel`.
+            sample: a batch of fairseq's task `masked_lm`; `target` `(B, T)` is padding where nothing was masked.
+            reduce: as in fairseq, unused.
+
+        Raises:
+            UserError: for another model.
+        """
+        self._check(model)
+        masked, target = sample["net_input"]["src_tokens"], sample["target"]  # (B, T)
+        chosen = target.ne(self.padding)
+        original = torch.where(chosen, target, masked)
+        special = original.eq(self.bos) | original.eq(self.eos)
+        masked = torch.where(special, original, masked)
+        # waits for the device, to learn M and who they are
+        positions = (chosen & ~special).flatten().nonzero().flatten()  # (M,)
+        uniform = self.uniform(model, sample["id"].tolist(), masked.shape[1]).to(masked.device, non_blocking=True)
+        said = model(
+            masked,
+            original=original,
+            masked_tokens=positions,
+            uniform=uniform.flatten()[positions],
+            temperature=self.temperature,
+            with_dropout=self.with_dropout,
+            has_padding=sample["ntokens"] != masked.numel(),
+        )
+
+        wanted = original.flatten()[positions]
+        language = modules.cross_entropy(said.logits, wanted, ignore_index=self.padding, reduction="sum")
+        counted, replaced = original.ne(self.padding), said.tokens.ne(original)
+        scores = said.scores.float()
+        each = F.binary_cross_entropy_with_logits(scores, replaced.to(scores.dtype), reduction="none")
+        detection = (each * counted).sum()
+        loss = self.generator_weight * language + self.discriminator_weight * detection
+        drawn = said.tokens.flatten()[positions]
+        log = {
+            "loss": loss.detach(),
+            "gen_loss": language.detach(),
+            "gen_correct": (said.logits.argmax(-1) == wanted).sum(),
+            "drawn_correct": (drawn == wanted).sum(),
+            "masked": len(positions),
+            "expected": self.mask_rate * sample["ntokens"],
+            "disc_loss": detection.detach(),
+            "scores": histogram(scores.detach(), replaced, counted),
+            "ntokens": sample["ntokens"],
+            "nsentences": sample["nsentences"],
+            "sample_size": sample["ntokens"],
+            "nslots": masked.numel(),
+        }
+        if self.training:
+            operations = training_flops(model, sample["ntokens"], masked.shape[1], len(positions))
+            seconds = seconds_at_peak(operations, model.discriminator_head.dense.weight)
+            if seconds is not None:
+                log["seconds_at_peak"] = seconds
+        return loss, sample["ntokens"], log
+
+    def uniform(self, model: nn.Module, ids: list[int], length: int) -> Tensor:
+        """Random numbers in [0, 1) for each token of the examples `ids`, `(B, length)`, on the CPU."""
+        update = model.num_updates + 1 if self.training else 0
+        rows = (np.random.default_rng((self.seed, update, number)).random(length, np.float32) for number in ids)
+        return torch.from_numpy(np.stack(list(rows)))
+
+    def _check(self, model: nn.Module) -> None:
+        if not self._model_is_checked and not hasattr(model, "discriminator_head"):
+            raise UserError(
+                "the criterion tupe_electra trains a generator and a discriminator, but the model is a "
+                f"{type(model).__name__}: set --arch electra_tupe_base or such, or --criterion tupe_masked_lm"
+            )
+        self._model_is_checked = True
+
+    @staticmethod
+    def reduce_metrics(logging_outputs: list[dict]) -> None:
+        """Logs both losses, and how good the two are.
+
+        `loss` is the objective; it, `gen_loss` (a masked token) and `disc_loss` (a token) are in bits. In percent:
+        `gen_accuracy`, the likeliest word is right; `sampled_accuracy`, the one that was drawn is; `replaced_share` of
+        all tokens; `masked_share` of those that `mask_prob` lets expect; `disc_accuracy`; `disc_recall` of the replaced
+        tokens and `disc_specificity` of the original ones, `disc_precision` of what is called replaced; and `disc_auc`,
+        how often a replaced token has a higher score than an original one.
+        """
+
+        def total(name: str) -> float:
+            return float(sum(log[name] for log in logging_outputs))
+
+        tokens, masked = total("sample_size"), total("masked")
+        metrics.log_scalar("loss", total("loss") / max(tokens, 1) / math.log(2), tokens, round=3)
+        metrics.log_scalar("gen_loss", total("gen_loss") / max(masked, 1) / math.log(2), masked, round=3)
+        metrics.log_derived("gen_ppl", lambda meters: utils.get_perplexity(meters["gen_loss"].avg))
+        metrics.log_scalar("gen_accuracy", 100 * total("gen_correct") / max(masked, 1), masked, round=2)
+        metrics.log_scalar("sampled_accuracy", 100 * total("drawn_correct") / max(masked, 1), masked, round=2)
+        expected = total("expected")
+        metrics.log_scalar("masked_share", 100 * masked / max(expected, 1), expected, round=1)
+        metrics.log_scalar("disc_loss", total("disc_loss") / max(tokens, 1) / math.log(2), tokens, round=4)
+        metrics.log_scalar_sum("_scores", sum(log["scores"] for log in logging_outputs).long().cpu())
+        for name in ("replaced_share", "disc_accuracy", "disc_recall", "disc_specificity", "disc_precision"):
+            log_percent(name, "_scores", lambda scores, name=name: detection(scores)[name])
+        log_percent("disc_auc", "_scores", area_under_curve)
+        log_throughput(logging_outputs)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        return True
+
+
+def histogram(scores: Tensor, replaced: Tensor, counted: Tensor) -> Tensor:
+    """Counts `(2, BINS)` of the original and of the replaced tokens by `sigmoid(scores)`; all arguments `(B, T)`.
+
+    The upper half of the bins has the scores above 0.
+    """
+    half = BINS // 2
+    bins = (BINS * scores.sigmoid()).long()
+    bins = torch.where(scores > 0, bins.clamp(half, BINS - 1), bins.clamp(0, half - 1))
+    counts = counted.new_zeros(2 * BINS, dtype=torch.int64)
+    return counts.index_add_(0, (replaced * BINS + bins).flatten(), counted.flatten().long()).view(2, BINS)

@@ -1,0 +1,89 @@
+"""Extractive question answering: cross-entropy of the answer's first and last place in a window."""
+
+# No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
+import math
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from fairseq.tasks import FairseqTask
+from torch import Tensor, nn
+
+from tupe.criterions.sentence_prediction import worker_slots
+from tupe.data.qa.answers import best_spans
+from tupe.errors import UserError
+
+
+@register_criterion("tupe_question_answering", dataclass=FairseqDataclass)
+class TupeQuestionAnsweringCriterion(FairseqCriterion):
+    """The mean of two cross-entropies, over all places of a window that are not padding.
+
+    In validation the best span of each window is logged, of which the task makes answers and their `exact_match` and
+    `f1`: percent of all questions, on any number of workers; each can be the `--best-checkpoint-metric`.
+    """
+
+    def __init__(self, task: FairseqTask) -> None:
+        super().__init__(task)
+        if not hasattr(task.cfg, "max_answer"):
+            raise UserError(
+                "the criterion tupe_question_answering needs questions, which the task "
+                f"{type(task).__name__} has not: set --task tupe_question_answering"
+            )
+        self.longest = task.cfg.max_answer
+        self.padding_idx = task.source_dictionary.pad()
+
+    def forward(self, model: nn.Module, sample: dict, reduce: bool = True) -> tuple[Tensor, int, dict]:
+        """The summed loss (nats), the number of windows, and what is logged.
+
+        Args:
+            model: called with `spans` and `has_padding`, a bool; returns scores `(B, T)` of beginnings and of ends.
+            sample: a batch of the task `tupe_question_answering`; `target` `(B, 2)` holds two places of each window.
+            reduce: as in fairseq, unused.
+        """
+        source, target = sample["net_input"]["src_tokens"], sample["target"]
+        has_padding = sample["ntokens"] != source.numel()
+        (begin, end), _ = model(**sample["net_input"], spans=True, has_padding=has_padding)  # (B, T) each
+        padding = source.eq(self.padding_idx)
+        loss = sum(
+            F.cross_entropy(side.masked_fill(padding, -math.inf), target[:, place], reduction="sum") / 2
+            for place, side in enumerate((begin, end))
+        )
+        log = {
+            "loss": loss.detach(),
+            "ntokens": sample["ntokens"],
+            "nsentences": len(target),
+            "sample_size": len(target),
+        }
+        if not self.training and "may_begin" in sample:
+            log["examples"] = worker_slots(self._best(begin, end, sample))
+        return loss, len(target), log
+
+    def _best(self, begin: Tensor, end: Tensor, sample: dict) -> Tensor:
+        """The best span of each window, `(B, 5)` float64: window, split, score, first and last place."""
+        sides = [side.detach().cpu().numpy() for side in (begin, end, sample["may_begin"], sample["may_end"])]
+        rows = []
+        for window, *one in zip(sample["id"].tolist(), *sides):
+            for span in best_spans(*one, self.longest, 1):
+                rows.append((window, sample["split"], *span))
+        return torch.tensor(rows, dtype=torch.float64, device=begin.device).view(-1, 5)
+
+    @staticmethod
+    def rows(logging_outputs: list[dict]) -> Optional[Tensor]:
+        """The best spans of validation that the workers logged, `(N, 5)`; None in training."""
+        if "examples" not in logging_outputs[0]:
+            return None
+        rows = torch.cat([log["examples"].flatten(0, 1) for log in logging_outputs]).cpu()
+        return rows[rows[:, 0] == 1, 1:]
+
+    @staticmethod
+    def reduce_metrics(logging_outputs: list[dict]) -> None:
+        """Logs the loss, in bits a window."""
+        loss, count = (float(sum(log[key] for log in logging_outputs)) for key in ("loss", "sample_size"))
+        metrics.log_scalar("loss", loss / count / math.log(2), count, round=3)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        return True

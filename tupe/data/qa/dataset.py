@@ -1,0 +1,164 @@
+"""The windows of a split as fairseq's dataset, and the way back from a place in a window to the text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Optional
+
+import numpy as np
+import torch
+from fairseq.data import Dictionary, FairseqDataset, data_utils
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+from tupe.data.qa.reader import Paragraph, Question, read
+from tupe.data.qa.report import MADE_BY, REPORT, Report
+from tupe.data.qa.rules import scores, tokens
+from tupe.data.qa.windows import maximum_context, windows
+from tupe.errors import UserError
+from tupe.files import check_indexed
+from tupe.files import read as read_typed
+
+SPECIAL = 4  # <s> question </s> </s> context </s>
+
+
+class QuestionWindows(FairseqDataset):
+    """`<s> question </s> </s> window </s>` with the places of the answer, `<s>` where the window lacks it.
+
+    Args:
+        folder: of a split, made by `tupe prepare-qa`.
+        dictionary: fairseq's.
+        cfg: `max_positions`, `max_query`, `doc_stride`, `windows_without_answer` and `seed`.
+        split_number: by which the split is known among those of a task.
+
+    Raises:
+        UserError: if the files are missing, or no window has an answer to train on.
+    """
+
+    def __init__(self, folder: Path, dictionary: Dictionary, cfg: Any, split_number: int = 0) -> None:
+        super().__init__()
+        self._folder, self._dictionary, self._cfg = folder, dictionary, cfg
+        self.split_number = split_number
+        self.name = folder.name
+        self.training = self.name == "train"
+        self.report = read_typed(folder / REPORT, Report, MADE_BY)
+        self._of = tokens(self.report.rules, self.report.language)
+        names = ("context", "question", "begin", "end")
+        self._context, self._question, self._begins, self._ends = map(self._indexed, names)
+        examples = np.load(folder / "examples.npy", allow_pickle=False)
+        self._paragraphs: Optional[list[Paragraph]] = None
+        self.number, self._place, *target = examples.T  # of the question and paragraph in the file
+        self._asked = np.minimum(self._question.sizes, cfg.max_query)
+        pieces = self._context.sizes[self._place]
+        self._capacity = cfg.max_positions - SPECIAL - self._asked
+        self._example, self._start, self._length = windows(pieces, self._capacity, cfg.doc_stride)
+        first, last = (side[self._example] - self._start for side in target)
+        whole = (target[0][self._example] >= 0) & (first >= 0) & (last < self._length)
+        self._target = np.where(whole, [first, last], -1).T  # (W, 2): pieces of the window
+        if self.training and str(cfg.windows_without_answer) == "drop":
+            self._keep(whole)
+        if self.training and not whole.any():
+            raise UserError(f"no window of {folder.resolve()} has a whole answer in it: raise max_positions.")
+        self.sizes = SPECIAL + self._asked[self._example] + self._length
+
+    def _indexed(self, name: str) -> MMapIndexedDataset:
+        check_indexed(self._folder / name, MADE_BY)
+        return MMapIndexedDataset(str(self._folder / name))
+
+    def _keep(self, chosen: np.ndarray) -> None:
+        for name in ("_example", "_start", "_length", "_target"):
+            setattr(self, name, getattr(self, name)[chosen])
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def num_tokens(self, index: int) -> int:
+        return self.sizes[index]
+
+    def size(self, index: int) -> int:
+        return self.sizes[index]
+
+    def ordered_indices(self) -> np.ndarray:
+        """In training at random, by the seed; otherwise by length, so that there is little padding."""
+        if not self.training:
+            return np.argsort(self.sizes, kind="stable")
+        with data_utils.numpy_seed(self._cfg.seed):
+            return np.random.permutation(len(self))
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        example, begin = self._example[index], self._begin(index)
+        start, length = self._start[index], self._length[index]
+        bos, eos = torch.tensor([self._dictionary.bos()]), torch.tensor([self._dictionary.eos()])
+        question = self._question[example][: self._asked[example]].long()
+        window = self._context[self._place[example]][start : start + length].long()
+        item = {
+            "id": index,
+            "source": torch.cat([bos, question, eos, eos, window, eos]),
+            "target": self._target[index] + begin if self._target[index][0] >= 0 else np.zeros(2, dtype=np.int64),
+        }
+        if not self.training:
+            pieces = int(self._context.sizes[self._place[example]])
+            counts = maximum_context(pieces, int(self._capacity[example]), self._cfg.doc_stride)
+            place = self._place[example]
+            filled = (self._begins[place] < self._ends[place]).numpy()[start : start + length]
+            item["may_begin"] = np.flatnonzero(counts[start // self._cfg.doc_stride][:length] & filled) + begin
+            item["context"] = (int(begin), int(begin + length))
+        return item
+
+    def _begin(self, index: int) -> int:
+        """Where the context begins in a window."""
+        return int(self._asked[self._example[index]]) + SPECIAL - 1
+
+    def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
+        """A batch; in evaluation `may_begin` and `may_end`, bool `(B, T)`, say where answers may."""
+        source = data_utils.collate_tokens([sample["source"] for sample in samples], self._dictionary.pad())
+        batch = {
+            "id": torch.tensor([sample["id"] for sample in samples]),
+            "net_input": {
+                "src_tokens": source,
+                "src_lengths": torch.tensor([len(sample["source"]) for sample in samples]),
+            },
+            "nsentences": len(samples),
+            "ntokens": sum(len(sample["source"]) for sample in samples),
+            "target": torch.from_numpy(np.stack([sample["target"] for sample in samples])),
+        }
+        if not self.training and samples:
+            batch["split"] = self.split_number
+            batch["may_begin"], batch["may_end"] = torch.zeros(2, *source.shape, dtype=torch.bool)
+            for row, sample in enumerate(samples):
+                batch["may_begin"][row, sample["may_begin"]] = True
+                batch["may_end"][row, slice(*sample["context"])] = True
+        return batch
+
+    @property
+    def paragraphs(self) -> list[Paragraph]:
+        """The questions as they were published; read when they are first asked for."""
+        if self._paragraphs is None:
+            self._paragraphs = read(self._folder / "questions.json")
+            self._questions = [question for paragraph in self._paragraphs for question in paragraph.questions]
+        return self._paragraphs
+
+    @property
+    def questions(self) -> list[Question]:
+        """All questions of the split's file."""
+        return self.paragraphs and self._questions
+
+    @property
+    def num_questions(self) -> int:
+        """All questions of the split's file."""
+        return len(self.questions)
+
+    def question_of(self, windows_: list[int]) -> np.ndarray:
+        """The number in `questions` of those that windows belong to."""
+        return self.number[self._example[windows_]]
+
+    def text(self, window: int, first: int, last: int) -> str:
+        """The characters of the original context that tokens `first` to `last` of a window stand for."""
+        place = self._place[self._example[window]]
+        context = self.paragraphs[place].context
+        shift = int(self._start[window]) - self._begin(window)
+        begin, end = int(self._begins[place][first + shift]), int(self._ends[place][last + shift])
+        return context[begin:end].strip()
+
+    def scores(self, question: int, text: str) -> tuple[bool, float]:
+        """Exact match and F1 of an answer."""
+        return scores(text, (answer.text for answer in self.questions[question].answers), self._of)

@@ -1,0 +1,225 @@
+"""Questions and contexts become pieces that the task `tupe_question_answering` reads, with a corpus' vocabulary.
+
+A folder has `dict.txt` and a folder for each split, with `questions.json`, as it was published; fairseq's binary data
+`context`, the pieces of every paragraph, `begin` and `end`, their characters, and `question`; `examples.npy`, int64
+`(N, 4)`: the number of the question and of its paragraph in the file, the first and last piece of its answer (-1 where
+there is none); and `report.json`. Windows are made when it is read, so that length and stride can be chosen then.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from functools import cache, partial
+from pathlib import Path
+from typing import Callable, NamedTuple, Optional
+
+import numpy as np
+from tqdm import tqdm
+
+from tupe.data.binary import check_folder, writer
+from tupe.data.corpus.manifest import Manifest
+from tupe.data.corpus.reader import open_packed
+from tupe.data.corpus.vocabulary import symbols
+from tupe.data.parallel import Map
+from tupe.data.qa.pieces import Encoder, Pieces
+from tupe.data.qa.reader import Paragraph, Question, read
+from tupe.data.qa.report import LONG, MADE_BY, REPORT, Report
+from tupe.data.qa.rules import Tokens, scores, tokens
+from tupe.errors import UserError
+from tupe.files import atomic, own, sha256, whole_folder, write
+from tupe.files import read as read_typed
+
+_CHARACTERS = 1 << 30  # more numbers than a context has characters
+_BATCH = 16  # paragraphs that a process gets at a time
+_SPLIT = re.compile(r"train|valid\d*|test(?:\d*|-(?P<language>[a-z]{2,3}))")
+
+
+class Encoded(NamedTuple):
+    """A paragraph in pieces, the first and last piece of its questions' answers, counts, and the first failure."""
+
+    context: Pieces
+    questions: list[np.ndarray]
+    targets: list[tuple[int, int]]
+    counts: Counter
+    first: str
+
+
+def prepare(
+    files: dict[str, Path], corpus: Manifest, out: Path, rules: str, language: str, map_: Map
+) -> dict[str, Report]:
+    """Adds the splits to the folder `out`, unless they are there already.
+
+    Args:
+        files: by split: `train`, `valid`, `valid1`, ..., `test`, or `test-de` of a language; SQuAD's JSON.
+        corpus: whose text processing and vocabulary are used.
+        out: the folder.
+        rules: by which answers are scored: `squad` or `mlqa`.
+        language: of the contexts of splits that do not say theirs.
+        map_: from `tupe.data.parallel.pool`.
+
+    Returns:
+        What became of the questions of each split.
+
+    Raises:
+        UserError: if a file is missing, or not what it should be, or if `out` holds something else.
+    """
+    check_folder(out)
+    for split, path in files.items():
+        if not _SPLIT.fullmatch(split):
+            raise UserError(
+                f"'{split}' is no split: they are train, valid, valid1, ..., test, and test-de of a language."
+            )
+        tokens(rules, _language(split, language))
+        if not path.is_file():
+            raise UserError(f"there is no {path}: give SPLIT=FILE, questions in SQuAD's JSON.")
+    Encoder(corpus)  # before work begins
+    made_of = {
+        "vocabulary": {name: corpus.content.checksums[name] for name in (corpus.model.name, corpus.dictionary.name)},
+        "text": {"stages": corpus.content.settings.stages, "language": corpus.content.settings.language},
+        "rules": rules,
+    }
+    with own(out, MADE_BY, made_of):
+        with atomic(out / corpus.dictionary.name) as unfinished:
+            shutil.copy(corpus.dictionary, unfinished)
+        return {
+            split: _prepared(split, path, corpus, rules, _language(split, language), out / split, map_)
+            for split, path in files.items()
+        }
+
+
+def _language(split: str, otherwise: str) -> str:
+    return _SPLIT.fullmatch(split)["language"] or otherwise
+
+
+def _prepared(split: str, path: Path, corpus: Manifest, rules: str, language: str, out: Path, map_: Map) -> Report:
+    about = {"file": path.name, "sha256": sha256(path), "rules": rules, "language": language}
+    if out.exists():
+        report = read_typed(out / REPORT, Report, MADE_BY)
+        if (report.sha256, report.language) != (about["sha256"], language):
+            raise UserError(
+                f"{out} was made of another file or language ({report.file}, {report.language}): remove it."
+            )
+        return report
+    paragraphs = read(path)
+    with whole_folder(out) as folder:
+        with open_packed(path) as packed, (folder / "questions.json").open("wb") as plain:
+            shutil.copyfileobj(packed, plain)
+        encode = partial(_encode, corpus.folder, rules, language)
+        examples, counts, first = _write(split, paragraphs, len(symbols(corpus.model)), encode, folder, map_)
+        _check(path, split, counts, first)
+        np.save(folder / "examples.npy", np.array(examples, dtype=np.int64))
+        found = max(counts["targets"], 1)
+        report = Report(
+            **about,
+            **{name: counts[name] for name in ("read", "contexts", "pieces", "unknown", "targets", "long")},
+            kept=len(examples),
+            reasons={name[1:]: number for name, number in counts.items() if name.startswith(_REASON)},
+            first=first,
+            exact_match=100 * counts["exact"] / found,
+            f1=100 * counts["f1"] / found,
+        )
+        write(folder / REPORT, report)
+    return report
+
+
+_REASON = "-"  # what the name of a count begins with that is of questions without a target
+
+
+def _write(
+    split: str, paragraphs: list[Paragraph], symbols: int, encode: Callable, folder: Path, map_: Map
+) -> tuple[list[tuple[int, int, int, int]], Counter, str]:
+    """Writes the binary data; returns the rows of `examples.npy`, the counts, and the first question without target."""
+    examples: list[tuple[int, int, int, int]] = []
+    counts, first, number = Counter(contexts=len(paragraphs)), "", 0
+    total = sum(len(paragraph.questions) for paragraph in paragraphs)
+    batches = (paragraphs[i : i + _BATCH] for i in range(0, len(paragraphs), _BATCH))
+    with ExitStack() as stack:
+        add = {name: stack.enter_context(writer(folder / name, symbols)) for name in ("context", "question")}
+        add.update((name, stack.enter_context(writer(folder / name, _CHARACTERS))) for name in ("begin", "end"))
+        bar = stack.enter_context(tqdm(desc=split, total=total, leave=False, disable=None, unit=" questions"))
+        for place, encoded in enumerate(_flat(map_(encode, batches))):
+            for name, values in zip(("context", "begin", "end"), encoded.context):
+                add[name](values, np.array([len(values)]))
+            for question, target in zip(encoded.questions, encoded.targets):
+                if target[0] >= 0 or split != "train":
+                    add["question"](question, np.array([len(question)]))
+                    examples.append((number, place, *target))
+                number += 1
+            counts += encoded.counts
+            first = first or encoded.first
+            bar.update(len(encoded.questions))
+    return examples, counts, first
+
+
+def _flat(batches: Iterable[list[Encoded]]) -> Iterator[Encoded]:
+    for batch in batches:
+        yield from batch
+
+
+def _encode(corpus: Path, rules: str, language: str, batch: list[Paragraph]) -> list[Encoded]:
+    encoder, of = _encoder(corpus), tokens(rules, language)
+    return [_paragraph(encoder, of, paragraph) for paragraph in batch]
+
+
+@cache
+def _encoder(corpus: Path) -> Encoder:
+    """Made once in each process."""
+    return Encoder(Manifest.load(corpus))
+
+
+def _paragraph(encoder: Encoder, of: Tokens, paragraph: Paragraph) -> Encoded:
+    context = encoder(paragraph.context)
+    if paragraph.questions and not len(context.numbers):
+        raise UserError(f"the context of the question {paragraph.questions[0].id!r} has no text in it.")
+    first, questions, targets = "", [], []
+    unknown = int((context.numbers == encoder.unknown).sum())
+    counts = Counter(read=len(paragraph.questions), pieces=len(context.numbers), unknown=unknown)
+    for question in paragraph.questions:
+        questions.append(encoder.numbers(question.text))
+        target, reason = _target(paragraph.context, context, question)
+        if target is None:
+            counts[_REASON + reason] += 1
+            first = first or f"{question.id[:40]!a}: {reason}{_found(paragraph.context, question)}"
+        else:
+            text = paragraph.context[context.begin[target[0]] : context.end[target[1]]].strip()
+            exact, f1 = scores(text, (answer.text for answer in question.answers), of)
+            counts.update(exact=int(exact), f1=f1, targets=1, long=int(target[1] - target[0] >= LONG))
+        targets.append(target or (-1, -1))
+    return Encoded(context, questions, targets, counts, first)
+
+
+def _target(context: str, pieces: Pieces, question: Question) -> tuple[Optional[tuple[int, int]], str]:
+    """The first and last piece of the first answer, or why there are none."""
+    if not question.answers:
+        return None, "no answer"
+    answer = question.answers[0]
+    text = answer.text
+    if answer.start < 0 or context[answer.start : answer.start + len(text)] != text:
+        return None, "the answer does not stand at its start"
+    begin = answer.start + len(text) - len(text.lstrip())
+    span = pieces.span(begin, answer.start + len(text.rstrip()) - 1) if text.strip() else None
+    return (span, "") if span else (None, "no piece holds the answer")
+
+
+def _found(context: str, question: Question) -> str:
+    if not question.answers:
+        return ""
+    answer = question.answers[0]
+    there = context[max(answer.start, 0) : max(answer.start, 0) + len(answer.text)]
+    return f" ({answer.text[:40]!a}; at {answer.start} is {there[:40]!a})"
+
+
+def _check(path: Path, split: str, counts: Counter, first: str) -> None:
+    total = counts["read"]
+    if counts[f"{_REASON}no answer"] < total:
+        if not counts["targets"]:
+            raise UserError(f"none of the {total} answers of {path} can be found in its context; the first is {first}.")
+    elif not split.startswith("test"):
+        raise UserError(
+            f"none of the {total} questions of {path} has an answer, so that it cannot be used for {split}: XTREME "
+            "keeps back those of its test sets, which can only be predicted."
+        )

@@ -1,0 +1,111 @@
+"""Questions from the JSON of SQuAD v1.1, which MLQA, XQuAD and TyDiQA-GoldP share."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import zlib
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tupe.data.corpus.reader import open_packed
+from tupe.errors import UserError
+
+_SHOWN = 3  # ids that a message names
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer, and where its first character stands in the context."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question and its answers: none where the publisher keeps them."""
+
+    id: str
+    text: str
+    answers: tuple[Answer, ...]
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A context and the questions about it."""
+
+    context: str
+    questions: tuple[Question, ...]
+
+
+def read(path: Path) -> list[Paragraph]:
+    """The paragraphs of a file, which may be packed by xz, gzip or bzip2; texts are as they stand there.
+
+    An answer without text, as XTREME leaves it in its test sets, is none.
+
+    Raises:
+        UserError: if the file is no SQuAD v1.1, or has an id twice.
+    """
+    content = read_json(path)
+    if not isinstance(content, dict) or not isinstance(content.get("data"), list):
+        raise UserError(f'{path} is not SQuAD\'s JSON, an object whose "data" is a list of articles.')
+    try:
+        paragraphs = [_paragraph(item) for article in content["data"] for item in article["paragraphs"]]
+    except (KeyError, TypeError, AttributeError) as error:
+        what = f"lacks {error}" if isinstance(error, KeyError) else "is of another kind"
+        raise UserError(f"{path} is not SQuAD's JSON: something in it {what}.") from None
+    except _Impossible as error:
+        raise UserError(
+            f"{path} has questions without an answer (is_impossible, id {error}), as SQuAD v2: give a v1.1 file."
+        ) from None
+    ids = Counter(question.id for paragraph in paragraphs for question in paragraph.questions)
+    if not ids:
+        raise UserError(f"{path} has no questions in it.")
+    twice = [id_ for id_, count in ids.items() if count > 1]
+    if twice:
+        raise UserError(f"{path} has {len(twice)} id(s) more than once, such as {shown(twice)}: make them unique.")
+    return paragraphs
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        UserError: if it is missing, cut, or not JSON.
+    """
+    try:
+        with open_packed(path) as file:
+            return json.loads(file.read())
+    except FileNotFoundError:
+        raise UserError(f"there is no {path}.") from None
+    except (EOFError, lzma.LZMAError, zlib.error, RecursionError, ValueError) as error:
+        raise UserError(f"{path} is no JSON, or was cut ({str(error)[:100]}): get it anew.") from None
+
+
+def shown(ids: list[str]) -> str:
+    """The first few of a list."""
+    return ", ".join(ascii(id_[:40]) for id_ in ids[:_SHOWN])
+
+
+class _Impossible(Exception):
+    pass
+
+
+def _paragraph(item: dict[str, Any]) -> Paragraph:
+    return Paragraph(_text(item["context"]), tuple(map(_question, item["qas"])))
+
+
+def _question(item: dict[str, Any]) -> Question:
+    if item.get("is_impossible"):
+        raise _Impossible(item["id"])
+    answers = (Answer(_text(answer["text"]), int(answer["answer_start"])) for answer in item.get("answers", ()))
+    return Question(str(item["id"]), _text(item["question"]), tuple(answer for answer in answers if answer.text))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value

@@ -1,0 +1,68 @@
+"""The scores of a file of predictions: exact match and F1, in percent of all questions, as the official scripts'."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tupe.data.qa.reader import Paragraph, read, read_json, shown
+from tupe.data.qa.rules import Tokens, scores
+from tupe.errors import UserError
+
+
+def score(paragraphs: list[Paragraph], predictions: Mapping[str, str], of: Tokens) -> dict[str, float]:
+    """`exact_match` and `f1`: means over all questions, of which those without a prediction have 0.
+
+    Raises:
+        UserError: if no question has an answer.
+    """
+    questions = [question for paragraph in paragraphs for question in paragraph.questions]
+    if not any(question.answers for question in questions):
+        raise UserError("none of the questions has an answer, so that nothing can be scored: the file keeps them back.")
+    found = [
+        scores(predictions[question.id], (answer.text for answer in question.answers), of)
+        for question in questions
+        if question.id in predictions
+    ]
+    return {
+        "exact_match": 100 * sum(exact for exact, _ in found) / len(questions),
+        "f1": 100 * sum(f1 for _, f1 in found) / len(questions),
+    }
+
+
+def score_files(reference: Path, predictions: Path, of: Tokens) -> tuple[dict[str, float], list[str]]:
+    """The scores of `{id: text}` in a file of JSON, and what is to be said of questions without prediction.
+
+    Raises:
+        UserError: if one is not what it should be, or no prediction is of a question there.
+    """
+    paragraphs, predicted = read(reference), read_predictions(predictions)
+    ids = [question.id for paragraph in paragraphs for question in paragraph.questions]
+    known = set(ids)
+    missing, others = [id_ for id_ in ids if id_ not in predicted], [id_ for id_ in predicted if id_ not in known]
+    if len(missing) == len(ids):
+        raise UserError(f"{predictions} has no prediction for any of the {len(ids)} questions of {reference}.")
+    try:
+        result = score(paragraphs, predicted, of)
+    except UserError as error:
+        raise UserError(f"{reference}: {error}") from None
+    return result, list(_said(missing, others))
+
+
+def read_predictions(path: Path) -> dict[str, str]:
+    """Predictions as SQuAD's and XTREME's scripts read them.
+
+    Raises:
+        UserError: if the file is something else.
+    """
+    content = read_json(path)
+    if not isinstance(content, dict) or not all(isinstance(text, str) for text in content.values()):
+        raise UserError(f"{path} holds no predictions, an object that has a text for each id.")
+    return content
+
+
+def _said(missing: list[str], others: list[str]) -> Iterator[str]:
+    if missing:
+        yield f"{len(missing)} question(s) have no prediction and count 0, such as {shown(missing)}"
+    if others:
+        yield f"{len(others)} prediction(s) are of other questions, such as {shown(others)}"

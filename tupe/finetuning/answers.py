@@ -1,0 +1,123 @@
+"""Answers to the questions of a split: the files that SQuAD's and XTREME's scripts take, and their scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.utils import move_to_cuda
+from torch import nn
+from tqdm import tqdm
+
+import tupe.models  # noqa: F401  fairseq builds the model by its name
+from tupe.checkpoints.safe_load import safe_load
+from tupe.data.qa.answers import Candidate, best_spans, n_best, probabilities
+from tupe.data.qa.dataset import QuestionWindows
+from tupe.data.qa.rules import tokens
+from tupe.data.qa.score import score
+from tupe.errors import UserError
+from tupe.files import write_json
+from tupe.models.saved import saved_config
+
+_BATCH = 32
+N_BEST = 20
+
+
+def predict_answers(
+    checkpoint: Path, data: Path, out: Path, splits: Sequence[str] = (), **settings: int
+) -> dict[str, Optional[dict[str, float]]]:
+    """Writes `SPLIT.json`, a text for each question, and `SPLIT.nbest.json`, the best `N_BEST` with probabilities.
+
+    Args:
+        checkpoint: fine-tuned on questions.
+        data: folder of `tupe prepare-qa`.
+        out: folder that gets the files.
+        splits: which; all test sets if there are none named, or, without test sets, the development sets.
+        settings: of the task, in place of those of the fine-tuning: `doc_stride`, `max_answer` and so on.
+
+    Returns:
+        By split `exact_match` and `f1`, percent, by the rules that it was prepared for; None if its answers are secret.
+
+    Raises:
+        UserError: if the checkpoint has not learnt to answer, or a split is not there.
+    """
+    state = safe_load(checkpoint)
+    saved_config(state, checkpoint)  # its sentence, if it is none of ours
+    if not answers_questions(state) or "span_head.weight" not in state["model"]:
+        raise UserError(f"{checkpoint} was not fine-tuned on questions: give the checkpoint_best.pt of such a run.")
+    there = sorted(path.parent.name for path in data.glob("*/report.json"))
+    splits = list(splits) or [name for name in there if name.startswith("test")] or [n for n in there if n != "train"]
+    missing = [split for split in splits if split not in there]
+    if not there:
+        raise UserError(f"{data} holds no questions: give a folder that tupe prepare-qa wrote.")
+    if missing or not splits:
+        name = missing[0] if missing else "to predict"
+        raise UserError(f"there is no split {name} in {data}, which has {', '.join(there)}.")
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(checkpoint)], arg_overrides={"data": str(data), **settings}
+    )
+    model = models[0].to("cuda" if torch.cuda.is_available() else "cpu").eval()
+    result: dict[str, Optional[dict[str, float]]] = {}
+    for split in splits:
+        windows = task.load_dataset(split)
+        best = answers(model, windows, task.cfg.max_answer)
+        predictions = {name: candidates[0].text if candidates else "" for name, candidates in best.items()}
+        write_json(out / f"{split}.nbest.json", {name: _described(candidates) for name, candidates in best.items()})
+        write_json(out / f"{split}.json", predictions)
+        report = windows.report
+        answered = any(question.answers for question in windows.questions)
+        of = tokens(report.rules, report.language)
+        result[split] = score(windows.paragraphs, predictions, of) if answered else None
+    return result
+
+
+def answers_questions(state: dict[str, Any]) -> bool:
+    """Whether a checkpoint's task is `tupe_question_answering`."""
+    cfg = state.get("cfg")
+    task = cfg.get("task") if isinstance(cfg, dict) else None
+    return isinstance(task, dict) and task.get("_name") == "tupe_question_answering"
+
+
+def answers(model: nn.Module, windows: QuestionWindows, longest: int) -> dict[str, list[Candidate]]:
+    """The best answers to every question, by its id, best first.
+
+    Args:
+        model: with a span head.
+        windows: of an evaluation split.
+        longest: pieces of an answer at most.
+    """
+    found: dict[int, list[tuple[int, Candidate]]] = {number: [] for number in range(windows.num_questions)}
+    batches = windows.batch_by_size(windows.ordered_indices(), max_sentences=_BATCH)
+    with tqdm(desc=windows.name, total=len(windows), disable=None, unit=" windows") as bar:
+        for batch in batches:
+            sample = windows.collater([windows[index] for index in batch])
+            for window, candidate in _candidates(model, sample, windows, longest):
+                found[int(windows.question_of([window])[0])].append((window, candidate))
+            bar.update(len(batch))
+    in_order = (sorted(each, key=lambda pair: pair[0]) for each in found.values())  # stable: by window, then as found
+    best = (n_best((candidate for _, candidate in each), N_BEST) for each in in_order)
+    return {question.id: candidates for question, candidates in zip(windows.questions, best)}
+
+
+@torch.no_grad()
+def _candidates(model: nn.Module, sample: dict, windows: QuestionWindows, longest: int) -> list[tuple[int, Candidate]]:
+    net_input = sample["net_input"]
+    has_padding = sample["ntokens"] != net_input["src_tokens"].numel()
+    net_input = move_to_cuda(net_input) if next(model.parameters()).is_cuda else net_input
+    scores, _ = model(**net_input, spans=True, has_padding=has_padding)
+    sides = [side.cpu().numpy() for side in (*scores, sample["may_begin"], sample["may_end"])]
+    return [
+        (window, Candidate(windows.text(window, span.first, span.last), span.score))
+        for window, *one in zip(sample["id"].tolist(), *sides)
+        for span in best_spans(*one, longest, N_BEST)
+    ]
+
+
+def _described(candidates: list[Candidate]) -> list[dict[str, Any]]:
+    return [
+        {"text": candidate.text, "score": candidate.score, "probability": probability}
+        for candidate, probability in zip(candidates, probabilities(candidates))
+    ]

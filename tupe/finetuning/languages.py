@@ -1,0 +1,55 @@
+"""A fine-tuned checkpoint on the test sets of every language: predictions in XTREME's files, and their scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+import numpy as np
+
+from tupe.data.glue.tasks import TASKS
+from tupe.files import atomic
+from tupe.finetuning.answers import predict_answers
+from tupe.finetuning.predict import labels_of
+
+
+def evaluate(checkpoint: Path, data: Path, tests: tuple[str, ...], out: Path) -> dict[str, dict[str, Optional[float]]]:
+    """Predicts what is there of `tests`, and writes `out/TEST/test-de.json`, or `.tsv`.
+
+    Args:
+        checkpoint: the best of a run, chosen on the development set of its training language.
+        data: folder of the prepared tasks.
+        tests: folders there.
+        out: folder for the predictions.
+
+    Returns:
+        By test and split, as in `XQuAD/test-de`, the metrics in percent; sets whose answers are secret are left out.
+    """
+    found: dict[str, dict[str, Optional[float]]] = {}
+    for name in tests:
+        questions = sorted(path.parent.name for path in (data / name).glob("test-*/report.json"))
+        if questions:
+            scores = predict_answers(checkpoint, data / name, out / name, questions)
+        elif (data / name / "input0").is_dir():
+            scores = predict_labels(checkpoint, data / name, out / name)
+        else:
+            continue
+        found.update({f"{name}/{split}": dict(values) for split, values in scores.items() if values})
+    return found
+
+
+def predict_labels(checkpoint: Path, data: Path, out: Path) -> dict[str, dict[str, float]]:
+    """Writes a label a line for the test set of each language, or, where there is none, the development set.
+
+    Returns:
+        By split the `accuracy`, percent.
+    """
+    task = TASKS[data.name]
+    there = [s.name for s in task.splits if "-" in s.name and (data / f"input0/{s.name}.bin").is_file()]
+    splits = [name for name in there if name.startswith("test")] or there
+    scores = {}
+    for split, predicted, labels in labels_of(checkpoint, data, task, splits):
+        with atomic(out / f"{split}.tsv") as unfinished:
+            unfinished.write_text("".join(f"{label}\n" for label in predicted), encoding="utf-8")
+        scores[split] = {"accuracy": 100 * float(np.mean([a == b for a, b in zip(predicted, labels)]))}
+    return scores

@@ -1,0 +1,288 @@
+"""ELECTRA (Clark et al. 2020): a generator fills masked positions, and a discriminator tells what it replaced."""
+
+from __future__ import annotations
+
+import logging
+from argparse import Namespace
+from typing import NamedTuple, Optional, Union
+
+import torch
+from fairseq import utils
+from fairseq.data import Dictionary
+from fairseq.models.roberta import RobertaModel
+from fairseq.modules.transformer_sentence_encoder import init_bert_params
+from fairseq.tasks import FairseqTask
+from omegaconf import DictConfig
+from torch import Tensor, nn
+
+from tupe.errors import UserError
+from tupe.linear import project
+from tupe.models.config import ElectraConfig
+from tupe.models.position import build_position_bias, embedding_width
+from tupe.models.tupe import ELECTRA_PARTS, TupeLanguageModelEncoder, TupeModel, as_namespace, register
+from tupe.position import UntiedAbsolute
+from tupe.systems import ELECTRA_NAMES
+
+logger = logging.getLogger(__name__)
+
+
+class Detection(NamedTuple):
+    """What both networks say.
+
+    logits: of the generator, `(M, V)`.
+    tokens: the original with the words that were drawn, `(B, T)`.
+    scores: of the discriminator, above 0 for a replaced token, `(B, T)`.
+    """
+
+    logits: Tensor
+    tokens: Tensor
+    scores: Tensor
+
+
+@torch.no_grad()
+def draw(logits: Tensor, uniform: Tensor, never: Tensor, temperature: float = 1.0) -> Tensor:
+    """One symbol a row from `softmax(logits / temperature)` without `never`: the first whose cumulated share is above.
+
+    In float32, whatever the logits are in. The random numbers alone decide: no state of a device is touched.
+
+    Args:
+        logits: `(M, V)`.
+        uniform: in [0, 1), `(M,)`.
+        never: symbols that are not drawn, `(S,)`.
+        temperature: above 0.
+
+    Returns:
+        symbols, `(M,)`.
+    """
+    scaled = logits.float().index_fill(-1, never, -torch.inf)
+    scaled = (scaled - scaled.amax(-1, keepdim=True)) / temperature
+    cumulated = scaled.softmax(-1).cumsum(-1)
+    total = cumulated[:, -1]
+    below = torch.minimum(uniform * total, total.nextafter(torch.zeros_like(total)))  # or the product rounds to it
+    return torch.searchsorted(cumulated, below.unsqueeze(-1), right=True).squeeze(-1)
+
+
+class DiscriminatorHead(nn.Module):
+    """A score for every token, above 0 where it was replaced: `act(x W + b) w + c`."""
+
+    def __init__(self, embed_dim: int, activation_fn: str) -> None:
+        super().__init__()
+        self.dense = nn.Linear(embed_dim, embed_dim)
+        self.activation_fn = utils.get_activation_fn(activation_fn)
+        self.out_proj = nn.Linear(embed_dim, 1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """`features` `(..., d)` to scores `(...)`."""
+        return project(self.out_proj, self.activation_fn(project(self.dense, features))).squeeze(-1)
+
+
+class DiscriminatorEncoder(TupeLanguageModelEncoder):
+    """The encoder alone: it predicts no words."""
+
+    def build_lm_head(self, *unused: object, **unused_too: object) -> None:
+        return None
+
+
+def generator_args(args: Namespace) -> Namespace:
+    """The configuration of the generator: as deep, with heads as wide, over the same embeddings.
+
+    Raises:
+        UserError: for a width that is above the discriminator's, or no multiple of a head's.
+    """
+    width, heads = args.encoder_embed_dim, args.encoder_attention_heads
+    head = max(width // heads, 1)
+    narrow = round(args.generator_size * width)
+    if narrow % head or not 0 < narrow <= width:
+        lower = min(max(narrow // head, 1), heads) * head
+        near = [f"{some / width:.4g} ({some})" for some in dict.fromkeys((lower, min(lower + head, width)))]
+        raise UserError(
+            f"generator_size={args.generator_size:g} of the width {width} is {narrow}, but a generator has 1 to "
+            f"{heads} heads of {head}: set --generator-size to {' or '.join(near)}"
+        )
+    return Namespace(
+        **{
+            **vars(args),
+            "embedding_dim": embedding_width(args),
+            "encoder_embed_dim": narrow,
+            "encoder_attention_heads": narrow // head,
+            "encoder_ffn_embed_dim": round(args.encoder_ffn_embed_dim * narrow / width),
+        }
+    )
+
+
+def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[TupeLanguageModelEncoder, DiscriminatorEncoder]:
+    """Generator and discriminator, with what they share.
+
+    One storage each: words, positions and segments at the input and their layer norm; of the position terms what
+    `share_positions` says. Projections, relative values and low-rank factors are made for heads of their own.
+
+    Raises:
+        UserError: for a generator that cannot be, or that cannot share what it is asked to.
+    """
+    discriminator, theirs = DiscriminatorEncoder(args, dictionary), generator_args(args)
+    generator = TupeLanguageModelEncoder(theirs, dictionary)
+    ours, own = discriminator.sentence_encoder, generator.sentence_encoder
+    for name in ("embed_tokens", "input_positions", "input_segments", "layernorm_embedding"):
+        setattr(own, name, getattr(ours, name))
+    if not args.untie_weights_roberta:
+        generator.lm_head.weight = ours.embed_tokens.weight
+    untied = isinstance(ours.position_bias.absolute, UntiedAbsolute)
+    if args.share_positions == "table":
+        if not untied:
+            raise UserError(
+                f"share_positions=table is of untied positions, which absolute={args.absolute} has not: set none; "
+                "words, positions and segments at the input are shared anyway"
+            )
+        for name in ("table", "layer_norm"):
+            setattr(own.position_bias.absolute, name, getattr(ours.position_bias.absolute, name))
+        if ours.position_bias.reset is not None:
+            own.position_bias.reset.vectors = ours.position_bias.reset.vectors
+    elif args.share_positions == "all":
+        if theirs.encoder_embed_dim != args.encoder_embed_dim:
+            raise UserError(
+                "share_positions=all needs a generator as wide as the discriminator, but "
+                f"{theirs.encoder_embed_dim} is not {args.encoder_embed_dim}: set --generator-size 1, or share less"
+            )
+        own.position_bias, own.segment_attention = ours.position_bias, ours.segment_attention
+        for layer, other in zip(own.layers, ours.layers):
+            layer.self_attn.relative = other.self_attn.relative
+    elif untied:  # a table as wide as the generator
+        own.position_bias = build_position_bias(Namespace(**{**vars(theirs), "embedding_dim": 0}))
+    return generator, discriminator
+
+
+def never_drawn(dictionary: Dictionary) -> Tensor:
+    """Special symbols and padding of the dictionary, `(S,)`: in a text they would move segments and masks.
+
+    Raises:
+        UserError: if there is no `<mask>`.
+    """
+    if dictionary.index("<mask>") == dictionary.unk():
+        raise UserError("the dictionary has no <mask>: train with --task masked_lm, which adds it")
+    padding = [i for i, symbol in enumerate(dictionary.symbols) if symbol.startswith("madeupword")]
+    return torch.tensor([*range(dictionary.nspecial), dictionary.index("<mask>"), *padding])
+
+
+class ElectraModel(TupeModel):
+    """A discriminator, `encoder` with `discriminator_head`, and a generator of the same system.
+
+    As a `TupeModel` it answers with the discriminator's features and classification heads, and with the generator's
+    vocabulary logits. A tensor that both share has one name in the state dict, the encoder's.
+    Registered as `electra_<system>_<size>`.
+    """
+
+    def __init__(self, args: Namespace, encoder: DiscriminatorEncoder, generator: TupeLanguageModelEncoder) -> None:
+        super().__init__(args, encoder)
+        self.generator = generator
+        self.discriminator_head = DiscriminatorHead(args.encoder_embed_dim, args.activation_fn)
+        for module in (self.generator, self.discriminator_head):
+            module.apply(init_bert_params)
+        self.register_buffer("never", never_drawn(encoder.dictionary), persistent=False)
+        self.num_updates = 0
+        self._has_said = False
+        self._register_state_dict_hook(_saved_once)
+        self._register_load_state_dict_pre_hook(_loaded_into_both, with_module=True)
+
+    @classmethod
+    def build_model(cls, cfg: Union[DictConfig, ElectraConfig, Namespace], task: FairseqTask) -> ElectraModel:
+        """Raises `UserError` as `TupeModel.build_model` and `build_networks`, and for a dictionary without `<mask>`."""
+        args = as_namespace(cfg)
+        args.max_positions = args.max_positions or task.max_positions()
+        generator, discriminator = build_networks(args, task.source_dictionary)
+        return cls(args, discriminator, generator)
+
+    def set_num_updates(self, num_updates: int) -> None:
+        """Told by fairseq before every update; the criterion's random numbers depend on it."""
+        super().set_num_updates(num_updates)
+        self.num_updates = num_updates
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        features_only: bool = False,
+        return_all_hiddens: bool = False,
+        classification_head_name: Optional[str] = None,
+        original: Optional[Tensor] = None,
+        **kwargs: object,
+    ) -> Union[Detection, tuple[Tensor, dict]]:
+        """As `TupeModel.forward`; or, with the `original` of masked tokens, both networks: see `detect`.
+
+        Both are in one call, because a wrapper for several processes knows no other.
+        """
+        if original is not None:
+            return self.detect(src_tokens, original, **kwargs)
+        if features_only or classification_head_name is not None:
+            return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
+        if not self._has_said:
+            logger.info("words are predicted by the generator: the discriminator has no language-model head")
+            self._has_said = True
+        return self.generator(src_tokens, False, return_all_hiddens, **kwargs)
+
+    def detect(
+        self,
+        src_tokens: Tensor,
+        original: Tensor,
+        masked_tokens: Tensor,
+        uniform: Tensor,
+        temperature: float = 1.0,
+        with_dropout: bool = True,
+        has_padding: Optional[bool] = None,
+        **unused: object,
+    ) -> Detection:
+        """The generator fills `src_tokens`, the discriminator scores the result; no gradient connects the two.
+
+        Nothing special is drawn, so that padding and segments are those of the original.
+
+        Args:
+            src_tokens: with masks, `(B, T)`.
+            original: the same without, `(B, T)`.
+            masked_tokens: where words are drawn, `M` indices into the `B * T` tokens.
+            uniform: random numbers in [0, 1) that decide which, `(M,)`.
+            temperature: of the softmax that they are drawn from.
+            with_dropout: draw from the logits that are returned; else it computes others, in evaluation mode.
+            has_padding: whether any token is padding, if the caller knows.
+        """
+        options = {"masked_tokens": masked_tokens, "has_padding": has_padding}
+        logits = likely = self.generator(src_tokens, **options)[0]
+        if self.training and not with_dropout:
+            self.generator.eval()
+            with torch.no_grad():
+                likely = self.generator(src_tokens, **options)[0]
+            self.generator.train()
+        drawn = draw(likely, uniform, self.never, temperature)
+        tokens = original.flatten().index_copy(0, masked_tokens, drawn).view_as(original)
+        features, _ = self.encoder(tokens, features_only=True, has_padding=has_padding)
+        return Detection(logits, tokens, self.discriminator_head(features))
+
+    def aliases(self) -> dict[str, str]:
+        """Further name of a parameter -> its name in the state dict."""
+        first, further = {}, {}
+        for name, parameter in self.named_parameters(remove_duplicate=False):
+            if first.setdefault(parameter, name) != name:
+                further[name] = first[parameter]
+        return further
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Raises `UserError` for a checkpoint without a generator or a discriminator."""
+        prefix = f"{name}." if name else ""
+        for part in ELECTRA_PARTS:
+            if not any(key.startswith(prefix + part) for key in state_dict):
+                raise UserError(
+                    f"the checkpoint has no {part.strip('._').replace('_', ' ')}, as a model for "
+                    "replaced-token detection has: start from one of --arch electra_..., or train its own model"
+                )
+        RobertaModel.upgrade_state_dict_named(self, state_dict, name)
+
+
+def _saved_once(model: ElectraModel, state: dict, prefix: str, *_: object) -> None:
+    for name in model.aliases():
+        state.pop(prefix + name, None)
+
+
+def _loaded_into_both(model: ElectraModel, state: dict, prefix: str, *_: object) -> None:
+    for name, first in model.aliases().items():
+        if prefix + first in state:
+            state.setdefault(prefix + name, state[prefix + first])
+
+
+register(ELECTRA_NAMES, ElectraModel)

@@ -1,0 +1,131 @@
+"""Extractive question answering: which span of a context answers a question, on folders of `tupe prepare-qa`."""
+
+# No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairseq.data import Dictionary, FairseqDataset
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.logging import metrics
+from fairseq.tasks import FairseqTask, register_task
+from omegaconf import II, MISSING, OmegaConf, open_dict
+from torch import nn
+
+from tupe.criterions.metrics import ExamplesMeter
+from tupe.data.qa.dataset import SPECIAL, QuestionWindows
+from tupe.errors import UserError
+
+WITHOUT_ANSWER_CHOICES = ChoiceEnum(["bos", "drop"])
+
+
+@dataclass
+class TupeQuestionAnsweringConfig(FairseqDataclass):
+    data: str = field(default=MISSING, metadata={"help": "folder made by tupe prepare-qa"})
+    max_positions: int = field(default=512, metadata={"help": "tokens of a window at most"})
+    doc_stride: int = field(
+        default=128, metadata={"help": "pieces from the start of a window to the next one's (not their overlap)"}
+    )
+    max_query: int = field(default=64, metadata={"help": "pieces of a question at most; the rest is cut"})
+    max_answer: int = field(default=30, metadata={"help": "pieces of a predicted answer at most"})
+    windows_without_answer: WITHOUT_ANSWER_CHOICES = field(
+        default="bos", metadata={"help": "in training: their answer is <s> (bos), or they are left out (drop)"}
+    )
+    seed: int = II("common.seed")
+
+
+@register_task("tupe_question_answering", dataclass=TupeQuestionAnsweringConfig)
+class TupeQuestionAnsweringTask(FairseqTask):
+    """`<s> question </s> </s> context </s>`, in windows where the context is too long."""
+
+    def __init__(self, cfg: TupeQuestionAnsweringConfig, dictionary: Dictionary) -> None:
+        super().__init__(cfg)
+        self.dictionary = dictionary
+        self._numbered: list[QuestionWindows] = []
+
+    @classmethod
+    def setup_task(cls, cfg: TupeQuestionAnsweringConfig, **kwargs: object) -> "TupeQuestionAnsweringTask":
+        """Raises `UserError` for settings that leave no room for a context, and for a folder that was not prepared."""
+        room = cfg.max_positions - cfg.max_query - SPECIAL
+        if cfg.max_query < 1 or room < 1:
+            raise UserError(
+                f"max_positions is {cfg.max_positions}, but {SPECIAL} special tokens, a question of {cfg.max_query} "
+                "pieces and a context need more: lower --max-query (task.max_query), or raise --max-positions"
+            )
+        if not 0 < cfg.doc_stride <= room:
+            raise UserError(
+                f"doc_stride is {cfg.doc_stride}, but a window has {room} pieces of the context: set --doc-stride "
+                f"(task.doc_stride) to a number from 1 to {room}, so that none is left out"
+            )
+        if cfg.max_answer < 1:
+            raise UserError(f"max_answer is {cfg.max_answer}: an answer has at least one piece")
+        path = Path(cfg.data, "dict.txt")
+        if not path.is_file():
+            raise UserError(f"there is no {path.resolve()}: give the folder that tupe prepare-qa wrote")
+        dictionary = Dictionary.load(str(path))
+        dictionary.add_symbol("<mask>")
+        return cls(cfg, dictionary)
+
+    def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
+        """Loads a split: `train`, `valid`, `valid1`, `test-de`, ...
+
+        Raises:
+            UserError: for a split that is missing.
+        """
+        folder = Path(self.cfg.data, split)
+        if not folder.is_dir():
+            raise UserError(f"there is no split {split} in {folder.parent.resolve()}: make it with tupe prepare-qa")
+        self.datasets[split] = QuestionWindows(folder, self.dictionary, self.cfg, len(self._numbered))
+        self._numbered.append(self.datasets[split])
+        return self.datasets[split]
+
+    def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> nn.Module:
+        """The model, with a span head.
+
+        Raises:
+            UserError: for a model that cannot have one.
+        """
+        with open_dict(cfg) if OmegaConf.is_config(cfg) else contextlib.nullcontext():
+            cfg.max_positions = self.cfg.max_positions
+        model = super().build_model(cfg, from_checkpoint)
+        if not hasattr(model, "register_span_head"):
+            raise UserError(f"the model is a {type(model).__name__}, without a span head: set --arch tupe_base or so")
+        model.register_span_head()
+        return model
+
+    def reduce_metrics(self, logging_outputs: list[dict], criterion: nn.Module) -> None:
+        """Logs what the criterion does, and in validation `exact_match` and `f1`, percent of a split's questions."""
+        super().reduce_metrics(logging_outputs, criterion)
+        rows = criterion.rows(logging_outputs)
+        if rows is None:
+            return
+        metrics.log_custom(ExamplesMeter, "_examples", rows)
+        for place, name in enumerate(("exact_match", "f1")):
+            metrics.log_derived(name, lambda meters, place=place: self._scores(meters["_examples"])[place])
+
+    def _scores(self, meter: ExamplesMeter) -> tuple[float, float]:
+        """Exact match and F1 of the answers that are best of all windows of their questions."""
+        if not meter.examples:
+            return 0.0, 0.0
+        windows, (split, score, first, last) = sorted(meter.examples), meter.arrays(4)
+        data = self._numbered[int(split[0])]
+        best: dict[int, int] = {}
+        for row, question in enumerate(data.question_of(windows).tolist()):
+            if question not in best or score[row] > score[best[question]]:
+                best[question] = row
+        found = [
+            data.scores(question, data.text(windows[row], int(first[row]), int(last[row])))
+            for question, row in best.items()
+        ]
+        return tuple(100 * float(sum(values)) / data.num_questions for values in zip(*found))
+
+    def max_positions(self) -> int:
+        return self.cfg.max_positions
+
+    @property
+    def source_dictionary(self) -> Dictionary:
+        return self.dictionary
+
+    @property
+    def target_dictionary(self) -> Dictionary:
+        return self.dictionary

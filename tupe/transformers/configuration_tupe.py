@@ -1,0 +1,92 @@
+"""The configuration of an encoder of the family. This file is shipped with exported models: it imports no `tupe`."""
+
+from __future__ import annotations
+
+import transformers
+from transformers import PreTrainedConfig
+
+if tuple(int(part) for part in transformers.__version__.split(".")[:2]) < (5, 14):
+    raise ImportError(
+        f"this model needs transformers >= 5.14, whose attention takes a position bias, but {transformers.__version__} "
+        "is installed: pip install --upgrade transformers"
+    )
+
+CHOICES = {
+    "absolute": ("none", "input", "untied", "untied_cross", "low_rank", "low_rank_input", "free"),
+    "relative": ("none", "bucketed", "clipped", "unbinned", "parametric", "shaw"),
+    "reset": ("none", "paper", "release"),
+    "segment": ("none", "input", "per_head"),
+    "sharing": ("none", "layer", "head"),
+}
+
+
+class TupeConfig(PreTrainedConfig):
+    r"""TUPE-R (Ke et al. 2021) at base size; other fields make the other systems of the papers.
+
+    Args:
+        absolute: absolute positions: `none`, `input` (added to the words, BERT), `untied` (a correlation of their own),
+            `untied_cross` (the same with the two cross terms), `low_rank` (DIET's factors), `low_rank_input` (with
+            BERT's table too), `free` (a value for each pair).
+        relative: relative positions: `none`, `bucketed` (T5), `clipped`, `unbinned` (DIET), `parametric`, `shaw`.
+        reset: `[CLS]` untied from the positions: `none`, `paper`, or `release` (the authors' code).
+        segment: of a sentence pair: `none`, `input` (BERT), or `per_head` (DIET).
+        sharing: who shares the position terms: `layer`, `head` (the heads of a layer), or `none`.
+        position_rank: width of the `low_rank` factors.
+        shaw_values: whether `shaw` has vectors for the values too.
+        linformer_k: keys and values are projected to so many rows; 0 for full attention.
+        relative_buckets, relative_max_distance: of the relative terms.
+        untied_projection_bias: biases on `U^Q` and `U^K`.
+        encoder_normalize_before: pre-norm layers.
+        no_layernorm_embedding: no layer norm on the input.
+        pooler_act, classifier_dropout: of the classification head.
+    """
+
+    model_type = "tupe"
+
+    vocab_size: int = 32768
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    activation_dropout: float = 0.0
+    max_position_embeddings: int = 512
+    layer_norm_eps: float = 1e-5
+    initializer_range: float = 0.02
+    pad_token_id: int | None = 1
+    bos_token_id: int | None = 0
+    eos_token_id: int | list[int] | None = 2
+    tie_word_embeddings: bool = True
+    pooler_act: str = "tanh"
+    classifier_dropout: float = 0.0
+
+    absolute: str = "untied"
+    relative: str = "bucketed"
+    reset: str = "paper"
+    segment: str = "none"
+    sharing: str = "layer"
+    position_rank: int = 64
+    shaw_values: bool = False
+    linformer_k: int = 0
+    relative_buckets: int = 32
+    relative_max_distance: int = 128
+    untied_projection_bias: bool = False
+    encoder_normalize_before: bool = False
+    no_layernorm_embedding: bool = False
+
+    def __post_init__(self, **others: object) -> None:
+        super().__post_init__(**others)
+        for field, choices in CHOICES.items():
+            if getattr(self, field) not in choices:
+                raise ValueError(f"{field} is {getattr(self, field)!r}, not one of {', '.join(choices)}")
+
+    @property
+    def position_sets(self) -> int:
+        """How many heads of the model have position parameters of their own."""
+        layers, heads = self.num_hidden_layers, self.num_attention_heads
+        return {"none": layers * heads, "layer": heads, "head": layers}[self.sharing]
+
+
+__all__ = ["TupeConfig"]

@@ -1,0 +1,699 @@
+r"""TUPE (Ke et al., ICLR 2021), DIET (Chen et al., EMNLP 2021) and their baselines in plain PyTorch, for Transformers.
+
+    logit(i, j) = (x_i W^Q)(x_j W^K)^T / sqrt(t d_h) + reset(absolute(i, j) + relative(j - i)) + segment(s_i, s_j)
+
+`t` is the number of products that the logit sums: 2 in TUPE, where the positions have one of their own. The terms
+behind the first know no words: they are computed once for the batch and, where the layers share them, for all layers.
+This file is shipped with exported models: it imports no `tupe`. Parameters are called as in the fairseq plugin.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, NamedTuple, Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import PreTrainedModel, initialization
+from transformers.activations import ACT2FN
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    MaskedLMOutput,
+    QuestionAnsweringModelOutput,
+    SequenceClassifierOutput,
+    TokenClassifierOutput,
+)
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.utils.generic import can_return_tuple
+from transformers.utils.output_capturing import capture_outputs
+
+from .configuration_tupe import TupeConfig
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """Position terms are computed in float32 whatever the model's precision, and rounded once."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+def distances(length: int, device: torch.device) -> Tensor:
+    """`j - i` of every pair of positions, `(n, n)`."""
+    positions = torch.arange(length, device=device)
+    return positions[None, :] - positions[:, None]
+
+
+class UntiedAbsolute(nn.Module):
+    """`absolute(i, j) = (LN(p_i) U^Q)(LN(p_j) U^K)^T / sqrt(t d_h)` (TUPE, eq. 7)."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        width, self.sets = config.hidden_size, config.position_sets
+        head_dim = width // config.num_attention_heads
+        self.scale = (num_products(config) * head_dim) ** -0.5
+        self.table = nn.Embedding(config.max_position_embeddings, width)
+        self.layer_norm = nn.LayerNorm(width, config.layer_norm_eps)
+        self.query = nn.Linear(width, self.sets * head_dim, config.untied_projection_bias)
+        self.key = nn.Linear(width, self.sets * head_dim, config.untied_projection_bias)
+
+    def project(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """`LN(p) U^Q` and `LN(p) U^K` of `vectors` `(m, d)`, each `(S, m, d_h)` for the `S` sets of parameters."""
+
+        def apply(projection: nn.Linear) -> Tensor:
+            bias = None if projection.bias is None else at_least_float32(projection.bias)
+            return F.linear(p, at_least_float32(projection.weight), bias).unflatten(-1, (self.sets, -1)).transpose(0, 1)
+
+        norm = self.layer_norm
+        gain, shift = at_least_float32(norm.weight), at_least_float32(norm.bias)
+        p = F.layer_norm(at_least_float32(vectors), norm.normalized_shape, gain, shift, norm.eps)
+        return apply(self.query), apply(self.key)
+
+    def factors(self, length: int) -> tuple[Tensor, Tensor]:
+        return self.project(self.table.weight[:length])
+
+    def forward(self, length: int) -> Tensor:
+        query, key = self.factors(length)
+        return (query * self.scale) @ key.transpose(1, 2)
+
+    def self_correlation(self, vectors: Tensor) -> Tensor:
+        """The correlation of each of `vectors` `(m, d)` with itself, `(m, S)`: theta of the reset."""
+        query, key = self.project(vectors)
+        return self.scale * (query * key).sum(-1).t()
+
+
+class LowRankAbsolute(nn.Module):
+    """`absolute(i, j) = P_Q[i] . P_K[j]` (DIET-ABS, eq. 1); with Linformer the keys are its `k` rows (eq. 4)."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        length, rank, self.num_keys = config.max_position_embeddings, config.position_rank, config.linformer_k or None
+        self.query = nn.Parameter(torch.empty(config.position_sets, length, rank))
+        self.key = nn.Parameter(torch.empty(config.position_sets, self.num_keys or length, rank))
+
+    def forward(self, length: int) -> Tensor:
+        query, key = self.query[:, :length], self.key[:, : self.num_keys or length]
+        return at_least_float32(query) @ at_least_float32(key).transpose(1, 2)
+
+
+class FreeAbsolute(nn.Module):
+    """`absolute(i, j) = V[i, j]` (TUPE, appendix D)."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        length = config.max_position_embeddings
+        self.weight = nn.Parameter(torch.empty(config.position_sets, length, length))
+
+    def forward(self, length: int) -> Tensor:
+        return at_least_float32(self.weight[:, :length, :length])
+
+
+def relative_rows(config: TupeConfig) -> int:
+    """Rows of the table of a relative term."""
+    return {"bucketed": config.relative_buckets, "unbinned": 2 * config.max_position_embeddings - 1}.get(
+        config.relative, 2 * config.relative_max_distance + 1
+    )
+
+
+def bucket_starts(half: int, max_distance: int) -> list[int]:
+    """The smallest distance of each of T5's buckets but the first: `D^m e^k >= max_distance^k e^m`, in integers."""
+    exact, starts = half // 2, list(range(1, half // 2 + 1))
+    steps = half - exact
+    for k in range(1, steps):
+        distance = starts[-1]
+        while distance**steps * exact**k < max_distance**k * exact**steps:
+            distance += 1
+        starts.append(distance)
+    return starts
+
+
+class Relative(nn.Embedding):
+    """`relative(j - i)`: one value a head for each distance, binned as in T5, clipped, or neither (DIET-REL)."""
+
+    def __init__(self, config: TupeConfig, width: Optional[int] = None) -> None:
+        super().__init__(relative_rows(config), config.position_sets if width is None else width)
+        self.kind = config.relative
+        self.middle = self.num_embeddings // 2
+        if self.kind == "bucketed":
+            self.starts = bucket_starts(self.middle, config.relative_max_distance)
+
+    def values(self) -> Tensor:
+        """`(rows, S)`."""
+        return at_least_float32(self.weight)
+
+    def row(self, distance: Tensor) -> Tensor:
+        if self.kind != "bucketed":
+            return distance.clamp(-self.middle, self.middle) + self.middle
+        starts = torch.tensor(self.starts, device=distance.device)
+        return torch.bucketize(distance.abs(), starts, right=True) + self.middle * (distance > 0)
+
+    def forward(self, length: int) -> Tensor:
+        return self.values()[self.row(distances(length, self.weight.device))].permute(2, 0, 1)
+
+
+class ParametricRelative(Relative):
+    """`relative(j - i) = (r_{j-i} F^Q)(r_{j-i} F^K)^T`, distances clipped (TUPE, appendix D)."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        width = config.hidden_size
+        super().__init__(config, width)
+        self.head_dim = width // config.num_attention_heads
+        self.query = nn.Linear(width, config.position_sets * self.head_dim, bias=False)
+        self.key = nn.Linear(width, config.position_sets * self.head_dim, bias=False)
+
+    def values(self) -> Tensor:
+        vectors, query, key = (at_least_float32(w) for w in (self.weight, self.query.weight, self.key.weight))
+        return ((vectors @ query.t()) * (vectors @ key.t())).unflatten(-1, (-1, self.head_dim)).sum(-1)
+
+
+class Reset(nn.Module):
+    """`[CLS]` untied (TUPE, eq. 10): row 0 of the correlation is `theta_1`, the rest of column 0 `theta_2`."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        untied, own = config.absolute == "untied", config.reset == "release" and config.relative not in ("none", "shaw")
+        self.vectors = nn.Parameter(torch.empty(2, config.hidden_size)) if untied else None
+        self.scalars = None if untied else nn.Parameter(torch.empty(2, config.position_sets))
+        self.relative = nn.Parameter(torch.empty(2, config.position_sets)) if own else None
+
+    def forward(self, correlation: Tensor, absolute: Optional[nn.Module]) -> Tensor:
+        """`reset(v)` of `correlation` `(S, n, n)`."""
+        vectors = self.vectors
+        theta = at_least_float32(self.scalars) if vectors is None else absolute.self_correlation(vectors)  # (2, S)
+        if self.relative is not None:
+            theta = theta + at_least_float32(self.relative)
+        theta_1, theta_2 = theta[:, :, None, None]
+        length = correlation.shape[-1]
+        others = torch.cat([theta_2.expand(-1, length - 1, 1), correlation[:, 1:, 1:]], dim=2)
+        return torch.cat([theta_1.expand(-1, 1, length), others], dim=1)
+
+
+class Terms(NamedTuple):
+    """What the positions add, `None` where nothing: `bias` to the logits, `(S, n, m)`, and for `untied_cross` `query`
+    and `key` to the words' queries and keys, `(S, n, d_h)`."""
+
+    bias: Optional[Tensor] = None
+    query: Optional[Tensor] = None
+    key: Optional[Tensor] = None
+
+
+def num_products(config: TupeConfig) -> int:
+    """`t`, the number of products that the logit sums."""
+    return {"untied": 2, "untied_cross": 4}.get(config.absolute, 1)
+
+
+class PositionBias(nn.Module):
+    """`reset(absolute + relative)`."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        absolute = {
+            "untied": UntiedAbsolute,
+            "untied_cross": UntiedAbsolute,
+            "low_rank": LowRankAbsolute,
+            "low_rank_input": LowRankAbsolute,
+            "free": FreeAbsolute,
+        }.get(config.absolute)
+        relative = {"none": None, "shaw": None, "parametric": ParametricRelative}.get(config.relative, Relative)
+        self.absolute = None if absolute is None else absolute(config)
+        self.relative = None if relative is None else relative(config)
+        self.reset = None if config.reset == "none" else Reset(config)
+        self.cross = config.absolute == "untied_cross"
+        self.num_keys = config.linformer_k or None
+        self.frozen = False
+
+    def forward(self, length: int) -> Terms:
+        """The terms of the first `length` positions, in float32."""
+        if self.frozen:
+            bias, query, key = self.frozen_bias, self.frozen_query, self.frozen_key
+            return Terms(
+                None if bias is None else bias[:, :length, : self.num_keys or length],
+                *(None if factor is None else factor[:, :length] for factor in (query, key)),
+            )
+        terms = [] if self.absolute is None or self.cross else [self.absolute(length)]
+        if self.relative is not None:
+            terms.append(self.relative(length))
+        bias = sum(terms[1:], terms[0]) if terms else None
+        if self.reset is not None:
+            bias = self.reset(bias, self.absolute)
+        return Terms(bias, *(self.absolute.factors(length) if self.cross else ()))
+
+    @torch.no_grad()
+    def freeze(self, length: int) -> None:
+        """Puts the finished terms of `length` positions in the place of what they are made of, as for ONNX."""
+        for name, term in zip(Terms._fields, self(length)):
+            self.register_buffer(f"frozen_{name}", None if term is None else term.contiguous())
+        self.absolute = self.relative = self.reset = None
+        self.frozen = True
+
+
+def segment_ids(input_ids: Tensor, separator: int) -> Tensor:
+    """The segment, 0 or 1, of each token: `<s> a </s>` is 0; from the second of two separators on, it is 1."""
+    is_separator = input_ids.eq(separator)
+    second = F.pad(is_separator[:, 1:] & is_separator[:, :-1], (1, 0))
+    return second.cumsum(1).clamp(max=1)
+
+
+class SegmentAttention(nn.Module):
+    """`segment(s_i, s_j) = E_S[s_i, s_j]` (DIET, eq. 2)."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        layers = 1 if config.sharing == "layer" else config.num_hidden_layers
+        self.weight = nn.Parameter(torch.empty(layers, config.position_sets // layers, 2, 2))
+
+    def forward(self, segments: Tensor, layer: int) -> Tensor:
+        """`(B, H, n, n)` of `segments` `(B, n)`."""
+        values = at_least_float32(self.weight[layer])
+        return values[:, segments[:, :, None], segments[:, None, :]].transpose(0, 1)
+
+
+class ShawRelative(nn.Module):
+    """Vectors `a` by clipped distance join the keys, and the values: `q_i . (k_j + a[j - i])` (Shaw et al. 2018)."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        self.max_distance = config.relative_max_distance
+        shape = 2 * self.max_distance + 1, config.hidden_size // config.num_attention_heads
+        self.key = nn.Parameter(torch.empty(shape))
+        self.value = nn.Parameter(torch.empty(shape)) if config.shaw_values else None
+
+    def row(self, like: Tensor) -> Tensor:
+        """The row of every pair's distance, `(B, H, n, n)` for `like` `(B, H, n, ...)`."""
+        distance = distances(like.shape[2], like.device).clamp(-self.max_distance, self.max_distance)
+        return (distance + self.max_distance).expand(*like.shape[:2], -1, -1)
+
+    def logits(self, query: Tensor, scale: float) -> Tensor:
+        """`scale q_i . a[j - i]`: a product with all vectors, of which each cell takes its own."""
+        return (query @ (scale * self.key).to(query.dtype).t()).gather(-1, self.row(query))
+
+    def weighted_values(self, weights: Tensor) -> Tensor:
+        """`sum_j weight_ij a^V[j - i]` of `weights` `(B, H, n, n)`: `(B, n, H, d_h)`."""
+        by_row = weights.new_zeros(*weights.shape[:-1], len(self.value)).scatter_add(-1, self.row(weights), weights)
+        return (by_row @ self.value.to(weights.dtype)).transpose(1, 2)
+
+
+def eager_attention_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Optional[Tensor],
+    scaling: float,
+    dropout: float = 0.0,
+    position_bias: Optional[Tensor] = None,
+    **kwargs: object,
+) -> tuple[Tensor, Tensor]:
+    """The equation as it is written; the weights are returned too."""
+    logits = (query * scaling) @ key.transpose(2, 3)
+    if position_bias is not None:
+        logits = logits + position_bias
+    if attention_mask is not None and attention_mask.dtype == torch.bool:
+        logits = logits.masked_fill(~attention_mask, torch.finfo(logits.dtype).min)
+    elif attention_mask is not None:
+        logits = logits + attention_mask
+    weights = F.dropout(logits.softmax(-1, dtype=torch.float32).to(query.dtype), dropout, module.training)
+    return (weights @ value).transpose(1, 2), weights
+
+
+class LengthProjection(nn.Module):
+    """Linformer's `E`: `k` mixtures of the positions for keys and values; padding counts as zero (Wang et al. 2020)."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(config.linformer_k, config.max_position_embeddings))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight[:, : x.shape[1]] @ x
+
+
+class TupeSelfAttention(nn.Module):
+    """`softmax(logit) x W^V W^O`, in heads."""
+
+    is_causal = False
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.config = config
+        self.num_heads = config.num_attention_heads
+        self.scaling = 1 / math.sqrt(num_products(config) * (width // self.num_heads))
+        self.dropout = config.attention_probs_dropout_prob
+        self.qkv_proj = nn.Linear(width, 3 * width)
+        self.out_proj = nn.Linear(width, width)
+        self.relative = ShawRelative(config) if config.relative == "shaw" else None
+        self.projection = LengthProjection(config) if config.linformer_k else None
+
+    def project(self, x: Tensor, padding: Optional[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, each `(B, H, n, d_h)`; with Linformer keys and values `(B, H, k, d_h)`."""
+        if self.projection is None:
+            parts = self.qkv_proj(x).chunk(3, -1)
+        else:
+            mixed = self.projection(x if padding is None else x.masked_fill(padding, 0))
+            (weight, *others), (bias, *shifts) = self.qkv_proj.weight.chunk(3), self.qkv_proj.bias.chunk(3)
+            parts = F.linear(x, weight, bias), *(F.linear(mixed, w, b) for w, b in zip(others, shifts))
+        query, key, value = (part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in parts)
+        return query, key, value
+
+    def forward(
+        self, x: Tensor, position: Terms, attention_mask: Optional[Tensor], padding: Optional[Tensor], **kwargs: object
+    ) -> tuple[Tensor, Optional[Tensor]]:
+        """`x` `(B, n, d)` and the layer's terms, `bias` `(1 or B, 1 or H, n, m)`; returns `(B, n, d)` and weights."""
+        query, key, value = self.project(x, padding)
+        bias, position_query, position_key = position
+        if position_query is not None:
+            query, key = query + position_query.to(query.dtype), key + position_key.to(key.dtype)
+        bias = None if bias is None else bias.to(query.dtype)
+        if self.relative is not None:
+            relative = self.relative.logits(query, self.scaling)
+            bias = relative if bias is None else bias + relative
+        implementation = "eager" if self.config.shaw_values else self.config._attn_implementation
+        if bias is not None and implementation == "flex_attention":  # it reads every index
+            bias = bias.expand(len(x), self.num_heads, -1, -1)
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
+        out, weights = attend(
+            self,
+            query,
+            key,
+            value,
+            attention_mask if self.projection is None else None,
+            dropout=self.dropout if self.training else 0.0,
+            scaling=self.scaling,
+            position_bias=bias,
+            **kwargs,
+        )
+        if self.relative is not None and self.relative.value is not None:
+            out = out + self.relative.weighted_values(weights)
+        return self.out_proj(out.flatten(2)), weights
+
+
+class TupeLayer(GradientCheckpointingLayer):
+    """Attention and feed-forward part, each with its residual; post-norm (BERT) or pre-norm."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.normalize_before = config.encoder_normalize_before
+        self.self_attn = TupeSelfAttention(config)
+        self.self_attn_layer_norm = nn.LayerNorm(width, config.layer_norm_eps)
+        self.activation = ACT2FN[config.hidden_act]
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.activation_dropout = nn.Dropout(config.activation_dropout)
+        self.fc1 = nn.Linear(width, config.intermediate_size)
+        self.fc2 = nn.Linear(config.intermediate_size, width)
+        self.final_layer_norm = nn.LayerNorm(width, config.layer_norm_eps)
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        return self.dropout(self.fc2(self.activation_dropout(self.activation(self.fc1(x)))))
+
+    def forward(
+        self, x: Tensor, position: Terms, attention_mask: Optional[Tensor], padding: Optional[Tensor], **kwargs: object
+    ) -> Tensor:
+        """`x` `(B, n, d)` to `(B, n, d)`."""
+
+        def attend(x: Tensor) -> Tensor:
+            return self.dropout(self.self_attn(x, position, attention_mask, padding, **kwargs)[0])
+
+        if self.normalize_before:
+            x = x + attend(self.self_attn_layer_norm(x))
+            return x + self.feed_forward(self.final_layer_norm(x))
+        x = self.self_attn_layer_norm(x + attend(x))
+        return self.final_layer_norm(x + self.feed_forward(x))
+
+
+class TupePreTrainedModel(PreTrainedModel):
+    """What all models of the family have in common."""
+
+    config_class = TupeConfig
+    base_model_prefix = "tupe"
+    supports_gradient_checkpointing = True
+    _no_split_modules: ClassVar = ["TupeLayer"]
+    _supports_sdpa = True
+    _supports_flex_attn = True
+    _supports_flash_attn = False  # it takes no bias
+    _supports_attention_backend = True
+    _keys_to_ignore_on_load_unexpected: ClassVar = [r"^(lm_head|classifi.*|qa_outputs)\."]  # of other heads
+    _can_record_outputs: ClassVar = {"hidden_states": TupeLayer, "attentions": TupeSelfAttention}
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, LengthProjection):
+            initialization.normal_(module.weight, std=module.weight.shape[1] ** -0.5)  # E x has the scale of x
+        elif isinstance(module, (LowRankAbsolute, FreeAbsolute, Reset, SegmentAttention, ShawRelative)):
+            for parameter in module.parameters(recurse=False):
+                initialization.normal_(parameter, std=self.config.initializer_range)
+
+
+class TupeModel(TupePreTrainedModel):
+    """Tokens to features. Sequences are `<s> a </s>` or `<s> a </s> </s> b </s>`, padded on the right."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__(config)
+        width = config.hidden_size
+        at_input = config.absolute in ("input", "low_rank_input")
+        self.embed_tokens = nn.Embedding(config.vocab_size, width, config.pad_token_id)
+        self.input_positions = nn.Embedding(config.max_position_embeddings, width) if at_input else None
+        self.input_segments = nn.Embedding(2, width) if config.segment == "input" else None
+        self.position_bias = PositionBias(config)
+        self.segment_attention = SegmentAttention(config) if config.segment == "per_head" else None
+        norms = [nn.LayerNorm(width, config.layer_norm_eps) for _ in range(2)]
+        self.layernorm_embedding = nn.Identity() if config.no_layernorm_embedding else norms[0]
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.layers = nn.ModuleList(TupeLayer(config) for _ in range(config.num_hidden_layers))
+        self.layer_norm = norms[1] if config.encoder_normalize_before else nn.Identity()
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        self.embed_tokens = value
+
+    def freeze_positions(self) -> None:
+        """Replaces the position parameters by the finished terms of all lengths, which nothing trains any more."""
+        self.position_bias.freeze(self.config.max_position_embeddings)
+
+    def layer_terms(self, length: int, segments: Optional[Tensor], dtype: torch.dtype) -> list[Terms]:
+        """The position terms of each layer, with the axes `(1 or B, 1 or H, n, m)`; shared ones are computed once."""
+        layers = 1 if self.config.sharing == "layer" else len(self.layers)
+        with torch.autocast(self.device.type, enabled=False):
+            terms = [None if term is None else term.to(dtype) for term in self.position_bias(length)]
+            split = ([None] * layers if t is None else t.unflatten(0, (layers, 1, -1)).unbind() for t in terms)
+            of_layers = [Terms(*layer) for layer in zip(*split)]
+            if self.segment_attention is not None:
+                for i, term in enumerate(of_layers):
+                    own = self.segment_attention(segments, i).to(dtype)
+                    of_layers[i] = term._replace(bias=own if term.bias is None else term.bias + own)
+        return of_layers * (len(self.layers) // layers)
+
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: Optional[Tensor] = None,
+        attention_mask: Optional[Tensor] = None,
+        token_type_ids: Optional[Tensor] = None,
+        inputs_embeds: Optional[Tensor] = None,
+        **kwargs: object,
+    ) -> BaseModelOutput:
+        """Features `(B, n, d)`.
+
+        Args:
+            input_ids: `(B, n)`, `n` at most `max_position_embeddings`.
+            attention_mask: `(B, n)`, 0 at padding; where it is not given, padding is where the tokens are `<pad>`.
+            token_type_ids: `(B, n)`, segments 0 and 1; where they are not given, the separators tell them.
+            inputs_embeds: `(B, n, d)`, in the place of `input_ids`; all is then segment 0 unless told otherwise.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give either input_ids or inputs_embeds")
+        x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        length = x.shape[1]
+        if length > self.config.max_position_embeddings:
+            raise ValueError(
+                f"a sequence of {length} tokens is longer than the {self.config.max_position_embeddings} positions of "
+                "the model: cut it (truncation=True)"
+            )
+        if self.config.shaw_values and self.config._attn_implementation not in ("eager", "sdpa"):
+            raise ValueError("shaw_values needs the attention's weights: choose attn_implementation='eager'")
+        if attention_mask is None and input_ids is not None:
+            attention_mask = input_ids.ne(self.config.pad_token_id)
+        segments = token_type_ids
+        if segments is None and self.config.segment != "none":
+            segments = (
+                torch.zeros(x.shape[:2], dtype=torch.long, device=x.device)
+                if input_ids is None
+                else segment_ids(input_ids, self.config.eos_token_id)
+            )
+        if self.input_positions is not None:
+            x = x + self.input_positions.weight[:length]
+        if self.input_segments is not None:
+            x = x + self.input_segments(segments)
+        x = self.dropout(self.layernorm_embedding(x))
+        padding = None
+        if attention_mask is not None and attention_mask.ndim == 2:
+            padding = attention_mask.eq(0).unsqueeze(-1)
+            x = x.masked_fill(padding, 0)
+        mask = create_bidirectional_mask(self.config, x, attention_mask)
+        for layer, position in zip(self.layers, self.layer_terms(length, segments, x.dtype)):
+            x = layer(x, position, mask, padding, **kwargs)
+        return BaseModelOutput(last_hidden_state=self.layer_norm(x))
+
+
+class LanguageModelHead(nn.Module):
+    """RoBERTa's: dense layer, activation, layer norm, and the word embeddings."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = ACT2FN[config.hidden_act]
+        self.layer_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.decoder(self.layer_norm(self.activation(self.dense(features))))
+
+
+class TupeForMaskedLM(TupePreTrainedModel):
+    """The word at every position."""
+
+    _tied_weights_keys: ClassVar = {"lm_head.decoder.weight": "tupe.embed_tokens.weight"}
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__(config)
+        self.tupe = TupeModel(config)
+        self.lm_head = LanguageModelHead(config)
+        self.post_init()
+
+    def get_output_embeddings(self) -> nn.Linear:
+        return self.lm_head.decoder
+
+    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
+        self.lm_head.decoder = new_embeddings
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Optional[Tensor] = None,
+        attention_mask: Optional[Tensor] = None,
+        token_type_ids: Optional[Tensor] = None,
+        inputs_embeds: Optional[Tensor] = None,
+        labels: Optional[Tensor] = None,
+        **kwargs: object,
+    ) -> MaskedLMOutput:
+        """Logits `(B, n, V)`; `labels` `(B, n)`, -100 where there is nothing to predict. The rest as `TupeModel`."""
+        outputs = self.tupe(input_ids, attention_mask, token_type_ids, inputs_embeds, **kwargs)
+        logits = self.lm_head(outputs.last_hidden_state)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
+        return MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+
+
+class ClassificationHead(nn.Module):
+    """fairseq's: dense layer, activation and output, on `[CLS]`."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = ACT2FN[config.pooler_act]
+        self.dropout = nn.Dropout(config.classifier_dropout)
+        self.out_proj = nn.Linear(config.hidden_size, config.num_labels)
+
+    def forward(self, features: Tensor) -> Tensor:
+        x = self.activation(self.dense(self.dropout(features[:, 0])))
+        return self.out_proj(self.dropout(x))
+
+
+class TupeForSequenceClassification(TupePreTrainedModel):
+    """Classes of a sentence or a pair, or with one label a number."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__(config)
+        self.tupe = TupeModel(config)
+        self.classifier = ClassificationHead(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Optional[Tensor] = None,
+        attention_mask: Optional[Tensor] = None,
+        token_type_ids: Optional[Tensor] = None,
+        inputs_embeds: Optional[Tensor] = None,
+        labels: Optional[Tensor] = None,
+        **kwargs: object,
+    ) -> SequenceClassifierOutput:
+        """Scores `(B, num_labels)`; `labels` `(B,)`. The rest as `TupeModel`."""
+        outputs = self.tupe(input_ids, attention_mask, token_type_ids, inputs_embeds, **kwargs)
+        logits = self.classifier(outputs.last_hidden_state)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **kwargs)
+        return SequenceClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+
+
+class TupeForTokenClassification(TupePreTrainedModel):
+    """A class of every token."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__(config)
+        self.tupe = TupeModel(config)
+        self.dropout = nn.Dropout(config.classifier_dropout)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Optional[Tensor] = None,
+        attention_mask: Optional[Tensor] = None,
+        token_type_ids: Optional[Tensor] = None,
+        inputs_embeds: Optional[Tensor] = None,
+        labels: Optional[Tensor] = None,
+        **kwargs: object,
+    ) -> TokenClassifierOutput:
+        """Scores `(B, n, num_labels)`; `labels` `(B, n)`, -100 where there is none. The rest as `TupeModel`."""
+        outputs = self.tupe(input_ids, attention_mask, token_type_ids, inputs_embeds, **kwargs)
+        logits = self.classifier(self.dropout(outputs.last_hidden_state))
+        loss = None if labels is None else self.loss_function(logits, labels, self.config, **kwargs)
+        return TokenClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+
+
+class TupeForQuestionAnswering(TupePreTrainedModel):
+    """Where an answer begins and ends."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__(config)
+        self.tupe = TupeModel(config)
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Optional[Tensor] = None,
+        attention_mask: Optional[Tensor] = None,
+        token_type_ids: Optional[Tensor] = None,
+        inputs_embeds: Optional[Tensor] = None,
+        start_positions: Optional[Tensor] = None,
+        end_positions: Optional[Tensor] = None,
+        **kwargs: object,
+    ) -> QuestionAnsweringModelOutput:
+        """Scores of every token as the first and as the last, `(B, n)` each. The rest as `TupeModel`."""
+        outputs = self.tupe(input_ids, attention_mask, token_type_ids, inputs_embeds, **kwargs)
+        start, end = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
+        loss = None
+        if start_positions is not None and end_positions is not None:
+            loss = self.loss_function(start, end, start_positions, end_positions, **kwargs)
+        return QuestionAnsweringModelOutput(loss, start, end, outputs.hidden_states, outputs.attentions)
+
+
+__all__ = [
+    "TupeForMaskedLM",
+    "TupeForQuestionAnswering",
+    "TupeForSequenceClassification",
+    "TupeForTokenClassification",
+    "TupeModel",
+    "TupePreTrainedModel",
+]

@@ -1,0 +1,55 @@
+"""What Transformers is told: our classes for its Auto classes, and our attention by the name `tupe`."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from torch import Tensor, nn
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
+from transformers.masking_utils import flash_attention_mask
+
+from tupe.attention import biased_attention
+from tupe.transformers import modeling_tupe as models
+from tupe.transformers.configuration_tupe import TupeConfig
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Optional[Tensor],
+    scaling: float,
+    dropout: float = 0.0,
+    position_bias: Optional[Tensor] = None,
+    **kwargs: object,
+) -> tuple[Tensor, None]:
+    """`tupe.attention.biased_attention`, as Transformers calls it; `attention_mask` is `(B, n)`, 0 at padding."""
+    padding = None if attention_mask is None else attention_mask.eq(0)
+    options = {"scale": scaling, "dropout_p": dropout, "training": module.training}
+    out = biased_attention(query, key, value, position_bias, key_padding_mask=padding, **options)
+    return out.transpose(1, 2), None
+
+
+def register() -> None:
+    """Tells it; again is no harm."""
+    AutoConfig.register(TupeConfig.model_type, TupeConfig, exist_ok=True)
+    for auto, model in (
+        (AutoModel, models.TupeModel),
+        (AutoModelForMaskedLM, models.TupeForMaskedLM),
+        (AutoModelForQuestionAnswering, models.TupeForQuestionAnswering),
+        (AutoModelForSequenceClassification, models.TupeForSequenceClassification),
+        (AutoModelForTokenClassification, models.TupeForTokenClassification),
+    ):
+        auto.register(TupeConfig, model, exist_ok=True)
+    AttentionInterface.register("tupe", attention)
+    AttentionMaskInterface.register("tupe", flash_attention_mask)
