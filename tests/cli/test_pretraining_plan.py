@@ -35,7 +35,7 @@ def test_the_training_holds_the_folder(arguments, tmp_path, monkeypatch, capsys)
         assert main(arguments) == 1
         assert "another process is training in" in capsys.readouterr().err
         arguments[1:1] = ["--nodes", "2", "--node-rank", "1"]  # of another machine
-        assert main(arguments) == 0
+        assert main(arguments) == 0, capsys.readouterr().err
     assert len(started) == 2
 
 

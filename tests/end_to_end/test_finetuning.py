@@ -127,7 +127,7 @@ def test_finetuning_refuses(overrides, said, pretrained, glue, tmp_path):
 
 
 def test_script_refuses(pretrained, glue, tmp_path):
-    assert "unknown task GLUE" in sentences(finetune("GLUE", pretrained[0], glue, tmp_path, check=False))
+    assert "there is no task 'GLUE'" in sentences(finetune("GLUE", pretrained[0], glue, tmp_path, check=False))
     torch.save({"cfg": {"model": {"_name": "roberta"}}}, tmp_path / "checkpoint_best.pt")
     assert "none of ours" in sentences(finetune("CoLA", tmp_path, glue, tmp_path / "run", check=False))
 

@@ -151,7 +151,7 @@ def test_single_fields_can_be_overridden(corpus, tmp_path):
     table = state["model"]["encoder.sentence_encoder.position_bias.relative.weight"]
     assert table.shape == (11, 2)
     overrides = run("tupe", "model-overrides", tmp_path / "checkpoint_last.pt").stdout.split()
-    assert {"+model.relative=clipped", "+model.relative_max_distance=5"} <= set(overrides)
+    assert {"+model.relative='clipped'", "+model.relative_max_distance=5"} <= set(overrides)
 
 
 def test_installed_commands_are_the_tree_under_test():

@@ -65,6 +65,7 @@ def validated(data, checkpoint, rank, processes):
     cfg.distributed_training.distributed_rank = rank
     said, handler, logger = [], logging.Handler(), progress_bar.logger
     handler.emit = lambda record: said.append(json.loads(record.getMessage())) if record.name == "valid" else None
+    logging.disable(logging.NOTSET)  # commands of ours in this process switch fairseq off
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
     validate.main(cfg, Namespace(data=str(data)))  # as the command: a checkpoint does not say where its data were

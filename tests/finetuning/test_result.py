@@ -26,6 +26,6 @@ def test_metrics_are_of_the_very_validation_that_was_best(tmp_path):
     }  # fmt: skip
     torch.save(state, tmp_path / "checkpoint_best.pt")
     result = finetuning_result(tmp_path)
-    assert result["score"] == result["metrics"]["valid"]["accuracy"] == 70.0
-    assert result["metrics"]["valid1"]["accuracy"] == 69.0
-    assert result["epoch"] == 1
+    assert result.score == result.metrics["valid"]["accuracy"] == 70.0
+    assert result.metrics["valid1"]["accuracy"] == 69.0
+    assert result.epoch == 1

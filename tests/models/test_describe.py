@@ -1,11 +1,13 @@
 """What a model is, from a name with fields and from a checkpoint."""
 
+import dataclasses
+
 import pytest
 import torch
 
 from tupe.cli.main import main
+from tupe.models.config import TupeConfig
 from tupe.models.describe import equation, system, with_fields
-from tupe.models.tupe import as_namespace
 from tupe.systems import DESCRIPTIONS, SYSTEMS
 
 
@@ -44,7 +46,9 @@ def test_what_was_given_and_what_came_along(capsys):
 
 def test_a_checkpoint(tmp_path, build, capsys):
     model = build("diet_rel_tiny")
-    cfg = {"model": {**vars(as_namespace(model.args)), "_name": "diet_rel_tiny"}, "task": {}}
+    known = {field.name for field in dataclasses.fields(TupeConfig)}
+    fields = {name: value for name, value in vars(model.args).items() if name in known}
+    cfg = {"model": {**fields, "_name": "diet_rel_tiny"}, "task": {}}
     torch.save({"cfg": cfg, "model": model.state_dict()}, tmp_path / "model.pt")
     assert main(["describe", str(tmp_path / "model.pt")]) == 0
     out = capsys.readouterr().out

@@ -193,9 +193,9 @@ def test_no_example_is_left_out(folder, size):
     """fairseq's default is batches of a multiple of 8."""
     folder.split("valid", input0=["a"] * size).split("train", input0=["a"], labels=["x"])
     folder.split("valid", labels=["x"] * size)
-    dataset = folder.task().load_dataset("valid")
-    limits = {"max_sentences": 16, "required_batch_size_multiple": 8}
-    batches = dataset.batch_by_size(dataset.ordered_indices(), **limits)
+    task = folder.task()
+    iterator = task.get_batch_iterator(task.load_dataset("valid"), max_sentences=16, required_batch_size_multiple=8)
+    batches = list(iterator.frozen_batches)
     assert sorted(index for batch in batches for index in batch) == list(range(size))
     assert max(map(len, batches)) <= 16
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import sys
 from pathlib import Path
 
 
@@ -42,8 +41,10 @@ def run(args: argparse.Namespace) -> None:
     if not args.start:
         return
     folder = Path(cfg.checkpoint.save_dir)
-    with lock(folder / LOCK) if args.node_rank == 0 else contextlib.nullcontext(sys.stdout) as mine:
-        if mine is None:
-            raise UserError(f"another process is training in {folder}: wait for it to end, or end it.")
-        os.set_inheritable(mine.fileno(), True)  # the training holds the folder
+    with contextlib.ExitStack() as held:
+        if args.node_rank == 0:
+            mine = held.enter_context(lock(folder / LOCK))
+            if mine is None:
+                raise UserError(f"another process is training in {folder}: wait for it to end, or end it.")
+            os.set_inheritable(mine.fileno(), True)  # the training holds the folder
         os.execvp(args.start[0], args.start)

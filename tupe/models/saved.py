@@ -48,7 +48,8 @@ def saved_config(state: dict[str, Any], path: Union[str, os.PathLike]) -> TupeCo
         config.max_positions = typed(int, length, f"{where}.task: the length of its sequences", made_by, mending)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if isinstance(value, (int, float)) and not 0 <= value <= (_MOST if isinstance(value, int) else 1):
+        most = 1 if field.name.endswith("dropout") else _MOST
+        if isinstance(value, (int, float)) and not 0 <= value <= most:
             raise UserError(f"{where}.model: {field.name} is {value!r:.60}, which no model has: {mending}.")
     _check_weights(config, state.get("model"), path)
     return config
