@@ -52,7 +52,7 @@ def read_tokens(
         tokens = np.concatenate([valid[i].numpy() for i in range(len(valid))]) if len(valid) else np.empty(0, np.int64)
     else:
         process, pieces = corpus.text_processing().line, Encoder(corpus.model)
-        lines = [" ".join(pieces(process(line))) for line in read_text(text, "you wrote").splitlines()]
+        lines = [" ".join(pieces(process(line))) for line in read_text(text, "a text editor").splitlines()]
         encoded = [dictionary.encode_line(line, add_if_not_exist=False) for line in lines if line]
         tokens = torch.cat(encoded).numpy() if encoded else np.empty(0, np.int64)
     if len(tokens) < 2:

@@ -19,7 +19,7 @@ import tupe.models  # noqa: F401  fairseq builds the model by its name
 from tupe.checkpoints.safe_load import safe_load
 from tupe.data.glue.tasks import TASKS, Split, Task
 from tupe.errors import UserError
-from tupe.files import atomic, check_indexed, typed
+from tupe.files import atomic, check_file, check_indexed, typed
 from tupe.models.saved import saved_config
 from tupe.tasks.sentence_prediction import JoinedSentences, TupeSentencePredictionTask
 
@@ -104,6 +104,8 @@ def scores(model: nn.Module, task: TupeSentencePredictionTask, sentences: Joined
 
 def _load(checkpoint: Path, data: Path, task: Task) -> tuple[nn.Module, FairseqTask]:
     trained = _trained(checkpoint, task)
+    if task.classes:
+        check_file(data / "label/dict.txt", "scripts/prepare_glue.sh")
     try:
         models, _, fairseq_task = checkpoint_utils.load_model_ensemble_and_task(
             [str(checkpoint)], arg_overrides={"data": str(data)}

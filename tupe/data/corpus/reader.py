@@ -64,7 +64,13 @@ def read_on(
 
 
 def open_packed(path: Path) -> BinaryIO:
-    """Opens a file for reading, unpacking what its first bytes say it is packed by."""
+    """Opens a file for reading, unpacking what its first bytes say it is packed by.
+
+    Raises:
+        UserError: for a pipe, which could be read for ever.
+    """
+    if path.is_fifo():
+        raise UserError(f"{path} is a pipe, not a file: write what comes out of it to a file.")
     with path.open("rb") as file:
         start = file.read(8)
     unpack = next((function for magic, function in _PACKED.items() if start.startswith(magic)), open)
