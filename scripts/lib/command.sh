@@ -27,7 +27,7 @@ value() {
 for_cpu() {
     local cores
     cores=$(python3 "$root/tupe/cores.py")
-    export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores < $1 ? 1 : cores / $1))} GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000}
+    export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores < $1 ? 1 : cores / $1))} GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-100000}
     export MALLOC_MMAP_THRESHOLD_=${MALLOC_MMAP_THRESHOLD_:-1073741824}
     export MALLOC_TRIM_THRESHOLD_=${MALLOC_TRIM_THRESHOLD_:-1073741824}
 }
