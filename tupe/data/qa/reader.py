@@ -80,7 +80,7 @@ def read_json(path: Path) -> Any:
         with open_packed(path) as file:
             return json.loads(file.read())
     except FileNotFoundError:
-        raise UserError(f"there is no {path}.") from None
+        raise UserError(f"there is no {path}: give a file of JSON.") from None
     except (EOFError, lzma.LZMAError, zlib.error, RecursionError, ValueError) as error:
         raise UserError(f"{path} is no JSON, or was cut ({str(error)[:100]}): get it anew.") from None
 
