@@ -206,6 +206,24 @@ def test_fine_tuned_there_and_back(task, labels, make_checkpoint, corpus, tmp_pa
         assert torch.equal(again.model.eval()(ids, features_only=True, classification_head_name=HEAD)[0], wanted)
 
 
+def test_answers_there_and_back(make_checkpoint, corpus, tmp_path):
+    from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+    model = make_checkpoint(tmp_path / "best.pt", spans=True)
+    assert main(["export", str(tmp_path / "best.pt"), str(corpus), str(tmp_path / "exported")]) == 0
+    there = AutoModelForQuestionAnswering.from_pretrained(tmp_path / "exported").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "exported")
+    batch = tokenizer([["Who sees ?", "Anna sees the house ."], ["Who ?", "Dora ."]], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        found, wanted = there(**batch), model(batch["input_ids"], spans=True)[0]
+    for ours, theirs in zip(wanted, (found.start_logits, found.end_logits)):
+        assert (ours - theirs)[batch["attention_mask"].bool()].abs().max() < 1e-5 * max(1, ours.abs().max())
+    assert main(["import", str(tmp_path / "exported"), str(tmp_path / "back.pt")]) == 0
+    before, after = (torch.load(tmp_path / name, weights_only=True) for name in ("best.pt", "back.pt"))
+    assert before["model"].keys() == after["model"].keys()
+    assert all(torch.equal(before["model"][name], after["model"][name]) for name in before["model"])
+
+
 def test_twice_is_once_and_a_folder_of_others_stays(exported, pretrained, corpus, make_checkpoint, tmp_path, capsys):
     assert main(["export", str(pretrained[0]), str(corpus), str(exported)]) == 0
     make_checkpoint(tmp_path / "other.pt", dropout=0.2)
