@@ -133,12 +133,12 @@ def made_of(cfg: DictConfig) -> dict[str, Any]:
     """What the folder of a run is of, `tupe.files.own`: its model and data; not how long or where it trains."""
     data = {}
     for number, shard in enumerate(_shards(cfg)):
-        sums = Manifest.load(shard).content.checksums if (shard / NAME).is_file() else {}
-        sums = {"dict.txt": sha256(shard / "dict.txt"), "train.bin": sums.get("train.bin", "")}
+        known = Manifest.load(shard).content.checksums if (shard / NAME).is_file() else {}
         size = (shard / "train.bin").stat().st_size
-        data[f"folder {number}"] = f"{size:,} bytes, " + ", ".join(
-            f"{n} {sum_[:12]}" for n, sum_ in sums.items() if sum_
-        )
+        data[f"folder {number}"] = {
+            "dict.txt": sha256(shard / "dict.txt")[:12],
+            "train.bin": f"{size:,} bytes {known.get('train.bin', '')[:12]}".rstrip(),
+        }
     return {"model": model_of(cfg, cfg.task.tokens_per_sample), "data": data}
 
 

@@ -60,8 +60,7 @@ def test_the_folder_is_of_one_model_and_one_corpus(arguments, become, corpus, tm
     assert say() == (0, "")
     (tmp_path / "a/checkpoint_1_2.pt").touch()
     for same in (
-        ("optimization.max_update=30000", "optimization.lr=[0.1]", "model.dropout=0"),
-        ("dataset.batch_size=8", "optimization.update_freq=[4]"),
+        ("optimization.max_update=30000", "model.dropout=0", "dataset.batch_size=8", "optimization.update_freq=[4]"),
         (f"task.data={shutil.copytree(corpus, tmp_path / 'moved')}",),
     ):
         assert say(*same) == (0, "")
@@ -71,13 +70,13 @@ def test_the_folder_is_of_one_model_and_one_corpus(arguments, become, corpus, tm
         (("+model.relative=unbinned",), "model.relative = bucketed, not unbinned"),
         (("task.tokens_per_sample=16",), "model.max_positions = 32, not 16"),
         ((f"task.data={another}",), "data.folder 0.dict.txt = "),
-        ((f"task.data={corpus}:{corpus}",), "data.folder 1.train.bin = not set, not "),
+        ((f"task.data={corpus}:{corpus}",), "data.folder 1 = not set, not "),
     ):
         status, error = say(*other)
         assert status == 1
         assert error.startswith(f"error: {tmp_path / 'a'} was begun with {said}")
         assert error.endswith(": set checkpoint.save_dir to another folder, or remove this one to train anew.\n")
-        assert say("--node-rank", "1", "--nodes", "2", *other) == (1, error)
+    assert say("--node-rank", "1", "--nodes", "2", *other) == (1, error)  # its machine does not wait for the first
     assert len(become) == before
 
 

@@ -65,7 +65,7 @@ def test_the_batch_of_the_paper(processes, update_freq, parallel):
     ("overrides", "said"),
     [
         (["model._name=seq2seq_tupe_huge"], "no translation model seq2seq_tupe_huge"),
-        (["model._name=tupe_base"], "no translation model tupe_base"),
+        (["model._name=transformer"], "no translation model transformer"),
         (["task.data=/nowhere"], "there is no /nowhere/manifest.json: give what tupe prepare-translation wrote"),
         (["task.source_lang=de", "task.target_lang=en"], "is of en to de, but the configuration of de to en"),
         (["common.fp16=true"], "bf16"),

@@ -127,6 +127,7 @@ class _Preparation:
         self.parts = [part for lot in self.lots for part in lot.parts()]
         self.read = total("scan", self.parts)
         if not self.read["documents"]:
+            shutil.rmtree(self.work)
             raise UserError("there is no text in the inputs.")
 
     def plan(self, map_: Map) -> None:

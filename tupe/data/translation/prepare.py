@@ -79,33 +79,34 @@ def prepare(
     with own(out, MADE_BY, of):
         if not (out / NAME).exists():
             try:
-                _make(out, named, files, settings, map_)
+                _make(out / "work", named, files, settings, map_)
             except UserError:  # of these files or settings: with others it is another folder's work
                 shutil.rmtree(out / "work", ignore_errors=True)
                 raise
+            move_into(out, out / "work/data", read(out / "work" / NAME, Content, MADE_BY).sizes, MADE_BY)
+            os.replace(out / "work" / NAME, out / NAME)
         content = Content.load(out, everything=verify)
         shutil.rmtree(out / "work", ignore_errors=True)
     return content
 
 
 def _make(
-    out: Path, named: dict[str, ParallelText], files: dict[str, dict[str, str]], settings: Settings, map_: Map
+    work: Path, named: dict[str, ParallelText], files: dict[str, dict[str, str]], settings: Settings, map_: Map
 ) -> None:
-    """What is done is kept in `out/work`: a note of each step, and of the result, all of which is moved at the end."""
-    work, data = out / "work", out / "work/data"
+    """Makes `work/data` and its manifest, `work/manifest.json`, or what is left to do of them."""
+    if (work / NAME).exists():
+        return
+    data = work / "data"
     for folder in (work, data, data / "text"):
         remove_unfinished(folder)
-    if not (work / NAME).exists():
-        sizes_read = _once(work / "read.json", lambda: {name: _read(name, text) for name, text in named.items()})
-        _vocabulary(data, named["train"], sizes_read["train"], settings)
-        counts = {
-            name: _once(work / f"{name}.json", partial(_split, data, name, text, sizes_read[name], settings, map_))
-            for name, text in named.items()
-        }
-        made = sorted(str(path.relative_to(data)) for path in data.rglob("*") if path.is_file())
-        write(work / NAME, Content(settings, files, counts, versions(), sizes(data, made), checksums(data, made)))
-    move_into(out, data, read(work / NAME, Content, MADE_BY).sizes, MADE_BY)
-    os.replace(work / NAME, out / NAME)
+    sizes_read = _once(work / "read.json", lambda: {name: _read(name, text) for name, text in named.items()})
+    _vocabulary(data, named["train"], sizes_read["train"], settings)
+    counts = {
+        name: _once(work / f"{name}.json", partial(_split, data, name, text, sizes_read[name], settings, map_))
+        for name, text in named.items()
+    }
+    made = sorted(str(path.relative_to(data)) for path in data.rglob("*") if path.is_file())
+    write(work / NAME, Content(settings, files, counts, versions(), sizes(data, made), checksums(data, made)))
 
 
 def _once(note: Path, make: Callable[[], Any]) -> Any:
