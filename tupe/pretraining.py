@@ -143,11 +143,11 @@ def made_of(cfg: DictConfig) -> dict[str, Any]:
 
 
 def model_of(cfg: DictConfig, length: int) -> dict[str, Any]:
-    """The name of a model, and the fields that change what its parameters compute."""
+    """The fields that change what a model's parameters compute; its name may differ, as in `fairseq_mends.resume`."""
     fields = OmegaConf.to_container(cfg.model, resolve=True, enum_to_str=True)
     named = (*SYSTEM_FIELDS, *ELECTRA_FIELDS, *SEQ2SEQ_FIELDS)
     positions = {"max_positions": fields["max_positions"] or length} if "max_positions" in fields else {}
-    return {"name": cfg.model._name, **{name: fields[name] for name in named if name in fields}, **positions}
+    return {**{name: fields[name] for name in named if name in fields}, **positions}
 
 
 def _shards(cfg: DictConfig) -> list[Path]:

@@ -66,7 +66,7 @@ def test_the_folder_is_of_one_model_and_one_corpus(arguments, become, corpus, tm
         assert say(*same) == (0, "")
     before = len(become)
     for other, said in (
-        (("model._name=bert_a_tiny",), "model.name = tupe_tiny, not bert_a_tiny"),
+        (("model._name=bert_a_tiny",), "model.absolute = untied, not input"),
         (("+model.relative=unbinned",), "model.relative = bucketed, not unbinned"),
         (("task.tokens_per_sample=16",), "model.max_positions = 32, not 16"),
         ((f"task.data={another}",), "data.folder 0.dict.txt = "),

@@ -1,4 +1,4 @@
-"""`scripts/deduplicate.py`, by a Python that TUPE_DATATROVE names, which has datatrove (`pip install '.[machines]'`)."""
+"""`scripts/deduplicate.py`, by the Python that TUPE_DATATROVE names: one with `pip install '.[machines]'`."""
 
 import json
 import os
