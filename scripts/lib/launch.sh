@@ -17,7 +17,7 @@ find_processes() {
         MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p) # reads all: `head` could end scontrol by SIGPIPE
     fi
     nodes=$(number NODES 1)
-    gpus=${GPUS:-$({ nvidia-smi -L 2>/dev/null || true; } | wc -l)}
+    gpus=${GPUS:-$(($({ nvidia-smi -L 2>/dev/null || true; } | wc -l)))}
     if [ "$gpus" = 0 ]; then processes=$(number PROCESSES 1); else processes=$(number GPUS "$gpus"); fi
     [ "$gpus" != 0 ] || [ -n "${GPUS-}" ] || echo "warning: nvidia-smi sees no GPU: this trains on the CPU, in float32" >&2
     world=$((nodes * processes))

@@ -46,9 +46,7 @@ def test_every_line_is_kept_once_by_several_machines(folder):
         assert done.returncode == 0, done.stderr
     early = deduplicate(folder, 4, "--step", 2)
     assert early.returncode == 1
-    assert early.stderr.endswith(
-        "error: 2 of 4 tasks of step 1 are done: all must be, on all machines, before step 2 begins.\n"
-    )
+    assert early.stderr.endswith("error: 2 of 4 tasks of step 1 are done: all must be before step 2.\n")
     done = deduplicate(folder, 4, "--workers", 2)  # what is left
     assert done.returncode == 0, done.stderr
     assert sorted(lines(folder / "out")) == different

@@ -32,7 +32,10 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     if most is None or cfg.dataset.batch_size is not None:
         raise UserError("a batch is counted in tokens: set dataset.max_tokens, and not dataset.batch_size.")
     check_machine(cfg, launch)
-    train, symbols = _data(cfg).splits["train"], _data(cfg).settings.vocab_size
+    content = _data(cfg)
+    train, symbols = content.splits.get("train", {}), content.settings.vocab_size
+    if not train.get("kept"):
+        raise UserError(f"the manifest of {task.data} knows no training data: prepare it again.")
     fields = OmegaConf.to_container(cfg.model, resolve=True, enum_to_str=True)
     del fields["_name"]
     longest = max(task.max_source_positions, task.max_target_positions)
@@ -43,7 +46,7 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     batch = world * most * accumulated
     yield f"{world} x {most:,} tokens x {accumulated} accumulated = at most {batch:,} source or target tokens an update"
     pairs = train["kept"]
-    tokens = [train[f"{side} pieces"] + pairs for side in ("source", "target")]  # </s> counts
+    tokens = [train.get(f"{side} pieces", 0) + pairs for side in ("source", "target")]  # </s> counts
     epoch = math.ceil(max(tokens) / batch)
     updates = number_of_updates(cfg, epoch)
     yield (
@@ -58,7 +61,7 @@ def made_of(cfg: DictConfig) -> dict[str, Any]:
     """What the folder of a run is of, `tupe.files.own`: its model and data; not how long or where it trains."""
     content, pair = _data(cfg), f"{cfg.task.source_lang}-{cfg.task.target_lang}"
     files = (MODEL, *(f"train.{pair}.{language}.bin" for language in content.settings.languages))
-    sums = {name: content.checksums[name][:12] for name in files}
+    sums = {name: content.checksums.get(name, "")[:12] for name in files}
     return {"model": model_of(cfg, cfg.task.max_source_positions), "data": {"languages": pair, **sums}}
 
 
