@@ -260,7 +260,7 @@ def disk(cfg: DictConfig, launch: Launch, updates: int, epoch: int, parameters: 
         number += _kept(updates // epoch // checkpoint.save_interval, checkpoint.keep_last_epochs)
     folder = Path(checkpoint.save_dir)
     there = sum(path.stat().st_size for path in folder.glob("checkpoint*.pt"))
-    exists = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
+    exists = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     free = shutil.disk_usage(exists).free
     if launch.here and number * size > free + there:
         raise UserError(

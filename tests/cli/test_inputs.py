@@ -143,12 +143,13 @@ ROWS = (
     Row("plot-training {}/run --output {}/new/a.png", "new/a.png", "file out"),
     Row("table {}/sweep --output {}/new/a.md", "new/a.md", "file out"),
     Row("average-checkpoints {}/new/a.pt {}/pretrained.pt {}/release.pt", "new/a.pt", "file out", whole=False),
-    Row(PREDICT, "new", "folder out", takes=("foreign",)),
+    Row(PREDICT, "new", "folder out", takes=("foreign", "another command's")),
     Row("word-order {}/text.txt {}/new", "new", "folder out"),
     Row(FINETUNE, "new", "folder out", whole=False),
     Row(SWEEP, "new", "folder out", whole=False),
     Row(CORPUS, "new", "folder out", whole=False),
     Row(TRANSLATE, "new", "folder out", whole=False),
+    Row(PLAN + " --start true", "new", "folder out", whole=False, takes=("foreign",)),
 )
 
 PATIENCE = 60  # seconds
