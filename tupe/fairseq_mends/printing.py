@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 
+import hydra._internal.utils
+from hydra.core.utils import JobReturn
 from torch.multiprocessing import ProcessRaisedException
 
 from tupe.errors import UserError
+from tupe.fairseq_mends.mend import mends
 
 _RAISED = f"\n{UserError.__module__}.{UserError.__qualname__}: "
 
@@ -35,3 +38,27 @@ def print_sentence(otherwise):
 
 
 sys.excepthook = print_sentence(sys.excepthook)
+
+
+def _is_printed(name: str) -> bool:
+    return name == "HYDRA_FULL_ERROR" and sentence(sys.exc_info()[1]) is not None
+
+
+@mends(hydra._internal.utils, "_is_env_set", "name", only_for=_is_printed)
+def raised_by_hydra(original):
+    """Hydra prints errors itself, with advice on its stack trace, unless it is told to raise them."""
+    return lambda name: True
+
+
+_return_value = vars(JobReturn).get("return_value")
+
+
+def _raise_or_return(job: JobReturn) -> object:
+    """What `JobReturn.return_value` does, but for a `UserError` it does not write the overrides to the screen first."""
+    if sentence(job._return_value) is not None:
+        raise job._return_value
+    return _return_value.fget(job)
+
+
+if isinstance(_return_value, property):  # Hydra 1.0 has a field, and raises at once
+    JobReturn.return_value = _return_value.getter(_raise_or_return)

@@ -13,7 +13,7 @@ from tupe.data.corpus.inputs import Identity
 from tupe.data.corpus.settings import Settings
 from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
-from tupe.files import check_checksums, check_indexed, check_sizes, read
+from tupe.files import check_checksums, check_contents, read
 
 NAME = "manifest.json"
 MODEL = "sentencepiece.bpe.model"  # the name that fairseq's hub looks for
@@ -99,12 +99,8 @@ class Manifest:
             UserError: if a file is missing, cut or changed.
         """
         again = "remove the folder and prepare the corpus again"
-        check_sizes(self.folder, self.content.sizes, MADE_BY, again)
-        for name in self.content.sizes:
-            if name.endswith(".idx"):
-                check_indexed((self.folder / name).with_suffix(""), MADE_BY, again)
-        if everything:
-            check_checksums(self.folder, self.content.checksums, MADE_BY, again)
+        checksums = self.content.checksums if everything else {}
+        check_contents(self.folder, self.content.sizes, checksums, MADE_BY, again)
 
     @property
     def model(self) -> Path:

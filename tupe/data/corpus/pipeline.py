@@ -39,7 +39,7 @@ from tupe.data.corpus.settings import Settings
 from tupe.data.corpus.work import Part, each, progress, total
 from tupe.data.parallel import Map, pool
 from tupe.errors import UserError
-from tupe.files import atomic, checksums, own, read, remove_unfinished, sizes, write
+from tupe.files import atomic, checksums, move_into, own, read, remove_unfinished, sizes, write
 
 # Of text that SentencePiece is trained on: some 1 GB of memory.
 SAMPLE_BYTES = {"bpe": 100 << 20, "unigram": 48 << 20}
@@ -127,6 +127,7 @@ class _Preparation:
         self.parts = [part for lot in self.lots for part in lot.parts()]
         self.read = total("scan", self.parts)
         if not self.read["documents"]:
+            shutil.rmtree(self.work)
             raise UserError("there is no text in the inputs.")
 
     def plan(self, map_: Map) -> None:
@@ -241,13 +242,6 @@ class _Preparation:
         )
 
     def publish(self) -> None:
-        """Moves the result to its place, which is done in as many goes as it takes."""
-        left = [name for name in read(self.work / NAME, Content, MADE_BY).sizes if (self.data / name).exists()]
-        for place in (self.out / name for name in left):
-            foreign = place.parent if place.parent.is_file() else place
-            if os.path.lexists(foreign):
-                raise UserError(f"{foreign} is there, but not of {MADE_BY}: move it away, and start again.")
-        for name in left:
-            (self.out / name).parent.mkdir(exist_ok=True)
-            (self.data / name).replace(self.out / name)
+        """Moves the result to its place; the manifest comes last."""
+        move_into(self.out, self.data, read(self.work / NAME, Content, MADE_BY).sizes, MADE_BY)
         os.replace(self.work / NAME, self.out / NAME)
