@@ -23,30 +23,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="INPUT",
         nargs="*",
-        help="text files and folders of them, also .xz .gz .bz2; of a language de=INPUT",
+        help="text files, also packed, and folders; de=INPUT: in German",
     )
     add("--books", type=Path, metavar="FOLDER", nargs="+", default=[], help="folders whose files are one document each")
-    add(
-        "--languages", type=Path, metavar="FOLDER", nargs="+", default=[],
-        help="folders whose files and folders are called by their languages, as de.txt.xz and de",
-    )  # fmt: skip
+    help_ = "folders whose files and folders are called by their languages, as de.txt.xz and de"
+    add("--languages", type=Path, metavar="FOLDER", nargs="+", default=[], help=help_)
     add("--profile", choices=PROFILES, help="which stages run (default: paper, of many languages sentencepiece)")
     add("--language", help="of the sentence and token rules (default: en for paper, xx = any for sentencepiece)")
     add("--vocab-size", type=int, default=32768, metavar="N", help="symbols of the dictionary (default: %(default)s)")
-    types = ["bpe", "unigram"]
-    add("--model-type", choices=types, help="of SentencePiece (default: bpe, of many languages unigram)")
-    add(
-        "--vocab-alpha", type=float, default=0.5, metavar="A",
-        help="the vocabulary learns from text drawn by size^A of each language (default: %(default)s)",
-    )  # fmt: skip
+    help_ = "of SentencePiece (default: bpe, of many languages unigram)"
+    add("--model-type", choices=["bpe", "unigram"], help=help_)
+    help_ = "the vocabulary learns from as much text of each language as size^A says (default: %(default)s)"
+    add("--vocab-alpha", type=float, default=0.5, metavar="A", help=help_)
     add("--vocabulary", type=Path, metavar="FROM", help="take the vocabulary of this prepared corpus; train none")
-    add(
-        "--valid-documents",
-        type=number_or_share,
-        metavar="N",
-        default=0.01,
-        help="held out of each language: number or share (0.01)",
-    )
+    add("--valid-documents", type=number_or_share, metavar="N", default=0.01, help="held out: number or share (0.01)")
     add("--max-tokens", type=int, default=126, metavar="N", help="longer lines are cut (default: %(default)s)")
     add("--shards", type=int, metavar="N", help="folders of training data (default: one a gigabyte of text)")
     add("--verify", action="store_true", help="check all checksums of a corpus that is done")

@@ -27,8 +27,8 @@ def languages(folder: Path) -> list[str]:
     found = sorted(path.name for path in folder.glob("*") if is_language(path.name) and path.is_dir())
     if not found:
         raise UserError(
-            f"{folder} has no folder that is called by a language, as {folder / 'de'}: prepare it by `tupe prepare-corpus "
-            "OUT de=FILE fr=FILE ...`, or set the task masked_lm."
+            f"{folder} has no folder that is called by a language, as {folder / 'de'}: prepare it by `tupe "
+            "prepare-corpus OUT de=FILE fr=FILE ...`, or set the task masked_lm."
         )
     return found
 

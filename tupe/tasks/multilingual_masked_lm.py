@@ -46,7 +46,7 @@ class MultilingualMaskedLMConfig(FairseqDataclass):
     langs: Optional[str] = field(default=None, metadata={"help": "train on these alone, as de,en (default: all)"})
     multilang_sampling_alpha: float = field(
         default=0.7,
-        metadata={"help": "a language is drawn by its number of blocks to this power; 1: by size, 0: alike"},
+        metadata={"help": "a language is drawn by its number of blocks to this power (1: by size)"},
     )
     sample_break_mode: SAMPLE_BREAK_MODE_CHOICES = field(
         default="complete", metadata={"help": "how blocks are filled, as for masked_lm; never across languages"}

@@ -90,20 +90,13 @@ def _by_name(folder: Path) -> list[tuple[str, Path]]:
     """What is in a folder, each with the language that it is called by."""
     if not folder.is_dir():
         raise UserError(
-            f"there is no folder {_printable(folder)}: --languages are folders with a file or folder for each."
+            f"there is no folder {_printable(folder)}: give --languages one with a file or folder for each."
         )
-    named = sorted(
-        path
-        for path in folder.iterdir()
-        if not path.name.startswith(".") and (path.is_dir() or _TEXT.fullmatch(path.name))
-    )
+    there = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
+    named = [path for path in there if path.is_dir() or _TEXT.fullmatch(path.name)]
     for path in named:
         if not is_language(path.name.partition(".")[0]):
-            raise UserError(
-                f"{_printable(path)} is called by no language, as de.txt or de: move it away, or rename it."
-            )
-    if not named:
-        raise UserError(f"{_printable(folder)} has nothing that is called by a language, as de.txt or de.")
+            raise UserError(f"{_printable(path)} is not called by a language, as de.txt or de: rename it.")
     return [(path.name.partition(".")[0], path) for path in named]
 
 

@@ -10,8 +10,8 @@
 A step leaves files in `OUT/work`, part by part, and what it left is not done again after an interruption. The result is
 made in `OUT/work/data` and moved when all of it is there; the manifest comes last.
 
-Of many languages each has parts of its own and a folder in the result; of one, that folder is the result itself, and the
-language is called "". What came before is looked for in all; the vocabulary is of all.
+Of many languages each has parts of its own and a folder in the result; of one, that folder is the result itself, and
+the language is called "". What came before is looked for in all; the vocabulary is of all.
 """
 
 from __future__ import annotations
@@ -177,7 +177,8 @@ class _Preparation:
         for language, parts in self.languages.items():
             if not total(step, parts)["train lines"]:
                 raise UserError(
-                    f"the stages leave no line{_of(language)} for training: use more text, or fewer stages (--no-STAGE)."
+                    f"the stages leave no line{_of(language)} for training: use more text, or fewer stages "
+                    "(--no-STAGE)."
                 )
 
     def count(self) -> None:

@@ -38,7 +38,7 @@ def lines(out: Path, content: Content) -> Iterator[str]:
 
 
 def _language(left: dict[str, int]) -> str:
-    """What is left of a language, and how the vocabulary spells it; where words have no spaces, characters tell more."""
+    """What is left of a language, and how the vocabulary spells it; without spaces, characters tell more."""
     tokens, valid = left.get("train tokens", 0), left.get("valid tokens", 0)
     word, character = (tokens / max(left.get(f"train {what}", 0), 1) for what in ("words", "characters"))
     unknown = 100 * left.get("train unknown tokens", 0) / max(tokens, 1)
