@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Optional
 
 import numpy as np
 
@@ -18,17 +19,27 @@ def is_language(name: str) -> bool:
     return _CODE.fullmatch(name) is not None
 
 
-def languages(folder: Path) -> list[str]:
+def languages(folder: Path, chosen: Optional[str] = None) -> list[str]:
     """The languages of a folder, sorted: its folders that are called by one.
 
+    Args:
+        folder: of the data.
+        chosen: these alone, as `de,en`.
+
     Raises:
-        UserError: if there is none.
+        UserError: if there is none, or not one of those that were chosen.
     """
-    found = sorted(path.name for path in folder.glob("*") if is_language(path.name) and path.is_dir())
-    if not found:
+    there = sorted(path.name for path in folder.glob("*") if is_language(path.name) and path.is_dir())
+    if not there:
         raise UserError(
             f"{folder} has no folder that is called by a language, as {folder / 'de'}: prepare it by `tupe "
             "prepare-corpus OUT de=FILE fr=FILE ...`, or set the task masked_lm."
+        )
+    found = there if chosen is None else sorted(set(chosen.replace(",", " ").split()))
+    missing = [language for language in found if language not in there]
+    if missing or not found:
+        raise UserError(
+            f"task.langs={chosen} names {missing[0] if missing else 'nothing'}, but {folder} has {', '.join(there)}."
         )
     return found
 

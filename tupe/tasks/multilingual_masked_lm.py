@@ -76,16 +76,7 @@ class MultilingualMaskedLMTask(MaskedLMTask):
         Raises:
             UserError: if a language has no data.
         """
-        folder = self._folder(epoch)
-        there = languages(folder)
-        chosen = sorted(set(self.cfg.langs.replace(",", " ").split())) if self.cfg.langs else there
-        missing = [language for language in chosen if language not in there]
-        if missing or not chosen:
-            raise UserError(
-                f"task.langs={self.cfg.langs} names {missing[0] if missing else 'nothing'}, but {folder} has "
-                f"{', '.join(there)}."
-            )
-        return chosen
+        return languages(self._folder(epoch), self.cfg.langs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: object) -> None:
         """Loads a split of all languages; `valid` brings `valid_de` of each with it, which are also splits by name.
