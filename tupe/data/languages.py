@@ -11,7 +11,7 @@ import numpy as np
 
 from tupe.errors import UserError
 
-_CODE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
+_CODE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]{1,8})*")
 
 
 def is_language(name: str) -> bool:
