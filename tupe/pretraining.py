@@ -194,7 +194,10 @@ def _languages(sizes: dict[str, int], alpha: float, total: int) -> Iterator[str]
     )
     often = [language for language in sizes if times[language] > _MANY_EPOCHS]
     if often:
-        yield f"warning: more than {_MANY_EPOCHS} times: {', '.join(often)}; take more text, or a larger exponent"
+        yield (
+            f"warning: {len(often)} languages are repeated more than {_MANY_EPOCHS} times, "
+            f"{max(often, key=times.get)} the most: take more text, or a larger exponent"
+        )
 
 
 def _predicted(cfg: DictConfig, tokens: int) -> int:

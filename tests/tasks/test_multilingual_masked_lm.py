@@ -140,7 +140,7 @@ def test_the_plan_knows_languages(name, data):
     assert "training data of 3.55k tokens" in lines[2]
     assert lines[3].startswith("3 languages, drawn by size^0.7: en ") and "(3.2k tokens, " in lines[3]
     assert " to sw " in lines[3] and lines[4] == (
-        "warning: more than 100 times: de, en, sw; take more text, or a larger exponent"
+        "warning: 3 languages are repeated more than 100 times, sw the most: take more text, or a larger exponent"
     )
     if name == "multilingual":
         assert "= 4096 an update, of 512 tokens each" in lines[1]

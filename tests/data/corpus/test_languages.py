@@ -93,7 +93,7 @@ def test_the_vocabulary_learns_by_smoothed_frequency(text, tmp_path, monkeypatch
     learnt = []
     train = vocabulary.train
     monkeypatch.setattr(
-        vocabulary, "train", lambda lines, *rest: learnt.append(lines := list(lines)) or train(lines, *rest)
+        vocabulary, "train", lambda lines, *rest: learnt.append(lines := list(lines)) or train(lines * 9, *rest)
     )
     monkeypatch.setitem(pipeline.SAMPLE_BYTES, "unigram", 12_000)
     prepare(tmp_path / "out", *inputs(tmp_path), "--vocab-alpha", "0.3")
