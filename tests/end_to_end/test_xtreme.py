@@ -82,7 +82,8 @@ def test_two_processes_score_as_one(prepared, tmp_path):
         done = run(
             *launcher, "fairseq-train", prepared[0] / "data/SQuAD", "--user-dir", "tupe", "--arch", "tupe_tiny",
             "--cpu", "--task", "tupe_question_answering", "--criterion", "tupe_question_answering",
-            "--max-positions", 48, "--max-query", 12, "--doc-stride", 10, "--max-answer", 60, "--encoder-layers", 1, "--batch-size", 8,
+            "--max-positions", 48, "--max-query", 12, "--doc-stride", 10, "--max-answer", 60, "--encoder-layers", 1,
+            "--batch-size", 8,
             "--optimizer", "adam", "--lr", 0.003 if processes == 1 else 0, "--lr-scheduler", "fixed",
             "--max-update", updates, "--no-epoch-checkpoints", "--num-workers", 0, "--log-format", "json",
             "--save-dir", tmp_path / str(processes), *start,
