@@ -170,7 +170,11 @@ def _read_data(shards: list[Path], task: DictConfig) -> tuple[int, dict[str, int
         if not text.strip():
             raise UserError(f"{shard / 'dict.txt'} is empty: give the folder that {_PREPARED_BY} wrote.")
         if (shard / NAME).is_file():
-            Manifest.load(shard)  # the dictionary is that of the corpus
+            many = Manifest.load(shard).content.languages  # the dictionary is that of the corpus
+            if many and task._name != _MULTILINGUAL:
+                raise UserError(
+                    f"{shard} has {len(many)} languages: set CONFIG=multilingual, or task._name={_MULTILINGUAL}."
+                )
         for language in languages(shard, task.langs) if task._name == _MULTILINGUAL else [""]:
             check_indexed(shard / language / "train", _PREPARED_BY)
             data = MMapIndexedDataset(str(shard / language / "train"))  # kept: `sizes` is memory that it unmaps

@@ -85,9 +85,9 @@ class MultilingualMaskedLMTask(MaskedLMTask):
             UserError: if a language lacks the split, or if there is no such language.
         """
         names = self.languages(epoch)
-        name, _, language = split.rpartition("_")
-        if language in names:
-            blocks = self._blocks(name, language, epoch)
+        language = max((name for name in names if split.endswith(f"_{name}")), key=len, default=None)
+        if language:
+            blocks = self._blocks(split[: -len(language) - 1], language, epoch)
         else:
             each = [self._blocks(split, language, epoch) for language in names]
             if split == self.cfg.train_subset:
@@ -178,4 +178,5 @@ def each_language_is_validated(cfg, task, model):
     if isinstance(task, MultilingualMaskedLMTask):
         subsets = cfg.dataset.valid_subset.split(",")
         wanted = [name for subset in subsets for name in (subset, *(f"{subset}_{one}" for one in task.languages()))]
-        cfg.dataset.valid_subset = ",".join(name for name in wanted if name in subsets or name in task.datasets)
+        wanted = [name for name in dict.fromkeys(wanted) if name in subsets or name in task.datasets]
+        cfg.dataset.valid_subset = ",".join(wanted)

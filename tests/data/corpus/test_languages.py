@@ -3,6 +3,7 @@
 import json
 import random
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from tests.data.kills import run_killed
 from tupe.cli.main import main
 from tupe.data.corpus import pipeline, scan, vocabulary
 from tupe.data.languages import is_language, languages, probabilities
+from tupe.errors import UserError
+from tupe.pretraining import _read_data
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NUMBERS = {"en": 24, "he": 12, "zh": 9}  # documents
@@ -71,6 +74,8 @@ def test_each_language_has_its_folder(text, tmp_path, capsys):
         for counts in content["languages"].values():
             total.update(counts[kind])
         assert dict(total) == content["counts"][kind]
+    with pytest.raises(UserError, match="has 3 languages: set CONFIG=multilingual"):
+        _read_data([tmp_path / "out"], SimpleNamespace(_name="masked_lm"))
     printed = capsys.readouterr().out
     assert "zh: 7 documents, " in printed and "% unknown" in printed
 

@@ -82,8 +82,8 @@ def find(inputs: list[Path], books: list[Path], languages: Sequence[Path] = ()) 
 
 def _language(name: Path) -> tuple[str, Path]:
     """The language and path of `de=FILE`; what is there under the whole name is that."""
-    language, sign, path = str(name).partition("=")
-    return (language, Path(path)) if sign and is_language(language) and not name.exists() else ("", name)
+    language, _, path = str(name).partition("=")
+    return (language, Path(path)) if path and is_language(language) and not name.exists() else ("", name)
 
 
 def _by_name(folder: Path) -> list[tuple[str, Path]]:
