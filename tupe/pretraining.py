@@ -20,6 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from tupe.criterions.throughput import KNOWN_DEVICES, peak_flops, training_flops
 from tupe.data.corpus.manifest import NAME, Manifest
+from tupe.data.languages import languages, probabilities
 from tupe.errors import UserError
 from tupe.files import check_indexed, read_text, sha256
 from tupe.models.config import CONFIGS
@@ -29,6 +30,7 @@ from tupe.systems import ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS
 _PREPARED_BY = "scripts/prepare_corpus.sh"
 _TOKENS_A_SYMBOL = 100  # fewer, and most of the vocabulary is hardly ever seen
 _MANY_EPOCHS = 100
+_MULTILINGUAL = "tupe_multilingual_masked_lm"
 
 
 def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
@@ -93,7 +95,8 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     name, length = cfg.model._name, cfg.task.tokens_per_sample
     _check(cfg, launch)
     shards = _shards(cfg)
-    symbols, tokens = _read_data(shards)
+    symbols, sizes = _read_data(shards, cfg.task)
+    tokens = sum(sizes.values())
     fields = {key: value for key, value in cfg.model.items() if key != "_name"}
     fields["max_positions"] = fields["max_positions"] or length
     model = meta_model(name, symbols, **fields)
@@ -116,6 +119,8 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
         f"{updates:,} updates: {short(total)} tokens, {times:,.3g} times the training data of "
         f"{short(tokens)} tokens in {len(shards)} folder(s)"
     )
+    if cfg.task._name == _MULTILINGUAL:
+        yield from _languages(sizes, cfg.task.multilang_sampling_alpha, total)
     if launch.gpu is not None:
         yield _hours(launch, updates * training_flops(model, batch * length, length, _predicted(cfg, batch * length)))
     check_warmup(cfg, updates)
@@ -134,11 +139,10 @@ def made_of(cfg: DictConfig) -> dict[str, Any]:
     data = {}
     for number, shard in enumerate(_shards(cfg)):
         known = Manifest.load(shard).content.checksums if (shard / NAME).is_file() else {}
-        size = (shard / "train.bin").stat().st_size
-        data[f"folder {number}"] = {
-            "dict.txt": sha256(shard / "dict.txt")[:12],
-            "train.bin": f"{size:,} bytes {known.get('train.bin', '')[:12]}".rstrip(),
-        }
+        data[f"folder {number}"] = {"dict.txt": sha256(shard / "dict.txt")[:12]}
+        for name in (f"{language}/train.bin".lstrip("/") for language in _languages_in(shard, cfg.task)):
+            size = (shard / name).stat().st_size
+            data[f"folder {number}"][name] = f"{size:,} bytes {known.get(name, '')[:12]}".rstrip()
     return {"model": model_of(cfg, cfg.task.tokens_per_sample), "data": data}
 
 
@@ -152,6 +156,11 @@ def model_of(cfg: DictConfig, length: int) -> dict[str, Any]:
 
 def _shards(cfg: DictConfig) -> list[Path]:
     return [Path(shard) for shard in str(cfg.task.data).split(os.pathsep)]
+
+
+def _languages_in(shard: Path, task: DictConfig) -> list[str]:
+    """The languages to train on; the only one of `masked_lm` is called ""."""
+    return languages(shard, task.langs) if task._name == _MULTILINGUAL else [""]
 
 
 def _check(cfg: DictConfig, launch: Launch) -> None:
@@ -186,21 +195,46 @@ def check_machine(cfg: DictConfig, launch: Launch) -> None:
         raise UserError("the CPU does not train with common.fp16=true: leave it out, or set common.bf16=true.")
 
 
-def _read_data(shards: list[Path]) -> tuple[int, int]:
-    """The number of symbols, and of tokens to train on."""
+def _read_data(shards: list[Path], task: DictConfig) -> tuple[int, dict[str, int]]:
+    """The number of symbols, and of tokens to train on by language."""
+    tokens: dict[str, int] = {}
     for shard in reversed(shards):  # the symbols are those of the first
         text = read_text(shard / "dict.txt", _PREPARED_BY)
         if not text.strip():
             raise UserError(f"{shard / 'dict.txt'} is empty: give the folder that {_PREPARED_BY} wrote.")
-        check_indexed(shard / "train", _PREPARED_BY)
         if (shard / NAME).is_file():
-            Manifest.load(shard)  # the dictionary is that of the corpus
-    if not (shards[0] / "valid.bin").is_file():
-        raise UserError(f"there is no {shards[0] / 'valid.bin'}: the first folder holds the validation data.")
-    check_indexed(shards[0] / "valid", _PREPARED_BY)
-    symbols = text.count("\n") + 5  # <s>, <pad>, </s>, <unk>, and <mask>, which the task adds
-    data = [MMapIndexedDataset(str(shard / "train")) for shard in shards]  # kept: `sizes` is memory that it unmaps
-    return symbols, sum(int(part.sizes.sum()) for part in data)
+            many = Manifest.load(shard).content.languages  # the dictionary is that of the corpus
+            if many and task._name != _MULTILINGUAL:
+                raise UserError(
+                    f"{shard} has {len(many)} languages: set CONFIG=multilingual, or task._name={_MULTILINGUAL}."
+                )
+        for language in _languages_in(shard, task):
+            check_indexed(shard / language / "train", _PREPARED_BY)
+            data = MMapIndexedDataset(str(shard / language / "train"))  # kept: `sizes` is memory that it unmaps
+            tokens[language] = tokens.get(language, 0) + int(data.sizes.sum())
+    for language in tokens:
+        valid = shards[0] / language / "valid"
+        if not valid.with_suffix(".bin").is_file():
+            raise UserError(f"there is no {valid}.bin: the first folder holds the validation data.")
+        check_indexed(valid, _PREPARED_BY)
+    return text.count("\n") + 5, tokens  # <s>, <pad>, </s>, <unk>, and <mask>, which the task adds
+
+
+def _languages(sizes: dict[str, int], alpha: float, total: int) -> Iterator[str]:
+    """How often languages are drawn, and how often each of their tokens is seen: the most and the least."""
+    drawn = dict(zip(sizes, probabilities(list(sizes.values()), alpha).tolist()))
+    times = {language: total * drawn[language] / sizes[language] for language in sizes}
+    most, least = max(drawn, key=drawn.get), min(drawn, key=drawn.get)
+    yield f"{len(sizes)} languages, drawn by size^{alpha:g}: " + " to ".join(
+        f"{language} {drawn[language]:.2%} ({short(sizes[language])} tokens, {times[language]:,.3g} times)"
+        for language in (most, least)
+    )
+    often = [language for language in sizes if times[language] > _MANY_EPOCHS]
+    if often:
+        yield (
+            f"warning: {len(often)} languages are repeated more than {_MANY_EPOCHS} times, "
+            f"{max(often, key=times.get)} the most: take more text, or a larger exponent"
+        )
 
 
 def _predicted(cfg: DictConfig, tokens: int) -> int:

@@ -56,6 +56,7 @@ class Row:
 
 SET = "common.fp16=false common.cpu=true model._name=tupe_tiny task.tokens_per_sample=32 optimization.max_update=20000"
 PLAN = "pretraining-plan configs/pretraining base task.data={}/corpus checkpoint.save_dir={}/new " + SET
+MULTILINGUAL = PLAN.replace(" base ", " multilingual ").replace("{}/corpus", "{}/languages")
 FINETUNE = "finetune-glue CoLA {}/pretrained.pt {}/glue checkpoint.save_dir={}/new"
 SWEEP = "glue-sweep --tasks CoLA --lrs 2e-5 --seeds 1 {}/pretrained.pt {}/glue {}/new"
 PREDICT = "glue-predict --partial {}/finetuned.pt {}/glue/CoLA {}/new"
@@ -120,6 +121,11 @@ ROWS = (
     Row(PLAN, "corpus/dict.txt", "text", takes=("cut", "foreign", "hostile", "wrong type")),
     Row(PLAN, "corpus/train.idx", "binary"),
     Row(PLAN, "corpus/valid.bin", "binary"),
+    Row(MULTILINGUAL, "languages", "folder"),
+    Row(MULTILINGUAL, "languages/de", "folder"),
+    Row(MULTILINGUAL, "languages/de/train.idx", "binary"),
+    Row(MULTILINGUAL, "languages/de/valid.bin", "binary"),
+    Row("prepare-corpus {}/new --languages {}/texts --workers 1", "texts", "folder", whole=False),
     Row("quickstart-report {}/quickstart tupe_tiny", "quickstart/corpus", "folder", whole=False),
     Row(SWEEP.replace("glue-sweep", "sweep glue"), "pretrained.pt", "checkpoint", whole=False),
     Row("table {}/sweep", "sweep/sweep.json", "json"),
@@ -286,6 +292,10 @@ def samples(tmp_path_factory):
     """A folder with everything that the rows name."""
     folder = tmp_path_factory.mktemp("samples")
     write_corpus(folder / "corpus")
+    for language in ("de", "en"):
+        write_corpus(folder / "languages" / language)
+    shutil.move(folder / "languages/de/dict.txt", folder / "languages")
+    (folder / "texts").mkdir()
     write_task(folder / "glue/CoLA", ("0", "1"))
     write_checkpoint(folder / "pretrained.pt", folder / "corpus")
     write_checkpoint(folder / "release.pt", folder / "corpus")

@@ -129,7 +129,7 @@ def move_into(folder: Path, made: Path, names: Iterable[str], made_by: str) -> N
         if os.path.lexists(foreign):
             raise UserError(f"{foreign} is there, but not of {made_by}: move it away, and start again.")
     for name in left:
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (made / name).replace(folder / name)
 
 

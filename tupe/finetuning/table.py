@@ -117,10 +117,12 @@ def shown(rows: list[Row]) -> list[Column]:
 
 
 def _languages(column: Column, runs: list[Run], out: Path) -> list[Column]:
-    """A column for each language, called as `XQuAD F1 de`, or `XNLI de (valid)` of a development set."""
+    """A column for each language, as `XQuAD F1 de`, or `XNLI de (valid)` of a development set; then their gap."""
     found = [result(out / run.folder) for run in runs]
     splits = sorted({name for content in found if content for name in column.splits(content)})
-    return [replace(column, name=_named(column, name), subset=name, averaged=False) for name in splits]
+    each = [replace(column, name=_named(column, name), subset=name, averaged=False) for name in splits]
+    gap = [replace(column, name=f"{column.name} gap", averaged=False, gap=True)]
+    return each + gap * (len(each) > 1 and any(name.endswith("-en") for name in splits))
 
 
 def _named(column: Column, split: str) -> str:

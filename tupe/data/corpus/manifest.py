@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import ClassVar
@@ -52,6 +52,7 @@ class Content:
         versions: of packages.
         sizes: bytes of each file.
         checksums: SHA-256 of each.
+        languages: of a corpus of many, what was done in each.
     """
 
     version: ClassVar[int] = 2
@@ -62,6 +63,7 @@ class Content:
     versions: dict[str, str]
     sizes: dict[str, int]
     checksums: dict[str, str]
+    languages: dict[str, Counts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

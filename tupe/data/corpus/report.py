@@ -32,4 +32,17 @@ def lines(out: Path, content: Content) -> Iterator[str]:
     for split in SPLITS:
         left = [f"{counts.left.get(f'{split} {what}', 0):,} {what}" for what in ("documents", "lines", "tokens")]
         yield f"{split}: {', '.join(left)}"
+    for language, its in content.languages.items():
+        yield f"{language}: {_language(its.left)}"
     yield f"data: {':'.join(str(out / folder) for folder in content.data)}"
+
+
+def _language(left: dict[str, int]) -> str:
+    """What is left of a language, and how the vocabulary spells it; without spaces, characters tell more."""
+    tokens, valid = left.get("train tokens", 0), left.get("valid tokens", 0)
+    word, character = (tokens / max(left.get(f"train {what}", 0), 1) for what in ("words", "characters"))
+    unknown = 100 * left.get("train unknown tokens", 0) / max(tokens, 1)
+    return (
+        f"{left.get('train documents', 0):,} documents, {tokens:,} tokens, held out {valid:,}; "
+        f"{word:.2f} a word, {character:.2f} a character, {unknown:.2f}% unknown"
+    )
