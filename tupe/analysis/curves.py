@@ -9,7 +9,7 @@ from typing import NamedTuple, Optional, Union
 
 import numpy as np
 
-from tupe.analysis.figure import new_figure, save_figure
+from tupe.analysis.figure import colour, new_figure, save_figure
 from tupe.errors import UserError
 from tupe.files import check_file
 
@@ -127,6 +127,9 @@ def plot_training(
             apart is drawn below it.
         against: label of the run whose last validation loss is drawn as a line; of each other run the legend says at
             which share of that run's updates it is reached.
+
+    Raises:
+        UserError: if that run has no validation yet.
     """
     figure = new_figure(10, 6)
     detects = any(_DETECTS in record for log in logs.values() for record in log.train.values())
@@ -135,17 +138,17 @@ def plot_training(
     longest = max(record["hours"] for log in logs.values() for record in (*log.train.values(), *log.valid.values()))
     unit, of_an_hour = ("hours", 1) if longest > 2 else ("minutes", 60)
     for number, (label, log) in enumerate(logs.items()):
-        color = f"C{number}"
+        color = colour(number)
         for column, of in enumerate((("num_updates", 1), ("hours", of_an_hour))):
             for row, name in enumerate(["loss", _DETECTS][: len(heights) - 1]):
                 axes[row, column].plot(*_curve(log.train, *of, name), color=color, linewidth=0.8, alpha=0.5)
                 axes[row, column].plot(*_curve(log.valid, *of, name), color=color, marker="o", markersize=3)
             axes[-1, column].plot(*_curve(log.train, *of, "lr"), color=color)
-        share = "" if against in (None, label) else f"; {_share(log, logs[against], against)}"
-        axes[0, 0].lines[-1].set_label(f"{label}: {_end(log.valid)}{share}")
-    if against is not None and logs[against].valid:
+        reached = "" if against in (None, label) else f"; {share(log, logs[against], against)}"
+        axes[0, 0].lines[-1].set_label(f"{label}: {_end(log.valid)}{reached}")
+    if against is not None:
         for ax in axes[0]:
-            ax.axhline(_last(logs[against])[1], color="0.4", linewidth=0.8, linestyle=":")
+            ax.axhline(last(logs[against])[1], color="0.4", linewidth=0.8, linestyle=":")
     axes[0, 0].set_ylabel("loss (bits a prediction)\nthick: validation, thin: training")
     if detects:
         axes[1, 0].set_ylabel("replaced above original\n(AUC, percent)")
@@ -169,16 +172,17 @@ def _curve(records: Records, of: str, factor: float, name: str) -> tuple[list[fl
     return [record[of] * factor for record in ordered], [record[name] for record in ordered]
 
 
-def _last(log: TrainingLog) -> tuple[int, float]:
-    """The last validation's update and loss."""
+def last(log: TrainingLog) -> tuple[int, float]:
+    """The last validation's update and loss. Raises `UserError` before the first."""
+    if not log.valid:
+        raise UserError("a run that others are compared with (--against) has no validation in its log yet.")
     update = max(log.valid)
     return update, log.valid[update]["loss"]
 
 
-def _share(log: TrainingLog, other: TrainingLog, name: str) -> str:
-    if not log.valid or not other.valid:
-        return f"{name}'s end unknown"
-    updates, loss = _last(other)
+def share(log: TrainingLog, other: TrainingLog, name: str) -> str:
+    """At which share of the updates of `other`, called `name`, the run reaches the loss that it ends with."""
+    updates, loss = last(other)
     reached = reaches(log, loss)
     return (
         f"{name}'s end not reached" if reached is None else f"{name}'s end after {reached / updates:.0%} of its updates"
