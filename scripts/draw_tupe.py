@@ -12,6 +12,8 @@ import numpy as np
 from tupe.analysis.figure import new_figure, save_figure
 
 WORDS, POSITIONS, MIXED, INK, QUIET = "#0b62a8", "#c4570a", "#8a8a8a", "#1c1d21", "#5f6068"
+NOISE = "four correlations; the two mixed ones\n(grey) are noise: where a word stands\ndoes not say which word it is"
+SUM = "their sum, over $\\sqrt{2d}$, is the logit of attention;\nTUPE-R adds a bias for each distance $j - i$"
 N = 10  # positions of a made sentence, [CLS] the first
 PAIRS = ((1, 4), (2, 8), (3, 5), (6, 9), (4, 7), (0, 6))  # of words that go together
 
@@ -37,6 +39,7 @@ class Sheet:
 
     def __init__(self, width: float, height: float) -> None:
         self.figure, self.ratio = new_figure(width, height), width / height
+        self.figure.set_layout_engine("none")
 
     def text(self, x: float, y: float, text: str, size: float = 10, color: str = INK, **style) -> None:
         style = {"ha": "center", "va": "center", **style}
@@ -86,7 +89,7 @@ def draw_bert(sheet: Sheet) -> None:
     sheet.text(
         17,
         10,
-        "four correlations; the two mixed ones\n(grey) are noise: where a word stands\ndoes not say which word it is",
+        NOISE,
         10,
         QUIET,
     )
@@ -107,7 +110,7 @@ def draw_tupe(sheet: Sheet) -> None:
     sheet.text(
         50,
         10,
-        "their sum, over $\\sqrt{2d}$, is the logit of attention;\nTUPE-R adds a bias for each distance $j - i$",
+        SUM,
         10,
         QUIET,
     )

@@ -1,6 +1,6 @@
 """A headless Chromium, driven by its own protocol (Chrome DevTools) over a pipe: nothing is installed but the browser.
 
-Debian and Ubuntu: `apt-get install chromium-headless-shell`, or `chromium`. Chrome does as well; CHROMIUM names another.
+Debian and Ubuntu: `apt-get install chromium-headless-shell`, or `chromium`. Chrome will do; CHROMIUM names another.
 """
 
 from __future__ import annotations

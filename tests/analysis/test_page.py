@@ -103,7 +103,7 @@ def test_numbers_that_are_none(save, tmp_path):
     """As a run that diverged leaves them."""
     encoder = open_encoder(save("bert_r_tiny")[0])
     with torch.no_grad():
-        encoder.sentence_encoder.position_bias.relative.bias.weight[:, 1] = float("nan")
+        encoder.sentence_encoder.position_bias.relative.weight[:, 1] = float("nan")
     write_page(tmp_path / "page.html", [encoder])
     data, values = parts(tmp_path / "page.html")
     item = figure(data, "positions")["panels"][0]["maps"][1]

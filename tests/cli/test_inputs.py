@@ -263,6 +263,8 @@ def samples(tmp_path_factory):
     )
     record = '[train_inner][INFO] - {"epoch": 1, "loss": "9", "num_updates": "%d", "lr": "0.1", "wps": "1", "wpb": "1"}'
     (folder / "run/hydra_train.log").write_text("".join(f"{record % update}\n" for update in (1, 2, 3)))
+    with (folder / "run/hydra_train.log").open("a") as log:
+        log.write('[valid][INFO] - {"epoch": 1, "valid_loss": "8", "valid_num_updates": "3"}\n')
     runs = (RUN,)
     Plan("pretrained.pt", "0f", "tupe_tiny", 7, "glue", (), runs, {}).join(folder / "sweep")
     write(folder / "sweep" / RUN.folder / "result.json", Result(50.0))

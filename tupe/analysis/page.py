@@ -280,7 +280,7 @@ def _maps(
         panel: dict[str, Any] = {"name": encoder.shown_as}
         panels.append(panel)
         if not figure.has(encoder.args):
-            panel["note"] = f"It has none of this: {systems_with(figure.has)} do."
+            panel["note"] = f"There is none in this model; these systems have it: {systems_with(figure.has)}."
             continue
         if figure.needs_text and not texts:
             panel["note"] = "This needs a text: --data FOLDER, the corpus that the model was trained on."
@@ -298,6 +298,7 @@ def _maps(
     return {
         **{name: getattr(figure, name) for name in ("id", "title", "text", "label", "axes")},
         "limit": limit,
+        "pairs": figure.id == "reset",
         "cls": figure.axes[0] != "segment of the key",
         "panels": panels,
     }
@@ -368,8 +369,9 @@ def _card(encoder: TupeLanguageModelEncoder) -> str:
         "vocabulary": f"{symbols:,}",
     }
     numbers = "".join(f"<dt>{name}</dt><dd>{html.escape(value)}</dd>" for name, value in rows.items() if value)
+    name, of = encoder.shown_as, system(args)
     return (
-        f'<article class="card"><h2>{html.escape(encoder.shown_as)} <small>{html.escape(system(args))}</small></h2>'
+        f'<article class="card"><h2>{html.escape(name)}{f" <small>{html.escape(of)}</small>" if of != name else ""}</h2>'
         f'<p class="equation">{_formula(equation(args))}</p><dl>{numbers}</dl></article>'
     )
 

@@ -46,7 +46,7 @@ def position_similarity(checkpoint: Checkpoint) -> PositionSimilarity:
     }
     for name in ("query", "key"):
         factor = getattr(absolute, name, None)  # (H, n, d_p)
-        if isinstance(factor, Tensor):
+        if isinstance(factor, Tensor) and factor.shape[1] == encoder.args.max_positions:  # not a Linformer's mixtures
             tables[f"low rank, {name}"] = factor.transpose(0, 1).flatten(1)
     found = {name: table.detach() for name, table in tables.items() if table is not None}
     if not found:

@@ -85,7 +85,7 @@ class Heat {
   }
 
   value(row, column) {
-    const raw = this.values.getInt16(2 * (this.map.at + row * this.map.columns + column), true);
+    const raw = this.values.getInt16(this.map.at + 2 * (row * this.map.columns + column), true);
     return raw === NOT_A_NUMBER ? NaN : raw * this.map.scale;
   }
 
@@ -260,17 +260,16 @@ const large = new Heat(document.getElementById("large-map"), null, 48);
 let shown = { tiles: [], index: 0 };
 
 function enlarge(tiles, index) {
-  const heat = tiles[index];
+  const heat = tiles[index], cell = heat.cell; // which the map forgets when the focus leaves it
   shown = { tiles, index };
   large.values = heat.values;
   large.show(heat.figure, heat.panel, heat.map);
-  large.cell = heat.cell;
   document.getElementById("large-title").textContent = [heat.panel.name, heat.map.title, heat.map.said].filter(Boolean).join(" · ");
   document.getElementById("before").disabled = index === 0;
   document.getElementById("after").disabled = index === tiles.length - 1;
   quiet();
   if (!dialog.open) dialog.showModal();
-  pointLarge(heat.cell);
+  pointLarge(cell);
   large.canvas.focus();
 }
 
@@ -428,17 +427,17 @@ function section(figure, values) {
     element.append(chart(figure));
     return element;
   }
-  if (figure.panels.some((panel) => panel.maps)) element.append(colourBar(figure));
-  const panels = make("div", "panels");
+  const shown = figure.panels.filter((panel) => panel.maps).length;
+  if (shown) element.append(colourBar(figure));
+  const panels = make("div", shown > 1 ? "panels" : "panels alone");
   for (const panel of figure.panels) {
     const box = make("div", "panel", "", make("h3", "", panel.name));
     if (panel.note) box.append(make("p", "note", panel.note));
     if (panel.said) box.append(make("p", "said", panel.said));
     if (panel.maps) {
       const tiles = [];
-      const small = panel.maps[0].rows <= 4 ? " small" : "";
-      const maps = panel.maps.map((map, i) => tile(figure, panel, map, i, values, tiles));
-      box.append(make("div", `maps${small || (maps.length <= 4 ? " few" : "")}`, "", ...maps));
+      const kind = panel.maps[0].rows <= 4 ? "small" : figure.pairs ? "pairs" : panel.maps.length <= 4 && shown > 1 ? "few" : "";
+      box.append(make("div", `maps ${kind}`, "", ...panel.maps.map((map, i) => tile(figure, panel, map, i, values, tiles))));
     }
     panels.append(box);
   }
