@@ -104,11 +104,16 @@ def test_numbers_that_are_none(save, tmp_path):
     encoder = open_encoder(save("bert_r_tiny")[0])
     with torch.no_grad():
         encoder.sentence_encoder.position_bias.relative.weight[:, 1] = float("nan")
-    write_page(tmp_path / "page.html", [encoder])
+    write_page(tmp_path / "page.html", [encoder], texts=[TOKENS], logs={"run": log(8.0, float("nan"))})
     data, values = parts(tmp_path / "page.html")
     item = figure(data, "positions")["panels"][0]["maps"][1]
     assert np.isnan(matrix(item, values)).all()
+    assert item["said"] == "not a number"
     assert figure(data, "positions")["limit"] > 0
+    assert figure(data, "training")["lines"][0]["y"] == [8.0]
+    assert "ranks" not in [figure["id"] for figure in data["figures"]]
+    with pytest.raises(UserError, match="the model has diverged"):
+        logit_ranks(encoder, TOKENS)
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.id)

@@ -9,7 +9,7 @@ from typing import NamedTuple, Optional, Union
 
 import numpy as np
 
-from tupe.analysis.figure import colour, new_figure, save_figure
+from tupe.analysis.figure import colour, new_figure, plain, save_figure, set_title
 from tupe.errors import UserError
 from tupe.files import check_file
 
@@ -145,7 +145,7 @@ def plot_training(
                 axes[row, column].plot(*_curve(log.valid, *of, name), color=color, marker="o", markersize=3)
             axes[-1, column].plot(*_curve(log.train, *of, "lr"), color=color)
         reached = "" if against in (None, label) else f"; {share(log, logs[against], against)}"
-        axes[0, 0].lines[-1].set_label(f"{label}: {_end(log.valid)}{reached}")
+        axes[0, 0].lines[-1].set_label(plain(f"{label}: {_end(log.valid)}{reached}"))
     if against is not None:
         for ax in axes[0]:
             ax.axhline(last(logs[against])[1], color="0.4", linewidth=0.8, linestyle=":")
@@ -161,7 +161,7 @@ def plot_training(
     for ax in axes.flat:
         ax.grid(alpha=0.3)
         ax.set_xlim(left=0)
-    figure.suptitle(title)
+    set_title(figure, title)
     figure.legend(loc="outside lower center", ncols=min(len(logs), 2))
     save_figure(figure, output)
 

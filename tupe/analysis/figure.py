@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
@@ -33,6 +34,17 @@ def new_figure(width: float, height: float) -> Figure:
     except ImportError:
         raise UserError("figures need matplotlib: pip install '.[plot]'.") from None
     return Figure((width, height), layout="constrained")
+
+
+def plain(text: str) -> str:
+    """Text that is shown as it is, whatever mathematics it looks like to matplotlib."""
+    return text.replace("$", r"\$")
+
+
+def set_title(figure: Figure, text: str) -> None:
+    """Above the figure, in as many lines as it takes."""
+    width = int(11 * figure.get_figwidth())
+    figure.suptitle("\n".join(textwrap.fill(plain(line), width, break_on_hyphens=False) for line in text.splitlines()))
 
 
 def save_figure(figure: Figure, path: Union[str, Path]) -> None:

@@ -16,6 +16,7 @@ import re
 import zlib
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from math import isfinite
 from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple, Optional, Union
@@ -225,7 +226,7 @@ def write_page(
         figures.append(_scores(scores))
     figures += [_maps(figure, encoders, length, texts, numbers) for figure in FIGURES]
     if texts:
-        figures.append(_ranks(encoders, texts))
+        figures += [figure for figure in [_ranks(encoders, texts)] if figure["lines"]]
     files = {name: (TEMPLATE / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
     page = Template(files["html"]).substitute(
         title=html.escape(" and ".join(names) if len(names) < 3 else ", ".join(names)),
@@ -308,7 +309,7 @@ def _curves(logs: dict[str, TrainingLog], against: Optional[str]) -> dict[str, A
     lines = []
     for name, log in logs.items():
         loss = "gen_loss" if any("gen_loss" in record for record in log.valid.values()) else "loss"
-        records = [(update, record[loss]) for update, record in sorted(log.valid.items())]
+        records = [(update, record[loss]) for update, record in sorted(log.valid.items()) if isfinite(record[loss])]
         said = "not yet validated"
         if records:
             said = f"{records[-1][1]:.3f} bits after {records[-1][0]:,} updates"
@@ -340,6 +341,8 @@ def _scores(scores: dict[str, ScoreCurve]) -> dict[str, Any]:
 def _ranks(encoders: Sequence[TupeLanguageModelEncoder], texts: Sequence[Tensor]) -> dict[str, Any]:
     lines = []
     for encoder, tokens in zip(encoders, texts):
+        if not all(torch.isfinite(parameter).all() for parameter in encoder.parameters()):
+            continue  # it has diverged
         logits, term = logit_ranks(encoder, tokens)
         lines.append({
             "name": encoder.shown_as,
@@ -370,8 +373,9 @@ def _card(encoder: TupeLanguageModelEncoder) -> str:
     }
     numbers = "".join(f"<dt>{name}</dt><dd>{html.escape(value)}</dd>" for name, value in rows.items() if value)
     name, of = encoder.shown_as, system(args)
+    of = "" if of == name else f" <small>{html.escape(of)}</small>"
     return (
-        f'<article class="card"><h2>{html.escape(name)}{f" <small>{html.escape(of)}</small>" if of != name else ""}</h2>'
+        f'<article class="card"><h2>{html.escape(name)}{of}</h2>'
         f'<p class="equation">{_formula(equation(args))}</p><dl>{numbers}</dl></article>'
     )
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tupe.analysis.checkpoint import Checkpoint, open_encoder, systems_with
-from tupe.analysis.figure import heat_maps, save_figure
+from tupe.analysis.figure import heat_maps, save_figure, set_title
 from tupe.analysis.heads import head_patterns, summary
 from tupe.errors import UserError
 from tupe.position import PositionBias
@@ -95,7 +95,7 @@ def plot_position(correlation: PositionCorrelation, output: Union[str, Path]) ->
     if correlation.reset:
         titles = [f"{title}, θ₂ = {head[1, 0]:.1f}" for title, head in zip(titles, values)]
     figure = heat_maps(values, titles, "added to the logit", reset=correlation.reset)
-    figure.suptitle(f"{correlation.title}\n{summary(patterns)}")
+    set_title(figure, f"{correlation.title}\n{summary(patterns)}")
     save_figure(figure, output)
 
 
@@ -119,5 +119,5 @@ def plot_reset(correlation: PositionCorrelation, head: int, output: Union[str, P
         raise UserError(f"there is no head {head}: give a number from 1 to {number}.")
     pair = torch.stack([correlation.before[head - 1], correlation.values[head - 1]]).numpy()
     figure = heat_maps(pair, ["before the reset", "after it"], "added to the logit", reset=True)
-    figure.suptitle(f"{correlation.title}, {correlation.names[head - 1]}")
+    set_title(figure, f"{correlation.title}, {correlation.names[head - 1]}")
     save_figure(figure, output)

@@ -9,7 +9,7 @@ from typing import NamedTuple, Union
 from torch import Tensor
 
 from tupe.analysis.checkpoint import Checkpoint, open_encoder, systems_with
-from tupe.analysis.figure import heat_maps, save_figure
+from tupe.analysis.figure import heat_maps, save_figure, set_title
 from tupe.errors import UserError
 
 
@@ -60,5 +60,5 @@ def plot_segments(segments: SegmentValues, output: Union[str, Path]) -> None:
     figure = heat_maps(segments.values.numpy(), segments.names, "added to the logit", axes, columns=8)
     for square in figure.axes[: len(segments.names)]:
         square.set(xticks=[0, 1], yticks=[0, 1])
-    figure.suptitle(f"Segment attention of {segments.model}")
+    set_title(figure, f"Segment attention of {segments.model}")
     save_figure(figure, output)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tupe.analysis.checkpoint import Checkpoint, open_encoder, systems_with
-from tupe.analysis.figure import heat_maps, save_figure
+from tupe.analysis.figure import heat_maps, save_figure, set_title
 from tupe.errors import UserError
 
 
@@ -66,5 +66,5 @@ def plot_similarity(similarity: PositionSimilarity, output: Union[str, Path]) ->
     """
     axes = ("position", "position")
     figure = heat_maps(similarity.values.numpy(), similarity.names, "cosine similarity", axes)
-    figure.suptitle(f"Position vectors of {similarity.model}")
+    set_title(figure, f"Position vectors of {similarity.model}")
     save_figure(figure, output)

@@ -71,7 +71,7 @@ function colourBar(figure) {
 /** One matrix on a canvas. Where [CLS] is untied its row and column are drawn apart, and wider. */
 class Heat {
   constructor(canvas, values, margin = 0) {
-    Object.assign(this, { canvas, values, margin, cell: null, theme: "" });
+    Object.assign(this, { canvas, values, margin, under: margin ? 38 : 0, cell: null, theme: "" });
   }
 
   show(figure, panel, map) {
@@ -100,7 +100,7 @@ class Heat {
       return place < this.first + this.gap / 2 ? 0 : Math.min(count - 1, Math.max(1, Math.floor(place - this.first - this.gap) + 1));
     };
     const box = this.canvas.getBoundingClientRect(), left = this.margin, size = box.width - left;
-    const [u, v] = [(x - box.left - left) / size, (y - box.top) / (box.height - left)];
+    const [u, v] = [(x - box.left - left) / size, (y - box.top) / (box.height - this.under)];
     if (u < 0 || v < 0 || u >= 1 || v >= 1) return null;
     return [inside(v, this.down, this.map.rows), inside(u, this.across, this.map.columns)];
   }
@@ -134,8 +134,7 @@ class Heat {
     if (!width || !this.map) return;
     const ratio = Math.max(window.devicePixelRatio || 1, 2), left = this.margin;
     const size = (width - left) / this.across, height = size * this.down;
-    canvas.style.height = `${height + left}px`;
-    [canvas.width, canvas.height] = [Math.round(width * ratio), Math.round((height + left) * ratio)];
+    [canvas.width, canvas.height] = [Math.round(width * ratio), Math.round((height + this.under) * ratio)];
     const context = canvas.getContext("2d"), { rows, columns } = this.map, image = this.picture();
     context.scale(ratio, ratio);
     context.translate(left, 0);
@@ -177,7 +176,7 @@ class Heat {
       }
     }
     context.textAlign = "center";
-    context.fillText(this.figure.axes[0], width / 2, height + 22);
+    context.fillText(this.figure.axes[0], width / 2, height + 24);
     context.save();
     context.translate(-38, height / 2);
     context.rotate(-Math.PI / 2);
@@ -339,7 +338,7 @@ function chart(figure) {
   let points = [];
 
   const redraw = () => {
-    const width = Math.max(280, picture.parentElement.clientWidth - 36), height = Math.max(220, Math.min(400, width * 0.5));
+    const width = printing ? 640 : Math.max(280, picture.parentElement.clientWidth - 36), height = Math.max(220, Math.min(400, width * 0.5));
     const left = 56, right = 12, top = 10, bottom = 44;
     const of = (name) => figure.lines.flatMap((line) => line[name] || []);
     const xs = of("x"), ys = [...of("y"), ...of("low"), ...of("high"), ...(figure.limits || [])];
@@ -451,6 +450,7 @@ function redraw() {
   if (dialog.open) large.redraw();
 }
 
+let printing = false;
 const theme = document.getElementById("theme"), dark = matchMedia("(prefers-color-scheme: dark)");
 function paint(name) {
   root.dataset.theme = name;
@@ -462,9 +462,13 @@ theme.addEventListener("click", () => paint(root.dataset.theme === "dark" ? "lig
 dark.addEventListener("change", () => paint(dark.matches ? "dark" : "light"));
 addEventListener("beforeprint", () => {
   root.dataset.before = root.dataset.theme;
+  printing = true;
   paint("light");
 });
-addEventListener("afterprint", () => paint(root.dataset.before));
+addEventListener("afterprint", () => {
+  printing = false;
+  paint(root.dataset.before);
+});
 
 async function start() {
   root.dataset.theme = dark.matches ? "dark" : "light";
