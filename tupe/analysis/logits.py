@@ -123,16 +123,19 @@ def _shares(module: nn.Module, words: Tensor, positions: Tensor) -> tuple[Tensor
     return words + module.bias, positions
 
 
-def plot_correlations(correlations: dict[str, Tensor], title: str, output: Union[str, Path]) -> None:
+def plot_correlations(
+    correlations: dict[str, Tensor], title: str, output: Union[str, Path], reset: bool = False
+) -> None:
     """Draws the mean over the heads of each correlation, on one scale (TUPE, figure 2).
 
     Args:
         correlations: see `first_layer_correlations`.
         title: of the picture.
         output: its file.
+        reset: whether `[CLS]` is untied, and drawn apart.
     """
     values = torch.stack([value.mean(0) for value in correlations.values()]).numpy()
-    figure = heat_maps(values, list(correlations), "part of the logit, mean of the heads")
+    figure = heat_maps(values, list(correlations), "part of the logit, mean of the heads", reset=reset)
     set_title(figure, title)
     save_figure(figure, output)
 

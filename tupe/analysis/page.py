@@ -67,6 +67,7 @@ class MapsFigure(NamedTuple):
     has: whether a system has what it shows; the page says of a model that lacks it which have it.
     maps: a model's, from its encoder, the number of positions, and sequences of tokens.
     needs_text: whether it needs those.
+    one_scale: whether the models are on one scale of colours; else each is on its own.
     """
 
     id: str
@@ -77,6 +78,7 @@ class MapsFigure(NamedTuple):
     has: Callable[[Namespace], bool]
     maps: Callable[[TupeLanguageModelEncoder, int, Optional[Tensor]], Maps]
     needs_text: bool = False
+    one_scale: bool = True
 
 
 class Table(NamedTuple):
@@ -127,7 +129,7 @@ def _segments(encoder: TupeLanguageModelEncoder, length: int, tokens: Optional[T
 def _correlations(encoder: TupeLanguageModelEncoder, length: int, tokens: Optional[Tensor]) -> Maps:
     found = first_layer_correlations(encoder, tokens)
     values = torch.stack([value.mean(0) for value in found.values()]).numpy()
-    return Maps(values, list(found), (), f"the mean of {len(tokens)} sequences and all heads")
+    return Maps(values, list(found), (), f"the mean of {len(tokens)} sequences and all heads", has_reset(encoder.args))
 
 
 _OF_POSITIONS = ("key", "query")
@@ -179,7 +181,8 @@ FIGURES = (
         _OF_POSITIONS,
         has_words_as_keys,
         _correlations,
-        True,
+        needs_text=True,
+        one_scale=False,
     ),
 )
 
@@ -287,8 +290,8 @@ def _maps(
             panel["note"] = "This needs a text: --data FOLDER, the corpus that the model was trained on."
             continue
         of = figure.maps(encoder, min(length, encoder.args.max_positions), texts[number] if texts else None)
-        limit = max(limit, colour_limit(of.values, of.reset))
-        panel.update(said=of.summary, reset=of.reset)
+        panel.update(said=of.summary, reset=of.reset, limit=colour_limit(of.values, of.reset))
+        limit = max(limit, panel["limit"])
         said = of.said or [""] * len(of.titles)
         panel["maps"] = [
             {"title": title, "said": says, **numbers.add(values)}
@@ -298,7 +301,7 @@ def _maps(
             panel["said"] = f"{of.summary + '; ' if of.summary else ''}the first {of.values.shape[1]} positions"
     return {
         **{name: getattr(figure, name) for name in ("id", "title", "text", "label", "axes")},
-        "limit": limit,
+        "limit": limit if figure.one_scale else None,
         "pairs": figure.id == "reset",
         "cls": figure.axes[0] != "segment of the key",
         "panels": panels,

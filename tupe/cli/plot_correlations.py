@@ -22,10 +22,12 @@ def run(args: argparse.Namespace) -> None:
     """Draws the picture and prints where it is."""
     from tupe.analysis.checkpoint import open_encoder
     from tupe.analysis.logits import first_layer_correlations, plot_correlations
+    from tupe.analysis.position import has_reset
     from tupe.analysis.text import read_tokens
 
     encoder = open_encoder(args.checkpoint, args.name)
     tokens = read_tokens(encoder, args.data, args.length, args.sequences, args.text)
     title = f"Correlations in the first layer of {encoder.shown_as}, {len(tokens)} sequences"
-    plot_correlations(first_layer_correlations(encoder, tokens), title, Path(args.output))
+    parts = first_layer_correlations(encoder, tokens)
+    plot_correlations(parts, title, Path(args.output), has_reset(encoder.args))
     print(f"correlations: {args.output}")

@@ -52,9 +52,9 @@ function palette() {
   return table;
 }
 
-function colourBar(figure) {
+function colourBar(limit, label) {
   const canvas = make("canvas");
-  const bar = make("div", "colours", "", make("span", "", number(-figure.limit)), canvas, make("span", "", number(figure.limit)), make("span", "", figure.label));
+  const bar = make("div", "colours", "", make("span", "", number(-limit)), canvas, make("span", "", number(limit)), make("span", "", label));
   bar.redraw = () => {
     const table = palette();
     [canvas.width, canvas.height] = [511, 1];
@@ -120,7 +120,7 @@ class Heat {
     const context = this.image.getContext("2d"), pixels = context.createImageData(columns, rows);
     for (let i = 0; i < rows * columns; i++) {
       const value = this.value(Math.floor(i / columns), i % columns);
-      const colour = Math.round(255 * Math.max(-1, Math.min(1, value / this.figure.limit))) + 255;
+      const colour = Math.round(255 * Math.max(-1, Math.min(1, value / (this.figure.limit || this.panel.limit)))) + 255;
       if (Number.isNaN(value)) pixels.data.set([128, 128, 128, 255], 4 * i);
       else pixels.data.set([table[3 * colour], table[3 * colour + 1], table[3 * colour + 2], 255], 4 * i);
     }
@@ -427,7 +427,7 @@ function section(figure, values) {
     return element;
   }
   const shown = figure.panels.filter((panel) => panel.maps).length;
-  if (shown) element.append(colourBar(figure));
+  if (shown && figure.limit) element.append(colourBar(figure.limit, figure.label));
   const panels = make("div", shown > 1 ? "panels" : "panels alone");
   for (const panel of figure.panels) {
     const box = make("div", "panel", "", make("h3", "", panel.name));
@@ -435,7 +435,8 @@ function section(figure, values) {
     if (panel.said) box.append(make("p", "said", panel.said));
     if (panel.maps) {
       const tiles = [];
-      const kind = panel.maps[0].rows <= 4 ? "small" : figure.pairs ? "pairs" : panel.maps.length <= 4 && shown > 1 ? "few" : "";
+      if (!figure.limit) box.append(colourBar(panel.limit, figure.label));
+      const kind = panel.maps[0].rows <= 4 ? "small" : figure.pairs ? "pairs" : panel.maps.length <= 4 ? "few" : "";
       box.append(make("div", `maps ${kind}`, "", ...panel.maps.map((map, i) => tile(figure, panel, map, i, values, tiles))));
     }
     panels.append(box);
