@@ -140,6 +140,15 @@ def test_where_a_run_reaches_the_end_of_another():
     assert reaches(with_losses(), 5.0) is None
 
 
+def test_of_two_networks_the_generators_loss_is_compared():
+    log = with_losses(u10=30.0, u20=20.0)
+    for update, loss in ((10, 9.0), (20, 7.0)):
+        log.valid[update]["gen_loss"] = loss
+    assert reaches(log, 8.0) == 15
+    log.valid[20]["gen_loss"] = float("nan")
+    assert reaches(log, 8.0) is None
+
+
 def test_the_share_stands_in_the_legend(tmp_path):
     logs = {"TUPE": with_losses(u10=9.0, u20=7.0, u30=5.0), "BERT": with_losses(u50=6.0), "slow": with_losses(u50=8.0)}
     plot_training(logs, tmp_path / "a.svg", against="BERT")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import NamedTuple, Optional, Union
@@ -104,14 +105,20 @@ def reaches(log: TrainingLog, loss: float) -> Optional[float]:
     None if it never is. TUPE's headline: it reaches what BERT-A ends with after 30% of the updates.
     """
     before: Optional[tuple[int, float]] = None
-    for update, record in sorted(log.valid.items()):
-        if record["loss"] <= loss:
+    for update, lower in losses(log):
+        if lower <= loss:
             if before is None:
                 return float(update)
             first, higher = before
-            return first + (update - first) * (higher - loss) / (higher - record["loss"])
-        before = update, record["loss"]
+            return first + (update - first) * (higher - loss) / (higher - lower)
+        before = update, lower
     return None
+
+
+def losses(log: TrainingLog) -> list[tuple[int, float]]:
+    """Updates and validation losses of masked words, of a generator its own; without those that are not finite."""
+    found = [(update, record.get("gen_loss", record["loss"])) for update, record in sorted(log.valid.items())]
+    return [(update, loss) for update, loss in found if math.isfinite(loss)]
 
 
 def plot_training(
@@ -174,10 +181,9 @@ def _curve(records: Records, of: str, factor: float, name: str) -> tuple[list[fl
 
 def last(log: TrainingLog) -> tuple[int, float]:
     """The last validation's update and loss. Raises `UserError` before the first."""
-    if not log.valid:
+    if not (found := losses(log)):
         raise UserError("a run that others are compared with (--against) has no validation in its log yet.")
-    update = max(log.valid)
-    return update, log.valid[update]["loss"]
+    return found[-1]
 
 
 def share(log: TrainingLog, other: TrainingLog, name: str) -> str:

@@ -16,7 +16,6 @@ import re
 import zlib
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from math import isfinite
 from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple, Optional, Union
@@ -26,7 +25,7 @@ import torch
 from torch import Tensor
 
 from tupe.analysis.checkpoint import systems_with
-from tupe.analysis.curves import TrainingLog, last, share
+from tupe.analysis.curves import TrainingLog, last, losses, share
 from tupe.analysis.figure import colour_limit, written
 from tupe.analysis.heads import head_patterns, summary
 from tupe.analysis.logits import first_layer_correlations, has_words_as_keys, logit_ranks
@@ -311,8 +310,7 @@ def _maps(
 def _curves(logs: dict[str, TrainingLog], against: Optional[str]) -> dict[str, Any]:
     lines = []
     for name, log in logs.items():
-        loss = "gen_loss" if any("gen_loss" in record for record in log.valid.values()) else "loss"
-        records = [(update, record[loss]) for update, record in sorted(log.valid.items()) if isfinite(record[loss])]
+        records = losses(log)
         said = "not yet validated"
         if records:
             said = f"{records[-1][1]:.3f} bits after {records[-1][0]:,} updates"
