@@ -61,6 +61,7 @@ FINETUNE = "finetune-glue CoLA {}/pretrained.pt {}/glue checkpoint.save_dir={}/n
 SWEEP = "glue-sweep --tasks CoLA --lrs 2e-5 --seeds 1 {}/pretrained.pt {}/glue {}/new"
 PREDICT = "glue-predict --partial {}/finetuned.pt {}/glue/CoLA {}/new"
 SHOW = "plot-{} {{}}/pretrained.pt --data {{}}/corpus --output {{}}/new.png"  # the corpus has no manifest
+REPORT = "report {}/new.html {}/pretrained.pt --runs {}/run --glue {}/sweep"
 EXPORT = "export {{}}/{}.pt {{}}/{} {{}}/new --no-tokenizer"
 IMPORT = "import {}/exported {}/new.pt"
 DRAWS = ("hostile", "foreign")  # a log is searched for records, whatever else is in it
@@ -99,6 +100,12 @@ ROWS = (
     Row("plot-segments {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint", whole=False),
     Row("plot-similarity {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint"),
     Row("plot-cost {}/model.json --output {}/new.png", "model.json", "json", whole=False),
+    Row("plot-scores {}/sweep --output {}/new.png", "sweep/sweep.json", "json"),
+    Row("plot-scores {}/sweep --output {}/new.png", "sweep", "folder"),
+    Row(REPORT, "pretrained.pt", "checkpoint"),
+    Row(REPORT, "run/hydra_train.log", "text", takes=(*DRAWS, "cut", "not UTF-8")),
+    Row(REPORT, "sweep/sweep.json", "json"),
+    Row(f"{REPORT} --data {{}}/corpus", "corpus", "folder", whole=False),  # it has no manifest
     Row(FINETUNE, "pretrained.pt", "checkpoint", whole=False),
     Row(FINETUNE, "glue", "folder", whole=False),
     Row(FINETUNE, "glue/CoLA/input0/train.idx", "binary", whole=False),
@@ -309,6 +316,8 @@ def samples(tmp_path_factory):
     )
     record = '[train_inner][INFO] - {"epoch": 1, "loss": "9", "num_updates": "%d", "lr": "0.1", "wps": "1", "wpb": "1"}'
     (folder / "run/hydra_train.log").write_text("".join(f"{record % update}\n" for update in (1, 2, 3)))
+    with (folder / "run/hydra_train.log").open("a") as log:
+        log.write('[valid][INFO] - {"epoch": 1, "valid_loss": "8", "valid_num_updates": "3"}\n')
     runs = (RUN,)
     Plan("pretrained.pt", "0f", "tupe_tiny", 7, "glue", (), runs, {}).join(folder / "sweep")
     write(folder / "sweep" / RUN.folder / "result.json", Result(50.0))

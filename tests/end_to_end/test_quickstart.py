@@ -47,7 +47,7 @@ def test_quickstart(tmp_path):
 
     status, lines, errors = quickstart(tmp_path, **settings)
     assert status == 0, "\n".join(lines[-30:]) + errors
-    assert lines[-1] == f"quickstart.sh: done ({tmp_path}/report.md)"
+    assert lines[-1] == f"quickstart.sh: done ({tmp_path}/report.html and report.md)"
     assert "== quickstart.sh: prepare was done before" in lines
     assert re.search(r"Loaded checkpoint .*tupe_tiny/checkpoint_last.pt \(.* @ 1\d\d updates\)", "\n".join(lines))
 

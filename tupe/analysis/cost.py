@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Union
 
-from tupe.analysis.figure import new_figure, save_figure
+from tupe.analysis.figure import colour, new_figure, save_figure
 from tupe.errors import UserError
 from tupe.files import read_json
 
@@ -46,7 +46,7 @@ def plot_costs(run: str, records: list[dict[str, Any]], output: Union[str, Path]
         shown = [record for record in records if (record["size"], record["mode"]) == group]
         low, middle, high = zip(*(record["time_over_first"] for record in shown))
         errors = [[m - a for m, a in zip(middle, low)], [b - m for m, b in zip(middle, high)]]
-        square.bar(range(len(shown)), middle, yerr=errors, color=[f"C{n}" for n in range(len(shown))], capsize=3)
+        square.bar(range(len(shown)), middle, yerr=errors, color=[colour(n) for n in range(len(shown))], capsize=3)
         square.bar_label(square.containers[-1], [f"{m:.2f}" for m in middle], padding=2, fontsize=8)
         square.set_xticks(range(len(shown)), [record["rival"] for record in shown], rotation=40, ha="right")
         square.axhline(1, color="0.4", linewidth=0.8)

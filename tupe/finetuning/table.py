@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Optional
@@ -68,6 +69,7 @@ class Row:
         failed: run and reason of the runs that failed.
         source: where a published row is from.
         languages: columns of single languages.
+        model: its name, and `updates` of its pre-training; of a published row, none.
     """
 
     name: str
@@ -75,6 +77,8 @@ class Row:
     failed: dict[Run, str] = field(default_factory=dict)
     source: str = ""
     languages: tuple[Column, ...] = ()
+    model: str = ""
+    updates: int = 0
 
     def average(self, columns: list[Column]) -> Optional[float]:
         """Mean over `columns`, MNLI-m and MNLI-mm each counting; None if one of them has no score."""
@@ -106,7 +110,18 @@ def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
             cells[one.name] = _cell(one, of_task[one.task], out, rate and rate.lr)
     reasons = {run: failure(out / run.folder) for run in plan.runs if result(out / run.folder) is None}
     failed = {run: why for run, why in reasons.items() if why is not None}
-    return Row(name or f"{plan.model}, {_updates(plan.updates)}", cells, failed, languages=tuple(languages))
+    name = name or f"{plan.model}, {_updates(plan.updates)}"
+    return Row(name, cells, failed, languages=tuple(languages), model=plan.model, updates=plan.updates)
+
+
+def by_label(sweeps: Iterable[tuple[str, Path]]) -> dict[str, list[Row]]:
+    """Label -> the rows of its sweeps; the label defaults to the model. Raises `UserError` for a folder without one."""
+    found: dict[str, list[Row]] = {}
+    for label, out in sweeps:
+        row = read_sweep(out)
+        label = label or row.model
+        found.setdefault(label, []).append(replace(row, name=f"{label}, {_updates(row.updates)}"))
+    return found
 
 
 def shown(rows: list[Row]) -> list[Column]:
