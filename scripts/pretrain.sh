@@ -9,7 +9,7 @@
 #
 # DATA           folder made by scripts/prepare_corpus.sh; shards as a:b:c
 # key=value      any key of the configuration, for example optimization.max_update=300000 checkpoint.save_dir=OUT;
-#                flags of the model that it does not name take a plus: +model.relative=unbinned
+#                any flag of the model is one of them: model.relative=unbinned
 # CONFIG         a file of configs/pretraining, base by default; it says what the following are if they are not set
 # MODEL          `tupe systems` lists them
 # BATCH          sequences an update
@@ -42,10 +42,7 @@ update_freq=$((batch / (world * per_gpu)))
 user_dir=$(python3 -m tupe user-dir)
 settings+=("common.user_dir=$(quoted "$user_dir")" "task.data=$(quoted "$data")" ${MODEL:+"model._name=$MODEL"}
     "dataset.batch_size=$per_gpu" "optimization.update_freq=[$update_freq]")
-for setting in "$@"; do
-    case $setting in checkpoint.save_dir=*) setting=checkpoint.save_dir=$(quoted "${setting#*=}") ;; esac
-    settings+=("$setting")
-done
+for setting in "$@"; do settings+=("$(as_hydra_wants "$config" "$setting")"); done
 launch_command "$root/configs/pretraining" "$CONFIG"
 # its sentence, if it cannot work; else the training takes its place, and keeps others from the folder until it ends
 exec python3 -m tupe pretraining-plan --here --nodes "$nodes" --node-rank "${NODE_RANK:-0}" --gpus "$gpus" \

@@ -9,7 +9,7 @@
 #
 # DATA            folder made by scripts/prepare_translation.sh
 # key=value       any key of the configuration, for example optimization.max_update=300000 checkpoint.save_dir=OUT;
-#                 flags of the model that it does not name take a plus: +model.cross_position=low_rank
+#                 any flag of the model is one of them: model.cross_position=low_rank
 # CONFIG          a file of configs/translation, wmt18_en_de by default; its head says what to expect
 # MODEL           seq2seq_SYSTEM_SIZE; `tupe systems` lists them
 # TOKENS_PER_GPU  source or target tokens a GPU and step; lower it where memory is short
@@ -42,9 +42,6 @@ fi
 user_dir=$(python3 -m tupe user-dir)
 settings+=("common.user_dir=$(quoted "$user_dir")" "task.data=$(quoted "$data")" ${MODEL:+"model._name=$MODEL"}
     "dataset.max_tokens=$per_gpu" "optimization.update_freq=[$((tokens / (world * per_gpu)))]")
-for setting in "$@"; do
-    case $setting in checkpoint.save_dir=*) setting=checkpoint.save_dir=$(quoted "${setting#*=}") ;; esac
-    settings+=("$setting")
-done
+for setting in "$@"; do settings+=("$(as_hydra_wants "$config" "$setting")"); done
 launch_command "$root/configs/translation" "$CONFIG"
 exec "${train[@]}"

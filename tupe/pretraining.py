@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -15,18 +15,18 @@ import torch
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq.dataclass.initialize import add_defaults, hydra_init
 from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from tupe.criterions.throughput import KNOWN_DEVICES, peak_flops, training_flops
 from tupe.data.corpus.manifest import NAME, Manifest
+from tupe.data.corpus.report import vocabulary_warning
 from tupe.errors import UserError
 from tupe.files import check_indexed, read_text
 from tupe.models.config import CONFIGS
 from tupe.models.summary import meta_model, without_generator
 
 _PREPARED_BY = "scripts/prepare_corpus.sh"
-_TOKENS_A_SYMBOL = 100  # fewer, and most of the vocabulary is hardly ever seen
 _MANY_EPOCHS = 100
 
 
@@ -48,6 +48,8 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
         raise UserError(f"there is no {folder / name}.yaml: give the folder and the name of a configuration.")
     hydra_init(name)
     try:
+        named = OmegaConf.load(folder / f"{name}.yaml").get("model") or {}
+        overrides = [plus(override, named) for override in overrides]
         with warnings.catch_warnings(), initialize_config_dir(config_dir=str(folder.resolve()), **version):
             warnings.simplefilter("ignore")  # fairseq's schema has the name of the file, which Hydra 1.1 deprecates
             cfg = compose(config_name=name, overrides=overrides)
@@ -55,6 +57,20 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(f"the configuration {name} cannot be made: {' '.join(str(error).split())}") from None
     return cfg
+
+
+def plus(override: str, named: Container[str]) -> str:
+    """`model.FIELD=VALUE`, with or without a plus, as Hydra wants it: with one where the file does not name the field.
+
+    Args:
+        override: any.
+        named: the fields of `model` that are there.
+    """
+    key, equals, value = override.partition("=")
+    bare = key.lstrip("+")
+    if not bare.startswith("model.") or not equals or key.startswith("++"):
+        return override
+    return f"{'' if bare[len('model.') :].partition('.')[0] in named else '+'}{bare}={value}"
 
 
 @dataclass(frozen=True)
@@ -118,11 +134,7 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     if launch.gpu is not None:
         yield _hours(launch, updates * training_flops(model, batch * length, length, _predicted(cfg, batch * length)))
     _check_warmup(cfg, updates)
-    if tokens < _TOKENS_A_SYMBOL * symbols:
-        yield (
-            f"warning: {symbols:,} symbols are many for {_short(tokens)} tokens: most are seen less than "
-            f"{_TOKENS_A_SYMBOL} times an epoch; prepare the corpus with a smaller --vocab-size, or with more text"
-        )
+    yield from vocabulary_warning(symbols, tokens)
     if times > _MANY_EPOCHS:
         yield f"warning: the data are repeated {times:,.0f} times, where BERT and TUPE did some 40: take more text"
     rounded = any(cfg.common[half] and not cfg.common[f"memory_efficient_{half}"] for half in ("fp16", "bf16"))

@@ -1,6 +1,7 @@
 # Where a training runs. A script that sources this file after command.sh says
 #   find_processes        sets `gpus` and `processes` of each node and `world`, their number, from GPUS, PROCESSES, NODES, or
 #                         SLURM; and `settings`, the keys of Hydra that follow from them
+#   as_hydra_wants CONFIG SETTING  prints a key=value of the user's: model.FIELD=VALUE with a plus where CONFIG has no such field
 #   launch_command FOLDER CONFIG  sets `train`, the command that runs fairseq-hydra-train on them with `settings`
 
 find_processes() {
@@ -21,6 +22,19 @@ find_processes() {
             distributed_training.ddp_backend=legacy_ddp distributed_training.distributed_init_method=env://
             distributed_training.distributed_no_spawn=true)
     fi
+}
+
+as_hydra_wants() {
+    local key=${2%%=*}
+    key=${key#+}
+    case $2 in
+        checkpoint.save_dir=*) printf 'checkpoint.save_dir=%s' "$(quoted "${2#*=}")" ;;
+        model.*=* | +model.*=*)
+            sed -n '/^model:/,/^[^ ]*:$/p' "$1" | grep -q "^  ${key#model.}:" || key=+$key
+            printf '%s=%s' "$key" "${2#*=}"
+            ;;
+        *) printf '%s' "$2" ;;
+    esac
 }
 
 launch_command() {

@@ -166,7 +166,7 @@ def test_registering(registry):
     with pytest.raises(UserError, match="size is no argument of Slopes with a number"):
         own.register_absolute("other", size="")(Slopes)
     assert own.read_own() == ([], ["slopes"], own.own_options())
-    with pytest.raises(UserError, match="absolute=late is registered after tupe.models was imported"):
+    with pytest.raises(UserError, match=r"absolute=late is registered after tupe\.models"):
         own.register_absolute("late")(Slopes)
-    with pytest.raises(UserError, match="x.pt has relative=unknown, a term that is not registered here"):
+    with pytest.raises(UserError, match=r"x\.pt has relative=unknown, a term that is not registered here"):
         own.refuse_unknown("x.pt", "relative", "unknown", ["none", "slopes"])
