@@ -2,6 +2,7 @@ import pytest
 from torch.multiprocessing import ProcessRaisedException
 
 from tests.commands import hydra_train, run
+from tupe.analysis.curves import read_log
 from tupe.errors import UserError
 from tupe.fairseq_mends.printing import print_sentence
 
@@ -37,3 +38,13 @@ def test_commands_end_with_the_sentence(corpus, tmp_path):
     for done in (plain, hydra):
         assert done.returncode == 1
         assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_run_without_hydra_logs_beside_its_checkpoints(train, tmp_path):
+    """Each its own, and what a run that goes on logs comes behind."""
+    for name, updates in (("one", 3), ("other", 2), ("one", 4)):
+        train(tmp_path / name, "--log-format", "json", "--log-interval", 1, "--max-update", updates)
+    assert list(read_log(tmp_path / "one").train) == [1, 2, 3, 4]
+    assert list(read_log(tmp_path / "other").train) == [1, 2]
+    train(tmp_path / "named", "--log-file", tmp_path / "log", "--max-update", 1)
+    assert not (tmp_path / "named/train.log").exists()

@@ -83,7 +83,7 @@ def _masked(encoder: TupeLanguageModelEncoder, tokens: Tensor, seed: int) -> tup
         dictionary,
         dictionary.pad(),
         encoder.sentence_encoder.embed_tokens.num_embeddings - 1,  # <mask> is the last symbol
-        seed,
+        seed=seed,
     )
     return tuple(torch.stack([one[i] for i in range(len(tokens))]) for one in sets)
 
