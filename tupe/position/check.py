@@ -13,6 +13,7 @@ from torch.func import functional_call
 
 from tupe.errors import UserError
 from tupe.position.bias import PositionBias
+from tupe.position.length import Span
 from tupe.position.relative import RelativeTerm
 from tupe.position.reset import Reset
 from tupe.position.terms import Term
@@ -75,20 +76,18 @@ class _Checked:
         if ours.shape != theirs.shape or not torch.allclose(ours.double(), theirs.double(), **_CLOSE):
             self._fail(what)
 
-    def _computed(self, *span: int) -> Tensor:
-        length, num_keys, offset = (*span, None, 0)[:3] if len(span) < 3 else span
-        shape = (length, offset + length if num_keys is None else num_keys)
+    def _computed(self, length: int, num_keys: Optional[int] = None, query_offset: int = 0) -> Tensor:
+        span = Span.of(length, num_keys, query_offset)
+        call = f"term(length={length}, num_keys={num_keys}, query_offset={query_offset})"
         try:
-            out = self.term(length, num_keys, offset)
+            out = self.term(length, num_keys, query_offset)
         except UserError:
             raise
         except Exception as error:
-            self._fail(f"term(length={length}, num_keys={num_keys}, query_offset={offset}) raises {error!r:.200}")
-        if not isinstance(out, Tensor) or out.dim() != 3 or tuple(out.shape[1:]) != shape:
+            self._fail(f"{call} raises {error!r:.200}")
+        if not isinstance(out, Tensor) or out.dim() != 3 or out.shape[1:] != (length, span.num_keys):
             found = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
-            self._fail(
-                f"term(length={length}, num_keys={num_keys}, query_offset={offset}) is {found}, not (H, *{shape})"
-            )
+            self._fail(f"{call} is {found}, not (H, {length}, {span.num_keys})")
         if not out.is_floating_point() or out.dtype in (torch.float16, torch.bfloat16):
             self._fail(f"its values are {out.dtype}, but must be float32 or better: at_least_float32(parameter)")
         if not out.isfinite().all():
@@ -98,16 +97,9 @@ class _Checked:
     def values(self) -> None:
         """Slices, the end, precision."""
         n = self.length
-        for length, num_keys, offset in {
-            (n, None, 0),
-            (1, None, n - 1),
-            (1, None, 0),
-            ((n + 1) // 2, n, n // 2),
-            (n, 1, 0),
-        }:
-            part = self.whole[:, offset : offset + length, : offset + length if num_keys is None else num_keys]
-            span = f"length={length}, num_keys={num_keys}, query_offset={offset}"
-            self._same(self._computed(length, num_keys, offset), part, f"term({span}) is not that part of the whole")
+        for given in ((n,), (1, None, n - 1), (1,), (n - n // 2, n, n // 2), (n, 1)):
+            span, what = Span.of(*given), f"asked for {given} of (length, num_keys, query_offset)"
+            self._same(self._computed(*given), self.whole[:, span.queries, span.keys], f"{what} it is another part")
         end = getattr(self.term, "max_positions", math.inf)
         if end != math.inf:
             try:
