@@ -112,5 +112,5 @@ def test_what_cannot_be_extended(corpus, tmp_path):
 
 def test_fewer_positions(run):
     _, folder = run
-    with pytest.raises(UserError, match="has 16 positions, which is not less than 16"):
+    with pytest.raises(UserError, match="has 16 positions and cannot be given 16"):
         extend_positions(folder / "checkpoint_last.pt", 16)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
-from tupe.models.saved import saved_config
+from tupe.models.saved import MOST, saved_config
 from tupe.models.summary import meta_model
 from tupe.position import RelativeTerm
 
@@ -92,10 +92,10 @@ def extend_positions(checkpoint: Union[str, Path], positions: int, rule: str = R
         raise UserError(
             f"{checkpoint} is a Linformer, whose keys are mixtures of its {old} positions: pre-train one of {positions}"
         )
-    if positions <= old:
+    if not old < positions <= MOST:
         raise UserError(
-            f"{checkpoint} has {old} positions, which is not less than {positions}: a checkpoint is cut on loading by "
-            "--max-positions, so give a larger number"
+            f"{checkpoint} has {old} positions and cannot be given {positions}: give a number above that, of at most "
+            f"{MOST:,}; it is cut on loading by --max-positions"
         )
     fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     model = meta_model(fields.pop("_name"), len(weights[_WORDS]), fields.pop("max_positions"), **fields)
@@ -105,6 +105,10 @@ def extend_positions(checkpoint: Union[str, Path], positions: int, rule: str = R
         for name, axes in getattr(module, "position_axes", {}).items()
     }
     found = {name: axes for name, axes in found.items() if name in weights}
+    shapes = {name: p.shape for name, p in model.named_parameters(remove_duplicate=False)}
+    wrong = next((name for name in found if getattr(weights[name], "shape", None) != shapes[name]), None)
+    if wrong is not None:
+        raise UserError(f"{wrong} in {checkpoint} is not of {old} positions, as its configuration says: it is damaged")
     order = _parameters(weights)
 
     def extended(named: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,9 +127,10 @@ def extend_positions(checkpoint: Union[str, Path], positions: int, rule: str = R
     if isinstance(extra.get("train_iterator"), dict):  # of other blocks of text
         extra["train_iterator"]["iterations_in_epoch"] = 0
     state["cfg"]["model"]["max_positions"] = positions
+    task = state["cfg"].get("task") or {}
     for name in ("tokens_per_sample", "max_positions"):
-        if isinstance(state["cfg"]["task"].get(name), int):
-            state["cfg"]["task"][name] = positions
+        if isinstance(task.get(name), int):
+            task[name] = positions
     return Extended(state, old, list(found), optimizer is not None)
 
 

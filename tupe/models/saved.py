@@ -14,7 +14,7 @@ from tupe.models.config import ABSOLUTE_CHOICES, CONFIGS, RELATIVE_CHOICES, Tupe
 from tupe.position.own import refuse_unknown
 from tupe.systems import SEQ2SEQ_NAMES
 
-_MOST = 1 << 20  # of layers, widths, positions and so on
+MOST = 1 << 20  # of layers, widths, positions and so on
 _LAYERS, _WORDS = "encoder.sentence_encoder.layers.", "encoder.sentence_encoder.embed_tokens.weight"
 
 
@@ -51,7 +51,7 @@ def saved_config(state: dict[str, Any], path: Union[str, os.PathLike]) -> TupeCo
         config.max_positions = typed(int, length, f"{where}.task: the length of its sequences", made_by, mending)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        most = 1 if field.name.endswith("dropout") else _MOST
+        most = 1 if field.name.endswith("dropout") else MOST
         if isinstance(value, (int, float)) and not 0 <= value <= most:
             raise UserError(f"{where}.model: {field.name} is {value!r:.60}, which no model has: {mending}.")
     _check_weights(config, state.get("model"), path)
