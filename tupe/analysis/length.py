@@ -101,8 +101,8 @@ def _allow(encoder: TupeLanguageModelEncoder, length: int, checkpoint: Union[str
     inner.max_positions = length
 
 
-def plot_loss_by_position(losses: dict[str, PositionLoss], output: Union[str, Path], width: int = 16) -> None:
-    """Draws the loss against the position, means of `width` positions each.
+def plot_loss_by_position(losses: dict[str, PositionLoss], output: Union[str, Path]) -> None:
+    """Draws the loss against the position, means of a 32nd of the longest sequence each.
 
     Args:
         losses: label -> what was measured.
@@ -110,9 +110,10 @@ def plot_loss_by_position(losses: dict[str, PositionLoss], output: Union[str, Pa
     """
     figure = new_figure(8, 4)
     axes = figure.subplots()
+    width = max(1, max(len(loss.bits) for loss in losses.values()) // 32)
     for label, loss in losses.items():
         axes.plot(*loss.smooth(width), label=f"{label}: {loss.mean():.3f} bits")
     axes.set(xlabel="position", ylabel="loss (bits a masked token)", xlim=(0, None))
     axes.grid(alpha=0.3)
-    axes.legend()
+    figure.legend(loc="outside lower center", ncols=2)
     save_figure(figure, output)
