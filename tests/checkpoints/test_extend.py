@@ -3,14 +3,11 @@
 import pytest
 import torch
 
-from tests.commands import train as train_run
-from tests.commands import train_log
+from tests.fairseq_mends.conftest import trainer
 from tupe.checkpoints.extend import Axes, extend_positions
 from tupe.cli.main import main
 from tupe.errors import UserError
 from tupe.position import FreeAbsolute, PositionTable, RelativeTerm, UnbinnedRelative
-
-TINY = ("--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 16, "--encoder-attention-heads", 2)
 
 
 def extended(module, name, new, rule):
@@ -51,47 +48,45 @@ def test_distances_go_on(rule, bidirectional):
     torch.testing.assert_close(ours[:, 0, 8], theirs[:, 0, 3], rtol=0, atol=0)
 
 
+@pytest.fixture(scope="module")
+def train(corpus):
+    """`fairseq-train` in this process, of a very small model on 16 positions."""
+    with pytest.MonkeyPatch.context() as patch:
+        in_process = trainer(corpus, patch)
+        yield lambda folder, *flags, **options: in_process(folder, "--tokens-per-sample", 16, *flags, **options)
+
+
 @pytest.fixture(scope="module", params=["tupe_r_tiny", "diet_abs_tiny", "electra_bert_a_tiny"])
-def run(request, corpus, tmp_path_factory):
-    """A model's name and the folder of its training at 16 positions."""
+def run(request, train, tmp_path_factory):
+    """Flags of a model and the folder of its training."""
     folder = tmp_path_factory.mktemp("short")
-    criterion = ("--criterion", "tupe_electra") if request.param.startswith("electra") else ()
-    train_run(corpus, folder, "--arch", request.param, *TINY, *criterion, "--tokens-per-sample", 16, "--max-update", 6)
-    return request.param, folder
+    flags = ("--criterion", "tupe_electra") if request.param.startswith("electra") else ()
+    train(folder, *flags, arch=request.param)
+    return request.param, flags, folder / "checkpoint_last.pt"
 
 
 @pytest.mark.parametrize("rule", ["repeat", "interpolate"])
-def test_training_resumes(rule, run, corpus, tmp_path):
-    name, folder = run
-    assert (
-        main(["extend-positions", str(folder / "checkpoint_last.pt"), "24", str(tmp_path / "long.pt"), "--rule", rule])
-        == 0
-    )
-    before, after = (
-        torch.load(path, weights_only=True) for path in (folder / "checkpoint_last.pt", tmp_path / "long.pt")
-    )
-    changed = [n for n, tensor in before["model"].items() if after["model"][n].shape != tensor.shape]
+def test_training_resumes(rule, run, train, tmp_path):
+    arch, flags, short = run
+    long = tmp_path / "long.pt"
+    assert main(["extend-positions", str(short), "24", str(long), "--rule", rule]) == 0
+    before, after = (torch.load(path, weights_only=True) for path in (short, long))
+    changed = [name for name, tensor in before["model"].items() if after["model"][name].shape != tensor.shape]
     assert changed
-    for n, tensor in before["model"].items():
-        if n not in changed:
-            assert torch.equal(tensor, after["model"][n])
+    assert all(torch.equal(t, after["model"][name]) for name, t in before["model"].items() if name not in changed)
     assert after["cfg"]["model"]["max_positions"] == after["cfg"]["task"]["tokens_per_sample"] == 24
     moments = [s["last_optimizer_state"]["state"] for s in (before, after)]
     assert moments[0].keys() == moments[1].keys()
     assert sum(moments[0][k]["exp_avg"].shape != moments[1][k]["exp_avg"].shape for k in moments[0]) == len(changed)
-    if rule == "repeat":
-        criterion = ("--criterion", "tupe_electra") if name.startswith("electra") else ()
-        done = train_run(
-            corpus, tmp_path / "on", "--arch", name, *TINY, *criterion, "--tokens-per-sample", 24, "--max-update", 8,
-            "--restore-file", tmp_path / "long.pt",
-        )  # fmt: skip
-        assert [int(record["num_updates"]) for record in train_log(done.stdout)["train_inner"]] == [7, 8]
+    train(tmp_path, *flags, "--tokens-per-sample", 24, "--max-update", 5, "--restore-file", long, arch=arch)
+    resumed = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    assert resumed["optimizer_history"][-1]["num_updates"] == 5
+    assert resumed["model"][changed[0]].shape == after["model"][changed[0]].shape
 
 
-def test_flat_masters_go_along(corpus, tmp_path):
+def test_flat_masters_go_along(run, tmp_path):
     """Mixed precision keeps one flat tensor of all parameters, here made of those of a run in 32 bits."""
-    train_run(corpus, tmp_path, "--arch", "tupe_r_tiny", *TINY, "--tokens-per-sample", 16, "--max-update", 2)
-    path = tmp_path / "checkpoint_last.pt"
+    _, _, path = run
     state = torch.load(path, weights_only=True)
     each = state["last_optimizer_state"]["state"]
     flat = {k: torch.cat([slot[k].flatten() for slot in each.values()]) for k in ("exp_avg", "exp_avg_sq")}
@@ -102,15 +97,21 @@ def test_flat_masters_go_along(corpus, tmp_path):
     expected = torch.cat([slot["exp_avg"].flatten() for slot in one["state"].values()])
     assert torch.equal(other["state"][0]["exp_avg"], expected)
     assert torch.equal(other["fp32_params"][0], expected)
+    state["last_optimizer_state"]["state"][0]["exp_avg"] = torch.zeros(7)
+    torch.save(state, tmp_path / "other.pt")
+    assert not extend_positions(tmp_path / "other.pt", 20).optimizer
 
 
-def test_what_cannot_be_extended(corpus, tmp_path):
-    train_run(corpus, tmp_path, "--arch", "linformer_tiny", *TINY, "--tokens-per-sample", 16, "--max-update", 1)
-    with pytest.raises(UserError, match="is a Linformer"):
-        extend_positions(tmp_path / "checkpoint_last.pt", 32)
-
-
-def test_fewer_positions(run):
-    _, folder = run
+def test_what_cannot_be_extended(run, tmp_path):
+    _, _, path = run
     with pytest.raises(UserError, match="has 16 positions and cannot be given 16"):
-        extend_positions(folder / "checkpoint_last.pt", 16)
+        extend_positions(path, 16)
+    state = torch.load(path, weights_only=True)
+    state["cfg"]["model"].update(max_positions=18)
+    torch.save(state, tmp_path / "damaged.pt")
+    with pytest.raises(UserError, match="is not of 18 positions, as its configuration says"):
+        extend_positions(tmp_path / "damaged.pt", 32)
+    state["cfg"]["model"].update(linformer_k=4)
+    torch.save(state, tmp_path / "linformer.pt")
+    with pytest.raises(UserError, match="is a Linformer"):
+        extend_positions(tmp_path / "linformer.pt", 32)
