@@ -9,7 +9,7 @@
 #
 # DATA           folder made by scripts/prepare_corpus.sh; shards as a:b:c
 # key=value      any key of the configuration, for example optimization.max_update=300000 checkpoint.save_dir=OUT;
-#                flags of the model that it does not name take a plus: +model.relative=unbinned
+#                any flag of the model is one of them: model.relative=unbinned
 # CONFIG         a file of configs/pretraining, base by default; it says what the following are if they are not set
 # MODEL          `tupe systems` lists them
 # BATCH          sequences an update

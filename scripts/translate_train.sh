@@ -9,7 +9,7 @@
 #
 # DATA            folder made by scripts/prepare_translation.sh
 # key=value       any key of the configuration, for example optimization.max_update=300000 checkpoint.save_dir=OUT;
-#                 flags of the model that it does not name take a plus: +model.cross_position=low_rank
+#                 any flag of the model is one of them: model.cross_position=low_rank
 # CONFIG          a file of configs/translation, wmt18_en_de by default; its head says what to expect
 # MODEL           seq2seq_SYSTEM_SIZE; `tupe systems` lists them
 # TOKENS_PER_GPU  source or target tokens a GPU and step; lower it where memory is short

@@ -11,7 +11,7 @@ import torch
 from tests.commands import ROOT, run
 from tupe.cli.main import main
 from tupe.errors import UserError
-from tupe.pretraining import Launch, plan, read_config
+from tupe.pretraining import Launch, plan, plus, read_config
 
 CPU = Launch(nodes=1, processes=1, gpus=0)
 Usage = namedtuple("Usage", "total used free")
@@ -157,6 +157,23 @@ def test_a_vocabulary_too_large_for_the_corpus(corpus, tmp_path):
     said = [line for line in plan(config(large, "optimization.max_epoch=3"), CPU) if line.startswith("warning")]
     assert len(said) == 1
     assert "4,091 symbols are many" in said[0]
+    assert "with --vocab-size 1000, or with more text" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("override", "wanted"),
+    [
+        ("model.relative=none", "+model.relative=none"),
+        ("+model.relative=none", "+model.relative=none"),
+        ("+model._name=t5_tiny", "model._name=t5_tiny"),
+        ("model.dropout=0", "model.dropout=0"),
+        ("++model.dropout=0", "++model.dropout=0"),
+        ("~model.dropout", "~model.dropout"),
+        ("optimization.lr=[1]", "optimization.lr=[1]"),
+    ],
+)
+def test_fields_of_the_model_need_no_plus(override, wanted):
+    assert plus(override, {"_name", "dropout"}) == wanted
 
 
 def test_refuses_data_without_validation(corpus, tmp_path):

@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
@@ -20,15 +20,16 @@ from omegaconf.errors import OmegaConfBaseException
 
 from tupe.criterions.throughput import KNOWN_DEVICES, peak_flops, training_flops
 from tupe.data.corpus.manifest import NAME, Manifest
+from tupe.data.corpus.report import vocabulary_warning
 from tupe.data.languages import languages, probabilities
 from tupe.errors import UserError
 from tupe.files import check_indexed, read_text, sha256
 from tupe.models.config import CONFIGS
 from tupe.models.summary import meta_model, without_generator
+from tupe.position.own import own_options
 from tupe.systems import ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS
 
 _PREPARED_BY = "scripts/prepare_corpus.sh"
-_TOKENS_A_SYMBOL = 100  # fewer, and most of the vocabulary is hardly ever seen
 _MANY_EPOCHS = 100
 _MULTILINGUAL = "tupe_multilingual_masked_lm"
 
@@ -51,6 +52,8 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
         raise UserError(f"there is no {folder / name}.yaml: give the folder and the name of a configuration.")
     hydra_init(name)
     try:
+        named = OmegaConf.load(folder / f"{name}.yaml").get("model") or {}
+        overrides = [plus(override, named) for override in overrides]
         with warnings.catch_warnings(), initialize_config_dir(config_dir=str(folder.resolve()), **version):
             warnings.simplefilter("ignore")  # fairseq's schema has the name of the file, which Hydra 1.1 deprecates
             cfg = compose(config_name=name, overrides=overrides)
@@ -58,6 +61,20 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(f"the configuration {name} cannot be made: {' '.join(str(error).split())}") from None
     return cfg
+
+
+def plus(override: str, named: Container[str]) -> str:
+    """`model.FIELD=VALUE`, with or without a plus, as Hydra wants it: with one where the file does not name the field.
+
+    Args:
+        override: any.
+        named: the fields of `model` that are there.
+    """
+    key, equals, value = override.partition("=")
+    bare = key.lstrip("+")
+    if not bare.startswith("model.") or not equals or key.startswith("++"):
+        return override
+    return f"{'' if bare[len('model.') :].partition('.')[0] in named else '+'}{bare}={value}"
 
 
 @dataclass(frozen=True)
@@ -124,11 +141,7 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     if launch.gpu is not None:
         yield _hours(launch, updates * training_flops(model, batch * length, length, _predicted(cfg, batch * length)))
     check_warmup(cfg, updates)
-    if tokens < _TOKENS_A_SYMBOL * symbols:
-        yield (
-            f"warning: {symbols:,} symbols are many for {short(tokens)} tokens: most are seen less than "
-            f"{_TOKENS_A_SYMBOL} times an epoch; prepare the corpus with a smaller --vocab-size, or with more text"
-        )
+    yield from vocabulary_warning(symbols, tokens)
     if times > _MANY_EPOCHS:
         yield f"warning: the data are repeated {times:,.0f} times, where BERT and TUPE did some 40: take more text"
     yield disk(cfg, launch, updates, epoch, parameters)
@@ -149,7 +162,7 @@ def made_of(cfg: DictConfig) -> dict[str, Any]:
 def model_of(cfg: DictConfig, length: int) -> dict[str, Any]:
     """The fields that change what a model's parameters compute; its name may differ, as in `fairseq_mends.resume`."""
     fields = OmegaConf.to_container(cfg.model, resolve=True, enum_to_str=True)
-    named = (*SYSTEM_FIELDS, *ELECTRA_FIELDS, *SEQ2SEQ_FIELDS)
+    named = (*SYSTEM_FIELDS, *own_options(), *ELECTRA_FIELDS, *SEQ2SEQ_FIELDS)
     positions = {"max_positions": fields["max_positions"] or length} if "max_positions" in fields else {}
     return {**{name: fields[name] for name in named if name in fields}, **positions}
 

@@ -2,7 +2,8 @@
 #   find_config KIND NAME  sets `config`, the file of configs/KIND that CONFIG names, NAME by default
 #   find_processes        sets `gpus` and `processes` of each node and `world`, their number, from GPUS, PROCESSES, NODES, or
 #                         SLURM; and `settings`, the keys of Hydra that follow from them
-#   take_settings ARGS... adds to `settings` those of the user, whose checkpoint.save_dir may have any name
+#   take_settings ARGS... adds to `settings` those of the user: checkpoint.save_dir may have any name, and model.FIELD=VALUE gets a
+#                         plus where `config` has no such field
 #   start PLAN            says by `tupe PLAN` what the training will be, and becomes it: fairseq-hydra-train on them with
 #                         `settings`, which keeps others from the folder until it ends; or its sentence, if it cannot work
 
@@ -31,12 +32,22 @@ find_processes() {
     fi
 }
 
+as_hydra_wants() {
+    local key=${1%%=*}
+    key=${key#+}
+    case $1 in
+        checkpoint.save_dir=*) printf 'checkpoint.save_dir=%s' "$(quoted "${1#*=}")" ;;
+        model.*=* | +model.*=*)
+            sed -n '/^model:/,/^[^ ]*:$/p' "$config" | grep -q "^  ${key#model.}:" || key=+$key
+            printf '%s=%s' "$key" "${1#*=}"
+            ;;
+        *) printf '%s' "$1" ;;
+    esac
+}
+
 take_settings() {
     local setting
-    for setting in "$@"; do
-        case $setting in checkpoint.save_dir=*) setting=checkpoint.save_dir=$(quoted "${setting#*=}") ;; esac
-        settings+=("$setting")
-    done
+    for setting in "$@"; do settings+=("$(as_hydra_wants "$setting")"); done
 }
 
 start() {

@@ -4,6 +4,7 @@ from hydra._internal.utils import run_and_report
 from torch.multiprocessing import ProcessRaisedException
 
 from tests.commands import hydra_train, run
+from tupe.analysis.curves import read_log
 from tupe.errors import UserError
 from tupe.fairseq_mends.printing import print_sentence
 
@@ -66,3 +67,13 @@ def test_other_errors_stay_hydras(capsys):
     with pytest.raises(SystemExit):
         ended(ValueError("a mistake"))
     assert "ValueError: a mistake" in capsys.readouterr().err
+
+
+def test_a_run_without_hydra_logs_beside_its_checkpoints(train, tmp_path):
+    """Each its own, and what a run that goes on logs comes behind."""
+    for name, updates in (("one", 3), ("other", 2), ("one", 4)):
+        train(tmp_path / name, "--log-format", "json", "--log-interval", 1, "--max-update", updates)
+    assert list(read_log(tmp_path / "one").train) == [1, 2, 3, 4]
+    assert list(read_log(tmp_path / "other").train) == [1, 2]
+    train(tmp_path / "named", "--log-file", tmp_path / "log", "--max-update", 1)
+    assert not (tmp_path / "named/train.log").exists()

@@ -15,6 +15,7 @@ from tupe.errors import UserError
 from tupe.files import check_file
 
 LOG = "hydra_train.log"
+PLAIN_LOG = "train.log"  # of `fairseq-train`
 _DETECTS = "disc_auc"
 Records = dict[int, dict[str, float]]  # update -> name of a value -> value
 
@@ -42,7 +43,7 @@ class TrainingLog(NamedTuple):
 
 
 def read_log(path: Union[str, Path]) -> TrainingLog:
-    """Reads a run's folder, its `hydra_train.log`, a `--log-file`, or what fairseq printed.
+    """Reads a run's folder, its `hydra_train.log` or `train.log`, a `--log-file`, or what fairseq printed.
 
     Of an update that was logged twice, as it happens when a run was resumed, the later record counts.
 
@@ -50,7 +51,8 @@ def read_log(path: Union[str, Path]) -> TrainingLog:
         UserError: if the file is missing, or has no records of training.
     """
     path = Path(path)
-    path = path / LOG if path.is_dir() else path
+    if path.is_dir():
+        path = path / (PLAIN_LOG if (path / PLAIN_LOG).is_file() and not (path / LOG).is_file() else LOG)
     check_file(path, "training")
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()

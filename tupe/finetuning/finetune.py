@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import IO, NamedTuple
 
-import tupe
 from tupe.errors import UserError
 from tupe.files import check_file, check_indexed, own, sha256
 from tupe.finetuning import with_parent
@@ -21,6 +20,7 @@ from tupe.finetuning.result import Result, finetuning_result
 from tupe.finetuning.runs import LOG, PREDICTIONS, result
 from tupe.finetuning.settings import CONFIGS, Settings, assignment, read_settings
 from tupe.finetuning.start import model_overrides
+from tupe.user_dir import user_dir
 
 MADE_BY = "scripts/finetune_glue.sh"
 _GPU = (
@@ -112,7 +112,7 @@ def _command(
     group, _, name = TASKS[task].config.partition("/")
     return [
         *("fairseq-hydra-train", "--config-dir", str(CONFIGS), "--config-name", group, f"{group}={name}"),
-        assignment("common.user_dir", Path(tupe.__file__).parent),
+        assignment("common.user_dir", user_dir()),
         assignment("task.data", data),
         assignment("checkpoint.finetune_from_model", checkpoint),
         assignment("checkpoint.save_dir", folder),

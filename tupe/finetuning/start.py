@@ -8,6 +8,7 @@ from typing import Union
 from tupe.checkpoints.safe_load import safe_load
 from tupe.finetuning.settings import assignment
 from tupe.models.saved import saved_config
+from tupe.position.own import own_options
 from tupe.systems import SYSTEM_FIELDS, plain_name
 
 PathLike = Union[str, Path]
@@ -24,6 +25,6 @@ def model_overrides(checkpoint: PathLike) -> list[str]:
         UserError: if the file cannot be read, or holds no model of this plugin.
     """
     config = saved_config(safe_load(checkpoint), checkpoint)
-    fields = [assignment(f"+model.{name}", getattr(config, name)) for name in SYSTEM_FIELDS]
+    fields = [assignment(f"+model.{name}", getattr(config, name)) for name in (*SYSTEM_FIELDS, *own_options())]
     name = assignment("model._name", plain_name(config._name))
     return [name, *fields, assignment("task.max_positions", config.max_positions)]

@@ -12,22 +12,25 @@ from tupe.errors import UserError
 from tupe.models.config import CONFIGS
 from tupe.models.summary import Size, count_parameters
 from tupe.models.tupe import as_namespace
+from tupe.position.own import OWN, own_options
 from tupe.systems import DESCRIPTIONS, SYSTEM_FIELDS, SYSTEMS
 
 #: Fields that make the position encoding; the others of `SYSTEM_FIELDS` are sizes and layers.
-POSITION_FIELDS = SYSTEM_FIELDS[: SYSTEM_FIELDS.index("encoder_layers")]
+POSITION_FIELDS = (*SYSTEM_FIELDS[: SYSTEM_FIELDS.index("encoder_layers")], *own_options())
 
 _ABSOLUTE = {
     "untied": "(p_i U^Q)(p_j U^K)^T/sqrt(2d)",
     "low_rank": "P_Q[i] . P_K[j]",
     "low_rank_input": "P_Q[i] . P_K[j]",
     "free": "V[i, j]",
+    **{name: f"{name}(i, j)" for name in OWN["absolute"]},
 }
 _RELATIVE = {
     "bucketed": "b[bucket(j - i)]",
     "clipped": "b[clip(j - i)]",
     "unbinned": "R[j - i]",
     "parametric": "(r_(j-i) F^Q)(r_(j-i) F^K)^T",
+    **{name: f"{name}(j - i)" for name in OWN["relative"]},
 }
 
 
@@ -92,7 +95,8 @@ def size(args: Namespace, symbols: int) -> Size:
 
 def _given(args: Namespace) -> dict[str, Any]:
     named = as_namespace(CONFIGS[args._name]())
-    return {field: getattr(args, field) for field in SYSTEM_FIELDS if getattr(args, field) != getattr(named, field)}
+    fields = (*SYSTEM_FIELDS, *own_options())
+    return {field: getattr(args, field) for field in fields if getattr(args, field) != getattr(named, field)}
 
 
 def describe(args: Namespace, symbols: int) -> list[str]:
