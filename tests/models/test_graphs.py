@@ -48,6 +48,25 @@ def test_few_graphs_for_many_lengths(model, dictionary):
     assert len(graphs) <= 2
 
 
+@pytest.mark.parametrize(
+    ("model", "backend"),
+    [("tupe_r", "inductor"), ("diet_abs", "aot_eager"), ("shaw", "aot_eager")],  # aot_eager: without C++ to compile
+    indirect=["model"],
+)
+def test_gradients_of_the_whole_graph(model, backend, dictionary):
+    """In training, at several lengths: every gradient of the compiled model is eager's."""
+    run, graphs = compiled(model.train(), backend)
+    for length in (9, 13, 11):
+        tokens = batch(dictionary, length)
+        gradients = []
+        for either in (model, run):
+            model.zero_grad()
+            either(tokens)[0].square().mean().backward()
+            gradients.append({name: parameter.grad.clone() for name, parameter in model.named_parameters()})
+        torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-5)
+    assert len(graphs) <= 2
+
+
 class Logits(nn.Module):
     def __init__(self, model):
         super().__init__()
