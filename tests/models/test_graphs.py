@@ -61,7 +61,7 @@ def test_gradients_of_the_whole_graph(system, build, dictionary):
             either(tokens)[0].square().mean().backward()
             gradients.append({name: parameter.grad.clone() for name, parameter in model.named_parameters()})
         torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-5)
-    assert len(graphs) == 1
+    assert len(graphs) <= 2
 
 
 class Logits(nn.Module):
