@@ -32,6 +32,14 @@ def run(*command, cwd=ROOT, check=True, **environment):
     return done
 
 
+def tupe(*arguments):
+    """The exit status of `tupe ARGUMENTS`, run in this process."""
+    try:
+        return main([str(argument) for argument in arguments])
+    except SystemExit as end:
+        return end.code
+
+
 def finetune(task, checkpoint, data, *overrides):
     """`scripts/finetune_glue.sh` without its processes: the command in this one, the training forked. Like `run`."""
     out, error = io.StringIO(), io.StringIO()
@@ -46,10 +54,7 @@ def finetune(task, checkpoint, data, *overrides):
     command = ["finetune-glue", task, checkpoint, data, "dataset.num_workers=0", *overrides]
     patched = mock.patch("tupe.finetuning.finetune._train", training)
     with patched, contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
-        try:
-            status = main([str(part) for part in command])
-        except SystemExit as end:
-            status = end.code
+        status = tupe(*command)
     return subprocess.CompletedProcess(command, status, out.getvalue(), error.getvalue())
 
 

@@ -6,9 +6,8 @@ import shutil
 import pytest
 import torch
 
-from tests.commands import finetune, hydra_train, run, train_log
+from tests.commands import finetune, hydra_train, run, train_log, tupe
 from tests.end_to_end.test_training import TINY_KEYS, tensors
-from tupe.cli.main import main
 from tupe.models import ElectraModel
 
 KEYS = ("+model.generator_size=0.5", *TINY_KEYS, "optimization.max_update=8", "lr_scheduler.warmup_updates=2",
@@ -99,9 +98,9 @@ def test_hub_and_export(whole, corpus, tmp_path, capsys):
     hub.eval()
     assert len(hub.fill_mask("the <mask> .", topk=3)) == 3
     assert hub.extract_features(hub.encode("the cat")).shape[-1] == 32
-    assert main(["export-electra", str(whole[0] / "checkpoint_last.pt"), str(tmp_path / "plain.pt")]) == 0
+    assert tupe("export-electra", whole[0] / "checkpoint_last.pt", tmp_path / "plain.pt") == 0
     assert "a tupe_r_tiny without a language-model head" in capsys.readouterr().out
-    assert main(["model-overrides", str(tmp_path / "plain.pt")]) == 0
+    assert tupe("model-overrides", tmp_path / "plain.pt") == 0
     assert capsys.readouterr().out.startswith("model._name='tupe_r_tiny'\n")
 
 

@@ -8,8 +8,7 @@ import time
 
 import pytest
 
-from tests.commands import BIN, ROOT, run, train
-from tupe.cli.main import main
+from tests.commands import BIN, ROOT, run, train, tupe
 from tupe.files import lock
 from tupe.finetuning.runs import Run, failure, result
 
@@ -90,7 +89,7 @@ def test_interrupted_broken_and_failed_runs(checkpoint, glue, tmp_path, capsys):
         f"error: all 1 run(s) in {out} failed: the reasons are above, and in their folders.\n"
     )
 
-    assert main(["glue-table", f"TUPE-R={out}", "--published", "--format", "json"]) == 0
+    assert tupe("glue-table", f"TUPE-R={out}", "--published", "--format", "json") == 0
     as_json = json.loads(capsys.readouterr().out)
     assert as_json[0]["system"] == "TUPE-R"
     assert as_json[0]["cells"]["MNLI-m"]["failed"] == 1
@@ -122,6 +121,6 @@ def scores(printed):
 )
 def test_refuses(options, override, said, checkpoint, glue, tmp_path, capsys):
     """As `scripts/glue.sh` gives them to the command."""
-    assert main(["glue-sweep", *options, *command(checkpoint, glue, tmp_path / "out", override)[2:]]) == 1
+    assert tupe("glue-sweep", *options, *command(checkpoint, glue, tmp_path / "out", override)[2:]) in (1, 2)
     assert said in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -18,8 +18,8 @@ from tests.commands import (
     train,
     train_command,
     train_log,
+    tupe,
 )
-from tupe.cli.main import main
 from tupe.systems import SYSTEMS
 
 TINY = ("--encoder-layers", 2, "--encoder-embed-dim", 32, "--encoder-ffn-embed-dim", 64, "--encoder-attention-heads", 2)
@@ -136,7 +136,7 @@ def test_single_fields_can_be_overridden(corpus, tmp_path, capsys):
     state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
     table = state["model"]["encoder.sentence_encoder.position_bias.relative.weight"]
     assert table.shape == (11, 2)
-    assert main(["model-overrides", str(tmp_path / "checkpoint_last.pt")]) == 0
+    assert tupe("model-overrides", tmp_path / "checkpoint_last.pt") == 0
     overrides = capsys.readouterr().out.split()
     assert {"+model.relative='clipped'", "+model.relative_max_distance=5"} <= set(overrides)
 
