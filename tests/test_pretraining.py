@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.commands import ROOT, run
+from tests.commands import ROOT, hydra_train
 from tupe.cli.main import main
 from tupe.errors import UserError
 from tupe.pretraining import Launch, plan, plus, read_config
@@ -42,12 +42,10 @@ def test_numbers(corpus, tmp_path):
 
 @pytest.mark.parametrize("precision", ["fp16=false", "bf16=true", "memory_efficient_bf16=true"])
 def test_checkpoint_has_the_size_that_was_planned(precision, corpus, tmp_path):
-    done = run(
-        "bash", "scripts/pretrain.sh", corpus, f"common.{precision}", "task.tokens_per_sample=32",
-        "optimization.max_update=2", "lr_scheduler.warmup_updates=1", "dataset.num_workers=0",
-        f"checkpoint.save_dir={tmp_path}", GPUS="0", MODEL="tupe_tiny", BATCH="4", BATCH_PER_GPU="4",
-    )  # fmt: skip
-    planned = float(re.search(r"plan: checkpoints in .* of ([\d.]+)MB,", done.stdout)[1])
+    keys = ("optimization.max_update=2", f"common.{precision}")
+    last = list(plan(config(corpus, *keys, f"checkpoint.save_dir={tmp_path}"), CPU))[-1]
+    planned = float(last.partition(" of ")[2].partition("MB,")[0])
+    hydra_train(corpus, tmp_path, "model._name=tupe_tiny", "lr_scheduler.warmup_updates=1", *keys)
     assert (tmp_path / "checkpoint_last.pt").stat().st_size == pytest.approx(planned * 1e6, rel=0.05)
 
 

@@ -43,7 +43,7 @@ def prepared(tmp_path_factory):
     return folder, checkpoint
 
 
-def test_a_sweep_of_all_languages(prepared):
+def test_a_sweep_of_all_languages(prepared, capsys):
     folder, checkpoint = prepared
     settings = {"TASKS": "XNLI,SQuAD", "LRS": "1e-3", "SEEDS": "1"}
     command = ["bash", "scripts/xtreme.sh", checkpoint, folder / "data", folder / "out", "optimization.max_epoch=1"]
@@ -59,8 +59,9 @@ def test_a_sweep_of_all_languages(prepared):
     labels = (run_ / "predictions/XNLI/test-sw.tsv").read_text().splitlines()
     assert len(labels) == 8 and set(labels) <= {"contradiction", "neutral", "entailment"}
     assert "| XNLI | XQuAD F1 | XQuAD EM | MLQA F1 | MLQA EM |" in done.stdout
-    table = run("tupe", "table", folder / "out", "--published", "xtreme", "--by-language", "--format", "json")
-    ours, bert = json.loads(table.stdout)[:2]
+    capsys.readouterr()
+    assert main(["table", str(folder / "out"), "--published", "xtreme", "--by-language", "--format", "json"]) == 0
+    ours, bert = json.loads(capsys.readouterr().out)[:2]
     assert ours["cells"]["XNLI sw"]["score"] is not None and bert["cells"]["XNLI"]["score"] == 67.0
     assert "another process" not in run(*command, "dataset.num_workers=0", **settings).stderr  # all is finished
 

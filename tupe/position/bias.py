@@ -10,7 +10,7 @@ from torch import nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import UntiedAbsolute
-from tupe.position.kept import KeptTerms, may_keep
+from tupe.position.kept import KeptTerms, plain_tensors
 from tupe.position.length import Span
 from tupe.position.relative import RelativeTerm
 from tupe.position.reset import Reset, reset_cls
@@ -131,13 +131,14 @@ class PositionBias(nn.Module):
                 decoding, of the full matrix's first `t + 1` columns.
         """
         span = Span.of(length, num_keys, query_offset)
-        if not may_keep(self):
+        tensors = plain_tensors(self)
+        if tensors is None:
             return self.compute(length, in_parts, num_keys, query_offset).to(dtype)
         if span == Span.of(length):
-            return self._kept.first(length, self, dtype, in_parts).slice(length, self.num_keys)
+            return self._kept.first(length, self, tensors, dtype, in_parts).slice(length, self.num_keys)
         # Rows of what is kept in parts: linear memory, however many rows are asked for one by one.
         whole = torch.promote_types(dtype, torch.float32)
-        terms = self._kept.first(span.end, self, whole, in_parts=True)
+        terms = self._kept.first(span.end, self, tensors, whole, in_parts=True)
         terms = terms.slice(length, self.num_keys or num_keys, query_offset)
         if isinstance(terms.bias, StructuredBias) and not self.gives_parts(in_parts, query_offset):
             terms = terms._replace(bias=terms.bias.dense(span.num_keys, query_offset))
