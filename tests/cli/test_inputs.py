@@ -160,7 +160,7 @@ ROWS = (
     Row("table {}/sweep --output {}/new/a.md", "new/a.md", "file out"),
     Row("average-checkpoints {}/new/a.pt {}/pretrained.pt {}/release.pt", "new/a.pt", "file out", whole=False),
     Row(PREDICT, "new", "folder out", takes=("foreign", "another command's")),
-    Row("word-order {}/text.txt {}/new", "new", "folder out"),
+    Row("word-order {}/text.txt {}/new", "new", "folder out", takes=("foreign", "another command's")),  # of OUT/CoLA
     Row(FINETUNE, "new", "folder out", whole=False),
     Row(SWEEP, "new", "folder out", whole=False),
     Row(CORPUS, "new", "folder out", whole=False),
