@@ -6,11 +6,18 @@ This process registers the term before the flags are made, as `--user-dir` does.
 import json
 import sys
 
+import fairseq_cli.train  # noqa: F401  before the plugin, as in fairseq's commands
 import pytest
 import torch
 
 from tests.commands import ROOT
+
+sys.path.insert(0, str(ROOT / "examples"))
+
+from own_term import Tisa
+
 from tests.fairseq_mends.conftest import trainer
+from tupe.analysis.checkpoint import open_encoder
 from tupe.cli.main import main
 from tupe.errors import UserError
 from tupe.position import StructuredBias, check_term
@@ -28,10 +35,6 @@ with pytest.MonkeyPatch.context() as patch:
     seen["refused"] = str(refused.value)
     patch.setenv("TUPE_USER_DIR", OWN)
     seen["described"] = main(["describe", f"{out}/checkpoint_last.pt"])
-
-from own_term import Tisa  # noqa: E402  --user-dir has put its folder on the path
-
-from tupe.analysis.checkpoint import open_encoder  # noqa: E402
 
 check_term(Tisa(3, 16, tisa_kernels=2))
 position = open_encoder(f"{out}/checkpoint_last.pt").sentence_encoder.position_bias

@@ -69,8 +69,9 @@ def test_other_errors_stay_hydras(capsys):
     assert "ValueError: a mistake" in capsys.readouterr().err
 
 
-def test_a_run_without_hydra_logs_beside_its_checkpoints(train, tmp_path):
+def test_a_run_without_hydra_logs_beside_its_checkpoints(train, tmp_path, caplog):
     """Each its own, and what a run that goes on logs comes behind."""
+    caplog.set_level("INFO")  # as fairseq's commands set it
     for name, updates in (("one", 3), ("other", 2), ("one", 4)):
         train(tmp_path / name, "--log-format", "json", "--log-interval", 1, "--max-update", updates)
     assert list(read_log(tmp_path / "one").train) == [1, 2, 3, 4]
