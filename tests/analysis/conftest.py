@@ -27,7 +27,11 @@ def save(tmp_path):
         torch.manual_seed(0)
         config = CONFIGS[name](**{**SMALL, **fields})
         task = SimpleNamespace(source_dictionary=Dictionary(), max_positions=lambda: 20)
-        model = (ElectraModel if name in ELECTRA_NAMES else TupeModel).build_model(config, task)
+        kind = TupeModel
+        if name in ELECTRA_NAMES:
+            kind = ElectraModel
+            task.source_dictionary.add_symbol("<mask>")
+        model = kind.build_model(config, task)
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, std=0.3)
         cfg = {"model": {**vars(as_namespace(config)), "_name": name}, "task": {"tokens_per_sample": 20}}
