@@ -15,7 +15,7 @@ from tupe.errors import UserError
 from tupe.models.describe import full_name
 from tupe.models.saved import saved_config
 from tupe.models.tupe import TupeLanguageModelEncoder, as_namespace
-from tupe.systems import DESCRIPTIONS, SYSTEMS
+from tupe.systems import DESCRIPTIONS, ELECTRA_NAMES, SYSTEMS
 
 _ENCODER = "encoder."
 
@@ -26,6 +26,8 @@ Checkpoint = Union[str, Path, TupeLanguageModelEncoder]
 
 def open_encoder(checkpoint: Checkpoint, name: str = "") -> TupeLanguageModelEncoder:
     """The encoder in a checkpoint of this plugin, pre-trained or fine-tuned, in evaluation mode; an encoder as it is.
+
+    Of a generator and a discriminator it is the discriminator's, without a head.
 
     Its `args` are the configuration, `args._name` the model's name; `shown_as` is what figures call it: `name`, or by
     default the model's name with the fields that were given, as in `tupe_tiny reset=none`.
@@ -41,6 +43,8 @@ def open_encoder(checkpoint: Checkpoint, name: str = "") -> TupeLanguageModelEnc
         name[len(_ENCODER) :]: weight.float() for name, weight in state["model"].items() if name.startswith(_ENCODER)
     }
     encoder = TupeLanguageModelEncoder(args, _dictionary(weights["sentence_encoder.embed_tokens.weight"]))
+    if args._name in ELECTRA_NAMES:  # a discriminator's head tells tokens apart and names none
+        weights = {**{f"lm_head.{name}": value for name, value in encoder.lm_head.state_dict().items()}, **weights}
     try:
         encoder.load_state_dict(weights)
     except RuntimeError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Union
 
-from tupe.analysis.figure import colour, new_figure, save_figure
+from tupe.analysis.figure import colour, new_figure, plain, save_figure
 from tupe.errors import UserError
 from tupe.files import read_json
 
@@ -52,5 +52,5 @@ def plot_costs(run: str, records: list[dict[str, Any]], output: Union[str, Path]
         square.axhline(1, color="0.4", linewidth=0.8)
         square.set_title(" ".join(group), fontsize=10)
     squares[0].set_ylabel(f"time over {records[0]['rival']}'s")
-    figure.suptitle(run, fontsize=7, wrap=True)
+    figure.suptitle(plain(run), fontsize=7, wrap=True)
     save_figure(figure, output)

@@ -283,7 +283,7 @@ def _maps(
         panel: dict[str, Any] = {"name": encoder.shown_as}
         panels.append(panel)
         if not figure.has(encoder.args):
-            panel["note"] = f"There is none in this model; these systems have it: {systems_with(figure.has)}."
+            panel["note"] = f"Not in this model; these systems have it: {systems_with(figure.has)}."
             continue
         if figure.needs_text and not texts:
             panel["note"] = "This needs a text: --data FOLDER, the corpus that the model was trained on."

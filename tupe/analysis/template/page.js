@@ -427,6 +427,10 @@ function section(figure, values) {
     return element;
   }
   const shown = figure.panels.filter((panel) => panel.maps).length;
+  if (!shown && new Set(figure.panels.map((panel) => panel.note)).size === 1) {
+    element.append(make("p", "note", figure.panels[0].note));
+    return element;
+  }
   if (shown && figure.limit) element.append(colourBar(figure.limit, figure.label));
   const panels = make("div", shown > 1 ? "panels" : "panels alone");
   for (const panel of figure.panels) {
