@@ -101,7 +101,7 @@ def test_the_vocabulary_learns_by_smoothed_frequency(text, tmp_path, monkeypatch
         vocabulary, "train", lambda lines, *rest: learnt.append(lines := list(lines)) or train(lines * 9, *rest)
     )
     monkeypatch.setitem(pipeline.SAMPLE_BYTES, "unigram", 12_000)
-    prepare(tmp_path / "out", *inputs(tmp_path), "--vocab-alpha", "0.3")
+    prepare(tmp_path / "out", *inputs(tmp_path), "--vocab-alpha", "0.3", "--vocab-size", 140)
     (lines,) = learnt
     scripts = {"en": str.isascii, "he": lambda c: "א" <= c <= "ת", "zh": lambda c: c >= "老"}
     sizes, sampled = (dict.fromkeys(scripts, 0) for _ in range(2))
@@ -140,7 +140,7 @@ def test_codes(name, code):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["{0}/text/en.txt", "he={0}/more/he.txt"], "text/en.txt has no language, but others have: name it as in de="),
+        (["{0}/text/en.txt", "he={0}/more/he.txt"], "en.txt has no language, but others have: name it as in de="),
         (["--languages", "{0}/text"], "more.txt is not called by a language"),
         (["--languages", "{0}/nowhere"], "there is no folder"),
         (["--languages", "{0}/text/en.txt"], "there is no folder"),
@@ -148,7 +148,10 @@ def test_codes(name, code):
         (["he={0}/nothing"], "there is no"),
         (["he={0}/blank.txt", "en={0}/text"], "there is no text in the inputs in he"),
         (["he={0}/more/he.txt", "en={0}/text", "--valid-documents", "12"], "the inputs in he hold 12 different"),
-        (["he={0}/more/he.txt", "en={0}/text", "--shards", "11"], "10 training documents in he do not fill 11 shards"),
+        (
+            ["he={0}/more/he.txt", "en={0}/text", "--shards", "11", "--vocab-size", "95"],
+            "10 training documents in he do not fill 11 shards",
+        ),
         (["he={0}/more/he.txt", "--vocab-alpha", "1.5"], "--vocab-alpha is 1.5: it must be between 0 and 1"),
         (["en={0}/text", "he={0}/text/en.txt"], "among the inputs twice"),
     ],
