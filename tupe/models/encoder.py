@@ -90,7 +90,7 @@ class TupeEncoder(nn.Module):
             segments = segment_ids(src_tokens, self.eos)
             pairs = is_traced() or bool(segments.any())  # waits for a GPU, which saves it much more than the time
         in_parts = self.parts_width is not None and prefers_parts(
-            self.attention_backend, src_tokens.device, length, self.parts_width, pairs
+            self.attention_backend, src_tokens.device, length, self.parts_width, pairs, self.position_bias.in_factors
         )
         terms = self.position_bias(length, dtype, in_parts)
         if segments is not None and not in_parts and not pairs:  # one sentence each: one cell stands for all
