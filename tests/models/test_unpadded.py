@@ -75,9 +75,10 @@ def test_types(build, batch, name, dtype):
     assert_close(got, want, dtype)
 
 
-def test_autocast(build, batch):
+@pytest.mark.parametrize("name", ["tupe_tiny", "linformer_tiny"])
+def test_autocast(build, batch, name):
     with torch.autocast("cpu", torch.bfloat16):
-        got, want = (run(build("tupe_tiny", unpad=u, **NO_DROPOUT).train(), batch)[:1] for u in ("always", "never"))
+        got, want = (run(build(name, unpad=u, **NO_DROPOUT).train(), batch)[:1] for u in ("always", "never"))
     assert_close(got, want, torch.bfloat16)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from argparse import Namespace
+from collections.abc import Sequence
 from functools import partial
 from typing import Callable, Optional, Union
 
@@ -132,22 +133,24 @@ class SelfAttention(Attention):
 
     bidirectional = True
 
-    def projected(self, x: Tensor) -> Tensor:
-        """What is made of each token by itself: `x W^Q, x W^K, x W^V` side by side, or with Linformer `x W^Q, x`."""
+    def projected(self, x: Tensor) -> tuple[Tensor, ...]:
+        """What is made of each token by itself: `(x W^Q, x W^K, x W^V)` in one, or with Linformer `x W^Q` and `x`."""
         if self.projection is not None:
-            return torch.cat((self.part(x, slice(x.shape[-1])), x), -1)
-        return project(self.qkv_proj, x)
+            return self.part(x, slice(x.shape[-1])), x
+        return (project(self.qkv_proj, x),)
 
     def heads(self, x: Tensor, key_padding_mask: Optional[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Queries `(B, H, T, d_h)`, keys and values `(B, H, T, d_h)`, or `(B, H, k, d_h)` with Linformer."""
         return self.heads_of(self.projected(x), key_padding_mask)
 
-    def heads_of(self, projected: Tensor, key_padding_mask: Optional[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """As `heads`, of what `projected` made, `(B, T, ...)`."""
+    def heads_of(
+        self, projected: Sequence[Tensor], key_padding_mask: Optional[Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As `heads`, of what `projected` made, each `(B, T, ...)`."""
         if self.projection is not None:
-            query, x = projected.chunk(2, dim=-1)
+            query, x = projected
             return self.in_heads(query), *self.key_value(self.projection(x, key_padding_mask))
-        query, key, value = projected.chunk(3, dim=-1)
+        query, key, value = projected[0].chunk(3, dim=-1)
         return self.in_heads(query), self.in_heads(key), self.in_heads(value)
 
     def inputs(
@@ -172,10 +175,11 @@ class SelfAttention(Attention):
         if groups is None:
             mask = key_padding_mask if self.projection is None else None
             return self.attend(*self.inputs(x, position, key_padding_mask), mask)
-        parts = self.projected(x).split([len(group.places) for group in groups])
+        sizes = [len(group.places) for group in groups]
+        parts = zip(*(made.split(sizes) for made in self.projected(x)))
         out = []
         for group, terms, part in zip(groups, position, parts):
-            query, key, value = self.heads_of(group.pad(part), group.padding)
+            query, key, value = self.heads_of([group.pad(made) for made in part], group.padding)
             query, key, bias = self.with_terms(query, key, terms)
             mask = group.padding if self.projection is None else None
             out.append(group.unpad(self.mix(query, key, value, bias, mask)))
