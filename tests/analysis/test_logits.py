@@ -62,7 +62,7 @@ def test_logits_are_those_that_attention_computes(save, tokens):
     """Of the second layer: the weights of its attention, from the model's own features, give its output."""
     encoder = opened(save, "tupe_tiny")
     second = layer_logits(encoder, tokens)[1]
-    _, states = encoder.sentence_encoder(tokens, has_padding=False, return_all_hiddens=True)
+    _, states = encoder.sentence_encoder(tokens, num_tokens=tokens.numel(), return_all_hiddens=True)
     layer = encoder.sentence_encoder.layers[1]
     value = layer.self_attn.heads(states[1], None)[2]
     out = layer.self_attn.out_proj((second.softmax(-1) @ value).transpose(1, 2).flatten(2))

@@ -184,7 +184,7 @@ def test_labels_and_counts_by_hand(task):
     assert given["masked_tokens"].tolist() == [2, 3, 9, 10]
     assert torch.equal(given["original"], original)
     assert given["src_tokens"][0, 7] == EOS  # its mask was taken away
-    assert given["has_padding"]
+    assert given["num_tokens"] == 13
     n = 13
     sigmoid = [2.0, 3.0, 1.0] + [-1.0] * 10
     replaced = [1, 1, 0, 1] + [0] * 9

@@ -110,6 +110,17 @@ def test_labels_of_each_row_in_order(labels, tmp_path):
     assert len(set(predicted)) == 2
 
 
+def test_batches_go_by_length(tmp_path, monkeypatch):
+    data = prepare(tmp_path, "CoLA", TASKS["CoLA"].classes)
+    fine_tune(tmp_path / "best.pt", data, 2)
+    shapes, collate = [], predictions.data_utils.collate_tokens
+    monkeypatch.setattr(
+        predictions.data_utils, "collate_tokens", lambda *args: shapes.append(collate(*args).shape) or collate(*args)
+    )
+    predictions.predict(tmp_path / "best.pt", data, tmp_path, any_size=True)
+    assert shapes == [(32, 6), (32, 11), (6, 11)]
+
+
 def test_long_sentences_are_cut(tmp_path):
     labels = TASKS["CoLA"].classes
     data = prepare(tmp_path, "CoLA", labels)

@@ -54,7 +54,7 @@ def _attention_inputs(
         for layer in stack.layers
     ]
     try:
-        stack(tokens, has_padding=False)
+        stack(tokens, num_tokens=tokens.numel())
     finally:
         for hook in hooks:
             hook.remove()

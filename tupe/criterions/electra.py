@@ -99,7 +99,7 @@ class TupeElectraCriterion(FairseqCriterion):
             uniform=uniform.flatten()[positions],
             temperature=self.temperature,
             with_dropout=self.with_dropout,
-            has_padding=sample["ntokens"] != masked.numel(),
+            num_tokens=sample["ntokens"],
         )
 
         wanted = original.flatten()[positions]

@@ -34,6 +34,7 @@ SEGMENT_CHOICES = ChoiceEnum(["none", "input", "per_head"])
 SHARING_CHOICES = ChoiceEnum(["none", "layer", "head"])
 BACKEND_CHOICES = ChoiceEnum(["auto", *BACKENDS])
 SHARED_POSITIONS_CHOICES = ChoiceEnum(["none", "table", "all"])
+UNPAD_CHOICES = ChoiceEnum(["auto", "always", "never"])
 ACTIVATION_CHOICES = ChoiceEnum(utils.get_available_activation_fns())
 
 
@@ -118,6 +119,13 @@ class EncoderConfig(OwnOptions):
     activation_dropout: float = field(default=0.0, metadata={"help": "dropout after the activation"})
     attention_backend: BACKEND_CHOICES = field(
         default="auto", metadata={"help": "how attention is computed; auto is the fastest that works here"}
+    )
+    unpad: UNPAD_CHOICES = field(
+        default="auto",
+        metadata={
+            "help": "compute tokens alone, and padding nowhere but in the attention (always, never); auto does where "
+            "it was seen to be faster, on the CPU"
+        },
     )
     checkpoint_activations: bool = field(
         default=False, metadata={"help": "compute each layer again in backward instead of keeping its activations"}

@@ -226,7 +226,7 @@ class ElectraModel(TupeModel):
         uniform: Tensor,
         temperature: float = 1.0,
         with_dropout: bool = True,
-        has_padding: Optional[bool] = None,
+        num_tokens: Optional[int] = None,
         **unused: object,
     ) -> Detection:
         """The generator fills `src_tokens`, the discriminator scores the result; no gradient connects the two.
@@ -240,9 +240,9 @@ class ElectraModel(TupeModel):
             uniform: random numbers in [0, 1) that decide which, `(M,)`.
             temperature: of the softmax that they are drawn from.
             with_dropout: draw from the logits that are returned; else it computes others, in evaluation mode.
-            has_padding: whether any token is padding, if the caller knows.
+            num_tokens: how many are no padding, if the caller knows.
         """
-        options = {"masked_tokens": masked_tokens, "has_padding": has_padding}
+        options = {"masked_tokens": masked_tokens, "num_tokens": num_tokens}
         logits = likely = self.generator(src_tokens, **options)[0]
         if self.training and not with_dropout:
             self.generator.eval()
@@ -251,8 +251,8 @@ class ElectraModel(TupeModel):
             self.generator.train()
         drawn = draw(likely, uniform, self.never, temperature)
         tokens = original.flatten().index_copy(0, masked_tokens, drawn).view_as(original)
-        features, _ = self.encoder(tokens, features_only=True, has_padding=has_padding)
-        return Detection(logits, tokens, self.discriminator_head(features))
+        scores, _ = self.encoder(tokens, features_only=True, num_tokens=num_tokens, head=self.discriminator_head)
+        return Detection(logits, tokens, scores)
 
     def aliases(self) -> dict[str, str]:
         """Further name of a parameter -> its name in the state dict."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Optional, Union
+from typing import Callable, Optional, Union
 
 from fairseq.data import Dictionary
 from fairseq.models import register_model
@@ -69,11 +69,12 @@ class TupeLanguageModelEncoder(RobertaEncoder):
         features_only: bool = False,
         return_all_hiddens: bool = False,
         masked_tokens: Optional[Tensor] = None,
-        has_padding: Optional[bool] = None,
+        num_tokens: Optional[int] = None,
+        head: Optional[Callable[[Tensor], Tensor]] = None,
         **unused: object,
     ) -> tuple[Tensor, dict]:
-        """See `TupeModel.forward`."""
-        x, states = self.sentence_encoder(src_tokens, has_padding, return_all_hiddens)
+        """See `TupeModel.forward` and `TupeEncoder.forward`."""
+        x, states = self.sentence_encoder(src_tokens, num_tokens, return_all_hiddens, head)
         if not features_only:
             x = self.output_layer(x, masked_tokens)
         # fairseq's hub interface expects these time first
@@ -125,7 +126,7 @@ class TupeModel(RobertaModel):
             classification_head_name: return this head's scores `(B, num_classes)`.
             spans: return the span head's scores of beginnings and of ends, `(B, T)` each.
             masked_tokens: bool `(B, T)`, or indices `(N,)` into the `B * T` tokens: logits `(N, V)` of these alone.
-            has_padding: whether any token is padding, if the caller knows; spares asking the device.
+            num_tokens: how many of `src_tokens` are no padding, if the caller knows; spares asking the device.
 
         Returns:
             the output, and a dictionary with `inner_states`.

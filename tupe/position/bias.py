@@ -79,6 +79,8 @@ class PositionBias(nn.Module):
         self.parts_width: Optional[int] = 0 if cross or absolute is None else getattr(absolute, "width", None)
         if self.num_keys is not None or not (relative is None or isinstance(relative, RelativeTerm)):
             self.parts_width = None
+        #: Whether a bias in parts is factors, with a reset perhaps, and no values by distance.
+        self.in_factors = bool(self.parts_width) and relative is None
         self._kept = KeptTerms()
 
     def compute(
