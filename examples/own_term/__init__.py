@@ -1,6 +1,6 @@
 """A position term of one's own, in a module outside the package: --user-dir examples/own_term, --relative tisa.
 
-TISA (Wennberg and Henter 2021, ACL, eq. 5): a sum of `S` bumps of the distance, each learnt, a set of them a head,
+TISA (Wennberg and Henter 2021, ACL): a sum of `S` bumps of the distance, each learnt, a set of them a head,
 
     relative(j - i) = sum_s a_s exp(-|b_s| (j - i - c_s)^2).
 """
