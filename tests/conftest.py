@@ -41,6 +41,7 @@ SLOW = (
     "checkpoints/test_to_onnx",
     "checkpoints/test_to_transformers",
     "checkpoints/test_tokenizer",
+    "data/corpus/test_languages",
     "data/corpus/test_pipeline",
     "data/corpus/test_training",
     "finetuning/test_kills",

@@ -132,7 +132,6 @@ ROWS = (
     Row(PLAN, "corpus/train.idx", "binary"),
     Row(PLAN, "corpus/valid.bin", "binary"),
     Row(MULTILINGUAL, "languages", "folder"),
-    Row(MULTILINGUAL, "languages/de", "folder"),
     Row(MULTILINGUAL, "languages/de/train.idx", "binary"),
     Row(MULTILINGUAL, "languages/de/valid.bin", "binary"),
     Row("prepare-corpus {}/new --languages {}/texts --workers 1", "texts", "folder", whole=False),

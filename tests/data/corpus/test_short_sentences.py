@@ -21,6 +21,6 @@ def test_a_heading_and_its_sentence():
 
 
 def test_a_language_without_spaces_has_words_too():
-    sentence = "老房子自一八八五年以来一直矗立在城市的河边，安娜从海上看到它。"
+    sentence = "老房子自一八八五年以来一直矗立在城市的河边，安娜和她的朋友从海上看到它。"
     assert join([sentence, sentence, "短。", "短。"]) == [sentence, sentence, "短。 短。"]
     assert join(["บ้านเก่าตั้งอยู่ริมแม่น้ำในเมืองตั้งแต่ปี", "สั้น"]) == ["บ้านเก่าตั้งอยู่ริมแม่น้ำในเมืองตั้งแต่ปี", "สั้น"]
