@@ -74,7 +74,7 @@ def test_discriminator_is_fine_tuned_with_rates_by_layer(whole, glue, tmp_path):
     )  # fmt: skip
     last = done.stdout.splitlines()[-1]
     assert last.startswith("STS-B: pearson ")
-    assert "(tupe_r_tiny, lr 0.0001, seed 1)" in last
+    assert "(electra_tupe_r_tiny, lr 0.0001, seed 1)" in last
     assert "the checkpoint is a discriminator, without a language-model head" in done.stdout
     state = torch.load(tmp_path / "sts-b/checkpoint_best.pt", weights_only=True)
     groups = state["last_optimizer_state"]["param_groups"]
@@ -94,6 +94,16 @@ def test_hub_and_export(whole, corpus, tmp_path):
     done = run("tupe", "export-electra", whole[0] / "checkpoint_last.pt", tmp_path / "plain.pt")
     assert "a tupe_r_tiny without a language-model head" in done.stdout
     assert run("tupe", "model-overrides", tmp_path / "plain.pt").stdout.startswith("model._name='tupe_r_tiny'\n")
+    transformers = pytest.importorskip("transformers")
+    with pytest.raises(pytest.fail.Exception, match="its discriminator, which tupe export-electra writes"):
+        run("tupe", "export", whole[0] / "checkpoint_last.pt", corpus, tmp_path / "out", "--no-tokenizer")
+    done = run("tupe", "export", tmp_path / "plain.pt", corpus, tmp_path / "out", "--no-tokenizer")
+    assert "its language-model head is untrained" in done.stdout
+    exported = transformers.AutoModel.from_pretrained(tmp_path / "out", trust_remote_code=True).eval()
+    tokens = hub.encode("the cat").unsqueeze(0)
+    with torch.no_grad():
+        features = exported(tokens).last_hidden_state
+    torch.testing.assert_close(features, hub.extract_features(tokens), rtol=0, atol=1e-5)
 
 
 def test_what_cannot_go_on(whole, corpus, tmp_path):
