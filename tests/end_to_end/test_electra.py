@@ -81,6 +81,9 @@ def test_discriminator_is_fine_tuned_with_rates_by_layer(whole, glue, tmp_path):
     rates = [group["lr"] for group in groups]
     assert rates == pytest.approx([rates[0] * 0.8**power for power in range(4)])
     assert not [name for name in state["model"] if name.startswith(("generator.", "discriminator_head."))]
+    heads = sorted(name.rpartition("head.")[2] for name in state["model"] if name.startswith("classification_heads."))
+    assert heads == ["out_proj.bias", "out_proj.weight"]
+    assert {group["decay_matrices_only"] for group in groups} == {False}
     encoder = "encoder.sentence_encoder.layers.0.fc1.weight"
     pretrained = torch.load(whole[0] / "checkpoint_last.pt", weights_only=True)["model"][encoder]
     assert 0 < (state["model"][encoder] - pretrained).abs().max() < 1e-3

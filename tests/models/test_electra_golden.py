@@ -1,7 +1,12 @@
 """ELECTRA-BERT-A against ELECTRA as Transformers has it, another implementation, with the same weights."""
 
+import contextlib
+
 import pytest
 import torch
+
+with contextlib.suppress(ImportError):  # before Transformers, which would import a torchaudio that does not load
+    import tupe.transformers  # noqa: F401
 
 transformers = pytest.importorskip("transformers")
 
