@@ -41,9 +41,9 @@ def test_saved_and_loaded(build, tokens, name):
 
 @pytest.mark.parametrize(("saved", "wanted"), [(True, False), (False, True), (True, None), (False, None)])
 def test_a_head_of_the_other_kind_stays_as_it_is(build, saved, wanted):
-    """So does one for other classes; a model without heads takes none."""
+    """Though one layer of both is alike; a model without heads takes none."""
     first = with_head(build, saved)
-    model = build("tupe_tiny") if wanted is None else with_head(build, wanted, classes=2)
+    model = build("tupe_tiny") if wanted is None else with_head(build, wanted)
     kept = {name: tensor.clone() for name, tensor in model.classification_heads.state_dict().items()}
     model.load_state_dict(first.state_dict())
     found = model.classification_heads.state_dict()

@@ -31,20 +31,20 @@ def upgrade(model: RobertaModel, state: dict[str, Tensor], name: str) -> None:
     A head of the model that the checkpoint's `state` has not, or has in another shape, stays as it is.
     """
     prefix = f"{name}." * bool(name) + "classification_heads."
-    linear, own = {}, model.classification_heads
+    own, aside = model.classification_heads, {}
     for key in [key for key in state if key.startswith(prefix)]:
-        head = key[len(prefix) :].partition(".")[0]
+        head, _, part = key[len(prefix) :].partition(".")
         if f"{prefix}{head}.dense.weight" not in state or (head in own and isinstance(own[head], LinearHead)):
-            linear[key] = state[key]
-    for key in linear:
-        del state[key]
+            aside.setdefault(head, {})[part] = state[key]
+    for head, tensors in aside.items():
+        for part in tensors:
+            del state[f"{prefix}{head}.{part}"]
     RobertaModel.upgrade_state_dict_named(model, state, name)
-    for key, tensor in linear.items():
-        head = key[len(prefix) :].partition(".")[0]
-        if head not in own and getattr(model.args, "load_checkpoint_heads", False) and model.args.linear_heads:
-            model.register_classification_head(head, num_classes=len(tensor))
-        wanted = own.state_dict().get(key[len(prefix) :])
-        if wanted is not None and wanted.shape == tensor.shape:
-            state[key] = tensor
+    for head, tensors in aside.items():
+        if head not in own and model.args.load_checkpoint_heads and model.args.linear_heads:
+            model.register_classification_head(head, num_classes=len(tensors["out_proj.bias"]))
+        wanted = own[head].state_dict() if head in own else {}
+        if {part: t.shape for part, t in wanted.items()} == {part: t.shape for part, t in tensors.items()}:
+            state.update({f"{prefix}{head}.{part}": tensor for part, tensor in tensors.items()})
         else:
-            _logger.warning("the model has no such head: the checkpoint's %s is left out", key)
+            _logger.warning("the checkpoint's classification head %s is another than the model's: it is left out", head)
