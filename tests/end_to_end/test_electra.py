@@ -81,13 +81,16 @@ def test_discriminator_is_fine_tuned_with_rates_by_layer(whole, glue, tmp_path):
     done = finetune("STS-B", whole[0] / "checkpoint_last.pt", glue, *keys)
     last = done.stdout.splitlines()[-1]
     assert last.startswith("STS-B: pearson ")
-    assert "(tupe_r_tiny, lr 0.0001, seed 1)" in last
+    assert "(electra_tupe_r_tiny, lr 0.0001, seed 1)" in last
     assert "the checkpoint is a discriminator, without a language-model head" in done.stdout
     state = torch.load(tmp_path / "sts-b/checkpoint_best.pt", weights_only=True)
     groups = state["last_optimizer_state"]["param_groups"]
     rates = [group["lr"] for group in groups]
     assert rates == pytest.approx([rates[0] * 0.8**power for power in range(4)])
     assert not [name for name in state["model"] if name.startswith(("generator.", "discriminator_head."))]
+    heads = sorted(name.rpartition("head.")[2] for name in state["model"] if name.startswith("classification_heads."))
+    assert heads == ["out_proj.bias", "out_proj.weight"]
+    assert {group["decay_matrices_only"] for group in groups} == {False}
     encoder = "encoder.sentence_encoder.layers.0.fc1.weight"
     pretrained = torch.load(whole[0] / "checkpoint_last.pt", weights_only=True)["model"][encoder]
     assert 0 < (state["model"][encoder] - pretrained).abs().max() < 1e-3
@@ -102,6 +105,17 @@ def test_hub_and_export(whole, corpus, tmp_path, capsys):
     assert "a tupe_r_tiny without a language-model head" in capsys.readouterr().out
     assert tupe("model-overrides", tmp_path / "plain.pt") == 0
     assert capsys.readouterr().out.startswith("model._name='tupe_r_tiny'\n")
+    transformers = pytest.importorskip("transformers")
+    export = (corpus, tmp_path / "out", "--no-tokenizer")
+    assert tupe("export", whole[0] / "checkpoint_last.pt", *export) == 1
+    assert "its discriminator, which tupe export-electra writes" in capsys.readouterr().err
+    assert tupe("export", tmp_path / "plain.pt", *export) == 0
+    assert "its language-model head is untrained" in capsys.readouterr().out
+    exported = transformers.AutoModel.from_pretrained(tmp_path / "out", trust_remote_code=True).eval()
+    tokens = hub.encode("the cat").unsqueeze(0)
+    with torch.no_grad():
+        features = exported(tokens).last_hidden_state
+    torch.testing.assert_close(features, hub.extract_features(tokens), rtol=0, atol=1e-5)
 
 
 def test_what_cannot_go_on(whole, corpus, tmp_path):

@@ -156,6 +156,9 @@ class TupeConfig(EncoderConfig):
         default="tanh", metadata={"help": "activation of the classification heads"}
     )
     pooler_dropout: float = field(default=0.0, metadata={"help": "dropout in the classification heads"})
+    linear_heads: bool = field(
+        default=False, metadata={"help": "classification heads of one linear layer, as ELECTRA's, instead of two"}
+    )
     max_positions: Optional[int] = field(
         default=None, metadata={"help": "longest sequence, [CLS] included; default: the task's (tokens_per_sample)"}
     )
