@@ -151,6 +151,20 @@ def test_pairs_and_their_classes(folder, impl):
     assert load(task, "valid1") == {0: ("<s> b </s> </s> c </s>", 1)}
 
 
+@pytest.mark.parametrize("regression", [False, True])
+def test_unordered_pairs_are_trained_on_in_both_orders(folder, regression):
+    labels = [0.25, 0.5] if regression else ["no", "yes"]
+    wanted = labels if regression else [0, 1]
+    for split in ("train", "valid"):
+        folder.split(split, input0=["a b c", "d"], input1=["e", "f g"], labels=labels)
+    said = {"regression_target": regression, "num_classes": 1 if regression else 2, "both_orders": True}
+    one = {0: ("<s> a b c </s> </s> e </s>", wanted[0]), 1: ("<s> d </s> </s> f g </s>", wanted[1])}
+    other = {2: ("<s> e </s> </s> a b c </s>", wanted[0]), 3: ("<s> f g </s> </s> d </s>", wanted[1])}
+    assert load(folder.task(unordered=True, **said)) == {**one, **other}
+    assert load(folder.task(unordered=True, **said), "valid") == one
+    assert load(folder.task(**said)) == one
+
+
 def test_a_batch_holds_what_criterion_and_model_need(folder):
     folder.split("train", input0=["a b c", "d"], input1=["e f", "g"], labels=["no", "yes"])
     task = folder.task(max_positions=7)

@@ -9,7 +9,6 @@ from typing import NamedTuple, Optional, Union
 import torch
 from fairseq import utils
 from fairseq.data import Dictionary
-from fairseq.models.roberta import RobertaModel
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from tupe.errors import UserError
 from tupe.linear import project
 from tupe.models.config import ElectraConfig
+from tupe.models.linear_head import upgrade
 from tupe.models.position import build_position_bias, embedding_width
 from tupe.models.tupe import ELECTRA_PARTS, TupeLanguageModelEncoder, TupeModel, as_namespace, register
 from tupe.position import UntiedAbsolute
@@ -177,6 +177,7 @@ class ElectraModel(TupeModel):
         self.discriminator_head = DiscriminatorHead(args.encoder_embed_dim, args.activation_fn)
         for module in (self.generator, self.discriminator_head):
             module.apply(init_bert_params)
+        nn.init.xavier_uniform_(self.discriminator_head.out_proj.weight)  # as ELECTRA's code
         self.register_buffer("never", never_drawn(encoder.dictionary), persistent=False)
         self.num_updates = 0
         self._has_said = False
@@ -185,9 +186,14 @@ class ElectraModel(TupeModel):
 
     @classmethod
     def build_model(cls, cfg: Union[DictConfig, ElectraConfig, Namespace], task: FairseqTask) -> ElectraModel:
-        """Raises `UserError` as `TupeModel.build_model` and `build_networks`, and for a dictionary without `<mask>`."""
+        """Raises `UserError` as `TupeModel.build_model` and `build_networks`, and without `<mask>`, or for `k > n`."""
         args = as_namespace(cfg)
         args.max_positions = args.max_positions or task.max_positions()
+        if args.linformer_k > args.max_positions:
+            raise UserError(
+                f"linformer_k={args.linformer_k} is more keys than the {args.max_positions} positions that they are "
+                "made of: set --linformer-k to at most as many, or 0 for full attention"
+            )
         generator, discriminator = build_networks(args, task.source_dictionary)
         return cls(args, discriminator, generator)
 
@@ -271,7 +277,7 @@ class ElectraModel(TupeModel):
                     f"the checkpoint has no {part.strip('._').replace('_', ' ')}, as a model for "
                     "replaced-token detection has: start from one of --arch electra_..., or train its own model"
                 )
-        RobertaModel.upgrade_state_dict_named(self, state_dict, name)
+        upgrade(self, state_dict, name)
 
 
 def _saved_once(model: ElectraModel, state: dict, prefix: str, *_: object) -> None:

@@ -89,16 +89,18 @@ class Attention(nn.Module):
         return self.in_heads(key), self.in_heads(value)
 
     def with_terms(
-        self, query: Tensor, key: Tensor, position: PositionTerms
-    ) -> tuple[Tensor, Tensor, Union[Tensor, StructuredBias, None]]:
-        """Query, key and bias, of which the logits are `scale query key^T + bias`."""
+        self, query: Tensor, key: Tensor, value: Tensor, position: PositionTerms
+    ) -> tuple[Tensor, Tensor, Tensor, Union[Tensor, StructuredBias, None]]:
+        """Query, key, value and bias, of which the logits are `scale query key^T + bias`."""
         if position.query is not None:
             query, key = query + position.query, key + position.key
         bias = position.bias
-        if self.relative is not None:
+        if self.relative is not None and query.shape[2] == 1:
+            key, value = self.relative.of_one_query(key, value)
+        elif self.relative is not None:
             relative = self.relative(query, self.scale, key.shape[2])  # (B, H, T, m)
             bias = relative if bias is None else relative + bias
-        return query, key, bias
+        return query, key, value, bias
 
     def mix(
         self,
@@ -117,7 +119,7 @@ class Attention(nn.Module):
             "training": self.training,
             "causal": causal,
         }
-        if self.relative is not None and self.relative.value is not None:
+        if self.relative is not None and self.relative.value is not None and query.shape[2] > 1:
             out = attention_with_relative_values(query, key, value, bias, self.relative, **options)
         else:
             out = biased_attention(query, key, value, bias, **options, backend=self.backend)
@@ -157,9 +159,7 @@ class SelfAttention(Attention):
         self, x: Tensor, position: PositionTerms, key_padding_mask: Optional[Tensor]
     ) -> tuple[Tensor, Tensor, Tensor, Union[Tensor, StructuredBias, None]]:
         """Query, key, value and bias, of which the logits are `scale query key^T + bias`."""
-        query, key, value = self.heads(x, key_padding_mask)
-        query, key, bias = self.with_terms(query, key, position)
-        return query, key, value, bias
+        return self.with_terms(*self.heads(x, key_padding_mask), position)
 
     def forward(
         self,
@@ -179,10 +179,9 @@ class SelfAttention(Attention):
         parts = zip(*(made.split(sizes) for made in self.projected(x)))
         out = []
         for group, terms, part in zip(groups, position, parts):
-            query, key, value = self.heads_of([group.pad(made) for made in part], group.padding)
-            query, key, bias = self.with_terms(query, key, terms)
+            heads = self.heads_of([group.pad(made) for made in part], group.padding)
             mask = group.padding if self.projection is None else None
-            out.append(group.unpad(self.mix(query, key, value, bias, mask)))
+            out.append(group.unpad(self.mix(*self.with_terms(*heads, terms), mask)))
         return project(self.out_proj, torch.cat(out))
 
 

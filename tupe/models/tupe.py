@@ -20,6 +20,7 @@ from tupe.linear import linear, project
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
 from tupe.models.hub import ProcessedText, text_processing
+from tupe.models.linear_head import LinearHead, upgrade
 from tupe.models.position import embedding_width
 from tupe.models.span_head import SpanHead, adapt
 from tupe.systems import MODEL_NAMES
@@ -136,6 +137,17 @@ class TupeModel(RobertaModel):
         x, extra = super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
         return self.span_head(x) if spans else x, extra
 
+    def register_classification_head(
+        self, name: str, num_classes: Optional[int] = None, inner_dim: Optional[int] = None, **kwargs: object
+    ) -> None:
+        """As fairseq's, or of one layer with `linear_heads`."""
+        if getattr(self.args, "linear_heads", False):
+            self.classification_heads[name] = LinearHead(
+                self.args.encoder_embed_dim, num_classes, self.args.pooler_dropout
+            )
+        else:
+            super().register_classification_head(name, num_classes, inner_dim, **kwargs)
+
     def register_span_head(self) -> None:
         """Adds the head of extractive question answering, which `tupe_question_answering` asks for."""
         self.span_head = SpanHead(self.args.encoder_embed_dim)
@@ -152,7 +164,7 @@ class TupeModel(RobertaModel):
             state_dict.update(self.encoder.lm_head.state_dict(prefix=head))
             if words in state_dict and not self.args.untie_weights_roberta:
                 state_dict[head + "weight"] = state_dict[words]
-        super().upgrade_state_dict_named(state_dict, name)
+        upgrade(self, state_dict, name)
         adapt(self, state_dict, prefix)
 
     @classmethod

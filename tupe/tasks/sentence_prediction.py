@@ -14,6 +14,7 @@ from typing import Optional
 import numpy as np
 import torch
 from fairseq.data import (
+    ConcatDataset,
     FairseqDataset,
     IdDataset,
     NestedDictionaryDataset,
@@ -43,6 +44,10 @@ class TupeSentencePredictionConfig(FairseqDataclass):
     init_token: Optional[int] = field(default=0, metadata={"help": "token before the first sentence: <s>"})
     separator_token: Optional[int] = field(default=2, metadata={"help": "token before the second sentence: </s>"})
     length_window: int = field(default=0, metadata={"help": LENGTH_WINDOW})
+    unordered: bool = field(default=False, metadata={"help": "the sentences of a pair could be the other way round"})
+    both_orders: bool = field(
+        default=False, metadata={"help": "train on unordered pairs in both orders, as ELECTRA's fine-tuning does"}
+    )
     regression_target: bool = II("criterion.regression_target")
     classification_head_name: str = II("criterion.classification_head_name")
     seed: int = II("common.seed")
@@ -92,6 +97,9 @@ class TupeSentencePredictionTask(SentencePredictionTask):
                     f"the split {split} in {os.path.abspath(self.cfg.data)} has {len(sentences[0])} examples in input0 "
                     f"and {len(part)} in {side}: make the folders from files of as many lines"
                 )
+        if self.cfg.both_orders and self.cfg.unordered and len(sides) == 2 and split == "train":
+            sentences = [ConcatDataset(sentences), ConcatDataset(sentences[::-1])]
+            labels = np.tile(labels, 2)
         tokens = JoinedSentences(sentences, [self.cfg.init_token, self.cfg.separator_token], self.cfg.max_positions)
         order, window = tokens.sizes, 0
         if split == "train":

@@ -112,6 +112,8 @@ class QuestionWindows(LengthWindows):
 
     def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
         """A batch; in evaluation `may_begin` and `may_end`, bool `(B, T)`, say where answers may."""
+        if not samples:  # fairseq's, where batches do not divide among processes
+            return {}
         source = data_utils.collate_tokens([sample["source"] for sample in samples], self._dictionary.pad())
         batch = {
             "id": torch.tensor([sample["id"] for sample in samples]),
