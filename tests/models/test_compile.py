@@ -11,8 +11,9 @@ SMALL = ("--arch", "tupe_tiny", "--encoder-layers", 1, "--encoder-embed-dim", 16
          "--encoder-attention-heads", 2)  # fmt: skip
 
 
-def test_same_outputs_and_gradients_at_every_length(build, tokens):
-    fields = {"dropout": 0.0, "attention_dropout": 0.0}
+@pytest.mark.parametrize("unpad", ["never", "always"])
+def test_same_outputs_and_gradients_at_every_length(build, tokens, unpad):
+    fields = {"dropout": 0.0, "attention_dropout": 0.0, "unpad": unpad}
     eager, compiled = (build("tupe_tiny", compile=compile, **fields).train() for compile in (False, True))
     assert list(compiled.state_dict()) == list(eager.state_dict())
     torch._dynamo.reset()

@@ -100,7 +100,8 @@ def scores(model: nn.Module, task: TupeSentencePredictionTask, sentences: Joined
     for start in tqdm(range(0, len(order), _BATCH), desc="batches", disable=None):
         batch = order[start : start + _BATCH].tolist()
         tokens = data_utils.collate_tokens([sentences[i] for i in batch], pad).to(device)
-        batch_scores = model(tokens, features_only=True, classification_head_name=head)[0]
+        num_tokens = int(sentences.sizes[batch].sum())
+        batch_scores, _ = model(tokens, features_only=True, classification_head_name=head, num_tokens=num_tokens)
         found.update(zip(batch, batch_scores.float().cpu()))
     yield from (found[i] for i in range(len(order)))
 

@@ -71,11 +71,14 @@ class TupeEncoder(nn.Module):
         return mask
 
     def without_padding(self, mask: Optional[Tensor], num_tokens: Optional[int]) -> Optional[Unpadded]:
-        """Where the tokens are, if the layers are to compute them alone; see `EncoderConfig.unpad`."""
+        """Where the tokens are, if the layers are to compute them alone; see `EncoderConfig.unpad`.
+
+        A caller who does not say how many there are gets features at padding as well, unless they are never wanted.
+        """
         if mask is None or self.unpad == "never" or is_traced():
             return None
         on_cpu = mask.device.type == "cpu"
-        if on_cpu and num_tokens is None:
+        if on_cpu and num_tokens is None and self.unpad == "always":
             num_tokens = int(mask.logical_not().sum())
         if num_tokens is None or (self.unpad == "auto" and not (on_cpu and num_tokens < _WORTH_IT * mask.numel())):
             return None
@@ -149,7 +152,7 @@ class TupeEncoder(nn.Module):
             head: from the features `(..., d)` of tokens to what is returned of them instead, `(...)`.
 
         Returns:
-            features `(B, T, d)`, and the `L + 1` hidden states `(B, T, d)` or `None`.
+            features `(B, T, d)`, without meaning at padding, and the `L + 1` hidden states `(B, T, d)` or `None`.
 
         Raises:
             UserError: for a sequence longer than `max_positions`.

@@ -127,7 +127,8 @@ class TupeModel(RobertaModel):
             classification_head_name: return this head's scores `(B, num_classes)`.
             spans: return the span head's scores of beginnings and of ends, `(B, T)` each.
             masked_tokens: bool `(B, T)`, or indices `(N,)` into the `B * T` tokens: logits `(N, V)` of these alone.
-            num_tokens: how many of `src_tokens` are no padding, if the caller knows; spares asking the device.
+            num_tokens: how many of `src_tokens` are no padding, if the caller knows: spares asking the device, and to
+                compute padding (`--unpad`).
 
         Returns:
             the output, and a dictionary with `inner_states`.
