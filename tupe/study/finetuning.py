@@ -1,0 +1,55 @@
+"""What is done with the checkpoints of a study, and what its systems cost: commands of the house, and their records."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tupe.files import read_json
+from tupe.finetuning.formats import as_json
+from tupe.finetuning.table import read_sweep
+from tupe.study.design import ROOT, Design, Run
+from tupe.study.records import Cost, FineTuning, these_versions, this_host
+
+_COST = "model.json"
+
+
+def sweep_settings(design: Design, run: Run, pretraining: dict[str, Any]) -> dict[str, Any]:
+    """All that a sweep's scores depend on: the pre-training, and the sweep itself."""
+    sweep = design.finetuning
+    of = {"tasks": sweep.tasks, "rates": sweep.rates, "seeds": sweep.seeds, "settings": sweep.settings}
+    after = design.updates if run.at == "end" else design.mid
+    return json.loads(json.dumps({"run": str(run), "after": after, "sweep": of, "of": pretraining}))
+
+
+def sweep_launch(design: Design, checkpoint: Path, glue: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
+    """`scripts/glue.sh` and its environment."""
+    sweep = design.finetuning
+    listed = {"TASKS": sweep.tasks, "LRS": sweep.rates, "SEEDS": sweep.seeds}
+    command = ["bash", str(ROOT / "scripts/glue.sh"), str(checkpoint), str(glue), str(folder), *sweep.settings]
+    return command, {name: ",".join(map(str, values)) for name, values in listed.items()}
+
+
+def sweep_record(of: dict[str, Any], folder: Path, processor_seconds: float) -> FineTuning:
+    """What the sweep in `folder` gave."""
+    cells = json.loads(as_json([read_sweep(folder)]))[0]["cells"]
+    return FineTuning(of, cells, round(processor_seconds, 1), this_host(), these_versions())
+
+
+def cost_settings(design: Design) -> dict[str, Any]:
+    """What is measured."""
+    return {"run": "cost", "arguments": list(design.cost)}
+
+
+def cost_launch(design: Design, folder: Path) -> tuple[list[str], dict[str, str]]:
+    """`benchmarks/model.py`, in the environment of the scripts."""
+    start = f'. "{ROOT}/scripts/lib/command.sh"; for_cpu 1; exec "$@"'
+    command = [sys.executable, str(ROOT / "benchmarks/model.py"), *design.cost, "--output", str(folder)]
+    return ["bash", "-c", start, "study", *command], {}
+
+
+def cost_record(of: dict[str, Any], folder: Path) -> Cost:
+    """What it measured."""
+    return Cost(of, read_json(folder / _COST, "benchmarks/model.py"), this_host(), these_versions())
