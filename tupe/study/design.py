@@ -171,7 +171,9 @@ def read_design(size: str) -> Design:
         raise UserError(f"{path} is no YAML: {' '.join(str(error).split())}.") from None
     design = typed(Design, content, str(path), "a study", "see configs/study/cpu.yaml")
     if design.mid % max(1, design.updates // design.validations):
-        raise UserError(f"{path} keeps the checkpoint of update {design.mid}, but saves at its validations: change mid.")
+        raise UserError(
+            f"{path} keeps the checkpoint of update {design.mid}, but saves at its validations: change mid."
+        )
     for name in design.systems:
         if design.model(name) not in (*SYSTEMS, ROBERTA):
             raise UserError(f"{path} compares {design.model(name)}, which `tupe systems` does not list.")

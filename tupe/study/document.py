@@ -41,7 +41,7 @@ def render(document: Path, records: Path) -> list[Path]:
         if name == "curves":
             lines = ["There are no curves yet."]
             if any(run.part == "final" for run in results.records):
-                picture = document.parent / "images" / f"study_{size}.png"
+                picture = document.parent / "images" / f"study_{results.design.name}.png"
                 plot_curves(results, picture)
                 written.append(picture)
                 lines = [f"![Validation loss of all systems](images/{picture.name})"]
