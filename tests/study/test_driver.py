@@ -13,7 +13,7 @@ from tests.commands import ROOT
 from tests.study.conftest import changed
 from tupe.cli.main import main
 from tupe.errors import UserError
-from tupe.study import training
+from tupe.study import driver, training
 from tupe.study.design import Run
 from tupe.study.driver import Study
 from tupe.study.records import read_records
@@ -44,6 +44,7 @@ def study(design, prepared, tmp_path, monkeypatch):
     (out / design.name).mkdir(parents=True)
     (out / design.name / "corpus").symlink_to(prepared)
     started = []
+    monkeypatch.setattr(driver, "_POLL", 0.02)
 
     def make(pause=0.0, fails=(), **options):
         def launch(design, run, lr, corpus, folder, gpu):
@@ -112,28 +113,29 @@ def test_one_that_fails(study, capsys):
 
 @pytest.mark.parametrize("how", ["signal", "minutes"])
 def test_stopped_it_goes_on(how, study, tmp_path):
-    slow = study(pause=0.05, systems=["bert_a"], parts=["search"])
+    options = {"systems": ["bert_a"], "parts": ["search"]}
+    slow = study(pause=0.1, **options)
     if how == "signal":
-        threading.Timer(1.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()
         with pytest.raises(UserError, match=r"interrupted with 0 of 2 runs done: the same command goes on"):
-            study(pause=1.0, systems=["bert_a"], parts=["search"]).do(jobs=2)
+            slow.do(jobs=2)
     else:
-        assert study(pause=1.0, systems=["bert_a"], parts=["search"]).do(jobs=2, minutes=0.02) == 2
+        assert slow.do(jobs=2, minutes=0.4 / 60) == 2
     log = slow.folder(Run("search", "bert_a", 1, 0.001)) / "hydra_train.log"
     before = log.read_text().splitlines()
     assert 1 < len(before) < 10
-    assert study(systems=["bert_a"], parts=["search"]).do(jobs=2) == 0
+    assert study(**options).do(jobs=2) == 0
     assert len(study.started) == 4
 
 
 def test_what_another_process_does_is_left_to_it(study, monkeypatch):
     """Two at once on one folder: each run is done by one of them."""
-    other = study(pause=0.05, systems=["bert_a"])
+    other = study(pause=0.005, systems=["bert_a"])
     thread = threading.Thread(target=other.do, args=(1,))
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # not in a thread
     thread.start()
     time.sleep(0.3)
-    study(pause=0.05, systems=["bert_a"]).do(1)
+    study(pause=0.005, systems=["bert_a"]).do(1)
     thread.join()
     assert sorted(study.started) == sorted({*study.started}) and len(study.started) == 4
 

@@ -21,6 +21,8 @@ CONFIGS = ROOT / "configs/study"
 #: fairseq's model, a check of the baseline: `BERT-A` by other code.
 ROBERTA = "roberta"
 BASELINE = "bert_a"
+#: A row of this name is a model without any positions: what it reaches is learnt without word order.
+CONTROL = "no_positions"
 
 Part = Literal["search", "final", "glue", "cost"]
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Optional
 
-from tupe.study.design import BASELINE, Design, Run
+from tupe.study.design import BASELINE, CONTROL, Design, Run
 from tupe.study.records import Pretraining, Record, best_rate
 from tupe.study.statistics import Mean, mean, share
 
@@ -14,6 +14,8 @@ from tupe.study.statistics import Mean, mean, share
 TARGETS = (BASELINE, "bert_r")
 _MODES = ("training", "inference")
 _NONE = "–"
+#: Bits below the model without positions that are taken for word order learnt.
+_ORDER = 0.1
 
 
 class Results:
@@ -67,14 +69,17 @@ def state(results: Results) -> list[str]:
 
 
 def pretraining(results: Results) -> list[str]:
-    """Final validation loss of every system that has one."""
+    """Final validation loss of every system that has one, and which of them have learnt no word order."""
     design = results.design
     base = design.label(BASELINE)
-    rows = []
+    rows, without = [], []
     for name in _there(results):
         finals = results.finals(name)
         losses = mean([record.loss for record in finals.values()])
         gain = results.paired(name, BASELINE, lambda ours, theirs: ours.loss - theirs.loss)
+        order = results.paired(name, CONTROL, lambda ours, theirs: theirs.loss - ours.loss)
+        if order and name != CONTROL and statistics.fmean(order) < _ORDER:
+            without.append(design.label(name))
         right = [record.accuracy for record in finals.values() if record.accuracy is not None]
         first = next(iter(finals.values()))
         rows.append(
@@ -89,7 +94,11 @@ def pretraining(results: Results) -> list[str]:
             )
         )
     head = ("system", "parameters", "learning rate", "seeds", "validation loss, bits", f"less {base}'s", "right, %")
-    return _table(head, rows)
+    lines = _table(head, rows)
+    if without:
+        label = design.label(CONTROL)
+        lines += ["", f"Still on the plateau, less than {_ORDER} bits below {label}: {', '.join(without)}."]
+    return lines
 
 
 def shares(results: Results) -> list[str]:
@@ -143,14 +152,14 @@ def glue(results: Results) -> list[str]:
                 number = max(map(len, scores))
                 cells = (_spread(mean(found), 1) if found else _NONE for found in scores)
                 rows.append((design.label(name), f"{updates:,}", str(number), *cells))
-    return _table(("system", "updates", "seeds", *tasks), rows) if rows else ["Nothing has been fine-tuned yet."]
+    return _table(("system", "updates", "seeds", *tasks), rows)
 
 
 def cost(results: Results) -> list[str]:
     """Time of a training step and of inference, over the first system's."""
     record = next((results.records[run] for run in results.records if run.part == "cost"), None)
     if record is None:
-        return ["Costs have not been measured yet."]
+        return ["Nothing yet."]
     found: dict[str, dict[str, tuple[float, float, float]]] = {}
     for one in record.measured["records"]:
         found.setdefault(one["rival"], {})[one["mode"]] = one["time_over_first"]
@@ -182,8 +191,8 @@ def _host(record: Record) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
-    return [*lines, *(f"| {' | '.join(row)} |" for row in rows)]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1), *lines] if lines else ["Nothing yet."]
 
 
 def _spread(values: Mean, digits: int) -> str:
