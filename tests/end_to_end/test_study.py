@@ -10,7 +10,7 @@ DESIGN = """
 config: study
 model_size: tiny
 corpus: [--vocab-size, "150", --valid-documents, "10", --max-tokens, "30", --workers, "1"]
-settings: {dataset.batch_size: 8, common.bf16: true, dataset.num_workers: 1, lr_scheduler.warmup_ratio: 0.5}
+settings: {dataset.batch_size: 8, dataset.num_workers: 1, common.bf16: true, common.log_interval: 1}
 updates: 10
 validations: 5
 mid: 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple, Optional
 
 from tqdm import tqdm
 
+from tupe.cores import available_cores
 from tupe.errors import UserError
 from tupe.files import lock, read_json, write, write_json
 from tupe.finetuning.gpus import visible_gpus
@@ -154,33 +156,35 @@ class Study:
     def _start_more(
         self, jobs: int, active: dict[Run, _Active], records: dict[Run, Record], failed: dict[Run, str]
     ) -> None:
-        """Starts what can be started; what costs are measured of is alone."""
+        """Starts what can be started, each with its share of the cores; costs are measured alone."""
+        cores = available_cores()
         for run in self.wanted:
             if len(active) >= jobs or any(other.part == "cost" for other in active):
                 return
             if run in (*records, *active, *failed) or (run.part == "cost" and active):
                 continue
-            if run.part == "glue" and not self._can_tune(run):
-                continue
+            if run.part == "glue" and not (self.glue.is_dir() and self._pretrained(run)):
+                continue  # a record alone may have come from another machine
             of = self.settings(run, records)
             if of is None:
                 continue
             folder, held = self.folder(run), contextlib.ExitStack()
-            if held.enter_context(lock(folder.with_name(f".{folder.name}.lock"))) is None:
-                continue  # another process is doing it
+            mine = held.enter_context(lock(folder.with_name(f".{folder.name}.lock")))
             there = read_record(self.records, run)
             if there is not None:  # another process has done it
                 check_settings(self.records / run.path, there, of)
                 records[run] = there
+            if mine is None or there is not None:  # or is doing it
                 held.close()
                 continue
             folder.mkdir(parents=True, exist_ok=True)
             command, environment = self._launch(run, of, folder)
+            environment.setdefault("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", str(max(1, cores // jobs))))
             active[run] = _Active(Process(command, environment, folder / LOG), held, of)
 
-    def _can_tune(self, run: Run) -> bool:
-        """Whether tasks and checkpoint are there: a record alone may have come from another machine."""
-        return self.glue.is_dir() and (self.folder(_pretraining(run)) / training.CHECKPOINT).is_file()
+    def _pretrained(self, run: Run) -> Optional[Path]:
+        """The checkpoint that a sweep is of."""
+        return training.checkpoint(self.design, self.folder(_pretraining(run)), run.at)
 
     def folder(self, run: Run) -> Path:
         """Where a run takes place."""
@@ -190,10 +194,7 @@ class Study:
         if run.part == "cost":
             return finetuning.cost_launch(self.design, folder)
         if run.part == "glue":
-            pretrained = self.folder(_pretraining(run))
-            mid = run.at == "mid"
-            checkpoint = training.mid_checkpoint(self.design, pretrained) if mid else pretrained / training.CHECKPOINT
-            return finetuning.sweep_launch(self.design, checkpoint, self.glue, folder / "sweep")
+            return finetuning.sweep_launch(self.design, self._pretrained(run), self.glue, folder / "sweep")
         return training.launch(self.design, run, of["lr"], self.corpus, folder, bool(visible_gpus()))
 
     def _conclude(self, run: Run, one: _Active, records: dict[Run, Record], failed: dict[Run, str]) -> None:

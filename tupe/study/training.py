@@ -18,7 +18,6 @@ from tupe.study.design import ROBERTA, ROOT, Design, Run
 from tupe.study.records import Pretraining, these_versions, this_host
 from tupe.systems import SIZES
 
-CHECKPOINT = "checkpoint_last.pt"
 CONFIGS = ROOT / "configs/pretraining"
 
 _SEARCH_VALIDATIONS = 4
@@ -32,12 +31,10 @@ def updates(design: Design, run: Run) -> int:
     return design.search.updates if run.part == "search" else design.updates
 
 
-def mid_checkpoint(design: Design, folder: Path) -> Path:
-    """The one that is kept on the way, in the folder of a pre-training. Raises `UserError` if it is not there."""
-    found = sorted(folder.glob(f"checkpoint_*_{design.mid}.pt"))
-    if not found:
-        raise UserError(f"{folder} has no checkpoint of update {design.mid}: was it removed? Train anew.")
-    return found[0]
+def checkpoint(design: Design, folder: Path, at: str) -> Optional[Path]:
+    """The one at the `end` of the pre-training in a folder, or `mid`; None if it is not there."""
+    name = "checkpoint_last.pt" if at == "end" else f"checkpoint_*_{design.mid}.pt"
+    return next(folder.glob(name), None)
 
 
 def overrides(design: Design, run: Run, lr: float) -> dict[str, Any]:
