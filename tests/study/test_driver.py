@@ -112,18 +112,24 @@ def test_one_that_fails(study, capsys):
 
 
 @pytest.mark.parametrize("how", ["signal", "minutes"])
-def test_stopped_it_goes_on(how, study, tmp_path):
+def test_stopped_it_goes_on(how, study):
     options = {"systems": ["bert_a"], "parts": ["search"]}
-    slow = study(pause=0.1, **options)
+    slow = study(pause=0.3, **options)
+    logs = [slow.folder(run) / "hydra_train.log" for run in slow.wanted]
+
+    def interrupt():
+        while not all(log.exists() for log in logs):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
     if how == "signal":
-        threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Thread(target=interrupt).start()
         with pytest.raises(UserError, match=r"interrupted with 0 of 2 runs done: the same command goes on"):
             slow.do(jobs=2)
     else:
-        assert slow.do(jobs=2, minutes=0.4 / 60) == 2
-    log = slow.folder(Run("search", "bert_a", 1, 0.001)) / "hydra_train.log"
-    before = log.read_text().splitlines()
-    assert 1 < len(before) < 10
+        assert slow.do(jobs=2, minutes=1.5 / 60) == 2
+    before = [len(log.read_text().splitlines()) for log in logs]
+    assert all(1 < number < 11 for number in before)
     assert study(**options).do(jobs=2) == 0
     assert len(study.started) == 4
 
