@@ -21,6 +21,7 @@ import torch
 
 from tests.commands import ROOT
 from tests.samples import write_checkpoint, write_corpus, write_task
+from tests.study.conftest import DESIGN, finetuning
 from tupe.cli.main import main
 from tupe.files import write
 from tupe.finetuning import finetune, sweep
@@ -125,6 +126,13 @@ ROWS = (
     Row("prepare-glue {}/download {}/corpus {}/new CoLA --workers 1", "corpus", "folder", whole=False),
     Row("prepare-translation {}/new en de --train {}/pair --valid {}/pair", "pair.de", "text", whole=False),
     Row("translate {}/pretrained.pt --data {}/corpus --input {}/text.txt", "pretrained.pt", "checkpoint", whole=False),
+    Row("study --size {}/study.yaml --records {}/new --list", "study.yaml", "text"),
+    Row(
+        "study-report --size {}/study.yaml --records {}/records --print glue",
+        "records/study/glue/bert_a.seed_1.end.json",
+        "json",
+        takes=("absent", "hostile"),
+    ),
     Row("word-order {}/text.txt {}/new", "text.txt", "text", takes=("cut", "foreign", "hostile", "wrong type")),
 )
 
@@ -273,6 +281,8 @@ def samples(tmp_path_factory):
     (folder / "answers.json").write_text(json.dumps({"q1": "CoLA"}))
     write_checkpoint(folder / "electra.pt", folder / "corpus")
     (folder / "download").mkdir()
+    (folder / "study.yaml").write_text(DESIGN)
+    write(folder / "records/study/glue/bert_a.seed_1.end.json", finetuning(CoLA=50.0))
     return folder
 
 

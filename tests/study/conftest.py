@@ -51,12 +51,13 @@ def pretraining(*losses, lr=0.001, of=None):
     """A record with validations after 20, 40, ... updates."""
     curve = tuple((20 * (n + 1), loss) for n, loss in enumerate(losses))
     host, versions = {"processor": "abacus", "cores": 2}, {"torch": "2.0"}
-    return Pretraining({**(of or {}), "lr": lr}, 1_234_567, curve, 30.0, 10.0, 3600.0, host, versions)
+    return Pretraining({**(of or {}), "lr": lr}, lr, 1_234_567, curve, 30.0, 10.0, 3600.0, host, versions)
 
 
 def finetuning(**scores):
-    cells = {task.replace("_", "-"): {"score": score} for task, score in scores.items()}
-    return FineTuning({}, cells, 0.0, {"processor": "abacus", "cores": 2}, {"torch": "2.0"})
+    """Of each task the scores of two seeds, of which the median is given, at one rate, and less at another."""
+    found = {task.replace("_", "-"): {"0.1": (s - 1, s + 1), "0.2": (s - 3,)} for task, s in scores.items()}
+    return FineTuning({}, found, 0.0, {"processor": "abacus", "cores": 2}, {"torch": "2.0"})
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Optional
 
-from omegaconf import OmegaConf
-from yaml import YAMLError
+import yaml
 
 import tupe
 from tupe.errors import UserError
@@ -168,8 +167,8 @@ def read_design(size: str) -> Design:
         known = ", ".join(sorted(file.stem for file in CONFIGS.glob("*.yaml")))
         raise UserError(f"there is no study {size}: give one of {known}, or a file such as my.yaml.")
     try:
-        content = OmegaConf.to_container(OmegaConf.create(read_text(path, "a study")), resolve=True)
-    except YAMLError as error:
+        content = yaml.safe_load(read_text(path, "a study"))
+    except yaml.YAMLError as error:
         raise UserError(f"{path} is no YAML: {' '.join(str(error).split())}.") from None
     design = typed(Design, content, str(path), "a study", "see configs/study/cpu.yaml")
     if design.mid % max(1, design.updates // design.validations):

@@ -24,7 +24,9 @@ def plot_curves(results: Results, output: Path) -> None:
         if not finals:
             continue
         updates = [update for update, _ in finals[0].curve]
-        losses = np.array([[loss for _, loss in record.curve] for record in finals])  # (seeds, validations)
+        curves = [dict(record.curve) for record in finals]
+        updates = [update for update in updates if all(update in curve for curve in curves)]
+        losses = np.array([[curve[update] for update in updates] for curve in curves])  # (seeds, validations)
         style = {"color": f"C{number % 10}", "linestyle": "-" if number < 10 else "--"}
         seeds = f"{len(finals)} seed{'s' if len(finals) > 1 else ''}"
         ax.plot(updates, losses.mean(0), linewidth=1.2, label=f"{results.design.label(name)}, {seeds}", **style)

@@ -7,13 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tupe.files import read_json
-from tupe.finetuning.formats import as_json
+from tupe.analysis.cost import read_costs
 from tupe.finetuning.table import read_sweep
 from tupe.study.design import ROOT, Design, Run
 from tupe.study.records import Cost, FineTuning, these_versions, this_host
-
-_COST = "model.json"
 
 
 def sweep_settings(design: Design, run: Run, pretraining: dict[str, Any]) -> dict[str, Any]:
@@ -34,8 +31,9 @@ def sweep_launch(design: Design, checkpoint: Path, glue: Path, folder: Path) -> 
 
 def sweep_record(of: dict[str, Any], folder: Path, processor_seconds: float) -> FineTuning:
     """What the sweep in `folder` gave."""
-    cells = json.loads(as_json([read_sweep(folder)]))[0]["cells"]
-    return FineTuning(of, cells, round(processor_seconds, 1), this_host(), these_versions())
+    cells = read_sweep(folder).cells
+    scores = {task: {f"{rate.lr:g}": rate.scores for rate in cells[task].rates} for task in of["sweep"]["tasks"]}
+    return FineTuning(of, scores, round(processor_seconds, 1), this_host(), these_versions())
 
 
 def cost_settings(design: Design) -> dict[str, Any]:
@@ -52,4 +50,8 @@ def cost_launch(design: Design, folder: Path) -> tuple[list[str], dict[str, str]
 
 def cost_record(of: dict[str, Any], folder: Path) -> Cost:
     """What it measured."""
-    return Cost(of, read_json(folder / _COST, "benchmarks/model.py"), this_host(), these_versions())
+    conditions, records = read_costs(folder / "model.json")
+    times: dict[str, dict[str, tuple[float, float, float]]] = {}
+    for record in records:
+        times.setdefault(record["rival"], {})[record["mode"]] = tuple(record["time_over_first"])
+    return Cost(of, conditions, times, this_host(), these_versions())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -23,6 +24,7 @@ class Pretraining:
 
     Attributes:
         settings: all that the result depends on.
+        lr: the peak of the learning rate.
         parameters: of the model.
         curve: update and validation loss, bits a masked token.
         accuracy: masked tokens that were right at the end, percent; fairseq's own criterion does not say.
@@ -31,10 +33,14 @@ class Pretraining:
         host: processor, cores, GPU.
         versions: of packages.
         loss_by_position: at the end, of position 1, 2, ...
+
+    Raises:
+        UserError: for a curve without a validation.
     """
 
     version: ClassVar[int] = 1
     settings: dict[str, Any]
+    lr: float
     parameters: int
     curve: tuple[tuple[int, float], ...]
     accuracy: Optional[float]
@@ -44,24 +50,23 @@ class Pretraining:
     versions: dict[str, str]
     loss_by_position: Optional[tuple[float, ...]] = None
 
+    def __post_init__(self) -> None:
+        if not self.curve:
+            raise UserError("a pre-training without a validation has no loss: remove its record and do it again.")
+
     @property
     def loss(self) -> float:
         """At the end."""
         return self.curve[-1][1]
 
-    @property
-    def lr(self) -> float:
-        """The peak of the learning rate."""
-        return self.settings["lr"]
-
 
 @dataclass(frozen=True)
 class FineTuning:
-    """A sweep of one checkpoint: `cells` as `tupe glue-table --format json` has them, by task."""
+    """A sweep of one checkpoint: `scores` by task and learning rate, percent, one for each seed."""
 
     version: ClassVar[int] = 1
     settings: dict[str, Any]
-    cells: dict[str, dict[str, Any]]
+    scores: dict[str, dict[str, tuple[float, ...]]]
     processor_seconds: float
     host: dict[str, Union[int, str]]
     versions: dict[str, str]
@@ -69,11 +74,15 @@ class FineTuning:
 
 @dataclass(frozen=True)
 class Cost:
-    """What `benchmarks/model.py --output` wrote."""
+    """Of `benchmarks/model.py`: its conditions, and by system and mode the time over the first system's.
+
+    A time is a median with its quartiles, `(lower, median, upper)`.
+    """
 
     version: ClassVar[int] = 1
     settings: dict[str, Any]
-    measured: dict[str, Any]
+    conditions: str
+    times: dict[str, dict[str, tuple[float, float, float]]]
     host: dict[str, Union[int, str]]
     versions: dict[str, str]
 
@@ -89,7 +98,7 @@ def read_record(folder: Path, run: Run) -> Optional[Record]:
         UserError: for a file that is damaged.
     """
     path = folder / run.path
-    return read(path, KINDS[run.part], MADE_BY) if path.is_file() else None
+    return read(path, KINDS[run.part], MADE_BY) if os.path.lexists(path) else None
 
 
 def read_records(folder: Path, design: Design) -> dict[Run, Record]:

@@ -40,8 +40,9 @@ class Results:
 
     def scores(self, system: str, task: str, at: str) -> list[float]:
         """Of each pre-training seed: the median of the fine-tuning seeds at the best learning rate."""
-        found = (self.records[run].cells.get(task) for run in self._of("glue", system, at))
-        return [cell["score"] for cell in found if cell and cell["score"] is not None]
+        swept = (self.records[run].scores.get(task, {}) for run in self._of("glue", system, at))
+        medians = ([statistics.median(scores) for scores in rates.values() if scores] for rates in swept)
+        return [max(found) for found in medians if found]
 
     def _of(self, part: str, system: str, at: str = "") -> list[Run]:
         return [run for run in self.records if (run.part, run.system, run.at) == (part, system, at)]
@@ -56,7 +57,7 @@ def state(results: Results) -> list[str]:
         return ["No run of this size has been done yet."]
     hours = sum(getattr(record, "processor_seconds", 0.0) for record in records.values()) / 3600
     hosts = ", ".join(dict.fromkeys(_host(record) for record in records.values()))
-    torch = ", ".join(sorted({record.versions["torch"] for record in records.values()}))
+    torch = ", ".join(sorted({record.versions.get("torch", "?") for record in records.values()}))
     lines = [f"{len(records)} of {len(runs)} runs, {hours:.1f} processor hours, on {hosts}; PyTorch {torch}."]
     few = []
     for name, system in design.systems.items():
@@ -160,14 +161,11 @@ def cost(results: Results) -> list[str]:
     record = next((results.records[run] for run in results.records if run.part == "cost"), None)
     if record is None:
         return ["Nothing yet."]
-    found: dict[str, dict[str, tuple[float, float, float]]] = {}
-    for one in record.measured["records"]:
-        found.setdefault(one["rival"], {})[one["mode"]] = one["time_over_first"]
     rows = [
-        (rival, *(_NONE if mode not in modes else "{1:.2f} ({0:.2f}-{2:.2f})".format(*modes[mode]) for mode in _MODES))
-        for rival, modes in found.items()
+        (rival, *("{1:.2f} ({0:.2f}-{2:.2f})".format(*modes[mode]) if mode in modes else _NONE for mode in _MODES))
+        for rival, modes in record.times.items()
     ]
-    return [*_table(("system", *_MODES), rows), "", f"{record.measured['run']}."]
+    return [*_table(("system", *_MODES), rows), "", f"{record.conditions}."]
 
 
 #: Name of a mark in a document -> what stands there.
@@ -187,7 +185,7 @@ def _there(results: Results) -> list[str]:
 
 
 def _host(record: Record) -> str:
-    return str(record.host.get("gpu", record.host["processor"]))
+    return str(record.host.get("gpu", record.host.get("processor", "a machine without a name")))
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

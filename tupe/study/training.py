@@ -114,6 +114,7 @@ def record(
     found = _PARAMETERS.search((folder / LOG).read_text(encoding="utf-8", errors="replace"))
     return Pretraining(
         settings=of,
+        lr=of["lr"],
         parameters=int(found[1].replace(",", "")) if found else 0,
         curve=tuple((update, values["loss"]) for update, values in sorted(log.valid.items())),
         accuracy=log.valid[max(log.valid)].get("accuracy"),
