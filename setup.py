@@ -28,6 +28,7 @@ setup(
     author="TUPE plugin contributors",
     license="MIT",
     packages=find_packages(include=["tupe", "tupe.*"]),
+    package_data={"tupe.analysis": ["template/*"]},  # of tupe report
     python_requires=">=3.9",
     install_requires=[
         # Official fairseq does not import on Python 3.11 and later; fairseq-fixed is the same code, made to.

@@ -5,11 +5,12 @@
     OMP_NUM_THREADS=1 python benchmarks/attention.py --cases 2x128 2x256 --rounds 5     # to try it on a CPU
 
 The rivals take turns, in alternating order; a figure is the median over the rounds, a ratio is taken within each round,
-over FlashAttention without any bias, and given with its quartiles. Inputs are several sets used in turn, more than the
-GPU's cache holds. `extra memory` is what PyTorch allocated at most in a step, beyond the inputs, the output and the
-gradients of query, key and value. `of matrix product` is the operations of the products (2 forward, 5 backward) per
-second over those of one large product of the same type. With --graph a step is replayed as a CUDA graph, which hides
-the time of launching from Python.
+over FlashAttention without any bias, and given with its quartiles. Factors as wider heads are TUPE-A's bias, which has
+no values by distance. `same bits` is whether a step repeats its outcome to the last bit, gradients included. Inputs are
+several sets used in turn, more than the GPU's cache holds. `extra memory` is what PyTorch allocated at most in a step,
+beyond the inputs, the output and the gradients of query, key and value. `of matrix product` is the operations of the
+products (2 forward, 5 backward) per second over those of one large product of the same type. With --graph a step is
+replayed as a CUDA graph, which hides the time of launching from Python.
 """
 
 from __future__ import annotations
@@ -41,12 +42,16 @@ DESCRIPTIONS = {
     "flash": "SDPA, FlashAttention, no bias",
     "ours": "ours, dense bias",
     "structured": "ours, bias in parts",
+    "factors": "PyTorch's, factors as wider heads",
     "sdpa": "SDPA, memory-efficient, bias expanded over the batch",
     "flex": "FlexAttention, captured bias",
     "eager": "products and softmax in PyTorch",
     "eager_compiled": "the same under torch.compile",
 }
-MODES = ("forward", "forward + backward")
+#: mode -> its matrix products, twice
+MODES = {"forward": 4, "backward": 10, "forward + backward": 14}
+SAYS = {True: "yes", False: "no", None: ""}
+BOTH = "forward + backward"
 
 
 def arguments() -> Namespace:
@@ -65,6 +70,9 @@ def arguments() -> Namespace:
     parser.add_argument("--rounds", type=int, default=30, help="that count (default: 30)")
     parser.add_argument("--warm-up", type=int, default=3, help="rounds before them (default: 3)")
     parser.add_argument("--milliseconds", type=float, default=20.0, help="of a rival's turn (default: 20)")
+    parser.add_argument(
+        "--clock", choices=["wall", "process"], default="wall", help="process: processor time, for a busy CPU"
+    )
     parser.add_argument("--graph", action="store_true", help="replay CUDA graphs")
     parser.add_argument("--output", type=Path, help="folder for attention.json, attention.md and attention.png")
     args = parser.parse_args()
@@ -108,6 +116,9 @@ def attention_of(rival: str, args: Namespace) -> Attend:
         "sdpa": sdpa,
         "eager": lambda q, k, v, bias: eager(q, k, v, bias, scale, dropout),
         "ours": lambda q, k, v, bias: biased_attention(q, k, v, bias, **options),
+        "factors": lambda q, k, v, a, b, theta: biased_attention(
+            q, k, v, StructuredBias(a, b, None, theta), backend="factors", **options
+        ),
         "structured": lambda q, k, v, *parts: biased_attention(q, k, v, StructuredBias(*parts), **options),
     }[rival]
 
@@ -120,12 +131,27 @@ def turn_of(name: str, args: Namespace) -> AbstractContextManager[None]:
     return sdpa_kernel(kernels[name] if args.on_gpu else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH])
 
 
-def unsuited(rival: str, args: Namespace) -> Optional[str]:
+def unsuited(rival: str, mode: str, args: Namespace) -> Optional[str]:
     if not args.on_gpu and rival in ("structured", "flex"):
         return "needs a GPU"
+    if mode == "backward" and args.graph:
+        return "not by itself in a graph"
     if rival == "flex" and args.dropout:
         return "has no dropout"
     return None
+
+
+def same_bits(step: Callable[[], Any], args: Namespace) -> Optional[bool]:
+    """Whether five steps on the same inputs, with the same random numbers, have one outcome."""
+    if args.graph:
+        return None
+
+    def outcome() -> list[Tensor]:
+        torch.manual_seed(0)
+        return [tensor.clone() for tensor in step(first=True)]
+
+    wanted = outcome()
+    return all(map(torch.equal, wanted * 4, [tensor for _ in range(4) for tensor in outcome()]))
 
 
 # ------------------------------------------------------------------------------------------------------------- a step
@@ -140,28 +166,37 @@ def inputs(rival: str, batch: int, length: int, args: Namespace) -> tuple[list[T
     product = normal(batch, length, 3, args.heads, args.width)
     leaves = [tensor.detach().requires_grad_() for tensor in product.permute(2, 0, 3, 1, 4)]
     factors = [(args.heads, length, args.width), (args.heads, length, args.width)]
-    shapes = {"flash": [], "structured": [*factors, (args.heads, 2 * length - 1), (2, args.heads)]}
+    theta = (2, args.heads)
+    shapes = {
+        "flash": [],
+        "factors": [*factors, theta],
+        "structured": [*factors, (args.heads, 2 * length - 1), theta],
+    }
     leaves += [normal(*shape).requires_grad_() for shape in shapes.get(rival, [(args.heads, length, length)])]
     return leaves, normal(batch, length, args.heads, args.width).transpose(1, 2)
 
 
-def make_step(rival: str, mode: str, batch: int, length: int, args: Namespace) -> Callable[[], None]:
+def make_step(rival: str, mode: str, batch: int, length: int, args: Namespace) -> Callable[..., Any]:
+    """A step, each time on the next set of inputs, or on the first; returns what it has computed."""
     attend = attention_of(rival, args)
     size = 4 * batch * length * args.heads * args.width * torch.finfo(getattr(torch, args.dtype)).bits // 8
     sets = [
         inputs(rival, batch, length, args) for _ in range(max(1, min(8, (200 << 20) // size)) if args.on_gpu else 1)
     ]
     turn = 0
+    outs = [attend(*leaves) for leaves, _ in sets] if mode == "backward" else []
 
-    def step() -> None:
+    def step(first: bool = False) -> Any:
         nonlocal turn
-        leaves, d_out = sets[turn]
+        own = 0 if first else turn
+        leaves, d_out = sets[own]
         turn = (turn + 1) % len(sets)
         if mode == "forward":
             with torch.no_grad():
-                attend(*leaves)
-        else:
-            torch.autograd.grad(attend(*leaves), leaves, d_out)
+                return (attend(*leaves),)
+        if mode == "backward":
+            return torch.autograd.grad(outs[own], leaves, d_out, retain_graph=True)
+        return torch.autograd.grad(attend(*leaves), leaves, d_out)
 
     if not args.graph:
         return step
@@ -182,10 +217,11 @@ def make_step(rival: str, mode: str, batch: int, length: int, args: Namespace) -
 def seconds(step: Callable[[], None], repeats: int, args: Namespace) -> float:
     """Time of one step, `repeats` in a row."""
     if not args.on_gpu:
-        start = time.perf_counter()
+        clock = time.process_time if args.clock == "process" else time.perf_counter
+        start = clock()
         for _ in range(repeats):
             step()
-        return (time.perf_counter() - start) / repeats
+        return (clock() - start) / repeats
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     for _ in range(repeats):
@@ -205,7 +241,7 @@ def extra_memory(step: Callable[[], None], mode: str, batch: int, length: int, a
     step()
     torch.cuda.synchronize()
     one = batch * length * args.heads * args.width * torch.finfo(getattr(torch, args.dtype)).bits // 8
-    return torch.cuda.max_memory_allocated() - before - one * (1 if mode == "forward" else 4)
+    return torch.cuda.max_memory_allocated() - before - one * {"forward": 1, "backward": 3, BOTH: 4}[mode]
 
 
 def product_step(args: Namespace) -> tuple[Callable[[], None], float]:
@@ -226,15 +262,17 @@ def spread(values: list[float]) -> list[float]:
 
 def compare(batch: int, length: int, mode: str, args: Namespace) -> list[dict[str, Any]]:
     """One record a rival; one that fails says why."""
+    torch._functorch.config.donated_buffer = False  # or compiled code forgets what a second backward needs
     torch._dynamo.reset()  # it recompiles a function only so often, and then runs it as it is
-    steps, missing, memory = {}, {}, {}
+    steps, missing, memory, same = {}, {}, {}, {}
     for rival in args.rivals:
-        reason = unsuited(rival, args)
+        reason = unsuited(rival, mode, args)
         try:
             if reason is None:
                 with turn_of(rival, args):
                     step = make_step(rival, mode, batch, length, args)
                     step()
+                    same[rival] = same_bits(step, args)
                     memory[rival] = extra_memory(step, mode, batch, length, args)
                 steps[rival] = step
         except Exception as error:  # a rival may lack a kernel, or memory; the others are still compared
@@ -256,7 +294,7 @@ def compare(batch: int, length: int, mode: str, args: Namespace) -> list[dict[st
             if number >= 0:
                 measured[name].append(value / getattr(getattr(steps[name], "__self__", None), "steps", 1))
     rate = product_operations / statistics.median(measured.pop("product"))
-    operations = (4 if mode == "forward" else 14) * batch * args.heads * length**2 * args.width
+    operations = MODES[mode] * batch * args.heads * length**2 * args.width
     base = measured.get("flash") or next(iter(measured.values()))
     records = []
     for rival in args.rivals:
@@ -267,7 +305,7 @@ def compare(batch: int, length: int, mode: str, args: Namespace) -> list[dict[st
         times = spread(measured[rival])
         record["milliseconds"] = [1000 * value for value in times]
         record["time_over_flash"] = spread([mine / its for mine, its in zip(measured[rival], base)])
-        record["extra_bytes"] = memory[rival]
+        record["extra_bytes"], record["same_bits"] = memory[rival], same[rival]
         record["share_of_product"] = operations / times[1] / rate
         record["product_operations_per_second"] = rate
         records.append(record)
@@ -275,20 +313,20 @@ def compare(batch: int, length: int, mode: str, args: Namespace) -> list[dict[st
 
 
 HEADER = (
-    "| batch x length | mode | | ms (quartiles) | time / first's (quartiles) | extra memory | of matrix product |\n"
-    "|---|---|---|---|---|---|---|"
+    "| batch x length | mode | | ms (quartiles) | time / first's (quartiles) | extra memory | of matrix product "
+    "| same bits |\n|---|---|---|---|---|---|---|---|"
 )
 
 
 def row(record: dict[str, Any]) -> str:
     start = f"| {record['batch']} x {record['length']} | {record['mode']} | {DESCRIPTIONS[record['rival']]} |"
     if "missing" in record:
-        return f"{start} {record['missing']} | | | |"
+        return f"{start} {record['missing']} | | | | |"
     (low, ms, high), ratio, extra = record["milliseconds"], record["time_over_flash"], record["extra_bytes"]
     memory = "" if extra is None else f"{extra / 2**20:,.1f} MiB"
     return (
         f"{start} {ms:.3f} ({low:.3f}-{high:.3f}) | {ratio[1]:.2f} ({ratio[0]:.2f}-{ratio[2]:.2f}) | {memory} "
-        f"| {100 * record['share_of_product']:.1f}% |"
+        f"| {100 * record['share_of_product']:.1f}% | {SAYS[record['same_bits']]} |"
     )
 
 
@@ -299,7 +337,7 @@ def draw(records: list[dict[str, Any]], title: str, path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    both = [record for record in records if record["mode"] == MODES[1] and "missing" not in record]
+    both = [record for record in records if record["mode"] == BOTH and "missing" not in record]
     panels = [("time", "over FlashAttention without a bias", lambda record: record["time_over_flash"][1])]
     if any(record["extra_bytes"] for record in both):
         panels.append(("extra memory", "MiB", lambda record: (record["extra_bytes"] or 0) / 2**20))
@@ -309,7 +347,7 @@ def draw(records: list[dict[str, Any]], title: str, path: Path) -> None:
             mine = [record for record in both if record["rival"] == rival]
             values = [value(record) for record in mine]
             axis.plot([record["length"] for record in mine], values, "o-", label=DESCRIPTIONS[rival])
-        axis.set(title=f"{what}, {MODES[1]}", ylabel=unit, xlabel="tokens of a sequence")
+        axis.set(title=f"{what}, {BOTH}", ylabel=unit, xlabel="tokens of a sequence")
         axis.set_xscale("log", base=2)
         axis.grid(alpha=0.3)
         if what == "time":
@@ -334,8 +372,8 @@ def main() -> None:
     )
     title = (
         f"{machine}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}, PyTorch {torch.__version__}, "
-        f"{args.dtype}, {args.heads} heads of {args.width}, dropout {args.dropout}, {args.rounds} rounds"
-        f"{', CUDA graphs' if args.graph else ''}"
+        f"{args.dtype}, {args.heads} heads of {args.width}, dropout {args.dropout}, {args.rounds} rounds, "
+        f"{args.clock} time{', CUDA graphs' if args.graph else ''}"
     )
     print(title, "", HEADER, sep="\n", flush=True)
     records: list[dict[str, Any]] = []

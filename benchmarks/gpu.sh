@@ -2,7 +2,7 @@
 # Checks and measures everything on this machine's GPU, without a network, into one folder:
 #   bash benchmarks/gpu.sh [FOLDER [STEP...]]
 # FOLDER is runs/gpu if not given. The steps are tests, attention, dropout, graphs, tiles, tiles_in_parts, model,
-# translation and table1; all of them if none is named. PYTHON names the Python that has PyTorch (python3); tests needs
+# translation and table1, all of them if none is named, and finetuning, which takes prepared tasks from the folder GLUE. PYTHON names the Python that has PyTorch (python3); tests needs
 # pytest and hypothesis too, and is faster with pytest-xdist; the last three need fairseq, and model takes the authors'
 # code from the checkout AUTHORS if that is set. A step that fails is named in the last line; the others run. Every step
 # writes what it has measured at once.
@@ -27,6 +27,7 @@ tiles() { "$python" benchmarks/tune_tiles.py; }
 tiles_in_parts() { "$python" benchmarks/tune_tiles.py --structured --batch 1 --length 8192; }
 model() { "$python" benchmarks/model.py ${AUTHORS:+--authors "$AUTHORS"} --output "$folder/model"; }
 translation() { "$python" benchmarks/translation.py; }
+finetuning() { "$python" benchmarks/finetuning.py "${GLUE:?the folder of prepared tasks}"/{MNLI,SST-2}; }
 table1() { # DIET's
     "$python" benchmarks/model.py --rivals bert_a shaw tupe_r diet_abs diet_rel --sizes base small --length 128 \
         --vocab-size 30522 --rounds 30 --output "$folder/table1"

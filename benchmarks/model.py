@@ -196,7 +196,7 @@ def model_step(args: Namespace) -> Callable[[], None]:
     masked[torch.randperm(tokens.numel())[: masked_tokens(args)]] = True
     tokens, masked = tokens.to(args.device), masked.view_as(tokens).to(args.device)
     ours = args.rival in OURS
-    hint = {"has_padding": False} if ours else {}
+    hint = {"num_tokens": tokens.numel()} if ours else {}
 
     def inference() -> None:
         with torch.no_grad():

@@ -9,7 +9,7 @@
 #
 # DATA           folder made by scripts/prepare_corpus.sh; shards as a:b:c
 # key=value      any key of the configuration, for example optimization.max_update=300000 checkpoint.save_dir=OUT;
-#                flags of the model that it does not name take a plus: +model.relative=unbinned
+#                any flag of the model is one of them: model.relative=unbinned
 # CONFIG         a file of configs/pretraining, base by default; it says what the following are if they are not set
 # MODEL          `tupe systems` lists them
 # BATCH          sequences an update
@@ -17,36 +17,24 @@
 #
 # First it prints the plan (size, batch, updates, tokens, disk for the checkpoints), and ends if that cannot work.
 # Ctrl-C, SIGTERM and SIGUSR1 finish the update and save; run again, it goes on from the last checkpoint.
-# A second one on the same folder is refused.
+# A second one on the same folder is refused, and so is another model or other data.
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 . "$(dirname "$0")/lib/launch.sh"
 [ $# -ge 1 ] || usage
 data=$1
 shift
-config=$root/configs/pretraining/${CONFIG:=base}.yaml
-if [ ! -f "$config" ]; then
-    echo "error: there is no $config: set CONFIG to a file of configs/pretraining, such as base" >&2
-    exit 1
-fi
+find_config pretraining base
 find_processes
 batch_size=$(value "$config" batch_size)
-batch=${BATCH:-$((batch_size * $(value "$config" update_freq)))}
-per_gpu=${BATCH_PER_GPU:-$batch_size}
-if [ $((batch % (world * per_gpu))) -ne 0 ]; then
-    echo "error: $world processes x $per_gpu sequences do not divide the batch of $batch: set BATCH_PER_GPU or BATCH" >&2
-    exit 1
-fi
+batch=$(number BATCH $((batch_size * $(value "$config" update_freq))))
+per_gpu=$(number BATCH_PER_GPU "$batch_size")
+[ $((batch % (world * per_gpu))) -eq 0 ] ||
+    fail "$world processes x $per_gpu sequences do not divide the batch of $batch: set BATCH_PER_GPU or BATCH"
 update_freq=$((batch / (world * per_gpu)))
 
 user_dir=$(python3 -m tupe user-dir)
 settings+=("common.user_dir=$(quoted "$user_dir")" "task.data=$(quoted "$data")" ${MODEL:+"model._name=$MODEL"}
     "dataset.batch_size=$per_gpu" "optimization.update_freq=[$update_freq]")
-for setting in "$@"; do
-    case $setting in checkpoint.save_dir=*) setting=checkpoint.save_dir=$(quoted "${setting#*=}") ;; esac
-    settings+=("$setting")
-done
-launch_command "$root/configs/pretraining" "$CONFIG"
-# its sentence, if it cannot work; else the training takes its place, and keeps others from the folder until it ends
-exec python3 -m tupe pretraining-plan --here --nodes "$nodes" --node-rank "${NODE_RANK:-0}" --gpus "$gpus" \
-    --processes "$processes" "$root/configs/pretraining" "$CONFIG" "${settings[@]}" --start "${train[@]}"
+take_settings "$@"
+start pretraining-plan

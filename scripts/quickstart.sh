@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From a clone to the result, in small: bash scripts/quickstart.sh
 # Installs what is missing into .venv, then on the CPU and on text that every Python carries: vocabulary, pre-training of
-# TUPE-R and BERT-A for the same number of updates, fine-tuning of both on a task for word order, and a report.
+# TUPE-R and BERT-A for the same number of updates, fine-tuning of both on a task for word order, and a report, which is a page too.
 # Run again, it goes on where it stopped. Settings, by environment variables:
 #   QUICKSTART_OUT        folder of the results, runs/quickstart by default
 #   QUICKSTART_UPDATES    updates of each pre-training
@@ -87,4 +87,4 @@ step_once prepare prepare
 for model in "${models[@]}"; do step_once "pretrain-$model" pretrain "$model"; done
 for model in "${models[@]}"; do step_once "finetune-$model" finetune "$model"; done
 step report report
-done_note="$out/report.md"
+done_note="$out/report.html and report.md"

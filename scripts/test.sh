@@ -13,7 +13,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 run_tests() {
     # Tests run commands, so several processes help; one thread each, so that they do not fight for the cores.
     export OMP_NUM_THREADS=1
-    python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile "$@"
+    # The order of tests/conftest.py, the longest first, is kept; at the end stands what took long.
+    python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
+        --durations 20 --durations-min 5 "$@"
 }
 
 begin test.sh runs/test

@@ -9,42 +9,30 @@
 #
 # DATA            folder made by scripts/prepare_translation.sh
 # key=value       any key of the configuration, for example optimization.max_update=300000 checkpoint.save_dir=OUT;
-#                 flags of the model that it does not name take a plus: +model.cross_position=low_rank
+#                 any flag of the model is one of them: model.cross_position=low_rank
 # CONFIG          a file of configs/translation, wmt18_en_de by default; its head says what to expect
 # MODEL           seq2seq_SYSTEM_SIZE; `tupe systems` lists them
 # TOKENS_PER_GPU  source or target tokens a GPU and step; lower it where memory is short
 #
+# First it checks the data and prints the plan (size, batch, updates, disk for the checkpoints), and ends if that cannot work.
 # Ctrl-C, SIGTERM and SIGUSR1 finish the update and save; run again, it goes on from the last checkpoint.
+# A second one on the same folder is refused, and so is another model or other data.
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 . "$(dirname "$0")/lib/launch.sh"
 [ $# -ge 1 ] || usage
 data=$1
 shift
-config=$root/configs/translation/${CONFIG:=wmt18_en_de}.yaml
-if [ ! -f "$config" ]; then
-    echo "error: there is no $config: set CONFIG to a file of configs/translation, such as wmt18_en_de" >&2
-    exit 1
-fi
-if [ ! -f "$data/manifest.json" ]; then
-    echo "error: there is no $data/manifest.json: give the folder that scripts/prepare_translation.sh made" >&2
-    exit 1
-fi
+find_config translation wmt18_en_de
 find_processes
 max_tokens=$(value "$config" max_tokens)
 tokens=$((max_tokens * $(value "$config" update_freq))) # an update
-per_gpu=${TOKENS_PER_GPU:-$max_tokens}
-if [ $((tokens % (world * per_gpu))) -ne 0 ]; then
-    echo "error: $world processes x $per_gpu tokens do not divide the batch of $tokens: set TOKENS_PER_GPU" >&2
-    exit 1
-fi
+per_gpu=$(number TOKENS_PER_GPU "$max_tokens")
+[ $((tokens % (world * per_gpu))) -eq 0 ] ||
+    fail "$world processes x $per_gpu tokens do not divide the batch of $tokens: set TOKENS_PER_GPU"
 
 user_dir=$(python3 -m tupe user-dir)
 settings+=("common.user_dir=$(quoted "$user_dir")" "task.data=$(quoted "$data")" ${MODEL:+"model._name=$MODEL"}
     "dataset.max_tokens=$per_gpu" "optimization.update_freq=[$((tokens / (world * per_gpu)))]")
-for setting in "$@"; do
-    case $setting in checkpoint.save_dir=*) setting=checkpoint.save_dir=$(quoted "${setting#*=}") ;; esac
-    settings+=("$setting")
-done
-launch_command "$root/configs/translation" "$CONFIG"
-exec "${train[@]}"
+take_settings "$@"
+start translation-plan

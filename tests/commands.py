@@ -1,13 +1,19 @@
 """How the tests run commands, as a user would, and read what they log."""
 
+import contextlib
+import io
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
+
+from tests import forked
+from tupe.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -17,10 +23,39 @@ def run(*command, cwd=ROOT, check=True, **environment):
     """Runs an installed command as a user would; a test that expects failure passes `check=False`."""
     command = [str(part) for part in command]
     environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **environment}
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    if command[0] in forked.COMMANDS:
+        done = forked.run(command, cwd, environment)
+    else:
+        done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600)
     if check and done.returncode:
         pytest.fail(f"{' '.join(command)}\nexit {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
     return done
+
+
+def tupe(*arguments):
+    """The exit status of `tupe ARGUMENTS`, run in this process."""
+    try:
+        return main([str(argument) for argument in arguments])
+    except SystemExit as end:
+        return end.code
+
+
+def finetune(task, checkpoint, data, *overrides):
+    """`scripts/finetune_glue.sh` without its processes: the command in this one, the training forked. Like `run`."""
+    out, error = io.StringIO(), io.StringIO()
+
+    def training(command, held):
+        done = run(*command, check=False)
+        out.write(done.stdout)
+        error.write(done.stderr)
+        if done.returncode:
+            raise SystemExit(done.returncode)
+
+    command = ["finetune-glue", task, checkpoint, data, "dataset.num_workers=0", *overrides]
+    patched = mock.patch("tupe.finetuning.finetune._train", training)
+    with patched, contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+        status = tupe(*command)
+    return subprocess.CompletedProcess(command, status, out.getvalue(), error.getvalue())
 
 
 def train_log(output):
@@ -32,21 +67,29 @@ def train_log(output):
     return records
 
 
-def train(corpus, save_dir, *options, check=True):
+def train_command(corpus, save_dir, *options):
     """`fairseq-train` of a model on the made corpus, one record a training update."""
-    return run(
+    return (
         "fairseq-train", corpus, "--user-dir", "tupe", "--task", "masked_lm", "--criterion", "tupe_masked_lm",
         "--tokens-per-sample", 32, "--batch-size", 8, "--optimizer", "adam", "--lr", 0.003,
         "--lr-scheduler", "linear_decay", "--warmup-updates", 4, "--log-format", "json", "--log-interval", 1,
-        "--save-dir", save_dir, "--cpu", "--num-workers", 0, *options, check=check,
+        "--save-dir", save_dir, "--cpu", "--num-workers", 0, *options,
     )  # fmt: skip
 
 
-def hydra_train(corpus, save_dir, *overrides, check=True, config="base"):
+def hydra_command(corpus, save_dir, *overrides, config="base"):
     """The same by `fairseq-hydra-train`."""
-    return run(
+    return (
         "fairseq-hydra-train", "--config-dir", "configs/pretraining", "--config-name", config, f"task.data={corpus}",
         "task.tokens_per_sample=32", "dataset.batch_size=8", "optimization.update_freq=[1]", "optimization.lr=[0.003]",
         "lr_scheduler.warmup_updates=4", "common.log_format=json", "common.log_interval=1", "common.cpu=true",
-        "common.fp16=false", "dataset.num_workers=0", f"checkpoint.save_dir={save_dir}", *overrides, check=check,
+        "common.fp16=false", "dataset.num_workers=0", f"checkpoint.save_dir={save_dir}", *overrides,
     )  # fmt: skip
+
+
+def train(*arguments, check=True):
+    return run(*train_command(*arguments), check=check)
+
+
+def hydra_train(*arguments, check=True, config="base"):
+    return run(*hydra_command(*arguments, config=config), check=check)

@@ -21,37 +21,49 @@ settings.register_profile("tests", deadline=None, derandomize=bool(os.environ.ge
 settings.load_profile("tests")
 
 #: Folders and files that run whole commands, start processes, compile or interpret: not for `scripts/test.sh --quick`.
+#: The longest come first, for where several processes share the tests, and one that began late would be waited for.
 SLOW = (
-    "attention/test_triton",
-    "checkpoints/test_release",
-    "checkpoints/test_to_onnx",
-    "checkpoints/test_to_transformers",
-    "checkpoints/test_tokenizer",
-    "data/corpus/test_pipeline",
-    "data/corpus/test_training",
+    "end_to_end/test_quickstart",
+    "end_to_end/test_training",
     "end_to_end/",
+    "scripts/",
+    "models/test_wrappers",
+    "models/test_graphs",
+    "models/test_compile",
+    "fairseq_mends/test_uneven",
     "fairseq_mends/test_launch",
     "fairseq_mends/test_ours",
     "fairseq_mends/test_precision",
     "fairseq_mends/test_resume",
     "fairseq_mends/test_stop",
-    "fairseq_mends/test_uneven",
+    "attention/test_triton",
+    "checkpoints/test_release",
+    "checkpoints/test_to_onnx",
+    "checkpoints/test_to_transformers",
+    "checkpoints/test_tokenizer",
+    "data/corpus/test_languages",
+    "data/corpus/test_pipeline",
+    "data/corpus/test_training",
     "finetuning/test_kills",
-    "models/test_compile",
-    "models/test_graphs",
-    "models/test_wrappers",
     "optim/",
-    "scripts/",
     "test_packaging",
     "test_pretraining",
+    "translation/test_translate",
 )
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     tests = Path(__file__).parent
+
+    def place(item):
+        name = item.path.relative_to(tests).as_posix()
+        return next((place for place, start in enumerate(SLOW) if name.startswith(start)), len(SLOW))
+
     for item in items:
-        if str(item.path.relative_to(tests)).startswith(SLOW):
+        if place(item) < len(SLOW):
             item.add_marker("slow")
+    if hasattr(config, "workerinput"):  # of pytest-xdist
+        items.sort(key=place)
 
 
 LABELS = ("contradiction", "entailment", "neutral")

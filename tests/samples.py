@@ -52,11 +52,11 @@ def write_task(folder, labels=("0", "1"), rows=8):
     return folder
 
 
-def write_checkpoint(path, data, num_classes=0, max_positions=32, head=True):
+def write_checkpoint(path, data, num_classes=0, max_positions=32, head=True, symbols=WORDS):
     """A checkpoint as pre-training, or with `num_classes` as fine-tuning leaves it; `head`: with its weights."""
     torch.manual_seed(3)
     dictionary = Dictionary()
-    for word in (*WORDS, "<mask>"):
+    for word in (*symbols, "<mask>"):
         dictionary.add_symbol(word)
     task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: max_positions)
     config = CONFIGS["tupe_tiny"](**FIELDS, max_positions=max_positions)

@@ -12,7 +12,7 @@ from tests.commands import ROOT
 #: From the bottom. `checkpoints.safe_load` stands apart from its room: reading a file needs no model.
 FLOORS = (
     ("errors", "cores", "systems", "tracing"),
-    ("files", "dropout", "linear"),
+    ("files", "dropout", "linear", "user_dir"),
     ("position",),
     ("attention", "data", "checkpoints.safe_load"),
     ("fairseq_mends", "transformers"),

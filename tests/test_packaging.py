@@ -62,7 +62,8 @@ def test_python_3_9_and_later(described):
 def test_every_module_is_packed(wheel):
     with ZipFile(wheel) as files:
         packed = {name for name in files.namelist() if name.startswith("tupe/")}
-    assert packed == {path.relative_to(ROOT).as_posix() for path in ROOT.glob("tupe/**/*.py")}
+    ours = [*ROOT.glob("tupe/**/*.py"), *ROOT.glob("tupe/analysis/template/*")]
+    assert packed == {path.relative_to(ROOT).as_posix() for path in ours}
 
 
 def test_installed_plugin_is_found_by_fairseq_from_any_folder(wheel, tmp_path):

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.commands import ROOT, run
+from tests.commands import ROOT, hydra_train
 from tupe.cli.main import main
 from tupe.errors import UserError
-from tupe.pretraining import Launch, plan, read_config
+from tupe.pretraining import Launch, plan, plus, read_config
 
 CPU = Launch(nodes=1, processes=1, gpus=0)
 Usage = namedtuple("Usage", "total used free")
@@ -42,12 +42,10 @@ def test_numbers(corpus, tmp_path):
 
 @pytest.mark.parametrize("precision", ["fp16=false", "bf16=true", "memory_efficient_bf16=true"])
 def test_checkpoint_has_the_size_that_was_planned(precision, corpus, tmp_path):
-    done = run(
-        "bash", "scripts/pretrain.sh", corpus, f"common.{precision}", "task.tokens_per_sample=32",
-        "optimization.max_update=2", "lr_scheduler.warmup_updates=1", "dataset.num_workers=0",
-        f"checkpoint.save_dir={tmp_path}", GPUS="0", MODEL="tupe_tiny", BATCH="4", BATCH_PER_GPU="4",
-    )  # fmt: skip
-    planned = float(re.search(r"plan: checkpoints in .* of ([\d.]+)MB,", done.stdout)[1])
+    keys = ("optimization.max_update=2", f"common.{precision}")
+    last = list(plan(config(corpus, *keys, f"checkpoint.save_dir={tmp_path}"), CPU))[-1]
+    planned = float(last.partition(" of ")[2].partition("MB,")[0])
+    hydra_train(corpus, tmp_path, "model._name=tupe_tiny", "lr_scheduler.warmup_updates=1", *keys)
     assert (tmp_path / "checkpoint_last.pt").stat().st_size == pytest.approx(planned * 1e6, rel=0.05)
 
 
@@ -157,6 +155,23 @@ def test_a_vocabulary_too_large_for_the_corpus(corpus, tmp_path):
     said = [line for line in plan(config(large, "optimization.max_epoch=3"), CPU) if line.startswith("warning")]
     assert len(said) == 1
     assert "4,091 symbols are many" in said[0]
+    assert "with --vocab-size 1000, or with more text" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("override", "wanted"),
+    [
+        ("model.relative=none", "+model.relative=none"),
+        ("+model.relative=none", "+model.relative=none"),
+        ("+model._name=t5_tiny", "model._name=t5_tiny"),
+        ("model.dropout=0", "model.dropout=0"),
+        ("++model.dropout=0", "++model.dropout=0"),
+        ("~model.dropout", "~model.dropout"),
+        ("optimization.lr=[1]", "optimization.lr=[1]"),
+    ],
+)
+def test_fields_of_the_model_need_no_plus(override, wanted):
+    assert plus(override, {"_name", "dropout"}) == wanted
 
 
 def test_refuses_data_without_validation(corpus, tmp_path):

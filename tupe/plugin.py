@@ -9,5 +9,6 @@ import tupe.models.electra
 import tupe.models.seq2seq.model
 import tupe.models.tupe
 import tupe.optim
+import tupe.tasks.multilingual_masked_lm
 import tupe.tasks.question_answering
 import tupe.tasks.sentence_prediction  # noqa: F401

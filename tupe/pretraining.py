@@ -6,28 +6,32 @@ import math
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq.dataclass.initialize import add_defaults, hydra_init
 from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from tupe.criterions.throughput import KNOWN_DEVICES, peak_flops, training_flops
 from tupe.data.corpus.manifest import NAME, Manifest
+from tupe.data.corpus.report import vocabulary_warning
+from tupe.data.languages import languages, probabilities
 from tupe.errors import UserError
-from tupe.files import check_indexed, read_text
+from tupe.files import check_indexed, read_text, sha256
 from tupe.models.config import CONFIGS
 from tupe.models.summary import meta_model, without_generator
+from tupe.position.own import own_options
+from tupe.systems import ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS
 
 _PREPARED_BY = "scripts/prepare_corpus.sh"
-_TOKENS_A_SYMBOL = 100  # fewer, and most of the vocabulary is hardly ever seen
 _MANY_EPOCHS = 100
+_MULTILINGUAL = "tupe_multilingual_masked_lm"
 
 
 def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
@@ -48,6 +52,8 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
         raise UserError(f"there is no {folder / name}.yaml: give the folder and the name of a configuration.")
     hydra_init(name)
     try:
+        named = OmegaConf.load(folder / f"{name}.yaml").get("model") or {}
+        overrides = [plus(override, named) for override in overrides]
         with warnings.catch_warnings(), initialize_config_dir(config_dir=str(folder.resolve()), **version):
             warnings.simplefilter("ignore")  # fairseq's schema has the name of the file, which Hydra 1.1 deprecates
             cfg = compose(config_name=name, overrides=overrides)
@@ -55,6 +61,20 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(f"the configuration {name} cannot be made: {' '.join(str(error).split())}") from None
     return cfg
+
+
+def plus(override: str, named: Container[str]) -> str:
+    """`model.FIELD=VALUE`, with or without a plus, as Hydra wants it: with one where the file does not name the field.
+
+    Args:
+        override: any.
+        named: the fields of `model` that are there.
+    """
+    key, equals, value = override.partition("=")
+    bare = key.lstrip("+")
+    if not bare.startswith("model.") or not equals or key.startswith("++"):
+        return override
+    return f"{'' if bare[len('model.') :].partition('.')[0] in named else '+'}{bare}={value}"
 
 
 @dataclass(frozen=True)
@@ -91,20 +111,21 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     """
     name, length = cfg.model._name, cfg.task.tokens_per_sample
     _check(cfg, launch)
-    shards = [Path(shard) for shard in str(cfg.task.data).split(os.pathsep)]
-    symbols, tokens = _read_data(shards)
+    shards = _shards(cfg)
+    symbols, sizes = _read_data(shards, cfg.task)
+    tokens = sum(sizes.values())
     fields = {key: value for key, value in cfg.model.items() if key != "_name"}
     fields["max_positions"] = fields["max_positions"] or length
     model = meta_model(name, symbols, **fields)
     parameters = sum(p.numel() for p in model.parameters())
     generator = parameters - without_generator(model)
-    alone = f" ({_short(generator)} of them of the generator alone)" if generator else ""
-    yield f"{name}, {_short(parameters)} parameters{alone}, {symbols:,} symbols, on {launch}"
+    alone = f" ({short(generator)} of them of the generator alone)" if generator else ""
+    yield f"{name}, {short(parameters)} parameters{alone}, {symbols:,} symbols, on {launch}"
 
     world, accumulated = launch.nodes * launch.processes, cfg.optimization.update_freq[0]
     batch = world * cfg.dataset.batch_size * accumulated
     epoch = max(1, math.ceil(tokens / len(shards) / (batch * length)))  # updates: an epoch of fairseq is one folder
-    updates = _updates(cfg, epoch)
+    updates = number_of_updates(cfg, epoch)
     yield (
         f"{world} x {cfg.dataset.batch_size} sequences x {accumulated} accumulated = {batch} an update, of {length} "
         f"tokens each: {batch * length:,} tokens an update"
@@ -112,22 +133,47 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     total = updates * batch * length
     times = total / max(tokens, 1)
     yield (
-        f"{updates:,} updates: {_short(total)} tokens, {times:,.3g} times the training data of "
-        f"{_short(tokens)} tokens in {len(shards)} folder(s)"
+        f"{updates:,} updates: {short(total)} tokens, {times:,.3g} times the training data of "
+        f"{short(tokens)} tokens in {len(shards)} folder(s)"
     )
+    if cfg.task._name == _MULTILINGUAL:
+        yield from _languages(sizes, cfg.task.multilang_sampling_alpha, total)
     if launch.gpu is not None:
         yield _hours(launch, updates * training_flops(model, batch * length, length, _predicted(cfg, batch * length)))
-    _check_warmup(cfg, updates)
-    if tokens < _TOKENS_A_SYMBOL * symbols:
-        yield (
-            f"warning: {symbols:,} symbols are many for {_short(tokens)} tokens: most are seen less than "
-            f"{_TOKENS_A_SYMBOL} times an epoch; prepare the corpus with a smaller --vocab-size, or with more text"
-        )
+    check_warmup(cfg, updates)
+    yield from vocabulary_warning(symbols, tokens)
     if times > _MANY_EPOCHS:
         yield f"warning: the data are repeated {times:,.0f} times, where BERT and TUPE did some 40: take more text"
-    rounded = any(cfg.common[half] and not cfg.common[f"memory_efficient_{half}"] for half in ("fp16", "bf16"))
-    state = 16 if rounded else 12  # bytes: a parameter, Adam's two moments, and the parameter before it was rounded
-    yield _disk(cfg, launch, updates, epoch, parameters * state)
+    yield disk(cfg, launch, updates, epoch, parameters)
+
+
+def made_of(cfg: DictConfig) -> dict[str, Any]:
+    """What the folder of a run is of, `tupe.files.own`: its model and data; not how long or where it trains."""
+    data = {}
+    for number, shard in enumerate(_shards(cfg)):
+        known = Manifest.load(shard).content.checksums if (shard / NAME).is_file() else {}
+        data[f"folder {number}"] = {"dict.txt": sha256(shard / "dict.txt")[:12]}
+        for name in (f"{language}/train.bin".lstrip("/") for language in _languages_in(shard, cfg.task)):
+            size = (shard / name).stat().st_size
+            data[f"folder {number}"][name] = f"{size:,} bytes {known.get(name, '')[:12]}".rstrip()
+    return {"model": model_of(cfg, cfg.task.tokens_per_sample), "data": data}
+
+
+def model_of(cfg: DictConfig, length: int) -> dict[str, Any]:
+    """The fields that change what a model's parameters compute; its name may differ, as in `fairseq_mends.resume`."""
+    fields = OmegaConf.to_container(cfg.model, resolve=True, enum_to_str=True)
+    named = (*SYSTEM_FIELDS, *own_options(), *ELECTRA_FIELDS, *SEQ2SEQ_FIELDS)
+    positions = {"max_positions": fields["max_positions"] or length} if "max_positions" in fields else {}
+    return {**{name: fields[name] for name in named if name in fields}, **positions}
+
+
+def _shards(cfg: DictConfig) -> list[Path]:
+    return [Path(shard) for shard in str(cfg.task.data).split(os.pathsep)]
+
+
+def _languages_in(shard: Path, task: DictConfig) -> list[str]:
+    """The languages to train on; the only one of `masked_lm` is called ""."""
+    return languages(shard, task.langs) if task._name == _MULTILINGUAL else [""]
 
 
 def _check(cfg: DictConfig, launch: Launch) -> None:
@@ -148,6 +194,11 @@ def _check(cfg: DictConfig, launch: Launch) -> None:
             f"of dataset.batch_size={size}, fairseq would use {size - size % multiple}: take a multiple of {multiple}, "
             "or set dataset.required_batch_size_multiple=1."
         )
+    check_machine(cfg, launch)
+
+
+def check_machine(cfg: DictConfig, launch: Launch) -> None:
+    """Raises a `UserError` for GPUs that are not there, and for a precision that the CPU has not."""
     if launch.here and launch.gpus > torch.cuda.device_count():
         raise UserError(
             f"{launch.gpus} GPU(s) are asked for, but PyTorch {torch.__version__} sees {torch.cuda.device_count()}: "
@@ -157,21 +208,46 @@ def _check(cfg: DictConfig, launch: Launch) -> None:
         raise UserError("the CPU does not train with common.fp16=true: leave it out, or set common.bf16=true.")
 
 
-def _read_data(shards: list[Path]) -> tuple[int, int]:
-    """The number of symbols, and of tokens to train on."""
+def _read_data(shards: list[Path], task: DictConfig) -> tuple[int, dict[str, int]]:
+    """The number of symbols, and of tokens to train on by language."""
+    tokens: dict[str, int] = {}
     for shard in reversed(shards):  # the symbols are those of the first
         text = read_text(shard / "dict.txt", _PREPARED_BY)
         if not text.strip():
             raise UserError(f"{shard / 'dict.txt'} is empty: give the folder that {_PREPARED_BY} wrote.")
-        check_indexed(shard / "train", _PREPARED_BY)
         if (shard / NAME).is_file():
-            Manifest.load(shard)  # the dictionary is that of the corpus
-    if not (shards[0] / "valid.bin").is_file():
-        raise UserError(f"there is no {shards[0] / 'valid.bin'}: the first folder holds the validation data.")
-    check_indexed(shards[0] / "valid", _PREPARED_BY)
-    symbols = text.count("\n") + 5  # <s>, <pad>, </s>, <unk>, and <mask>, which the task adds
-    data = [MMapIndexedDataset(str(shard / "train")) for shard in shards]  # kept: `sizes` is memory that it unmaps
-    return symbols, sum(int(part.sizes.sum()) for part in data)
+            many = Manifest.load(shard).content.languages  # the dictionary is that of the corpus
+            if many and task._name != _MULTILINGUAL:
+                raise UserError(
+                    f"{shard} has {len(many)} languages: set CONFIG=multilingual, or task._name={_MULTILINGUAL}."
+                )
+        for language in _languages_in(shard, task):
+            check_indexed(shard / language / "train", _PREPARED_BY)
+            data = MMapIndexedDataset(str(shard / language / "train"))  # kept: `sizes` is memory that it unmaps
+            tokens[language] = tokens.get(language, 0) + int(data.sizes.sum())
+    for language in tokens:
+        valid = shards[0] / language / "valid"
+        if not valid.with_suffix(".bin").is_file():
+            raise UserError(f"there is no {valid}.bin: the first folder holds the validation data.")
+        check_indexed(valid, _PREPARED_BY)
+    return text.count("\n") + 5, tokens  # <s>, <pad>, </s>, <unk>, and <mask>, which the task adds
+
+
+def _languages(sizes: dict[str, int], alpha: float, total: int) -> Iterator[str]:
+    """How often languages are drawn, and how often each of their tokens is seen: the most and the least."""
+    drawn = dict(zip(sizes, probabilities(list(sizes.values()), alpha).tolist()))
+    times = {language: total * drawn[language] / sizes[language] for language in sizes}
+    most, least = max(drawn, key=drawn.get), min(drawn, key=drawn.get)
+    yield f"{len(sizes)} languages, drawn by size^{alpha:g}: " + " to ".join(
+        f"{language} {drawn[language]:.2%} ({short(sizes[language])} tokens, {times[language]:,.3g} times)"
+        for language in (most, least)
+    )
+    often = [language for language in sizes if times[language] > _MANY_EPOCHS]
+    if often:
+        yield (
+            f"warning: {len(often)} languages are repeated more than {_MANY_EPOCHS} times, "
+            f"{max(often, key=times.get)} the most: take more text, or a larger exponent"
+        )
 
 
 def _predicted(cfg: DictConfig, tokens: int) -> int:
@@ -195,7 +271,8 @@ def _hours(launch: Launch, flops: int) -> str:
     )
 
 
-def _check_warmup(cfg: DictConfig, updates: int) -> None:
+def check_warmup(cfg: DictConfig, updates: int) -> None:
+    """Raises a `UserError` for a warm-up that is not shorter than the run."""
     warmup = cfg.lr_scheduler.get("warmup_updates", 0)
     if warmup >= updates:
         raise UserError(
@@ -204,7 +281,7 @@ def _check_warmup(cfg: DictConfig, updates: int) -> None:
         )
 
 
-def _updates(cfg: DictConfig, epoch: int) -> int:
+def number_of_updates(cfg: DictConfig, epoch: int) -> int:
     """How many updates the run has, if an epoch has `epoch`."""
     most, epochs = cfg.optimization.max_update, cfg.optimization.max_epoch
     by_epochs = epoch * epochs if epochs > 0 else math.inf
@@ -214,8 +291,11 @@ def _updates(cfg: DictConfig, epoch: int) -> int:
     return int(updates)
 
 
-def _disk(cfg: DictConfig, launch: Launch, updates: int, epoch: int, size: int) -> str:
-    checkpoint = cfg.checkpoint
+def disk(cfg: DictConfig, launch: Launch, updates: int, epoch: int, parameters: int) -> str:
+    """What the checkpoints of `parameters` need. Raises a `UserError` where there is too little."""
+    rounded = any(cfg.common[half] and not cfg.common[f"memory_efficient_{half}"] for half in ("fp16", "bf16"))
+    state = 16 if rounded else 12  # bytes: a parameter, Adam's two moments, and the parameter before it was rounded
+    checkpoint, size = cfg.checkpoint, parameters * state
     every, keep = checkpoint.save_interval_updates, checkpoint.keep_interval_updates
     pattern = checkpoint.keep_interval_updates_pattern
     number = 3  # the last, the best, and one that is being written
@@ -227,7 +307,7 @@ def _disk(cfg: DictConfig, launch: Launch, updates: int, epoch: int, size: int) 
         number += _kept(updates // epoch // checkpoint.save_interval, checkpoint.keep_last_epochs)
     folder = Path(checkpoint.save_dir)
     there = sum(path.stat().st_size for path in folder.glob("checkpoint*.pt"))
-    exists = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
+    exists = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     free = shutil.disk_usage(exists).free
     if launch.here and number * size > free + there:
         raise UserError(
@@ -243,7 +323,7 @@ def _kept(written: int, keep: int) -> int:
     return min(written, keep) if keep > 0 else written  # as fairseq: -1 and 0 keep all
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
     """Three digits or more: 110M."""
     for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= 0.9995 * unit:  # 999,900 is 1M, not 1e+03k
@@ -252,4 +332,4 @@ def _short(number: float) -> str:
 
 
 def _bytes(size: float) -> str:
-    return f"{_short(size)}B"
+    return f"{short(size)}B"

@@ -1,6 +1,8 @@
 # What the commands of this folder begin with. A script that sources this file under `set -euo pipefail` has
 #   root             the clone; `python3 -m tupe` runs its package, by the Python of its .venv if there is one
 #   usage            shows the script's head and ends it
+#   fail SENTENCE    says what is wrong, in one line whatever is in it, and ends the script
+#   number NAME N    the variable NAME of the environment, N by default; ends the script if it is no whole number above 0
 #   value FILE KEY   what a configuration says of KEY; of a list, the first
 #   for_cpu N        sets what N processes on the CPU need (docs/performance.md): each its share of the cores that may be
 #                    used, threads that sleep soon when they wait, and a glibc that keeps the memory of tensors
@@ -10,14 +12,23 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export PATH=$root/.venv/bin:$PATH PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 export PYTHONWARNINGS=${PYTHONWARNINGS-ignore} # of fairseq's and Hydra's own use of what is deprecated
 
-python3 -c 'import sys; from importlib.util import find_spec as f; sys.exit(not (f("torch") and f("fairseq")))' || {
-    echo "error: $(command -v python3) has no PyTorch or no fairseq: bash scripts/test.sh installs them into .venv (README.md, Install)" >&2
+fail() {
+    printf 'error: %s\n' "$(printf %s "$1" | tr '[:cntrl:]' ' ')" >&2
     exit 1
 }
+
+python3 -c 'import sys; from importlib.util import find_spec as f; sys.exit(not (f("torch") and f("fairseq")))' ||
+    fail "$(command -v python3) has no PyTorch or no fairseq: bash scripts/test.sh installs them into .venv (README.md, Install)"
 
 usage() {
     sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
     exit 2
+}
+
+number() {
+    local value=${!1:-$2}
+    [[ $value =~ ^[1-9][0-9]{0,8}$ ]] || fail "$1 is $value: give a whole number above 0"
+    echo "$value"
 }
 
 value() {

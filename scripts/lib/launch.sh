@@ -1,20 +1,29 @@
 # Where a training runs. A script that sources this file after command.sh says
+#   find_config KIND NAME  sets `config`, the file of configs/KIND that CONFIG names, NAME by default
 #   find_processes        sets `gpus` and `processes` of each node and `world`, their number, from GPUS, PROCESSES, NODES, or
 #                         SLURM; and `settings`, the keys of Hydra that follow from them
-#   launch_command FOLDER CONFIG  sets `train`, the command that runs fairseq-hydra-train on them with `settings`
+#   take_settings ARGS... adds to `settings` those of the user: checkpoint.save_dir may have any name, and model.FIELD=VALUE gets a
+#                         plus where `config` has no such field
+#   start PLAN            says by `tupe PLAN` what the training will be, and becomes it: fairseq-hydra-train on them with
+#                         `settings`, which keeps others from the folder until it ends; or its sentence, if it cannot work
+
+find_config() {
+    config=$root/configs/$1/${CONFIG:=$2}.yaml
+    [ -f "$config" ] || fail "there is no $config: set CONFIG to a file of configs/$1, such as $2"
+}
 
 find_processes() {
     if [ -n "${SLURM_NNODES-}" ]; then
         NODES=$SLURM_NNODES NODE_RANK=$SLURM_NODEID
         MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p) # reads all: `head` could end scontrol by SIGPIPE
     fi
-    nodes=${NODES:-1}
-    gpus=${GPUS:-$({ nvidia-smi -L 2>/dev/null || true; } | wc -l)}
-    if [ "$gpus" -gt 0 ]; then processes=$gpus; else processes=${PROCESSES:-1}; fi
-    [ "$gpus" -gt 0 ] || [ -n "${GPUS-}" ] || echo "warning: nvidia-smi sees no GPU: this trains on the CPU, in float32" >&2
+    nodes=$(number NODES 1)
+    gpus=${GPUS:-$(($({ nvidia-smi -L 2>/dev/null || true; } | wc -l)))}
+    if [ "$gpus" = 0 ]; then processes=$(number PROCESSES 1); else processes=$(number GPUS "$gpus"); fi
+    [ "$gpus" != 0 ] || [ -n "${GPUS-}" ] || echo "warning: nvidia-smi sees no GPU: this trains on the CPU, in float32" >&2
     world=$((nodes * processes))
     settings=("distributed_training.distributed_world_size=$world")
-    if [ "$gpus" -eq 0 ]; then
+    if [ "$gpus" = 0 ]; then
         for_cpu "$processes"
         settings+=(common.cpu=true common.fp16=false)
         [ "$world" -eq 1 ] || settings+=(distributed_training.distributed_backend=gloo
@@ -23,8 +32,27 @@ find_processes() {
     fi
 }
 
-launch_command() {
-    train=(fairseq-hydra-train --config-dir "$1" --config-name "$2" "${settings[@]}")
+as_hydra_wants() {
+    local key=${1%%=*}
+    key=${key#+}
+    case $1 in
+        checkpoint.save_dir=*) printf 'checkpoint.save_dir=%s' "$(quoted "${1#*=}")" ;;
+        model.*=* | +model.*=*)
+            sed -n '/^model:/,/^[^ ]*:$/p' "$config" | grep -q "^  ${key#model.}:" || key=+$key
+            printf '%s=%s' "$key" "${1#*=}"
+            ;;
+        *) printf '%s' "$1" ;;
+    esac
+}
+
+take_settings() {
+    local setting
+    for setting in "$@"; do settings+=("$(as_hydra_wants "$setting")"); done
+}
+
+start() {
+    local folder=${config%/*} train
+    train=(fairseq-hydra-train --config-dir "$folder" --config-name "$CONFIG" "${settings[@]}")
     if [ "$world" -gt 1 ]; then
         # torchrun hands signals on, and gives the processes ten minutes to save
         export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1
@@ -34,4 +62,6 @@ launch_command() {
             --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" --no-python
             bash -c 'exec "$@" distributed_training.distributed_rank=$RANK' rank "${train[@]}")
     fi
+    exec python3 -m tupe "$1" --here --nodes "$nodes" --node-rank "${NODE_RANK:-0}" --gpus "$gpus" \
+        --processes "$processes" "$folder" "$CONFIG" "${settings[@]}" --start "${train[@]}"
 }

@@ -6,8 +6,10 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
+from tupe.models import ElectraModel
 from tupe.models.config import CONFIGS
 from tupe.models.tupe import TupeModel, as_namespace
+from tupe.systems import ELECTRA_NAMES
 
 SMALL = {
     "encoder_layers": 2,
@@ -25,7 +27,11 @@ def save(tmp_path):
         torch.manual_seed(0)
         config = CONFIGS[name](**{**SMALL, **fields})
         task = SimpleNamespace(source_dictionary=Dictionary(), max_positions=lambda: 20)
-        model = TupeModel.build_model(config, task)
+        kind = TupeModel
+        if name in ELECTRA_NAMES:
+            kind = ElectraModel
+            task.source_dictionary.add_symbol("<mask>")
+        model = kind.build_model(config, task)
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, std=0.3)
         cfg = {"model": {**vars(as_namespace(config)), "_name": name}, "task": {"tokens_per_sample": 20}}

@@ -6,6 +6,7 @@ import pytest
 
 from tupe.analysis import curves
 from tupe.analysis.curves import TrainingLog, plot_training, reaches, read_log
+from tupe.analysis.figure import colour
 from tupe.cli.main import main
 from tupe.errors import UserError
 
@@ -96,9 +97,14 @@ def test_loss_and_learning_rate_against_updates_and_hours(tmp_path, monkeypatch)
         for axes in drawn[0].axes
     ]
     for axes, x in zip(data[:2], ([10, 20], [30, 90])):  # updates, minutes
-        assert axes == [(x, [7, 6], "C0"), (x[1:], [6.5], "C0"), (x, [8, 7], "C1"), (x[1:], [7.5], "C1")]
+        assert axes == [
+            (x, [7, 6], colour(0)),
+            (x[1:], [6.5], colour(0)),
+            (x, [8, 7], colour(1)),
+            (x[1:], [7.5], colour(1)),
+        ]
     for axes, x in zip(data[2:], ([10, 20], [30, 90])):
-        assert axes[:2] == [(x, [0.01, 0.02], "C0"), (x, [0.01, 0.02], "C1")]
+        assert axes[:2] == [(x, [0.01, 0.02], colour(0)), (x, [0.01, 0.02], colour(1))]
     (legend,) = drawn[0].legends
     assert [text.get_text() for text in legend.get_texts()] == [
         "TUPE-R: 6.500 bits after 20 updates",
@@ -134,6 +140,15 @@ def test_where_a_run_reaches_the_end_of_another():
     assert reaches(with_losses(), 5.0) is None
 
 
+def test_of_two_networks_the_generators_loss_is_compared():
+    log = with_losses(u10=30.0, u20=20.0)
+    for update, loss in ((10, 9.0), (20, 7.0)):
+        log.valid[update]["gen_loss"] = loss
+    assert reaches(log, 8.0) == 15
+    log.valid[20]["gen_loss"] = float("nan")
+    assert reaches(log, 8.0) is None
+
+
 def test_the_share_stands_in_the_legend(tmp_path):
     logs = {"TUPE": with_losses(u10=9.0, u20=7.0, u30=5.0), "BERT": with_losses(u50=6.0), "slow": with_losses(u50=8.0)}
     plot_training(logs, tmp_path / "a.svg", against="BERT")
@@ -147,6 +162,14 @@ def test_against_a_run_that_is_not_there(tmp_path, capsys):
     log.write_text("\n".join([inner(10, 9.5), valid(10, 9)]))
     assert main(["plot-training", f"A={log}", "--against", "B", "--output", str(tmp_path / "a.png")]) == 1
     assert "there is no run 'B': --against takes one of A" in capsys.readouterr().err
+
+
+def test_against_a_run_without_validation(tmp_path, capsys):
+    for name, lines in (("A", [inner(10, 9.5), valid(10, 9)]), ("B", [inner(10, 9.5)])):
+        (tmp_path / name).write_text("\n".join(lines))
+    runs = [f"{name}={tmp_path / name}" for name in "AB"]
+    assert main(["plot-training", *runs, "--against", "B", "--output", str(tmp_path / "a.png")]) == 1
+    assert "has no validation in its log yet" in capsys.readouterr().err
 
 
 def test_of_two_networks_both_are_drawn(tmp_path, monkeypatch):

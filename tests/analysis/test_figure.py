@@ -17,3 +17,9 @@ def test_unknown_format_is_refused(tmp_path):
         with pytest.raises(UserError, match=r"one of .*png"):
             save_figure(new_figure(2, 1), tmp_path / name)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"file/a\.png cannot be written \(.*\): give another place"):
+        save_figure(new_figure(2, 1), tmp_path / "file/a.png")

@@ -34,6 +34,23 @@ def test_the_parts_sum_to_the_logits(system, before, save, tokens):
         assert list(parts) == FOUR
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_narrow_embeddings_are_projected(before, save, tokens):
+    """As ELECTRA-small's: the projection is shared out too."""
+    encoder = opened(save, "bert_a_tiny", embedding_dim=8, encoder_normalize_before=before)
+    parts = first_layer_correlations(encoder, tokens)
+    torch.testing.assert_close(sum(parts.values()), layer_logits(encoder, tokens)[0].mean(0))
+    assert list(parts) == FOUR
+    assert all(part.abs().max() > 1e-3 for part in parts.values())
+
+
+def test_of_two_networks_the_discriminator_is_shown(save, tokens):
+    encoder = opened(save, "electra_bert_a_tiny", encoder_attention_heads=2, embedding_dim=8)
+    parts = first_layer_correlations(encoder, tokens)
+    torch.testing.assert_close(sum(parts.values()), layer_logits(encoder, tokens)[0].mean(0))
+    assert encoder.shown_as.startswith("electra_bert_a_tiny ")
+
+
 def test_positions_alone_do_not_depend_on_the_words(save, tokens):
     encoder = opened(save, "bert_a_tiny", no_layernorm_embedding=True)
     one, other = (first_layer_correlations(encoder, words) for words in (tokens, tokens.flip(1)))
@@ -45,7 +62,7 @@ def test_logits_are_those_that_attention_computes(save, tokens):
     """Of the second layer: the weights of its attention, from the model's own features, give its output."""
     encoder = opened(save, "tupe_tiny")
     second = layer_logits(encoder, tokens)[1]
-    _, states = encoder.sentence_encoder(tokens, has_padding=False, return_all_hiddens=True)
+    _, states = encoder.sentence_encoder(tokens, num_tokens=tokens.numel(), return_all_hiddens=True)
     layer = encoder.sentence_encoder.layers[1]
     value = layer.self_attn.heads(states[1], None)[2]
     out = layer.self_attn.out_proj((second.softmax(-1) @ value).transpose(1, 2).flatten(2))

@@ -38,7 +38,7 @@ def test_untied_positions_of_bert_ad(save):
 
 
 def test_positions_at_the_input_have_no_picture(save):
-    with pytest.raises(UserError, match=r"bert_a_tiny.* no position correlation"):
+    with pytest.raises(UserError, match=r"bert_a_tiny.* no position correlation.*TUPE-R.* have it"):
         position_correlation(save("bert_a_tiny")[0])
 
 
@@ -109,7 +109,8 @@ def test_the_reset_changes_row_and_column_of_cls_alone(save, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "head", "said"), [("bert_r_tiny", 1, "has no reset: take tupe_r"), ("tupe_tiny", 4, "from 1 to 3")]
+    ("name", "head", "said"),
+    [("bert_r_tiny", 1, "has no reset; TUPE-R, TUPE-A and models with"), ("tupe_tiny", 4, "from 1 to 3")],
 )
 def test_no_such_reset(name, head, said, save, tmp_path):
     with pytest.raises(UserError, match=said):

@@ -20,5 +20,5 @@ def test_values_and_names(name, first, number, save, tmp_path):
 
 
 def test_a_model_without_segments(save):
-    with pytest.raises(UserError, match=r"tupe_tiny .* no segments in its attention: take diet_rel"):
+    with pytest.raises(UserError, match=r"tupe_tiny .* no segments in its attention: DIET-REL, DIET-ABS and models"):
         segment_values(save("tupe_tiny")[0])

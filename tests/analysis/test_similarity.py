@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tupe.analysis.similarity import plot_similarity, position_similarity
+from tupe.cli.main import main
 from tupe.errors import UserError
 
 
@@ -23,6 +24,18 @@ def test_every_table(name, fields, names, save, tmp_path):
     torch.testing.assert_close(similarity.values.diagonal(dim1=1, dim2=2), torch.ones(len(names), 20))
     plot_similarity(similarity, tmp_path / "a.svg")
     assert all(part in (tmp_path / "a.svg").read_text() for part in names)
+
+
+def test_the_figure_calls_it_by_its_fields_or_by_its_name(save, tmp_path):
+    checkpoint, _ = save("tupe_tiny", reset="none")
+    assert "tupe_tiny reset=none" in position_similarity(checkpoint).model
+    for name, shown in (([], "reset=none"), (["--name", "ours, $a$"], "ours, ")):
+        assert main(["plot-similarity", str(checkpoint), *name, "--output", str(tmp_path / "a.svg")]) == 0
+        assert shown in (tmp_path / "a.svg").read_text()
+
+
+def test_a_linformers_keys_are_no_positions(save):
+    assert position_similarity(save("diet_abs_lin_tiny")[0]).names == ["low rank, query"]
 
 
 def test_values_are_cosines(save):

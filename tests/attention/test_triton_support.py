@@ -44,6 +44,21 @@ def test_parts_are_preferred_where_the_kernels_take_them_and_it_pays(gpu):
     assert not prefers_parts("triton", device, 16, 129, segments=True)
     assert not prefers_parts("sdpa", device, long, 64)
     assert not prefers_parts("auto", torch.device("cpu"), long, 64, segments=True)
+    assert not prefers_parts("auto", device, 16, 64, in_factors=True)
+
+
+def test_wider_heads_where_the_kernels_are_missing(gpu):
+    device, parts = torch.device("cuda"), StructuredBias(torch.zeros(1), torch.zeros(1))
+    assert choose_backend("auto", tensor(), tensor(), parts, padded=False) is BACKENDS["triton"]
+    gpu.setattr(torch.cuda, "get_device_capability", lambda device: (7, 0))  # a V100
+    assert prefers_parts("auto", device, 16, 64, in_factors=True)
+    assert not prefers_parts("auto", device, 16, 64, in_factors=False)
+    assert not prefers_parts("sdpa", device, 16, 64, in_factors=True)
+    assert choose_backend("auto", tensor(), tensor(), parts, padded=False) is BACKENDS["factors"]
+    by_distance = parts._replace(relative=torch.zeros(1))
+    for backend in ("auto", "factors"):
+        assert choose_backend(backend, tensor(), tensor(), by_distance, padded=False) is sdpa
+    assert prefers_parts("factors", torch.device("cpu"), 16, 64, in_factors=True)
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,10 @@ HEAD = "sentence_classification_head"
 def make_checkpoint(request):
     """`make_checkpoint(path, "tupe_r_tiny", num_classes=2, ...)`: writes a checkpoint, and returns its model.
 
-    `of` is the folder of the dictionary, the made corpus if it is not given.
+    `of` is the folder of the dictionary, the made corpus if it is not given; `spans` asks for a head of answers.
     """
 
-    def make(path, name="tupe_r_tiny", num_classes=None, regression=False, of=None, **fields):
+    def make(path, name="tupe_r_tiny", num_classes=None, regression=False, of=None, spans=False, **fields):
         path.parent.mkdir(parents=True, exist_ok=True)
         dictionary = Dictionary.load(str((of or request.getfixturevalue("corpus")) / "dict.txt"))
         dictionary.add_symbol("<mask>")
@@ -34,6 +34,8 @@ def make_checkpoint(request):
         config.dictionary_sha256 = dictionary_sha256(dictionary)
         torch.manual_seed(0)
         model = TupeModel.build_model(config, SimpleNamespace(source_dictionary=dictionary)).eval()
+        if spans:
+            model.register_span_head()
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, std=0.3) if parameter.ndim > 1 else parameter.data.add_(0.1)
         task = criterion = None
@@ -43,6 +45,9 @@ def make_checkpoint(request):
             shared = {"_name": "tupe_sentence_prediction", "classification_head_name": HEAD}
             criterion = {**shared, "regression_target": regression}
             task = {**criterion, "data": "gone", "num_classes": num_classes, "max_positions": 24, "seed": 1}
+        if spans:
+            criterion = {"_name": "tupe_question_answering"}
+            task = {**criterion, "data": "gone", "max_positions": 24, "max_query": 8, "doc_stride": 8}
         write_checkpoint(path, model, name, task, criterion)
         return model
 

@@ -106,16 +106,18 @@ def test_the_target_is_whole_or_one_sentence(release_file, tmp_path, capsys):
     assert "File name too long" in capsys.readouterr().err
 
 
-def test_the_command_converts_and_pre_training_goes_on(release_file, golden, tmp_path):
+def test_the_command_converts_and_pre_training_goes_on(release_file, golden, tmp_path, capsys):
     model, data = tmp_path / "model.pt", tmp_path / "data"
-    run("tupe", "convert-release", release_file, model)
+    assert main(["convert-release", str(release_file), str(model)]) == 0
     symbols = len(golden["state/decoder.sentence_encoder.embed_tokens.weight"])
     words = [f"word{i}" for i in range(symbols - 4 - 1)]
     for name, lines in (("dict", [f"{word} 1" for word in words]), ("text", [" ".join(words[:12])] * 16)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
     run("fairseq-preprocess", "--only-source", "--srcdict", tmp_path / "dict", "--trainpref", tmp_path / "text",
         "--validpref", tmp_path / "text", "--destdir", data, "--workers", 1)  # fmt: skip
-    fields = [line for line in run("tupe", "model-overrides", model).stdout.split() if not line.startswith("task.")]
+    capsys.readouterr()
+    assert main(["model-overrides", str(model)]) == 0
+    fields = [line for line in capsys.readouterr().out.split() if not line.startswith("task.")]
     done = hydra_train(
         data, tmp_path / "run", *fields, "task.tokens_per_sample=40", "optimization.max_update=2",
         "lr_scheduler.warmup_updates=1", f"checkpoint.restore_file={model}", "dataset.disable_validation=true",

@@ -1,5 +1,6 @@
 """From a checkpoint to a folder of Transformers and back, by the commands."""
 
+import csv
 import json
 import os
 import re
@@ -81,6 +82,50 @@ def test_a_process_without_fairseq_uses_it(exported, pretrained, tmp_path):
     assert seen["sentences"][1] < 1e-6
 
 
+METRIC = """
+import datasets
+import evaluate
+
+
+class Accuracy(evaluate.Metric):  # what the hub would send
+    def _info(self):
+        integer = datasets.Value("int32")
+        features = datasets.Features({"predictions": integer, "references": integer})
+        return evaluate.MetricInfo(description="", citation="", features=features)
+
+    def _compute(self, predictions, references):
+        return {"accuracy": float(sum(map(int.__eq__, predictions, references)) / len(references))}
+"""
+
+
+@pytest.mark.skipif(
+    not {"TUPE_RUN_GLUE", "TUPE_GLUE_DIR"} <= os.environ.keys(),
+    reason="TUPE_RUN_GLUE, Transformers' examples/pytorch/text-classification/run_glue.py, and TUPE_GLUE_DIR, "
+    "the folder of a GLUE download, are not both set",
+)
+def test_the_library_s_own_script_fine_tunes_it(exported, tmp_path):
+    pytest.importorskip("datasets")
+    pytest.importorskip("evaluate")
+    for split, rows in (("train", 64), ("dev", 32)):
+        lines = Path(os.environ["TUPE_GLUE_DIR"], "CoLA", f"{split}.tsv").read_text("utf-8").splitlines()[:rows]
+        with open(tmp_path / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
+            fields = (line.split("\t") for line in lines)
+            csv.writer(file).writerows([("sentence", "label"), *((x[3], x[1]) for x in fields)])
+    write(tmp_path / "accuracy/accuracy.py", METRIC.splitlines())
+    options = f"""--model_name_or_path {exported} --trust_remote_code True --train_file train.csv
+        --validation_file dev.csv --do_train --do_eval --max_seq_length 24 --per_device_train_batch_size 16
+        --max_steps 4 --learning_rate 1e-3 --use_cpu --report_to none --output_dir out"""
+    script = "import runpy, sys; sys.modules['torchaudio'] = None; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", script, os.environ["TUPE_RUN_GLUE"], *options.split()]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = json.loads((tmp_path / "out/all_results.json").read_text())
+    assert (seen["train_samples"], seen["eval_samples"]) == (64, 32)
+    assert 0 < seen["eval_loss"] < 5
+    assert (tmp_path / "out/model.safetensors").exists()
+
+
 def test_masks_are_filled_as_by_fairseq(exported, pretrained, corpus):
     from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 
@@ -159,6 +204,24 @@ def test_fine_tuned_there_and_back(task, labels, make_checkpoint, corpus, tmp_pa
     again = TupeModel.from_pretrained(str(tmp_path), "new.pt", str(data.resolve()), bpe=None)
     with torch.no_grad():
         assert torch.equal(again.model.eval()(ids, features_only=True, classification_head_name=HEAD)[0], wanted)
+
+
+def test_answers_there_and_back(make_checkpoint, corpus, tmp_path):
+    from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+    model = make_checkpoint(tmp_path / "best.pt", spans=True)
+    assert main(["export", str(tmp_path / "best.pt"), str(corpus), str(tmp_path / "exported")]) == 0
+    there = AutoModelForQuestionAnswering.from_pretrained(tmp_path / "exported").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "exported")
+    batch = tokenizer([["Who sees ?", "Anna sees the house ."], ["Who ?", "Dora ."]], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        found, wanted = there(**batch), model(batch["input_ids"], spans=True)[0]
+    for ours, theirs in zip(wanted, (found.start_logits, found.end_logits)):
+        assert (ours - theirs)[batch["attention_mask"].bool()].abs().max() < 1e-5 * max(1, ours.abs().max())
+    assert main(["import", str(tmp_path / "exported"), str(tmp_path / "back.pt")]) == 0
+    before, after = (torch.load(tmp_path / name, weights_only=True) for name in ("best.pt", "back.pt"))
+    assert before["model"].keys() == after["model"].keys()
+    assert all(torch.equal(before["model"][name], after["model"][name]) for name in before["model"])
 
 
 def test_twice_is_once_and_a_folder_of_others_stays(exported, pretrained, corpus, make_checkpoint, tmp_path, capsys):

@@ -24,6 +24,7 @@ from tests.samples import write_checkpoint, write_corpus, write_task
 from tests.study.conftest import DESIGN, finetuning
 from tupe.cli.main import main
 from tupe.files import write
+from tupe.files.folder import IDENTITY, Identity
 from tupe.finetuning import finetune, sweep
 from tupe.finetuning.plan import Plan
 from tupe.finetuning.runs import Result, Run
@@ -56,13 +57,20 @@ class Row:
 
 SET = "common.fp16=false common.cpu=true model._name=tupe_tiny task.tokens_per_sample=32 optimization.max_update=20000"
 PLAN = "pretraining-plan configs/pretraining base task.data={}/corpus checkpoint.save_dir={}/new " + SET
+MULTILINGUAL = PLAN.replace(" base ", " multilingual ").replace("{}/corpus", "{}/languages")
 FINETUNE = "finetune-glue CoLA {}/pretrained.pt {}/glue checkpoint.save_dir={}/new"
 SWEEP = "glue-sweep --tasks CoLA --lrs 2e-5 --seeds 1 {}/pretrained.pt {}/glue {}/new"
 PREDICT = "glue-predict --partial {}/finetuned.pt {}/glue/CoLA {}/new"
 SHOW = "plot-{} {{}}/pretrained.pt --data {{}}/corpus --output {{}}/new.png"  # the corpus has no manifest
+REPORT = "report {}/new.html {}/pretrained.pt --runs {}/run --glue {}/sweep"
 EXPORT = "export {{}}/{}.pt {{}}/{} {{}}/new --no-tokenizer"
 IMPORT = "import {}/exported {}/new.pt"
 DRAWS = ("hostile", "foreign")  # a log is searched for records, whatever else is in it
+
+TRANSLATE = "prepare-translation {}/new en de --train {}/pair --valid {}/pair --vocab-size 60 --workers 1"
+CORPUS = "prepare-corpus {}/new {}/text.txt --vocab-size 60 --workers 1"
+TRANSLATION = "translation-plan configs/translation multi30k_en_de task.data={}/parallel common.cpu=true"
+START = PLAN.replace("{}/new", "{}/run") + " --start true"  # a run that was begun
 
 #: Of commands whose packages are there from Python 3.11 on.
 EXPORTS = (
@@ -74,6 +82,8 @@ EXPORTS = (
     Row(IMPORT, "exported/config.json", "json", takes=("wrong version", "not UTF-8")),
     Row(IMPORT, "exported/model.safetensors", "binary"),
     Row("export-onnx {}/exported", "exported", "folder", whole=False),
+    Row(EXPORT.format("pretrained", "corpus"), "new", "folder out"),
+    Row(IMPORT.replace("new", "new/a"), "new/a.pt", "file out"),
 )
 HAS_EXPORTS = importlib.util.find_spec("transformers") is not None
 
@@ -82,6 +92,9 @@ ROWS = (
     *(EXPORTS if HAS_EXPORTS else ()),
     Row("convert-release {}/release.pt {}/new", "release.pt", "checkpoint", whole=False),
     Row("describe {}/pretrained.pt", "pretrained.pt", "checkpoint"),
+    Row("extend-positions {}/pretrained.pt 64 {}/new", "pretrained.pt", "checkpoint"),
+    Row("loss-by-position {}/pretrained.pt --data {}/corpus", "pretrained.pt", "checkpoint", whole=False),
+    Row("loss-by-position {}/pretrained.pt --data {}/corpus", "corpus", "folder", whole=False),
     Row("model-overrides {}/pretrained.pt", "pretrained.pt", "checkpoint"),
     Row("plot-position {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint"),
     Row(SHOW.format("correlations"), "pretrained.pt", "checkpoint", whole=False),
@@ -91,6 +104,12 @@ ROWS = (
     Row("plot-segments {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint", whole=False),
     Row("plot-similarity {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint"),
     Row("plot-cost {}/model.json --output {}/new.png", "model.json", "json", whole=False),
+    Row("plot-scores {}/sweep --output {}/new.png", "sweep/sweep.json", "json"),
+    Row("plot-scores {}/sweep --output {}/new.png", "sweep", "folder"),
+    Row(REPORT, "pretrained.pt", "checkpoint"),
+    Row(REPORT, "run/hydra_train.log", "text", takes=(*DRAWS, "cut", "not UTF-8")),
+    Row(REPORT, "sweep/sweep.json", "json"),
+    Row(f"{REPORT} --data {{}}/corpus", "corpus", "folder", whole=False),  # it has no manifest
     Row(FINETUNE, "pretrained.pt", "checkpoint", whole=False),
     Row(FINETUNE, "glue", "folder", whole=False),
     Row(FINETUNE, "glue/CoLA/input0/train.idx", "binary", whole=False),
@@ -113,6 +132,10 @@ ROWS = (
     Row(PLAN, "corpus/dict.txt", "text", takes=("cut", "foreign", "hostile", "wrong type")),
     Row(PLAN, "corpus/train.idx", "binary"),
     Row(PLAN, "corpus/valid.bin", "binary"),
+    Row(MULTILINGUAL, "languages", "folder"),
+    Row(MULTILINGUAL, "languages/de/train.idx", "binary"),
+    Row(MULTILINGUAL, "languages/de/valid.bin", "binary"),
+    Row("prepare-corpus {}/new --languages {}/texts --workers 1", "texts", "folder", whole=False),
     Row("quickstart-report {}/quickstart tupe_tiny", "quickstart/corpus", "folder", whole=False),
     Row(SWEEP.replace("glue-sweep", "sweep glue"), "pretrained.pt", "checkpoint", whole=False),
     Row("table {}/sweep", "sweep/sweep.json", "json"),
@@ -124,7 +147,12 @@ ROWS = (
     Row("bleu --hypotheses {}/text.txt --reference {}/reference.txt", "text.txt", "text", takes=("hostile",)),
     Row("average-checkpoints {}/new {}/pretrained.pt {}/release.pt", "release.pt", "checkpoint", whole=False),
     Row("prepare-glue {}/download {}/corpus {}/new CoLA --workers 1", "corpus", "folder", whole=False),
-    Row("prepare-translation {}/new en de --train {}/pair --valid {}/pair", "pair.de", "text", whole=False),
+    Row(TRANSLATE, "pair.de", "text", whole=False),
+    Row(CORPUS, "text.txt", "input", whole=False),
+    Row(TRANSLATION, "parallel/manifest.json", "json", takes=("not UTF-8",)),
+    Row(TRANSLATION, "parallel/dict.de.txt", "text"),
+    Row(TRANSLATION, "parallel/train.en-de.de.idx", "binary"),
+    Row(START, "run/.tupe.json", "json", whole=False, takes=("absent",)),
     Row("translate {}/pretrained.pt --data {}/corpus --input {}/text.txt", "pretrained.pt", "checkpoint", whole=False),
     Row("study --size {}/study.yaml --records {}/new --list", "study.yaml", "text"),
     Row(
@@ -134,13 +162,23 @@ ROWS = (
         takes=("absent", "hostile"),
     ),
     Row("word-order {}/text.txt {}/new", "text.txt", "text", takes=("cut", "foreign", "hostile", "wrong type")),
+    Row("plot-position {}/pretrained.pt --output {}/new/a.png", "new/a.png", "file out"),
+    Row("plot-training {}/run --output {}/new/a.png", "new/a.png", "file out"),
+    Row("table {}/sweep --output {}/new/a.md", "new/a.md", "file out"),
+    Row("average-checkpoints {}/new/a.pt {}/pretrained.pt {}/release.pt", "new/a.pt", "file out", whole=False),
+    Row(PREDICT, "new", "folder out", takes=("foreign", "another command's")),
+    Row("word-order {}/text.txt {}/new", "new", "folder out", takes=("foreign", "another command's")),  # of OUT/CoLA
+    Row(FINETUNE, "new", "folder out", whole=False),
+    Row(SWEEP, "new", "folder out", whole=False),
+    Row(CORPUS, "new", "folder out", whole=False),
+    Row(TRANSLATE, "new", "folder out", whole=False),
+    Row(PLAN + " --start true", "new", "folder out", whole=False, takes=("foreign",)),
 )
 
 PATIENCE = 60  # seconds
 
-#: Commands that read nothing, and those whose rows stand elsewhere: a preparation that was begun is kept.
+#: Commands that read nothing.
 READ_NOTHING = {"python-docs", "systems", "user-dir"}
-ELSEWHERE = {"prepare-corpus"}
 
 
 def remove(path: Path) -> None:
@@ -199,7 +237,12 @@ def hostile(value):
     return HOSTILE if isinstance(value, str) else value
 
 
-FOLDER = replaced(lambda path: path.mkdir())
+def notes(path):
+    """A folder of the user's own."""
+    path.mkdir(parents=True)
+    (path / "notes.txt").write_text("mine")
+
+
 SPOIL = {
     "any": {
         "absent": remove,
@@ -242,8 +285,23 @@ SPOIL = {
         "hostile": content(f"{HOSTILE} 1\n".encode()),
     },
     "folder": {"empty": replaced(Path.mkdir)},
+    "input": {"empty": content(b"")},
+    "file out": {"a folder": notes, "in a file": lambda path: path.parent.touch()},
+    "folder out": {
+        "a file": Path.touch,
+        "foreign": notes,
+        "another command's": lambda path: write(path / IDENTITY, Identity("tupe of tomorrow", {})),
+        "unwritable": lambda path: path.symlink_to(path.name),  # a loop
+    },
 }
-CASES = [(kind, row) for row in ROWS for kind in (*SPOIL["any"], *SPOIL[row.form])]
+
+
+def spoil(row):
+    """The kinds of wrong input of a row: outputs may be absent."""
+    return {**({} if row.form.endswith("out") else SPOIL["any"]), **SPOIL[row.form]}
+
+
+CASES = [(kind, row) for row in ROWS for kind in spoil(row)]
 
 
 @pytest.fixture(scope="module")
@@ -251,6 +309,10 @@ def samples(tmp_path_factory):
     """A folder with everything that the rows name."""
     folder = tmp_path_factory.mktemp("samples")
     write_corpus(folder / "corpus")
+    for language in ("de", "en"):
+        write_corpus(folder / "languages" / language)
+    shutil.move(folder / "languages/de/dict.txt", folder / "languages")
+    (folder / "texts").mkdir()
     write_task(folder / "glue/CoLA", ("0", "1"))
     write_checkpoint(folder / "pretrained.pt", folder / "corpus")
     write_checkpoint(folder / "release.pt", folder / "corpus")
@@ -264,6 +326,8 @@ def samples(tmp_path_factory):
     )
     record = '[train_inner][INFO] - {"epoch": 1, "loss": "9", "num_updates": "%d", "lr": "0.1", "wps": "1", "wpb": "1"}'
     (folder / "run/hydra_train.log").write_text("".join(f"{record % update}\n" for update in (1, 2, 3)))
+    with (folder / "run/hydra_train.log").open("a") as log:
+        log.write('[valid][INFO] - {"epoch": 1, "valid_loss": "8", "valid_num_updates": "3"}\n')
     runs = (RUN,)
     Plan("pretrained.pt", "0f", "tupe_tiny", 7, "glue", (), runs, {}).join(folder / "sweep")
     write(folder / "sweep" / RUN.folder / "result.json", Result(50.0))
@@ -281,6 +345,8 @@ def samples(tmp_path_factory):
     (folder / "answers.json").write_text(json.dumps({"q1": "CoLA"}))
     write_checkpoint(folder / "electra.pt", folder / "corpus")
     (folder / "download").mkdir()
+    prepare = TRANSLATE.replace("/new", "/parallel").replace("{}", str(folder))
+    assert main(prepare.split()) == 0
     (folder / "study.yaml").write_text(DESIGN)
     write(folder / "records/study/glue/bert_a.seed_1.end.json", finetuning(CoLA=50.0))
     return folder
@@ -309,7 +375,7 @@ def said(row: Row, folder: Path, capsys) -> tuple[int, str]:
 
 def test_every_command_is_in_the_table():
     commands = {path.stem.rstrip("_").replace("_", "-") for path in (ROOT / "tupe/cli").glob("[!_]*.py")} - {"main"}
-    assert commands == {row.command.split()[0] for row in (*ROWS, *EXPORTS)} | READ_NOTHING | ELSEWHERE
+    assert commands == {row.command.split()[0] for row in (*ROWS, *EXPORTS)} | READ_NOTHING
 
 
 @pytest.fixture
@@ -318,6 +384,7 @@ def copy(samples, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     for module, name in ((finetune, "_train"), (sweep, "multirun")):
         monkeypatch.setattr(module, name, lambda *_: pytest.fail("the training begins"))
+    monkeypatch.setattr(os, "execvp", lambda *_: None)
     before = signal.signal(signal.SIGALRM, waited)
     signal.alarm(PATIENCE)
     yield shutil.copytree(samples, tmp_path / "samples")
@@ -337,7 +404,7 @@ def test_what_is_right_is_taken(row, copy, capsys):
 
 @pytest.mark.parametrize(("kind", "row"), CASES, ids=str)
 def test_what_is_wrong_is_one_sentence(kind, row, copy, capsys):
-    {**SPOIL["any"], **SPOIL[row.form]}[kind](copy / row.path)
+    spoil(row)[kind](copy / row.path)
     before = tree(copy)
     status, error = said(row, copy, capsys)
     if kind in row.takes and status == 0:
@@ -345,6 +412,7 @@ def test_what_is_wrong_is_one_sentence(kind, row, copy, capsys):
     assert status == 1, error
     assert re.fullmatch(r"error: [^\n]+\n", error), error
     assert "\x1b" not in error
+    assert not row.form.endswith("out") or str(copy / Path(row.path).parts[0]) in error
     assert tree(copy) == before
 
 

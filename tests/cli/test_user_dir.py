@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,3 +12,28 @@ import tupe
 def test_prints_the_folder_of_the_package_and_nothing_else():
     out = subprocess.run([sys.executable, "-m", "tupe", "user-dir"], check=True, capture_output=True, text=True).stdout
     assert out == f"{Path(tupe.__file__).resolve().parent}\n"
+
+
+def test_fairseq_finds_the_installed_package_by_its_name(tmp_path):
+    """As after `pip install .`: `--user-dir tupe` anywhere, where no other folder is called so."""
+    import fairseq
+
+    for package in (Path(fairseq.__file__).parent, Path(tupe.__file__).parent):
+        (tmp_path / "site").mkdir(exist_ok=True)
+        if package.name == "fairseq":  # it looks beside its own folder
+            shutil.copytree(package, tmp_path / "site/fairseq", ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            (tmp_path / "site/tupe").symlink_to(package)
+    (tmp_path / "here").mkdir()
+    code = (
+        "from argparse import Namespace as N\n"
+        "from fairseq.utils import import_user_module\n"
+        "import_user_module(N(user_dir='tupe'))\n"
+        "from fairseq.models import ARCH_MODEL_REGISTRY\n"
+        "print('tupe_base' in ARCH_MODEL_REGISTRY)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path / "here", env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "True\n"

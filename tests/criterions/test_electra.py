@@ -184,7 +184,7 @@ def test_labels_and_counts_by_hand(task):
     assert given["masked_tokens"].tolist() == [2, 3, 9, 10]
     assert torch.equal(given["original"], original)
     assert given["src_tokens"][0, 7] == EOS  # its mask was taken away
-    assert given["has_padding"]
+    assert given["num_tokens"] == 13
     n = 13
     sigmoid = [2.0, 3.0, 1.0] + [-1.0] * 10
     replaced = [1, 1, 0, 1] + [0] * 9
@@ -196,8 +196,8 @@ def test_labels_and_counts_by_hand(task):
     for name, value in {
         "replaced_share": 3 / n, "disc_accuracy": 11 / n, "disc_recall": 2 / 3, "disc_specificity": 9 / 10,
         "disc_precision": 2 / 3, "gen_accuracy": 2 / 4, "sampled_accuracy": 1 / 4, "masked_share": 4 / (RATE * n),
-        # pairs: 2 replaced are above all 10, one is beside nine and below one
-        "disc_auc": (20 + 9 / 2) / 30,
+        # pairs with the 6 words that are original: 2 replaced are above all of them, one is beside five and below one
+        "disc_auc": (12 + 5 / 2) / 18,
     }.items():  # fmt: skip
         assert found[name] == pytest.approx(100 * value, abs=0.06), name
 
@@ -329,14 +329,15 @@ def test_area_under_the_curve_of_histograms():
     generator = torch.Generator().manual_seed(1)
     replaced = torch.rand(50, 100, generator=generator) < 0.1
     scores = torch.randn(50, 100, generator=generator) + 1.5 * replaced - 1
-    counts = histogram(scores, replaced, torch.ones_like(replaced)).tolist()
-    positive, negative = scores[replaced], scores[~replaced]
+    kind = replaced.long().masked_fill(torch.rand(50, 100, generator=generator) < 0.05, 2)
+    counts = histogram(scores, kind, torch.ones_like(replaced)).tolist()
+    positive, negative = scores[kind == 1], scores[kind == 0]
     exact = (positive[:, None] > negative[None]).double().mean().item()
     assert area_under_curve(counts) == pytest.approx(exact, abs=0.005)
     assert detection(counts)["disc_recall"] == pytest.approx((positive > 0).double().mean().item())
-    assert area_under_curve([[0] * BINS, [1] * BINS]) == 0
+    assert area_under_curve([[0] * BINS, [1] * BINS, [1] * BINS]) == 0
     edge = histogram(
-        torch.tensor([[0.0, 1e-9, -1e-9, 100.0, -100.0]]), torch.zeros(1, 5).bool(), torch.ones(1, 5).bool()
+        torch.tensor([[0.0, 1e-9, -1e-9, 100.0, -100.0]]), torch.zeros(1, 5).long(), torch.ones(1, 5).bool()
     )
     half = BINS // 2
     assert edge[0].nonzero().flatten().tolist() == [0, half - 1, half, BINS - 1]

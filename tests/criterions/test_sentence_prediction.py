@@ -38,9 +38,9 @@ class Recalls(nn.Module):
         self.scores = nn.Parameter(torch.as_tensor(scores, dtype=torch.float32))
         self.classification_heads = {"sentence_classification_head": None}
 
-    def forward(self, src_tokens, features_only, classification_head_name, has_padding):
+    def forward(self, src_tokens, features_only, classification_head_name, num_tokens):
         assert features_only and classification_head_name == "sentence_classification_head"
-        self.has_padding = has_padding
+        self.num_tokens = num_tokens
         return self.scores[src_tokens[:, 0]], {}
 
 
@@ -192,12 +192,10 @@ def test_the_loss_of_regression_is_the_squared_error():
     assert meters.get_smoothed_values() == {"loss": 0.5}
 
 
-def test_the_model_is_told_whether_there_is_padding():
+def test_the_model_is_told_how_many_tokens_there_are():
     model, sample = Recalls([[0.0, 1.0]]), batch([0], [0])
     criterion()(model, sample)
-    assert model.has_padding is False
-    criterion()(model, {**sample, "ntokens": 0})
-    assert model.has_padding is True
+    assert model.num_tokens == sample["ntokens"]
 
 
 def test_metrics_survive_a_reset_and_a_checkpoint():

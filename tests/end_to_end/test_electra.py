@@ -6,21 +6,27 @@ import shutil
 import pytest
 import torch
 
-from tests.commands import run, train_log
+from tests.commands import finetune, hydra_train, run, train_log, tupe
 from tests.end_to_end.test_training import TINY_KEYS, tensors
 from tupe.models import ElectraModel
 
-SIZE = ("+model.generator_size=0.5", *TINY_KEYS)
+KEYS = ("+model.generator_size=0.5", *TINY_KEYS, "optimization.max_update=8", "lr_scheduler.warmup_updates=2",
+        "model.dropout=0.1", "checkpoint.save_interval_updates=4")  # fmt: skip
 
 
 def pretrain(corpus, folder, processes, *keys):
     return run(
-        "bash", "scripts/pretrain.sh", corpus, *SIZE, "task.tokens_per_sample=32", "optimization.max_update=8",
-        "optimization.lr=[0.003]", "lr_scheduler.warmup_updates=2", "common.log_format=json", "common.log_interval=1",
-        "dataset.num_workers=0", "model.dropout=0.1", "checkpoint.save_interval_updates=4",
-        f"checkpoint.save_dir={folder}", *keys, CONFIG="electra", MODEL="electra_tupe_r_tiny", GPUS="0",
-        PROCESSES=str(processes), BATCH="8", BATCH_PER_GPU="4", MASTER_PORT=str(20000 + os.getpid() % 10000),
+        "bash", "scripts/pretrain.sh", corpus, *KEYS, "task.tokens_per_sample=32", "optimization.lr=[0.003]",
+        "common.log_format=json", "common.log_interval=1", "dataset.num_workers=0", f"checkpoint.save_dir={folder}",
+        *keys, CONFIG="electra", MODEL="electra_tupe_r_tiny", GPUS="0", PROCESSES=str(processes), BATCH="8",
+        BATCH_PER_GPU="4", MASTER_PORT=str(20000 + os.getpid() % 10000),
     )  # fmt: skip
+
+
+def pretrain_alone(corpus, folder, *keys, check=True):
+    """The same by one process, without the script: 4 sequences x 2 accumulated."""
+    alone = ("model._name=electra_tupe_r_tiny", "dataset.batch_size=4", "optimization.update_freq=[2]")
+    return hydra_train(corpus, folder, *alone, *KEYS, *keys, config="electra", check=check)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +49,7 @@ def test_plan_and_log(whole):
 
 def test_goes_on_bit_for_bit(whole, corpus, tmp_path):
     shutil.copy(whole[0] / "checkpoint_1_4.pt", tmp_path / "checkpoint_last.pt")
-    again = pretrain(corpus, tmp_path, 1)
+    again = pretrain_alone(corpus, tmp_path)
     assert [int(record["num_updates"]) for record in train_log(again.stdout)["train_inner"]] == [5, 6, 7, 8]
     states = [torch.load(f / "checkpoint_last.pt", weights_only=True) for f in (whole[0], tmp_path)]
     parts = [{**dict(tensors(s["model"])), **dict(tensors(s["last_optimizer_state"], "optimizer"))} for s in states]
@@ -54,8 +60,11 @@ def test_goes_on_bit_for_bit(whole, corpus, tmp_path):
 def test_two_processes_are_one(corpus, tmp_path):
     """2 x 4 sequences draw and learn what 1 x 4 x 2 do, and hold one of what is shared."""
     logs = []
-    for processes in (1, 2):
-        done = pretrain(corpus, tmp_path / str(processes), processes, "model.dropout=0", "model.attention_dropout=0")
+    no_dropout = ("model.dropout=0", "model.attention_dropout=0")
+    for done in (
+        pretrain_alone(corpus, tmp_path / "1", *no_dropout),
+        pretrain(corpus, tmp_path / "2", 2, *no_dropout),
+    ):
         names = ("loss", "gen_loss", "disc_loss", "replaced_share", "gnorm")
         logs.append([[float(record[name]) for name in names] for record in train_log(done.stdout)["train_inner"]])
     for one, two in zip(*logs):
@@ -68,35 +77,50 @@ def test_two_processes_are_one(corpus, tmp_path):
 
 
 def test_discriminator_is_fine_tuned_with_rates_by_layer(whole, glue, tmp_path):
-    done = run(
-        "bash", "scripts/finetune_glue.sh", "STS-B", whole[0] / "checkpoint_last.pt", glue, "recipe=electra",
-        "optimization.max_epoch=1", "dataset.num_workers=0", f"checkpoint.save_dir={tmp_path / 'sts-b'}",
-    )  # fmt: skip
+    keys = ("recipe=electra", "optimization.max_epoch=1", f"checkpoint.save_dir={tmp_path / 'sts-b'}")
+    done = finetune("STS-B", whole[0] / "checkpoint_last.pt", glue, *keys)
     last = done.stdout.splitlines()[-1]
     assert last.startswith("STS-B: pearson ")
-    assert "(tupe_r_tiny, lr 0.0001, seed 1)" in last
+    assert "(electra_tupe_r_tiny, lr 0.0001, seed 1)" in last
     assert "the checkpoint is a discriminator, without a language-model head" in done.stdout
     state = torch.load(tmp_path / "sts-b/checkpoint_best.pt", weights_only=True)
     groups = state["last_optimizer_state"]["param_groups"]
     rates = [group["lr"] for group in groups]
     assert rates == pytest.approx([rates[0] * 0.8**power for power in range(4)])
     assert not [name for name in state["model"] if name.startswith(("generator.", "discriminator_head."))]
+    heads = sorted(name.rpartition("head.")[2] for name in state["model"] if name.startswith("classification_heads."))
+    assert heads == ["out_proj.bias", "out_proj.weight"]
+    assert {group["decay_matrices_only"] for group in groups} == {False}
     encoder = "encoder.sentence_encoder.layers.0.fc1.weight"
     pretrained = torch.load(whole[0] / "checkpoint_last.pt", weights_only=True)["model"][encoder]
     assert 0 < (state["model"][encoder] - pretrained).abs().max() < 1e-3
 
 
-def test_hub_and_export(whole, corpus, tmp_path):
+def test_hub_and_export(whole, corpus, tmp_path, capsys):
     hub = ElectraModel.from_pretrained(str(whole[0]), "checkpoint_last.pt", data_name_or_path=str(corpus))
     hub.eval()
     assert len(hub.fill_mask("the <mask> .", topk=3)) == 3
     assert hub.extract_features(hub.encode("the cat")).shape[-1] == 32
-    done = run("tupe", "export-electra", whole[0] / "checkpoint_last.pt", tmp_path / "plain.pt")
-    assert "a tupe_r_tiny without a language-model head" in done.stdout
-    assert run("tupe", "model-overrides", tmp_path / "plain.pt").stdout.startswith("model._name='tupe_r_tiny'\n")
+    assert tupe("export-electra", whole[0] / "checkpoint_last.pt", tmp_path / "plain.pt") == 0
+    assert "a tupe_r_tiny without a language-model head" in capsys.readouterr().out
+    assert tupe("model-overrides", tmp_path / "plain.pt") == 0
+    assert capsys.readouterr().out.startswith("model._name='tupe_r_tiny'\n")
+    transformers = pytest.importorskip("transformers")
+    export = (corpus, tmp_path / "out", "--no-tokenizer")
+    assert tupe("export", whole[0] / "checkpoint_last.pt", *export) == 1
+    assert "its discriminator, which tupe export-electra writes" in capsys.readouterr().err
+    assert tupe("export", tmp_path / "plain.pt", *export) == 0
+    assert "its language-model head is untrained" in capsys.readouterr().out
+    exported = transformers.AutoModel.from_pretrained(tmp_path / "out", trust_remote_code=True).eval()
+    tokens = hub.encode("the cat").unsqueeze(0)
+    with torch.no_grad():
+        features = exported(tokens).last_hidden_state
+    torch.testing.assert_close(features, hub.extract_features(tokens), rtol=0, atol=1e-5)
 
 
 def test_what_cannot_go_on(whole, corpus, tmp_path):
     shutil.copy(whole[0] / "checkpoint_last.pt", tmp_path / "checkpoint_last.pt")
-    with pytest.raises(pytest.fail.Exception, match=r"of another system \(generator_size: checkpoint 0.5, here 1.0\)"):
-        pretrain(corpus, tmp_path, 1, "model.generator_size=1.0", "optimization.max_update=9")
+    keys = ("model.generator_size=1.0", "optimization.max_update=9")
+    done = pretrain_alone(corpus, tmp_path, *keys, check=False)
+    assert done.returncode == 1
+    assert "of another system (generator_size: checkpoint 0.5, here 1.0)" in done.stderr

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from tests.commands import run, train, train_log
+from tests.commands import finetune, run, train, train_log
 from tupe.errors import UserError
 from tupe.models import TupeModel
 
@@ -19,17 +19,16 @@ def pretrained(corpus, tmp_path_factory):
     return folder, train_log(done.stdout)
 
 
-def finetune(task, pretrained, glue, folder, *overrides, check=True):
-    return run(
-        "bash", "scripts/finetune_glue.sh", task, pretrained / "checkpoint_best.pt", glue, "dataset.num_workers=0",
-        "common.log_format=json", f"checkpoint.save_dir={folder}", *overrides, check=check,
-    )  # fmt: skip
+def by_script(*arguments):
+    return run("bash", "scripts/finetune_glue.sh", *arguments, "dataset.num_workers=0", check=False)
 
 
 def test_classification_and_regression(pretrained, glue, tmp_path):
-    for task, metric in (("CoLA", "mcc"), ("STS-B", "pearson")):
+    keys = ("optimization.max_epoch=3", "optimization.lr=[0.001]", "common.log_format=json")
+    for command, task, metric in ((by_script, "CoLA", "mcc"), (finetune, "STS-B", "pearson")):
         folder = tmp_path / "it's a (run), é=[1]" / task
-        done = finetune(task, pretrained[0], glue, folder, "optimization.max_epoch=3", "optimization.lr=[0.001]")
+        checkpoint = pretrained[0] / "checkpoint_best.pt"
+        done = command(task, checkpoint, glue, *keys, f"checkpoint.save_dir={folder}")
         result = json.loads((folder / "result.json").read_text())
         valid = train_log(done.stdout)["valid"]
         scores = [float(record[f"valid_{metric}"]) for record in valid]
@@ -93,7 +92,8 @@ def test_hub_interface(pretrained, corpus):
 
 
 def test_finetuned_head_comes_back(pretrained, glue, corpus, tmp_path):
-    finetune("CoLA", pretrained[0], glue, tmp_path, "optimization.max_epoch=1")
+    keys = ("optimization.max_epoch=1", f"checkpoint.save_dir={tmp_path}")
+    assert finetune("CoLA", pretrained[0] / "checkpoint_best.pt", glue, *keys).returncode == 0
     hub = TupeModel.from_pretrained(
         str(tmp_path), "checkpoint_best.pt", str(glue / "CoLA"),
         sentencepiece_model=str(corpus / "sentencepiece.bpe.model"),
@@ -123,13 +123,15 @@ def sentences(done):
     ],
 )
 def test_finetuning_refuses(overrides, said, pretrained, glue, tmp_path):
-    assert said in sentences(finetune("CoLA", pretrained[0], glue, tmp_path, *overrides, check=False))
+    save_dir = f"checkpoint.save_dir={tmp_path}"
+    assert said in sentences(finetune("CoLA", pretrained[0] / "checkpoint_best.pt", glue, save_dir, *overrides))
 
 
 def test_script_refuses(pretrained, glue, tmp_path):
-    assert "there is no task 'GLUE'" in sentences(finetune("GLUE", pretrained[0], glue, tmp_path, check=False))
+    assert "there is no task 'GLUE'" in sentences(by_script("GLUE", pretrained[0] / "checkpoint_best.pt", glue))
     torch.save({"cfg": {"model": {"_name": "roberta"}}}, tmp_path / "checkpoint_best.pt")
-    assert "none of ours" in sentences(finetune("CoLA", tmp_path, glue, tmp_path / "run", check=False))
+    save_dir = f"checkpoint.save_dir={tmp_path / 'run'}"
+    assert "none of ours" in sentences(finetune("CoLA", tmp_path / "checkpoint_best.pt", glue, save_dir))
 
 
 def test_training_learnt_something(pretrained):

@@ -47,11 +47,12 @@ def test_quickstart(tmp_path):
 
     status, lines, errors = quickstart(tmp_path, **settings)
     assert status == 0, "\n".join(lines[-30:]) + errors
-    assert lines[-1] == f"quickstart.sh: done ({tmp_path}/report.md)"
+    assert lines[-1] == f"quickstart.sh: done ({tmp_path}/report.html and report.md)"
     assert "== quickstart.sh: prepare was done before" in lines
     assert re.search(r"Loaded checkpoint .*tupe_tiny/checkpoint_last.pt \(.* @ 1\d\d updates\)", "\n".join(lines))
 
     report = (tmp_path / "report.md").read_text()
+    assert "<title>TUPE-R and BERT-A</title>" in (tmp_path / "report.html").read_text()
     rows = {row[0]: row for row in ([cell.strip() for cell in line.split("|")[1:-1]] for line in report.splitlines())
             if len(row) == 9 and row[3] == "140"}  # fmt: skip
     assert rows.keys() == {"TUPE-R", "BERT-A"}

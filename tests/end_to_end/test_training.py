@@ -8,7 +8,18 @@ import time
 import pytest
 import torch
 
-from tests.commands import BIN, ROOT, hydra_train, run, train, train_log
+from tests.commands import (
+    BIN,
+    ROOT,
+    finetune,
+    hydra_command,
+    hydra_train,
+    run,
+    train,
+    train_command,
+    train_log,
+    tupe,
+)
 from tupe.systems import SYSTEMS
 
 TINY = ("--encoder-layers", 2, "--encoder-embed-dim", 32, "--encoder-ffn-embed-dim", 64, "--encoder-attention-heads", 2)
@@ -17,7 +28,7 @@ TINY_KEYS = [f"+model.{flag[2:].replace('-', '_')}={value}" for flag, value in z
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_system_trains_resumes_and_finetunes(system, corpus, glue, tmp_path):
-    """20 updates by `fairseq-train`, resumed by `fairseq-hydra-train` to 26, then a pair task by the GLUE script."""
+    """20 updates by `fairseq-train`, resumed by `fairseq-hydra-train` to 26, then fine-tuned on a pair task."""
     model = ("--arch", f"{system}_tiny", *TINY)
     first = train_log(train(corpus, tmp_path / "mlm", *model, "--max-update", 20).stdout)
     losses = [float(record["loss"]) for record in first["train_inner"]]
@@ -31,10 +42,8 @@ def test_system_trains_resumes_and_finetunes(system, corpus, glue, tmp_path):
     assert [int(record["num_updates"]) for record in resumed["train_inner"]] == list(range(21, 27))
     assert float(resumed["valid"][-1]["valid_loss"]) < float(first["valid"][-1]["valid_loss"]) + 0.05
 
-    done = run(
-        "bash", "scripts/finetune_glue.sh", "MNLI", tmp_path / "mlm/checkpoint_best.pt", glue,
-        "optimization.max_epoch=1", "dataset.num_workers=0", f"checkpoint.save_dir={tmp_path / 'mnli'}",
-    )  # fmt: skip
+    save_dir = f"checkpoint.save_dir={tmp_path / 'mnli'}"
+    done = finetune("MNLI", tmp_path / "mlm/checkpoint_best.pt", glue, "optimization.max_epoch=1", save_dir)
     last = done.stdout.splitlines()[-1]
     assert last.startswith("MNLI: accuracy ")
     assert f"({system}_tiny, lr 3e-05, seed 1)" in last
@@ -43,11 +52,8 @@ def test_system_trains_resumes_and_finetunes(system, corpus, glue, tmp_path):
 def test_segments_are_added_in_finetuning(corpus, glue, tmp_path):
     """As DIET does: pre-trained without, fine-tuned with; the new parameters are named and learnt."""
     train(corpus, tmp_path / "mlm", "--arch", "diet_abs_tiny", *TINY, "--segment", "none", "--max-update", 6)
-    done = run(
-        "bash", "scripts/finetune_glue.sh", "MNLI", tmp_path / "mlm/checkpoint_best.pt", glue,
-        "optimization.max_epoch=1", "dataset.num_workers=0", "model.segment=per_head",
-        f"checkpoint.save_dir={tmp_path / 'mnli'}",
-    )  # fmt: skip
+    keys = ("optimization.max_epoch=1", "model.segment=per_head", f"checkpoint.save_dir={tmp_path / 'mnli'}")
+    done = finetune("MNLI", tmp_path / "mlm/checkpoint_best.pt", glue, *keys)
     name = "encoder.sentence_encoder.segment_attention.weight"
     assert f"{name} [1, 2, 2, 2] is new" in done.stdout
     state = torch.load(tmp_path / "mnli/checkpoint_best.pt", weights_only=True)
@@ -69,47 +75,26 @@ def test_killed_run_goes_on_bit_for_bit(entry, corpus, tmp_path):
 
     def command(folder):
         if entry == "fairseq-train":
-            return train, (
-                corpus,
-                folder,
-                "--arch",
-                "tupe_tiny",
-                *TINY,
-                "--max-update",
-                40,
-                "--save-interval-updates",
-                5,
-            )
+            flags = ("--max-update", 40, "--save-interval-updates", 5)
+            return train_command(corpus, folder, "--arch", "tupe_tiny", *TINY, *flags)
         keys = ("model._name=tupe_tiny", *TINY_KEYS, "optimization.max_update=40", "checkpoint.save_interval_updates=5")
-        return hydra_train, (corpus, folder, *keys)
+        return hydra_command(corpus, folder, *keys)
 
-    whole, arguments = command(tmp_path / "whole")
-    whole(*arguments)
+    run(*command(tmp_path / "whole"))
 
     killed = tmp_path / "killed"
-    _, arguments = command(killed)
-    with pytest.MonkeyPatch.context() as patch:
-        started = []
-
-        def start(command, **options):
-            for unwanted in ("capture_output", "timeout", "check"):
-                options.pop(unwanted)
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
-            started.append(process)
-            deadline = time.monotonic() + 300
-            while not list(killed.glob("checkpoint_*_10.pt")):
-                assert process.poll() is None, "the run ended before it could be killed"
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            return subprocess.CompletedProcess(command, 0, "", "")
-
-        patch.setattr(subprocess, "run", start)
-        whole(*arguments)
-    assert started[0].returncode == -signal.SIGKILL
+    process = subprocess.Popen(
+        [BIN / entry, *map(str, command(killed)[1:])], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 300
+    while not list(killed.glob("checkpoint_*_10.pt")):
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
     assert not list(killed.glob("checkpoint_*_40.pt"))
-    whole(*arguments)
+    run(*command(killed))
 
     states = [torch.load(f / "checkpoint_last.pt", weights_only=True) for f in (tmp_path / "whole", killed)]
     assert states[1]["optimizer_history"][-1]["num_updates"] == 40
@@ -125,16 +110,17 @@ def test_two_processes_are_one_with_the_same_batch(corpus, tmp_path):
     losses = []
     data = tmp_path / "it's (data), é=[1]"
     data.symlink_to(corpus)
-    for processes in (1, 2):
-        keys = (*TINY_KEYS, "task.tokens_per_sample=32", "optimization.max_update=6", "optimization.lr=[0.003]",
-                "lr_scheduler.warmup_updates=2", "common.log_format=json", "common.log_interval=1",
-                "dataset.num_workers=0", "model.dropout=0", "model.attention_dropout=0")  # fmt: skip
-        done = run(
-            "bash", "scripts/pretrain.sh", data, *keys, f"checkpoint.save_dir={tmp_path / str(processes)}",
-            GPUS="0", PROCESSES=str(processes), BATCH="8", BATCH_PER_GPU="4", MODEL="tupe_tiny",
-            MASTER_PORT=str(20000 + os.getpid() % 10000),
-        )  # fmt: skip
-        assert f"{processes} x 4 sequences x {2 // processes} accumulated = 8 an update" in done.stdout
+    keys = (*TINY_KEYS, "optimization.max_update=6", "lr_scheduler.warmup_updates=2", "model.dropout=0",
+            "model.attention_dropout=0")  # fmt: skip
+    more = ("task.tokens_per_sample=32", "optimization.lr=[0.003]", "common.log_format=json", "common.log_interval=1",
+            "dataset.num_workers=0", f"checkpoint.save_dir={tmp_path / '2'}")  # fmt: skip
+    two = run(
+        "bash", "scripts/pretrain.sh", data, *keys, *more, GPUS="0", PROCESSES="2", BATCH="8", BATCH_PER_GPU="4",
+        MODEL="tupe_tiny", MASTER_PORT=str(20000 + os.getpid() % 10000),
+    )  # fmt: skip
+    assert "2 x 4 sequences x 1 accumulated = 8 an update" in two.stdout
+    one = ("model._name=tupe_tiny", "dataset.batch_size=4", "optimization.update_freq=[2]")
+    for done in (hydra_train(corpus, tmp_path / "1", *one, *keys), two):
         log = train_log(done.stdout)
         losses.append([(float(r["loss"]), float(r["gnorm"])) for r in log["train_inner"]])
         assert float(log["valid"][-1]["valid_accuracy"]) >= 0
@@ -143,14 +129,15 @@ def test_two_processes_are_one_with_the_same_batch(corpus, tmp_path):
         assert one == pytest.approx(two, abs=2e-3)
 
 
-def test_single_fields_can_be_overridden(corpus, tmp_path):
+def test_single_fields_can_be_overridden(corpus, tmp_path, capsys):
     """A combination that no paper named is a command line away, and is what the checkpoint then holds."""
     flags = ("--relative", "clipped", "--relative-max-distance", 5, "--reset", "none", "--encoder-normalize-before")
     train(corpus, tmp_path, "--arch", "bert_a_tiny", *TINY, "--max-update", 6, *flags)
     state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
     table = state["model"]["encoder.sentence_encoder.position_bias.relative.weight"]
     assert table.shape == (11, 2)
-    overrides = run("tupe", "model-overrides", tmp_path / "checkpoint_last.pt").stdout.split()
+    assert tupe("model-overrides", tmp_path / "checkpoint_last.pt") == 0
+    overrides = capsys.readouterr().out.split()
     assert {"+model.relative='clipped'", "+model.relative_max_distance=5"} <= set(overrides)
 
 

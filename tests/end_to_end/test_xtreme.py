@@ -6,7 +6,7 @@ import shutil
 import pytest
 import torch
 
-from tests.commands import run
+from tests.commands import run, train_log
 from tests.data.glue.test_prepare import write_task
 from tests.data.qa.conftest import LINES, squad, write_corpus, write_json
 from tests.samples import write_checkpoint
@@ -43,7 +43,7 @@ def prepared(tmp_path_factory):
     return folder, checkpoint
 
 
-def test_a_sweep_of_all_languages(prepared):
+def test_a_sweep_of_all_languages(prepared, capsys):
     folder, checkpoint = prepared
     settings = {"TASKS": "XNLI,SQuAD", "LRS": "1e-3", "SEEDS": "1"}
     command = ["bash", "scripts/xtreme.sh", checkpoint, folder / "data", folder / "out", "optimization.max_epoch=1"]
@@ -59,8 +59,9 @@ def test_a_sweep_of_all_languages(prepared):
     labels = (run_ / "predictions/XNLI/test-sw.tsv").read_text().splitlines()
     assert len(labels) == 8 and set(labels) <= {"contradiction", "neutral", "entailment"}
     assert "| XNLI | XQuAD F1 | XQuAD EM | MLQA F1 | MLQA EM |" in done.stdout
-    table = run("tupe", "table", folder / "out", "--published", "xtreme", "--by-language", "--format", "json")
-    ours, bert = json.loads(table.stdout)[:2]
+    capsys.readouterr()
+    assert main(["table", str(folder / "out"), "--published", "xtreme", "--by-language", "--format", "json"]) == 0
+    ours, bert = json.loads(capsys.readouterr().out)[:2]
     assert ours["cells"]["XNLI sw"]["score"] is not None and bert["cells"]["XNLI"]["score"] == 67.0
     assert "another process" not in run(*command, "dataset.num_workers=0", **settings).stderr  # all is finished
 
@@ -71,3 +72,23 @@ def test_folders_of_tests_may_be_missing(prepared, tmp_path):
 
     shutil.copytree(prepared[0] / "data/SQuAD", tmp_path / "SQuAD")
     assert evaluate(prepared[1], tmp_path, ("XQuAD", "MLQA", "SQuAD"), tmp_path / "out") == {}  # English is no test
+
+
+def test_two_processes_score_as_one(prepared, tmp_path):
+    """Windows of one question are on both; the second run starts where the first ends, and learns nothing."""
+    scores = []
+    for processes, updates in ((1, 60), (2, 1)):
+        launcher = ("torchrun", "--standalone", "--nproc-per-node", processes, "--no-python") if processes > 1 else ()
+        start = ("--finetune-from-model", tmp_path / "1/checkpoint_last.pt") if processes > 1 else ()
+        done = run(
+            *launcher, "fairseq-train", prepared[0] / "data/SQuAD", "--user-dir", "tupe", "--arch", "tupe_tiny",
+            "--cpu", "--task", "tupe_question_answering", "--criterion", "tupe_question_answering",
+            "--max-positions", 48, "--max-query", 12, "--doc-stride", 10, "--max-answer", 60, "--encoder-layers", 1,
+            "--batch-size", 8,
+            "--optimizer", "adam", "--lr", 0.003 if processes == 1 else 0, "--lr-scheduler", "fixed",
+            "--max-update", updates, "--no-epoch-checkpoints", "--num-workers", 0, "--log-format", "json",
+            "--save-dir", tmp_path / str(processes), *start,
+        )  # fmt: skip
+        record = train_log(done.stdout)["valid"][-1]
+        scores.append({name: record[f"valid_{name}"] for name in ("exact_match", "f1", "loss")})
+    assert scores[0] == scores[1] and 0 < float(scores[0]["f1"]) < 100

@@ -1,6 +1,5 @@
-"""The example runs as it is printed, also where there is no fairseq; the how-tos of docs/attention.md do too."""
+"""The example runs as it is printed, also where there is no fairseq."""
 
-import re
 import runpy
 import subprocess
 import sys
@@ -19,13 +18,3 @@ def test_the_example_needs_no_fairseq():
 @pytest.fixture(scope="module")
 def example():
     return runpy.run_path(str(ROOT / "examples/attention.py"))
-
-
-BLOCKS = re.findall(r"## (.*?)\n.*?```python\n(.*?)```", (ROOT / "docs/attention.md").read_text(), re.DOTALL)
-
-
-@pytest.mark.parametrize(("title", "code"), BLOCKS, ids=[title for title, _ in BLOCKS])
-def test_how_to(title, code):
-    """Each block is a program of its own, with assertions on what it shows."""
-    assert "assert" in code
-    exec(compile(code, f"docs/attention.md, {title}", "exec"), {})

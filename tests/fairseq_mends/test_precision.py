@@ -102,3 +102,10 @@ def test_flat_gradients_stay_on_the_gpu(monkeypatch):
 def test_precisions_exclude_each_other(two):
     with pytest.raises(UserError, match="exclude each other"):
         configured(**dict.fromkeys(two, True))
+
+
+def test_fp16_without_a_gpu_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match=r"leave out --fp16 \(under Hydra common\.fp16=false\)"):
+        configured(cpu=False, fp16=True)
+    assert configured(cpu=True, fp16=True).fp16  # slow, and asked for twice

@@ -1,7 +1,10 @@
+import hydra.core.utils
 import pytest
+from hydra._internal.utils import run_and_report
 from torch.multiprocessing import ProcessRaisedException
 
 from tests.commands import hydra_train, run
+from tupe.analysis.curves import read_log
 from tupe.errors import UserError
 from tupe.fairseq_mends.printing import print_sentence
 
@@ -32,8 +35,46 @@ def test_commands_end_with_the_sentence(corpus, tmp_path):
     said = "there is no model 'tupe_bse'"
     plain = run("fairseq-train", corpus, "--user-dir", "tupe", "--arch", "tupe_bse", check=False)
     hydra = hydra_train(corpus, tmp_path, "model._name=tupe_bse", check=False)
-    assert plain.stderr.splitlines()[-1].startswith(f"error: {said}")
-    assert f"\n{said}" in hydra.stderr
     for done in (plain, hydra):
         assert done.returncode == 1
-        assert "Traceback" not in done.stdout + done.stderr
+        assert done.stderr.splitlines()[-1].startswith(f"error: {said}")
+        for other in ("Traceback", "Error executing job", "HYDRA_FULL_ERROR"):
+            assert other not in done.stdout + done.stderr
+
+
+def raised(error):
+    raise error
+
+
+def ended(error=None):
+    """A job of Hydra's; as `main` asks for its value."""
+    job = hydra.core.utils.JobReturn(overrides=["a=b"])
+    if not hasattr(hydra.core.utils, "JobStatus"):  # Hydra 1.0 raises at once
+        return run_and_report(lambda: raised(error) if error else 3)
+    job.return_value = error or 3
+    job.status = hydra.core.utils.JobStatus.FAILED if error else hydra.core.utils.JobStatus.COMPLETED
+    return run_and_report(lambda: job.return_value)
+
+
+def test_hydra_leaves_a_sentence_to_us(capsys):
+    assert ended() == 3
+    with pytest.raises(UserError, match="the file is empty"):
+        ended(UserError("the file is empty"))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_other_errors_stay_hydras(capsys):
+    with pytest.raises(SystemExit):
+        ended(ValueError("a mistake"))
+    assert "ValueError: a mistake" in capsys.readouterr().err
+
+
+def test_a_run_without_hydra_logs_beside_its_checkpoints(train, tmp_path, caplog):
+    """Each its own, and what a run that goes on logs comes behind."""
+    caplog.set_level("INFO")  # as fairseq's commands set it
+    for name, updates in (("one", 3), ("other", 2), ("one", 4)):
+        train(tmp_path / name, "--log-format", "json", "--log-interval", 1, "--max-update", updates)
+    assert list(read_log(tmp_path / "one").train) == [1, 2, 3, 4]
+    assert list(read_log(tmp_path / "other").train) == [1, 2]
+    train(tmp_path / "named", "--log-file", tmp_path / "log", "--max-update", 1)
+    assert not (tmp_path / "named/train.log").exists()

@@ -16,6 +16,10 @@ from fairseq.trainer import Trainer
 from fairseq_cli import validate
 
 import tupe.models  # noqa: F401  registers everything, as --user-dir does
+from tests.data.qa.conftest import write_corpus, write_json
+from tests.data.translation.conftest import pairs
+from tests.tasks.test_question_answering import made_questions
+from tupe.cli.main import main
 from tupe.errors import UserError
 from tupe.fairseq_mends.ours import serve
 
@@ -26,11 +30,26 @@ COMMON = (
 )  # fmt: skip
 WORDS = ("--task", "masked_lm", "--tokens-per-sample", 32)
 SENTENCES = ("--task", "tupe_sentence_prediction", "--criterion", "tupe_sentence_prediction", "--max-positions", 32)
-#: Of a criterion the data, a folder of `glue` or else the corpus, the flags, and the batch size that makes 7 batches.
+TRANSLATION = (
+    "--task", "translation", "--left-pad-source", "--arch", "seq2seq_tupe_r_tiny", "--share-all-embeddings",
+    "--criterion", "label_smoothed_cross_entropy", "--label-smoothing", 0.1,
+)  # fmt: skip
+QUESTIONS = (
+    "--task", "tupe_question_answering", "--criterion", "tupe_question_answering", "--max-positions", 48,
+    "--max-query", 8, "--doc-stride", 16,
+)  # fmt: skip
+#: Of a criterion the data, a name of `data` or else the corpus, the flags, and the batch size that makes 7 batches.
 CRITERIONS = {
     "tupe_masked_lm": (None, (*WORDS, "--criterion", "tupe_masked_lm"), 50),
     "classes": ("MNLI", (*SENTENCES, "--num-classes", 3), 14),
     "regression": ("STS-B", (*SENTENCES, "--num-classes", 1, "--regression-target"), 14),
+    "electra": (
+        None,
+        (*WORDS, "--arch", "electra_tupe_r_tiny", "--generator-size", 0.5, "--criterion", "tupe_electra"),
+        50,
+    ),
+    "questions": ("questions", QUESTIONS, 4),
+    "translation": ("pairs", TRANSLATION, 4),
 }
 SPLITS = ((1, 4), (2, 2), (4, 1))  # processes x accumulated batches
 
@@ -90,11 +109,26 @@ def process(rank, folder, cases, corpus, checkpoint):
         vars(distributed_utils.get_global_group).pop("_global_group", None)
 
 
+def prepared(folder):
+    """28 questions and 28 pairs of sentences."""
+    made = made_questions(28)
+    text = [text for p in made["data"][0]["paragraphs"] for text in (p["context"], *(q["question"] for q in p["qas"]))]
+    vocabulary, questions = write_corpus(folder / "vocabulary", text, 90), write_json(folder / "made.json", made)
+    command = ["prepare-qa", vocabulary, folder / "questions", f"train={questions}", "--workers", 1]
+    assert main(list(map(str, command))) == 0
+    for language, lines in zip(("en", "de"), pairs(28)):
+        (folder / f"pairs.{language}").write_text("".join(f"{line}\n" for line in lines))
+    both = (f"--train={folder}/pairs", f"--valid={folder}/pairs", "--max-ratio=99")
+    assert main(["prepare-translation", f"{folder}/pairs", "en", "de", *both, "--vocab-size=60", "--workers=1"]) == 0
+    return {name: folder / name for name in ("questions", "pairs")}
+
+
 @pytest.fixture(scope="module")
 def results(corpus, glue, trained, tmp_path_factory):
     """`results(name, processes)`, of four processes that are started once."""
     folder = tmp_path_factory.mktemp("processes")
-    cases = {name: (glue / where if where else corpus, *rest) for name, (where, *rest) in CRITERIONS.items()}
+    data = {None: corpus, "MNLI": glue / "MNLI", "STS-B": glue / "STS-B", **prepared(folder)}
+    cases = {name: (data[where], *rest) for name, (where, *rest) in CRITERIONS.items()}
     # forked: what this process imported need not be imported four times
     arguments = (folder, cases, corpus, trained / "checkpoint_last.pt")
     torch.multiprocessing.start_processes(process, arguments, nprocs=4, start_method="fork")

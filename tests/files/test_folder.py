@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from tupe.errors import UserError
-from tupe.files import difference, identity, own
+from tupe.files import difference, identity, move_into, own
 
 OF = {"checkpoint": "1f", "settings": {"lr": (2e-05,), "seed": 1}}
 
@@ -50,6 +50,37 @@ def test_what_is_of_others_is_not_touched(tmp_path):
         assert (tmp_path / ".tupe.json").read_text() == content
 
 
+def test_until_something_is_begun_it_may_become_another(tmp_path):
+    def take(of):
+        with own(tmp_path, "train", of, besides=["log", "model"], is_begun=(tmp_path / "model").exists):
+            pass
+        return identity(tmp_path)
+
+    (tmp_path / "log").touch()
+    assert take({"layers": 1}).of == {"layers": 1}
+    assert take({"layers": 2}).of == {"layers": 2}
+    (tmp_path / "model").touch()
+    with pytest.raises(UserError, match="was begun with layers = 2, not 3"):
+        take({"layers": 3})
+    (tmp_path / ".tupe.json").unlink()
+    assert take({"layers": 3}) is None  # what it is of is not known
+
+
+def test_files_move_into_a_folder_in_as_many_goes_as_it_takes(tmp_path):
+    made, wanted = tmp_path / "made", ("a", "b/c", "b/d")
+    for name in wanted:
+        (made / name).parent.mkdir(parents=True, exist_ok=True)
+        (made / name).write_text(name)
+    (tmp_path / "b").touch()
+    with pytest.raises(UserError, match=r"b is there, but not of glue: move it away"):
+        move_into(tmp_path, made, wanted, "glue")
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "b").unlink()
+    move_into(tmp_path, made, wanted[:1], "glue")  # killed
+    move_into(tmp_path, made, wanted, "glue")
+    assert [(tmp_path / name).read_text() for name in wanted] == list(wanted)
+
+
 def test_what_is_no_folder(tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "nothing").symlink_to("nowhere")
@@ -58,6 +89,8 @@ def test_what_is_no_folder(tmp_path):
     for name in ("file", "nothing"):
         with pytest.raises(UserError, match="give the name of a folder"), own(tmp_path / name, "glue", OF):
             pass
+    with pytest.raises(UserError, match="file is not a folder, so that"), own(tmp_path / "file/a/b", "glue", OF):
+        pass
     with own(tmp_path / "link", "glue", OF):
         assert identity(tmp_path / "folder") is not None
     assert not (tmp_path / "nowhere").exists()

@@ -1,7 +1,9 @@
 import hashlib
+import os
 
 import pytest
 
+from tupe.errors import UserError
 from tupe.files import atomic, remove_unfinished, sha256, whole_folder
 
 
@@ -16,6 +18,20 @@ def test_a_file_is_whole_or_not_there(tmp_path):
         assert not path.exists()
     assert [file.name for file in path.parent.iterdir()] == ["a"]
     assert sha256(path) == hashlib.sha256(b"whole").hexdigest()
+
+
+def test_what_is_in_the_place_of_a_file(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe")
+    for name, said in (
+        ("folder", "is a folder: give the name of a file"),
+        ("pipe", "is a pipe or device"),
+        ("file/a", "file cannot be a folder"),
+    ):
+        with pytest.raises(UserError, match=said), atomic(tmp_path / name):
+            pytest.fail("the work begins")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder", "pipe"]
 
 
 def test_a_folder_is_whole_or_as_before(tmp_path):

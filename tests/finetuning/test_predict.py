@@ -9,6 +9,7 @@ import torch
 from fairseq.data import Dictionary
 
 from tests.commands import run
+from tests.samples import write_checkpoint, write_task
 from tupe.cli.main import main
 from tupe.data.binary import EOS, writer
 from tupe.data.glue.tasks import TASKS
@@ -109,6 +110,17 @@ def test_labels_of_each_row_in_order(labels, tmp_path):
     assert len(set(predicted)) == 2
 
 
+def test_batches_go_by_length(tmp_path, monkeypatch):
+    data = prepare(tmp_path, "CoLA", TASKS["CoLA"].classes)
+    fine_tune(tmp_path / "best.pt", data, 2)
+    shapes, collate = [], predictions.data_utils.collate_tokens
+    monkeypatch.setattr(
+        predictions.data_utils, "collate_tokens", lambda *args: shapes.append(collate(*args).shape) or collate(*args)
+    )
+    predictions.predict(tmp_path / "best.pt", data, tmp_path, any_size=True)
+    assert shapes == [(32, 6), (32, 11), (6, 11)]
+
+
 def test_long_sentences_are_cut(tmp_path):
     labels = TASKS["CoLA"].classes
     data = prepare(tmp_path, "CoLA", labels)
@@ -142,6 +154,17 @@ def test_mnli_has_two_files_and_predicts_ax(tmp_path):
     (file,) = predictions.predict(tmp_path / "best.pt", prepare(tmp_path / "ax", "AX", labels), tmp_path, any_size=True)
     assert file.name == "AX.tsv"
     assert set(read(file)) <= set(labels)
+
+
+@pytest.mark.parametrize("command", ["glue-predict", "predict"])
+def test_a_head_that_was_not_trained(command, tmp_path, capsys):
+    """fairseq would build one at random, and predict by it."""
+    write_task(tmp_path / "CoLA")
+    write_checkpoint(tmp_path / "best.pt", tmp_path / "CoLA", num_classes=2, head=False)
+    assert main([command, str(tmp_path / "best.pt"), str(tmp_path / "CoLA"), str(tmp_path / "out"), "--partial"]) == 1
+    said = f"error: {tmp_path}/best.pt holds no trained classification head, so that its predictions would be random: "
+    assert capsys.readouterr().err.startswith(said)
+    assert not (tmp_path / "out").exists()
 
 
 def test_refuses(tmp_path, capsys):

@@ -29,3 +29,6 @@ def test_metrics_are_of_the_very_validation_that_was_best(tmp_path):
     assert result.score == result.metrics["valid"]["accuracy"] == 70.0
     assert result.metrics["valid1"]["accuracy"] == 69.0
     assert result.epoch == 1
+    assert result.model == "tupe_tiny"
+    assert finetuning_result(tmp_path, model="electra_tupe_tiny").model == "electra_tupe_tiny"
+    assert finetuning_result(tmp_path).model == "electra_tupe_tiny"  # as before

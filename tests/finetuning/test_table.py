@@ -128,6 +128,25 @@ def test_languages_have_columns_and_a_mean(tmp_path):
     )
 
 
+@pytest.mark.parametrize(("kind", "said"), [("test", ""), ("valid", " (valid)")])
+def test_the_transfer_gap_is_english_less_the_mean_of_the_others(kind, said, tmp_path):
+    runs = grid(["XNLI"], [1e-5], [1, 2, 3])
+    Plan(**PLAN, runs=tuple(runs)).join(tmp_path)
+    for run in runs:
+        scores = {"en": 80.0 + 3 * run.seed, "de": 70.0, "sw": 50.0 + run.seed}
+        finish(tmp_path, run, 90.0, **{f"XNLI/{kind}-{name}": {"accuracy": score} for name, score in scores.items()})
+    row = read_sweep(tmp_path, "ours", by_language=True)
+    names = [column.name for column in shown([row])]
+    assert names == ["XNLI", *(f"XNLI {language}{said}" for language in ("de", "en", "sw")), "XNLI gap"]
+    assert row.cells["XNLI gap"].score == 86.0 - (70.0 + 52.0) / 2
+    assert row.average([column for column in shown([row]) if column.averaged]) == row.cells["XNLI"].score
+    for run in runs:  # a language whose answers are secret
+        (tmp_path / run.folder / "result.json").unlink()
+        (tmp_path / run.folder).rmdir()
+        finish(tmp_path, run, 90.0, **{"XNLI/test-en": {"accuracy": 1.0}, "XNLI/test-de": {"accuracy": None}})
+    assert read_sweep(tmp_path, by_language=True).cells["XNLI gap"].score is None
+
+
 @given(
     st.dictionaries(
         st.sampled_from([1e-5, 2e-5, 3e-5]), st.lists(st.floats(0, 100), min_size=1, max_size=5), min_size=1

@@ -33,6 +33,7 @@ def small_model(name, dictionary, max_positions=24, **fields):
     model_class = TupeModel
     if name in ELECTRA_NAMES:
         model_class, small["generator_size"] = ElectraModel, 2 / 3  # two heads of three
+        small["linformer_k"] = min(CONFIGS[name].linformer_k, 16)
     model = model_class.build_model(CONFIGS[name](**{**small, **fields}), task)
     for parameter in model.parameters():
         if parameter.ndim > 1:  # far from the tiny initial values, so that a wrong term shows

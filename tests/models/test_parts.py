@@ -36,3 +36,29 @@ def test_is_the_same_model(build, pairs, name, fields, monkeypatch):
         torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-3, atol=1e-4, msg=name)
     with torch.no_grad():
         torch.testing.assert_close(model(pairs)[0], whole)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("tupe_a_tiny", {}),
+        ("tupe_a_tie_cls_tiny", {"sharing": "none", "segment": "per_head"}),
+        ("tupe_a_tiny", {"reset": "release", "sharing": "head"}),
+        ("diet_abs_tiny", {"position_rank": 5, "unpad": "always"}),
+        ("tupe_r_tiny", {}),
+    ],
+)
+def test_factors_as_wider_heads(build, pairs, name, fields):
+    """The same model; TUPE-R's bias by distance has none, and is computed as ever."""
+    models = [build(name, attention_backend=backend, dropout=0.0, **fields).train() for backend in ("factors", "sdpa")]
+    terms = next(models[0].encoder.sentence_encoder.layer_terms(pairs, torch.float32))
+    assert isinstance(terms.bias, StructuredBias) == (not name.startswith("tupe_r"))
+    found = []
+    for model in models:
+        torch.manual_seed(1)
+        model.encoder.sentence_encoder.layers.apply(lambda part: setattr(part, "training", False))
+        out = model(pairs)[0][pairs.ne(1)]
+        out.square().sum().backward()
+        found.append([out, *(parameter.grad for parameter in model.parameters())])
+    for one, other in zip(*found):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)

@@ -151,7 +151,7 @@ def test_masked_tokens_by_mask_and_by_index(build, tokens):
     with torch.no_grad():
         everywhere, _ = model(tokens)
         by_mask, _ = model(tokens, masked_tokens=mask)
-        by_index, _ = model(tokens, masked_tokens=mask.flatten().nonzero().squeeze(1), has_padding=True)
+        by_index, _ = model(tokens, masked_tokens=mask.flatten().nonzero().squeeze(1), num_tokens=23)
     torch.testing.assert_close(by_mask, everywhere[mask])
     torch.testing.assert_close(by_index, everywhere[mask])
 

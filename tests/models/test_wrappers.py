@@ -15,7 +15,7 @@ from torch.optim.swa_utils import AveragedModel
 from tests.position.replicas import replica
 from tupe.systems import SYSTEMS
 
-SHARDED = ["DDP", "FSDP1", "FSDP1, use_orig_params", "FSDP2"]
+SHARDED = ["DDP", "FSDP1", "FSDP1, use_orig_params", "FSDP2", "FSDP1, each term", "FSDP2, each term"]
 
 
 @pytest.fixture(scope="module")

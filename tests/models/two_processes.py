@@ -26,25 +26,36 @@ from tupe.models.layer import TupeEncoderLayer
 CPU = torch.device("cpu")
 
 
-def fsdp1(use_orig_params):
+def terms_of(model):
+    """Each term of the positions, a module of its own kind."""
+    return list(model.encoder.sentence_encoder.position_bias.children())
+
+
+def fsdp1(use_orig_params, of_terms=False):
     def wrap(model):
-        policy = ModuleWrapPolicy({TupeEncoderLayer})
+        policy = ModuleWrapPolicy({TupeEncoderLayer, *(map(type, terms_of(model)) if of_terms else ())})
         return FullyShardedDataParallel(model, auto_wrap_policy=policy, use_orig_params=use_orig_params, device_id=CPU)
 
     return wrap
 
 
-def fsdp2(model):
-    for layer in model.encoder.sentence_encoder.layers:
-        fully_shard(layer, mesh=dist.device_mesh.init_device_mesh("cpu", (2,)))
-    return fully_shard(model, mesh=dist.device_mesh.init_device_mesh("cpu", (2,)))
+def fsdp2(of_terms=False):
+    def wrap(model):
+        mesh = dist.device_mesh.init_device_mesh("cpu", (2,))
+        for unit in (*model.encoder.sentence_encoder.layers, *(terms_of(model) if of_terms else ())):
+            fully_shard(unit, mesh=mesh)
+        return fully_shard(model, mesh=mesh)
+
+    return wrap
 
 
 WRAPPERS = {
     "DDP": lambda model: DistributedDataParallel(model, find_unused_parameters=False),
     "FSDP1": fsdp1(False),
     "FSDP1, use_orig_params": fsdp1(True),
-    "FSDP2": fsdp2,
+    "FSDP2": fsdp2(),
+    "FSDP1, each term": fsdp1(False, of_terms=True),
+    "FSDP2, each term": fsdp2(of_terms=True),
 }
 
 

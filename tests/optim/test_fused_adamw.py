@@ -211,3 +211,22 @@ def test_real_runs(corpus, tmp_path):
         torch.testing.assert_close(states[name]["model"], states["whole"]["model"], **tolerance)
         moments = [states[run]["last_optimizer_state"]["state"] for run in (name, "whole")]
         torch.testing.assert_close(*moments, **tolerance)
+
+
+def test_no_decay_of_what_is_no_matrix():
+    """Layer norms and biases, and scalars, go without; the others have it as ever."""
+    options = {"lr": 0.1, "weight_decay": 0.5}
+    ours, none, all_of_them = (
+        steps(DecoupledAdam(parameters(), **{**options, **others}), 5)
+        for others in ({"decay_matrices_only": True}, {"weight_decay": 0.0}, {})
+    )
+    for p, without, decayed in zip(ours, none, all_of_them):
+        same([p], [decayed if p.ndim > 1 else without])
+        assert not torch.equal(without, decayed)
+
+
+def test_what_cannot_be_told_apart():
+    cfg = OmegaConf.merge(OmegaConf.structured(fused_adamw.FusedAdamWConfig()), {"lr": [0.1]})
+    cfg.decay_matrices_only = True
+    with pytest.raises(UserError, match="one by one: set --fp16-no-flatten-grads"):
+        fused_adamw.FusedAdamW(cfg, [torch.nn.Parameter(torch.zeros(9))])

@@ -23,7 +23,7 @@ def test_untied_is_its_equation(num_terms, bias):
         / (num_terms * d_h) ** 0.5
     )
     torch.testing.assert_close(term(length), expected)
-    torch.testing.assert_close(term.self_correlation(term.table.weight[:length]), expected.diagonal(dim1=1, dim2=2).t())
+    torch.testing.assert_close(term(length, vectors=term.table.weight[:length]), expected.diagonal(dim1=1, dim2=2).t())
 
 
 def test_untied_parameter_count_at_base_size():

@@ -41,6 +41,20 @@ def test_logits_are_the_equation(length):
             torch.testing.assert_close(out[:, :, i, j], query[:, :, i] @ a)
 
 
+@pytest.mark.parametrize("num_keys", [1, 3, 9])
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_one_query_has_its_vectors_in_keys_and_values(num_keys, bidirectional):
+    term = ShawRelative(4, max_distance=3, values=True, bidirectional=bidirectional).double()
+    query, weights = torch.randn(2, 3, 1, 4).double(), torch.rand(2, 3, 1, num_keys).double()
+    key, value = torch.randn(2, 2, 3, num_keys, 4, dtype=torch.float64)
+    all_keys, all_values = term.of_one_query(key, value)
+    wanted = query @ key.mT + term(query, num_keys=num_keys)
+    torch.testing.assert_close(query @ all_keys.mT, wanted)
+    torch.testing.assert_close(weights @ all_values, weights @ value + term.weighted_values(weights))
+    without = ShawRelative(4, max_distance=3)
+    assert without.of_one_query(key.float(), value)[1] is value
+
+
 def test_parameters():
     """(2t + 1) x d_h, shared by the heads; t = 128."""
     assert sum(p.numel() for p in ShawRelative(64).parameters()) == 257 * 64

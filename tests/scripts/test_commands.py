@@ -152,7 +152,6 @@ def test_cpu_by_choice_or_not(clone):
     ],
 )
 def test_translation_is_what_the_configuration_says(environment, model, max_tokens, update_freq, clone):
-    (clone.here / "DATA/manifest.json").touch()
     clone.run("translate_train.sh", "DATA", "checkpoint.save_dir=OUT", **environment)
     trained = clone.trained()
     assert trained.get("model._name") == model
@@ -161,10 +160,17 @@ def test_translation_is_what_the_configuration_says(environment, model, max_toke
     assert trained["checkpoint.save_dir"] == "OUT"
 
 
-def test_translation_without_its_data(clone):
-    done = clone.run("translate_train.sh", "DATA")
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: there is no DATA/manifest.json: give the folder that")
+@pytest.mark.parametrize("script", ["pretrain.sh", "translate_train.sh"])
+@pytest.mark.parametrize(
+    ("name", "value"), [("GPUS", "x"), ("PROCESSES", "0"), ("NODES", "08"), ("NODES", "a[$(touch witness)]")]
+)
+def test_numbers_are_numbers(name, value, script, clone):
+    done = clone.run(script, "DATA", **{name: value})
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        1,
+        f"error: {name} is {value}: give a whole number above 0",
+    )
+    assert not (clone.here / "witness").exists()
     assert clone.calls() == []
 
 
@@ -188,3 +194,13 @@ def test_the_quickstart_leaves_what_is_of_others(name, tmp_path):
         done.stderr == f"error: {tmp_path} holds what is not of quickstart.sh: set QUICKSTART_OUT to another folder.\n"
     )
     assert sorted(path.name for path in tmp_path.rglob("*")) == sorted([name, "text", "mine"])
+
+
+@pytest.mark.parametrize("script", ["pretrain.sh", "translate_train.sh"])
+def test_fields_of_the_model_need_no_plus(script, clone):
+    """Hydra wants one where the configuration does not name the field, and none where it does."""
+    (clone.here / "DATA/manifest.json").touch()
+    fields = ("model.relative=clipped", "+model.sharing=head", "+model._name=t5_tiny")
+    clone.run(script, "DATA", *fields)
+    (call,) = (call for call in clone.calls() if "--config-dir" in call)
+    assert {"+model.relative=clipped", "+model.sharing=head", "model._name=t5_tiny"} <= set(call)

@@ -114,6 +114,17 @@ def test_order(data):
     assert (np.diff(sizes) >= 0).all()
     orders = [make_task(data, seed=seed).load_dataset("train").ordered_indices().tolist() for seed in (1, 1, 2)]
     assert orders[0] == orders[1] != orders[2]
+    plain, sorted_ = (list(batches(make_task(data, length_window=w).load_dataset("train"), 8)) for w in (0, 50))
+    slots, tokens = ([sum(f(sample) for sample in some) for some in (plain, sorted_)] for f in (padded, real))
+    assert slots[1] < slots[0] and tokens[1] == tokens[0]
+
+
+def padded(sample):
+    return sample["net_input"]["src_tokens"].numel()
+
+
+def real(sample):
+    return sample["ntokens"]
 
 
 def validated(task, criterion, model, dataset, workers, size):

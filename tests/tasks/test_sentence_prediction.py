@@ -151,6 +151,20 @@ def test_pairs_and_their_classes(folder, impl):
     assert load(task, "valid1") == {0: ("<s> b </s> </s> c </s>", 1)}
 
 
+@pytest.mark.parametrize("regression", [False, True])
+def test_unordered_pairs_are_trained_on_in_both_orders(folder, regression):
+    labels = [0.25, 0.5] if regression else ["no", "yes"]
+    wanted = labels if regression else [0, 1]
+    for split in ("train", "valid"):
+        folder.split(split, input0=["a b c", "d"], input1=["e", "f g"], labels=labels)
+    said = {"regression_target": regression, "num_classes": 1 if regression else 2, "both_orders": True}
+    one = {0: ("<s> a b c </s> </s> e </s>", wanted[0]), 1: ("<s> d </s> </s> f g </s>", wanted[1])}
+    other = {2: ("<s> e </s> </s> a b c </s>", wanted[0]), 3: ("<s> f g </s> </s> d </s>", wanted[1])}
+    assert load(folder.task(unordered=True, **said)) == {**one, **other}
+    assert load(folder.task(unordered=True, **said), "valid") == one
+    assert load(folder.task(**said)) == one
+
+
 def test_a_batch_holds_what_criterion_and_model_need(folder):
     folder.split("train", input0=["a b c", "d"], input1=["e f", "g"], labels=["no", "yes"])
     task = folder.task(max_positions=7)
@@ -207,9 +221,62 @@ def test_the_order_is_shuffled_by_the_seed(folder):
     assert sorted(orders[2]) == list(range(30))
 
 
+def lengths_and_labels(folder, count=61):
+    """Splits `train` and `valid` of sentences of 1 to 9 words."""
+    sentences = ["a " * (1 + 5 * row % 9) for row in range(count)]
+    for split in ("train", "valid"):
+        folder.split(split, input0=sentences, labels=["x"] * count)
+    return folder
+
+
+def epoch(task, split, number=1, shards=1, shard=0, start=0):
+    """The batches of an epoch of training, of one worker of several."""
+    dataset = task.load_dataset(split)
+    options = {"max_sentences": 4, "num_shards": shards, "shard_id": shard, "seed": 1, "epoch": number}
+    iterator = task.get_batch_iterator(dataset, **options)
+    if start:
+        iterator.load_state_dict({"version": 2, "epoch": number, "iterations_in_epoch": start, "shuffle": True})
+    return [sorted(sample["id"].tolist()) for sample in iterator.next_epoch_itr(shuffle=True) if sample]
+
+
+def test_validation_is_in_order_of_length(folder):
+    task = lengths_and_labels(folder).task(length_window=3)
+    dataset = task.load_dataset("valid")
+    order = dataset.ordered_indices()
+    assert np.all(np.diff([dataset.size(index) for index in order]) >= 0)
+    assert sorted(order.tolist()) == list(range(61))
+
+
+def padding(task):
+    dataset = task.load_dataset("train")
+    batches = dataset.batch_by_size(dataset.ordered_indices(), max_sentences=4)
+    return sum(len(batch) * max(map(dataset.size, batch)) - sum(map(dataset.size, batch)) for batch in batches)
+
+
+def test_length_windows(folder):
+    plain, window = (lengths_and_labels(folder).task(length_window=window) for window in (0, 5))
+    assert padding(window) < padding(plain) / 2
+    windows = [epoch(window, "train", number) for number in (1, 2)]
+    assert sorted(map(len, windows[0])) == sorted(map(len, epoch(plain, "train"))) == [1, *[4] * 15]
+    assert sorted(index for batch in windows[0] for index in batch) == list(range(61))
+    assert epoch(window, "train") == windows[0]  # by seed and epoch alone
+    assert windows[1] != windows[0] and sorted(windows[1]) == sorted(windows[0])
+    inside = np.split(plain.load_dataset("train").ordered_indices(), range(20, 61, 20))
+    assert all(any(set(batch) <= set(some.tolist()) for some in inside) for batch in windows[0])
+
+
+def test_length_windows_are_resumed_and_shared_out(folder):
+    task = lengths_and_labels(folder).task(length_window=5)
+    whole = epoch(task, "train", 2)
+    assert epoch(task, "train", 2, start=7) == whole[7:]
+    shares = [epoch(task, "train", 2, shards=2, shard=shard) for shard in (0, 1)]
+    assert sorted(shares[0] + shares[1]) == sorted(whole)
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
+        ({"length_window": -1}, "length_window is -1"),
         ({"num_classes": -1}, "num_classes is -1.*--regression-target"),
         ({"num_classes": 1}, "num_classes is 1, but there are at least 2 classes"),
         ({"num_classes": 2, "regression_target": True}, "num_classes is 2: set --num-classes 1"),

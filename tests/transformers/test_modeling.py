@@ -115,9 +115,11 @@ def test_frozen_positions_and_half_precision(dictionary, system):
     assert difference(their_half, whole) < 2 * difference(fairseq_half, whole) + 1e-2
 
 
+@pytest.mark.parametrize("linear", [False, True])
 @torch.no_grad()
-def test_states_and_heads(dictionary):
-    model, theirs = pair(dictionary, "tupe_r", ours.TupeForSequenceClassification, encoder_normalize_before=True)
+def test_states_and_heads(dictionary, linear):
+    fields = {"encoder_normalize_before": True, "linear_heads": linear}
+    model, theirs = pair(dictionary, "tupe_r", ours.TupeForSequenceClassification, **fields)
     ids = tokens(37)
     features, extra = model(ids, return_all_hiddens=True, features_only=True)
     found = theirs(ids, output_hidden_states=True)

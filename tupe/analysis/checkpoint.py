@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Union
 
@@ -10,31 +12,50 @@ from torch import Tensor
 
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
+from tupe.models.describe import full_name
 from tupe.models.saved import saved_config
 from tupe.models.tupe import TupeLanguageModelEncoder, as_namespace
+from tupe.systems import DESCRIPTIONS, ELECTRA_NAMES, SYSTEMS
 
 _ENCODER = "encoder."
 
 
-def open_encoder(checkpoint: Union[str, Path]) -> TupeLanguageModelEncoder:
-    """The encoder in a checkpoint of this plugin, pre-trained or fine-tuned, in evaluation mode.
+#: A checkpoint's file, or what `open_encoder` made of it.
+Checkpoint = Union[str, Path, TupeLanguageModelEncoder]
 
-    Its `args` are the configuration, `args._name` the model's name.
+
+def open_encoder(checkpoint: Checkpoint, name: str = "") -> TupeLanguageModelEncoder:
+    """The encoder in a checkpoint of this plugin, pre-trained or fine-tuned, in evaluation mode; an encoder as it is.
+
+    Of a generator and a discriminator it is the discriminator's, without a head.
+
+    Its `args` are the configuration, `args._name` the model's name; `shown_as` is what figures call it: `name`, or by
+    default the model's name with the fields that were given, as in `tupe_tiny reset=none`.
 
     Raises:
         UserError: if the file cannot be read, or holds no model of this plugin.
     """
+    if isinstance(checkpoint, TupeLanguageModelEncoder):
+        return checkpoint
     state = safe_load(checkpoint)
     args = as_namespace(saved_config(state, checkpoint))
     weights = {
         name[len(_ENCODER) :]: weight.float() for name, weight in state["model"].items() if name.startswith(_ENCODER)
     }
     encoder = TupeLanguageModelEncoder(args, _dictionary(weights["sentence_encoder.embed_tokens.weight"]))
+    if args._name in ELECTRA_NAMES:  # a discriminator's head tells tokens apart and names none
+        weights = {**{f"lm_head.{name}": value for name, value in encoder.lm_head.state_dict().items()}, **weights}
     try:
         encoder.load_state_dict(weights)
     except RuntimeError as error:
         raise UserError(f"the parameters in {checkpoint} are not those of its model {args._name}: {error}") from error
+    encoder.shown_as = name or full_name(args)
     return encoder.eval()
+
+
+def systems_with(has: Callable[[Namespace], bool]) -> str:
+    """The papers' systems whose fields are such, as in `TUPE-A, TUPE-R`: where to find a term that a model lacks."""
+    return ", ".join(DESCRIPTIONS[name][0] for name, fields in SYSTEMS.items() if has(Namespace(**fields)))
 
 
 def _dictionary(embeddings: Tensor) -> Dictionary:

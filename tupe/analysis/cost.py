@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Union
 
-from tupe.analysis.figure import new_figure, save_figure
+from tupe.analysis.figure import colour, new_figure, plain, save_figure
 from tupe.errors import UserError
 from tupe.files import read_json
 
@@ -46,11 +46,11 @@ def plot_costs(run: str, records: list[dict[str, Any]], output: Union[str, Path]
         shown = [record for record in records if (record["size"], record["mode"]) == group]
         low, middle, high = zip(*(record["time_over_first"] for record in shown))
         errors = [[m - a for m, a in zip(middle, low)], [b - m for m, b in zip(middle, high)]]
-        square.bar(range(len(shown)), middle, yerr=errors, color=[f"C{n}" for n in range(len(shown))], capsize=3)
+        square.bar(range(len(shown)), middle, yerr=errors, color=[colour(n) for n in range(len(shown))], capsize=3)
         square.bar_label(square.containers[-1], [f"{m:.2f}" for m in middle], padding=2, fontsize=8)
         square.set_xticks(range(len(shown)), [record["rival"] for record in shown], rotation=40, ha="right")
         square.axhline(1, color="0.4", linewidth=0.8)
         square.set_title(" ".join(group), fontsize=10)
     squares[0].set_ylabel(f"time over {records[0]['rival']}'s")
-    figure.suptitle(run, fontsize=7, wrap=True)
+    figure.suptitle(plain(run), fontsize=7, wrap=True)
     save_figure(figure, output)

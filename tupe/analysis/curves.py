@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
 import numpy as np
 
-from tupe.analysis.figure import new_figure, save_figure
+from tupe.analysis.figure import colour, new_figure, plain, save_figure, set_title
 from tupe.errors import UserError
 from tupe.files import check_file
 
 LOG = "hydra_train.log"
+PLAIN_LOG = "train.log"  # of `fairseq-train`
 _DETECTS = "disc_auc"
 Records = dict[int, dict[str, float]]  # update -> name of a value -> value
 
@@ -41,7 +43,7 @@ class TrainingLog(NamedTuple):
 
 
 def read_log(path: Union[str, Path]) -> TrainingLog:
-    """Reads a run's folder, its `hydra_train.log`, a `--log-file`, or what fairseq printed.
+    """Reads a run's folder, its `hydra_train.log` or `train.log`, a `--log-file`, or what fairseq printed.
 
     Of an update that was logged twice, as it happens when a run was resumed, the later record counts.
 
@@ -49,7 +51,8 @@ def read_log(path: Union[str, Path]) -> TrainingLog:
         UserError: if the file is missing, or has no records of training.
     """
     path = Path(path)
-    path = path / LOG if path.is_dir() else path
+    if path.is_dir():
+        path = path / (PLAIN_LOG if (path / PLAIN_LOG).is_file() and not (path / LOG).is_file() else LOG)
     check_file(path, "training")
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -104,14 +107,20 @@ def reaches(log: TrainingLog, loss: float) -> Optional[float]:
     None if it never is. TUPE's headline: it reaches what BERT-A ends with after 30% of the updates.
     """
     before: Optional[tuple[int, float]] = None
-    for update, record in sorted(log.valid.items()):
-        if record["loss"] <= loss:
+    for update, lower in losses(log):
+        if lower <= loss:
             if before is None:
                 return float(update)
             first, higher = before
-            return first + (update - first) * (higher - loss) / (higher - record["loss"])
-        before = update, record["loss"]
+            return first + (update - first) * (higher - loss) / (higher - lower)
+        before = update, lower
     return None
+
+
+def losses(log: TrainingLog) -> list[tuple[int, float]]:
+    """Updates and validation losses of masked words, of a generator its own; without those that are not finite."""
+    found = [(update, record.get("gen_loss", record["loss"])) for update, record in sorted(log.valid.items())]
+    return [(update, loss) for update, loss in found if math.isfinite(loss)]
 
 
 def plot_training(
@@ -127,6 +136,9 @@ def plot_training(
             apart is drawn below it.
         against: label of the run whose last validation loss is drawn as a line; of each other run the legend says at
             which share of that run's updates it is reached.
+
+    Raises:
+        UserError: if that run has no validation yet.
     """
     figure = new_figure(10, 6)
     detects = any(_DETECTS in record for log in logs.values() for record in log.train.values())
@@ -135,17 +147,17 @@ def plot_training(
     longest = max(record["hours"] for log in logs.values() for record in (*log.train.values(), *log.valid.values()))
     unit, of_an_hour = ("hours", 1) if longest > 2 else ("minutes", 60)
     for number, (label, log) in enumerate(logs.items()):
-        color = f"C{number}"
+        color = colour(number)
         for column, of in enumerate((("num_updates", 1), ("hours", of_an_hour))):
             for row, name in enumerate(["loss", _DETECTS][: len(heights) - 1]):
                 axes[row, column].plot(*_curve(log.train, *of, name), color=color, linewidth=0.8, alpha=0.5)
                 axes[row, column].plot(*_curve(log.valid, *of, name), color=color, marker="o", markersize=3)
             axes[-1, column].plot(*_curve(log.train, *of, "lr"), color=color)
-        share = "" if against in (None, label) else f"; {_share(log, logs[against], against)}"
-        axes[0, 0].lines[-1].set_label(f"{label}: {_end(log.valid)}{share}")
-    if against is not None and logs[against].valid:
+        reached = "" if against in (None, label) else f"; {share(log, logs[against], against)}"
+        axes[0, 0].lines[-1].set_label(plain(f"{label}: {_end(log.valid)}{reached}"))
+    if against is not None:
         for ax in axes[0]:
-            ax.axhline(_last(logs[against])[1], color="0.4", linewidth=0.8, linestyle=":")
+            ax.axhline(last(logs[against])[1], color="0.4", linewidth=0.8, linestyle=":")
     axes[0, 0].set_ylabel("loss (bits a prediction)\nthick: validation, thin: training")
     if detects:
         axes[1, 0].set_ylabel("replaced above original\n(AUC, percent)")
@@ -158,7 +170,7 @@ def plot_training(
     for ax in axes.flat:
         ax.grid(alpha=0.3)
         ax.set_xlim(left=0)
-    figure.suptitle(title)
+    set_title(figure, title)
     figure.legend(loc="outside lower center", ncols=min(len(logs), 2))
     save_figure(figure, output)
 
@@ -169,16 +181,16 @@ def _curve(records: Records, of: str, factor: float, name: str) -> tuple[list[fl
     return [record[of] * factor for record in ordered], [record[name] for record in ordered]
 
 
-def _last(log: TrainingLog) -> tuple[int, float]:
-    """The last validation's update and loss."""
-    update = max(log.valid)
-    return update, log.valid[update]["loss"]
+def last(log: TrainingLog) -> tuple[int, float]:
+    """The last validation's update and loss. Raises `UserError` before the first."""
+    if not (found := losses(log)):
+        raise UserError("a run that others are compared with (--against) has no validation in its log yet.")
+    return found[-1]
 
 
-def _share(log: TrainingLog, other: TrainingLog, name: str) -> str:
-    if not log.valid or not other.valid:
-        return f"{name}'s end unknown"
-    updates, loss = _last(other)
+def share(log: TrainingLog, other: TrainingLog, name: str) -> str:
+    """At which share of the updates of `other`, called `name`, the run reaches the loss that it ends with."""
+    updates, loss = last(other)
     reached = reaches(log, loss)
     return (
         f"{name}'s end not reached" if reached is None else f"{name}'s end after {reached / updates:.0%} of its updates"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
@@ -16,6 +18,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+#: Of Okabe and Ito, which the colour-blind tell apart; black last.
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+
+
+def colour(number: int) -> str:
+    """Of the line or bar with this number, from 0."""
+    return _COLOURS[number % len(_COLOURS)]
+
+
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of `width` x `height` inches. Raises `UserError` if matplotlib is not installed."""
     try:
@@ -25,6 +36,17 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure((width, height), layout="constrained")
 
 
+def plain(text: str) -> str:
+    """Text that is shown as it is, whatever mathematics it looks like to matplotlib."""
+    return text.replace("$", r"\$")
+
+
+def set_title(figure: Figure, text: str) -> None:
+    """Above the figure, in as many lines as it takes."""
+    width = int(11 * figure.get_figwidth())
+    figure.suptitle("\n".join(textwrap.fill(plain(line), width, break_on_hyphens=False) for line in text.splitlines()))
+
+
 def save_figure(figure: Figure, path: Union[str, Path]) -> None:
     """Writes the figure in the format of the name's ending. Raises `UserError` for one that there is not."""
     path = Path(path)
@@ -32,8 +54,18 @@ def save_figure(figure: Figure, path: Union[str, Path]) -> None:
     kind = path.suffix[1:].lower()
     if kind not in formats:
         raise UserError(f"{path} does not end with a format of figures: use one of {', '.join(sorted(formats))}.")
-    with atomic(path) as unfinished:
-        figure.savefig(unfinished, format=kind, dpi=150)
+    with written(path) as unfinished:
+        figure.savefig(unfinished, format=kind, dpi=200)
+
+
+@contextlib.contextmanager
+def written(path: Path) -> Iterator[Path]:
+    """As `atomic`. Raises `UserError` for a file that cannot be written."""
+    try:
+        with atomic(path) as unfinished:
+            yield unfinished
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror}): give another place for it.") from None
 
 
 def heat_maps(
@@ -62,7 +94,7 @@ def heat_maps(
     rows = math.ceil(len(values) / columns)
     figure = new_figure(2.8 * columns + 1, 2.8 * rows + 0.9)
     squares = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
-    limit = np.quantile(abs(values[:, 1:, 1:] if reset else values), 0.995) or 1.0
+    limit = colour_limit(values, reset)
     for square in squares[len(values) :]:
         square.set_axis_off()
     for square, matrix, title in zip(squares, values, titles):
@@ -72,6 +104,12 @@ def heat_maps(
     figure.supxlabel(axes[0])
     figure.supylabel(axes[1])
     return figure
+
+
+def colour_limit(values: np.ndarray, reset: bool = False) -> float:
+    """Where the colours of `(number, n, m)` end, on both sides of 0; see `heat_maps`."""
+    sizes = abs(values[:, 1:, 1:] if reset else values)
+    return float(np.quantile(sizes[np.isfinite(sizes)], 0.995)) or 1.0 if np.isfinite(sizes).any() else 1.0
 
 
 def _heat_map(square, values: np.ndarray, limit: float, reset: bool):

@@ -51,6 +51,8 @@ def head_patterns(values: Tensor, reset: bool = False) -> list[HeadPattern]:
 
 
 def _name(entropy: float, side: float, near: float) -> str:
+    if math.isnan(entropy):
+        return "not a number"
     if entropy >= 0.97:
         return "global"
     if abs(side) >= 0.5:

@@ -5,20 +5,21 @@ four correlations (TUPE, eq. 6 and figure 2):
 
     (w_i W^Q)(w_j W^K)^T + (w_i W^Q)(p_j W^K)^T + (p_i W^Q)(w_j W^K)^T + (p_i W^Q)(p_j W^K)^T
 
-A layer norm between them is linear once its mean and deviation are known, so each vector gets its share of it; what
-is a constant (biases, segments) goes to the words. BERT-A^d has the four as they are; others have words to words and
-terms of their own.
+A layer norm between them is linear once its mean and deviation are known, so each vector gets its share of it, as of
+the projection of narrow embeddings; what is a constant (biases, segments) goes to the words. BERT-A^d has the four as
+they are; others have words to words and terms of their own.
 """
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
 from typing import Optional, Union
 
 import torch
 from torch import Tensor, nn
 
-from tupe.analysis.figure import heat_maps, new_figure, save_figure
+from tupe.analysis.figure import colour, heat_maps, new_figure, plain, save_figure, set_title
 from tupe.analysis.theory import numerical_rank
 from tupe.errors import UserError
 from tupe.models.layer import SelfAttention
@@ -53,11 +54,16 @@ def _attention_inputs(
         for layer in stack.layers
     ]
     try:
-        stack(tokens, has_padding=False)
+        stack(tokens, num_tokens=tokens.numel())
     finally:
         for hook in hooks:
             hook.remove()
     return found
+
+
+def has_words_as_keys(args: Namespace) -> bool:
+    """Whether each key is of one word: not those of a Linformer."""
+    return not args.linformer_k
 
 
 @torch.no_grad()
@@ -71,21 +77,20 @@ def first_layer_correlations(encoder: TupeLanguageModelEncoder, tokens: Tensor) 
     Raises:
         UserError: for Linformer, whose keys are no tokens.
     """
-    if encoder.args.linformer_k:
+    if not has_words_as_keys(encoder.args):
         raise UserError("the keys of a Linformer are mixtures of all tokens: its correlations are not of words.")
     attention, x, terms = _attention_inputs(encoder, tokens)[0]
     stack = encoder.sentence_encoder
     positions = None
     if stack.input_positions is not None:
-        positions = stack.input_positions(tokens.shape[1]).expand_as(x)
         words = stack.embed_tokens(tokens)
+        positions = stack.input_positions(tokens.shape[1]).expand_as(words)
         if stack.input_segments is not None:
             words = words + stack.input_segments(torch.zeros_like(tokens, dtype=torch.bool))
-        norms = [stack.layernorm_embedding]
-        if stack.layers[0].normalize_before:
-            norms.append(stack.layers[0].self_attn_layer_norm)
-        for norm in norms:
-            words, positions = _shares(norm, words, positions)
+        first = stack.layers[0]
+        before = [first.self_attn_layer_norm] if first.normalize_before else []
+        for module in (stack.layernorm_embedding, stack.embedding_projection, *before):
+            words, positions = _shares(module, words, positions)
         x = words + positions
 
     query, key, _ = attention.heads(x, None)
@@ -107,26 +112,31 @@ def first_layer_correlations(encoder: TupeLanguageModelEncoder, tokens: Tensor) 
     return {name: value.mean(0) if value.ndim == 4 else value for name, value in found.items()}
 
 
-def _shares(norm: nn.Module, words: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """The two parts of `norm(words + positions)`."""
-    if not isinstance(norm, nn.LayerNorm):
+def _shares(module: nn.Module, words: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """The two parts of `module(words + positions)`, of a layer norm or a linear layer; another changes nothing."""
+    if isinstance(module, nn.Linear):
+        return module(words), positions @ module.weight.t()
+    if not isinstance(module, nn.LayerNorm):
         return words, positions
-    deviation = torch.sqrt((words + positions).var(-1, unbiased=False, keepdim=True) + norm.eps)
-    words, positions = ((part - part.mean(-1, keepdim=True)) / deviation * norm.weight for part in (words, positions))
-    return words + norm.bias, positions
+    deviation = torch.sqrt((words + positions).var(-1, unbiased=False, keepdim=True) + module.eps)
+    words, positions = ((part - part.mean(-1, keepdim=True)) / deviation * module.weight for part in (words, positions))
+    return words + module.bias, positions
 
 
-def plot_correlations(correlations: dict[str, Tensor], title: str, output: Union[str, Path]) -> None:
+def plot_correlations(
+    correlations: dict[str, Tensor], title: str, output: Union[str, Path], reset: bool = False
+) -> None:
     """Draws the mean over the heads of each correlation, on one scale (TUPE, figure 2).
 
     Args:
         correlations: see `first_layer_correlations`.
         title: of the picture.
         output: its file.
+        reset: whether `[CLS]` is untied, and drawn apart.
     """
     values = torch.stack([value.mean(0) for value in correlations.values()]).numpy()
-    figure = heat_maps(values, list(correlations), "part of the logit, mean of the heads")
-    figure.suptitle(title)
+    figure = heat_maps(values, list(correlations), "part of the logit, mean of the heads", reset=reset)
+    set_title(figure, title)
     save_figure(figure, output)
 
 
@@ -165,8 +175,8 @@ def plot_ranks(ranks: dict[str, tuple[Tensor, Optional[Tensor]]], length: int, o
         layers = range(1, len(logits) + 1)
         alone = "no term" if term is None else f"term alone {term.double().mean():.0f}"
         low, high = logits.min(1).values, logits.max(1).values
-        square.plot(layers, logits.mean(1), marker="o", color=f"C{number}", label=f"{label} ({alone})")
-        square.fill_between(layers, low, high, color=f"C{number}", alpha=0.2)
+        square.plot(layers, logits.mean(1), marker="o", color=colour(number), label=plain(f"{label} ({alone})"))
+        square.fill_between(layers, low, high, color=colour(number), alpha=0.2)
     square.axhline(length, color="0.4", linewidth=0.8, linestyle=":")
     square.set(xlabel="layer", ylabel="rank of the logits\nline: mean of the heads, band: all", ylim=(0, 1.05 * length))
     square.xaxis.get_major_locator().set_params(integer=True)

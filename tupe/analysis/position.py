@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor
 
-from tupe.analysis.checkpoint import open_encoder
-from tupe.analysis.figure import heat_maps, save_figure
+from tupe.analysis.checkpoint import Checkpoint, open_encoder, systems_with
+from tupe.analysis.figure import heat_maps, save_figure, set_title
 from tupe.analysis.heads import head_patterns, summary
 from tupe.errors import UserError
 from tupe.position import PositionBias
@@ -35,11 +36,22 @@ class PositionCorrelation(NamedTuple):
         return self.before is not None
 
 
-def position_correlation(checkpoint: Union[str, Path], length: Optional[int] = None) -> PositionCorrelation:
+def has_correlation(args: Namespace) -> bool:
+    """Whether a system's positions have a correlation of their own, one for each pair of positions."""
+    absolute = args.absolute not in ("none", "input", "sinusoidal")
+    return (absolute or args.relative not in ("none", "shaw")) and not args.linformer_k
+
+
+def has_reset(args: Namespace) -> bool:
+    """Whether `[CLS]` is untied."""
+    return args.reset != "none"
+
+
+def position_correlation(checkpoint: Checkpoint, length: Optional[int] = None) -> PositionCorrelation:
     """The position correlation that a checkpoint of this plugin holds.
 
     Args:
-        checkpoint: pre-trained or fine-tuned.
+        checkpoint: pre-trained or fine-tuned; a path, or what `open_encoder` returned.
         length: number of positions `n`, `[CLS]` included; default: all that the model has.
 
     Raises:
@@ -50,17 +62,17 @@ def position_correlation(checkpoint: Union[str, Path], length: Optional[int] = N
         raise UserError(f"{length} position(s) have no correlation to draw: give a length of 2 or more.")
     encoder = open_encoder(checkpoint)
     args, position = encoder.args, encoder.sentence_encoder.position_bias
+    if not has_correlation(args):
+        raise UserError(
+            f"the model {encoder.shown_as} has no position correlation of its own for each pair of positions: "
+            f"{systems_with(has_correlation)} have it."
+        )
     tied = PositionBias(position.absolute, position.relative)
     with torch.no_grad():
         before = None if position.reset is None else tied(length or args.max_positions).bias
         values, query, key = position(length or args.max_positions)
     if query is not None:  # BERT-A^d, where it is one of four products
         values = position.absolute.scale * query @ key.transpose(1, 2)
-    if values is None:
-        raise UserError(
-            f"the model {args._name} in {checkpoint} has no position correlation of its own: take one with untied, "
-            "low-rank, free or relative positions (`tupe systems` lists them)."
-        )
     heads = [f"head {head + 1}" for head in range(args.encoder_attention_heads)]
     layers = [f"layer {layer + 1}" for layer in range(args.encoder_layers)]
     names, sharing = {
@@ -68,7 +80,7 @@ def position_correlation(checkpoint: Union[str, Path], length: Optional[int] = N
         "head": (layers, f"shared by the {len(heads)} heads of a layer"),
         "none": ([f"{layer}, {head}" for layer in layers for head in heads], "not shared"),
     }[args.sharing]
-    return PositionCorrelation(values, names, f"Position correlation of {args._name}, {sharing}", before)
+    return PositionCorrelation(values, names, f"Position correlation of {encoder.shown_as}, {sharing}", before)
 
 
 def plot_position(correlation: PositionCorrelation, output: Union[str, Path]) -> None:
@@ -83,7 +95,7 @@ def plot_position(correlation: PositionCorrelation, output: Union[str, Path]) ->
     if correlation.reset:
         titles = [f"{title}, θ₂ = {head[1, 0]:.1f}" for title, head in zip(titles, values)]
     figure = heat_maps(values, titles, "added to the logit", reset=correlation.reset)
-    figure.suptitle(f"{correlation.title}\n{summary(patterns)}")
+    set_title(figure, f"{correlation.title}\n{summary(patterns)}")
     save_figure(figure, output)
 
 
@@ -99,11 +111,13 @@ def plot_reset(correlation: PositionCorrelation, head: int, output: Union[str, P
         UserError: if the system has no reset, or there is no such head.
     """
     if correlation.before is None:
-        raise UserError(f"{correlation.title} has no reset: take tupe_r or tupe_a, or a model with --reset paper.")
+        raise UserError(
+            f"{correlation.title}: it has no reset; {systems_with(has_reset)} and models with --reset paper have one."
+        )
     number = len(correlation.names)
     if not 1 <= head <= number:
         raise UserError(f"there is no head {head}: give a number from 1 to {number}.")
     pair = torch.stack([correlation.before[head - 1], correlation.values[head - 1]]).numpy()
     figure = heat_maps(pair, ["before the reset", "after it"], "added to the logit", reset=True)
-    figure.suptitle(f"{correlation.title}, {correlation.names[head - 1]}")
+    set_title(figure, f"{correlation.title}, {correlation.names[head - 1]}")
     save_figure(figure, output)

@@ -1,4 +1,4 @@
-"""The quickstart's report: systems side by side, with loss curves and the learnt position correlation."""
+"""The quickstart's report: systems side by side, with loss curves and the learnt position correlation; and a page."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ from typing import Any, Union
 
 import torch
 
+from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.curves import TrainingLog, plot_training, read_log
+from tupe.analysis.page import Table, write_page
 from tupe.analysis.position import plot_position, position_correlation
+from tupe.analysis.text import read_tokens
 from tupe.data.corpus.manifest import Manifest
 from tupe.files import atomic, read_json, typed
 from tupe.models import TupeModel
 from tupe.systems import ALIASES, DESCRIPTIONS
 
 CHECKPOINT = "checkpoint_last.pt"  # not the best one: all systems get the same number of updates
+HEADS = (
+    *("system", "model", "parameters", "updates", "validation loss (bits)", "perplexity", "masked words right (%)"),
+    *("word order, MCC x 100", "pre-training (s)"),
+)
 SENTENCES = (
     "Return a list <mask> all names in the file.",
     "This method must <mask> called only once.",
@@ -24,7 +31,7 @@ SENTENCES = (
 
 
 def write_report(folder: Union[str, Path], models: list[str]) -> Path:
-    """Writes `report.md`, `curves.png` and `position.png` into the quickstart's folder; returns the report's path.
+    """Writes `report.html`, `report.md` and its pictures into the quickstart's folder; returns the path of `report.md`.
 
     Args:
         folder: has `corpus`, and for each model `pretraining/<model>` and `finetuning/<model>`.
@@ -37,22 +44,35 @@ def write_report(folder: Union[str, Path], models: list[str]) -> Path:
     corpus = Manifest.load(folder / "corpus")
     logs = {model: read_log(folder / "pretraining" / model / "hydra_train.log") for model in models}
     plot_training({label(model): log for model, log in logs.items()}, folder / "curves.png", "Pre-training")
-    plot_position(position_correlation(folder / "pretraining" / models[0] / CHECKPOINT), folder / "position.png")
+    encoders = [open_encoder(folder / "pretraining" / model / CHECKPOINT, label(model)) for model in models]
+    plot_position(position_correlation(encoders[0]), folder / "position.png")
     hubs = {model: _hub(folder / "pretraining" / model, corpus) for model in models}
+    results, filled = _results(folder, logs, hubs), _filled(hubs, corpus)
+    machine = (
+        f"Python {platform.python_version()}, torch {torch.__version__}, CPU, {torch.get_num_threads()} threads. "
+        "Same data, updates, settings and seed for every system; one run each, so small differences mean little."
+    )
+    write_page(
+        folder / "report.html",
+        encoders,
+        texts=[read_tokens(encoder, folder / "corpus", min(128, encoder.args.max_positions)) for encoder in encoders],
+        logs={label(model): log for model, log in logs.items()},
+        against=label(models[-1]) if len(models) > 1 else None,
+        tables=[Table("Results", machine, results), Table("Filled masks", "The likeliest words.", filled, words=True)],
+    )
     text = "\n".join(
         [
             "# Quickstart",
             "",
-            f"Python {platform.python_version()}, torch {torch.__version__}, CPU, {torch.get_num_threads()} threads. "
-            "Same data, updates, settings and seed for every system; one run each, so small differences mean little.",
+            machine,
             "",
-            *_results(folder, logs, hubs),
+            *_markdown(results),
             "",
             "![loss curves](curves.png)",
             "",
             f"![position correlation of {label(models[0])}](position.png)",
             "",
-            *_filled(hubs, corpus),
+            *_markdown(filled),
         ]
     )
     with atomic(folder / "report.md") as unfinished:
@@ -66,22 +86,22 @@ def label(model: str) -> str:
     return DESCRIPTIONS[ALIASES.get(system, system)][0]
 
 
-def _results(folder: Path, logs: dict[str, TrainingLog], hubs: dict) -> list[str]:
+def _results(folder: Path, logs: dict[str, TrainingLog], hubs: dict) -> list[list[str]]:
     """The table: pre-training, on held-out documents, and the word order task, on its development set."""
-    lines = [
-        "| system | model | parameters | updates | validation loss (bits) | perplexity | masked words right (%) "
-        "| word order, MCC x 100 | pre-training (s) |",
-        "|---" * 9 + "|",
-    ]
+    rows = [list(HEADS)]
     for model, log in logs.items():
         updates, valid = max(log.valid.items())
         parameters = sum(parameter.numel() for parameter in hubs[model].model.parameters())
-        lines.append(
-            f"| {label(model)} | `{model}` | {parameters:,} | {updates} | {valid['loss']:.3f} | {valid['ppl']:.1f} "
-            f"| {valid['accuracy']:.1f} | {_score(folder / 'finetuning' / model):.1f} "
-            f"| {log.seconds:.0f} |"
-        )
-    return lines
+        score = _score(folder / "finetuning" / model)
+        sizes = label(model), model, f"{parameters:,}", f"{updates}"
+        measured = f"{valid['loss']:.3f}", f"{valid['ppl']:.1f}", f"{valid['accuracy']:.1f}", f"{score:.1f}"
+        rows.append([*sizes, *measured, f"{log.seconds:.0f}"])
+    return rows
+
+
+def _markdown(rows: list[list[str]]) -> list[str]:
+    lines = [f"| {' | '.join(cells)} |".replace("<mask>", "`<mask>`") for cells in rows]
+    return [lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]
 
 
 def _score(run: Path) -> float:
@@ -95,14 +115,14 @@ def _hub(run: Path, corpus: Manifest):
     return TupeModel.from_pretrained(str(run), CHECKPOINT, folder, sentencepiece_model=model).eval()
 
 
-def _filled(hubs: dict, corpus: Manifest) -> list[str]:
+def _filled(hubs: dict, corpus: Manifest) -> list[list[str]]:
     """The table of what each model puts in place of `<mask>`, with its probability."""
     process = corpus.text_processing().line
-    lines = ["| `fill_mask` | " + " | ".join(map(label, hubs)) + " |", "|---" * (1 + len(hubs)) + "|"]
+    rows = [["fill_mask", *map(label, hubs)]]
     for sentence in SENTENCES:
         masked = " <mask> ".join(process(part.strip()) for part in sentence.split("<mask>"))
         cells = []
         for hub in hubs.values():
             cells.append(", ".join(f"{word.strip()} {p:.2f}" for _, p, word in hub.fill_mask(masked, topk=3)))
-        lines.append(f"| {sentence.replace('<mask>', '`<mask>`')} | " + " | ".join(cells) + " |")
-    return lines
+        rows.append([sentence, *cells])
+    return rows

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
 from typing import NamedTuple, Union
 
 from torch import Tensor
 
-from tupe.analysis.checkpoint import open_encoder
-from tupe.analysis.figure import heat_maps, save_figure
+from tupe.analysis.checkpoint import Checkpoint, open_encoder, systems_with
+from tupe.analysis.figure import heat_maps, save_figure, set_title
 from tupe.errors import UserError
 
 
@@ -25,7 +26,12 @@ class SegmentValues(NamedTuple):
     model: str
 
 
-def segment_values(checkpoint: Union[str, Path]) -> SegmentValues:
+def has_segments(args: Namespace) -> bool:
+    """Whether a system has segments in its attention."""
+    return args.segment == "per_head"
+
+
+def segment_values(checkpoint: Checkpoint) -> SegmentValues:
     """The segment attention of a checkpoint.
 
     Raises `UserError` as `open_encoder`, and for a model without segments in the attention.
@@ -34,13 +40,13 @@ def segment_values(checkpoint: Union[str, Path]) -> SegmentValues:
     attention = encoder.sentence_encoder.segment_attention
     if attention is None:
         raise UserError(
-            f"the model {encoder.args._name} in {checkpoint} has no segments in its attention: take diet_rel or "
-            "diet_abs, or a model with --segment per_head."
+            f"the model {encoder.shown_as} has no segments in its attention: {systems_with(has_segments)} and models "
+            "with --segment per_head have them."
         )
     weight = attention.weight.detach()  # (layers, heads, 2, 2)
     layers = [f"layer {layer + 1}, " for layer in range(len(weight))] if len(weight) > 1 else [""]
     heads = [f"head {head + 1}" for head in range(weight.shape[1])]
-    return SegmentValues(weight.flatten(0, 1), [layer + head for layer in layers for head in heads], encoder.args._name)
+    return SegmentValues(weight.flatten(0, 1), [layer + head for layer in layers for head in heads], encoder.shown_as)
 
 
 def plot_segments(segments: SegmentValues, output: Union[str, Path]) -> None:
@@ -54,5 +60,5 @@ def plot_segments(segments: SegmentValues, output: Union[str, Path]) -> None:
     figure = heat_maps(segments.values.numpy(), segments.names, "added to the logit", axes, columns=8)
     for square in figure.axes[: len(segments.names)]:
         square.set(xticks=[0, 1], yticks=[0, 1])
-    figure.suptitle(f"Segment attention of {segments.model}")
+    set_title(figure, f"Segment attention of {segments.model}")
     save_figure(figure, output)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
 from typing import NamedTuple, Union
 
 import torch
 from torch import Tensor
 
-from tupe.analysis.checkpoint import open_encoder
-from tupe.analysis.figure import heat_maps, save_figure
+from tupe.analysis.checkpoint import Checkpoint, open_encoder, systems_with
+from tupe.analysis.figure import heat_maps, save_figure, set_title
 from tupe.errors import UserError
 
 
@@ -26,7 +27,12 @@ class PositionSimilarity(NamedTuple):
     model: str
 
 
-def position_similarity(checkpoint: Union[str, Path]) -> PositionSimilarity:
+def has_vectors(args: Namespace) -> bool:
+    """Whether a system has vectors of positions."""
+    return args.absolute not in ("none", "free", "sinusoidal")
+
+
+def position_similarity(checkpoint: Checkpoint) -> PositionSimilarity:
     """`cos(p_i, p_j)` of every table of position vectors in a checkpoint.
 
     That of DIET-ABS is of its factors, all heads side by side. Raises `UserError` as `open_encoder`, and for a model
@@ -40,16 +46,15 @@ def position_similarity(checkpoint: Union[str, Path]) -> PositionSimilarity:
     }
     for name in ("query", "key"):
         factor = getattr(absolute, name, None)  # (H, n, d_p)
-        if isinstance(factor, Tensor):
+        if isinstance(factor, Tensor) and factor.shape[1] == encoder.args.max_positions:  # not a Linformer's mixtures
             tables[f"low rank, {name}"] = factor.transpose(0, 1).flatten(1)
     found = {name: table.detach() for name, table in tables.items() if table is not None}
     if not found:
         raise UserError(
-            f"the model {encoder.args._name} in {checkpoint} has no vectors of positions: take one with positions "
-            "added to the words, untied or low-rank (`tupe systems` lists them)."
+            f"the model {encoder.shown_as} has no vectors of positions: {systems_with(has_vectors)} have them."
         )
     unit = [torch.nn.functional.normalize(table, dim=1) for table in found.values()]
-    return PositionSimilarity(torch.stack([table @ table.t() for table in unit]), list(found), encoder.args._name)
+    return PositionSimilarity(torch.stack([table @ table.t() for table in unit]), list(found), encoder.shown_as)
 
 
 def plot_similarity(similarity: PositionSimilarity, output: Union[str, Path]) -> None:
@@ -61,5 +66,5 @@ def plot_similarity(similarity: PositionSimilarity, output: Union[str, Path]) ->
     """
     axes = ("position", "position")
     figure = heat_maps(similarity.values.numpy(), similarity.names, "cosine similarity", axes)
-    figure.suptitle(f"Position vectors of {similarity.model}")
+    set_title(figure, f"Position vectors of {similarity.model}")
     save_figure(figure, output)

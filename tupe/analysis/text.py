@@ -51,10 +51,9 @@ def read_tokens(
         valid = MMapIndexedDataset(str(corpus.folder / "valid"))
         tokens = np.concatenate([valid[i].numpy() for i in range(len(valid))]) if len(valid) else np.empty(0, np.int64)
     else:
-        process, pieces = corpus.text_processing().line, Encoder(corpus.model)
-        lines = [" ".join(pieces(process(line))) for line in read_text(text, "a text editor").splitlines()]
-        encoded = [dictionary.encode_line(line, add_if_not_exist=False) for line in lines if line]
-        tokens = torch.cat(encoded).numpy() if encoded else np.empty(0, np.int64)
+        process, numbers = corpus.text_processing().line, Encoder(corpus.model)
+        lines = (numbers(process(line)) for line in read_text(text, "a text editor").splitlines())
+        tokens = np.array([token for line in lines if line for token in (*line, dictionary.eos())], np.int64)
     if len(tokens) < 2:
         raise UserError(f"{text or data} has no text of 2 tokens or more: give a longer one.")
     words = min(length - 1, len(tokens))

@@ -40,7 +40,12 @@ def numerical_rank(matrix: Tensor, relative_tolerance: Optional[float] = None) -
 
     Returns:
         int64, `(...)`.
+
+    Raises:
+        UserError: if a number in it is none, as in a model that has diverged.
     """
+    if not torch.isfinite(matrix).all():
+        raise UserError("a matrix of numbers that are not finite has no rank: the model has diverged.")
     if relative_tolerance is None:
         relative_tolerance = max(matrix.shape[-2:]) * torch.finfo(matrix.dtype).eps
     return torch.linalg.matrix_rank(matrix.double(), rtol=relative_tolerance)

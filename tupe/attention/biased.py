@@ -8,9 +8,10 @@ from typing import Callable, Optional, Union
 import torch
 from torch import Tensor
 
+from tupe.attention.factors import factors, factors_obstacle, widen
 from tupe.attention.reference import reference
 from tupe.attention.sdpa import sdpa
-from tupe.attention.triton_support import obstacle
+from tupe.attention.triton_support import obstacle, only_plain_kernels
 from tupe.errors import UserError
 from tupe.position.structured import StructuredBias
 from tupe.tracing import is_transformed
@@ -25,7 +26,12 @@ def triton(*arguments: object) -> Tensor:
     return triton_attention(*arguments)
 
 
-BACKENDS: dict[str, Callable[..., Tensor]] = {"reference": reference, "sdpa": sdpa, "triton": triton}
+BACKENDS: dict[str, Callable[..., Tensor]] = {
+    "reference": reference,
+    "sdpa": sdpa,
+    "triton": triton,
+    "factors": factors,
+}
 
 
 def choose_backend(
@@ -43,6 +49,14 @@ def choose_backend(
         return reference
     if backend in ("reference", "sdpa"):
         return BACKENDS[backend]
+    if backend == "factors" or (backend == "auto" and only_plain_kernels(query.device)):
+        no_factors = factors_obstacle(bias)
+        if no_factors is None:
+            log_once("attention by PyTorch's, the bias in wider heads")
+            return factors
+        if backend == "factors":
+            log_once(f"attention not in wider heads: {no_factors}")
+            backend = "auto"
     missing = obstacle(query, value, bias)
     if missing is not None and backend == "auto" and plain_is_faster(query, bias, dropout_p):
         log_once(f"attention by plain PyTorch, the fastest on the CPU for a bias that learns or dropout: {missing}")
@@ -102,9 +116,11 @@ def biased_attention(
         training: whether dropout is on.
         causal: whether a query sees only the keys up to its own position, the last query all of them.
         backend: `reference` (plain float32, the truth that the others are compared with), `sdpa` (PyTorch's fused
-            kernels), `triton` (this project's, `docs/kernels.md`) or `auto`: `triton` on a GPU where there is a bias or
-            padding, `reference` on a CPU where a bias learns or dropout is on, else `sdpa`. Where Triton or its GPU is
-            missing, `triton` is `sdpa` too. The log says once which.
+            kernels), `triton` (this project's, `docs/kernels.md`), `factors` (a bias in parts without values by
+            distance as wider heads, `tupe/attention/factors.py`) or `auto`: `triton` on a GPU where there is a bias or
+            padding, on a GPU that it does not know `factors` for such a bias, `reference` on a CPU where a bias learns
+            or dropout is on, else `sdpa`. Where Triton or its GPU is missing, `triton` is `sdpa` too, and `factors` is
+            `auto` for another bias. The log says once which.
 
     Returns:
         `(B, H, T_q, d_h)` of the query's type.
@@ -123,7 +139,9 @@ def biased_attention(
     attend = choose_backend(backend, query, value, bias, key_padding_mask is not None, dropout_p)
     if attend is triton:
         return attend(query, key, value, bias, key_padding_mask, scale, dropout_p, causal)
-    if isinstance(bias, StructuredBias):
+    if attend is factors:
+        (query, key), bias = widen(query, key, bias, scale), None
+    elif isinstance(bias, StructuredBias):
         bias = bias.dense(key.shape[2])
     if causal:
         bias = hide_future(query, key, bias)

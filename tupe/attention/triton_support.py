@@ -20,8 +20,13 @@ HAS_TRITON = importlib.util.find_spec("triton") is not None and torch.__version_
 STRUCTURED_LENGTH = 2048
 
 
-def prefers_parts(backend: str, device: torch.device, length: int, width: int, segments: bool = False) -> bool:
-    """Whether a bias for `biased_attention` is better made in parts: the kernels will take them, and it pays.
+def prefers_parts(
+    backend: str, device: torch.device, length: int, width: int, segments: bool = False, in_factors: bool = False
+) -> bool:
+    """Whether a bias for `biased_attention` is better made in parts: a backend will take them, and it pays.
+
+    Without the kernels a GPU is better off with factors as wider heads: PyTorch's fused kernels would read the dense
+    bias for every sequence, and write its gradient for every sequence (counted, not measured).
 
     Args:
         backend: as in `biased_attention`.
@@ -29,7 +34,10 @@ def prefers_parts(backend: str, device: torch.device, length: int, width: int, s
         length: of the sequences.
         width: of the heads or of the factors of the bias, whichever is more.
         segments: whether the bias has segments that differ, which would make the dense one `(B, H, T, T)`.
+        in_factors: whether the bias would be factors, and no values by distance.
     """
+    if in_factors and (backend == "factors" or (backend == "auto" and only_plain_kernels(device))):
+        return True
     takes = backend in ("auto", "triton") and device_obstacle(device) is None
     return takes and width <= MAX_WIDTH and (segments or length >= STRUCTURED_LENGTH)
 
@@ -47,6 +55,11 @@ def obstacle(query: Tensor, value: Tensor, bias: Union[Tensor, StructuredBias, N
     if width > MAX_WIDTH or value.shape[-1] != query.shape[-1]:
         return f"the Triton kernels take heads of one width up to {MAX_WIDTH}"
     return None
+
+
+def only_plain_kernels(device: torch.device) -> bool:
+    """Whether this is a GPU that has PyTorch's kernels and not ours."""
+    return device.type == "cuda" and device_obstacle(device) is not None
 
 
 def device_obstacle(device: torch.device) -> Optional[str]:

@@ -48,6 +48,7 @@ class Loaded:
         head: the classification head of the task that it was fine-tuned for.
         labels: its classes; one name without meaning for a regression.
         kind: `MaskedLM`, `SequenceClassification` or `QuestionAnswering`.
+        untrained: whether its language-model head is, as it was a discriminator.
     """
 
     model: TupeModel
@@ -57,6 +58,7 @@ class Loaded:
     head: Optional[str]
     labels: Optional[list[str]]
     kind: str
+    untrained: bool = False
 
 
 def load(checkpoint: Path, data: Path) -> Loaded:
@@ -91,7 +93,8 @@ def load(checkpoint: Path, data: Path) -> Loaded:
         raise UserError(f"{checkpoint} cannot be loaded with the dictionaries of {data}: {reason[:300]!r}.") from error
     if not isinstance(model, TupeModel) or hasattr(model, "generator"):
         raise UserError(
-            f"{checkpoint} holds {cfg['model']['_name']}, which is not a single encoder: only those are exported"
+            f"{checkpoint} holds {cfg['model']['_name']}, which is not a single encoder: only those are exported, of a "
+            "model with a generator its discriminator, which tupe export-electra writes"
         )
     head = labels = None
     kind = "QuestionAnswering" if getattr(model, "span_head", None) is not None else "MaskedLM"
@@ -113,7 +116,8 @@ def load(checkpoint: Path, data: Path) -> Loaded:
             )
     history = state.get("optimizer_history") or [{}]
     updates = int(history[-1].get("num_updates") or 0)
-    return Loaded(model.eval().float(), fairseq_task.source_dictionary.symbols, cfg, updates, head, labels, kind)
+    symbols, untrained = fairseq_task.source_dictionary.symbols, "encoder.lm_head.bias" not in state["model"]
+    return Loaded(model.eval().float(), symbols, cfg, updates, head, labels, kind, untrained and kind == "MaskedLM")
 
 
 def _check_fields(checkpoint: Path, config: TupeConfig) -> None:
@@ -223,7 +227,8 @@ def export(
         with atomic(out / "README.md") as unfinished:
             unfinished.write_text(card(described, out.resolve().name), encoding="utf-8")
         write_json(out / "config.json", config(loaded))  # last: without it the folder is none
-    return described.notes
+    untrained = "it was a discriminator: its language-model head is untrained, take the features (AutoModel)"
+    return [*described.notes, *([untrained] if loaded.untrained else [])]
 
 
 def _version() -> str:

@@ -22,7 +22,7 @@ FIELDS = {
         for name in (
             *("absolute", "relative", "reset", "segment", "sharing", "position_rank", "shaw_values", "linformer_k"),
             *("relative_buckets", "relative_max_distance", "untied_projection_bias"),
-            *("encoder_normalize_before", "no_layernorm_embedding"),
+            *("encoder_normalize_before", "no_layernorm_embedding", "linear_heads"),
         )
     },
 }

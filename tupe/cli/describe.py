@@ -29,10 +29,8 @@ def run(args: argparse.Namespace) -> None:
         if args.fields:
             raise UserError(f"the fields of {args.model} are its own: leave out {' '.join(args.fields)}.")
         encoder = open_encoder(args.model)
-        fields, name = encoder.args, encoder.args._name
-        symbols = encoder.sentence_encoder.embed_tokens.num_embeddings
+        fields, symbols = encoder.args, encoder.sentence_encoder.embed_tokens.num_embeddings
     else:
-        name, symbols = args.model, args.vocab_size
-        fields = with_fields(name, args.fields)
+        fields, symbols = with_fields(args.model, args.fields), args.vocab_size
         fields.max_positions = fields.max_positions or args.max_positions
-    print("\n".join(describe(name, fields, symbols)))
+    print("\n".join(describe(fields, symbols)))

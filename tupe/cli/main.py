@@ -2,7 +2,7 @@
 
 The file `tupe/cli/user_dir.py` is the command `tupe user-dir`, and `import_.py` is `tupe import`. Such a file has a
 docstring, which is the command's help and whose first line is shown in the list of commands; `add_arguments(parser)`;
-and `run(args)`.
+and `run(args)`. `TUPE_USER_DIR` names a folder that is imported first, as fairseq's `--user-dir`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 
 from tupe.errors import UserError
+from tupe.user_dir import import_own
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -63,6 +64,8 @@ def _run(argv: list[str]) -> None:
     if not argv or argv[0] not in files:
         wrong = f"there is no command '{argv[0]}'" if argv else "no command was given"
         raise UserError(f"{wrong}: the commands of tupe are {', '.join(files)} (see tupe --help).")
+    if argv[0] != "user-dir":
+        import_own()
     command = importlib.import_module(f"tupe.cli.{files[argv[0]].stem}")
     as_written = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(f"tupe {argv[0]}", description=command.__doc__, formatter_class=as_written)

@@ -8,24 +8,26 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from tupe.cli._checkpoint import add_checkpoint
 from tupe.cli._text import add_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the checkpoint, the text and the picture."""
-    parser.add_argument("checkpoint", help="a checkpoint of this plugin")
+    add_checkpoint(parser, "a checkpoint of this plugin")
     add_text(parser)
-    parser.add_argument("--output", required=True, metavar="FILE", help="file of the picture: .png, .pdf, .svg, ...")
 
 
 def run(args: argparse.Namespace) -> None:
     """Draws the picture and prints where it is."""
     from tupe.analysis.checkpoint import open_encoder
     from tupe.analysis.logits import first_layer_correlations, plot_correlations
+    from tupe.analysis.position import has_reset
     from tupe.analysis.text import read_tokens
 
-    encoder = open_encoder(args.checkpoint)
+    encoder = open_encoder(args.checkpoint, args.name)
     tokens = read_tokens(encoder, args.data, args.length, args.sequences, args.text)
-    title = f"Correlations in the first layer of {encoder.args._name}, {len(tokens)} sequences"
-    plot_correlations(first_layer_correlations(encoder, tokens), title, Path(args.output))
+    title = f"Correlations in the first layer of {encoder.shown_as}, {len(tokens)} sequences"
+    parts = first_layer_correlations(encoder, tokens)
+    plot_correlations(parts, title, Path(args.output), has_reset(encoder.args))
     print(f"correlations: {args.output}")

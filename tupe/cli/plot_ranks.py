@@ -25,10 +25,10 @@ def run(args: argparse.Namespace) -> None:
     from tupe.analysis.logits import logit_ranks, plot_ranks
     from tupe.analysis.text import read_tokens
 
-    encoders = [(label, open_encoder(path)) for label, path in map(split_label, args.checkpoints)]
-    names = [label or encoder.args._name for label, encoder in encoders]
+    encoders = [open_encoder(path, label) for label, path in map(split_label, args.checkpoints)]
+    names = [encoder.shown_as for encoder in encoders]
     check_names(names)
-    texts = [read_tokens(encoder, args.data, args.length, args.sequences, args.text) for _, encoder in encoders]
-    ranks = {name: logit_ranks(encoder, text) for name, (_, encoder), text in zip(names, encoders, texts)}
+    texts = [read_tokens(encoder, args.data, args.length, args.sequences, args.text) for encoder in encoders]
+    ranks = {name: logit_ranks(encoder, text) for name, encoder, text in zip(names, encoders, texts)}
     plot_ranks(ranks, texts[0].shape[1], args.output)
     print(f"ranks: {args.output}")

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import argparse
 
+from tupe.cli._checkpoint import add_checkpoint
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the checkpoint and the picture."""
-    parser.add_argument("checkpoint", help="of a model with segments in the attention")
-    parser.add_argument("--output", required=True, metavar="FILE", help="file of the picture: .png, .pdf, .svg, ...")
+    add_checkpoint(parser, "of a model with segments in the attention")
 
 
 def run(args: argparse.Namespace) -> None:
     """Draws the picture and prints where it is."""
+    from tupe.analysis.checkpoint import open_encoder
     from tupe.analysis.segments import plot_segments, segment_values
 
-    plot_segments(segment_values(args.checkpoint), args.output)
+    plot_segments(segment_values(open_encoder(args.checkpoint, args.name)), args.output)
     print(f"segment attention: {args.output}")

@@ -1,6 +1,8 @@
 """Prepares a corpus: cleaned text, a SentencePiece vocabulary, fairseq's binary data and a manifest.
 
+Of many languages the inputs are named by them; each gets a folder, and all of them one vocabulary.
 Example: tupe prepare-corpus data/wiki extracted/ --profile paper
+Example: tupe prepare-corpus data/100 de=dewiki/ fr=frwiki/ --languages others/ --vocab-size 120000
 """
 
 from __future__ import annotations
@@ -16,12 +18,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the folder, the inputs, the profile with its stages, and the vocabulary."""
     add = parser.add_argument
     add("out", type=Path, metavar="OUT", help="folder of the prepared corpus")
-    add("inputs", type=Path, metavar="INPUT", nargs="*", help="text files and folders of them, also .xz .gz .bz2")
+    add("inputs", type=Path, metavar="INPUT", nargs="*", help="text files and folders; de=INPUT if they are German")
     add("--books", type=Path, metavar="FOLDER", nargs="+", default=[], help="folders whose files are one document each")
-    add("--profile", choices=PROFILES, default="paper", help="which stages run (default: %(default)s)")
+    help_ = "folders whose files and folders are called by their languages, as de.txt.xz and de"
+    add("--languages", type=Path, metavar="FOLDER", nargs="+", default=[], help=help_)
+    add("--profile", choices=PROFILES, help="which stages run (default: paper, of many languages sentencepiece)")
     add("--language", help="of the sentence and token rules (default: en for paper, xx = any for sentencepiece)")
     add("--vocab-size", type=int, default=32768, metavar="N", help="symbols of the dictionary (default: %(default)s)")
-    add("--model-type", choices=["bpe", "unigram"], default="bpe", help="of SentencePiece (default: %(default)s)")
+    help_ = "of SentencePiece (default: bpe, of many languages unigram)"
+    add("--model-type", choices=["bpe", "unigram"], help=help_)
+    help_ = "the vocabulary learns from as much text of each language as size^A says (default: %(default)s)"
+    add("--vocab-alpha", type=float, default=0.5, metavar="A", help=help_)
     add("--vocabulary", type=Path, metavar="FROM", help="take the vocabulary of this prepared corpus; train none")
     add("--valid-documents", type=number_or_share, metavar="N", default=0.01, help="held out: number or share (0.01)")
     add("--max-tokens", type=int, default=126, metavar="N", help="longer lines are cut (default: %(default)s)")
@@ -47,22 +54,26 @@ def run(args: argparse.Namespace) -> None:
     from tupe.data.corpus.report import lines
     from tupe.data.corpus.settings import Settings
 
-    if args.inputs or args.books or not args.verify:
+    if args.inputs or args.books or args.languages or not args.verify:
+        inputs = find(args.inputs, args.books, args.languages)
+        many = bool(inputs[0].language)
+        profile = args.profile or ("sentencepiece" if many else "paper")
         chosen = {name: getattr(args, name.replace("-", "_")) for name in STAGES}
         settings = Settings(
-            profile=args.profile,
-            stages=tuple(n for n, on in chosen.items() if (n in PROFILES[args.profile] if on is None else on)),
-            language=args.language or LANGUAGES[args.profile],
+            profile=profile,
+            stages=tuple(n for n, on in chosen.items() if (n in PROFILES[profile] if on is None else on)),
+            language=args.language or LANGUAGES[profile],
             vocab_size=args.vocab_size,
-            model_type=args.model_type,
+            model_type=args.model_type or ("unigram" if many else "bpe"),
             valid_documents=args.valid_documents,
             shards=args.shards,
             max_tokens=args.max_tokens,
+            vocab_alpha=args.vocab_alpha,
         )
         shared = Manifest.load(args.vocabulary) if args.vocabulary else None
         if shared:
             settings = settings.with_vocabulary_of(shared.content.settings, shared.content.checksums[shared.model.name])
-        content = prepare(args.out, find(args.inputs, args.books), settings, args.workers, shared)
+        content = prepare(args.out, inputs, settings, args.workers, shared)
         print("\n".join(lines(args.out, content)))
     if args.verify:
         manifest = Manifest.load(args.out)

@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--lower-case", action="store_true", help="fold case in the SentencePiece model")
     add("--max-tokens", type=int, default=250, metavar="N", help="longest training side, in pieces (default: 250)")
     add("--max-ratio", type=float, default=1.5, metavar="R", help="of the lengths of a training pair (default: 1.5)")
+    add("--verify", action="store_true", help="check all checksums of data that is done")
     add("--workers", type=int, default=os.cpu_count(), metavar="N", help="processes (default: all cores)")
 
 
@@ -33,8 +34,9 @@ def run(args: argparse.Namespace) -> None:
     """Prepares the data, and prints for each split what became of its pairs."""
     from tupe.data.parallel import pool
     from tupe.data.translation.cleaning import Cleaning
+    from tupe.data.translation.manifest import Settings
     from tupe.data.translation.parallel_text import ParallelText
-    from tupe.data.translation.prepare import Settings, prepare
+    from tupe.data.translation.prepare import prepare
 
     languages = (args.source, args.target)
     cleaning = Cleaning(args.max_tokens, args.max_ratio)
@@ -42,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
     prefixes = {"train": [args.train], "valid": [args.valid], "test": args.test}
     splits = {name: [ParallelText.find(p, languages) for p in found] for name, found in prefixes.items() if found}
     with pool(args.workers) as map_:
-        content = prepare(args.out, splits, settings, map_)
-    for name, counts in content["splits"].items():
+        content = prepare(args.out, splits, settings, map_, args.verify)
+    for name, counts in content.splits.items():
         print(f"{name:<6} " + ", ".join(f"{number:,} {what}" for what, number in counts.items() if number))
     print(f"data: {args.out}")

@@ -1,4 +1,4 @@
-"""Writes the report of scripts/quickstart.sh: the table, the curves, the position correlation and filled masks.
+"""Writes the report of scripts/quickstart.sh, and the page: table, curves, position correlation and filled masks.
 
 Example: tupe quickstart-report runs/quickstart tupe_tiny bert_a_tiny
 """
@@ -20,4 +20,4 @@ def run(args: argparse.Namespace) -> None:
 
     report = write_report(args.folder, args.models)
     print(report.read_text(encoding="utf-8"))
-    print(f"report: {report}")
+    print(f"report: {report}, and as a page: {report.with_suffix('.html')}")

@@ -1,4 +1,4 @@
-"""Prints the folder that fairseq's --user-dir takes.
+"""Prints the folder that fairseq's --user-dir takes: this package, or the one that TUPE_USER_DIR names.
 
 Example: fairseq-train --user-dir "$(tupe user-dir)" --arch tupe_base ...
 """
@@ -6,7 +6,8 @@ Example: fairseq-train --user-dir "$(tupe user-dir)" --arch tupe_base ...
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+
+from tupe.user_dir import user_dir
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,5 +15,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints the absolute path of the installed package."""
-    print(Path(__file__).resolve().parents[1])
+    """Prints its absolute path."""
+    print(user_dir())

@@ -99,7 +99,7 @@ class TupeElectraCriterion(FairseqCriterion):
             uniform=uniform.flatten()[positions],
             temperature=self.temperature,
             with_dropout=self.with_dropout,
-            has_padding=sample["ntokens"] != masked.numel(),
+            num_tokens=sample["ntokens"],
         )
 
         wanted = original.flatten()[positions]
@@ -118,7 +118,7 @@ class TupeElectraCriterion(FairseqCriterion):
             "masked": len(positions),
             "expected": self.mask_rate * sample["ntokens"],
             "disc_loss": detection.detach(),
-            "scores": histogram(scores.detach(), replaced, counted),
+            "scores": histogram(scores.detach(), torch.where(special, 2, replaced), counted),
             "ntokens": sample["ntokens"],
             "nsentences": sample["nsentences"],
             "sample_size": sample["ntokens"],
@@ -153,7 +153,7 @@ class TupeElectraCriterion(FairseqCriterion):
         `gen_accuracy`, the likeliest word is right; `sampled_accuracy`, the one that was drawn is; `replaced_share` of
         all tokens; `masked_share` of those that `mask_prob` lets expect; `disc_accuracy`; `disc_recall` of the replaced
         tokens and `disc_specificity` of the original ones, `disc_precision` of what is called replaced; and `disc_auc`,
-        how often a replaced token has a higher score than an original one.
+        how often a replaced token has a higher score than an original one that could have been: not `<s>`, `</s>`.
         """
 
         def total(name: str) -> float:
@@ -179,13 +179,18 @@ class TupeElectraCriterion(FairseqCriterion):
         return True
 
 
-def histogram(scores: Tensor, replaced: Tensor, counted: Tensor) -> Tensor:
-    """Counts `(2, BINS)` of the original and of the replaced tokens by `sigmoid(scores)`; all arguments `(B, T)`.
+def histogram(scores: Tensor, kind: Tensor, counted: Tensor) -> Tensor:
+    """Counts `(3, BINS)` of the original, the replaced and the special tokens by `sigmoid(scores)`.
 
     The upper half of the bins has the scores above 0.
+
+    Args:
+        scores: `(B, T)`.
+        kind: 0, 1 or 2, the row of each, `(B, T)`.
+        counted: which tokens are, `(B, T)`.
     """
     half = BINS // 2
     bins = (BINS * scores.sigmoid()).long()
     bins = torch.where(scores > 0, bins.clamp(half, BINS - 1), bins.clamp(0, half - 1))
-    counts = counted.new_zeros(2 * BINS, dtype=torch.int64)
-    return counts.index_add_(0, (replaced * BINS + bins).flatten(), counted.flatten().long()).view(2, BINS)
+    counts = counted.new_zeros(3 * BINS, dtype=torch.int64)
+    return counts.index_add_(0, (kind * BINS + bins).flatten(), counted.flatten().long()).view(3, BINS)

@@ -29,7 +29,7 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
         """The summed loss (nats, float32), the number of masked tokens, and what is logged.
 
         Args:
-            model: called with `masked_tokens`, indices `(N,)` into the `B * T` tokens, and `has_padding`, a bool;
+            model: called with `masked_tokens`, indices `(N,)` into the `B * T` tokens, and `num_tokens`;
                 returns logits `(N, V)`.
             sample: a batch of fairseq's task `masked_lm`; `target` `(B, T)` is padding where nothing is predicted.
             reduce: as in fairseq, unused.
@@ -42,9 +42,8 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
         target = sample["target"].flatten()  # (B * T,)
         positions = target.ne(self.padding_idx).nonzero().flatten()  # (N,); waits for the device, to learn N
         target = target[positions]
-        has_padding = sample["ntokens"] != net_input["src_tokens"].numel()
 
-        logits = model(**net_input, masked_tokens=positions, has_padding=has_padding)[0]  # (N, V)
+        logits = model(**net_input, masked_tokens=positions, num_tokens=sample["ntokens"])[0]  # (N, V)
         loss = modules.cross_entropy(logits, target, ignore_index=self.padding_idx, reduction="sum")
         log = {
             "loss": loss.detach(),
@@ -71,7 +70,7 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
                 "--criterion tupe_electra, or an --arch without electra_"
             )
         forward = getattr(getattr(model, "encoder", None), "forward", None)
-        if forward is None or "has_padding" not in inspect.signature(forward).parameters:
+        if forward is None or "num_tokens" not in inspect.signature(forward).parameters:
             raise UserError(
                 "the criterion tupe_masked_lm trains the masked language models of this plugin, but the model is a "
                 f"{type(model).__name__}: set --arch tupe_base or another of them, or --criterion masked_lm"

@@ -55,12 +55,14 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def detection(counts: list[list[int]]) -> dict[str, float]:
-    """Shares, of counts of the original and of the replaced tokens by score, an even number of bins each.
+    """Shares, of counts of the original, the replaced and the special tokens by score, an even number of bins each.
 
-    A token of the upper half of the bins is called replaced.
+    A token of the upper half of the bins is called replaced; special ones are original.
     """
     half = len(counts[0]) // 2
-    (true_negative, false_positive), (false_negative, true_positive) = ((sum(c[:half]), sum(c[half:])) for c in counts)
+    below, above = ([sum(row[part]) for row in counts] for part in (slice(half), slice(half, None)))
+    true_negative, false_positive = below[0] + below[2], above[0] + above[2]
+    false_negative, true_positive = below[1], above[1]
     original, replaced = true_negative + false_positive, false_negative + true_positive
     shares = {
         "replaced_share": (replaced, original + replaced),
@@ -75,7 +77,7 @@ def detection(counts: list[list[int]]) -> dict[str, float]:
 def area_under_curve(counts: list[list[int]]) -> float:
     """How often one of `counts[1]` is in a higher bin than one of `counts[0]`; the same bin counts half."""
     below = pairs = 0
-    for negative, positive in zip(*counts):
+    for negative, positive in zip(*counts[:2]):
         pairs += positive * (2 * below + negative)
         below += negative
     return pairs / (2 * below * sum(counts[1])) if below and sum(counts[1]) else 0.0

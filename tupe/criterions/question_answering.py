@@ -39,13 +39,12 @@ class TupeQuestionAnsweringCriterion(FairseqCriterion):
         """The summed loss (nats), the number of windows, and what is logged.
 
         Args:
-            model: called with `spans` and `has_padding`, a bool; returns scores `(B, T)` of beginnings and of ends.
+            model: called with `spans` and `num_tokens`; returns scores `(B, T)` of beginnings and of ends.
             sample: a batch of the task `tupe_question_answering`; `target` `(B, 2)` holds two places of each window.
             reduce: as in fairseq, unused.
         """
         source, target = sample["net_input"]["src_tokens"], sample["target"]
-        has_padding = sample["ntokens"] != source.numel()
-        (begin, end), _ = model(**sample["net_input"], spans=True, has_padding=has_padding)  # (B, T) each
+        (begin, end), _ = model(**sample["net_input"], spans=True, num_tokens=sample["ntokens"])  # (B, T) each
         padding = source.eq(self.padding_idx)
         loss = sum(
             F.cross_entropy(side.masked_fill(padding, -math.inf), target[:, place], reduction="sum") / 2

@@ -53,7 +53,7 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
         """The summed loss (nats, or squared units of the target), the number of examples, and what is logged.
 
         Args:
-            model: called with `classification_head_name` and `has_padding`, a bool; returns scores `(B, num_classes)`.
+            model: called with `classification_head_name` and `num_tokens`; returns scores `(B, num_classes)`.
             sample: a batch of the task `tupe_sentence_prediction`; `target` holds `B` classes or numbers.
             reduce: as in fairseq, unused.
 
@@ -68,8 +68,9 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
         if "target" not in sample:
             raise UserError("the data have no labels, so that there is no loss: add the folder label to the data")
         net_input, target = sample["net_input"], sample["target"].flatten()
-        has_padding = sample["ntokens"] != net_input["src_tokens"].numel()
-        scores, _ = model(**net_input, features_only=True, classification_head_name=self.head, has_padding=has_padding)
+        scores, _ = model(
+            **net_input, features_only=True, classification_head_name=self.head, num_tokens=sample["ntokens"]
+        )
         scores = scores.float()
 
         log = {"ntokens": sample["ntokens"], "nsentences": len(target), "sample_size": len(target)}

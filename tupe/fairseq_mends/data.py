@@ -26,7 +26,7 @@ def data_is_there(original):
         try:
             return original(cfg, *args, **kwargs)
         except OSError as error:
-            if getattr(cfg, "_name", None) == "masked_lm":
+            if getattr(cfg, "_name", None) in ("masked_lm", "tupe_multilingual_masked_lm"):
                 _refuse_missing(cfg.data, error)
             raise
 

@@ -6,6 +6,7 @@ import collections
 import typing
 
 from fairseq import checkpoint_utils, distributed_utils
+from fairseq.models import MODEL_DATACLASS_REGISTRY
 from omegaconf import DictConfig, ListConfig
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
@@ -15,6 +16,7 @@ from tupe.checkpoints.safe_load import fairseq_globals, safe_load
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends, overlay
 from tupe.fairseq_mends.ours import chosen, ours
+from tupe.position.own import refuse_unknown
 
 _BROADCAST_GLOBALS = (
     *(DictConfig, ListConfig, ContainerMetadata, Metadata, AnyNode, distributed_utils._TensorPlaceholder),
@@ -49,6 +51,8 @@ def checkpoint_is_whole(original):
         except (AttributeError, KeyError, TypeError) as error:
             raise _no_checkpoint(path, safe_load(path)) or error from error
         cfg = state.get("cfg")
+        if cfg:
+            _check_terms(path, cfg.get("model"))
         if (not cfg and not state.get("args")) or (cfg and ours(chosen("model", cfg.get("model")))):
             error = _no_checkpoint(path, state)
             if error is not None:
@@ -56,6 +60,15 @@ def checkpoint_is_whole(original):
         return state
 
     return load_checkpoint_to_cpu
+
+
+def _check_terms(path, model) -> None:
+    """Terms that nobody has registered are otherwise a traceback of omegaconf's."""
+    known = MODEL_DATACLASS_REGISTRY.get(getattr(model, "_name", None))
+    if known is not None and ours(chosen("model", model)):
+        for side in ("absolute", "relative"):
+            choices = known.__dataclass_fields__[side].type
+            refuse_unknown(path, side, getattr(model, side, None), [choice.value for choice in choices])
 
 
 def _no_checkpoint(path, state: dict) -> UserError | None:

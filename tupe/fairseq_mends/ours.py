@@ -21,6 +21,7 @@ from fairseq.tasks import TASK_REGISTRY
 from fairseq.trainer import Trainer
 
 from tupe.fairseq_mends.mend import mends
+from tupe.position.own import own_folders
 
 _FOLDER = Path(__file__).resolve().parents[1]
 _PACKAGE = __name__.partition(".")[0]
@@ -82,7 +83,11 @@ def our_configuration(cfg: Any) -> bool:
     if ours(*(found for kind, part in named.items() if (found := chosen(kind, part)) is not None)):
         return True
     user_dir = getattr(getattr(cfg, "common", cfg), "user_dir", None)
-    return named["model"] is None and user_dir is not None and Path(os.path.abspath(user_dir)).resolve() == _FOLDER
+    return (
+        named["model"] is None
+        and user_dir is not None
+        and Path(os.path.abspath(user_dir)).resolve() in (_FOLDER, *own_folders())
+    )
 
 
 def before_training(prepare: Callable) -> Callable:

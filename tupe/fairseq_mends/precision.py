@@ -41,13 +41,19 @@ def consistent_precision(cfg, task, model):
     """Settings of `common` that only work together.
 
     Under Hydra `memory_efficient_fp16` without `fp16` (and `bf16` alike) is ignored: the command line sets both.
-    On the CPU `fp16` with flat gradients asks for a CUDA device, and `amp` does nothing.
+    Without a GPU `fp16` makes no update in minutes. On the CPU it asks, with flat gradients, for a CUDA device, and
+    `amp` does nothing.
     """
     common = cfg.common
     common.fp16 = common.fp16 or common.memory_efficient_fp16
     common.bf16 = common.bf16 or common.memory_efficient_bf16
     if sum(map(bool, (common.fp16, common.bf16, common.amp))) > 1:
         raise UserError("fp16, bf16 and amp exclude each other: keep one of them")
+    if common.fp16 and not (common.cpu or common.tpu or torch.cuda.is_available()):
+        raise UserError(
+            "fp16 is for GPUs, and PyTorch sees none: leave out --fp16 (under Hydra common.fp16=false) and train a "
+            "small model by --cpu (common.cpu=true)"
+        )
     if (common.cpu or not torch.cuda.is_available()) and not common.tpu:
         common.fp16_no_flatten_grads = True
         if common.fp16:

@@ -12,6 +12,7 @@ from tupe.errors import UserError
 from tupe.fairseq_mends.dictionaries import refuse_other_dictionary
 from tupe.fairseq_mends.mend import mends, replaced
 from tupe.fairseq_mends.ours import our_trainer
+from tupe.position.own import own_options
 from tupe.systems import ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS
 
 
@@ -136,7 +137,7 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
     if is_ours:
         differing = [
             f"{field}: checkpoint {getattr(theirs, field)}, here {getattr(model, field)}"
-            for field in (*SYSTEM_FIELDS, *ELECTRA_FIELDS, *SEQ2SEQ_FIELDS)
+            for field in (*SYSTEM_FIELDS, *own_options(), *ELECTRA_FIELDS, *SEQ2SEQ_FIELDS)
             if hasattr(theirs, field)
             and hasattr(model, field)
             and getattr(theirs, field) != getattr(model, field)

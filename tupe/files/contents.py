@@ -43,6 +43,17 @@ def check_checksums(folder: Path, expected: Mapping[str, str], made_by: str, men
             raise UserError(f"{folder / name} is not the one that {made_by} wrote: {mending}.")
 
 
+def check_contents(
+    folder: Path, sizes: Mapping[str, int], checksums: Mapping[str, str], made_by: str, mending: str
+) -> None:
+    """What a manifest says: sizes, binary data against its index, and these checksums. Errors as of each."""
+    check_sizes(folder, sizes, made_by, mending)
+    for name in sizes:
+        if name.endswith(".idx"):
+            check_indexed((folder / name).with_suffix(""), made_by, mending)
+    check_checksums(folder, checksums, made_by, mending)
+
+
 def check_indexed(prefix: Path, made_by: str, mending: str = "prepare it again") -> int:
     """Checks the size of `prefix.bin` against `prefix.idx`, whose first and last entries alone are read.
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, ClassVar, Optional
+from typing import IO, Any, Callable, ClassVar, Optional
 
 from tupe.errors import UserError
 from tupe.files.lock import lock
@@ -52,6 +52,7 @@ def own(
     besides: Collection[str] = (),
     wait: bool = False,
     mending: str = "choose another folder",
+    is_begun: Optional[Callable[[], bool]] = None,
 ) -> Iterator[IO]:
     """Holds a folder that has what `made_by` makes of `of`, and nothing else; it is made if there is none.
 
@@ -62,6 +63,8 @@ def own(
         besides: names that may be in it before it is owned.
         wait: for another process to end, rather than refuse.
         mending: what to do about a folder that holds something else.
+        is_begun: whether there is something in it to keep. Until then it may become one of something else; where there
+            is, but no identity, it gets none.
 
     Yields:
         The locked file; a child that gets it by `pass_fds` holds the folder too.
@@ -71,14 +74,16 @@ def own(
     """
     of = json.loads(json.dumps(of))  # as it is read again: tuples are lists
     _check_place(folder)
-    _check_identity(folder, made_by, of, besides, mending)  # before a lock is left in a folder of others
+    check_owner(folder, made_by, of, besides, mending, is_begun)  # before a lock is left in a folder of others
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     with lock(folder / LOCK, wait) as mine:
         if mine is None:
             raise UserError(f"another process is working in {folder}: wait for it to end, or end it.")
-        found = _check_identity(folder, made_by, of, besides, mending)  # again: another may have begun meanwhile
+        found = check_owner(folder, made_by, of, besides, mending, is_begun)  # again: another may have begun meanwhile
         remove_unfinished(folder)  # of a process that was killed
-        if found is None:
+        if found is None and is_begun is not None and is_begun():
+            pass
+        elif found is None or found.of != of:
             write(folder / IDENTITY, Identity(made_by, of))
         try:
             yield mine
@@ -86,6 +91,46 @@ def own(
             if found is None and not _others(folder, besides):
                 _leave(folder, new)
             raise
+
+
+def check_owner(
+    folder: Path,
+    made_by: str,
+    of: dict[str, Any],
+    besides: Collection[str] = (),
+    mending: str = "choose another folder",
+    is_begun: Optional[Callable[[], bool]] = None,
+) -> Optional[Identity]:
+    """The identity of a folder, if it has one. Arguments and errors as of `own`, but nothing is locked or written."""
+    found = identity(folder, mending)
+    if found is None:
+        others = _others(folder, besides)
+        if others:
+            names = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+            raise UserError(f"{folder} holds what is not of {made_by} ({names}): {mending}.")
+    elif found.made_by != made_by:
+        raise UserError(f"{folder} is of {_short(found.made_by)}, not of {made_by}: {mending}.")
+    else:
+        differs = difference(found.of, of)
+        if differs and (is_begun is None or is_begun()):
+            raise UserError(f"{folder} was begun with {differs}: {mending}.")
+    return found
+
+
+def move_into(folder: Path, made: Path, names: Iterable[str], made_by: str) -> None:
+    """Moves files of the folder `made` to their places in `folder`, in as many goes as it takes.
+
+    Raises:
+        UserError: if something else is in the place of one, before any is moved.
+    """
+    left = [name for name in names if (made / name).exists()]
+    for place in (folder / name for name in left):
+        foreign = place.parent if place.parent.is_file() else place
+        if os.path.lexists(foreign):
+            raise UserError(f"{foreign} is there, but not of {made_by}: move it away, and start again.")
+    for name in left:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (made / name).replace(folder / name)
 
 
 def identity(folder: Path, mending: str = "choose another folder") -> Optional[Identity]:
@@ -114,24 +159,9 @@ def _check_place(folder: Path) -> None:
     if os.path.lexists(folder) and not folder.is_dir():
         what = "a link to nothing" if folder.is_symlink() and not folder.exists() else "not a folder"
         raise UserError(f"{folder} is {what}: give the name of a folder to write.")
-
-
-def _check_identity(
-    folder: Path, made_by: str, of: dict[str, Any], besides: Collection[str], mending: str
-) -> Optional[Identity]:
-    found = identity(folder, mending)
-    if found is None:
-        others = _others(folder, besides)
-        if others:
-            names = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
-            raise UserError(f"{folder} holds what is not of {made_by} ({names}): {mending}.")
-    elif found.made_by != made_by:
-        raise UserError(f"{folder} is of {_short(found.made_by)}, not of {made_by}: {mending}.")
-    else:
-        differs = difference(found.of, of)
-        if differs:
-            raise UserError(f"{folder} was begun with {differs}: {mending}.")
-    return found
+    first = next(parent for parent in folder.absolute().parents if os.path.lexists(parent))
+    if not first.is_dir():
+        raise UserError(f"{first} is not a folder, so that {folder} cannot be in it: give another name.")
 
 
 def _others(folder: Path, besides: Collection[str]) -> list[str]:
@@ -150,7 +180,7 @@ def _others(folder: Path, besides: Collection[str]) -> list[str]:
 def _leave(folder: Path, new: list[Path]) -> None:
     """Takes back what `own` made: the identity, the lock, and the folders that were not there."""
     for name in (IDENTITY, LOCK):
-        (folder / name).unlink()
+        (folder / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # others have put something there meanwhile
         for path in new:
             path.rmdir()

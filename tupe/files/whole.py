@@ -11,13 +11,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tupe.errors import UserError
+
 _UNFINISHED = ".tupe-part"  # nobody else's files end so
 
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """Yields a temporary name beside `path`, which becomes `path` when the block ends without an exception."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Yields a temporary name beside `path`, which becomes `path` when the block ends without an exception.
+
+    Raises:
+        UserError: before the block, if there is a folder, pipe or device in its place, or a file in that of its folder.
+    """
+    if path.exists() and not path.is_file():
+        what = "folder" if path.is_dir() else "pipe or device"
+        raise UserError(f"{path} is a {what}: give the name of a file to write.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise UserError(
+            f"{path.parent} cannot be a folder, because a file is in its place: give another name."
+        ) from None
     unfinished = path.with_name(f".{path.name}.{os.getpid()}{_UNFINISHED}")
     try:
         yield unfinished

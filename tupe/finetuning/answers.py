@@ -105,9 +105,8 @@ def answers(model: nn.Module, windows: QuestionWindows, longest: int) -> dict[st
 @torch.no_grad()
 def _candidates(model: nn.Module, sample: dict, windows: QuestionWindows, longest: int) -> list[tuple[int, Candidate]]:
     net_input = sample["net_input"]
-    has_padding = sample["ntokens"] != net_input["src_tokens"].numel()
     net_input = move_to_cuda(net_input) if next(model.parameters()).is_cuda else net_input
-    scores, _ = model(**net_input, spans=True, has_padding=has_padding)
+    scores, _ = model(**net_input, spans=True, num_tokens=sample["ntokens"])
     sides = [side.cpu().numpy() for side in (*scores, sample["may_begin"], sample["may_end"])]
     return [
         (window, Candidate(windows.text(window, span.first, span.last), span.score))

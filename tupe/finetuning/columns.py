@@ -20,6 +20,7 @@ class Column:
             with `/` stands for all languages, whose mean is taken.
         metric: as the criterion logs it, in percent.
         averaged: whether the papers' average has it.
+        gap: of all languages English less the mean of the others, XTREME's transfer gap.
     """
 
     name: str
@@ -27,14 +28,19 @@ class Column:
     metric: str = "accuracy"
     subset: str = "valid"
     averaged: bool = True
+    gap: bool = False
 
     def score(self, result: Result) -> Optional[float]:
         """The score of a finished run, at the epoch that is best on the task's first development set."""
         if self.subset == "valid":
             return result.score
         if self.subset.endswith("/"):
-            scores = [result.metrics[name].get(self.metric) for name in self.splits(result)]
-            return None if not scores or None in scores else statistics.fmean(scores)
+            scores = {name: result.metrics[name].get(self.metric) for name in self.splits(result)}
+            english = [scores.pop(name) for name in list(scores) if self.gap and name.endswith("-en")]
+            if not scores or None in (*english, *scores.values()) or len(english) != self.gap:
+                return None
+            mean = statistics.fmean(scores.values())
+            return english[0] - mean if self.gap else mean
         return result.metrics.get(self.subset, {}).get(self.metric)
 
     def splits(self, result: Result) -> list[str]:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import IO, NamedTuple
 
-import tupe
+from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
 from tupe.files import check_file, check_indexed, own, sha256
 from tupe.finetuning import with_parent
@@ -20,7 +20,9 @@ from tupe.finetuning.languages import evaluate
 from tupe.finetuning.result import Result, finetuning_result
 from tupe.finetuning.runs import LOG, PREDICTIONS, result
 from tupe.finetuning.settings import CONFIGS, Settings, assignment, read_settings
-from tupe.finetuning.start import model_overrides
+from tupe.finetuning.start import overrides_for
+from tupe.models.saved import saved_config
+from tupe.user_dir import user_dir
 
 MADE_BY = "scripts/finetune_glue.sh"
 _GPU = (
@@ -62,16 +64,17 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str]) -> F
         raise UserError(f"there is no task {task!r} to fine-tune: the tasks are {', '.join(TASKS)}.")
     data = data / task if (data / task).is_dir() else data
     settings = read_settings(task, overrides)
-    model = model_overrides(checkpoint)
+    config = saved_config(safe_load(checkpoint), checkpoint)
     of = {"task": task, "checkpoint": sha256(checkpoint), "data": data_checksum(data, task), "settings": settings.of}
     folder = Path(settings.save_dir) if settings.save_dir else default_folder(task, checkpoint, settings)
     mending = "set checkpoint.save_dir to another folder, or remove this one to train anew"
     with own(folder, MADE_BY, of, besides=(LOG,), mending=mending) as held:
         before = result(folder) is not None
         if not before:
-            _train(_command(task, checkpoint, data, folder, model, settings.overrides), held)
+            _train(_command(task, checkpoint, data, folder, overrides_for(config), settings.overrides), held)
             tests = TASKS[task].tests
-            finetuning_result(folder, tests and (lambda best: evaluate(best, data.parent, tests, folder / PREDICTIONS)))
+            tested = tests and (lambda best: evaluate(best, data.parent, tests, folder / PREDICTIONS))
+            finetuning_result(folder, tested, config._name)
         (folder / "checkpoint_last.pt").unlink(missing_ok=True)  # was there to resume from
         return Finished(folder, result(folder), before)
 
@@ -112,7 +115,7 @@ def _command(
     group, _, name = TASKS[task].config.partition("/")
     return [
         *("fairseq-hydra-train", "--config-dir", str(CONFIGS), "--config-name", group, f"{group}={name}"),
-        assignment("common.user_dir", Path(tupe.__file__).parent),
+        assignment("common.user_dir", user_dir()),
         assignment("task.data", data),
         assignment("checkpoint.finetune_from_model", checkpoint),
         assignment("checkpoint.save_dir", folder),

@@ -1,4 +1,4 @@
-"""The GLUE table as Markdown, CSV and JSON."""
+"""The GLUE table as Markdown, CSV and JSON, and as cells."""
 
 from __future__ import annotations
 
@@ -12,18 +12,29 @@ from tupe.finetuning.table import Cell, Row, shown
 
 
 def markdown(rows: list[Row]) -> str:
-    """A table to read: score ± standard deviation over the seeds; cells that lack runs say how many are there."""
+    """A table to read, of `as_text`."""
+    heads, *body = as_text(rows)
+    lines = [f"| | {' | '.join(heads[1:])} |", "|---|" + "---:|" * (len(heads) - 1)]
+    lines += [f"| {' | '.join(cells)} |" for cells in body]
+    failed = failures(rows)
+    if failed:
+        lines += ["", f"Failed: {len(failed)} run(s).", "", *(f"- {line}" for line in failed)]
+    return "\n".join(lines)
+
+
+def as_text(rows: list[Row]) -> list[list[str]]:
+    """The heads, then each row: score ± deviation over the seeds; cells that lack runs say how many there are."""
     columns = shown(rows)
     averaged = _averaged(columns)
-    lines = ["| | " + " | ".join([*(column.name for column in columns), f"average of {len(averaged)}"]) + " |"]
-    lines.append("|---|" + "---:|" * (len(columns) + 1))
-    for row in rows:
-        cells = [_cell(row.cells.get(column.name)) for column in columns]
-        lines.append(f"| {' | '.join([row.name, *cells, _number(row.average(averaged))])} |")
-    failed = [f"- {row.name}: {run}: {why}" for row in rows for run, why in row.failed.items()]
-    if failed:
-        lines += ["", f"Failed: {len(failed)} run(s).", "", *failed]
-    return "\n".join(lines)
+    return [
+        ["", *(column.name for column in columns), f"average of {len(averaged)}"],
+        *([row.name, *(_cell(row.cells.get(c.name)) for c in columns), _number(row.average(averaged))] for row in rows),
+    ]
+
+
+def failures(rows: list[Row]) -> list[str]:
+    """What failed in which row, and why."""
+    return [f"{row.name}: {run}: {why}" for row in rows for run, why in row.failed.items()]
 
 
 def as_csv(rows: list[Row]) -> str:

@@ -21,7 +21,7 @@ class Plan:
     Attributes:
         checkpoint: the pre-trained checkpoint.
         sha256: of that file.
-        model: its model's name.
+        model: its model's name, with the fields that were given.
         updates: how many updates it was pre-trained for.
         data: folder of the prepared GLUE tasks.
         overrides: of the fine-tuning configuration, beyond learning rate and seed.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Callable
 
+import numpy as np
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary, data_utils
@@ -92,14 +93,16 @@ def write(path: Path, predictions: Iterator[str], rows: int) -> None:
 
 @torch.no_grad()
 def scores(model: nn.Module, task: TupeSentencePredictionTask, sentences: JoinedSentences) -> Iterator[Tensor]:
-    """Yields the scores `(num_classes,)` of the examples in order."""
+    """Yields the scores `(num_classes,)` of the examples in order; they are computed in order of length."""
     device = next(model.parameters()).device
-    pad = task.source_dictionary.pad()
-    for start in tqdm(range(0, len(sentences), _BATCH), desc="batches", disable=None):
-        examples = [sentences[i] for i in range(start, min(start + _BATCH, len(sentences)))]
-        tokens = data_utils.collate_tokens(examples, pad).to(device)
-        head = task.cfg.classification_head_name
-        yield from model(tokens, features_only=True, classification_head_name=head)[0].float().cpu()
+    pad, head = task.source_dictionary.pad(), task.cfg.classification_head_name
+    order, found = np.argsort(sentences.sizes, kind="stable"), {}
+    for start in tqdm(range(0, len(order), _BATCH), desc="batches", disable=None):
+        batch = order[start : start + _BATCH].tolist()
+        tokens = data_utils.collate_tokens([sentences[i] for i in batch], pad).to(device)
+        batch_scores = model(tokens, features_only=True, classification_head_name=head)[0]
+        found.update(zip(batch, batch_scores.float().cpu()))
+    yield from (found[i] for i in range(len(order)))
 
 
 def _load(checkpoint: Path, data: Path, task: Task) -> tuple[nn.Module, FairseqTask]:

@@ -17,7 +17,7 @@ PathLike = Union[str, Path]
 Metrics = dict[str, dict[str, Optional[float]]]
 
 
-def finetuning_result(run: PathLike, evaluate: Optional[Callable[[Path], Metrics]] = None) -> Result:
+def finetuning_result(run: PathLike, evaluate: Optional[Callable[[Path], Metrics]] = None, model: str = "") -> Result:
     """Metric, best epoch and settings of the fine-tuning run in the folder `run`, also written there as `result.json`.
 
     `metrics` has all of the very validation that was best, by development set (MNLI has two), if the run was logged as
@@ -26,6 +26,7 @@ def finetuning_result(run: PathLike, evaluate: Optional[Callable[[Path], Metrics
     Args:
         run: the folder.
         evaluate: what the best checkpoint is tested on, whose metrics join those; without it those of before stay.
+        model: what it is called, as `electra_tupe_base` of a discriminator; by default as before, or as the checkpoint.
 
     Raises:
         UserError: if there is no finished run.
@@ -54,7 +55,7 @@ def finetuning_result(run: PathLike, evaluate: Optional[Callable[[Path], Metrics
         epoch=epoch,
         max_epoch=at("cfg.optimization.max_epoch", int),
         metrics={**_metrics(Path(run) / "hydra_train.log", update[0].get("num_updates") if update else None), **tested},
-        model=at("cfg.model._name", str),
+        model=model or (before.model if before else "") or at("cfg.model._name", str),
         lr=(at("cfg.optimization.lr", list[float]) or [math.nan])[0],
         seed=at("cfg.common.seed", int),
         data=at("cfg.task.data", str),

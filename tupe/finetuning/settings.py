@@ -15,6 +15,9 @@ from omegaconf.errors import OmegaConfBaseException
 import tupe
 from tupe.errors import UserError
 from tupe.finetuning.benchmarks import TASKS
+from tupe.position.own import own_options
+from tupe.pretraining import plus
+from tupe.systems import SYSTEM_FIELDS
 
 ROOT = Path(tupe.__file__).resolve().parents[1]
 CONFIGS = ROOT / "configs/finetuning"
@@ -91,12 +94,13 @@ def read_settings(task: str, overrides: list[str]) -> Settings:
         raise UserError(f"{task} has no recipes: leave out recipe={recipe:.60}, and set its keys one by one.")
     cfg = OmegaConf.merge(*(OmegaConf.load(CONFIGS / f"{name}.yaml") for name in files))
     save_dir, left, others = "", [], {}
+    named = {*cfg.model, *SYSTEM_FIELDS, *own_options()}  # the checkpoint's are there before
     for override in overrides:
         key, _, text = override.partition("=")
         if key.lstrip("+") == "checkpoint.save_dir":
             save_dir = text  # a folder as the shell gives it
             continue
-        left.append(override)
+        left.append(plus(override, named))
         key, value = _parse(override)
         if key.partition(".")[0] == "hydra":
             continue

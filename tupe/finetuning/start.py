@@ -7,7 +7,9 @@ from typing import Union
 
 from tupe.checkpoints.safe_load import safe_load
 from tupe.finetuning.settings import assignment
+from tupe.models.config import TupeConfig
 from tupe.models.saved import saved_config
+from tupe.position.own import own_options
 from tupe.systems import SYSTEM_FIELDS, plain_name
 
 PathLike = Union[str, Path]
@@ -23,7 +25,11 @@ def model_overrides(checkpoint: PathLike) -> list[str]:
     Raises:
         UserError: if the file cannot be read, or holds no model of this plugin.
     """
-    config = saved_config(safe_load(checkpoint), checkpoint)
-    fields = [assignment(f"+model.{name}", getattr(config, name)) for name in SYSTEM_FIELDS]
+    return overrides_for(saved_config(safe_load(checkpoint), checkpoint))
+
+
+def overrides_for(config: TupeConfig) -> list[str]:
+    """The same of a configuration that was read."""
+    fields = [assignment(f"+model.{name}", getattr(config, name)) for name in (*SYSTEM_FIELDS, *own_options())]
     name = assignment("model._name", plain_name(config._name))
     return [name, *fields, assignment("task.max_positions", config.max_positions)]

@@ -24,7 +24,9 @@ from tupe.finetuning.job import PARENT, keep_best
 from tupe.finetuning.plan import Plan
 from tupe.finetuning.runs import FAILED, LOG, Run, failure, result
 from tupe.finetuning.settings import CONFIGS, assignment, read_settings
+from tupe.models.describe import full_name
 from tupe.models.saved import saved_config
+from tupe.models.tupe import as_namespace
 
 _OURS = ("optimization.lr", "common.seed", "checkpoint.save_dir", "common.log_format")  # what the sweep itself sets
 
@@ -62,7 +64,7 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
     for task in tasks:
         read_settings(task, list(overrides))  # its sentence, if one of them cannot be
     state = safe_load(checkpoint)
-    model = saved_config(state, checkpoint)._name
+    model = full_name(as_namespace(saved_config(state, checkpoint)))
     history = state.get("optimizer_history")
     last = history[-1] if isinstance(history, list) and history else None
     updates = last.get("num_updates") if isinstance(last, dict) else None

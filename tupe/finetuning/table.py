@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Optional
@@ -68,6 +69,7 @@ class Row:
         failed: run and reason of the runs that failed.
         source: where a published row is from.
         languages: columns of single languages.
+        model: its name, and `updates` of its pre-training; of a published row, none.
     """
 
     name: str
@@ -75,6 +77,8 @@ class Row:
     failed: dict[Run, str] = field(default_factory=dict)
     source: str = ""
     languages: tuple[Column, ...] = ()
+    model: str = ""
+    updates: int = 0
 
     def average(self, columns: list[Column]) -> Optional[float]:
         """Mean over `columns`, MNLI-m and MNLI-mm each counting; None if one of them has no score."""
@@ -106,7 +110,18 @@ def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
             cells[one.name] = _cell(one, of_task[one.task], out, rate and rate.lr)
     reasons = {run: failure(out / run.folder) for run in plan.runs if result(out / run.folder) is None}
     failed = {run: why for run, why in reasons.items() if why is not None}
-    return Row(name or f"{plan.model}, {_updates(plan.updates)}", cells, failed, languages=tuple(languages))
+    name = name or f"{plan.model}, {_updates(plan.updates)}"
+    return Row(name, cells, failed, languages=tuple(languages), model=plan.model, updates=plan.updates)
+
+
+def by_label(sweeps: Iterable[tuple[str, Path]]) -> dict[str, list[Row]]:
+    """Label -> the rows of its sweeps; the label defaults to the model. Raises `UserError` for a folder without one."""
+    found: dict[str, list[Row]] = {}
+    for label, out in sweeps:
+        row = read_sweep(out)
+        label = label or row.model
+        found.setdefault(label, []).append(replace(row, name=f"{label}, {_updates(row.updates)}"))
+    return found
 
 
 def shown(rows: list[Row]) -> list[Column]:
@@ -117,10 +132,12 @@ def shown(rows: list[Row]) -> list[Column]:
 
 
 def _languages(column: Column, runs: list[Run], out: Path) -> list[Column]:
-    """A column for each language, called as `XQuAD F1 de`, or `XNLI de (valid)` of a development set."""
+    """A column for each language, as `XQuAD F1 de`, or `XNLI de (valid)` of a development set; then their gap."""
     found = [result(out / run.folder) for run in runs]
     splits = sorted({name for content in found if content for name in column.splits(content)})
-    return [replace(column, name=_named(column, name), subset=name, averaged=False) for name in splits]
+    each = [replace(column, name=_named(column, name), subset=name, averaged=False) for name in splits]
+    gap = [replace(column, name=f"{column.name} gap", averaged=False, gap=True)]
+    return each + gap * (len(each) > 1 and any(name.endswith("-en") for name in splits))
 
 
 def _named(column: Column, split: str) -> str:

@@ -10,20 +10,46 @@ from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from tupe.attention import BACKENDS
+from tupe.errors import UserError
+from tupe.position.own import read_own
 from tupe.systems import named_electras, named_models
 
-ABSOLUTE_CHOICES = ChoiceEnum(["none", "input", "untied", "untied_cross", "low_rank", "low_rank_input", "free"])
-RELATIVE_CHOICES = ChoiceEnum(["none", "bucketed", "clipped", "unbinned", "parametric", "shaw"])
+OWN_ABSOLUTE, OWN_RELATIVE, OWN_OPTIONS = read_own()  # terms of the user's own
+
+
+def with_own(choices: list[str], own: list[str]) -> ChoiceEnum:
+    """Raises `UserError` for a term of the user's own under a name of ours."""
+    taken = set(choices) & set(own)
+    if taken:
+        raise UserError(f"{taken.pop()} is a term of this plugin: register your own under another name")
+    return ChoiceEnum([*choices, *own])
+
+
+ABSOLUTE_CHOICES = with_own(
+    ["none", "input", "untied", "untied_cross", "low_rank", "low_rank_input", "free"], OWN_ABSOLUTE
+)
+RELATIVE_CHOICES = with_own(["none", "bucketed", "clipped", "unbinned", "parametric", "shaw"], OWN_RELATIVE)
 RESET_CHOICES = ChoiceEnum(["none", "paper", "release"])
 SEGMENT_CHOICES = ChoiceEnum(["none", "input", "per_head"])
 SHARING_CHOICES = ChoiceEnum(["none", "layer", "head"])
 BACKEND_CHOICES = ChoiceEnum(["auto", *BACKENDS])
 SHARED_POSITIONS_CHOICES = ChoiceEnum(["none", "table", "all"])
+UNPAD_CHOICES = ChoiceEnum(["auto", "always", "never"])
 ACTIVATION_CHOICES = ChoiceEnum(utils.get_available_activation_fns())
 
 
+OwnOptions = dataclasses.make_dataclass(
+    "OwnOptions",
+    [
+        (name, type(option.default), field(default=option.default, metadata={"help": option.help}))
+        for name, option in OWN_OPTIONS.items()
+    ],
+    bases=(FairseqDataclass,),
+)
+
+
 @dataclass
-class EncoderConfig(FairseqDataclass):
+class EncoderConfig(OwnOptions):
     """An encoder's positions and layers: TUPE-R at base size."""
 
     absolute: ABSOLUTE_CHOICES = field(
@@ -105,6 +131,13 @@ class EncoderConfig(FairseqDataclass):
     attention_backend: BACKEND_CHOICES = field(
         default="auto", metadata={"help": "how attention is computed; auto is the fastest that works here"}
     )
+    unpad: UNPAD_CHOICES = field(
+        default="auto",
+        metadata={
+            "help": "compute tokens alone, and padding nowhere but in the attention (always, never); auto does where "
+            "it was seen to be faster, on the CPU"
+        },
+    )
     checkpoint_activations: bool = field(
         default=False, metadata={"help": "compute each layer again in backward instead of keeping its activations"}
     )
@@ -119,6 +152,13 @@ class EncoderConfig(FairseqDataclass):
     )
 
 
+if set(OWN_OPTIONS) & set(EncoderConfig.__annotations__):
+    raise UserError(
+        f"{(set(OWN_OPTIONS) & set(EncoderConfig.__annotations__)).pop()} is a field of every model: call the option "
+        "of your term otherwise"
+    )
+
+
 @dataclass
 class TupeConfig(EncoderConfig):
     """A masked language model with the encoder; `tupe.systems` names them."""
@@ -127,6 +167,9 @@ class TupeConfig(EncoderConfig):
         default="tanh", metadata={"help": "activation of the classification heads"}
     )
     pooler_dropout: float = field(default=0.0, metadata={"help": "dropout in the classification heads"})
+    linear_heads: bool = field(
+        default=False, metadata={"help": "classification heads of one linear layer, as ELECTRA's, instead of two"}
+    )
     max_positions: Optional[int] = field(
         default=None, metadata={"help": "longest sequence, [CLS] included; default: the task's (tokens_per_sample)"}
     )

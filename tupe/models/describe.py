@@ -10,24 +10,27 @@ from omegaconf.errors import OmegaConfBaseException
 
 from tupe.errors import UserError
 from tupe.models.config import CONFIGS
-from tupe.models.summary import count_parameters
+from tupe.models.summary import Size, count_parameters
 from tupe.models.tupe import as_namespace
+from tupe.position.own import OWN, own_options
 from tupe.systems import DESCRIPTIONS, SYSTEM_FIELDS, SYSTEMS
 
 #: Fields that make the position encoding; the others of `SYSTEM_FIELDS` are sizes and layers.
-POSITION_FIELDS = SYSTEM_FIELDS[: SYSTEM_FIELDS.index("encoder_layers")]
+POSITION_FIELDS = (*SYSTEM_FIELDS[: SYSTEM_FIELDS.index("encoder_layers")], *own_options())
 
 _ABSOLUTE = {
     "untied": "(p_i U^Q)(p_j U^K)^T/sqrt(2d)",
     "low_rank": "P_Q[i] . P_K[j]",
     "low_rank_input": "P_Q[i] . P_K[j]",
     "free": "V[i, j]",
+    **{name: f"{name}(i, j)" for name in OWN["absolute"]},
 }
 _RELATIVE = {
     "bucketed": "b[bucket(j - i)]",
     "clipped": "b[clip(j - i)]",
     "unbinned": "R[j - i]",
     "parametric": "(r_(j-i) F^Q)(r_(j-i) F^K)^T",
+    **{name: f"{name}(j - i)" for name in OWN["relative"]},
 }
 
 
@@ -43,9 +46,11 @@ def with_fields(name: str, fields: list[str]) -> Namespace:
     if wrong is not None:
         raise UserError(f"'{wrong}' is no field of a model: give field=value, as relative=unbinned.")
     try:
-        return as_namespace(OmegaConf.merge(OmegaConf.structured(CONFIGS[name]), OmegaConf.from_dotlist(fields)))
+        args = as_namespace(OmegaConf.merge(OmegaConf.structured(CONFIGS[name]), OmegaConf.from_dotlist(fields)))
     except OmegaConfBaseException as error:
         raise UserError(f"{name} cannot have {' '.join(fields)}: {str(error).splitlines()[0]}.") from None
+    args._name = name
+    return args
 
 
 def equation(args: Namespace) -> str:
@@ -80,27 +85,42 @@ def system(args: Namespace) -> str:
     return "a combination that no paper names"
 
 
-def describe(name: str, args: Namespace, symbols: int) -> list[str]:
+def full_name(args: Namespace) -> str:
+    """The model's name, and each field of its system that is not what the name says: `tupe_tiny reset=none`."""
+    return " ".join([args._name, *(f"{field}={value}" for field, value in _given(args).items())])
+
+
+def size(args: Namespace, symbols: int) -> Size:
+    """How many parameters a model of these fields has; `symbols` of its dictionary."""
+    return count_parameters(args._name, symbols, args.max_positions, **_given(args))
+
+
+def _given(args: Namespace) -> dict[str, Any]:
+    named = as_namespace(CONFIGS[args._name]())
+    fields = (*SYSTEM_FIELDS, *own_options())
+    return {field: getattr(args, field) for field in fields if getattr(args, field) != getattr(named, field)}
+
+
+def describe(args: Namespace, symbols: int) -> list[str]:
     """Lines: the model, its equation, its parameters, and each field of its position encoding.
 
     Args:
-        name: of the model, as for `--arch`.
-        args: its fields, `max_positions` among them.
+        args: its fields, `max_positions` and the name, as for `--arch`, among them.
         symbols: of its dictionary.
     """
+    name, given = args._name, _given(args)
     named = as_namespace(CONFIGS[name]())
-    given: dict[str, Any] = {f: getattr(args, f) for f in SYSTEM_FIELDS if getattr(args, f) != getattr(named, f)}
 
     def whence(field: str) -> str:
         return f"given; {name} has {getattr(named, field)}" if field in given else f"from {name}"
 
-    size = count_parameters(name, symbols, args.max_positions, **given)
+    count = size(args, symbols)
     return [
-        f"model: {' '.join([name, *(f'{field}={value}' for field, value in given.items())])}",
+        f"model: {full_name(args)}",
         f"system: {system(args)}",
         f"logit: {equation(args)}",
-        f"parameters: {size.total:,}, of the position encoding {size.position:,}"
-        f"{f', of the generator alone {size.generator:,}' if size.generator else ''} "
+        f"parameters: {count.total:,}, of the position encoding {count.position:,}"
+        f"{f', of the generator alone {count.generator:,}' if count.generator else ''} "
         f"({symbols:,} symbols, {args.max_positions} positions)",
         *(f"  {field}={getattr(args, field)} ({whence(field)})" for field in POSITION_FIELDS),
     ]

@@ -9,7 +9,6 @@ from typing import NamedTuple, Optional, Union
 import torch
 from fairseq import utils
 from fairseq.data import Dictionary
-from fairseq.models.roberta import RobertaModel
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from tupe.errors import UserError
 from tupe.linear import project
 from tupe.models.config import ElectraConfig
+from tupe.models.linear_head import upgrade
 from tupe.models.position import build_position_bias, embedding_width
 from tupe.models.tupe import ELECTRA_PARTS, TupeLanguageModelEncoder, TupeModel, as_namespace, register
 from tupe.position import UntiedAbsolute
@@ -177,6 +177,7 @@ class ElectraModel(TupeModel):
         self.discriminator_head = DiscriminatorHead(args.encoder_embed_dim, args.activation_fn)
         for module in (self.generator, self.discriminator_head):
             module.apply(init_bert_params)
+        nn.init.xavier_uniform_(self.discriminator_head.out_proj.weight)  # as ELECTRA's code
         self.register_buffer("never", never_drawn(encoder.dictionary), persistent=False)
         self.num_updates = 0
         self._has_said = False
@@ -185,9 +186,14 @@ class ElectraModel(TupeModel):
 
     @classmethod
     def build_model(cls, cfg: Union[DictConfig, ElectraConfig, Namespace], task: FairseqTask) -> ElectraModel:
-        """Raises `UserError` as `TupeModel.build_model` and `build_networks`, and for a dictionary without `<mask>`."""
+        """Raises `UserError` as `TupeModel.build_model` and `build_networks`, and without `<mask>`, or for `k > n`."""
         args = as_namespace(cfg)
         args.max_positions = args.max_positions or task.max_positions()
+        if args.linformer_k > args.max_positions:
+            raise UserError(
+                f"linformer_k={args.linformer_k} is more keys than the {args.max_positions} positions that they are "
+                "made of: set --linformer-k to at most as many, or 0 for full attention"
+            )
         generator, discriminator = build_networks(args, task.source_dictionary)
         return cls(args, discriminator, generator)
 
@@ -226,7 +232,7 @@ class ElectraModel(TupeModel):
         uniform: Tensor,
         temperature: float = 1.0,
         with_dropout: bool = True,
-        has_padding: Optional[bool] = None,
+        num_tokens: Optional[int] = None,
         **unused: object,
     ) -> Detection:
         """The generator fills `src_tokens`, the discriminator scores the result; no gradient connects the two.
@@ -240,9 +246,9 @@ class ElectraModel(TupeModel):
             uniform: random numbers in [0, 1) that decide which, `(M,)`.
             temperature: of the softmax that they are drawn from.
             with_dropout: draw from the logits that are returned; else it computes others, in evaluation mode.
-            has_padding: whether any token is padding, if the caller knows.
+            num_tokens: how many are no padding, if the caller knows.
         """
-        options = {"masked_tokens": masked_tokens, "has_padding": has_padding}
+        options = {"masked_tokens": masked_tokens, "num_tokens": num_tokens}
         logits = likely = self.generator(src_tokens, **options)[0]
         if self.training and not with_dropout:
             self.generator.eval()
@@ -251,8 +257,8 @@ class ElectraModel(TupeModel):
             self.generator.train()
         drawn = draw(likely, uniform, self.never, temperature)
         tokens = original.flatten().index_copy(0, masked_tokens, drawn).view_as(original)
-        features, _ = self.encoder(tokens, features_only=True, has_padding=has_padding)
-        return Detection(logits, tokens, self.discriminator_head(features))
+        scores, _ = self.encoder(tokens, features_only=True, num_tokens=num_tokens, head=self.discriminator_head)
+        return Detection(logits, tokens, scores)
 
     def aliases(self) -> dict[str, str]:
         """Further name of a parameter -> its name in the state dict."""
@@ -271,7 +277,7 @@ class ElectraModel(TupeModel):
                     f"the checkpoint has no {part.strip('._').replace('_', ' ')}, as a model for "
                     "replaced-token detection has: start from one of --arch electra_..., or train its own model"
                 )
-        RobertaModel.upgrade_state_dict_named(self, state_dict, name)
+        upgrade(self, state_dict, name)
 
 
 def _saved_once(model: ElectraModel, state: dict, prefix: str, *_: object) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from argparse import Namespace
 from collections.abc import Iterator
-from typing import Optional
+from typing import Callable, Optional, Union
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.attention import prefers_parts
@@ -15,10 +16,14 @@ from tupe.dropout import Dropout
 from tupe.linear import project
 from tupe.models.layer import TupeEncoderLayer, run_layer
 from tupe.models.position import build_position_bias, build_segment_attention, embedding_width, parts_width
+from tupe.models.unpadded import Group, Unpadded
 from tupe.position import PositionTable, PositionTerms, SegmentTable, segment_ids
 from tupe.position.length import check_length
 from tupe.position.precision import compute_dtype
 from tupe.tracing import is_traced
+
+#: Share of tokens among the slots of a batch from which on to lay them side by side costs what it spares.
+_WORTH_IT = 0.95
 
 
 class TupeEncoder(nn.Module):
@@ -37,6 +42,8 @@ class TupeEncoder(nn.Module):
         self.checkpoint_activations = args.checkpoint_activations
         self.compile = args.compile
         self.attention_backend = args.attention_backend
+        self.num_heads = args.encoder_attention_heads
+        self.unpad = str(args.unpad)
         self.eos = eos
         self.embed_tokens = embed_tokens
         at_input = args.absolute in ("input", "low_rank_input")
@@ -54,31 +61,57 @@ class TupeEncoder(nn.Module):
         )
         self.layer_norm = nn.LayerNorm(width) if args.encoder_normalize_before else nn.Identity()
 
-    def key_padding_mask(self, src_tokens: Tensor, has_padding: Optional[bool]) -> Optional[Tensor]:
+    def key_padding_mask(self, src_tokens: Tensor, num_tokens: Optional[int]) -> Optional[Tensor]:
         """`(B, T)`, true at padding; nothing where there is none and that is known without asking the device."""
-        if has_padding is False:
+        if num_tokens is not None and num_tokens == src_tokens.numel():
             return None
         mask = src_tokens.eq(self.embed_tokens.padding_idx)
-        if has_padding is None and mask.device.type == "cpu" and not is_traced() and not mask.any():
+        if num_tokens is None and mask.device.type == "cpu" and not is_traced() and not mask.any():
             return None
         return mask
 
-    def layer_terms(self, src_tokens: Tensor, dtype: torch.dtype) -> Iterator[PositionTerms]:
-        """The position terms of each layer in turn; what the layers share is computed once."""
+    def without_padding(self, mask: Optional[Tensor], num_tokens: Optional[int]) -> Optional[Unpadded]:
+        """Where the tokens are, if the layers are to compute them alone; see `EncoderConfig.unpad`."""
+        if mask is None or self.unpad == "never" or is_traced():
+            return None
+        on_cpu = mask.device.type == "cpu"
+        if on_cpu and num_tokens is None:
+            num_tokens = int(mask.logical_not().sum())
+        if num_tokens is None or (self.unpad == "auto" and not (on_cpu and num_tokens < _WORTH_IT * mask.numel())):
+            return None
+        return Unpadded.of(mask, num_tokens, self.num_heads if on_cpu and not self.compile else None)
+
+    def layer_terms(
+        self, src_tokens: Tensor, dtype: torch.dtype, groups: Optional[tuple[Group, ...]] = None
+    ) -> Iterator[Union[PositionTerms, tuple[PositionTerms, ...]]]:
+        """The position terms of each layer in turn, or those of `groups`; what they share is computed once."""
         length, segments, pairs = src_tokens.shape[1], None, False
         if self.segment_attention is not None:
             segments = segment_ids(src_tokens, self.eos)
             pairs = is_traced() or bool(segments.any())  # waits for a GPU, which saves it much more than the time
         in_parts = self.parts_width is not None and prefers_parts(
-            self.attention_backend, src_tokens.device, length, self.parts_width, pairs
+            self.attention_backend, src_tokens.device, length, self.parts_width, pairs, self.position_bias.in_factors
         )
         terms = self.position_bias(length, dtype, in_parts)
-        if segments is not None:
-            if not in_parts and not pairs:  # one sentence each: one cell stands for all
-                segments = segments[:1, :1]
-            if in_parts or self.layers_share or segments.numel() == 1:
-                terms = terms.add_segments(self.segment_attention().to(dtype), segments, in_parts)
-                segments = None
+        if segments is not None and not in_parts and not pairs:  # one sentence each: one cell stands for all
+            segments = segments[:1, :1]
+        if groups is None:
+            return self.with_segments(terms, segments, dtype, in_parts)
+        of_groups = []
+        for group in groups:
+            own = terms if len(groups) == 1 else terms.slice(group.length, self.position_bias.num_keys)
+            alike = segments is None or segments.numel() == 1
+            among = segments if alike else segments[group.rows, : group.length]
+            of_groups.append(self.with_segments(own, among, dtype, in_parts))
+        return zip(*of_groups)
+
+    def with_segments(
+        self, terms: PositionTerms, segments: Optional[Tensor], dtype: torch.dtype, in_parts: bool
+    ) -> Iterator[PositionTerms]:
+        """The terms of each layer, with those of the `segments` `(B, T)`, or `(1, 1)` for the same of all."""
+        if segments is not None and (in_parts or self.layers_share or segments.numel() == 1):
+            terms = terms.add_segments(self.segment_attention().to(dtype), segments, in_parts)
+            segments = None
         if self.layers_share:
             yield from itertools.repeat(terms, len(self.layers))
         else:
@@ -87,15 +120,33 @@ class TupeEncoder(nn.Module):
                     own = own.add_segments(self.segment_attention(layer=layer).to(dtype), segments, in_parts)
                 yield own
 
+    def embed(self, src_tokens: Tensor, mask: Optional[Tensor], unpadded: Optional[Unpadded]) -> Tensor:
+        """The input of the first layer, `(B, T, d)` with zeros at padding, or `(N, d)`."""
+        length = src_tokens.shape[1]
+        x = self.embed_tokens(src_tokens if unpadded is None else unpadded.unpad(src_tokens))
+        if self.input_positions is not None:
+            positions = self.input_positions(length)
+            x = x + (positions if unpadded is None else F.embedding(unpadded.places % length, positions))
+        if self.input_segments is not None:
+            segments = segment_ids(src_tokens, self.eos)
+            x = x + self.input_segments(segments if unpadded is None else unpadded.unpad(segments))
+        x = project(self.embedding_projection, self.dropout(self.layernorm_embedding(x)))
+        return x if mask is None or unpadded is not None else x.masked_fill(mask.unsqueeze(-1), 0)
+
     def forward(
-        self, src_tokens: Tensor, has_padding: Optional[bool] = None, return_all_hiddens: bool = False
+        self,
+        src_tokens: Tensor,
+        num_tokens: Optional[int] = None,
+        return_all_hiddens: bool = False,
+        head: Optional[Callable[[Tensor], Tensor]] = None,
     ) -> tuple[Tensor, Optional[list[Tensor]]]:
         """Features of `src_tokens`.
 
         Args:
             src_tokens: `(B, T)`, `T` at most `max_positions`.
-            has_padding: whether any token is padding, where the caller knows; `None` to look.
+            num_tokens: how many of them are no padding, where the caller knows; `None` to look.
             return_all_hiddens: also return the input of the first layer and the output of each.
+            head: from the features `(..., d)` of tokens to what is returned of them instead, `(...)`.
 
         Returns:
             features `(B, T, d)`, and the `L + 1` hidden states `(B, T, d)` or `None`.
@@ -103,20 +154,16 @@ class TupeEncoder(nn.Module):
         Raises:
             UserError: for a sequence longer than `max_positions`.
         """
-        length = src_tokens.shape[1]
-        check_length(length, self.max_positions)
-        mask = self.key_padding_mask(src_tokens, has_padding)
-        x = self.embed_tokens(src_tokens)
-        if self.input_positions is not None:
-            x = x + self.input_positions(length)
-        if self.input_segments is not None:
-            x = x + self.input_segments(segment_ids(src_tokens, self.eos))
-        x = project(self.embedding_projection, self.dropout(self.layernorm_embedding(x)))
-        if mask is not None:
-            x = x.masked_fill(mask.unsqueeze(-1), 0)
+        check_length(src_tokens.shape[1], self.max_positions)
+        mask = self.key_padding_mask(src_tokens, num_tokens)
+        unpadded = None if return_all_hiddens else self.without_padding(mask, num_tokens)
+        groups = None if unpadded is None else unpadded.groups
+        x = self.embed(src_tokens, mask, unpadded)
         states = [x] if return_all_hiddens else None
-        for layer, position in zip(self.layers, self.layer_terms(src_tokens, compute_dtype(x))):
-            x = run_layer(layer, x, position, mask, compile=self.compile, recompute=self.checkpoint_activations)
+        for layer, position in zip(self.layers, self.layer_terms(src_tokens, compute_dtype(x), groups)):
+            x = run_layer(layer, x, position, mask, groups, compile=self.compile, recompute=self.checkpoint_activations)
             if states is not None:
                 states.append(x)
-        return self.layer_norm(x), states
+        x = self.layer_norm(x)
+        x = x if head is None else head(x)
+        return (x if unpadded is None else unpadded.pad(x, *src_tokens.shape)), states

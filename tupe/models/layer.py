@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from argparse import Namespace
+from collections.abc import Sequence
 from functools import partial
 from typing import Callable, Optional, Union
 
@@ -20,6 +21,7 @@ from tupe.errors import UserError
 from tupe.linear import is_plain, linear, project
 from tupe.models.linformer import LengthProjection
 from tupe.models.shaw import attention_with_relative_values
+from tupe.models.unpadded import Group
 from tupe.position import PositionTerms, ShawRelative, StructuredBias
 
 
@@ -87,18 +89,20 @@ class Attention(nn.Module):
         return self.in_heads(key), self.in_heads(value)
 
     def with_terms(
-        self, query: Tensor, key: Tensor, position: PositionTerms
-    ) -> tuple[Tensor, Tensor, Union[Tensor, StructuredBias, None]]:
-        """Query, key and bias, of which the logits are `scale query key^T + bias`."""
+        self, query: Tensor, key: Tensor, value: Tensor, position: PositionTerms
+    ) -> tuple[Tensor, Tensor, Tensor, Union[Tensor, StructuredBias, None]]:
+        """Query, key, value and bias, of which the logits are `scale query key^T + bias`."""
         if position.query is not None:
             query, key = query + position.query, key + position.key
         bias = position.bias
-        if self.relative is not None:
+        if self.relative is not None and query.shape[2] == 1:
+            key, value = self.relative.of_one_query(key, value)
+        elif self.relative is not None:
             relative = self.relative(query, self.scale, key.shape[2])  # (B, H, T, m)
             bias = relative if bias is None else relative + bias
-        return query, key, bias
+        return query, key, value, bias
 
-    def attend(
+    def mix(
         self,
         query: Tensor,
         key: Tensor,
@@ -115,11 +119,15 @@ class Attention(nn.Module):
             "training": self.training,
             "causal": causal,
         }
-        if self.relative is not None and self.relative.value is not None:
+        if self.relative is not None and self.relative.value is not None and query.shape[2] > 1:
             out = attention_with_relative_values(query, key, value, bias, self.relative, **options)
         else:
             out = biased_attention(query, key, value, bias, **options, backend=self.backend)
-        return project(self.out_proj, out.transpose(1, 2).flatten(2))
+        return out.transpose(1, 2).flatten(2)
+
+    def attend(self, *inputs: object, **options: object) -> Tensor:
+        """`mix`, times `W^O`."""
+        return project(self.out_proj, self.mix(*inputs, **options))
 
 
 class SelfAttention(Attention):
@@ -127,25 +135,54 @@ class SelfAttention(Attention):
 
     bidirectional = True
 
+    def projected(self, x: Tensor) -> tuple[Tensor, ...]:
+        """What is made of each token by itself: `(x W^Q, x W^K, x W^V)` in one, or with Linformer `x W^Q` and `x`."""
+        if self.projection is not None:
+            return self.part(x, slice(x.shape[-1])), x
+        return (project(self.qkv_proj, x),)
+
     def heads(self, x: Tensor, key_padding_mask: Optional[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Queries `(B, H, T, d_h)`, keys and values `(B, H, T, d_h)`, or `(B, H, k, d_h)` with Linformer."""
+        return self.heads_of(self.projected(x), key_padding_mask)
+
+    def heads_of(
+        self, projected: Sequence[Tensor], key_padding_mask: Optional[Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As `heads`, of what `projected` made, each `(B, T, ...)`."""
         if self.projection is not None:
-            return self.query(x), *self.key_value(self.projection(x, key_padding_mask))
-        query, key, value = project(self.qkv_proj, x).chunk(3, dim=-1)
+            query, x = projected
+            return self.in_heads(query), *self.key_value(self.projection(x, key_padding_mask))
+        query, key, value = projected[0].chunk(3, dim=-1)
         return self.in_heads(query), self.in_heads(key), self.in_heads(value)
 
     def inputs(
         self, x: Tensor, position: PositionTerms, key_padding_mask: Optional[Tensor]
     ) -> tuple[Tensor, Tensor, Tensor, Union[Tensor, StructuredBias, None]]:
         """Query, key, value and bias, of which the logits are `scale query key^T + bias`."""
-        query, key, value = self.heads(x, key_padding_mask)
-        query, key, bias = self.with_terms(query, key, position)
-        return query, key, value, bias
+        return self.with_terms(*self.heads(x, key_padding_mask), position)
 
-    def forward(self, x: Tensor, position: PositionTerms, key_padding_mask: Optional[Tensor]) -> Tensor:
-        """`x` `(B, T, d)`, `key_padding_mask` `(B, T)` true at padding; returns `(B, T, d)`."""
-        mask = key_padding_mask if self.projection is None else None
-        return self.attend(*self.inputs(x, position, key_padding_mask), mask)
+    def forward(
+        self,
+        x: Tensor,
+        position: Union[PositionTerms, tuple[PositionTerms, ...]],
+        key_padding_mask: Optional[Tensor],
+        groups: Optional[tuple[Group, ...]] = None,
+    ) -> Tensor:
+        """`x` `(B, T, d)`, `key_padding_mask` `(B, T)` true at padding; returns `(B, T, d)`.
+
+        With `groups` `(N, d)` to `(N, d)`; `position` is then one for each of them, and they have the padding.
+        """
+        if groups is None:
+            mask = key_padding_mask if self.projection is None else None
+            return self.attend(*self.inputs(x, position, key_padding_mask), mask)
+        sizes = [len(group.places) for group in groups]
+        parts = zip(*(made.split(sizes) for made in self.projected(x)))
+        out = []
+        for group, terms, part in zip(groups, position, parts):
+            heads = self.heads_of([group.pad(made) for made in part], group.padding)
+            mask = group.padding if self.projection is None else None
+            out.append(group.unpad(self.mix(*self.with_terms(*heads, terms), mask)))
+        return project(self.out_proj, torch.cat(out))
 
 
 def build_self_attention(
@@ -190,9 +227,9 @@ class TupeEncoderLayer(nn.Module):
             return x + self.dropout(part(norm(x)))
         return norm(x + self.dropout(part(x)))
 
-    def forward(self, x: Tensor, position: PositionTerms, key_padding_mask: Optional[Tensor]) -> Tensor:
-        """`x` `(B, T, d)` to `(B, T, d)`."""
-        x = self.residual(lambda x: self.self_attn(x, position, key_padding_mask), x, self.self_attn_layer_norm)
+    def forward(self, x: Tensor, *attention: object) -> Tensor:
+        """`x` `(B, T, d)` or `(N, d)` to the same; `attention` is what `SelfAttention.forward` takes beside it."""
+        x = self.residual(lambda x: self.self_attn(x, *attention), x, self.self_attn_layer_norm)
         return self.residual(self.feed_forward, x, self.final_layer_norm)
 
 

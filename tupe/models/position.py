@@ -13,13 +13,13 @@ from tupe.position import (
     LowRankAbsolute,
     ParametricRelative,
     PositionBias,
-    RelativeTerm,
     Reset,
     SegmentAttention,
+    Term,
     UnbinnedRelative,
     UntiedAbsolute,
 )
-from tupe.position.bias import AbsoluteTerm
+from tupe.position.own import OWN
 
 
 def embedding_width(args: Namespace) -> int:
@@ -35,7 +35,16 @@ def sets_of_parameters(args: Namespace) -> int:
     return {"none": layers * heads, "layer": heads, "head": layers}[args.sharing]
 
 
-def build_absolute(args: Namespace) -> Optional[AbsoluteTerm]:
+def build_own(side: str, args: Namespace) -> Optional[Term]:
+    """The registered term that `side` names, if it names one."""
+    own = OWN[side].get(getattr(args, side))
+    if own is None:
+        return None
+    options = {name: getattr(args, name) for name in own.options}
+    return own.term(sets_of_parameters(args), args.max_positions, **options)
+
+
+def build_absolute(args: Namespace) -> Optional[Term]:
     """The absolute term of the attention; none where positions are added to the words."""
     sets, length, width = sets_of_parameters(args), args.max_positions, args.encoder_embed_dim
     if args.absolute in ("untied", "untied_cross"):
@@ -52,10 +61,10 @@ def build_absolute(args: Namespace) -> Optional[AbsoluteTerm]:
         return LowRankAbsolute(length, args.position_rank, sets, args.linformer_k or None)
     if args.absolute == "free":
         return FreeAbsolute(length, sets)
-    return None
+    return build_own("absolute", args)
 
 
-def build_relative(args: Namespace, bidirectional: bool = True) -> Optional[RelativeTerm]:
+def build_relative(args: Namespace, bidirectional: bool = True) -> Optional[Term]:
     """The content-free relative term; Shaw's depends on the words and is built in the layer."""
     sets, width, max_distance = sets_of_parameters(args), args.encoder_embed_dim, args.relative_max_distance
     if args.relative == "bucketed":
@@ -66,7 +75,7 @@ def build_relative(args: Namespace, bidirectional: bool = True) -> Optional[Rela
         return UnbinnedRelative(sets, args.max_positions, bidirectional)
     if args.relative == "parametric":
         return ParametricRelative(width, sets, width // args.encoder_attention_heads, max_distance)
-    return None
+    return build_own("relative", args)
 
 
 def check_linformer(args: Namespace) -> None:

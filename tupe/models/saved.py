@@ -10,10 +10,11 @@ from torch import Tensor
 
 from tupe.errors import UserError
 from tupe.files import typed
-from tupe.models.config import CONFIGS, TupeConfig
+from tupe.models.config import ABSOLUTE_CHOICES, CONFIGS, RELATIVE_CHOICES, TupeConfig
+from tupe.position.own import refuse_unknown
 from tupe.systems import SEQ2SEQ_NAMES
 
-_MOST = 1 << 20  # of layers, widths, positions and so on
+MOST = 1 << 20  # of layers, widths, positions and so on
 _LAYERS, _WORDS = "encoder.sentence_encoder.layers.", "encoder.sentence_encoder.embed_tokens.weight"
 
 
@@ -42,13 +43,15 @@ def saved_config(state: dict[str, Any], path: Union[str, os.PathLike]) -> TupeCo
             f"{path} holds the model {name!r:.60}, which is none of ours (`tupe systems` lists them): give one of "
             "ours, or convert the authors' with `tupe convert-release`."
         )
+    for side, known in (("absolute", ABSOLUTE_CHOICES), ("relative", RELATIVE_CHOICES)):
+        refuse_unknown(path, side, model.get(side), [choice.value for choice in known])
     config = typed(CONFIGS[name], model, f"{where}.model", made_by, mending)
     if config.max_positions is None:
         length = task.get("tokens_per_sample") or task.get("max_positions")
         config.max_positions = typed(int, length, f"{where}.task: the length of its sequences", made_by, mending)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        most = 1 if field.name.endswith("dropout") else _MOST
+        most = 1 if field.name.endswith("dropout") else MOST
         if isinstance(value, (int, float)) and not 0 <= value <= most:
             raise UserError(f"{where}.model: {field.name} is {value!r:.60}, which no model has: {mending}.")
     _check_weights(config, state.get("model"), path)

@@ -76,12 +76,12 @@ def _count(model: nn.Module) -> Size:
     return Size(position, total, total - without_generator(model))
 
 
-def count_translators_parameters(name: str, vocab_size: int, max_positions: int) -> Size:
-    """The same of an encoder-decoder, with one table of words for source, target and output."""
+def count_translators_parameters(name: str, vocab_size: int, max_positions: int, **fields: object) -> Size:
+    """The same of an encoder-decoder; one table of words for source, target and output, unless `fields` differ."""
     names = dict.fromkeys(("source_dictionary", "target_dictionary"), _dictionary(vocab_size))
     task = SimpleNamespace(cfg=None, max_positions=lambda: (max_positions, max_positions), **names)
     with torch.device("meta"):
-        model = Seq2SeqModel.build_model(TRANSLATORS[name](share_all_embeddings=True), task)
+        model = Seq2SeqModel.build_model(TRANSLATORS[name](**{"share_all_embeddings": True, **fields}), task)
     of_positions = ("position_bias.", "cross_position.", "input_positions.", ".relative.")
     counts = {name: p.numel() for name, p in model.named_parameters()}  # a shared one once
     position = sum(n for name, n in counts.items() if any(part in name for part in of_positions))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Optional, Union
+from typing import Callable, Optional, Union
 
 from fairseq.data import Dictionary
 from fairseq.models import register_model
@@ -20,6 +20,7 @@ from tupe.linear import linear, project
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
 from tupe.models.hub import ProcessedText, text_processing
+from tupe.models.linear_head import LinearHead, upgrade
 from tupe.models.position import embedding_width
 from tupe.models.span_head import SpanHead, adapt
 from tupe.systems import MODEL_NAMES
@@ -69,11 +70,12 @@ class TupeLanguageModelEncoder(RobertaEncoder):
         features_only: bool = False,
         return_all_hiddens: bool = False,
         masked_tokens: Optional[Tensor] = None,
-        has_padding: Optional[bool] = None,
+        num_tokens: Optional[int] = None,
+        head: Optional[Callable[[Tensor], Tensor]] = None,
         **unused: object,
     ) -> tuple[Tensor, dict]:
-        """See `TupeModel.forward`."""
-        x, states = self.sentence_encoder(src_tokens, has_padding, return_all_hiddens)
+        """See `TupeModel.forward` and `TupeEncoder.forward`."""
+        x, states = self.sentence_encoder(src_tokens, num_tokens, return_all_hiddens, head)
         if not features_only:
             x = self.output_layer(x, masked_tokens)
         # fairseq's hub interface expects these time first
@@ -125,7 +127,7 @@ class TupeModel(RobertaModel):
             classification_head_name: return this head's scores `(B, num_classes)`.
             spans: return the span head's scores of beginnings and of ends, `(B, T)` each.
             masked_tokens: bool `(B, T)`, or indices `(N,)` into the `B * T` tokens: logits `(N, V)` of these alone.
-            has_padding: whether any token is padding, if the caller knows; spares asking the device.
+            num_tokens: how many of `src_tokens` are no padding, if the caller knows; spares asking the device.
 
         Returns:
             the output, and a dictionary with `inner_states`.
@@ -133,6 +135,17 @@ class TupeModel(RobertaModel):
         features_only = features_only or spans
         x, extra = super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
         return self.span_head(x) if spans else x, extra
+
+    def register_classification_head(
+        self, name: str, num_classes: Optional[int] = None, inner_dim: Optional[int] = None, **kwargs: object
+    ) -> None:
+        """As fairseq's, or of one layer with `linear_heads`."""
+        if getattr(self.args, "linear_heads", False):
+            self.classification_heads[name] = LinearHead(
+                self.args.encoder_embed_dim, num_classes, self.args.pooler_dropout
+            )
+        else:
+            super().register_classification_head(name, num_classes, inner_dim, **kwargs)
 
     def register_span_head(self) -> None:
         """Adds the head of extractive question answering, which `tupe_question_answering` asks for."""
@@ -150,7 +163,7 @@ class TupeModel(RobertaModel):
             state_dict.update(self.encoder.lm_head.state_dict(prefix=head))
             if words in state_dict and not self.args.untie_weights_roberta:
                 state_dict[head + "weight"] = state_dict[words]
-        super().upgrade_state_dict_named(state_dict, name)
+        upgrade(self, state_dict, name)
         adapt(self, state_dict, prefix)
 
     @classmethod

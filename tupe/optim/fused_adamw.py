@@ -40,6 +40,7 @@ class DecoupledAdam(torch.optim.Optimizer):
         eps: see above.
         weight_decay: see above.
         no_bias_correction: take 1 for the factor `sqrt(1 - beta2^t) / (1 - beta1^t)`, as the Adam of BERT and ELECTRA.
+        decay_matrices_only: no weight decay on parameters of one dimension, which layer norms and biases are.
     """
 
     supports_memory_efficient_fp16 = True
@@ -53,9 +54,11 @@ class DecoupledAdam(torch.optim.Optimizer):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         no_bias_correction: bool = False,
+        decay_matrices_only: bool = False,
     ) -> None:
         options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, {**options, "no_bias_correction": no_bias_correction})
+        flags = {"no_bias_correction": no_bias_correction, "decay_matrices_only": decay_matrices_only}
+        super().__init__(params, {**options, **flags})
 
     @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Tensor]] = None) -> Optional[Tensor]:
@@ -66,10 +69,11 @@ class DecoupledAdam(torch.optim.Optimizer):
             alike = defaultdict(list)
             for p in group["params"]:
                 if p.grad is not None:
-                    alike[self._next_step(p), p.device].append(p)
-            for (step, device), params in alike.items():
+                    decays = p.ndim > 1 or not group.get("decay_matrices_only")
+                    alike[self._next_step(p), p.device, decays].append(p)
+            for (step, device, decays), params in alike.items():
                 for some in portions(params):
-                    self._update(some, step, device, group)
+                    self._update(some, step, device, group, group["weight_decay"] if decays else 0.0)
         return loss
 
     def _next_step(self, p: nn.Parameter) -> int:
@@ -80,7 +84,9 @@ class DecoupledAdam(torch.optim.Optimizer):
         state["step"] = state.get("step", 0) + 1
         return state["step"]
 
-    def _update(self, params: Sequence[nn.Parameter], step: int, device: torch.device, group: dict) -> None:
+    def _update(
+        self, params: Sequence[nn.Parameter], step: int, device: torch.device, group: dict, weight_decay: float
+    ) -> None:
         fused = device.type in ("cuda", "cpu")
         beta1, beta2 = group["betas"]
         correction = math.sqrt(1 - beta2**step) / (1 - beta1**step)
@@ -98,7 +104,7 @@ class DecoupledAdam(torch.optim.Optimizer):
             beta1=beta1,
             beta2=beta2,
             lr=group["lr"] * factor,
-            weight_decay=group["weight_decay"] / factor,
+            weight_decay=weight_decay / factor,
             eps=group["eps"] / math.sqrt(1 - beta2**step),
             maximize=False,
         )
@@ -141,16 +147,28 @@ class FusedAdamWConfig(FairseqDataclass):
     no_bias_correction: bool = field(
         default=False, metadata={"help": "do not correct the averages for their start at zero, as ELECTRA's Adam"}
     )
+    decay_matrices_only: bool = field(
+        default=False, metadata={"help": "no weight decay on layer norms and biases; not with flattened parameters"}
+    )
     lr: list[float] = field(default=II("optimization.lr"))
 
 
 @register_optimizer("fused_adamw", dataclass=FusedAdamWConfig)
 class FusedAdamW(FairseqAdam):
-    """`--optimizer fused_adamw`: options, update rule and checkpoints of `adam`, in every precision of fairseq."""
+    """`--optimizer fused_adamw`: options, update rule and checkpoints of `adam`, in every precision of fairseq.
+
+    Raises:
+        UserError: if layer norms and biases are to be left out of the weight decay, but cannot be told apart.
+    """
 
     def __init__(self, cfg: FusedAdamWConfig, params: Iterable) -> None:
         FairseqOptimizer.__init__(self, cfg)  # FairseqAdam's would build its own optimizer
         self._optimizer = DecoupledAdam(params, **self.optimizer_config)
+        if cfg.decay_matrices_only and not any(p.ndim > 1 for p in self.params):
+            raise UserError(
+                "decay_matrices_only needs the parameters of the model one by one: set --fp16-no-flatten-grads "
+                "(common.fp16_no_flatten_grads=true), or leave out what else joins them (ZeRO, FSDP)"
+            )
 
     @property
     def optimizer_config(self) -> dict[str, Any]:
@@ -161,6 +179,7 @@ class FusedAdamW(FairseqAdam):
             "eps": self.cfg.adam_eps,
             "weight_decay": self.cfg.weight_decay,
             "no_bias_correction": self.cfg.no_bias_correction,
+            "decay_matrices_only": self.cfg.decay_matrices_only,
         }
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Callable[[Tensor], Tensor]] = None) -> Tensor:

@@ -23,15 +23,18 @@ And DIET-ABS of twelve layers that do not share it::
 
 from tupe.position.absolute import PositionTable, UntiedAbsolute
 from tupe.position.bias import PositionBias
+from tupe.position.check import check_term
 from tupe.position.free import FreeAbsolute
 from tupe.position.low_rank import LowRankAbsolute
+from tupe.position.own import register_absolute, register_relative
 from tupe.position.parametric import ParametricRelative
+from tupe.position.precision import at_least_float32
 from tupe.position.relative import BucketedRelative, ClippedRelative, RelativeBias, RelativeTerm, UnbinnedRelative
 from tupe.position.reset import Reset, reset_cls
 from tupe.position.segment import SegmentAttention, SegmentTable, segment_ids
 from tupe.position.shaw import ShawRelative
 from tupe.position.structured import StructuredBias
-from tupe.position.terms import PositionTerms
+from tupe.position.terms import PositionTerms, Term
 from tupe.position.two_sided import UntiedTwoSided
 
 __all__ = [
@@ -50,9 +53,14 @@ __all__ = [
     "SegmentTable",
     "ShawRelative",
     "StructuredBias",
+    "Term",
     "UnbinnedRelative",
     "UntiedAbsolute",
     "UntiedTwoSided",
+    "at_least_float32",
+    "check_term",
+    "register_absolute",
+    "register_relative",
     "reset_cls",
     "segment_ids",
 ]

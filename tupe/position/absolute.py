@@ -98,21 +98,26 @@ class UntiedAbsolute(nn.Module):
         return tuple(x.unflatten(-1, (self.num_heads, -1)).transpose(0, 1) for x in (query, key))
 
     def forward(
-        self, length: int, num_keys: Optional[int] = None, query_offset: int = 0, factors: bool = False
+        self,
+        length: int,
+        num_keys: Optional[int] = None,
+        query_offset: int = 0,
+        factors: bool = False,
+        vectors: Optional[Tensor] = None,
     ) -> Union[Tensor, tuple[Tensor, Tensor]]:
         """`absolute(i, j)` of some positions; see `PositionBias.forward`.
 
         Returns:
             `(H, length, num_keys)`, or with `factors` those, unscaled: `(H, length, d_h)` and `(H, num_keys, d_h)`.
+            With `vectors` `(length, d)` in place of the positions', the correlation of each with itself `(length, H)`:
+            theta of the reset, which asks here because only `forward` gathers the weights of a sharded module.
         """
+        if vectors is not None:
+            query, key = self.project(vectors)
+            return self.scale * (query * key).sum(-1).t()
         span = Span.of(length, num_keys, query_offset)
         query, key = self.project(self.table(span.end), span.queries, span.keys)
         if factors:
             return query, key
         with no_autocast(query.device):
             return (query * self.scale) @ key.transpose(1, 2)
-
-    def self_correlation(self, vectors: Tensor) -> Tensor:
-        """The correlation of each of `vectors` `(m, d)` with itself, `(m, H)`: theta of the reset."""
-        query, key = self.project(vectors)
-        return self.scale * (query * key).sum(-1).t()

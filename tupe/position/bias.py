@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Optional, Union
+from typing import Optional
 
 import torch
 from torch import nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import UntiedAbsolute
-from tupe.position.free import FreeAbsolute
-from tupe.position.kept import KeptTerms, may_keep
+from tupe.position.kept import KeptTerms, plain_tensors
 from tupe.position.length import Span
-from tupe.position.low_rank import LowRankAbsolute
 from tupe.position.relative import RelativeTerm
 from tupe.position.reset import Reset, reset_cls
 from tupe.position.structured import StructuredBias
-from tupe.position.terms import PositionTerms
-
-AbsoluteTerm = Union[UntiedAbsolute, LowRankAbsolute, FreeAbsolute]
+from tupe.position.terms import PositionTerms, Term
 
 
 class PositionBias(nn.Module):
@@ -33,8 +29,9 @@ class PositionBias(nn.Module):
     through `parameter.data` is invisible to PyTorch's version counter: call `train()`, `eval()` or `clear_cache()`.
 
     Args:
-        absolute: `UntiedAbsolute`, `LowRankAbsolute`, `FreeAbsolute` or nothing.
-        relative: `BucketedRelative`, `ClippedRelative`, `UnbinnedRelative`, `ParametricRelative` or nothing.
+        absolute: `UntiedAbsolute`, `LowRankAbsolute`, `FreeAbsolute`, a `Term` of your own or nothing.
+        relative: `BucketedRelative`, `ClippedRelative`, `UnbinnedRelative`, `ParametricRelative`, a `Term` of your own
+            or nothing.
         reset: `Reset` or nothing; needs a term to reset.
         cross: hand out the factors of `absolute` instead of their product, for
             `(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T`, all four products (BERT-A^d; TUPE, section 4.3).
@@ -46,8 +43,8 @@ class PositionBias(nn.Module):
 
     def __init__(
         self,
-        absolute: Optional[AbsoluteTerm] = None,
-        relative: Optional[RelativeTerm] = None,
+        absolute: Optional[Term] = None,
+        relative: Optional[Term] = None,
         reset: Optional[Reset] = None,
         *,
         cross: bool = False,
@@ -82,8 +79,10 @@ class PositionBias(nn.Module):
         self.max_positions: float = min(getattr(term, "max_positions", math.inf) for term in (absolute, relative))
         #: Width of the factors of a bias in parts, 0 without factors; `None` where the bias has no parts.
         self.parts_width: Optional[int] = 0 if cross or absolute is None else getattr(absolute, "width", None)
-        if self.num_keys is not None:
+        if self.num_keys is not None or not (relative is None or isinstance(relative, RelativeTerm)):
             self.parts_width = None
+        #: Whether a bias in parts is factors, with a reset perhaps, and no values by distance.
+        self.in_factors = bool(self.parts_width) and relative is None
         self._kept = KeptTerms()
 
     def compute(
@@ -129,20 +128,21 @@ class PositionBias(nn.Module):
         Args:
             length: `n`, the number of queries.
             dtype: of the terms, to which they are rounded once.
-            in_parts: make the bias a `StructuredBias`, of a size linear in `n`, where it has parts: `FreeAbsolute` and
-                Linformer's do not, nor a reset one with an offset.
+            in_parts: make the bias a `StructuredBias`, of a size linear in `n`, where its terms have parts:
+                `FreeAbsolute` and Linformer's do not, nor a reset one with an offset.
             num_keys: `m`, by default the positions up to the last query. Keys that are no positions are all there.
             query_offset: the position of the first query: `position(1, query_offset=t)` is the row of step `t` in
                 decoding, of the full matrix's first `t + 1` columns.
         """
         span = Span.of(length, num_keys, query_offset)
-        if not may_keep(self):
+        tensors = plain_tensors(self)
+        if tensors is None:
             return self.compute(length, in_parts, num_keys, query_offset).to(dtype)
         if span == Span.of(length):
-            return self._kept.first(length, self, dtype, in_parts).slice(length, self.num_keys)
+            return self._kept.first(length, self, tensors, dtype, in_parts).slice(length, self.num_keys)
         # Rows of what is kept in parts: linear memory, however many rows are asked for one by one.
         whole = torch.promote_types(dtype, torch.float32)
-        terms = self._kept.first(span.end, self, whole, in_parts=True)
+        terms = self._kept.first(span.end, self, tensors, whole, in_parts=True)
         terms = terms.slice(length, self.num_keys or num_keys, query_offset)
         if isinstance(terms.bias, StructuredBias) and not self.gives_parts(in_parts, query_offset):
             terms = terms._replace(bias=terms.bias.dense(span.num_keys, query_offset))

@@ -29,6 +29,11 @@ class Span(NamedTuple):
         return max(self.query_offset + self.length, self.num_keys)
 
     @property
+    def distances(self) -> tuple[int, int]:
+        """The first distance `j - i` in it, from the last query to the first key, and the one after the last."""
+        return 1 - self.length - self.query_offset, self.num_keys - self.query_offset
+
+    @property
     def queries(self) -> slice:
         return slice(self.query_offset, self.query_offset + self.length)
 
@@ -59,6 +64,8 @@ def check_length(length: int, max_positions: int) -> None:
 def fit_positions(module: nn.Module, name: str, *axes: int, centred: bool = False) -> None:
     """On loading, slices the parameter `name` of a checkpoint that has more positions; refuses one that has fewer.
 
+    `module.position_axes` says so too, to `tupe extend-positions`.
+
     Args:
         module: owns the parameter.
         name: of the parameter within the module.
@@ -66,6 +73,7 @@ def fit_positions(module: nn.Module, name: str, *axes: int, centred: bool = Fals
         centred: the axes run over the distances `-(n-1) .. n-1` instead; the middle is kept.
     """
     module._register_load_state_dict_pre_hook(partial(_fit, name, axes, centred), with_module=True)
+    module.__dict__.setdefault("position_axes", {})[name] = axes, centred
 
 
 def _fit(

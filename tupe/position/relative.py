@@ -33,7 +33,10 @@ def skew(by_distance: Tensor) -> Tensor:
 
 
 class RelativeTerm(nn.Module):
-    """Base of the relative terms: values in rows and, in the subclass, the row of each distance."""
+    """Base of the relative terms: values in rows and, in the subclass, the row of each distance.
+
+    A term of another kind overrides `by_distance` alone; see `tupe.position.Term`.
+    """
 
     max_positions = math.inf
 
@@ -44,6 +47,11 @@ class RelativeTerm(nn.Module):
     def values(self) -> Tensor:
         """The value of every row and head, `(rows, H)`, in float32 or better."""
         raise TypeError(f"{type(self).__name__} has no values")
+
+    def by_distance(self, first: int, stop: int) -> Tensor:
+        """`relative(d)` of the distances `first .. stop - 1`, `(H, stop - first)`, in float32 or better."""
+        values = self.values()
+        return values[self.row(torch.arange(first, stop, device=values.device))].t()
 
     def forward(
         self, length: int, num_keys: Optional[int] = None, query_offset: int = 0, by_distance: bool = False
@@ -56,9 +64,7 @@ class RelativeTerm(nn.Module):
         """
         span = Span.of(length, num_keys, query_offset)
         check_length(span.end, self.max_positions)
-        values = self.values()
-        distance = torch.arange(1 - length - query_offset, span.num_keys - query_offset, device=values.device)
-        values = values[self.row(distance)].t()
+        values = self.by_distance(*span.distances)
         return values if by_distance else toeplitz(values, span.num_keys)
 
 

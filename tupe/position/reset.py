@@ -63,5 +63,5 @@ class Reset(nn.Module):
         if self.vectors is None:
             theta = at_least_float32(self.scalars)
         else:
-            theta = absolute.self_correlation(self.vectors)
+            theta = absolute(len(self.vectors), vectors=self.vectors)
         return theta if self.relative is None else theta + at_least_float32(self.relative)

@@ -66,6 +66,15 @@ class ShawRelative(nn.Module):
         length = query.shape[-2]
         return skew(query @ (scale * self.by_distance(self.key, length, num_keys or length)).t())
 
+    def of_one_query(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """`k_j + a[j - i]` and `v_j + a^V[j - i]` of the last position `i` of `m`, as small as keys and values are.
+
+        `key` and `value` are `(B, H, m, d_h)`. Nothing is left then that plain attention does not do.
+        """
+        tables = (self.key, self.value)
+        near = [None if table is None else self.by_distance(table, 0, key.shape[-2])[1:] for table in tables]
+        return tuple(t if a is None else t + a.to(t.dtype) for t, a in zip((key, value), near))
+
     def weighted_values(self, weights: Tensor) -> Tensor:
         """`sum_j weight_ij a^V[j - i]` of `weights` `(B, H, n, m)`, as in `forward`: `(B, H, n, d_h)`."""
         return unskew(weights) @ self.by_distance(self.value, *weights.shape[-2:]).to(weights.dtype)

@@ -1,9 +1,9 @@
-"""What the encoding adds to the attention: one value for each layer, or for all."""
+"""What a term is, and what their sum adds to the attention: one value for each layer, or for all."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple, Optional, Protocol, Union
 
 import torch
 from torch import Tensor
@@ -11,6 +11,36 @@ from torch import Tensor
 from tupe.position.length import Span
 from tupe.position.segment import segment_bias
 from tupe.position.structured import StructuredBias
+
+
+class Term(Protocol):
+    """What `PositionBias` asks of an absolute or relative term, and `tupe.position.check_term` tests.
+
+    A module whose output is a function of its parameters and buffers and of positions: no random numbers, no state, in
+    training as in evaluation. Naming this class among the bases, `class Mine(nn.Module, Term)`, promises it: the terms
+    are then kept from one evaluation to the next. What a term may have beyond `forward`:
+
+    max_positions: the longest input that it has; without the attribute there is no end.
+    width, scale, and `forward(..., factors=True)`: make an absolute term one in parts, of memory linear in the length,
+        where it is a product `scale query_i . key_j`: that returns `(H, length, width)` and `(H, num_keys, width)`,
+        unscaled. Relative terms in parts derive from `RelativeTerm`, which makes all of `by_distance`.
+
+    A parameter with a row for each position says so by `tupe.position.length.fit_positions`: it is then cut when a
+    shorter model loads it, and made longer by `tupe extend-positions`.
+    """
+
+    def forward(self, length: int, num_keys: Optional[int] = None, query_offset: int = 0) -> Tensor:
+        """The values of `length` queries, from position `query_offset` on, and the keys of the first positions.
+
+        Args:
+            length: number of queries, at least 1; an integer, or a symbol of one where the term is exported.
+            num_keys: by default `query_offset + length`: the positions up to the last query.
+            query_offset: position of the first query.
+
+        Returns:
+            `(H, length, num_keys)`, one value for each head, in float32 or better (`at_least_float32`).
+        """
+        ...
 
 
 class PositionTerms(NamedTuple):

@@ -13,6 +13,7 @@ from omegaconf import II, MISSING, OmegaConf, open_dict
 from torch import nn
 
 from tupe.criterions.metrics import ExamplesMeter
+from tupe.data.length_order import LENGTH_WINDOW, check_length_window
 from tupe.data.qa.dataset import SPECIAL, QuestionWindows
 from tupe.errors import UserError
 
@@ -31,6 +32,7 @@ class TupeQuestionAnsweringConfig(FairseqDataclass):
     windows_without_answer: WITHOUT_ANSWER_CHOICES = field(
         default="bos", metadata={"help": "in training: their answer is <s> (bos), or they are left out (drop)"}
     )
+    length_window: int = field(default=0, metadata={"help": LENGTH_WINDOW})
     seed: int = II("common.seed")
 
 
@@ -57,6 +59,7 @@ class TupeQuestionAnsweringTask(FairseqTask):
                 f"doc_stride is {cfg.doc_stride}, but a window has {room} pieces of the context: set --doc-stride "
                 f"(task.doc_stride) to a number from 1 to {room}, so that none is left out"
             )
+        check_length_window(cfg)
         if cfg.max_answer < 1:
             raise UserError(f"max_answer is {cfg.max_answer}: an answer has at least one piece")
         path = Path(cfg.data, "dict.txt")

@@ -14,6 +14,7 @@ from typing import Optional
 import numpy as np
 import torch
 from fairseq.data import (
+    ConcatDataset,
     FairseqDataset,
     IdDataset,
     NestedDictionaryDataset,
@@ -30,6 +31,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import II, MISSING
 from torch import Tensor
 
+from tupe.data.length_order import LENGTH_WINDOW, LengthWindows, check_length_window
 from tupe.errors import UserError
 
 
@@ -41,6 +43,11 @@ class TupeSentencePredictionConfig(FairseqDataclass):
     # fairseq's dictionaries begin with <s>, <pad>, </s>
     init_token: Optional[int] = field(default=0, metadata={"help": "token before the first sentence: <s>"})
     separator_token: Optional[int] = field(default=2, metadata={"help": "token before the second sentence: </s>"})
+    length_window: int = field(default=0, metadata={"help": LENGTH_WINDOW})
+    unordered: bool = field(default=False, metadata={"help": "the sentences of a pair could be the other way round"})
+    both_orders: bool = field(
+        default=False, metadata={"help": "train on unordered pairs in both orders, as ELECTRA's fine-tuning does"}
+    )
     regression_target: bool = II("criterion.regression_target")
     classification_head_name: str = II("criterion.classification_head_name")
     seed: int = II("common.seed")
@@ -65,13 +72,14 @@ class TupeSentencePredictionTask(SentencePredictionTask):
                 f"num_classes is {cfg.num_classes}, but there are at least 2 classes: set --num-classes "
                 "(task.num_classes), or --regression-target (criterion.regression_target) for numbers"
             )
+        check_length_window(cfg)
         _require(cfg.data, "input0", "dict.txt")
         if not cfg.regression_target:
             _require(cfg.data, "label", "dict.txt")
         return super().setup_task(cfg, **kwargs)
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
-        """Loads a split: `train`, `valid`, `valid1`, ...
+        """Loads a split: `train`, in an order by the seed, or `valid`, `valid1`, ..., in order of length.
 
         Args:
             split: its name, as in the files' names.
@@ -89,9 +97,14 @@ class TupeSentencePredictionTask(SentencePredictionTask):
                     f"the split {split} in {os.path.abspath(self.cfg.data)} has {len(sentences[0])} examples in input0 "
                     f"and {len(part)} in {side}: make the folders from files of as many lines"
                 )
+        if self.cfg.both_orders and self.cfg.unordered and len(sides) == 2 and split == "train":
+            sentences = [ConcatDataset(sentences), ConcatDataset(sentences[::-1])]
+            labels = np.tile(labels, 2)
         tokens = JoinedSentences(sentences, [self.cfg.init_token, self.cfg.separator_token], self.cfg.max_positions)
-        with data_utils.numpy_seed(self.cfg.seed):
-            order = np.random.permutation(len(tokens))
+        order, window = tokens.sizes, 0
+        if split == "train":
+            with data_utils.numpy_seed(self.cfg.seed):
+                order, window = np.random.permutation(len(tokens)), self.cfg.length_window
         examples = {
             "id": IdDataset(),
             "net_input": {
@@ -102,8 +115,10 @@ class TupeSentencePredictionTask(SentencePredictionTask):
             "ntokens": NumelDataset(tokens, reduce=True),
             "target": RawLabelDataset(labels),
         }
-        self.datasets[split] = SortDataset(NestedDictionaryDataset(examples, sizes=[tokens.sizes]), sort_order=[order])
-        return self.datasets[split]
+        dataset = InOrder(NestedDictionaryDataset(examples, sizes=[tokens.sizes]), sort_order=[order])
+        dataset.length_window = window
+        self.datasets[split] = dataset
+        return dataset
 
     def _read(self, folder: str, split: str, combine: bool) -> Sequence[Tensor]:
         path = os.path.join(self.cfg.data, folder, split)
@@ -154,6 +169,10 @@ class TupeSentencePredictionTask(SentencePredictionTask):
             )
         with open(path, encoding="utf-8") as lines:
             return np.array([_number(line, f"line {i} of {os.path.abspath(path)}") for i, line in enumerate(lines, 1)])
+
+
+class InOrder(LengthWindows, SortDataset):
+    """Examples in an order, in training perhaps by length within windows."""
 
 
 class JoinedSentences(FairseqDataset):

@@ -39,6 +39,7 @@ class TupeConfig(PreTrainedConfig):
         encoder_normalize_before: pre-norm layers.
         no_layernorm_embedding: no layer norm on the input.
         pooler_act, classifier_dropout: of the classification head.
+        linear_heads: it is one layer, as ELECTRA's, instead of two.
     """
 
     model_type = "tupe"
@@ -61,6 +62,7 @@ class TupeConfig(PreTrainedConfig):
     tie_word_embeddings: bool = True
     pooler_act: str = "tanh"
     classifier_dropout: float = 0.0
+    linear_heads: bool = False
 
     absolute: str = "untied"
     relative: str = "bucketed"

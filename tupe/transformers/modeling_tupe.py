@@ -591,18 +591,20 @@ class TupeForMaskedLM(TupePreTrainedModel):
 
 
 class ClassificationHead(nn.Module):
-    """fairseq's: dense layer, activation and output, on `[CLS]`."""
+    """fairseq's: dense layer, activation and output, on `[CLS]`; or ELECTRA's, the output alone."""
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dense = None if config.linear_heads else nn.Linear(config.hidden_size, config.hidden_size)
         self.activation = ACT2FN[config.pooler_act]
         self.dropout = nn.Dropout(config.classifier_dropout)
         self.out_proj = nn.Linear(config.hidden_size, config.num_labels)
 
     def forward(self, features: Tensor) -> Tensor:
-        x = self.activation(self.dense(self.dropout(features[:, 0])))
-        return self.out_proj(self.dropout(x))
+        x = self.dropout(features[:, 0])
+        if self.dense is not None:
+            x = self.dropout(self.activation(self.dense(x)))
+        return self.out_proj(x)
 
 
 class TupeForSequenceClassification(TupePreTrainedModel):

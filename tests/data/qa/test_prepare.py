@@ -101,6 +101,19 @@ def test_test_sets_without_answers_can_be_prepared(corpus, tmp_path, capsys):
     assert "1 without a target: no answer" in capsys.readouterr().out
 
 
+def test_a_language_that_the_vocabulary_cannot_spell(corpus, tmp_path, capsys):
+    """Its share of unknown pieces is told; a run of them is one piece, so that an answer inside has none of its own."""
+    greek = "Το παλιό σπίτι στέκεται δίπλα στο ποτάμι."
+    path = write_json(tmp_path / "x.json", squad((greek, [("a", "?", "σπίτι"), ("b", "?", "ίτι")])))
+    prepare(corpus, tmp_path / "out", f"test-el={path}", f"test-en={write_json(tmp_path / 'en.json', GOOD)}")
+    reports = {name: json.loads((tmp_path / "out" / name / REPORT).read_text()) for name in ("test-el", "test-en")}
+    share = 100 * reports["test-el"]["unknown"] / reports["test-el"]["pieces"]
+    assert share > 40 and reports["test-en"]["unknown"] == 0
+    printed = capsys.readouterr().out
+    assert f" pieces, {share:.2f}% unknown" in printed and " pieces, 0.00% unknown" in printed
+    assert reports["test-el"]["exact_match"] == 50.0
+
+
 def test_a_context_of_a_megabyte(corpus, tmp_path):
     text = " ".join(f"{LINES['en']} {number}" for number in range(11_000))
     assert len(text) > 1_000_000

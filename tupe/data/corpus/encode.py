@@ -86,6 +86,8 @@ def _lines(lines: list[str], encoding: Encoding, split: str, counts: Counter) ->
     if encoding.joined:
         before, lines = len(lines), join(lines)
         counts["join-short-sentences: removed"] += before - len(lines)
+    counts[f"{split} words"] += sum(len(line.split()) for line in lines)
+    counts[f"{split} characters"] += sum(map(len, lines))
     for numbers in _encoder(encoding.model, encoding.by_words).lines(lines):
         counts[f"{split} tokens"] += len(numbers)
         counts[f"{split} unknown tokens"] += numbers.count(UNKNOWN_NUMBER)

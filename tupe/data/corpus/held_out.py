@@ -9,13 +9,16 @@ import numpy as np
 from tupe.errors import UserError
 
 
-def choose(hashes: np.ndarray, repeated: np.ndarray, number: Union[int, float]) -> np.ndarray:
+def choose(
+    hashes: np.ndarray, repeated: np.ndarray, number: Union[int, float], inputs: str = "the inputs"
+) -> np.ndarray:
     """Marks the documents to hold out: those with the smallest hashes, so their order in the inputs does not matter.
 
     Args:
         hashes: `uint64`, one a document.
         repeated: marks documents that are dropped anyway.
         number: of documents, or, as a float, their share: at least one document then, unless it is 0.
+        inputs: what they are of, for the message.
 
     Raises:
         UserError: if nothing would be left for training.
@@ -24,7 +27,7 @@ def choose(hashes: np.ndarray, repeated: np.ndarray, number: Union[int, float]) 
     held = max(round(number * len(new)), int(number > 0)) if isinstance(number, float) else number
     if held >= len(new):
         raise UserError(
-            f"the inputs hold {len(new)} different documents: {held} cannot be held out for validation "
+            f"{inputs} hold {len(new)} different documents: {held} cannot be held out for validation "
             "(documents are separated by an empty line, see also --books)."
         )
     valid = np.zeros(len(hashes), dtype=bool)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tupe.data.languages import is_language
 from tupe.errors import UserError
 
 # WikiExtractor names its files wiki_00, wiki_01, ..., packed ones wiki_00.bz2.
@@ -17,11 +18,15 @@ _TEXT = re.compile(r"(?:.*\.(?:txt|text|json|jsonl)|wiki_\d+)(?:\.(?:xz|gz|bz2))
 
 @dataclass(frozen=True)
 class Input:
-    """A text file; of a book the whole is one document. `name` is its name from the folder that was named on."""
+    """A text file; of a book the whole is one document. `name` is its name from the folder that was named on.
+
+    `language` is empty where the corpus is of one.
+    """
 
     path: Path
     book: bool
     name: str
+    language: str = ""
 
 
 @dataclass(frozen=True)
@@ -32,30 +37,37 @@ class Identity:
     book: bool
     bytes: int
     modified: int
+    language: str = ""
 
     @classmethod
     def of(cls, file: Input) -> Identity:
         """Identity of a file as it is now."""
         found = file.path.stat()
-        return cls(file.name, file.book, found.st_size, found.st_mtime_ns)
+        return cls(file.name, file.book, found.st_size, found.st_mtime_ns, file.language)
 
 
-def find(inputs: list[Path], books: list[Path]) -> list[Input]:
-    """The files named, and those in the folders named, linked ones too, sorted by their names.
+def find(inputs: list[Path], books: list[Path], languages: Sequence[Path] = ()) -> list[Input]:
+    """The files named, and those in the folders named, linked ones too, sorted by their names; one language's together.
 
     Args:
-        inputs: text files, or folders of them.
+        inputs: text files, or folders of them; of many languages `de=FILE`.
         books: the same, of files that are one document each.
+        languages: folders whose files and folders are called by their languages, as `de.txt.xz` and `de`.
 
     Raises:
-        UserError: if a name is nothing that can be read, if a folder has no text in it, or if a file comes twice.
+        UserError: if a name is nothing that can be read, if a folder has no text in it, if a file comes twice, or if
+            some inputs have a language and others have none.
     """
+    named = [(*_language(name), book) for names, book in ((inputs, False), (books, True)) for name in names]
+    named += [(language, path, False) for folder in languages for language, path in _by_name(folder)]
     found = [
-        Input(file.resolve(), book, _printable(file.relative_to(name.parent)))
-        for names, book in ((inputs, False), (books, True))
-        for name in names
+        Input(file.resolve(), book, _printable(file.relative_to(name.parent)), language)
+        for language, name, book in sorted(named, key=lambda one: one[0])  # stable
         for file in _files(name)
     ]
+    if len({bool(file.language) for file in found}) > 1:
+        none = next(file.name for file in found if not file.language)
+        raise UserError(f"{none} has no language, but others have: name it as in de={none}.")
     seen: set[Path] = set()
     for file in found:
         if file.path in seen:
@@ -66,6 +78,26 @@ def find(inputs: list[Path], books: list[Path]) -> list[Input]:
     if not found:
         raise UserError("there is no input: name text files, folders of them, or --books.")
     return found
+
+
+def _language(name: Path) -> tuple[str, Path]:
+    """The language and path of `de=FILE`; what is there under the whole name is that."""
+    language, _, path = str(name).partition("=")
+    return (language, Path(path)) if path and is_language(language) and not name.exists() else ("", name)
+
+
+def _by_name(folder: Path) -> list[tuple[str, Path]]:
+    """What is in a folder, each with the language that it is called by."""
+    if not folder.is_dir():
+        raise UserError(
+            f"there is no folder {_printable(folder)}: give --languages one with a file or folder for each."
+        )
+    there = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
+    named = [path for path in there if path.is_dir() or _TEXT.fullmatch(path.name)]
+    for path in named:
+        if not is_language(path.name.partition(".")[0]):
+            raise UserError(f"{_printable(path)} is not called by a language, as de.txt or de: rename it.")
+    return [(path.name.partition(".")[0], path) for path in named]
 
 
 def _printable(path: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import ClassVar
@@ -13,7 +13,7 @@ from tupe.data.corpus.inputs import Identity
 from tupe.data.corpus.settings import Settings
 from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
-from tupe.files import check_checksums, check_indexed, check_sizes, read
+from tupe.files import check_checksums, check_contents, read
 
 NAME = "manifest.json"
 MODEL = "sentencepiece.bpe.model"  # the name that fairseq's hub looks for
@@ -52,6 +52,7 @@ class Content:
         versions: of packages.
         sizes: bytes of each file.
         checksums: SHA-256 of each.
+        languages: of a corpus of many, what was done in each.
     """
 
     version: ClassVar[int] = 2
@@ -62,6 +63,7 @@ class Content:
     versions: dict[str, str]
     sizes: dict[str, int]
     checksums: dict[str, str]
+    languages: dict[str, Counts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -99,12 +101,8 @@ class Manifest:
             UserError: if a file is missing, cut or changed.
         """
         again = "remove the folder and prepare the corpus again"
-        check_sizes(self.folder, self.content.sizes, MADE_BY, again)
-        for name in self.content.sizes:
-            if name.endswith(".idx"):
-                check_indexed((self.folder / name).with_suffix(""), MADE_BY, again)
-        if everything:
-            check_checksums(self.folder, self.content.checksums, MADE_BY, again)
+        checksums = self.content.checksums if everything else {}
+        check_contents(self.folder, self.content.sizes, checksums, MADE_BY, again)
 
     @property
     def model(self) -> Path:

@@ -9,16 +9,20 @@
 
 A step leaves files in `OUT/work`, part by part, and what it left is not done again after an interruption. The result is
 made in `OUT/work/data` and moved when all of it is there; the manifest comes last.
+
+Of many languages each has parts of its own and a folder in the result; of one, that folder is the result itself, and
+the language is called "". What came before is looked for in all; the vocabulary is of all.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -37,9 +41,10 @@ from tupe.data.corpus.manifest import DICTIONARY, MADE_BY, MODEL, NAME, Content,
 from tupe.data.corpus.scan import lots, scan
 from tupe.data.corpus.settings import Settings
 from tupe.data.corpus.work import Part, each, progress, total
+from tupe.data.languages import probabilities
 from tupe.data.parallel import Map, pool
 from tupe.errors import UserError
-from tupe.files import atomic, checksums, own, read, remove_unfinished, sizes, write
+from tupe.files import atomic, checksums, move_into, own, read, remove_unfinished, sizes, write
 
 # Of text that SentencePiece is trained on: some 1 GB of memory.
 SAMPLE_BYTES = {"bpe": 100 << 20, "unigram": 48 << 20}
@@ -81,7 +86,8 @@ def _by_name(identities: Sequence[Identity]) -> dict[str, str]:
     for number, file in enumerate(identities):
         name = f"{file.name} ({number})" if file.name in named else file.name
         book = ", a book" if file.book else ""
-        named[name] = f"file {number}, {file.bytes} bytes, modified {file.modified}{book}"
+        language = f", in {file.language}" if file.language else ""
+        named[name] = f"file {number}, {file.bytes} bytes, modified {file.modified}{book}{language}"
     return named
 
 
@@ -124,10 +130,14 @@ class _Preparation:
         with progress("scan", 0) as bar:
             for size in map_(scan, self.lots):
                 bar.update(size)
-        self.parts = [part for lot in self.lots for part in lot.parts()]
-        self.read = total("scan", self.parts)
-        if not self.read["documents"]:
-            raise UserError("there is no text in the inputs.")
+        self.languages: dict[str, list[Part]] = {}
+        for lot in self.lots:
+            self.languages.setdefault(lot.files[0].language, []).extend(lot.parts())
+        self.parts = [part for parts in self.languages.values() for part in parts]
+        for language, parts in self.languages.items():
+            if not total("scan", parts)["documents"]:
+                shutil.rmtree(self.work)
+                raise UserError(f"there is no text in the inputs{_of(language)}.")
 
     def plan(self, map_: Map) -> None:
         """Decides what is kept of each part; then that goes through the stages."""
@@ -137,18 +147,24 @@ class _Preparation:
         documents, lines = self._repeated("documents", document_files), self._repeated("lines", line_files)
         hashes = np.concatenate([np.fromfile(path, dtype="<u8") for path in document_files])
         lengths = np.concatenate([np.fromfile(path, dtype=np.int64) for path in length_files])
-        in_repeated = int(lengths[documents].sum())
-        self.planned = Counter({"deduplicate-documents: removed": in_repeated})
-        if "deduplicate-lines" in self.settings.stages:  # those of a repeated document are repeated too
-            self.planned["deduplicate-lines: removed"] = int(lines.sum()) - in_repeated
-        valid = choose(hashes, documents, self.settings.valid_documents)
         document = dict(zip(self.parts, accumulate((number_of([path]) for path in document_files), initial=0)))
         line = dict(zip(self.parts, accumulate((number_of([path]) for path in line_files), initial=0)))
 
+        def its(first: dict[Part, int], kind: str, parts: Sequence[Part]) -> slice:
+            return slice(first[parts[0]], first[parts[-1]] + number_of([parts[-1].path("scan", kind)]))
+
+        valid, self.planned = np.zeros(len(hashes), dtype=bool), {}
+        for language, parts in self.languages.items():
+            of = its(document, "documents", parts)
+            valid[of] = choose(hashes[of], documents[of], self.settings.valid_documents, f"the inputs{_of(language)}")
+            in_repeated = int(lengths[of][documents[of]].sum())
+            counts = self.planned[language] = Counter({"deduplicate-documents: removed": in_repeated})
+            if "deduplicate-lines" in self.settings.stages:  # those of a repeated document are repeated too
+                counts["deduplicate-lines: removed"] = int(lines[its(line, "lines", parts)].sum()) - in_repeated
+
         def planned(part: Part) -> Planned:
-            its_documents = slice(document[part], document[part] + number_of([part.path("scan", "documents")]))
-            its_lines = slice(line[part], line[part] + number_of([part.path("scan", "lines")]))
-            return Planned(part, *map(np.array, (documents[its_documents], lines[its_lines], valid[its_documents])))
+            of = its(document, "documents", [part])
+            return Planned(part, *map(np.array, (documents[of], lines[its(line, "lines", [part])], valid[of])))
 
         function = partial(clean, self.settings.stages, self.settings.language)
         each("clean", self.parts, map_, function, planned)
@@ -159,8 +175,12 @@ class _Preparation:
         return np.zeros(number_of(files), dtype=bool)
 
     def check_left(self, step: str) -> None:
-        if not total(step, self.parts)["train lines"]:
-            raise UserError("the stages leave no line for training: use more text, or fewer stages (--no-STAGE).")
+        for language, parts in self.languages.items():
+            if not total(step, parts)["train lines"]:
+                raise UserError(
+                    f"the stages leave no line{_of(language)} for training: use more text, or fewer stages "
+                    "(--no-STAGE)."
+                )
 
     def count(self) -> None:
         if self.rare is not None and not self.rare.exists():
@@ -173,16 +193,21 @@ class _Preparation:
                 with atomic(ours) as unfinished:
                     shutil.copyfile(theirs, unfinished)
         elif not self.model.exists():
-            every = max(1, -(-self._cleaned_bytes() // SAMPLE_BYTES[s.model_type]))
-            files = (part.path("clean", "train.txt") for part in self.parts)
-            lines = (line for file in files for document in text.read(file) for line in document)
-            sample = (line for number, line in enumerate(lines) if number % every == 0)
             print(f"vocabulary: SentencePiece learns {s.vocab_size} pieces", file=sys.stderr, flush=True)
-            vocabulary.train(sample, self.model, s.vocab_size, s.model_type, "lower-case" in s.stages)
+            vocabulary.train(self._sample(), self.model, s.vocab_size, s.model_type, "lower-case" in s.stages)
         vocabulary.write_dictionary(self.model, self.dictionary)
 
-    def _cleaned_bytes(self) -> int:
-        return sum(part.path("clean", "train.txt").stat().st_size for part in self.parts)
+    def _sample(self) -> Iterator[str]:
+        """Lines of each language by its smoothed share of the bytes: some of them, or all, or all and some again."""
+        sizes = [_cleaned_bytes(parts) for parts in self.languages.values()]
+        most = min(sum(sizes), SAMPLE_BYTES[self.settings.model_type])
+        shares = (most * probabilities(sizes, self.settings.vocab_alpha) / sizes).tolist()
+        for share, parts in zip(shares, self.languages.values()):
+            files = (part.path("clean", "train.txt") for part in parts)
+            lines = (line for file in files for document in text.read(file) for line in document)
+            for number, line in enumerate(lines):
+                for _ in range(math.ceil(number * share), math.ceil((number + 1) * share)):
+                    yield line
 
     def encode(self, map_: Map) -> None:
         by_words = self.settings.model_type == "bpe"
@@ -193,22 +218,25 @@ class _Preparation:
         each("encode", self.parts, map_, partial(encode, encoding), lambda part: (part, before[part]))
 
     def shards(self) -> int:
-        left = total("clean", self.parts)["train documents"]
-        number = self.settings.shards or -(-self._cleaned_bytes() // shards.SHARD_BYTES)
-        if number > left:
-            raise UserError(f"{left} training documents do not fill {number} shards: fewer --shards.")
+        number = self.settings.shards or -(-_cleaned_bytes(self.parts) // shards.SHARD_BYTES)
+        for language, parts in self.languages.items():
+            left = total("clean", parts)["train documents"]
+            if number > left:
+                raise UserError(
+                    f"{left} training documents{_of(language)} do not fill {number} shards: fewer --shards."
+                )
         return number
 
     def binarise(self, map_: Map) -> list[str]:
         """Makes all files of the result but the manifest, and returns their names."""
         names = shards.folders(self.shards())
         splits = [("train", shard, name) for shard, name in enumerate(names)]
-        if total("encode", self.parts)["valid documents"]:
-            splits.append(("valid", 0, "."))
         symbols = len(vocabulary.symbols(self.model)) - 1  # `<mask>` is not in `dict.txt`
         tasks = [
-            shards.Shard(self.data / name / split, split, shard, tuple(self.parts), symbols)
-            for split, shard, name in splits
+            shards.Shard(self.data / name / language / split, split, shard, tuple(parts), symbols)
+            for language, parts in self.languages.items()
+            for split, shard, name in (*splits, ("valid", 0, "."))
+            if split == "train" or total("encode", parts)["valid documents"]
         ]
         with progress("shards", 0) as bar:
             for size in map_(shards.assemble, tasks):
@@ -221,8 +249,6 @@ class _Preparation:
         return sorted(str(file.relative_to(self.data)) for file in files)
 
     def content(self, files: list[str], map_: Map) -> Content:
-        encoded = total("encode", self.parts)
-        counts = self.planned + total("clean", self.parts) + encoded
         sums: dict[str, str] = {}
         for found in map_(partial(checksums, self.data), [[file] for file in files]):
             sums.update(found)
@@ -230,24 +256,32 @@ class _Preparation:
             settings=self.settings,
             inputs=self.identities,
             data=tuple(shards.folders(self.shards())),
-            counts=Counts(
-                read=dict(self.read),
-                stages={name: number for name, number in counts.items() if ": " in name},
-                left={name: number for name, number in encoded.items() if name.startswith(text.SPLITS)},
-            ),
+            counts=self.counts(self.languages),
+            languages={language: self.counts([language]) for language in self.languages if language},
             versions=versions(),
             sizes=sizes(self.data, files),
             checksums=sums,
         )
 
+    def counts(self, languages: Collection[str]) -> Counts:
+        parts = [part for language in languages for part in self.languages[language]]
+        encoded = total("encode", parts)
+        counts = sum((self.planned[language] for language in languages), total("clean", parts) + encoded)
+        return Counts(
+            read=dict(total("scan", parts)),
+            stages={name: number for name, number in counts.items() if ": " in name},
+            left={name: number for name, number in encoded.items() if name.startswith(text.SPLITS)},
+        )
+
     def publish(self) -> None:
-        """Moves the result to its place, which is done in as many goes as it takes."""
-        left = [name for name in read(self.work / NAME, Content, MADE_BY).sizes if (self.data / name).exists()]
-        for place in (self.out / name for name in left):
-            foreign = place.parent if place.parent.is_file() else place
-            if os.path.lexists(foreign):
-                raise UserError(f"{foreign} is there, but not of {MADE_BY}: move it away, and start again.")
-        for name in left:
-            (self.out / name).parent.mkdir(exist_ok=True)
-            (self.data / name).replace(self.out / name)
+        """Moves the result to its place; the manifest comes last."""
+        move_into(self.out, self.data, read(self.work / NAME, Content, MADE_BY).sizes, MADE_BY)
         os.replace(self.work / NAME, self.out / NAME)
+
+
+def _cleaned_bytes(parts: Sequence[Part]) -> int:
+    return sum(part.path("clean", "train.txt").stat().st_size for part in parts)
+
+
+def _of(language: str) -> str:
+    return f" in {language}" if language else ""

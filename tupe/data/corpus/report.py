@@ -9,9 +9,22 @@ from tupe.data.corpus.manifest import Content
 from tupe.data.corpus.text import SPLITS
 from tupe.data.text.stages import STAGES
 
+TOKENS_A_SYMBOL = 100  # fewer, and most of the vocabulary is hardly ever seen
 _READ = ("bytes", "lines", "documents")
 # What is not a stage: a line that SentencePiece makes nothing of, and one of more pieces than fairseq can take.
 _ALWAYS = ("no-pieces", "cut-long-lines")
+
+
+def vocabulary_warning(symbols: int, tokens: int) -> Iterator[str]:
+    """A line, with a size that fits, if a vocabulary is too large for so many tokens of text."""
+    if tokens >= TOKENS_A_SYMBOL * symbols:
+        return
+    # a smaller vocabulary makes more tokens of the same text, so what it has for each is a little more than said
+    fits = max(tokens // TOKENS_A_SYMBOL // 1000 * 1000, 1000)
+    yield (
+        f"warning: {symbols:,} symbols are many for {tokens:,} tokens: most are seen less than {TOKENS_A_SYMBOL} times "
+        f"an epoch; prepare the corpus with --vocab-size {fits}, or with more text"
+    )
 
 
 def lines(out: Path, content: Content) -> Iterator[str]:
@@ -32,4 +45,18 @@ def lines(out: Path, content: Content) -> Iterator[str]:
     for split in SPLITS:
         left = [f"{counts.left.get(f'{split} {what}', 0):,} {what}" for what in ("documents", "lines", "tokens")]
         yield f"{split}: {', '.join(left)}"
+    for language, its in content.languages.items():
+        yield f"{language}: {_language(its.left)}"
+    yield from vocabulary_warning(content.settings.vocab_size, counts.left.get("train tokens", 0))
     yield f"data: {':'.join(str(out / folder) for folder in content.data)}"
+
+
+def _language(left: dict[str, int]) -> str:
+    """What is left of a language, and how the vocabulary spells it; without spaces, characters tell more."""
+    tokens, valid = left.get("train tokens", 0), left.get("valid tokens", 0)
+    word, character = (tokens / max(left.get(f"train {what}", 0), 1) for what in ("words", "characters"))
+    unknown = 100 * left.get("train unknown tokens", 0) / max(tokens, 1)
+    return (
+        f"{left.get('train documents', 0):,} documents, {tokens:,} tokens, held out {valid:,}; "
+        f"{word:.2f} a word, {character:.2f} a character, {unknown:.2f}% unknown"
+    )

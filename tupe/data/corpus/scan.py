@@ -26,7 +26,7 @@ PART = 1 << 23  # characters of a part, and bytes of small files that are read t
 
 @dataclass(frozen=True)
 class Lot:
-    """Files that one process reads, one after the other.
+    """Files that one process reads, one after the other, of one language.
 
     Attributes:
         folder: of the work.
@@ -55,7 +55,7 @@ def lots(folder: Path, files: Sequence[Input]) -> list[Lot]:
     gathered: list[list[Input]] = []
     size = PART
     for file in files:
-        if size >= PART:
+        if size >= PART or file.language != gathered[-1][-1].language:
             gathered.append([])
             size = 0
         gathered[-1].append(file)

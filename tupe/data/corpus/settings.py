@@ -20,6 +20,7 @@ class Settings:
         model_type: of SentencePiece: `bpe` or `unigram`.
         valid_documents: documents held out for validation, or, as a float, their share.
         shards: folders of training data, or None: as many as keep each below a gigabyte of text.
+        vocab_alpha: exponent that smooths the shares of the languages in what the vocabulary is trained on.
         vocabulary: checksum of the SentencePiece model that is taken from another corpus; None trains one.
         max_tokens: a longer line is cut, since fairseq never splits one: `--tokens-per-sample` less 2, or fewer.
 
@@ -35,6 +36,7 @@ class Settings:
     valid_documents: Union[int, float]
     shards: Optional[int]
     max_tokens: int
+    vocab_alpha: float = 0.5
     vocabulary: Optional[str] = None
 
     def __post_init__(self) -> None:
@@ -46,6 +48,8 @@ class Settings:
             raise UserError(
                 f"--valid-documents is {self.valid_documents}: give a number of documents, or a share like 0.01."
             )
+        if not 0 <= self.vocab_alpha <= 1:
+            raise UserError(f"--vocab-alpha is {self.vocab_alpha}: it must be between 0 and 1.")
 
     def with_vocabulary_of(self, other: Settings, checksum: str) -> Settings:
         """These settings with the vocabulary of a corpus that `other` made and whose model has a checksum.
@@ -58,7 +62,8 @@ class Settings:
             if ours != theirs:
                 found = f"{_shown(theirs)}, not {_shown(ours)}"
                 raise UserError(f"the corpus of --vocabulary has {name} = {found}: give the same options.")
-        return replace(self, vocab_size=other.vocab_size, model_type=other.model_type, vocabulary=checksum)
+        taken = {name: getattr(other, name) for name in ("vocab_size", "model_type", "vocab_alpha")}
+        return replace(self, **taken, vocabulary=checksum)
 
 
 def _shown(value: Any) -> str:

@@ -7,9 +7,10 @@ from typing import Any, Optional
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary, FairseqDataset, data_utils
+from fairseq.data import Dictionary, data_utils
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
+from tupe.data.length_order import LengthWindows
 from tupe.data.qa.reader import Paragraph, Question, read
 from tupe.data.qa.report import MADE_BY, REPORT, Report
 from tupe.data.qa.rules import scores, tokens
@@ -21,13 +22,13 @@ from tupe.files import read as read_typed
 SPECIAL = 4  # <s> question </s> </s> context </s>
 
 
-class QuestionWindows(FairseqDataset):
+class QuestionWindows(LengthWindows):
     """`<s> question </s> </s> window </s>` with the places of the answer, `<s>` where the window lacks it.
 
     Args:
         folder: of a split, made by `tupe prepare-qa`.
         dictionary: fairseq's.
-        cfg: `max_positions`, `max_query`, `doc_stride`, `windows_without_answer` and `seed`.
+        cfg: `max_positions`, `max_query`, `doc_stride`, `windows_without_answer`, `length_window` and `seed`.
         split_number: by which the split is known among those of a task.
 
     Raises:
@@ -40,6 +41,7 @@ class QuestionWindows(FairseqDataset):
         self.split_number = split_number
         self.name = folder.name
         self.training = self.name == "train"
+        self.length_window = cfg.length_window if self.training else 0
         self.report = read_typed(folder / REPORT, Report, MADE_BY)
         self._of = tokens(self.report.rules, self.report.language)
         names = ("context", "question", "begin", "end")
@@ -110,6 +112,8 @@ class QuestionWindows(FairseqDataset):
 
     def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
         """A batch; in evaluation `may_begin` and `may_end`, bool `(B, T)`, say where answers may."""
+        if not samples:  # fairseq's, where batches do not divide among processes
+            return {}
         source = data_utils.collate_tokens([sample["source"] for sample in samples], self._dictionary.pad())
         batch = {
             "id": torch.tensor([sample["id"] for sample in samples]),

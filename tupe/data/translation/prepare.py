@@ -6,121 +6,138 @@
                 `Cleaning` refuses is left out and counted
 
 Validation and test data are taken as they are, since scores are compared by their line numbers; their text is kept
-beside the binary data, `text/test.de`, as the reference of `tupe bleu`.
+beside the binary data, `text/test.de`, as the reference of `tupe bleu`. What is done is not done again after an
+interruption: the reading, the vocabulary, and each split.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
+import os
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import numpy as np
 from tqdm import tqdm
 
 from tupe.data.binary import EOS, check_folder, writer
-from tupe.data.corpus.manifest import DICTIONARY, MODEL, NAME, versions
+from tupe.data.corpus.manifest import MODEL, NAME, versions
 from tupe.data.corpus.vocabulary import Encoder, train, write_dictionary
 from tupe.data.parallel import Map
 from tupe.data.translation.cleaning import Cleaning
+from tupe.data.translation.manifest import MADE_BY, Content, Settings
 from tupe.data.translation.parallel_text import ParallelText
 from tupe.errors import UserError
-from tupe.files import sha256, whole_folder, write_json
+from tupe.files import (
+    atomic,
+    checksums,
+    move_into,
+    own,
+    read,
+    read_json,
+    remove_unfinished,
+    sha256,
+    sizes,
+    write,
+    write_json,
+)
 
 _BATCH = 1000  # pairs that a process gets at a time
 #: Text that SentencePiece is trained on, in bytes: some 1 GB of memory.
 SAMPLE_BYTES = {"bpe": 100 << 20, "unigram": 48 << 20}
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """All that the result depends on, beside the files.
-
-    Attributes:
-        languages: of source and target, as the files end.
-        vocab_size: symbols of the joint dictionary, fairseq's own included.
-        model_type: of SentencePiece: `bpe` or `unigram`.
-        lower_case: fold case in the SentencePiece model; scores are then of lower-cased text.
-        cleaning: of the training data.
-    """
-
-    languages: tuple[str, str]
-    vocab_size: int
-    model_type: str
-    lower_case: bool
-    cleaning: Cleaning
-
-    def __post_init__(self) -> None:
-        if self.languages[0] == self.languages[1]:
-            raise UserError(f"source and target language are both {self.languages[0]}: give two.")
-
-
-def prepare(out: Path, splits: dict[str, list[ParallelText]], settings: Settings, map_: Map) -> dict:
-    """Writes the folder of a translation task, unless it is there already.
+def prepare(
+    out: Path, splits: dict[str, list[ParallelText]], settings: Settings, map_: Map, verify: bool = False
+) -> Content:
+    """Makes the folder of a translation task, or what is left to do of it.
 
     Args:
-        out: folder that is made.
+        out: the folder.
         splits: `train`, `valid` and `test`; a second test file becomes `test1`.
         settings: what is made of them.
         map_: from `tupe.data.parallel.pool`.
+        verify: check the checksums of what is done, not only its sizes.
 
     Returns:
-        What the manifest holds: of what it was made, counts and checksums.
+        The content of the manifest.
 
     Raises:
-        UserError: if files do not fit together or cannot be read, if no pair is left, or if `out` holds something else.
+        UserError: if files do not fit together or cannot be read, if no pair is left, if `out` holds something else or
+            is damaged, or if another process is working there.
     """
     check_folder(out)
     named = {f"{split}{number or ''}": text for split, texts in splits.items() for number, text in enumerate(texts)}
-    made_of = {
-        "settings": json.loads(json.dumps(dataclasses.asdict(settings))),
-        "files": {
-            name: [{"path": str(file), "sha256": sha256(file)} for file in (text.source, text.target)]
-            for name, text in named.items()
-        },
-    }
-    manifest = out / NAME
-    if manifest.is_file():
-        content = json.loads(manifest.read_text(encoding="utf-8"))
-        if content.get("made_of") == made_of:
-            return content
-        raise UserError(f"{out} holds data of other files or settings: choose another folder for OUT, or remove it.")
-    if out.exists() and any(out.iterdir()):
-        raise UserError(f"{out} is there, but not made by this command: choose another folder for OUT.")
-    with whole_folder(out) as folder:
-        content = {"made_of": made_of, **_make(folder, named, settings, map_)}
-        write_json(folder / NAME, content)
+    files = {name: {file.name: sha256(file) for file in (text.source, text.target)} for name, text in named.items()}
+    of = {"settings": dataclasses.asdict(settings), "files": files}
+    with own(out, MADE_BY, of):
+        if not (out / NAME).exists():
+            try:
+                _make(out / "work", named, files, settings, map_)
+            except UserError:  # of these files or settings: with others it is another folder's work
+                shutil.rmtree(out / "work", ignore_errors=True)
+                raise
+            move_into(out, out / "work/data", read(out / "work" / NAME, Content, MADE_BY).sizes, MADE_BY)
+            os.replace(out / "work" / NAME, out / NAME)
+        content = Content.load(out, everything=verify)
+        shutil.rmtree(out / "work", ignore_errors=True)
     return content
 
 
-def _make(folder: Path, named: dict[str, ParallelText], settings: Settings, map_: Map) -> dict[str, Any]:
-    model, dictionary = folder / MODEL, folder / DICTIONARY
-    sizes = {name: _read(name, text) for name, text in named.items()}
-    step = max(1, -(-sizes["train"]["bytes"] // SAMPLE_BYTES[settings.model_type]))  # every how many lines
-    both_sides = itertools.chain.from_iterable(named["train"].pairs())
-    train(
-        itertools.islice((line for line in both_sides if line), 0, None, step),
-        model, settings.vocab_size, settings.model_type, settings.lower_case, (),
-    )  # fmt: skip
-    write_dictionary(model, dictionary)
-    for language in settings.languages:
-        (folder / f"dict.{language}.txt").write_bytes(dictionary.read_bytes())
-    counts = {}
-    for name, text in named.items():
-        cleaning = settings.cleaning if name == "train" else None
-        read = _batches(tqdm(text.pairs(), name, sizes[name]["lines"], leave=False, disable=None, unit=" pairs"))
-        encoded = map_(partial(_encode, model, cleaning), read)
-        counts[name] = {**sizes[name], **_write(encoded, folder, name, settings)}
-    if counts["train"]["kept"] == 0:
-        raise UserError(f"of {sizes['train']['lines']:,} pairs none is left: raise --max-tokens or --max-ratio.")
-    kept = {path.name: sha256(path) for path in (model, dictionary)}
-    return {"splits": counts, "checksums": kept, "versions": versions()}
+def _make(
+    work: Path, named: dict[str, ParallelText], files: dict[str, dict[str, str]], settings: Settings, map_: Map
+) -> None:
+    """Makes `work/data` and its manifest, `work/manifest.json`, or what is left to do of them."""
+    if (work / NAME).exists():
+        return
+    data = work / "data"
+    for folder in (work, data, data / "text"):
+        remove_unfinished(folder)
+    sizes_read = _once(work / "read.json", lambda: {name: _read(name, text) for name, text in named.items()})
+    _vocabulary(data, named["train"], sizes_read["train"], settings)
+    counts = {
+        name: _once(work / f"{name}.json", partial(_split, data, name, text, sizes_read[name], settings, map_))
+        for name, text in named.items()
+    }
+    made = sorted(str(path.relative_to(data)) for path in data.rglob("*") if path.is_file())
+    write(work / NAME, Content(settings, files, counts, versions(), sizes(data, made), checksums(data, made)))
+
+
+def _once(note: Path, make: Callable[[], Any]) -> Any:
+    """What `make` returns, or has returned before."""
+    if not note.exists():
+        write_json(note, make())
+    return read_json(note, MADE_BY)
+
+
+def _vocabulary(data: Path, text: ParallelText, size: dict[str, int], settings: Settings) -> None:
+    """The SentencePiece model, and one dictionary for both languages."""
+    model = data / MODEL
+    if not model.exists():
+        step = max(1, -(-size["bytes"] // SAMPLE_BYTES[settings.model_type]))  # every how many lines
+        both_sides = itertools.chain.from_iterable(text.pairs())
+        sample = itertools.islice((line for line in both_sides if line), 0, None, step)
+        train(sample, model, settings.vocab_size, settings.model_type, settings.lower_case, ())
+    for name in settings.dictionaries:
+        write_dictionary(model, data / name)
+
+
+def _split(
+    data: Path, name: str, text: ParallelText, size: dict[str, int], settings: Settings, map_: Map
+) -> dict[str, int]:
+    """Writes the data of a split; returns what became of its pairs."""
+    cleaning = settings.cleaning if name == "train" else None
+    pairs = _batches(tqdm(text.pairs(), name, size["lines"], leave=False, disable=None, unit=" pairs"))
+    counts = _write(map_(partial(_encode, data / MODEL, cleaning), pairs), data, name, settings)
+    if counts["kept"] == 0:
+        raise UserError(f"of {size['lines']:,} pairs none is left: raise --max-tokens or --max-ratio.")
+    return {**size, **counts}
 
 
 def _read(name: str, text: ParallelText) -> dict[str, int]:
@@ -166,14 +183,13 @@ def _encoder(model: Path) -> Encoder:
 def _write(results: Iterable[tuple[list, list, Counter]], folder: Path, split: str, settings: Settings) -> Counter:
     """Writes `train.en-de.en`, `.de`, and of other splits the text itself; returns the sum of the counts."""
     total: Counter = Counter()
-    (folder / "text").mkdir(exist_ok=True)
     with ExitStack() as stack:
         sides = []
         for language in settings.languages:
             prefix = folder / f"{split}.{'-'.join(settings.languages)}.{language}"
             add, text = stack.enter_context(writer(prefix, settings.vocab_size)), None
             if split != "train":
-                path = folder / "text" / f"{split}.{language}"
+                path = stack.enter_context(atomic(folder / "text" / f"{split}.{language}"))
                 text = stack.enter_context(path.open("w", encoding="utf-8", newline="\n"))
             sides.append((add, text))
         for batch, kept, counts in results:

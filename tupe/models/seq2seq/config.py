@@ -8,12 +8,20 @@ from typing import Optional
 from fairseq.dataclass import ChoiceEnum
 
 from tupe.errors import UserError
-from tupe.models.config import ACTIVATION_CHOICES, RELATIVE_CHOICES, RESET_CHOICES, EncoderConfig, config_class
+from tupe.models.config import (
+    ACTIVATION_CHOICES,
+    OWN_ABSOLUTE,
+    RELATIVE_CHOICES,
+    RESET_CHOICES,
+    EncoderConfig,
+    config_class,
+    with_own,
+)
 from tupe.systems import named_translators
 
 _ABSOLUTE = ["none", "sinusoidal", "input", "untied", "low_rank"]
-ABSOLUTE_CHOICES = ChoiceEnum(_ABSOLUTE)
-DECODER_ABSOLUTE_CHOICES = ChoiceEnum(["same", *_ABSOLUTE])
+ABSOLUTE_CHOICES = with_own(_ABSOLUTE, OWN_ABSOLUTE)
+DECODER_ABSOLUTE_CHOICES = with_own(["same", *_ABSOLUTE], OWN_ABSOLUTE)
 DECODER_RELATIVE_CHOICES = ChoiceEnum(["same", *(choice.value for choice in RELATIVE_CHOICES)])
 DECODER_SHARING_CHOICES = ChoiceEnum(["same", "none", "layer", "head"])
 CROSS_CHOICES = ChoiceEnum(["none", "diagonal", "low_rank", "untied"])

@@ -30,8 +30,8 @@ class CausalSelfAttention(SelfAttention):
                 key = torch.cat((state["key"], key), 2)
                 value = torch.cat((state["value"], value), 2)
             state["key"], state["value"] = key, value
-        query, all_keys, bias = self.with_terms(query, key, position)
-        return self.attend(query, all_keys, value, bias, None, causal=query.shape[2] > 1)  # one query sees all keys
+        one = query.shape[2] == 1  # sees all keys
+        return self.attend(*self.with_terms(query, key, value, position), None, causal=not one)
 
 
 class CrossAttention(Attention):

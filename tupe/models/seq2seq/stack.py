@@ -101,7 +101,7 @@ class Stack(nn.Module):
     ) -> Iterator[PositionTerms]:
         """The position terms of each layer in turn: of the queries from `first` on, to the first `length` keys."""
         in_parts = self.parts_width is not None and prefers_parts(
-            self.attention_backend, device, length, self.parts_width
+            self.attention_backend, device, length, self.parts_width, False, self.position_bias.in_factors
         )
         return self.per_layer(self.position_bias(length - first, dtype, in_parts, query_offset=first))
 

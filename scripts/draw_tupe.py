@@ -1,0 +1,154 @@
+"""Draws the picture that explains TUPE: what BERT ties, what TUPE unties, and the reset of [CLS].
+
+Example: python scripts/draw_tupe.py docs/images/tupe.png
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from tupe.analysis.figure import new_figure, save_figure
+
+WORDS, POSITIONS, MIXED, INK, QUIET = "#0b62a8", "#c4570a", "#8a8a8a", "#1c1d21", "#5f6068"
+NOISE = "four correlations; the two mixed ones\n(grey) are noise: where a word stands\ndoes not say which word it is"
+SUM = "their sum, over $\\sqrt{2d}$, is the logit of attention;\nTUPE-R adds a bias for each distance $j - i$"
+THETA_1, THETA_2 = "#6a4fb3", "#2a9d8f"
+N = 10  # positions of a made sentence, [CLS] the first
+PAIRS = ((1, 4), (2, 8), (3, 5), (6, 9), (4, 7), (0, 6))  # of words that go together
+
+
+def word_to_word() -> np.ndarray:
+    values = 0.28 * np.random.default_rng(7).random((N, N)) ** 2
+    for i, j in PAIRS:
+        values[i, j], values[j, i] = 1.0, 0.8
+    return values + 0.45 * np.eye(N)
+
+
+def position_to_position() -> np.ndarray:
+    distance = np.arange(N)[None, :] - np.arange(N)[:, None]
+    return np.exp(-((distance - 0.5) ** 2) / 5)
+
+
+def mixed(seed: int) -> np.ndarray:
+    return 0.34 + 0.12 * np.random.default_rng(seed).random((N, N))
+
+
+class Sheet:
+    """A figure whose coordinates are hundredths of its width and height."""
+
+    def __init__(self, width: float, height: float) -> None:
+        self.figure, self.ratio = new_figure(width, height), width / height
+        self.figure.set_layout_engine("none")
+
+    def text(self, x: float, y: float, text: str, size: float = 10, color: str = INK, **style) -> None:
+        style = {"ha": "center", "va": "center", **style}
+        self.figure.text(x / 100, y / 100, text, fontsize=size, color=color, **style)
+
+    def formula(self, x: float, y: float, parts: list[tuple[str, str]], size: float = 13) -> None:
+        """Mathematics in pieces, each `(text, color)`, side by side."""
+        from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
+
+        pieces = [TextArea(f"${text}$", textprops={"color": color, "fontsize": size}) for text, color in parts]
+        line = HPacker(children=pieces, pad=0, sep=1, align="baseline")
+        self.figure.add_artist(AnnotationBbox(line, (x / 100, y / 100), xycoords="figure fraction", frameon=False))
+
+    def matrix(self, x: float, y: float, width: float, values: np.ndarray, color: str, overlay: bool = False):
+        """A square with its upper left corner at `(x, y)`, from white to `color`."""
+        from matplotlib.colors import LinearSegmentedColormap, to_rgba
+
+        height = width * self.ratio
+        axes = self.figure.add_axes((x / 100, (y - height) / 100, width / 100, height / 100))
+        colors = LinearSegmentedColormap.from_list("", [to_rgba(color, 0.0), color])
+        axes.imshow(values, cmap=colors, vmin=0, vmax=1, interpolation="nearest")
+        axes.set(xticks=[], yticks=[])
+        for spine in axes.spines.values():
+            spine.set(color=color, linewidth=1.4)
+        return axes
+
+    def arrow(self, x0: float, y0: float, x1: float, y1: float) -> None:
+        from matplotlib.patches import FancyArrowPatch
+
+        ends = (x0 / 100, y0 / 100), (x1 / 100, y1 / 100)
+        style = {"arrowstyle": "-|>", "mutation_scale": 13, "color": QUIET, "linewidth": 1.3}
+        self.figure.add_artist(FancyArrowPatch(*ends, transform=self.figure.transFigure, **style))
+
+    def rule(self, x: float) -> None:
+        from matplotlib.lines import Line2D
+
+        self.figure.add_artist(Line2D([x / 100] * 2, [0.05, 0.95], color="0.85", linewidth=1))
+
+
+def draw_bert(sheet: Sheet) -> None:
+    sheet.text(17, 94, "BERT ties", 14, weight="bold")
+    sheet.text(17, 87, "positions are added to the words,\none pair of projections for both", 10, QUIET)
+    parts = [("(", INK), ("w_i", WORDS), ("+", INK), ("p_i", POSITIONS), (")\\,W^Q\\,((", INK)]
+    sheet.formula(17, 77, [*parts, ("w_j", WORDS), ("+", INK), ("p_j", POSITIONS), (")\\,W^K)^{\\top}", INK)])
+    left, top, width, step = 10.2, 64.5, 7.6, 9.4
+    tall = step * sheet.ratio
+    sheet.text(left + width / 2, 68, "word $j$", 9.5, WORDS)
+    sheet.text(left + step + width / 2, 68, "position $j$", 9.5, POSITIONS)
+    middle = width * sheet.ratio / 2
+    sheet.text(left - 1.2, top - middle, "word $i$", 9.5, WORDS, rotation=90)
+    sheet.text(left - 1.2, top - tall - middle, "position $i$", 9.5, POSITIONS, rotation=90)
+    sheet.matrix(left, top, width, word_to_word(), WORDS)
+    sheet.matrix(left + step, top, width, mixed(1), MIXED)
+    sheet.matrix(left, top - tall, width, mixed(2), MIXED)
+    sheet.matrix(left + step, top - tall, width, position_to_position(), POSITIONS)
+    sheet.text(17, 10, NOISE, 10, QUIET)
+
+
+def draw_tupe(sheet: Sheet) -> None:
+    sheet.text(50, 94, "TUPE unties", 14, weight="bold")
+    sheet.text(50, 87, "each has projections of its own,\nthe mixed correlations are gone", 10, QUIET)
+    width, top = 12.4, 64
+    for x, values, color, head, below in (
+        (35.9, word_to_word(), WORDS, r"$x_i W^Q\,(x_j W^K)^{\!\top}$", "words\nin every layer"),
+        (52.2, position_to_position(), POSITIONS, r"$p_i U^Q\,(p_j U^K)^{\!\top}$", "positions\nonce, for all layers"),
+    ):
+        sheet.text(x + width / 2, 71.5, head, 12.5, color)
+        sheet.matrix(x, top, width, values, color)
+        sheet.text(x + width / 2, top - width * sheet.ratio - 7, below, 10, color)
+    sheet.text(50.25, top - width * sheet.ratio / 2, "+", 20)
+    sheet.text(50, 10, SUM, 10, QUIET)
+
+
+def draw_reset(sheet: Sheet) -> None:
+    sheet.text(83.5, 94, "and frees [CLS]", 14, weight="bold")
+    sheet.text(83.5, 87, "it stands for the sentence,\nnot for its first place", 10, QUIET)
+    width, top = 11, 64
+    after = position_to_position()
+    after[0, :] = after[:, 0] = np.nan
+    sheet.text(71 + width / 2, 69, "before", 10, POSITIONS)
+    sheet.matrix(71, top, width, position_to_position(), POSITIONS)
+    sheet.text(70.6, top - width * sheet.ratio / N / 2, "[CLS]", 8.5, POSITIONS, ha="right")
+    sheet.arrow(82.3, top - width * sheet.ratio / 2, 85.1, top - width * sheet.ratio / 2)
+    sheet.text(85.6 + width / 2, 69, "after the reset", 10, POSITIONS)
+    axes = sheet.matrix(85.6, top, width, after, POSITIONS)
+    row, column = np.full((N, N), np.nan), np.full((N, N), np.nan)
+    row[0], column[1:, 0] = 0, 0
+    from matplotlib.colors import ListedColormap
+
+    axes.imshow(row, cmap=ListedColormap([THETA_1]), interpolation="nearest")
+    axes.imshow(column, cmap=ListedColormap([THETA_2]), interpolation="nearest")
+    cell, tall = width / N, width * sheet.ratio / N
+    sheet.text(85.6 + width + 1.3, top - tall / 2, r"$\theta_1$", 13, THETA_1)
+    sheet.text(85.6 + cell / 2, top - width * sheet.ratio - 4, r"$\theta_2$", 13, THETA_2)
+    sheet.text(83.5, 23.5, r"$\theta_1$: from [CLS] to all", 10, THETA_1)
+    sheet.text(83.5, 18, r"$\theta_2$: from all to [CLS]", 10, THETA_2)
+    sheet.text(83.5, 8.6, "learnt, one of each a head", 10, QUIET)
+
+
+def main() -> None:
+    sheet = Sheet(11, 4.6)
+    draw_bert(sheet)
+    sheet.rule(34)
+    draw_tupe(sheet)
+    sheet.rule(67)
+    draw_reset(sheet)
+    save_figure(sheet.figure, sys.argv[1])
+
+
+if __name__ == "__main__":
+    main()

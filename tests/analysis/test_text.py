@@ -1,0 +1,63 @@
+"""Sequences to look at a model with: of a text, or of what a corpus holds out."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from tests.data.conftest import as_text, made_documents
+from tupe.analysis.text import read_tokens
+from tupe.cli.main import main
+from tupe.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "text.txt").write_text(as_text(made_documents(0, 60)))
+    arguments = ["--vocab-size", "120", "--valid-documents", "6", "--max-tokens", "30", "--workers", "1"]
+    assert main(["prepare-corpus", str(folder / "data"), str(folder / "text.txt"), *arguments]) == 0
+    return folder / "data"
+
+
+@pytest.fixture(scope="module")
+def encoder(corpus):
+    """Of a model only the number of its words counts."""
+    embeddings = torch.nn.Embedding(len(Dictionary.load(str(corpus / "dict.txt"))) + 1, 1)
+    return SimpleNamespace(sentence_encoder=SimpleNamespace(embed_tokens=embeddings))
+
+
+def test_held_out_text_in_rows_of_equal_length(corpus, encoder):
+    tokens = read_tokens(encoder, corpus, 9, 3)
+    assert tokens.shape == (3, 9)
+    assert tokens.dtype == torch.int64
+    assert set(tokens[:, 0].tolist()) == {Dictionary().bos()}
+    assert (tokens < encoder.sentence_encoder.embed_tokens.num_embeddings).all()
+    torch.testing.assert_close(read_tokens(encoder, corpus, 9, 1), tokens[:1])
+
+
+def test_a_text_is_cleaned_as_the_corpus_was(corpus, encoder, tmp_path):
+    (tmp_path / "text").write_text("ANNA sees the old dog.\n\nBob   hears a small bird.")
+    (tmp_path / "clean").write_text("anna sees the old dog .\nbob hears a small bird .")
+    tokens, clean = (read_tokens(encoder, corpus, 50, text=tmp_path / name) for name in ("text", "clean"))
+    torch.testing.assert_close(tokens, clean)
+    assert len(tokens) == 1  # shorter than asked for: one sequence, as long as it is
+    assert not tokens.eq(Dictionary().unk()).any()
+    words = Dictionary.load(str(corpus / "dict.txt")).string(tokens[0]).replace(" ", "").replace("▁", " ")
+    assert "old dog" in words
+
+
+@pytest.mark.parametrize("content", ["", "\n \n", "\t\n"])
+def test_a_text_without_a_token(content, corpus, encoder, tmp_path):
+    (tmp_path / "text").write_text(content)
+    with pytest.raises(UserError, match=r"text has no text of 2 tokens or more: give a longer one"):
+        read_tokens(encoder, corpus, 9, text=tmp_path / "text")
+
+
+def test_what_does_not_fit(corpus, encoder):
+    with pytest.raises(UserError, match="a length of 3 or more"):
+        read_tokens(encoder, corpus, 2)
+    other = SimpleNamespace(sentence_encoder=SimpleNamespace(embed_tokens=torch.nn.Embedding(9, 1)))
+    with pytest.raises(UserError, match=r"symbols, but the model 9: give the corpus that it was trained on"):
+        read_tokens(other, corpus, 9)

@@ -1,0 +1,117 @@
+"""More positions: what was there is there, distances go on, the optimizer's state goes along, training resumes."""
+
+import pytest
+import torch
+
+from tests.fairseq_mends.conftest import trainer
+from tupe.checkpoints.extend import Axes, extend_positions
+from tupe.cli.main import main
+from tupe.errors import UserError
+from tupe.position import FreeAbsolute, PositionTable, RelativeTerm, UnbinnedRelative
+
+
+def extended(module, name, new, rule):
+    tensor = getattr(module, name).detach()
+    old = module.max_positions if hasattr(module, "max_positions") else len(tensor)
+    axes = Axes(*module.position_axes[name], isinstance(module, RelativeTerm))
+    return axes.extend(tensor, int(old), new, rule)
+
+
+def test_rules_of_a_table():
+    table = PositionTable(4, 3)
+    rows = table.weight.detach()
+    repeated = extended(table, "weight", 9, "repeat")
+    torch.testing.assert_close(repeated, rows[[0, 1, 2, 3, 1, 2, 3, 1, 2]], rtol=0, atol=0)
+    between = extended(table, "weight", 6, "interpolate")
+    torch.testing.assert_close(between[[0, 1, 5]], rows[[0, 1, 3]])
+    torch.testing.assert_close(between[3], rows[2])
+    torch.testing.assert_close(between[2], (rows[1] + rows[2]) / 2)
+
+
+def test_a_free_value_is_that_of_the_pair_it_repeats():
+    term = FreeAbsolute(4, 2)
+    weight = term.weight.detach()
+    longer = extended(term, "weight", 7, "repeat")
+    assert longer.shape == (2, 7, 7)
+    torch.testing.assert_close(longer[:, 5, 6], weight[:, 2, 3])
+    torch.testing.assert_close(longer[:, 0, 4], weight[:, 0, 1])
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize("rule", ["repeat", "interpolate"])
+def test_distances_go_on(rule, bidirectional):
+    term, longer = UnbinnedRelative(2, 4, bidirectional), UnbinnedRelative(2, 9, bidirectional)
+    longer.weight.data = extended(term, "weight", 9, rule)
+    torch.testing.assert_close(longer(4), term(4), rtol=0, atol=0)
+    ours, theirs = longer(9), term(4)
+    torch.testing.assert_close(ours[:, 8, 0], theirs[:, 3, 0], rtol=0, atol=0)
+    torch.testing.assert_close(ours[:, 0, 8], theirs[:, 0, 3], rtol=0, atol=0)
+
+
+@pytest.fixture(scope="module")
+def train(corpus):
+    """`fairseq-train` in this process, of a very small model on 16 positions."""
+    with pytest.MonkeyPatch.context() as patch:
+        in_process = trainer(corpus, patch)
+        yield lambda folder, *flags, **options: in_process(folder, "--tokens-per-sample", 16, *flags, **options)
+
+
+@pytest.fixture(scope="module", params=["tupe_r_tiny", "diet_abs_tiny", "electra_bert_a_tiny"])
+def run(request, train, tmp_path_factory):
+    """Flags of a model and the folder of its training."""
+    folder = tmp_path_factory.mktemp("short")
+    flags = ("--criterion", "tupe_electra") if request.param.startswith("electra") else ()
+    train(folder, *flags, arch=request.param)
+    return request.param, flags, folder / "checkpoint_last.pt"
+
+
+@pytest.mark.parametrize("rule", ["repeat", "interpolate"])
+def test_training_resumes(rule, run, train, tmp_path):
+    arch, flags, short = run
+    long = tmp_path / "long.pt"
+    assert main(["extend-positions", str(short), "24", str(long), "--rule", rule]) == 0
+    before, after = (torch.load(path, weights_only=True) for path in (short, long))
+    changed = [name for name, tensor in before["model"].items() if after["model"][name].shape != tensor.shape]
+    assert changed
+    assert all(torch.equal(t, after["model"][name]) for name, t in before["model"].items() if name not in changed)
+    assert after["cfg"]["model"]["max_positions"] == after["cfg"]["task"]["tokens_per_sample"] == 24
+    moments = [s["last_optimizer_state"]["state"] for s in (before, after)]
+    assert moments[0].keys() == moments[1].keys()
+    assert sum(moments[0][k]["exp_avg"].shape != moments[1][k]["exp_avg"].shape for k in moments[0]) == len(changed)
+    train(tmp_path, *flags, "--tokens-per-sample", 24, "--max-update", 5, "--restore-file", long, arch=arch)
+    resumed = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    assert resumed["optimizer_history"][-1]["num_updates"] == 5
+    assert resumed["model"][changed[0]].shape == after["model"][changed[0]].shape
+
+
+def test_flat_masters_go_along(run, tmp_path):
+    """Mixed precision keeps one flat tensor of all parameters, here made of those of a run in 32 bits."""
+    _, _, path = run
+    state = torch.load(path, weights_only=True)
+    each = state["last_optimizer_state"]["state"]
+    flat = {k: torch.cat([slot[k].flatten() for slot in each.values()]) for k in ("exp_avg", "exp_avg_sq")}
+    state["last_optimizer_state"]["state"] = {0: {**each[0], **flat}}
+    state["last_optimizer_state"]["fp32_params"] = [flat["exp_avg"].clone()]
+    torch.save(state, tmp_path / "flat.pt")
+    one, other = (extend_positions(p, 20).state["last_optimizer_state"] for p in (path, tmp_path / "flat.pt"))
+    expected = torch.cat([slot["exp_avg"].flatten() for slot in one["state"].values()])
+    assert torch.equal(other["state"][0]["exp_avg"], expected)
+    assert torch.equal(other["fp32_params"][0], expected)
+    state["last_optimizer_state"]["state"][0]["exp_avg"] = torch.zeros(7)
+    torch.save(state, tmp_path / "other.pt")
+    assert not extend_positions(tmp_path / "other.pt", 20).optimizer
+
+
+def test_what_cannot_be_extended(run, tmp_path):
+    _, _, path = run
+    with pytest.raises(UserError, match="has 16 positions and cannot be given 16"):
+        extend_positions(path, 16)
+    state = torch.load(path, weights_only=True)
+    state["cfg"]["model"].update(max_positions=18)
+    torch.save(state, tmp_path / "damaged.pt")
+    with pytest.raises(UserError, match="is not of 18 positions, as its configuration says"):
+        extend_positions(tmp_path / "damaged.pt", 32)
+    state["cfg"]["model"].update(linformer_k=4)
+    torch.save(state, tmp_path / "linformer.pt")
+    with pytest.raises(UserError, match="is a Linformer"):
+        extend_positions(tmp_path / "linformer.pt", 32)

@@ -1,0 +1,63 @@
+"""A user's module outside the package: its term is a flag and a key, trains, goes on, is looked at, and is refused."""
+
+import json
+import re
+import sys
+
+import pytest
+import torch
+
+from tests.commands import ROOT, hydra_train, run, train_log
+from tupe.cli.main import main
+from tupe.errors import UserError
+from tupe.models import TupeModel
+
+OWN = "examples/own_term"
+KEYS = ("encoder_layers=1", "encoder_embed_dim=16", "encoder_ffn_embed_dim=16", "encoder_attention_heads=2")
+
+
+@pytest.fixture(scope="module")
+def used(corpus, tmp_path_factory):
+    """Folder of a training by `fairseq-train`, and what its process printed."""
+    folder = tmp_path_factory.mktemp("own")
+    return folder, run(sys.executable, "-m", "tests.examples.use_own_term", corpus, folder).stdout
+
+
+def test_trained_checked_kept_in_parts_and_described(used):
+    _, printed = used
+    seen = json.loads(printed.splitlines()[-1])
+    assert (seen["described"], seen["kept"], seen["parts"]) == (0, True, True)
+    assert "tisa_kernels: checkpoint 3, here 5" in seen["refused"]
+    assert "reset((p_i U^Q)(p_j U^K)^T/sqrt(2d) + tisa(j - i))" in printed
+    assert "tisa_kernels=3 (given; tupe_tiny has 5)" in printed
+
+
+def test_by_hydra_it_goes_on(used, corpus):
+    folder, _ = used
+    done = hydra_train(
+        corpus, folder, f"common.user_dir={OWN}", "model._name=tupe_tiny", "+model.relative=tisa",
+        "+model.tisa_kernels=3", *(f"+model.{key}" for key in KEYS), "optimization.max_update=5",
+    )  # fmt: skip
+    assert [int(record["num_updates"]) for record in train_log(done.stdout)["train_inner"]] == [4, 5]
+    state = torch.load(folder / "checkpoint_last.pt", weights_only=True)
+    assert state["model"]["encoder.sentence_encoder.position_bias.relative.height"].shape == (2, 3)
+
+
+def test_a_checkpoint_imports_nothing(used, capsys):
+    """By our commands, and by fairseq's: one sentence."""
+    folder, _ = used
+    said = r"has relative=tisa, a term that is not registered here: give the folder of the module .* as --user-dir"
+    assert main(["describe", str(folder / "checkpoint_last.pt")]) == 1
+    assert re.search(said, capsys.readouterr().err)
+    (folder / "dict.txt").touch()
+    with pytest.raises(UserError, match=said):
+        TupeModel.from_pretrained(str(folder), "checkpoint_last.pt", ".")
+
+
+def test_the_folder_for_scripts_and_commands(monkeypatch, capsys):
+    monkeypatch.setenv("TUPE_USER_DIR", str(ROOT / OWN))
+    assert main(["user-dir"]) == 0
+    assert capsys.readouterr().out == f"{ROOT / OWN}\n"
+    monkeypatch.setenv("TUPE_USER_DIR", str(ROOT / "docs"))
+    assert main(["user-dir"]) == 1
+    assert "which has no __init__.py: give the folder of a package" in capsys.readouterr().err

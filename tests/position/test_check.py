@@ -1,0 +1,172 @@
+"""What is no term is told so, by what it does wrong; those of this package are terms."""
+
+import pytest
+import torch
+from torch import nn
+
+from tupe.errors import UserError
+from tupe.position import (
+    BucketedRelative,
+    ClippedRelative,
+    FreeAbsolute,
+    LowRankAbsolute,
+    ParametricRelative,
+    PositionBias,
+    RelativeTerm,
+    StructuredBias,
+    Term,
+    UnbinnedRelative,
+    UntiedAbsolute,
+    check_term,
+    own,
+)
+from tupe.position.length import Span
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        UntiedAbsolute(16, 8, 2),
+        LowRankAbsolute(16, 3, 2),
+        FreeAbsolute(16, 2),
+        BucketedRelative(2),
+        ClippedRelative(2, 4),
+        UnbinnedRelative(2, 16),
+        ParametricRelative(8, 2, 4, 5),
+    ],
+    ids=lambda term: type(term).__name__,
+)
+def test_ours_are_terms(term):
+    before = {name: p.clone() for name, p in term.named_parameters()}
+    check_term(term, graphs=isinstance(term, (UntiedAbsolute, BucketedRelative)))
+    assert all(torch.equal(p, before[name]) for name, p in term.named_parameters())
+
+
+class Slopes(nn.Module, Term):
+    """`-slope |j - i|`, dense alone."""
+
+    def __init__(self, heads=2):
+        super().__init__()
+        self.slope = nn.Parameter(torch.linspace(0.1, 1, heads))
+
+    def forward(self, length, num_keys=None, query_offset=0):
+        span = Span.of(length, num_keys, query_offset)
+        query = torch.arange(query_offset, query_offset + length).unsqueeze(-1)
+        return -self.slope.float()[:, None, None] * (query - torch.arange(span.num_keys)).abs()
+
+
+def test_a_term_without_parts_is_dense_and_kept():
+    check_term(Slopes(), relative=True)
+    position = PositionBias(None, Slopes()).eval()
+    assert not isinstance(position(7, in_parts=True).bias, StructuredBias)
+    with torch.no_grad():
+        assert position(7).bias.data_ptr() == position(5).bias.data_ptr()
+
+
+class NoOffset(Slopes):
+    def forward(self, length, num_keys=None, query_offset=0):
+        return super().forward(length, num_keys)
+
+
+class Random(Slopes):
+    def forward(self, *span):
+        return super().forward(*span) + 0.1 * torch.rand(())
+
+
+class Half(Slopes):
+    def forward(self, *span):
+        return super().forward(*span).half()
+
+
+class Deaf(Slopes):
+    def __init__(self):
+        super().__init__()
+        self.unused = nn.Parameter(torch.ones(1))
+
+
+class Detached(Slopes):
+    def __init__(self):
+        super().__init__()
+        self.kept = self.slope.detach().clone()
+
+    def forward(self, *span):
+        return super().forward(*span) * self.kept.to(self.slope.dtype).mean() + 0 * self.slope.sum()
+
+
+class Endless(Slopes):
+    max_positions = 16
+
+
+class OneHead(Slopes):
+    def forward(self, *span):
+        return super().forward(*span)[0]
+
+
+class OfPositions(Slopes):
+    def forward(self, length, num_keys=None, query_offset=0):
+        return (
+            super().forward(length, num_keys, query_offset) * torch.arange(query_offset, query_offset + length)[:, None]
+        )
+
+
+class Remembers(Slopes):
+    def forward(self, *span):
+        self.calls = getattr(self, "calls", 0) + 1
+        return super().forward(*span) * self.calls
+
+
+class Lopsided(RelativeTerm):
+    """In parts another than dense."""
+
+    def __init__(self):
+        super().__init__()
+        self.slope = nn.Parameter(torch.ones(2, 1))
+
+    def by_distance(self, first, stop):
+        return self.slope.float() * torch.arange(first, stop)
+
+    def forward(self, *span, by_distance=False):
+        return super().forward(*span, by_distance=by_distance) * (2 if by_distance else 1)
+
+
+@pytest.mark.parametrize(
+    ("term", "said"),
+    [
+        (NoOffset, r"query_offset=11\) is \(2, 1, 1\), not \(H, 1, 12\)"),
+        (Random, "it is another part"),
+        (Remembers, "it is another part"),
+        (Half, "its values are torch.float16"),
+        (Deaf, "no gradient reaches its parameter unused"),
+        (Endless, "answers beyond its 16 positions"),
+        (OneHead, r"is \(12, 12\), not \(H, 12, 12\)"),
+        (OfPositions, "not a function of the distance"),
+        (Lopsided, "in parts it is not what it is as a whole"),
+        (nn.Identity, "raises TypeError"),
+    ],
+)
+def test_what_is_no_term(term, said):
+    with pytest.raises(UserError, match=f"^{term.__name__} is no position term: .*({said})"):
+        check_term(term(), relative=True)
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    monkeypatch.setattr(own, "OWN", {"absolute": {}, "relative": {}})
+    monkeypatch.setattr(own, "_read", False)
+
+
+def test_registering(registry):
+    assert own.register_relative("slopes", heads="how many")(Slopes) is Slopes
+    assert own.own_options() == {"heads": (2, "how many")}
+    own.register_relative("slopes", heads="how many")(Slopes)  # its module, imported again
+    with pytest.raises(UserError, match="relative=slopes is taken: register Endless under another"):
+        own.register_relative("slopes")(Endless)
+    with pytest.raises(UserError, match="relative=a b is no name"):
+        own.register_relative("a b")(Slopes)
+    with pytest.raises(UserError, match="size is no argument of Slopes with a number"):
+        own.register_absolute("other", size="")(Slopes)
+    assert own.read_own() == ([], ["slopes"], own.own_options())
+    with pytest.raises(UserError, match=r"absolute=late is registered after tupe\.models"):
+        own.register_absolute("late")(Slopes)
+    with pytest.raises(UserError, match=r"x\.pt has relative=unknown, a term that is not registered here"):
+        own.refuse_unknown("x.pt", "relative", "unknown", ["none", "slopes"])

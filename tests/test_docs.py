@@ -1,0 +1,300 @@
+"""The commands that README.md and docs/ print: a block that names a command, flag, key or file that is not there fails.
+
+Each bash block runs as printed, in an empty folder, where every program only writes down what it is given; that then
+goes through the parser of the real one. What a program does is tested elsewhere: PROGRAMS says where, or why not here.
+"""
+
+import argparse
+import ast
+import importlib
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fairseq import options
+from omegaconf import OmegaConf
+
+from tests.commands import ROOT, run
+from tests.samples import write_checkpoint
+from tupe.errors import UserError
+from tupe.finetuning.settings import read_settings
+from tupe.pretraining import plus, read_config
+from tupe.systems import ELECTRA_NAMES, MODEL_NAMES, SEQ2SEQ_NAMES
+
+PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
+
+#: program or script -> why its blocks are parsed and not run here; each does run, in small, in the test that is named.
+PROGRAMS = {
+    "scripts/quickstart.sh": "minutes: tests/end_to_end/test_quickstart.py",
+    "scripts/test.sh": "this is it",
+    "scripts/prepare_corpus.sh": "needs text: tests/data/corpus",
+    "scripts/pretrain.sh": "hours on GPUs: tests/end_to_end/test_training.py, tests/scripts/test_commands.py",
+    "scripts/pretrain.sbatch": "needs SLURM: tests/scripts/test_sbatch.py",
+    "scripts/prepare_glue.sh": "needs GLUE: tests/data/glue",
+    "scripts/finetune_glue.sh": "hours on a GPU: tests/end_to_end/test_finetuning.py",
+    "scripts/glue.sh": "days on a GPU: tests/end_to_end/test_sweep.py",
+    "scripts/xtreme.sh": "days on a GPU: tests/end_to_end/test_xtreme.py",
+    "scripts/study.sh": "hours: tests/end_to_end/test_study.py",
+    "scripts/prepare_translation.sh": "needs two languages: tests/data/translation",
+    "scripts/translate_train.sh": "days on GPUs: tests/translation",
+    "scripts/translate.sh": "needs a checkpoint: tests/translation",
+    "fairseq-train": "hours on a GPU: tests/end_to_end/test_training.py",
+    "fairseq-hydra-train": "hours on GPUs: tests/end_to_end/test_training.py",
+    "fairseq-preprocess": "needs text: tests/conftest.py",
+    "tupe": "needs checkpoints and data: tests/cli, tests/analysis, tests/finetuning",
+    "python": "benchmarks take minutes, and the tests are these",
+    "pip": "installs: tests/test_packaging.py, tests/scripts/test_install.py",
+    "ruff": "the style of this clone",
+}
+#: variables of the environment that our scripts do not read themselves
+NOT_OURS = {"OMP_NUM_THREADS", "TUPE_USER_DIR"}
+OWN = "examples/own_term"
+IN_ANOTHER_PROCESS = f"""
+import json, sys
+sys.path[:0] = [".", "{OWN.rpartition("/")[0]}"]
+import {OWN.rpartition("/")[2]}
+from tests.test_docs import check
+for words, environment in json.load(open(sys.argv[1])):
+    check(words, environment)
+"""
+
+
+def blocks(kind):
+    for page in PAGES:
+        for number, code in enumerate(re.findall(rf"```{kind}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)):
+            yield pytest.param(page, code, id=f"{page}-{number + 1}")
+
+
+RECORDER = """#!/bin/sh
+{ printf '%s\\0' "${0##*/}" "$@"; printf '\\n'; env -0; } >"$RECORD/$$"
+[ "${0##*/} $1" != "tupe user-dir" ] || echo USER_DIR
+"""
+
+
+@pytest.fixture(scope="module")
+def recorder(tmp_path_factory):
+    """A folder of programs that write down their arguments and environment."""
+    folder = tmp_path_factory.mktemp("programs")
+    for name in {"bash", "sbatch", *(program for program in PROGRAMS if "/" not in program)}:
+        (folder / name).write_text(RECORDER)
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def commands(code, recorder, here):
+    """What a block runs: arguments and the environment that it adds."""
+    (here / ".venv/bin").mkdir(parents=True)
+    (here / ".venv/bin/activate").touch()
+    (here / "record").mkdir()
+    environment = {"PATH": f"{recorder}{os.pathsep}/usr/bin{os.pathsep}/bin", "RECORD": str(here / "record")}
+    done = subprocess.run(["/bin/bash", "-euc", code], cwd=here, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{code}\n{done.stderr}"
+    shell = {*environment, "PWD", "SHLVL", "_", "OLDPWD"}
+    for path in sorted((here / "record").iterdir(), key=lambda path: path.stat().st_mtime_ns):
+        words, _, variables = path.read_text().partition("\n")
+        added = dict(variable.split("=", 1) for variable in variables.split("\0") if "=" in variable)
+        yield words.split("\0")[:-1], {name: value for name, value in added.items() if name not in shell}
+
+
+@pytest.mark.parametrize(("page", "code"), blocks("bash"))
+def test_block(page, code, recorder, tmp_path):
+    found = list(commands(code, recorder, tmp_path))
+    assert found
+    if OWN in code:  # its flags are made in a process that imports it first
+        (tmp_path / "found.json").write_text(json.dumps(found))
+        run(sys.executable, "-c", IN_ANOTHER_PROCESS, tmp_path / "found.json")
+        return
+    for words, environment in found:
+        try:
+            check(words, environment)
+        except (UserError, SystemExit) as error:
+            pytest.fail(f"{page}: {' '.join(words)}: {error}")
+
+
+def check(words, environment):
+    """Raises for a program, file, flag, key or variable that there is not."""
+    program, *arguments = [word for word in words if not word.endswith("...")]
+    given = [word for word in words if word.endswith("...")]  # TEXT..., and what is left out: a page has no room for it
+    if program in ("bash", "sbatch"):
+        script, *arguments = arguments
+        assert script in PROGRAMS, script
+        check_script(script, [*arguments, *given], environment)
+        return
+    assert program in PROGRAMS, program
+    assert not environment.keys() - NOT_OURS, environment
+    if program == "tupe":
+        parse(arguments[0], [*arguments[1:], *given])
+    elif program == "fairseq-train":
+        data = [] if arguments[0].startswith("DATA") else ["DATA"]
+        needed = {"--task": "masked_lm", "--arch": "tupe_base"}
+        needed = [word for flag, value in needed.items() if flag not in arguments for word in (flag, value)]
+        parser = options.get_training_parser()
+        options.parse_args_and_arch(parser, [*data, *without_user_dir(arguments), *needed])
+    elif program == "fairseq-preprocess":
+        options.get_preprocessing_parser().parse_args(arguments)
+    elif program == "fairseq-hydra-train":
+        _, folder, _, name, *overrides = arguments
+        read_config(ROOT / folder, name, overrides)
+        named = OmegaConf.load(ROOT / folder / f"{name}.yaml").model
+        assert all(plus(override, named) == override for override in overrides)  # by itself Hydra wants it so
+    elif program == "python" and arguments[0] != "-m":
+        flags_are_in(ROOT / arguments[0], arguments[1:])
+    elif program == "python":
+        assert all((ROOT / word).exists() for word in arguments if word.startswith("tests"))
+    elif program == "pip":
+        extras = {extra for word in arguments for names in re.findall(r"\[(.*)\]", word) for extra in names.split(",")}
+        assert extras <= set(re.findall(r'^        "(\w+)": ', (ROOT / "setup.py").read_text(), re.MULTILINE))
+
+
+def without_user_dir(arguments):
+    """Its flag is given as any: `$(tupe user-dir)`; in this process the plugin is there."""
+    if "--user-dir" not in arguments:
+        return arguments
+    at = arguments.index("--user-dir")
+    assert arguments[at + 1] in ("USER_DIR", OWN), "only $(tupe user-dir) is there in every folder"
+    return arguments[:at] + arguments[at + 2 :]
+
+
+def parse(command, arguments):
+    """The arguments of `tupe COMMAND`, by its own parser."""
+    path = ROOT / f"tupe/cli/{command.replace('-', '_')}.py"
+    module = importlib.import_module(f"tupe.cli.{path.stem if path.exists() else f'{path.stem}_'}")
+    parser = argparse.ArgumentParser(command, allow_abbrev=False)
+    module.add_arguments(parser)
+    parsed = parser.parse_intermixed_args(arguments)
+    if command == "pretraining-plan":
+        read_config(ROOT / parsed.folder, parsed.config, parsed.overrides)
+    return parsed
+
+
+def check_script(script, arguments, environment):
+    text = (ROOT / script).read_text()
+    runs = re.search(r"exec python3 -m tupe ([a-z-]+) ", text)
+    for sourced in re.findall(r'\$0"\)/(lib/\S+)"', text):
+        text += (ROOT / "scripts" / sourced).read_text()
+    if script.endswith(".sbatch"):
+        text += (ROOT / "scripts/pretrain.sh").read_text()
+    for name in environment:
+        assert name in NOT_OURS or re.search(rf"\b{name}\b", text), f"{script} knows no {name}"
+    room = {"pretrain.sh": "pretraining", "pretrain.sbatch": "pretraining", "translate_train.sh": "translation"}
+    if Path(script).name in room:
+        folder = ROOT / "configs" / room[Path(script).name]
+        config = environment.get("CONFIG", re.search(r"CONFIG:=(\w+)", text)[1])
+        assert environment.get("MODEL", "tupe_base") in (*MODEL_NAMES, *ELECTRA_NAMES, *SEQ2SEQ_NAMES)
+        overrides = [*arguments[1:], *([f"model._name={environment['MODEL']}"] if "MODEL" in environment else [])]
+        read_config(folder, config, overrides)
+    elif script in ("scripts/quickstart.sh", "scripts/test.sh"):
+        assert all(argument in text for argument in arguments)
+    elif script == "scripts/translate.sh":
+        checkpoint, *others = arguments
+        parse(runs[1], [checkpoint, *([] if others[0].startswith("--") else ["--input"]), *others])
+    else:
+        parsed = parse(runs[1], (["xtreme"] if script == "scripts/xtreme.sh" else []) + arguments)
+        check_finetuning([o for o in getattr(parsed, "overrides", []) if not o.startswith("hydra")])
+
+
+def check_finetuning(overrides):
+    """Keys of configs/finetuning and of fairseq."""
+    settings = read_settings("CoLA", overrides)
+    read_config(ROOT / "configs/finetuning", "glue", ["glue=cola", "model._name=tupe_base", *settings.overrides])
+
+
+def flags_are_in(script, arguments):
+    text = script.read_text()
+    text += "".join((script.parent / f"{name}.py").read_text() for name in re.findall(r"^from (\w+) import", text, re.M)
+                    if (script.parent / f"{name}.py").exists())  # fmt: skip
+    for flag in (word for word in arguments if word.startswith("--") and word != "--help"):
+        assert f'"{flag}"' in text, f"{script.name} has no {flag}"
+
+
+def sentences(page):
+    """The page without its blocks."""
+    return re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.DOTALL)
+
+
+INLINE = [
+    (page, command)
+    for page in PAGES
+    for command in re.findall(r"`(tupe [a-z][^`]*|bash scripts/[^`]*)`", sentences(page))
+]
+
+
+@pytest.mark.parametrize(("page", "command"), INLINE)
+def test_command_in_a_sentence(page, command):
+    """It is there, and so are its flags."""
+    program, name, *arguments = command.split()
+    if program == "bash":
+        text = (ROOT / name).read_text()
+    else:
+        module = importlib.import_module(f"tupe.cli.{name.replace('-', '_')}" + ("_" if name == "import" else ""))
+        text = inspect.getsource(module) + (ROOT / "tupe/cli/glue_sweep.py").read_text() * (name in ("sweep", "table"))
+    for flag in (word.split("=")[0] for word in arguments if re.match("--[a-z]", word)):
+        assert f'"{flag}"' in text, f"{page}: {command}: there is no {flag}"
+
+
+def test_a_wrong_block_fails(recorder, tmp_path):
+    """The mechanism itself: a flag, a script, a command, a key and a program that are not there."""
+    for number, (code, said) in enumerate((
+        ("tupe plot-position CHECKPOINT --out x.png", "SystemExit"),
+        ("bash scripts/pretrian.sh DATA", "AssertionError"),
+        ("tupe plot-positions C", "ModuleNotFoundError"),
+        ("fairseq-hydra-train --config-dir configs/pretraining --config-name base task.dta=D", "UserError"),
+        ("bash scripts/pretrain.sh DATA optimization.max_updates=3", "UserError"),
+        ("MODLE=tupe_base bash scripts/pretrain.sh DATA", "AssertionError"),
+        ("fairseq-train DATA --arch tupe_base --relativ bucketed", "SystemExit"),
+        ("fairseq-tran DATA", "AssertionError"),
+    )):  # fmt: skip
+        (here := tmp_path / str(number)).mkdir()
+        with pytest.raises((SystemExit, AssertionError, ModuleNotFoundError, UserError)) as error:
+            for words, environment in commands(code, recorder, here):
+                check(words, environment)
+        assert error.type.__name__ == said, code
+
+
+#: Python blocks that are not run here: where what they import is used so.
+NEED_MORE = {
+    "docs/transformers.md": ("tests/transformers/use.py", "tests/checkpoints/test_to_onnx.py"),  # an exported folder
+}
+
+
+@pytest.mark.parametrize(("page", "code"), list(blocks("python")))
+def test_python(page, code, corpus, tmp_path, monkeypatch):
+    """Runs as printed; of those that need more, the imports are tested elsewhere."""
+    if page in NEED_MORE:
+        test = "".join((ROOT / path).read_text() for path in NEED_MORE[page])
+        imported = [node for node in ast.walk(ast.parse(code)) if isinstance(node, (ast.ImportFrom, ast.Import))]
+        assert all(alias.name in test for node in imported for alias in node.names)
+        return
+    names = {}
+    if "from_pretrained" in code:
+        write_base(tmp_path, corpus)
+        monkeypatch.chdir(tmp_path)
+    elif page == "README.md":
+        names = attention_names()
+    exec(compile(code, page, "exec"), names)
+    for result in ("features", "out"):
+        assert result not in names or names[result].isfinite().all()
+
+
+def write_base(folder, corpus):
+    """`checkpoints/tupe_base`, which nothing was taught, and `DATA`."""
+    (folder / "DATA").symlink_to(corpus)
+    symbols = [line.split()[0] for line in (corpus / "dict.txt").read_text().splitlines()]
+    write_checkpoint(folder / "checkpoints/tupe_base/checkpoint_best.pt", corpus, symbols=symbols)
+
+
+def attention_names():
+    """What the snippet of the attention takes as given."""
+    import torch
+
+    import tupe.attention
+    import tupe.position
+
+    x = torch.randn(2, 12, 9, 64)
+    padding = torch.zeros(2, 9, dtype=torch.bool)
+    return {**vars(tupe.position), **vars(tupe.attention), "query": x, "key": x, "value": x, "padding": padding}

@@ -1,0 +1,412 @@
+"""Models as one HTML page (`tupe report`): equations, numbers and figures, in a file that loads nothing.
+
+What comes from files is text, never code: `html.escape` in the page, JSON without `<`, and a content policy that lets
+no script or style run but the page's own, told by their checksums, and no request leave.
+
+The numbers of heat maps are 16 bits each, a share of the largest of their map (so to 1 in 65,534 of it), in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+import zlib
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from string import Template
+from typing import Any, NamedTuple, Optional, Union
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tupe.analysis.checkpoint import systems_with
+from tupe.analysis.curves import TrainingLog, last, losses, share
+from tupe.analysis.figure import colour_limit, written
+from tupe.analysis.heads import head_patterns, summary
+from tupe.analysis.logits import first_layer_correlations, has_words_as_keys, logit_ranks
+from tupe.analysis.position import has_correlation, has_reset, position_correlation
+from tupe.analysis.scores import ScoreCurve
+from tupe.analysis.segments import has_segments, segment_values
+from tupe.analysis.similarity import has_vectors, position_similarity
+from tupe.errors import UserError
+from tupe.models.describe import equation, full_name, size, system
+from tupe.models.tupe import TupeLanguageModelEncoder
+
+TEMPLATE = Path(__file__).with_name("template")
+_NOT_A_NUMBER = np.iinfo(np.int16).min
+
+
+class Maps(NamedTuple):
+    """Heat maps of one model.
+
+    values: `(number, n, m)`, queries by keys.
+    titles, said: of each.
+    summary: of all.
+    reset: whether row and column 0 are those of an untied `[CLS]`.
+    """
+
+    values: np.ndarray
+    titles: Sequence[str]
+    said: Sequence[str] = ()
+    summary: str = ""
+    reset: bool = False
+
+
+class MapsFigure(NamedTuple):
+    """A figure of heat maps.
+
+    id, title, text: its anchor, heading and explanation.
+    label: of the colours.
+    axes: of keys and queries.
+    has: whether a system has what it shows; the page says of a model that lacks it which have it.
+    maps: a model's, from its encoder, the number of positions, and sequences of tokens.
+    needs_text: whether it needs those.
+    one_scale: whether the models are on one scale of colours; else each is on its own.
+    """
+
+    id: str
+    title: str
+    text: str
+    label: str
+    axes: tuple[str, str]
+    has: Callable[[Namespace], bool]
+    maps: Callable[[TupeLanguageModelEncoder, int, Optional[Tensor]], Maps]
+    needs_text: bool = False
+    one_scale: bool = True
+
+
+class Table(NamedTuple):
+    """A table of the page.
+
+    title, text: its heading and explanation.
+    rows: the first is the heads, the first cell of a row its name.
+    notes: below it.
+    words: whether the cells are words, not numbers.
+    """
+
+    title: str
+    text: str
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+    words: bool = False
+
+
+def _positions(encoder: TupeLanguageModelEncoder, length: int, tokens: Optional[Tensor]) -> Maps:
+    correlation = position_correlation(encoder, length)
+    patterns = head_patterns(correlation.values, correlation.reset)
+    said = [pattern.name for pattern in patterns]
+    if correlation.reset:
+        said = [f"{name}, θ₂ = {head[1, 0]:.1f}" for name, head in zip(said, correlation.values)]
+    shared = correlation.title.rpartition(", ")[2]
+    return Maps(
+        correlation.values.numpy(), correlation.names, said, f"{summary(patterns)}; {shared}", correlation.reset
+    )
+
+
+def _resets(encoder: TupeLanguageModelEncoder, length: int, tokens: Optional[Tensor]) -> Maps:
+    correlation = position_correlation(encoder, length)
+    pairs = torch.stack([correlation.before, correlation.values], 1).flatten(0, 1).numpy()
+    said = ["before the reset", "after it"] * len(correlation.names)
+    return Maps(pairs, [name for name in correlation.names for _ in range(2)], said, "", True)
+
+
+def _similarities(encoder: TupeLanguageModelEncoder, length: int, tokens: Optional[Tensor]) -> Maps:
+    similarity = position_similarity(encoder)
+    return Maps(similarity.values[:, :length, :length].numpy(), similarity.names)
+
+
+def _segments(encoder: TupeLanguageModelEncoder, length: int, tokens: Optional[Tensor]) -> Maps:
+    segments = segment_values(encoder)
+    return Maps(segments.values.numpy(), segments.names)
+
+
+def _correlations(encoder: TupeLanguageModelEncoder, length: int, tokens: Optional[Tensor]) -> Maps:
+    found = first_layer_correlations(encoder, tokens)
+    values = torch.stack([value.mean(0) for value in found.values()]).numpy()
+    return Maps(values, list(found), (), f"the mean of {len(tokens)} sequences and all heads", has_reset(encoder.args))
+
+
+_OF_POSITIONS = ("key", "query")
+FIGURES = (
+    MapsFigure(
+        "positions",
+        "Position correlation",
+        "What positions alone add to the logits before the softmax, whatever the words. A head is named by what it "
+        "would attend to if all words were alike: global (everything), local (near), previous, next, or broad.",
+        "added to the logit",
+        _OF_POSITIONS,
+        has_correlation,
+        _positions,
+    ),
+    MapsFigure(
+        "reset",
+        "The reset of [CLS]",
+        "The same before and after [CLS], the first row and column, is freed from its position: θ₁ in all of its row, "
+        "θ₂ in all of its column.",
+        "added to the logit",
+        _OF_POSITIONS,
+        has_reset,
+        _resets,
+    ),
+    MapsFigure(
+        "similarity",
+        "Similarity of positions",
+        "The cosine of the learnt vectors of two positions.",
+        "cosine",
+        ("position", "position"),
+        has_vectors,
+        _similarities,
+    ),
+    MapsFigure(
+        "segments",
+        "Segments",
+        "What a head adds to the logit from a word in one segment to a word in the same or the other.",
+        "added to the logit",
+        ("segment of the key", "segment of the query"),
+        has_segments,
+        _segments,
+    ),
+    MapsFigure(
+        "correlations",
+        "Words and positions in the first layer",
+        "What a logit of the first layer is the sum of. Where positions are added to the words there are four parts, "
+        "of which TUPE keeps word to word, and gives position to position parameters of its own.",
+        "part of the logit",
+        _OF_POSITIONS,
+        has_words_as_keys,
+        _correlations,
+        needs_text=True,
+        one_scale=False,
+    ),
+)
+
+
+def write_page(
+    output: Union[str, Path],
+    encoders: Sequence[TupeLanguageModelEncoder],
+    *,
+    length: int = 128,
+    texts: Sequence[Tensor] = (),
+    logs: Optional[dict[str, TrainingLog]] = None,
+    against: Optional[str] = None,
+    tables: Sequence[Table] = (),
+    scores: Optional[dict[str, ScoreCurve]] = None,
+) -> None:
+    """Writes the page.
+
+    Args:
+        output: its file, `.html`.
+        encoders: of `open_encoder`, under different names; they become float64 where there are texts.
+        length: positions that are shown, or fewer where a model has fewer.
+        texts: sequences of tokens for each encoder, for the figures that need them.
+        logs: name of a run -> its log.
+        against: a run: it is said when the others reach the validation loss that it ends with.
+        tables: further numbers.
+        scores: name of a system -> scores against updates.
+
+    Raises:
+        UserError: if there is nothing to show, the file is not called `.html`, or it cannot be written.
+    """
+    output = Path(output)
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise UserError(f"{output} is no name of a page: give one that ends with .html.")
+    if not encoders:
+        raise UserError("there is no model to show: give at least one checkpoint.")
+    names = [encoder.shown_as for encoder in encoders]
+    if length < 3:
+        raise UserError(f"{length} position(s) have nothing to show: give a length of 3 or more.")
+    numbers = _Numbers()
+    figures: list[dict[str, Any]] = []
+    if logs:
+        figures.append(_curves(logs, against))
+    if scores:
+        figures.append(_scores(scores))
+    figures += [_maps(figure, encoders, length, texts, numbers) for figure in FIGURES]
+    if texts:
+        figures += [figure for figure in [_ranks(encoders, texts)] if figure["lines"]]
+    files = {name: (TEMPLATE / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
+    page = Template(files["html"]).substitute(
+        title=html.escape(" and ".join(names) if len(names) < 3 else ", ".join(names)),
+        style=files["css"],
+        style_sum=_checksum(files["css"]),
+        script=files["js"],
+        script_sum=_checksum(files["js"]),
+        models="\n".join(map(_card, encoders)),
+        tables="\n".join(map(_table, tables)),
+        data=_json({"figures": figures}),
+        values=numbers.packed(),
+    )
+    with written(output) as unfinished:
+        unfinished.write_text(page, encoding="utf-8")
+
+
+class _Numbers:
+    """The numbers of all maps, each map once."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.places: dict[bytes, int] = {}
+        self.end = 0
+
+    def add(self, values: np.ndarray) -> dict[str, Any]:
+        """Keeps `(n, m)`; returns where they are and what one step is worth."""
+        finite = np.isfinite(values)
+        scale = float(abs(values[finite]).max(initial=0)) / np.iinfo(np.int16).max or 1.0
+        steps = np.where(finite, np.rint(np.where(finite, values, 0) / scale), _NOT_A_NUMBER).astype("<i2").tobytes()
+        key = hashlib.sha256(steps).digest()
+        if key not in self.places:
+            self.places[key] = self.end
+            self.parts.append(steps)
+            self.end += len(steps)
+        return {"at": self.places[key], "scale": scale, "rows": values.shape[0], "columns": values.shape[1]}
+
+    def packed(self) -> str:
+        return base64.b64encode(zlib.compress(b"".join(self.parts), 9)).decode()
+
+
+def _maps(
+    figure: MapsFigure,
+    encoders: Sequence[TupeLanguageModelEncoder],
+    length: int,
+    texts: Sequence[Tensor],
+    numbers: _Numbers,
+) -> dict[str, Any]:
+    """The figure's JSON, with a note in place of the maps of a model that has none."""
+    panels: list[dict[str, Any]] = []
+    limit = 0.0
+    for number, encoder in enumerate(encoders):
+        panel: dict[str, Any] = {"name": encoder.shown_as}
+        panels.append(panel)
+        if not figure.has(encoder.args):
+            panel["note"] = f"Not in this model; these systems have it: {systems_with(figure.has)}."
+            continue
+        if figure.needs_text and not texts:
+            panel["note"] = "This needs a text: --data FOLDER, the corpus that the model was trained on."
+            continue
+        of = figure.maps(encoder, min(length, encoder.args.max_positions), texts[number] if texts else None)
+        panel.update(said=of.summary, reset=of.reset, limit=colour_limit(of.values, of.reset))
+        limit = max(limit, panel["limit"])
+        said = of.said or [""] * len(of.titles)
+        panel["maps"] = [
+            {"title": title, "said": says, **numbers.add(values)}
+            for title, says, values in zip(of.titles, said, of.values)
+        ]
+        if of.values.shape[1] < encoder.args.max_positions and figure.id != "segments":
+            panel["said"] = f"{of.summary + '; ' if of.summary else ''}the first {of.values.shape[1]} positions"
+    return {
+        **{name: getattr(figure, name) for name in ("id", "title", "text", "label", "axes")},
+        "limit": limit if figure.one_scale else None,
+        "pairs": figure.id == "reset",
+        "cls": figure.axes[0] != "segment of the key",
+        "panels": panels,
+    }
+
+
+def _curves(logs: dict[str, TrainingLog], against: Optional[str]) -> dict[str, Any]:
+    lines = []
+    for name, log in logs.items():
+        records = losses(log)
+        said = "not yet validated"
+        if records:
+            said = f"{records[-1][1]:.3f} bits after {records[-1][0]:,} updates"
+        if against not in (None, name):
+            said += f"; {share(log, logs[against], against)}"
+        lines.append({"name": name, "said": said, "x": [u for u, _ in records], "y": [value for _, value in records]})
+    limits = [] if against is None else [last(logs[against])[1]]
+    text = "Validation loss against updates, bits a prediction."
+    if limits:
+        text += f" The dotted line is the loss that {against} ends with."
+    if not any(line["x"] for line in lines):
+        raise UserError("no run of --runs has a validation yet: there is no curve to show.")
+    return {
+        "id": "training", "title": "Pre-training", "text": text, "x": "updates", "y": "validation loss (bits)",
+        "from_zero": True, "whole": True, "limits": limits, "lines": [line for line in lines if line["x"]],
+    }  # fmt: skip
+
+
+def _scores(scores: dict[str, ScoreCurve]) -> dict[str, Any]:
+    score = next(iter(scores.values())).score
+    lines = [{"name": name, "x": list(curve.updates), "y": list(curve.values)} for name, curve in scores.items()]
+    return {
+        "id": "scores", "title": "Score against pre-training", "x": "updates of pre-training", "y": score,
+        "text": f"{score} of checkpoints of different updates: for each learning rate the median of the seeds, then "
+        "the best learning rate.", "from_zero": True, "whole": True, "lines": lines,
+    }  # fmt: skip
+
+
+def _ranks(encoders: Sequence[TupeLanguageModelEncoder], texts: Sequence[Tensor]) -> dict[str, Any]:
+    lines = []
+    for encoder, tokens in zip(encoders, texts):
+        if not all(torch.isfinite(parameter).all() for parameter in encoder.parameters()):
+            continue  # it has diverged
+        logits, term = logit_ranks(encoder, tokens)
+        lines.append({
+            "name": encoder.shown_as,
+            "said": "no term of positions" if term is None else f"term of positions alone {term.double().mean():.0f}",
+            "x": list(range(1, len(logits) + 1)), "y": logits.mean(1).tolist(),
+            "low": logits.min(1).values.tolist(), "high": logits.max(1).values.tolist(),
+        })  # fmt: skip
+    longest = max(tokens.shape[1] for tokens in texts)
+    text = f"Line: the mean of the heads; band: all of them. The dotted line is the highest rank, {longest} positions."
+    return {
+        "id": "ranks", "title": "Rank of the logits", "text": text, "x": "layer", "y": "rank", "whole": True,
+        "y_from_zero": True, "limits": [longest], "lines": lines,
+    }  # fmt: skip
+
+
+def _card(encoder: TupeLanguageModelEncoder) -> str:
+    """A model: its name, system, equation and sizes."""
+    args, symbols = encoder.args, encoder.sentence_encoder.embed_tokens.num_embeddings
+    count = size(args, symbols)
+    rows = {
+        "model": full_name(args),
+        "parameters": f"{count.total:,}",
+        "of the positions": f"{count.position:,}",
+        "of the generator": f"{count.generator:,}" if count.generator else "",
+        "layers": f"{args.encoder_layers} of width {args.encoder_embed_dim}, {args.encoder_attention_heads} heads",
+        "positions": f"{args.max_positions:,}",
+        "vocabulary": f"{symbols:,}",
+    }
+    numbers = "".join(f"<dt>{name}</dt><dd>{html.escape(value)}</dd>" for name, value in rows.items() if value)
+    name, of = encoder.shown_as, system(args)
+    of = "" if of == name else f" <small>{html.escape(of)}</small>"
+    return (
+        f'<article class="card"><h2>{html.escape(name)}{of}</h2>'
+        f'<p class="equation">{_formula(equation(args))}</p><dl>{numbers}</dl></article>'
+    )
+
+
+def _formula(text: str) -> str:
+    """An equation of `tupe describe` with raised and lowered letters."""
+    text = html.escape(text, quote=False)
+    text = re.sub(r"\b([A-Za-z])_(\([^)]*\)|\w)", lambda m: f"<i>{m[1]}</i><sub>{m[2].strip('()')}</sub>", text)
+    text = re.sub(r"\b([A-Z])\^(\w)", r"<i>\1</i><sup>\2</sup>", text).replace("^T", "<sup>T</sup>")
+    return text.replace("sqrt(", "√(").replace(" . ", " · ").replace(" - ", " − ")
+
+
+def _table(table: Table) -> str:
+    heads, *rows = table.rows
+    head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    notes = "".join(f'<p class="failed">{html.escape(note)}</p>' for note in table.notes)
+    title, text = html.escape(table.title), html.escape(table.text)
+    return (
+        f'<section><h2>{title}</h2><p class="quiet">{text}</p><div class="scroll" tabindex="0" role="region" '
+        f'aria-label="{title}"><table{" class=words" if table.words else ""}><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>{notes}</section>"
+    )
+
+
+def _json(value: Any) -> str:
+    """JSON that can stand in a page: no character of it ends an element or begins another."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _checksum(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

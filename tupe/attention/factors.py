@@ -1,0 +1,75 @@
+r"""A bias in factors as more columns of queries and keys, so that attention without a bias computes it (FlashBias).
+
+    [q_i ; a_i / scale ; u_i] . [k_j ; b_j ; theta_2 v_j / scale] * scale = scale * q_i . k_j + reset(a_i . b_j)
+
+`u` and `v` tell `[CLS]` apart: `a_0 = b_0 = 0`, `u_i = 1` but for `i = 0`, and `v_j = 1` for `j = 0` alone. Row 0 is
+left at 0, since `theta_1` changes no weight. Segments are two columns more, `sum_s [s_i = s] E_S[s, s_j]`. TUPE-A's
+heads of 64 become 64 + 64 + 1 wide, DIET-ABS' 64 + d_p. A bias by distance has full rank and stays out.
+"""
+
+from __future__ import annotations
+
+from typing import Optional, Union
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tupe.attention.reference import reference
+from tupe.attention.sdpa import sdpa
+from tupe.position.structured import StructuredBias
+
+
+def factors_obstacle(bias: Union[Tensor, StructuredBias, None]) -> Optional[str]:
+    """What keeps a bias from being columns of queries and keys, as a half sentence; `None` if nothing does."""
+    if not isinstance(bias, StructuredBias) or (bias.query is None and bias.segment is None):
+        return "the bias is not in factors"
+    return None if bias.relative is None else "a bias by distance has no factors"
+
+
+def widen(query: Tensor, key: Tensor, bias: StructuredBias, scale: float) -> tuple[Tensor, Tensor]:
+    """Queries and keys `(B, H, T, w)` with the columns of `bias`; `w` is a multiple of 8, as fused kernels want it.
+
+    Args:
+        query: `(B, H, T_q, d_h)`.
+        key: `(B, H, T_k, d_h)`.
+        bias: without `relative`.
+        scale: that their product will have.
+    """
+    pos_q, pos_k, _, theta, segment, segments = bias.expand(query.shape[1])
+    queries, keys = [], []
+    if pos_q is not None:
+        pos_q = pos_q / scale
+        if theta is not None:
+            pos_q, pos_k = (F.pad(part[:, 1:], (0, 0, 1, 0)) for part in (pos_q, pos_k))
+            others = F.pad(pos_q.new_ones(len(pos_q), pos_q.shape[1] - 1, 1), (0, 0, 1, 0))
+            column = F.pad(theta[1].to(pos_k.dtype)[:, None, None] / scale, (0, 0, 0, pos_k.shape[1] - 1))
+            pos_q, pos_k = torch.cat((pos_q, others), -1), torch.cat((pos_k, column), -1)
+        queries.append(pos_q.expand(len(query), *pos_q.shape))
+        keys.append(pos_k.expand(len(key), *pos_k.shape))
+    if segment is not None:
+        own = torch.stack((~segments, segments), -1)[:, None]  # (B, 1, T, 2)
+        queries.append((own / scale).expand(-1, query.shape[1], -1, -1))
+        keys.append(torch.where(segments[:, None, :, None], segment[None, :, None, :, 1], segment[None, :, None, :, 0]))
+    spare = -(query.shape[-1] + sum(part.shape[-1] for part in queries)) % 8
+    wide = (torch.cat([x, *(p.to(x.dtype) for p in parts)], -1) for x, parts in ((query, queries), (key, keys)))
+    return tuple(F.pad(x, (0, spare)) for x in wide)
+
+
+def factors(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Optional[Tensor],
+    key_padding_mask: Optional[Tensor],
+    scale: float,
+    dropout_p: float,
+) -> Tensor:
+    """As `reference`, of queries and keys that `widen` made and values that are narrower.
+
+    PyTorch's fused kernels take heads of one width; on the CPU they take no dropout.
+    """
+    if query.device.type == "cpu" and dropout_p > 0:
+        return reference(query, key, value, bias, key_padding_mask, scale, dropout_p)
+    wide = F.pad(value, (0, query.shape[-1] - value.shape[-1]))
+    return sdpa(query, key, wide, bias, key_padding_mask, scale, dropout_p)[..., : value.shape[-1]]

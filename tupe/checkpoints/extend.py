@@ -1,0 +1,184 @@
+"""A checkpoint with more positions than it was trained with.
+
+Terms of distances go on: buckets and clipped ones have no end, and of unbinned ones the value of the farthest distance
+is repeated. Parameters with a row for each position (`tupe.position.length.fit_positions`: tables, DIET's factors, free
+values) have their rows repeated or interpolated. Position 0 is `[CLS]`'s, which stays what it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Optional, Union
+
+import torch
+from torch import Tensor
+
+from tupe.checkpoints.safe_load import safe_load
+from tupe.errors import UserError
+from tupe.models.saved import MOST, saved_config
+from tupe.models.summary import meta_model
+from tupe.position import RelativeTerm
+
+RULES = ("repeat", "interpolate")
+_WORDS = "encoder.sentence_encoder.embed_tokens.weight"
+
+
+class Axes(NamedTuple):
+    """Which axes of a parameter run over positions, or over distances, whose middle is 0 where `centred`."""
+
+    axes: tuple[int, ...]
+    centred: bool
+    distances: bool
+
+    def extend(self, tensor: Tensor, old: int, new: int, rule: str) -> Tensor:
+        """`tensor` of `old` positions as one of `new`."""
+        for axis in self.axes:
+            if self.distances:
+                first = 1 - new if self.centred else 0
+                rows = torch.arange(first, new).clamp(1 - old if self.centred else 0, old - 1)
+                tensor = tensor.index_select(axis, rows + (old - 1 if self.centred else 0))
+            elif rule == "repeat":
+                rows = torch.arange(new - 1).remainder(old - 1) + 1
+                tensor = tensor.index_select(axis, torch.cat([torch.zeros(1, dtype=torch.int64), rows]))
+            else:
+                tensor = _interpolate(tensor, axis, old, new)
+        return tensor
+
+
+def _interpolate(tensor: Tensor, axis: int, old: int, new: int) -> Tensor:
+    """Rows `1 .. old - 1` drawn out to `1 .. new - 1`, between neighbours on a line; row 0 stays."""
+    place = torch.cat([torch.zeros(1, dtype=torch.float64), torch.linspace(1, old - 1, new - 1, dtype=torch.float64)])
+    below = place.floor().long().clamp(max=old - 1)
+    above = (below + 1).clamp(max=old - 1)
+    share = (place - below).view(-1, *[1] * (tensor.dim() - 1 - axis))
+    ends = (tensor.index_select(axis, rows).double() for rows in (below, above))
+    return torch.lerp(*ends, share).to(tensor.dtype)
+
+
+class Extended(NamedTuple):
+    """The new checkpoint, and what was done.
+
+    state: for `torch.save`.
+    old: how many positions there were.
+    changed: the parameters that have become longer.
+    optimizer: whether its state went along.
+    """
+
+    state: dict[str, Any]
+    old: int
+    changed: list[str]
+    optimizer: bool
+
+
+def extend_positions(checkpoint: Union[str, Path], positions: int, rule: str = RULES[0]) -> Extended:
+    """Makes the model in `checkpoint` one of `positions`; its optimizer state and the rest go along.
+
+    Training resumes from it, with sequences of the new length from the beginning of the epoch.
+
+    Args:
+        checkpoint: of an encoder or of an ELECTRA of this plugin.
+        positions: more than it has.
+        rule: `repeat` the rows of the positions after `[CLS]`, or `interpolate` between them.
+
+    Raises:
+        UserError: for no such checkpoint, a model without more positions to have, or no more positions.
+    """
+    state = safe_load(checkpoint)
+    config = saved_config(state, checkpoint)
+    old, weights = config.max_positions, state["model"]
+    if config.linformer_k:
+        raise UserError(
+            f"{checkpoint} is a Linformer, whose keys are mixtures of its {old} positions: pre-train one of {positions}"
+        )
+    if not old < positions <= MOST:
+        raise UserError(
+            f"{checkpoint} has {old} positions and cannot be given {positions}: give a number above that, of at most "
+            f"{MOST:,}; it is cut on loading by --max-positions"
+        )
+    fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    model = meta_model(fields.pop("_name"), len(weights[_WORDS]), fields.pop("max_positions"), **fields)
+    found = {
+        f"{prefix}.{name}": Axes(*axes, isinstance(module, RelativeTerm))
+        for prefix, module in model.named_modules(remove_duplicate=False)
+        for name, axes in getattr(module, "position_axes", {}).items()
+    }
+    found = {name: axes for name, axes in found.items() if name in weights}
+    shapes = {name: p.shape for name, p in model.named_parameters(remove_duplicate=False)}
+    wrong = next((name for name in found if getattr(weights[name], "shape", None) != shapes[name]), None)
+    if wrong is not None:
+        raise UserError(f"{wrong} in {checkpoint} is not of {old} positions, as its configuration says: it is damaged")
+    order = _parameters(weights)
+
+    def extended(named: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: found[name].extend(value, old, positions, rule) if name in found else value
+            for name, value in named.items()
+        }
+
+    optimizer = _Optimizer(order, weights, extended).state(state.get("last_optimizer_state"))
+    state["model"] = extended(weights)
+    state["last_optimizer_state"] = optimizer
+    extra = state.get("extra_state") or {}
+    for copy in ("ema", "ema_fp32_params"):
+        if isinstance(extra.get(copy), dict):
+            extra[copy] = extended(extra[copy])
+    if isinstance(extra.get("train_iterator"), dict):  # of other blocks of text
+        extra["train_iterator"]["iterations_in_epoch"] = 0
+    state["cfg"]["model"]["max_positions"] = positions
+    task = state["cfg"].get("task") or {}
+    for name in ("tokens_per_sample", "max_positions"):
+        if isinstance(task.get(name), int):
+            task[name] = positions
+    return Extended(state, old, list(found), optimizer is not None)
+
+
+def _parameters(weights: Mapping[str, Tensor]) -> list[str]:
+    """The names of the parameters in the model's order, of a tensor that two share the first."""
+    seen: dict[tuple, str] = {}
+    for name, tensor in weights.items():
+        seen.setdefault((tensor.data_ptr(), tuple(tensor.shape)), name)
+    return list(seen.values())
+
+
+class _Optimizer:
+    """The state of an optimizer that has one group of parameters: a tensor for each, or one of all, flat."""
+
+    def __init__(self, order: list[str], weights: Mapping[str, Tensor], extended: Any) -> None:
+        self.order, self.shapes, self.extended = order, [weights[name].shape for name in order], extended
+
+    def state(self, saved: Any) -> Optional[dict[str, Any]]:
+        """`saved` for the longer parameters; `None` if it is not of these parameters."""
+        if not isinstance(saved, dict) or not isinstance(saved.get("state"), dict):
+            return None
+        slots = saved["state"]
+        if len(saved.get("param_groups", [])) != 1 or sorted(slots) != list(range(len(slots))):
+            return None
+        try:
+            slots = {number: dict(slot) for number, slot in slots.items()}
+            for name in {name for slot in slots.values() for name, value in slot.items() if _is_moment(value)}:
+                moments = self._extend([slots[number][name] for number in range(len(slots))])
+                for number, moment in enumerate(moments):
+                    slots[number][name] = moment
+            masters = {"fp32_params": self._extend(saved["fp32_params"])} if "fp32_params" in saved else {}
+        except (KeyError, ValueError):
+            return None
+        return {**saved, "state": slots, **masters}
+
+    def _extend(self, tensors: Iterable[Tensor]) -> list[Tensor]:
+        """Raises `ValueError` if these are not the parameters, one by one or flat."""
+        tensors = list(tensors)
+        sizes = [shape.numel() for shape in self.shapes]
+        flat = len(tensors) == 1 != len(sizes) and tensors[0].dim() == 1
+        if flat and sum(sizes) != tensors[0].numel():
+            raise ValueError
+        each = [t.view(shape) for t, shape in zip(tensors[0].split(sizes), self.shapes)] if flat else tensors
+        if [t.shape for t in each] != self.shapes:
+            raise ValueError
+        longer = list(self.extended(dict(zip(self.order, each))).values())
+        return [torch.cat([t.reshape(-1) for t in longer])] if flat else longer
+
+
+def _is_moment(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() > 0

@@ -1,0 +1,41 @@
+"""Writes a checkpoint with more positions than it was trained with; training resumes from it.
+
+Relative terms go on beyond the distances that they know; of absolute ones the rows after [CLS] are repeated or
+interpolated, as --rule says. A short training at the new length makes good what that costs: docs/pretraining.md.
+
+Example: tupe extend-positions checkpoints/tupe_base/checkpoint_last.pt 1024 longer.pt
+         tupe loss-by-position checkpoints/tupe_base/checkpoint_last.pt longer.pt --data DATA --lengths 512 1024
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the checkpoint, the number of positions, the file to write and the rule."""
+    add = parser.add_argument
+    add("checkpoint", type=Path, metavar="CHECKPOINT", help="an encoder or ELECTRA of this plugin")
+    add("positions", type=int, metavar="POSITIONS", help="how many it is to have, [CLS] included")
+    add("out", type=Path, metavar="OUT", help="file to write")
+    add("--rule", choices=["repeat", "interpolate"], default="repeat", help="of absolute positions (default: repeat)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Writes the checkpoint and prints which parameters have become longer."""
+    import torch
+
+    from tupe.checkpoints.extend import extend_positions
+    from tupe.files import atomic
+
+    done = extend_positions(args.checkpoint, args.positions, args.rule)
+    with atomic(args.out) as unfinished:
+        torch.save(done.state, unfinished)
+    print(f"{done.old} to {args.positions} positions: {args.out}")
+    for name in done.changed:
+        print(f"  {name} {[*done.state['model'][name].shape]}")
+    if not done.changed:
+        print("  no parameter has rows for positions: the relative terms go on")
+    if not done.optimizer:
+        print("warning: the optimizer's state is not in it: resume with --reset-optimizer")

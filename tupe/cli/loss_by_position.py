@@ -1,0 +1,54 @@
+"""Prints the validation loss at positions and lengths, beyond those of training too; draws it on demand.
+
+A row is a model and a length: bits a masked token in all, and in each quarter of the sequence.
+
+Example: tupe loss-by-position TUPE-R=tupe.pt longer.pt --data DATA --lengths 128 256 --output length.png
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tupe.cli._labels import check_names, split_label
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the checkpoints, the corpus, the lengths and the picture."""
+    add = parser.add_argument
+    add("checkpoints", nargs="+", metavar="[LABEL=]CHECKPOINT", help="encoders; the label defaults to the path")
+    add("--data", type=Path, required=True, help="the prepared corpus, whose held-out text is read")
+    add("--lengths", type=int, nargs="+", metavar="N", help="of sequences (default: the model's positions)")
+    add("--sequences", type=int, default=1 << 30, metavar="N", help="at most so many of each length (default: all)")
+    add("--seed", type=int, default=1, help="of the masks (default: %(default)s)")
+    add("--output", metavar="FILE", help="file of a picture: .png, .pdf, .svg, ...")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Measures each checkpoint at each length that it has; those that it has not are said, and left out."""
+    from tupe.analysis.checkpoint import open_encoder
+    from tupe.analysis.length import loss_by_position, plot_loss_by_position
+    from tupe.errors import UserError
+
+    checkpoints = [(label or str(path), path) for label, path in map(split_label, args.checkpoints)]
+    check_names([name for name, _ in checkpoints])
+    found, missing = {}, None
+    print(f"{'':<40}{'length':>8}{'bits':>8}" + "".join(f"{f'{q}/4':>8}" for q in range(1, 5)))
+    for name, path in checkpoints:
+        for length in args.lengths or [open_encoder(path).sentence_encoder.max_positions]:
+            try:
+                loss = loss_by_position(path, args.data, length, args.sequences, args.seed)
+            except UserError as error:
+                if "extend-positions" not in str(error):
+                    raise
+                missing = error
+                print(f"{name:<40}{length:>8}  too long for it")
+                continue
+            found[f"{name}, {length} positions"] = loss
+            quarters = (loss.mean(q * length // 4, (q + 1) * length // 4) for q in range(4))
+            print(f"{name:<40}{length:>8}{loss.mean():>8.3f}" + "".join(f"{mean:>8.3f}" for mean in quarters))
+    if not found:
+        raise missing
+    if args.output:
+        plot_loss_by_position(found, args.output)
+        print(f"loss by position: {args.output}")

@@ -1,0 +1,19 @@
+"""Prints what the training of a translation model will be; scripts/translate_train.sh begins with it.
+
+Example: tupe translation-plan --gpus 8 configs/translation wmt18_en_de task.data=DATA optimization.update_freq=[1]
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from tupe.cli._plan import add_arguments, say_and_start
+
+__all__ = ["add_arguments", "run"]
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints the plan, and starts the training."""
+    from tupe.translation.plan import made_of, plan
+
+    say_and_start(args, "scripts/translate_train.sh", plan, made_of)

@@ -1,0 +1,42 @@
+"""Examples of alike length side by side, so that a batch has little padding, and yet at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from fairseq.data import FairseqDataset
+
+from tupe.errors import UserError
+
+LENGTH_WINDOW = "in training: sort by length within windows of this many batches, for less padding; 0: never"
+
+
+def check_length_window(cfg: Any) -> None:
+    """Raises `UserError` for a task whose `length_window` is below 0."""
+    if cfg.length_window < 0:
+        raise UserError(f"length_window is {cfg.length_window}, but a window has at least 1 batch, or 0 for no windows")
+
+
+class LengthWindows(FairseqDataset):
+    """Before another of fairseq's data sets among the bases: its batches, sorted by length within windows of them.
+
+    With a window of 50, examples are shuffled as ever; those of each 50 batches are sorted by length and cut into
+    batches again, which fairseq shuffles every epoch by its seed. With a batch size there are as many of them.
+    """
+
+    #: Batches of a window; 0 leaves them as they are.
+    length_window = 0
+
+    def batch_by_size(self, indices: Sequence[int], *args: Any, **kwargs: Any) -> list[Sequence[int]]:
+        """See fairseq's; `indices` in the order of `ordered_indices`."""
+        batches = super().batch_by_size(indices, *args, **kwargs)
+        if not self.length_window:
+            return batches
+        in_windows: list[Sequence[int]] = []
+        for first in range(0, len(batches), self.length_window):
+            window = np.concatenate(batches[first : first + self.length_window])
+            window = np.array(sorted(window.tolist(), key=self.size), dtype=np.int64)  # stable: ties stay at random
+            in_windows += super().batch_by_size(window, *args, **kwargs)
+        return in_windows

@@ -1,0 +1,76 @@
+"""What the training of a translation model will be, said before it begins; and what cannot work, refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from tupe.data.corpus.manifest import MODEL
+from tupe.data.translation.manifest import Content
+from tupe.errors import UserError
+from tupe.models.seq2seq.config import CONFIGS
+from tupe.models.summary import count_translators_parameters
+from tupe.pretraining import Launch, check_machine, check_warmup, disk, model_of, number_of_updates, short
+
+
+def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
+    """Yields the lines of the plan, once the files of the data are checked: sizes, indexes, the vocabulary.
+
+    Raises:
+        UserError: for a model that does not exist or cannot be, GPUs that are not there, data that are missing, damaged
+            or of other languages, a batch that is not `dataset.max_tokens` tokens, a precision that the CPU has not, a
+            warm-up that is not shorter than the run, and too little disk space for the checkpoints.
+    """
+    name, task = cfg.model._name, cfg.task
+    if name not in CONFIGS:
+        raise UserError(f"there is no translation model {name}: `tupe systems --translation` lists them.")
+    most = cfg.dataset.max_tokens
+    if most is None or cfg.dataset.batch_size is not None:
+        raise UserError("a batch is counted in tokens: set dataset.max_tokens, and not dataset.batch_size.")
+    check_machine(cfg, launch)
+    content = _data(cfg)
+    train, symbols = content.splits.get("train", {}), content.settings.vocab_size
+    if not train.get("kept"):
+        raise UserError(f"the manifest of {task.data} knows no training data: prepare it again.")
+    fields = OmegaConf.to_container(cfg.model, resolve=True, enum_to_str=True)
+    del fields["_name"]
+    longest = max(task.max_source_positions, task.max_target_positions)
+    parameters = count_translators_parameters(name, symbols, longest, **fields).total
+    yield f"{name}, {short(parameters)} parameters, {symbols:,} symbols, on {launch}"
+
+    world, accumulated = launch.nodes * launch.processes, cfg.optimization.update_freq[0]
+    batch = world * most * accumulated
+    yield f"{world} x {most:,} tokens x {accumulated} accumulated = at most {batch:,} source or target tokens an update"
+    pairs = train["kept"]
+    tokens = [train.get(f"{side} pieces", 0) + pairs for side in ("source", "target")]  # </s> counts
+    epoch = math.ceil(max(tokens) / batch)
+    updates = number_of_updates(cfg, epoch)
+    yield (
+        f"{updates:,} updates: at most {updates / epoch:,.3g} times the {pairs:,} pairs of {short(tokens[0])} "
+        f"{task.source_lang} and {short(tokens[1])} {task.target_lang} tokens, {epoch:,} updates or more each"
+    )
+    check_warmup(cfg, updates)
+    yield disk(cfg, launch, updates, epoch, parameters)
+
+
+def made_of(cfg: DictConfig) -> dict[str, Any]:
+    """What the folder of a run is of, `tupe.files.own`: its model and data; not how long or where it trains."""
+    content, pair = _data(cfg), f"{cfg.task.source_lang}-{cfg.task.target_lang}"
+    files = (MODEL, *(f"train.{pair}.{language}.bin" for language in content.settings.languages))
+    sums = {name: content.checksums.get(name, "")[:12] for name in files}
+    return {"model": model_of(cfg, cfg.task.max_source_positions), "data": {"languages": pair, **sums}}
+
+
+def _data(cfg: DictConfig) -> Content:
+    content = Content.load(Path(cfg.task.data))
+    if list(content.settings.languages) != [cfg.task.source_lang, cfg.task.target_lang]:
+        raise UserError(
+            f"{cfg.task.data} is of {' to '.join(content.settings.languages)}, but the configuration of "
+            f"{cfg.task.source_lang} to {cfg.task.target_lang}: set CONFIG to another, or task.source_lang and "
+            "task.target_lang."
+        )
+    return content
