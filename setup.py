@@ -37,6 +37,7 @@ setup(
         "hydra-core",  # at the versions of the fairseq that is there
         "omegaconf",
         "numpy",
+        "pyyaml",
         "sentencepiece>=0.2.2",  # offsets of pieces
         "torch>=2.5",
         "tqdm",

@@ -39,6 +39,7 @@ PROGRAMS = {
     "scripts/finetune_glue.sh": "hours on a GPU: tests/end_to_end/test_finetuning.py",
     "scripts/glue.sh": "days on a GPU: tests/end_to_end/test_sweep.py",
     "scripts/xtreme.sh": "days on a GPU: tests/end_to_end/test_xtreme.py",
+    "scripts/study.sh": "hours: tests/end_to_end/test_study.py",
     "scripts/prepare_translation.sh": "needs two languages: tests/data/translation",
     "scripts/translate_train.sh": "days on GPUs: tests/translation",
     "scripts/translate.sh": "needs a checkpoint: tests/translation",

@@ -22,6 +22,7 @@ FLOORS = (
     ("plugin",),
     ("checkpoints", "analysis", "pretraining"),
     ("finetuning", "translation"),
+    ("study",),
     ("cli",),
     ("__main__",),
 )

@@ -151,6 +151,8 @@ SYSTEM_FIELDS = (
     "relative_buckets",
     "relative_max_distance",
     "untied_projection_bias",
+    "no_untied_layer_norm",
+    "content_terms",
     "encoder_layers",
     "encoder_embed_dim",
     "encoder_ffn_embed_dim",

@@ -21,6 +21,7 @@ import torch
 
 from tests.commands import ROOT
 from tests.samples import write_checkpoint, write_corpus, write_task
+from tests.study.conftest import DESIGN, finetuning
 from tupe.cli.main import main
 from tupe.files import write
 from tupe.files.folder import IDENTITY, Identity
@@ -153,6 +154,13 @@ ROWS = (
     Row(TRANSLATION, "parallel/train.en-de.de.idx", "binary"),
     Row(START, "run/.tupe.json", "json", whole=False, takes=("absent",)),
     Row("translate {}/pretrained.pt --data {}/corpus --input {}/text.txt", "pretrained.pt", "checkpoint", whole=False),
+    Row("study --size {}/study.yaml --records {}/new --list", "study.yaml", "text"),
+    Row(
+        "study-report --size {}/study.yaml --records {}/records --print glue",
+        "records/study/glue/bert_a.seed_1.end.json",
+        "json",
+        takes=("absent", "hostile"),
+    ),
     Row("word-order {}/text.txt {}/new", "text.txt", "text", takes=("cut", "foreign", "hostile", "wrong type")),
     Row("plot-position {}/pretrained.pt --output {}/new/a.png", "new/a.png", "file out"),
     Row("plot-training {}/run --output {}/new/a.png", "new/a.png", "file out"),
@@ -339,6 +347,8 @@ def samples(tmp_path_factory):
     (folder / "download").mkdir()
     prepare = TRANSLATE.replace("/new", "/parallel").replace("{}", str(folder))
     assert main(prepare.split()) == 0
+    (folder / "study.yaml").write_text(DESIGN)
+    write(folder / "records/study/glue/bert_a.seed_1.end.json", finetuning(CoLA=50.0))
     return folder
 
 

@@ -18,6 +18,8 @@ CASES = {
     "diet_rel with reset": ("diet_rel", {"reset": "paper"}),
     "diet_rel with reset, shared by layers": ("diet_rel", {"reset": "paper", "sharing": "layer"}),
     "diet_rel shared by heads": ("diet_rel", {"sharing": "head"}),
+    "untied positions without a layer norm": ("tupe_a", {"no_untied_layer_norm": True}),
+    "bert_a at TUPE's scale": ("bert_a", {"content_terms": 2}),
     "diet_abs of each layer": ("diet_abs", {"sharing": "none"}),
     "diet_abs shared by heads, with reset": ("diet_abs", {"sharing": "head", "reset": "paper"}),
     "diet_abs with an input table": ("diet_abs", {"absolute": "low_rank_input"}),
@@ -113,7 +115,9 @@ class Expected:
 
     def untied(self, vectors, s):
         absolute = self.terms.absolute
-        p = F.layer_norm(vectors, (WIDTH,), absolute.layer_norm.weight, absolute.layer_norm.bias)
+        p = vectors
+        if not self.fields.get("no_untied_layer_norm"):
+            p = F.layer_norm(vectors, (WIDTH,), absolute.layer_norm.weight, absolute.layer_norm.bias)
         rows = slice(s * D_H, (s + 1) * D_H)
         return p @ absolute.query.weight[rows].t(), p @ absolute.key.weight[rows].t()
 
@@ -177,7 +181,8 @@ class Expected:
             for i in range(n):
                 for j in range(n):
                     out[i, j] += query[i] @ a[max(-FAR, min(FAR, j - i)) + FAR]
-        out = out / ((2 if self.fields["absolute"] == "untied" else 1) * D_H) ** 0.5
+        products = self.fields.get("content_terms", 2 if self.fields["absolute"] == "untied" else 1)
+        out = out / (products * D_H) ** 0.5
         free = self.absolute(n, m, s)
         if not self.fields["linformer_k"]:
             free = self.reset(free + self.relative(n, s), s)

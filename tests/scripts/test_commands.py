@@ -80,6 +80,7 @@ def clone(tmp_path) -> Clone:
         ("prepare_translation.sh", "prepare-translation"),
         ("finetune_glue.sh", "finetune-glue"),
         ("glue.sh", "glue-sweep"),
+        ("study.sh", "study"),
     ],
 )
 def test_arguments_go_through(script, command, clone):

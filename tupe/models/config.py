@@ -103,6 +103,17 @@ class EncoderConfig(OwnOptions):
     untied_projection_bias: bool = field(
         default=False, metadata={"help": "biases on the position projections U^Q and U^K, as in the authors' release"}
     )
+    no_untied_layer_norm: bool = field(
+        default=False,
+        metadata={"help": "no layer norm on the untied positions before their projections"},
+    )
+    content_terms: int = field(
+        default=0,
+        metadata={
+            "help": "scale the words' correlation by 1/sqrt(content_terms d_h), as one of so many products: 2 is "
+            "TUPE's; 0 for as many as there are"
+        },
+    )
 
     encoder_layers: int = field(default=12, metadata={"help": "number of layers"})
     encoder_embed_dim: int = field(default=768, metadata={"help": "width d"})

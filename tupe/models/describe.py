@@ -59,12 +59,14 @@ def equation(args: Namespace) -> str:
     Args:
         args: the fields of `TupeConfig`.
     """
+    products = args.content_terms or {"untied": 2, "untied_cross": 4}.get(args.absolute, 1)
+    scale = f"sqrt({products if products > 1 else ''}d)"
     if args.absolute == "untied_cross":
-        logit = "(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T/sqrt(4d)"
+        logit = f"(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T/{scale}"
     else:
         key = ("(E x)_j" if args.linformer_k else "x_j") + " W^K"
         key += " + a[clip(j - i)]" if args.relative == "shaw" else ""
-        logit = f"(x_i W^Q)({key})^T/sqrt({'2d' if args.absolute == 'untied' else 'd'})"
+        logit = f"(x_i W^Q)({key})^T/{scale}"
     terms = " + ".join(filter(None, (_ABSOLUTE.get(args.absolute), _RELATIVE.get(args.relative))))
     if terms:
         logit += f" + {terms}" if args.reset == "none" else f" + reset({terms})"

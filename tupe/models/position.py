@@ -55,6 +55,7 @@ def build_absolute(args: Namespace) -> Optional[Term]:
             width // args.encoder_attention_heads,
             num_terms=4 if args.absolute == "untied_cross" else 2,
             projection_bias=args.untied_projection_bias,
+            layer_norm=not args.no_untied_layer_norm,
         )
     if args.absolute in ("low_rank", "low_rank_input"):
         return LowRankAbsolute(length, args.position_rank, sets, args.linformer_k or None)
@@ -96,11 +97,15 @@ def check_linformer(args: Namespace) -> None:
 def build_position_bias(args: Namespace, bidirectional: bool = True) -> PositionBias:
     """The content-free terms; a decoder is not `bidirectional`. Raises `UserError` for those that do not fit."""
     check_linformer(args)
+    if args.content_terms < 0:
+        raise UserError(f"content_terms is {args.content_terms}, but must be at least 1, or 0 for those that there are")
     absolute, relative, reset = build_absolute(args), build_relative(args, bidirectional), None
     if args.reset != "none":
         vectors = embedding_width(args) if isinstance(absolute, UntiedAbsolute) else None
         reset = Reset(sets_of_parameters(args), vectors, args.reset, relative is not None)
-    return PositionBias(absolute, relative, reset, cross=args.absolute == "untied_cross")
+    return PositionBias(
+        absolute, relative, reset, cross=args.absolute == "untied_cross", num_terms=args.content_terms or None
+    )
 
 
 def parts_width(args: Namespace, position_bias: PositionBias) -> Optional[int]:

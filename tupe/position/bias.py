@@ -35,6 +35,7 @@ class PositionBias(nn.Module):
         reset: `Reset` or nothing; needs a term to reset.
         cross: hand out the factors of `absolute` instead of their product, for
             `(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T`, all four products (BERT-A^d; TUPE, section 4.3).
+        num_terms: products that content is scaled as one of, if not those that the logit sums (an ablation).
 
     Raises:
         UserError: for a combination that has no meaning.
@@ -47,6 +48,7 @@ class PositionBias(nn.Module):
         reset: Optional[Reset] = None,
         *,
         cross: bool = False,
+        num_terms: Optional[int] = None,
     ) -> None:
         super().__init__()
         if cross and not isinstance(absolute, UntiedAbsolute):
@@ -72,7 +74,7 @@ class PositionBias(nn.Module):
         self.reset = reset
         self.cross = cross
         #: Number of products that the logit sums; content is scaled by `1 / sqrt(num_terms * d_h)`.
-        self.num_terms = 4 if cross else 2 if isinstance(absolute, UntiedAbsolute) else 1
+        self.num_terms = num_terms or (4 if cross else 2 if isinstance(absolute, UntiedAbsolute) else 1)
         #: The longest input that all terms have; infinity for relative terms that repeat their ends.
         self.max_positions: float = min(getattr(term, "max_positions", math.inf) for term in (absolute, relative))
         #: Width of the factors of a bias in parts, 0 without factors; `None` where the bias has no parts.

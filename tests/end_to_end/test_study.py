@@ -1,0 +1,45 @@
+"""A whole study in small: corpus, search, final runs of our baseline and of fairseq's, and its tables."""
+
+from tests.commands import run
+from tests.data.conftest import as_text, made_documents
+from tupe.study.document import read_results
+from tupe.study.tables import BLOCKS
+
+#: As the size `gpu`, but for the CPU: bfloat16, and a worker that loads.
+DESIGN = """
+config: study
+model_size: tiny
+corpus: [--vocab-size, "150", --valid-documents, "10", --max-tokens, "30", --workers, "1"]
+settings: {dataset.batch_size: 8, dataset.num_workers: 1, common.bf16: true, common.log_interval: 1}
+updates: 10
+validations: 5
+mid: 4
+search: {rates: [0.001], updates: 4, seed: 1}
+groups:
+  - bert_a: {seeds: 1, settings: {+model.content_terms: 2}}
+    roberta: {seeds: 1, label: RoBERTa, settings: {+model.max_positions: 32}}
+finetuning: {tasks: [CoLA], rates: [0.001], seeds: [1]}
+cost: []
+jobs: 2
+"""
+
+
+def test_a_study(tmp_path):
+    text, design = tmp_path / "text.txt", tmp_path / "small.yaml"
+    text.write_text(as_text(made_documents(0, 120)))
+    design.write_text(DESIGN)
+    options = ["--size", design, "--out", tmp_path / "out", "--records", tmp_path / "records"]
+    done = run("bash", "scripts/study.sh", text, *options, "--parts", "search", "final")
+    assert done.stdout.endswith(f"study: 4 of 4 runs have a record in {tmp_path}/records/small\n")
+
+    results = read_results(str(design), tmp_path / "records")
+    ours, theirs = (results.finals(name)[1] for name in ("bert_a", "roberta"))
+    assert [update for update, _ in ours.curve] == [update for update, _ in theirs.curve] == [2, 4, 6, 8, 10]
+    assert 5 < ours.loss < 8 and 5 < theirs.loss < 8  # of 150 symbols
+    assert ours.processor_seconds > 1 and ours.training_seconds > 0
+    assert theirs.parameters - ours.parameters == 2 * 128  # fairseq's positions begin after those of its padding
+    assert "| RoBERTa |" in "\n".join(BLOCKS["pretraining"](results))
+    assert list((tmp_path / "out/small/final/bert_a.seed_1").glob("checkpoint_*_4.pt"))  # to be fine-tuned too
+
+    again = run("bash", "scripts/study.sh", *options, "--parts", "search", "final")
+    assert again.stdout == done.stdout.splitlines(True)[-1]  # nothing is done twice

@@ -1,0 +1,55 @@
+"""What is run, in which order, and which designs are none."""
+
+import pytest
+
+from tests.study.conftest import DESIGN
+from tupe.errors import UserError
+from tupe.study.design import CONFIGS, read_design
+
+
+def test_the_order(design):
+    """A group's search, then its first seed, then its second; what needs checkpoints comes after all of them."""
+    assert [str(run) for run in design.runs()] == [
+        "search/bert_a.lr_0.001", "search/bert_a.lr_0.002",
+        "search/bert_a_scaled.lr_0.001", "search/bert_a_scaled.lr_0.002",
+        "final/bert_a.seed_1", "final/bert_a_scaled.seed_1", "final/bert_a.seed_2", "final/bert_a_scaled.seed_2",
+        "search/tupe_r.lr_0.001", "search/tupe_r.lr_0.002", "search/roberta.lr_0.001", "search/roberta.lr_0.002",
+        "final/tupe_r.seed_1", "final/roberta.seed_1",
+        "glue/bert_a.seed_1.end", "glue/bert_a_scaled.seed_1.end",
+        "glue/bert_a.seed_2.end", "glue/bert_a_scaled.seed_2.end",
+        "glue/bert_a.seed_1.mid", "glue/bert_a_scaled.seed_1.mid",
+        "glue/bert_a.seed_2.mid", "glue/bert_a_scaled.seed_2.mid",
+        "glue/tupe_r.seed_1.end", "glue/tupe_r.seed_1.mid", "cost/all.seed_1",
+    ]  # fmt: skip
+
+
+def test_labels(design):
+    assert [design.label(name) for name in design.systems] == ["BERT-A", "scaled", "TUPE-R", "RoBERTa"]
+
+
+@pytest.mark.parametrize("size", [path.stem for path in CONFIGS.glob("*.yaml")])
+def test_those_of_the_repository(size):
+    """The papers' ten, with as many seeds as the text says, whatever else there is."""
+    design = read_design(size)
+    seeds = {name: system.seeds for name, system in design.systems.items()}
+    assert all(seeds[name] >= 3 for name in ("bert_a", "bert_r", "tupe_a", "tupe_r"))
+    assert all(seeds[name] >= 2 for name in ("tupe_a_tie_cls", "bert_ad", "shaw", "t5", "diet_rel", "diet_abs"))
+    assert len({run.path for run in design.runs()}) == len(list(design.runs()))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ("tupe_r: {", "tupe_x: {", "compares tupe_x, which `tupe systems` does not list"),
+        ("mid: 20", "mid: 25", "saves at its validations"),
+        ("updates: 100", "updates: many", "made.yaml is not what a study writes"),
+        ("groups:", "groups: [", "is no YAML"),
+    ],
+)
+def test_what_is_no_study(before, after, sentence, tmp_path):
+    path = tmp_path / "made.yaml"
+    path.write_text(DESIGN.replace(before, after))
+    with pytest.raises(UserError, match=sentence):
+        read_design(str(path))
+    with pytest.raises(UserError, match=r"there is no study abc: give one of cpu"):
+        read_design("abc")

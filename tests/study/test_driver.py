@@ -1,0 +1,174 @@
+"""The driver does what is missing, once, and nothing of others: with runs that are a few lines of Python."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.commands import ROOT
+from tests.study.conftest import changed
+from tupe.cli.main import main
+from tupe.errors import UserError
+from tupe.study import driver, training
+from tupe.study.design import Run
+from tupe.study.driver import Study
+from tupe.study.records import read_records
+
+#: Logs as fairseq does, one update every `pause` seconds, from where it was; the loss is least at rate 0.002.
+TRAINING = r"""
+import json, os, signal, sys, time
+folder, updates, lr, pause, end = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]), sys.argv[5]
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+log = os.path.join(folder, "hydra_train.log")
+lines = open(log).read().splitlines() if os.path.exists(log) else ["num. shared model params: 1,234 (num. trained"]
+for update in range(len(lines) - 1, updates):
+    if end == "fails" and update == 1:
+        sys.exit("ValueError: it cannot be")
+    time.sleep(pause)
+    loss = {"loss": 9, "num_updates": update + 1, "wps": 100, "wpb": 200}
+    lines.append(json.dumps({"epoch": 1, **loss}))
+    open(log, "w").write("\n".join(lines) + "\n")
+valid = {"valid_loss": 8 + abs(lr - 0.002), "valid_accuracy": 30, "valid_num_updates": updates}
+open(log, "a").write(json.dumps({"epoch": 1, **valid}) + "\n")
+"""
+
+
+@pytest.fixture
+def study(design, prepared, tmp_path, monkeypatch):
+    """`study(pause, fails, **options)`: the study, whose pre-trainings are `TRAINING`; `started` has its commands."""
+    out = tmp_path / "out"
+    (out / design.name).mkdir(parents=True)
+    (out / design.name / "corpus").symlink_to(prepared)
+    started = []
+    monkeypatch.setattr(driver, "_POLL", 0.02)
+
+    def make(pause=0.0, fails=(), **options):
+        def launch(design, run, lr, corpus, folder, gpu):
+            started.append(str(run))
+            end = "fails" if str(run) in fails else "ends"
+            length = training.updates(design, run)
+            return [sys.executable, "-S", "-c", TRAINING, str(folder), str(length), str(lr), str(pause), end], {}
+
+        monkeypatch.setattr(training, "launch", launch)
+        parts = options.pop("parts", ("search", "final"))
+        return Study(design, tmp_path / "records", out, parts, **options)
+
+    make.started = started
+    return make
+
+
+def test_all_of_it(study, design, tmp_path):
+    done = study(systems=["bert_a"])
+    assert done.do(jobs=2) == 0
+    assert sorted(study.started[:2]) == ["search/bert_a.lr_0.001", "search/bert_a.lr_0.002"]
+    assert sorted(study.started[2:]) == ["final/bert_a.seed_1", "final/bert_a.seed_2"]
+    records = read_records(tmp_path / "records/made", design)
+    final = records[Run("final", "bert_a", 2)]
+    assert (final.lr, final.loss, final.parameters, final.accuracy) == (0.002, 8, 1234, 30)
+    assert final.curve == ((100, 8.0),) and final.training_seconds == 200
+    assert final.settings["pretraining"]["common"]["seed"] == 2
+    assert final.settings["pretraining"]["dataset"]["batch_size"] == 4
+    assert not done.folder(Run("search", "bert_a", 1, 0.001)).exists()  # nothing of it is needed
+    assert "/" not in json.dumps({**final.settings, "run": ""})  # no paths of the machine
+
+    assert study(systems=["bert_a"]).do(jobs=2) == 0
+    assert len(study.started) == 4  # nothing again
+
+
+def test_a_record_of_other_settings_is_refused(study, design, leave, tmp_path):
+    study(systems=["bert_a"], parts=["search"]).do(jobs=2)
+    run = Run("search", "bert_a", 1, 0.002)
+    leave({run: changed(read_records(tmp_path / "records/made", design)[run], updates=9)})
+    with pytest.raises(UserError, match=r"bert_a\.lr_0\.002\.json is of a run with updates = 9, not 10: move it away"):
+        study(systems=["bert_a"]).do(jobs=2)
+    (tmp_path / "records/made" / run.path).write_text("{")
+    with pytest.raises(UserError, match=r"is not what scripts/study\.sh writes"):
+        study(systems=["bert_a"]).do(jobs=2)
+
+
+def test_the_rate_is_that_of_the_search(study, design, leave, search, tmp_path):
+    """A record made at another rate than the search has found since is of other settings."""
+    study(systems=["tupe_r"]).do(jobs=1)
+    run = Run("search", "tupe_r", 1, 0.001)
+    records = read_records(tmp_path / "records/made", design)
+    better = changed(records[run])
+    object.__setattr__(better, "curve", ((10, 1.0),))
+    leave({run: better})
+    with pytest.raises(UserError, match=r"tupe_r\.seed_1\.json is of a run with lr = 0\.002, not 0\.001"):
+        study().check()
+
+
+def test_one_that_fails(study, capsys):
+    """The others go on; what needs it waits."""
+    with pytest.raises(UserError, match=r"1 run\(s\) failed"):
+        study(fails=["search/bert_a.lr_0.001"], systems=["bert_a", "tupe_r"]).do(jobs=2)
+    assert "failed: search/bert_a.lr_0.001: ValueError: it cannot be" in capsys.readouterr().err
+    assert "final/tupe_r.seed_1" in study.started and "final/bert_a.seed_1" not in study.started
+    assert study(systems=["bert_a", "tupe_r"]).do(jobs=2) == 0  # tried again
+
+
+@pytest.mark.parametrize("how", ["signal", "minutes"])
+def test_stopped_it_goes_on(how, study):
+    options = {"systems": ["bert_a"], "parts": ["search"]}
+    slow = study(pause=0.3, **options)
+    logs = [slow.folder(run) / "hydra_train.log" for run in slow.wanted]
+
+    def interrupt():
+        while not all(log.exists() for log in logs):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    if how == "signal":
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(UserError, match=r"interrupted with 0 of 2 runs done: the same command goes on"):
+            slow.do(jobs=2)
+    else:
+        assert slow.do(jobs=2, minutes=1.5 / 60) == 2
+    before = [len(log.read_text().splitlines()) for log in logs]
+    assert all(1 < number < 11 for number in before)
+    assert study(**options).do(jobs=2) == 0
+    assert len(study.started) == 4
+
+
+def test_what_another_process_does_is_left_to_it(study, monkeypatch):
+    """Two at once on one folder: each run is done by one of them."""
+    other = study(pause=0.005, systems=["bert_a"])
+    thread = threading.Thread(target=other.do, args=(1,))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # not in a thread
+    thread.start()
+    time.sleep(0.3)
+    study(pause=0.005, systems=["bert_a"]).do(1)
+    thread.join()
+    assert sorted(study.started) == sorted({*study.started}) and len(study.started) == 4
+
+
+def test_the_commands(design, prepared, tmp_path):
+    """Those of the house, with the system's own settings; fairseq's model by fairseq's command."""
+    run = Run("final", "bert_a_scaled", 2)
+    command, environment = training.launch(design, run, 0.002, prepared, tmp_path / "it's", gpu=False)
+    assert command[:3] == ["bash", str(ROOT / "scripts/pretrain.sh"), str(prepared)]
+    expected = {"CONFIG": "study", "MODEL": "bert_a_tiny", "GPUS": "0", "PROCESSES": "1", "BATCH": "4"}
+    assert expected.items() <= environment.items()
+    assert {"+model.content_terms=2", "common.seed=2", "optimization.lr=[0.002]", "optimization.max_update=100",
+            f"checkpoint.save_dir={tmp_path}/it's"} <= {*command}  # fmt: skip
+    command, _ = training.launch(design, Run("final", "roberta", 1), 0.001, prepared, tmp_path, gpu=False)
+    assert {"model._name=roberta", "criterion._name='masked_lm'", "+model.encoder_layers=4"} <= {*command}
+    of = training.settings(design, run, 0.002, prepared)
+    assert of["pretraining"]["model"]["content_terms"] == 2
+
+
+def test_what_cannot_be(study, design, tmp_path, capsys):
+    with pytest.raises(UserError, match=r"there is no system tupe_x in the study: it has bert_a"):
+        study(systems=["tupe_x"])
+    (tmp_path / "out/made/corpus").unlink()
+    with pytest.raises(UserError, match=r"there is no corpus in .*: give text files"):
+        study().prepare([], None)
+    options = ["--size", f"{tmp_path}/made.yaml", "--records", str(tmp_path / "records"), "--out", str(tmp_path)]
+    assert main(["study", "--jobs", "-1", *options]) == 1
+    assert "both must be above 0" in capsys.readouterr().err
+    assert main(["study", "--list", *options]) == 0
+    assert "missing search/bert_a.lr_0.001" in capsys.readouterr().out

@@ -1,0 +1,123 @@
+"""Tables from made records, with numbers computed apart from them."""
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from tests.study.conftest import finetuning, pretraining
+from tupe.cli.main import main
+from tupe.errors import UserError
+from tupe.study.design import Run
+from tupe.study.document import read_results, render
+from tupe.study.records import Cost
+from tupe.study.statistics import mean, share
+from tupe.study.tables import BLOCKS
+
+
+@pytest.mark.parametrize("number", range(2, 12))
+def test_interval(number):
+    values = np.random.default_rng(number).normal(size=number)
+    found = mean(values.tolist())
+    low, high = scipy.stats.t.interval(0.95, number - 1, values.mean(), scipy.stats.sem(values))
+    assert found.mean == pytest.approx(values.mean()) and found.spread == pytest.approx(values.std(ddof=1))
+    assert (found.mean - found.half, found.mean + found.half) == pytest.approx((low, high), abs=1e-3)
+
+
+def test_one_value_has_no_interval():
+    assert mean([3.0]) == (3.0, None, None, 1)
+    assert mean(list(range(30))).half is None  # no quantile is kept for so many
+
+
+def test_share():
+    curve = ((20, 9.0), (40, 8.0), (60, 6.0), (100, 5.0))
+    assert share(curve, 7.0) == pytest.approx(0.5)
+    assert share(curve, 5.0) == 1
+    assert share(curve, 9.5) == 0.2
+    assert share(curve, 4.9) is None
+
+
+@pytest.fixture
+def results(design, leave, search):
+    records = {
+        **search,
+        Run("final", "bert_a", 1): pretraining(9.0, 8.0, 7.0, 6.5, 6.0, lr=0.002),
+        Run("final", "bert_a", 2): pretraining(9.0, 8.0, 7.0, 6.6, 6.2, lr=0.002),
+        Run("final", "bert_a_scaled", 1): pretraining(8.0, 6.0, 5.0, 4.9, 4.8, lr=0.002),
+        Run("final", "bert_a_scaled", 2): pretraining(8.0, 7.0, 5.4, 5.3, 5.2, lr=0.002),
+        Run("final", "roberta", 1): pretraining(9.0, 8.5, 8.0, 7.5, 7.0, lr=0.001),
+        Run("glue", "bert_a", 1, at="end"): finetuning(CoLA=10.0, STS_B=50.0),
+        Run("glue", "bert_a", 2, at="end"): finetuning(CoLA=14.0),
+        Run("cost", "all", 1): Cost(
+            {}, "one core",
+            {"BERT-A": {"training": (1.0, 1.0, 1.0)}, "TUPE-R": {"training": (1.02, 1.0625, 1.1)}},
+            {"processor": "abacus", "cores": 2}, {"torch": "2.0"},
+        ),
+    }  # fmt: skip
+    return read_results(str(leave(records).parent / "made.yaml"), leave({}))
+
+
+def table(results, name):
+    """The rows of a table, by their first cell."""
+    rows = [line.strip("| ").split(" | ") for line in BLOCKS[name](results) if line.startswith("|")]
+    return {row[0]: row[1:] for row in rows}
+
+
+def test_pretraining(results):
+    rows = table(results, "pretraining")
+    assert rows["BERT-A"] == ["1,234,567", "0.002", "2", "6.100 ± 0.141", "–", "30.0"]
+    # -1.2 and -1.0 with the same seeds: t of one degree of freedom times the standard error of 0.1
+    assert rows["scaled"] == ["1,234,567", "0.002", "2", "5.000 ± 0.283", "-1.100 [-2.371, +0.171]", "30.0"]
+    assert rows["RoBERTa"][3:5] == ["7.000", "+1.000"]
+    assert "TUPE-R" not in rows
+
+
+def test_shares(results):
+    rows = table(results, "shares")
+    assert rows["scaled"] == ["45 [-19, 109]%"]  # 40% and 50%
+    assert rows["RoBERTa"] == ["never"]
+
+
+def test_rates(results):
+    assert table(results, "rates")["BERT-A"] == ["8.500", "**8.000**"]
+    assert BLOCKS["rates"](results)[-1].endswith("BERT-A (0.002), scaled (0.002), TUPE-R (0.002), RoBERTa (0.001).")
+
+
+def test_glue_and_cost(results):
+    assert table(results, "glue")["BERT-A"] == ["100", "2", "12.0 ± 2.8", "50.0"]
+    assert table(results, "cost")["TUPE-R"] == ["1.06 (1.02-1.10)", "–"]
+    assert BLOCKS["cost"](results)[-1] == "one core."
+
+
+def test_what_is_missing_is_said(results, design):
+    text = "\n".join(BLOCKS["state"](results))
+    assert text.startswith("16 of 25 runs, 13.0 processor hours, on abacus; PyTorch 2.0.")
+    assert "**Not complete**, seeds done: TUPE-R 0 of 1." in text
+
+
+def test_a_document(results, tmp_path, leave, capsys):
+    """What people wrote stays, what stands between marks is made anew, and again."""
+    document = tmp_path / "results.md"
+    size = tmp_path / "made.yaml"
+    document.write_text(
+        f"# Ours\n\n<!-- study {size} pretraining -->\nold\n<!-- end -->\nand <!-- study {size} curves -->\n"
+        "<!-- end -->\nthe end\n"
+    )
+    written = render(document, leave({}))
+    first = document.read_text()
+    assert "old" not in first and first.startswith("# Ours\n") and first.endswith("\nthe end\n")
+    assert "| BERT-A | 1,234,567 |" in first and "![Validation loss" in first
+    assert [path.suffix for path in written] == [".md", ".png"] and written[1].stat().st_size > 10_000
+    assert main(["study-report", "--document", str(document), "--records", str(leave({}))]) == 0
+    assert document.read_text() == first
+    document.write_text(f"<!-- study {size} costs -->\n<!-- end -->")
+    with pytest.raises(UserError, match="has a mark 'costs': the marks are curves, state, pretraining"):
+        render(document, leave({}))
+    capsys.readouterr()
+    assert main(["study-report", "--size", str(size), "--records", str(leave({})), "--print", "rates"]) == 0
+    assert capsys.readouterr().out.startswith("| system | 0.001 | 0.002 |")
+
+
+def test_nothing_yet(design, tmp_path):
+    results = read_results(str(tmp_path / "made.yaml"), tmp_path / "none")
+    assert BLOCKS["state"](results) == ["No run of this size has been done yet."]
+    assert all(BLOCKS[name](results) for name in BLOCKS)

@@ -1,0 +1,56 @@
+"""Pre-trains and fine-tunes the systems on one budget: does what is missing of a study; scripts/study.sh is this.
+
+Every run leaves a small file below --records, so that parts may be done on several machines; `tupe study-report` makes
+tables of them. Stopped, the same command goes on.
+Example: tupe study wiki.txt.xz --glue glue_data --jobs 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the texts, the size, the folders, and what is to be done."""
+    add = parser.add_argument
+    add("texts", nargs="*", type=Path, metavar="TEXT", help="of the corpus; none where it was prepared before")
+    add_size(parser)
+    add("--out", type=Path, default=Path("runs/study"), help="corpus, checkpoints, logs (default: %(default)s)")
+    add("--glue", type=Path, metavar="FOLDER", help="GLUE download; without it, nothing is fine-tuned")
+    add("--jobs", type=int, metavar="N", help="runs at a time (default: the design's, or one a core)")
+    add("--minutes", type=float, default=math.inf, metavar="M", help="then save and end (default: when all is done)")
+    add("--parts", nargs="+", choices=["search", "final", "glue", "cost"], default=[], help="default: all")
+    add("--systems", nargs="+", default=[], metavar="SYSTEM", help="default: all of the study")
+    add("--list", action="store_true", help="say what is done and what is missing, and do nothing")
+
+
+def add_size(parser: argparse.ArgumentParser) -> None:
+    """Adds what says which records are meant."""
+    add = parser.add_argument
+    add("--size", default="cpu", help="a file of configs/study, or one of your own, my.yaml (default: %(default)s)")
+    add("--records", type=Path, default=Path("docs/results/runs"), help="what runs leave (default: %(default)s)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Does the runs, and says what is missing."""
+    from tupe.cores import available_cores
+    from tupe.errors import UserError
+    from tupe.study.design import read_design
+    from tupe.study.driver import Study
+    from tupe.study.records import read_records
+
+    design = read_design(args.size)
+    study = Study(design, args.records, args.out, args.parts, args.systems)
+    if args.list:
+        records = read_records(study.records, design)
+        for one in study.wanted:
+            print("done   " if one in records else "missing", one)
+        return
+    jobs = args.jobs or design.jobs or available_cores()
+    if jobs < 1 or not args.minutes > 0:
+        raise UserError(f"--jobs is {jobs} and --minutes {args.minutes:g}: both must be above 0.")
+    study.prepare(args.texts, args.glue)
+    missing = study.do(jobs, args.minutes)
+    print(f"study: {len(study.wanted) - missing} of {len(study.wanted)} runs have a record in {study.records}")

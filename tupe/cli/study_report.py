@@ -1,0 +1,33 @@
+"""Makes tables and figures of what the runs of a study left: those of docs/results.md anew, or one table alone.
+
+Example: tupe study-report
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tupe.cli.study import add_size
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the document, and what is to be printed instead."""
+    add_size(parser)
+    parser.add_argument("--document", type=Path, default=Path("docs/results.md"), help="default: %(default)s")
+    parser.add_argument("--print", metavar="TABLE", help="print this table of --size: state, pretraining, shares, ...")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Renders the document, or prints a table."""
+    from tupe.errors import UserError
+    from tupe.study.document import read_results, render
+    from tupe.study.tables import BLOCKS
+
+    if args.print is None:
+        for path in render(args.document, args.records):
+            print(f"written: {path}")
+        return
+    if args.print not in BLOCKS:
+        raise UserError(f"there is no table {args.print}: the tables are {', '.join(BLOCKS)}.")
+    print("\n".join(BLOCKS[args.print](read_results(args.size, args.records))))

@@ -1,0 +1,12 @@
+"""The systems compared on one budget: what is run, the record that each run leaves, and the tables and figures of them.
+
+design      `configs/study/SIZE.yaml`: systems, seeds, the search of the learning rate; the runs in their order
+records     one JSON file a run, of its settings alone
+training    a pre-training as a command, and what it leaves
+finetuning  a sweep and the costs, the same
+driver      what is missing, several at a time
+statistics  mean, spread, interval; at which share of the updates a loss is reached
+tables      what is known, as Markdown
+figures     and as curves
+document    both put where a document has their marks
+"""

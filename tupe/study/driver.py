@@ -1,0 +1,254 @@
+"""The study's runs, those that have no record yet, several at a time; stopped, the same command goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, NamedTuple, Optional
+
+from tqdm import tqdm
+
+from tupe.cores import available_cores
+from tupe.errors import UserError
+from tupe.files import lock, read_json, write, write_json
+from tupe.finetuning.gpus import visible_gpus
+from tupe.finetuning.job import reason
+from tupe.finetuning.runs import LOG
+from tupe.study import finetuning, training
+from tupe.study.design import ROOT, Design, Run
+from tupe.study.process import Process
+from tupe.study.records import Record, best_rate, check_settings, read_record, read_records
+
+_SPENT = "spent.json"  # seconds of processors that the interrupted beginnings of a run took
+_POLL = 0.5
+
+
+class _Active(NamedTuple):
+    process: Process
+    held: contextlib.ExitStack
+    of: dict[str, Any]
+
+
+class Study:
+    """A design, where its records are, and where its runs take place.
+
+    Args:
+        design: what is compared.
+        records: folder of the records of all studies; those of this one are in the folder of its name.
+        out: folder of the corpora, the checkpoints and the logs of all studies.
+        parts: of the runs, those that are wanted; all by default.
+        systems: the same.
+
+    Raises:
+        UserError: for a system that the design has not.
+    """
+
+    def __init__(
+        self, design: Design, records: Path, out: Path, parts: Collection[str] = (), systems: Collection[str] = ()
+    ) -> None:
+        unknown = [name for name in systems if name not in design.systems]
+        if unknown:
+            raise UserError(f"there is no system {unknown[0]} in the study: it has {', '.join(design.systems)}.")
+        self.design = design
+        self.records = records / design.name
+        self.out = (out / design.name).resolve()
+        self.corpus = self.out / "corpus"
+        self.glue = self.out / "glue-data"
+        self.wanted = [
+            run
+            for run in design.runs()
+            if (not parts or run.part in parts) and (not systems or run.system in systems or run.part == "cost")
+        ]
+
+    def prepare(self, texts: list[Path], glue: Optional[Path]) -> None:
+        """The corpus of `texts` and the tasks of a GLUE download; what is there already is kept.
+
+        Raises:
+            UserError: without texts and without a corpus.
+            SystemExit: if a preparation failed, which it has said.
+        """
+        if texts:
+            self._script("prepare_corpus.sh", self.corpus, *texts, *self.design.corpus)
+        elif not (self.corpus / "manifest.json").is_file():
+            raise UserError(f"there is no corpus in {self.corpus}: give text files.")
+        if glue is not None:
+            self._script("prepare_glue.sh", glue, self.corpus, self.glue, *self.design.finetuning.tasks)
+
+    @staticmethod
+    def _script(name: str, *arguments: object) -> None:
+        done = subprocess.run(["bash", str(ROOT / "scripts" / name), *map(str, arguments)], check=False)
+        if done.returncode:
+            raise SystemExit(done.returncode)
+
+    def settings(self, run: Run, records: dict[Run, Record]) -> Optional[dict[str, Any]]:
+        """All that a run depends on; None as long as one that comes before it has not ended."""
+        if run.part == "cost":
+            return finetuning.cost_settings(self.design)
+        if run.part == "glue":
+            pretrained = records.get(_pretraining(run))
+            return None if pretrained is None else finetuning.sweep_settings(self.design, run, pretrained.settings)
+        lr = run.lr if run.part == "search" else best_rate(self.design, run.system, records)
+        return None if lr is None else training.settings(self.design, run, lr, self.corpus)
+
+    def check(self) -> dict[Run, Record]:
+        """The records that there are.
+
+        Raises:
+            UserError: at the first that is damaged, or of other settings than its run would have here.
+        """
+        records = read_records(self.records, self.design)
+        for run, record in records.items():
+            of = self.settings(run, records)
+            if of is not None:
+                check_settings(self.records / run.path, record, of)
+        return records
+
+    def do(self, jobs: int, minutes: float = math.inf) -> int:
+        """Does what is missing, `jobs` at a time, for so long; returns how many of the runs are missing after that.
+
+        Raises:
+            UserError: on an interruption, and in the end if runs failed.
+        """
+        records, end = self.check(), time.monotonic() + 60 * minutes
+        failed: dict[Run, str] = {}
+        active: dict[Run, _Active] = {}
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+        layout = "{desc} |{bar}| {percentage:3.0f}% [{elapsed} gone, {remaining} left]"
+        with tqdm(total=sum(map(self._size, self.wanted)), bar_format=layout, smoothing=0) as bar:
+            bar.initial = sum(self._size(run) for run in self.wanted if run in records)
+            try:
+                while True:
+                    for run in [run for run, one in active.items() if one.process.ended()]:
+                        self._conclude(run, active.pop(run), records, failed)
+                        if run in failed:
+                            bar.write(f"failed: {run}: {failed[run]}", file=sys.stderr)
+                    if time.monotonic() < end:
+                        self._start_more(jobs, active, records, failed)
+                    else:
+                        self._stop(active)
+                    self._show(bar, active, records)
+                    if not active:
+                        break
+                    time.sleep(_POLL)
+            except BaseException as error:
+                self._stop(active)
+                for run, one in active.items():
+                    one.process.ended(wait=True)
+                    self._conclude(run, one, records, failed)
+                if not isinstance(error, KeyboardInterrupt):
+                    raise
+                done = sum(run in records for run in self.wanted)
+                raise UserError(
+                    f"interrupted with {done} of {len(self.wanted)} runs done: the same command goes on from there."
+                ) from None
+        if failed:
+            raise UserError(f"{len(failed)} run(s) failed: the reasons are above, the logs in {self.out}.")
+        return sum(run not in records for run in self.wanted)
+
+    def _start_more(
+        self, jobs: int, active: dict[Run, _Active], records: dict[Run, Record], failed: dict[Run, str]
+    ) -> None:
+        """Starts what can be started, each with its share of the cores; costs are measured alone."""
+        cores = available_cores()
+        for run in self.wanted:
+            if len(active) >= jobs or any(other.part == "cost" for other in active):
+                return
+            if run in (*records, *active, *failed) or (run.part == "cost" and active):
+                continue
+            if run.part == "glue" and not (self.glue.is_dir() and self._pretrained(run)):
+                continue  # a record alone may have come from another machine
+            of = self.settings(run, records)
+            if of is None:
+                continue
+            folder, held = self.folder(run), contextlib.ExitStack()
+            mine = held.enter_context(lock(folder.with_name(f".{folder.name}.lock")))
+            there = read_record(self.records, run)
+            if there is not None:  # another process has done it
+                check_settings(self.records / run.path, there, of)
+                records[run] = there
+            if mine is None or there is not None:  # or is doing it
+                held.close()
+                continue
+            folder.mkdir(parents=True, exist_ok=True)
+            command, environment = self._launch(run, of, folder)
+            environment.setdefault("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", str(max(1, cores // jobs))))
+            active[run] = _Active(Process(command, environment, folder / LOG), held, of)
+
+    def _pretrained(self, run: Run) -> Optional[Path]:
+        """The checkpoint that a sweep is of."""
+        return training.checkpoint(self.design, self.folder(_pretraining(run)), run.at)
+
+    def folder(self, run: Run) -> Path:
+        """Where a run takes place."""
+        return self.out / run.path.with_suffix("")
+
+    def _launch(self, run: Run, of: dict[str, Any], folder: Path) -> tuple[list[str], dict[str, str]]:
+        if run.part == "cost":
+            return finetuning.cost_launch(self.design, folder)
+        if run.part == "glue":
+            return finetuning.sweep_launch(self.design, self._pretrained(run), self.glue, folder / "sweep")
+        return training.launch(self.design, run, of["lr"], self.corpus, folder, bool(visible_gpus()))
+
+    def _conclude(self, run: Run, one: _Active, records: dict[Run, Record], failed: dict[Run, str]) -> None:
+        """Writes the record of a run that has ended well; otherwise what it took until now."""
+        folder = self.folder(run)
+        spent = one.process.seconds
+        if (folder / _SPENT).is_file():
+            spent += read_json(folder / _SPENT, "the study")
+        try:
+            found = self._record(run, one, folder, spent)
+            if found is not None:
+                write(self.records / run.path, found)
+                records[run] = found
+                if run.part == "search":
+                    shutil.rmtree(folder)
+                return
+            write_json(folder / _SPENT, spent)
+            if not one.process.asked:
+                failed[run] = reason(folder / LOG, one.process.code)
+        finally:
+            one.held.close()
+
+    def _record(self, run: Run, one: _Active, folder: Path, spent: float) -> Optional[Record]:
+        if run.part in ("search", "final"):
+            return training.record(self.design, run, one.of, folder, spent)
+        if one.process.code:
+            return None
+        if run.part == "cost":
+            return finetuning.cost_record(one.of, folder)
+        return finetuning.sweep_record(one.of, folder / "sweep", spent)
+
+    @staticmethod
+    def _stop(active: dict[Run, _Active]) -> None:
+        for one in active.values():
+            one.process.stop()
+
+    def _size(self, run: Run) -> int:
+        """In updates, for the bar."""
+        return training.updates(self.design, run) if run.part in ("search", "final") else self.design.search.updates
+
+    def _show(self, bar: tqdm, active: dict[Run, _Active], records: dict[Run, Record]) -> None:
+        done = [run for run in self.wanted if run in records]
+        now = sum(map(self._size, done))
+        for run in active:
+            log = training.log_of(self.folder(run)) if run.part in ("search", "final") else None
+            now += max(log.train) if log else 0
+        before = bar.n, bar.desc
+        bar.n = max(now, bar.initial)
+        names = ", ".join(map(str, active)) or "nothing to do"
+        bar.set_description_str(f"{len(done)} of {len(self.wanted)} runs; {names}", refresh=False)
+        if sys.stderr.isatty() or bar.desc != before[1]:  # a file gets a line for each change, not two a second
+            bar.refresh()
+
+
+def _pretraining(run: Run) -> Run:
+    """The one whose checkpoint a sweep is of."""
+    return Run("final", run.system, run.seed)

@@ -1,0 +1,141 @@
+"""What a run leaves: one small JSON file, of its settings alone, with what is needed to say what it is worth."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, ClassVar, Optional, Union
+
+from tupe.cores import available_cores
+from tupe.data.corpus.manifest import versions
+from tupe.errors import UserError
+from tupe.files import difference, read
+from tupe.study.design import Design, Run
+
+MADE_BY = "scripts/study.sh"
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """A pre-training that reached its last update.
+
+    Attributes:
+        settings: all that the result depends on.
+        lr: the peak of the learning rate.
+        parameters: of the model.
+        curve: update and validation loss, bits a masked token.
+        accuracy: masked tokens that were right at the end, percent; fairseq's own criterion does not say.
+        training_seconds: on the clock, without start and validation.
+        processor_seconds: of the whole process and its interrupted beginnings, as far as they were seen.
+        host: processor, cores, GPU.
+        versions: of packages.
+        loss_by_position: at the end, of position 1, 2, ...
+
+    Raises:
+        UserError: for a curve without a validation.
+    """
+
+    version: ClassVar[int] = 1
+    settings: dict[str, Any]
+    lr: float
+    parameters: int
+    curve: tuple[tuple[int, float], ...]
+    accuracy: Optional[float]
+    training_seconds: float
+    processor_seconds: float
+    host: dict[str, Union[int, str]]
+    versions: dict[str, str]
+    loss_by_position: Optional[tuple[float, ...]] = None
+
+    def __post_init__(self) -> None:
+        if not self.curve:
+            raise UserError("a pre-training without a validation has no loss: remove its record and do it again.")
+
+    @property
+    def loss(self) -> float:
+        """At the end."""
+        return self.curve[-1][1]
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """A sweep of one checkpoint: `scores` by task and learning rate, percent, one for each seed."""
+
+    version: ClassVar[int] = 1
+    settings: dict[str, Any]
+    scores: dict[str, dict[str, tuple[float, ...]]]
+    processor_seconds: float
+    host: dict[str, Union[int, str]]
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of `benchmarks/model.py`: its conditions, and by system and mode the time over the first system's.
+
+    A time is a median with its quartiles, `(lower, median, upper)`.
+    """
+
+    version: ClassVar[int] = 1
+    settings: dict[str, Any]
+    conditions: str
+    times: dict[str, dict[str, tuple[float, float, float]]]
+    host: dict[str, Union[int, str]]
+    versions: dict[str, str]
+
+
+Record = Union[Pretraining, FineTuning, Cost]
+KINDS = {"search": Pretraining, "final": Pretraining, "glue": FineTuning, "cost": Cost}
+
+
+def read_record(folder: Path, run: Run) -> Optional[Record]:
+    """The record of a run in the folder of its study, or None.
+
+    Raises:
+        UserError: for a file that is damaged.
+    """
+    path = folder / run.path
+    return read(path, KINDS[run.part], MADE_BY) if os.path.lexists(path) else None
+
+
+def read_records(folder: Path, design: Design) -> dict[Run, Record]:
+    """All that there are, of the runs of a study."""
+    found = {run: read_record(folder, run) for run in design.runs()}
+    return {run: record for run, record in found.items() if record is not None}
+
+
+def check_settings(path: Path, record: Record, settings: dict[str, Any]) -> None:
+    """Raises a `UserError` if the record is of other settings than these."""
+    differs = difference(record.settings, settings)
+    if differs:
+        raise UserError(f"{path} is of a run with {differs}: move it away, or give --records another folder.")
+
+
+def best_rate(design: Design, system: str, records: dict[Run, Record]) -> Optional[float]:
+    """The rate whose search ended with the lowest loss; None before all of them have ended."""
+    searched = [run for run in design.runs() if run.part == "search" and run.system == system]
+    if any(run not in records for run in searched):
+        return None
+    return min(searched, key=lambda run: records[run].loss).lr
+
+
+def this_host() -> dict[str, Union[int, str]]:
+    """The processor by its name, the cores that may be used, and the GPU if there is one."""
+    import torch
+
+    name = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass  # not Linux, or a processor that has no name
+    host: dict[str, Union[int, str]] = {"processor": name, "cores": available_cores()}
+    return {**host, "gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else host
+
+
+def these_versions() -> dict[str, str]:
+    """Of Python, PyTorch, fairseq, this package, and what prepared the corpus."""
+    return {**versions(), "torch": version("torch")}

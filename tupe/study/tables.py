@@ -1,0 +1,208 @@
+"""What the records of a study say, as Markdown: every number from the files, and what is missing in words."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import Optional
+
+from tupe.study.design import BASELINE, CONTROL, Design, Run
+from tupe.study.records import Pretraining, Record, best_rate
+from tupe.study.statistics import Mean, mean, share
+
+#: Whose final loss is to be reached.
+TARGETS = (BASELINE, "bert_r")
+_MODES = ("training", "inference")
+_NONE = "–"
+#: Bits below the model without positions that are taken for word order learnt.
+_ORDER = 0.1
+
+
+class Results:
+    """The records of a study, by what tables ask for.
+
+    Args:
+        design: what is compared.
+        records: what there is of it.
+    """
+
+    def __init__(self, design: Design, records: dict[Run, Record]) -> None:
+        self.design, self.records = design, records
+
+    def finals(self, system: str) -> dict[int, Pretraining]:
+        """Seed -> pre-training at the best rate."""
+        return {run.seed: self.records[run] for run in self._of("final", system)}
+
+    def paired(self, system: str, target: str, value: Callable[[Pretraining, Pretraining], Optional[float]]) -> list:
+        """`value` of the pre-trainings of two systems with the same seed, so of the same order of data and masks."""
+        ours, theirs = self.finals(system), self.finals(target)
+        return [value(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
+
+    def scores(self, system: str, task: str, at: str) -> list[float]:
+        """Of each pre-training seed: the median of the fine-tuning seeds at the best learning rate."""
+        swept = (self.records[run].scores.get(task, {}) for run in self._of("glue", system, at))
+        medians = ([statistics.median(scores) for scores in rates.values() if scores] for rates in swept)
+        return [max(found) for found in medians if found]
+
+    def _of(self, part: str, system: str, at: str = "") -> list[Run]:
+        return [run for run in self.records if (run.part, run.system, run.at) == (part, system, at)]
+
+
+def state(results: Results) -> list[str]:
+    """What there is and what is missing, where it was done, and how long it took."""
+    design, records = results.design, results.records
+    runs = list(design.runs())
+    trained = [record for record in records.values() if isinstance(record, Pretraining)]
+    if not trained:
+        return ["No run of this size has been done yet."]
+    hours = sum(getattr(record, "processor_seconds", 0.0) for record in records.values()) / 3600
+    hosts = ", ".join(dict.fromkeys(_host(record) for record in records.values()))
+    torch = ", ".join(sorted({record.versions.get("torch", "?") for record in records.values()}))
+    lines = [f"{len(records)} of {len(runs)} runs, {hours:.1f} processor hours, on {hosts}; PyTorch {torch}."]
+    few = []
+    for name, system in design.systems.items():
+        there = len(results.finals(name))
+        if there < system.seeds:
+            few.append(f"{design.label(name)} {there} of {system.seeds}")
+    if few:
+        lines.append(f"**Not complete**, seeds done: {', '.join(few)}.")
+    return lines
+
+
+def pretraining(results: Results) -> list[str]:
+    """Final validation loss of every system that has one, and which of them have learnt no word order."""
+    design = results.design
+    base = design.label(BASELINE)
+    rows, without = [], []
+    for name in _there(results):
+        finals = results.finals(name)
+        losses = mean([record.loss for record in finals.values()])
+        gain = results.paired(name, BASELINE, lambda ours, theirs: ours.loss - theirs.loss)
+        order = results.paired(name, CONTROL, lambda ours, theirs: theirs.loss - ours.loss)
+        if order and name != CONTROL and statistics.fmean(order) < _ORDER:
+            without.append(design.label(name))
+        right = [record.accuracy for record in finals.values() if record.accuracy is not None]
+        first = next(iter(finals.values()))
+        rows.append(
+            (
+                design.label(name),
+                f"{first.parameters:,}",
+                f"{first.lr:g}",
+                str(len(finals)),
+                _spread(losses, 3),
+                _NONE if name == BASELINE or not gain else _interval(mean(gain), 3, sign="+"),
+                f"{statistics.fmean(right):.1f}" if right else _NONE,
+            )
+        )
+    head = ("system", "parameters", "learning rate", "seeds", "validation loss, bits", f"less {base}'s", "right, %")
+    lines = _table(head, rows)
+    if without:
+        label = design.label(CONTROL)
+        lines += ["", f"Still on the plateau, less than {_ORDER} bits below {label}: {', '.join(without)}."]
+    return lines
+
+
+def shares(results: Results) -> list[str]:
+    """At which share of the updates the baselines' final losses are reached."""
+    design = results.design
+    targets = [target for target in TARGETS if results.finals(target)]
+    rows = []
+    for name in _there(results):
+        cells = []
+        for target in targets:
+            found = results.paired(name, target, lambda ours, theirs: share(ours.curve, theirs.loss))
+            reached = [100 * part for part in found if part is not None]
+            text = f"{_interval(mean(reached), 0)}%" if reached else _NONE
+            if len(reached) < len(found):
+                text = f"{text}; {len(found) - len(reached)} of {len(found)} never" if reached else "never"
+            cells.append(_NONE if name == target or not found else text)
+        rows.append((design.label(name), *cells))
+    return _table(("system", *(f"{design.label(target)}'s final loss after" for target in targets)), rows)
+
+
+def rates(results: Results) -> list[str]:
+    """The search: loss of each rate, the best of each system in bold."""
+    design, rows = results.design, []
+    edges = {min(design.search.rates), max(design.search.rates)}
+    at_edge = []
+    for name in design.systems:
+        found = {run.lr: results.records[run].loss for run in results._of("search", name)}
+        if not found:
+            continue
+        best = best_rate(design, name, results.records)
+        texts = [f"{found[lr]:.3f}" if lr in found else _NONE for lr in design.search.rates]
+        rows.append(
+            (design.label(name), *(f"**{t}**" if lr == best else t for t, lr in zip(texts, design.search.rates)))
+        )
+        if best in edges:
+            at_edge.append(f"{design.label(name)} ({best:g})")
+    lines = _table(("system", *(f"{lr:g}" for lr in design.search.rates)), rows)
+    if at_edge:
+        lines += ["", f"Best at an end of the search, so that a rate beyond it may be better: {', '.join(at_edge)}."]
+    return lines
+
+
+def glue(results: Results) -> list[str]:
+    """Scores of the fine-tuned checkpoints, of the end and of the way there."""
+    design, rows = results.design, []
+    tasks = design.finetuning.tasks
+    for name in design.systems:
+        for at, updates in (("mid", design.mid), ("end", design.updates)):
+            scores = [results.scores(name, task, at) for task in tasks]
+            if any(scores):
+                number = max(map(len, scores))
+                cells = (_spread(mean(found), 1) if found else _NONE for found in scores)
+                rows.append((design.label(name), f"{updates:,}", str(number), *cells))
+    return _table(("system", "updates", "seeds", *tasks), rows)
+
+
+def cost(results: Results) -> list[str]:
+    """Time of a training step and of inference, over the first system's."""
+    record = next((results.records[run] for run in results.records if run.part == "cost"), None)
+    if record is None:
+        return ["Nothing yet."]
+    rows = [
+        (rival, *("{1:.2f} ({0:.2f}-{2:.2f})".format(*modes[mode]) if mode in modes else _NONE for mode in _MODES))
+        for rival, modes in record.times.items()
+    ]
+    return [*_table(("system", *_MODES), rows), "", f"{record.conditions}."]
+
+
+#: Name of a mark in a document -> what stands there.
+BLOCKS: dict[str, Callable[[Results], list[str]]] = {
+    "state": state,
+    "pretraining": pretraining,
+    "shares": shares,
+    "rates": rates,
+    "glue": glue,
+    "cost": cost,
+}
+
+
+def _there(results: Results) -> list[str]:
+    """The systems that have been pre-trained, in the order of the design."""
+    return [name for name in results.design.systems if results.finals(name)]
+
+
+def _host(record: Record) -> str:
+    return str(record.host.get("gpu", record.host.get("processor", "a machine without a name")))
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1), *lines] if lines else ["Nothing yet."]
+
+
+def _spread(values: Mean, digits: int) -> str:
+    """Mean ± standard deviation."""
+    text = f"{values.mean:.{digits}f}"
+    return text if values.spread is None else f"{text} ± {values.spread:.{digits}f}"
+
+
+def _interval(values: Mean, digits: int, sign: str = "") -> str:
+    """Mean and its 95% interval; of one value, the value."""
+    text = f"{values.mean:{sign}.{digits}f}"
+    if values.half is None:
+        return text
+    low, high = values.mean - values.half, values.mean + values.half
+    return f"{text} [{low:{sign}.{digits}f}, {high:{sign}.{digits}f}]"
