@@ -13,7 +13,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from fairseq import options
@@ -181,10 +180,9 @@ def check_script(script, arguments, environment):
         text += (ROOT / "scripts/pretrain.sh").read_text()
     for name in environment:
         assert name in NOT_OURS or re.search(rf"\b{name}\b", text), f"{script} knows no {name}"
-    room = {"pretrain.sh": "pretraining", "pretrain.sbatch": "pretraining", "translate_train.sh": "translation"}
-    if Path(script).name in room:
-        folder = ROOT / "configs" / room[Path(script).name]
-        config = environment.get("CONFIG", re.search(r"CONFIG:=(\w+)", text)[1])
+    room = re.search(r"^find_config (\w+) (\w+)", text, re.M)  # and the default
+    if room:
+        folder, config = ROOT / "configs" / room[1], environment.get("CONFIG", room[2])
         assert environment.get("MODEL", "tupe_base") in (*MODEL_NAMES, *ELECTRA_NAMES, *SEQ2SEQ_NAMES)
         overrides = [*arguments[1:], *([f"model._name={environment['MODEL']}"] if "MODEL" in environment else [])]
         read_config(folder, config, overrides)
@@ -233,6 +231,7 @@ def test_command_in_a_sentence(page, command):
     else:
         module = importlib.import_module(f"tupe.cli.{name.replace('-', '_')}" + ("_" if name == "import" else ""))
         text = inspect.getsource(module) + (ROOT / "tupe/cli/glue_sweep.py").read_text() * (name in ("sweep", "table"))
+        text += (ROOT / "tupe/cli/_plan.py").read_text() * name.endswith("-plan")
     for flag in (word.split("=")[0] for word in arguments if re.match("--[a-z]", word)):
         assert f'"{flag}"' in text, f"{page}: {command}: there is no {flag}"
 
