@@ -67,7 +67,7 @@ def loss_by_position(
     size = max(1, _TOKENS // length)
     for masked, target in zip(*(part.split(size) for part in _masked(encoder, tokens, seed))):
         where = target.ne(encoder.dictionary.pad())
-        logits, _ = encoder(masked, masked_tokens=where, has_padding=False)
+        logits, _ = encoder(masked, masked_tokens=where, num_tokens=masked.numel())
         losses = F.cross_entropy(logits.float(), target[where], reduction="none") / math.log(2)
         position = where.nonzero()[:, 1]
         bits.index_add_(0, position, losses.double())
