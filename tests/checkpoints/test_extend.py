@@ -84,6 +84,19 @@ def test_training_resumes(rule, run, train, tmp_path):
     assert resumed["model"][changed[0]].shape == after["model"][changed[0]].shape
 
 
+def test_weights_that_are_saved_twice(run, tmp_path):
+    """As fairseq does of a model on a GPU or in 16 bits, whose tied weights it copies one by one."""
+    _, _, path = run
+    state = torch.load(path, weights_only=True)
+    state["model"] = {name: tensor.clone() for name, tensor in state["model"].items()}
+    torch.save(state, tmp_path / "copied.pt")
+    one, other = (
+        extend_positions(p, 20).state["last_optimizer_state"]["state"] for p in (path, tmp_path / "copied.pt")
+    )
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[number]["exp_avg"], other[number]["exp_avg"]) for number in one)
+
+
 def test_flat_masters_go_along(run, tmp_path):
     """Mixed precision keeps one flat tensor of all parameters, here made of those of a run in 32 bits."""
     _, _, path = run

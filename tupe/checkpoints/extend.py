@@ -105,11 +105,11 @@ def extend_positions(checkpoint: Union[str, Path], positions: int, rule: str = R
         for name, axes in getattr(module, "position_axes", {}).items()
     }
     found = {name: axes for name, axes in found.items() if name in weights}
-    shapes = {name: p.shape for name, p in model.named_parameters(remove_duplicate=False)}
-    wrong = next((name for name in found if getattr(weights[name], "shape", None) != shapes[name]), None)
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    wrong = next((name for name in found if getattr(weights[name], "shape", None) != parameters[name].shape), None)
     if wrong is not None:
         raise UserError(f"{wrong} in {checkpoint} is not of {old} positions, as its configuration says: it is damaged")
-    order = _parameters(weights)
+    order = _parameters(weights, parameters)
 
     def extended(named: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -134,11 +134,14 @@ def extend_positions(checkpoint: Union[str, Path], positions: int, rule: str = R
     return Extended(state, old, list(found), optimizer is not None)
 
 
-def _parameters(weights: Mapping[str, Tensor]) -> list[str]:
-    """The names of the parameters in the model's order, of a tensor that two share the first."""
-    seen: dict[tuple, str] = {}
-    for name, tensor in weights.items():
-        seen.setdefault((tensor.data_ptr(), tuple(tensor.shape)), name)
+def _parameters(weights: Iterable[str], parameters: Mapping[str, Tensor]) -> list[str]:
+    """The names of `weights` in the model's order, of a parameter that two share the first.
+
+    The model says which do: fairseq copies each to the CPU or to float32 by itself, and saves it twice.
+    """
+    seen: dict[object, str] = {}
+    for name in weights:
+        seen.setdefault(id(parameters[name]) if name in parameters else name, name)
     return list(seen.values())
 
 
