@@ -184,7 +184,7 @@ def _check(cfg: DictConfig, launch: Launch) -> None:
     if cfg.task.tokens_per_sample > positions:
         raise UserError(
             f"sequences of {cfg.task.tokens_per_sample} tokens do not fit a model of {positions} positions: lower "
-            "task.tokens_per_sample or raise +model.max_positions."
+            "task.tokens_per_sample or raise model.max_positions."
         )
     size, multiple = cfg.dataset.batch_size, cfg.dataset.required_batch_size_multiple
     if size is None or cfg.dataset.max_tokens is not None:

@@ -38,7 +38,7 @@ as_hydra_wants() {
     case $1 in
         checkpoint.save_dir=*) printf 'checkpoint.save_dir=%s' "$(quoted "${1#*=}")" ;;
         model.*=* | +model.*=*)
-            sed -n '/^model:/,/^[^ ]*:$/p' "$config" | grep -q "^  ${key#model.}:" || key=+$key
+            [[ $(sed -n '/^model:/,/^[^ ]*:$/p' "$config") == *$'\n'"  ${key#model.}:"* ]] || key=+$key
             printf '%s=%s' "$key" "${1#*=}"
             ;;
         *) printf '%s' "$1" ;;
