@@ -49,7 +49,7 @@ def results(design, leave, search):
         Run("glue", "bert_a", 2, at="end"): finetuning(CoLA=14.0),
         Run("cost", "all", 1): Cost(
             {}, "one core",
-            {"BERT-A": {"training": (1.0, 1.0, 1.0)}, "TUPE-R": {"training": (1.02, 1.0625, 1.1)}},
+            {"bert_a": {"training": (1.0, 1.0, 1.0)}, "tupe_r": {"training": (1.02, 1.0625, 1.1)}},
             {"processor": "abacus", "cores": 2}, {"torch": "2.0"},
         ),
     }  # fmt: skip

@@ -31,8 +31,8 @@ def sweep_launch(design: Design, checkpoint: Path, glue: Path, folder: Path) -> 
 
 def sweep_record(of: dict[str, Any], folder: Path, processor_seconds: float) -> FineTuning:
     """What the sweep in `folder` gave."""
-    cells = read_sweep(folder).cells
-    scores = {task: {f"{rate.lr:g}": rate.scores for rate in cells[task].rates} for task in of["sweep"]["tasks"]}
+    cells = read_sweep(folder).cells.items()
+    scores = {name: {f"{rate.lr:g}": rate.scores for rate in cell.rates} for name, cell in cells}
     return FineTuning(of, scores, round(processor_seconds, 1), this_host(), these_versions())
 
 

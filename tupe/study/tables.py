@@ -9,6 +9,7 @@ from typing import Optional
 from tupe.study.design import BASELINE, CONTROL, Design, Run
 from tupe.study.records import Pretraining, Record, best_rate
 from tupe.study.statistics import Mean, mean, share
+from tupe.systems import DESCRIPTIONS
 
 #: Whose final loss is to be reached.
 TARGETS = (BASELINE, "bert_r")
@@ -162,7 +163,10 @@ def cost(results: Results) -> list[str]:
     if record is None:
         return ["Nothing yet."]
     rows = [
-        (rival, *("{1:.2f} ({0:.2f}-{2:.2f})".format(*modes[mode]) if mode in modes else _NONE for mode in _MODES))
+        (
+            DESCRIPTIONS.get(rival, (rival,))[0],
+            *("{1:.2f} ({0:.2f}-{2:.2f})".format(*modes[mode]) if mode in modes else _NONE for mode in _MODES),
+        )
         for rival, modes in record.times.items()
     ]
     return [*_table(("system", *_MODES), rows), "", f"{record.conditions}."]
