@@ -10,6 +10,7 @@ import torch
 
 from tests.commands import ROOT, hydra_train
 from tupe.cli.main import main
+from tupe.data.corpus.report import vocabulary_warning
 from tupe.errors import UserError
 from tupe.pretraining import Launch, plan, plus, read_config
 
@@ -156,6 +157,8 @@ def test_a_vocabulary_too_large_for_the_corpus(corpus, tmp_path):
     assert len(said) == 1
     assert "4,091 symbols are many" in said[0]
     assert "with --vocab-size 1000, or with more text" in said[0]
+    (small,) = vocabulary_warning(900, 5000)
+    assert small.endswith("prepare the corpus with more text")  # 1000 are not fewer
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tupe.data.corpus.manifest import Content
 from tupe.data.corpus.text import SPLITS
 from tupe.data.text.stages import STAGES
 
-TOKENS_A_SYMBOL = 100  # fewer, and most of the vocabulary is hardly ever seen
+_TOKENS_A_SYMBOL = 100  # fewer, and most of the vocabulary is hardly ever seen
 _READ = ("bytes", "lines", "documents")
 # What is not a stage: a line that SentencePiece makes nothing of, and one of more pieces than fairseq can take.
 _ALWAYS = ("no-pieces", "cut-long-lines")
@@ -17,13 +17,14 @@ _ALWAYS = ("no-pieces", "cut-long-lines")
 
 def vocabulary_warning(symbols: int, tokens: int) -> Iterator[str]:
     """A line, with a size that fits, if a vocabulary is too large for so many tokens of text."""
-    if tokens >= TOKENS_A_SYMBOL * symbols:
+    if tokens >= _TOKENS_A_SYMBOL * symbols:
         return
     # a smaller vocabulary makes more tokens of the same text, so what it has for each is a little more than said
-    fits = max(tokens // TOKENS_A_SYMBOL // 1000 * 1000, 1000)
+    fits = max(tokens // _TOKENS_A_SYMBOL // 1000 * 1000, 1000)
+    smaller = f"--vocab-size {fits}, or with " if fits < symbols else ""
     yield (
-        f"warning: {symbols:,} symbols are many for {tokens:,} tokens: most are seen less than {TOKENS_A_SYMBOL} times "
-        f"an epoch; prepare the corpus with --vocab-size {fits}, or with more text"
+        f"warning: {symbols:,} symbols are many for {tokens:,} tokens: most are seen less than {_TOKENS_A_SYMBOL} "
+        f"times an epoch; prepare the corpus with {smaller}more text"
     )
 
 
