@@ -1,9 +1,11 @@
 """Cosines of position vectors, from every kind of table."""
 
+from argparse import Namespace
+
 import pytest
 import torch
 
-from tupe.analysis.similarity import plot_similarity, position_similarity
+from tupe.analysis.similarity import has_vectors, plot_similarity, position_similarity
 from tupe.cli.main import main
 from tupe.errors import UserError
 
@@ -24,6 +26,11 @@ def test_every_table(name, fields, names, save, tmp_path):
     torch.testing.assert_close(similarity.values.diagonal(dim1=1, dim2=2), torch.ones(len(names), 20))
     plot_similarity(similarity, tmp_path / "a.svg")
     assert all(part in (tmp_path / "a.svg").read_text() for part in names)
+
+
+def test_a_term_of_ones_own_has_none_that_are_known():
+    """The page says so, and goes on."""
+    assert not has_vectors(Namespace(absolute="mine"))
 
 
 def test_the_figure_calls_it_by_its_fields_or_by_its_name(save, tmp_path):

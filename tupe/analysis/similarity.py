@@ -29,7 +29,7 @@ class PositionSimilarity(NamedTuple):
 
 def has_vectors(args: Namespace) -> bool:
     """Whether a system has vectors of positions."""
-    return args.absolute not in ("none", "free", "sinusoidal")
+    return args.absolute in ("input", "untied", "untied_cross", "low_rank", "low_rank_input")
 
 
 def position_similarity(checkpoint: Checkpoint) -> PositionSimilarity:
