@@ -36,6 +36,11 @@ def test_is_the_models_own_loss(tmp_path, monkeypatch):
         loss_by_position(path, tmp_path, 13)
 
 
+def test_a_discriminator_has_no_such_loss(save, tmp_path):
+    with pytest.raises(UserError, match="is of a discriminator, which has no language-model head"):
+        loss_by_position(save("electra_bert_a_tiny", encoder_attention_heads=2)[0], tmp_path, 12)
+
+
 def test_relative_terms_go_on(save):
     path, _ = save("t5_tiny")
     encoder = open_encoder(path)

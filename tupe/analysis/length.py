@@ -17,8 +17,13 @@ from tupe.analysis.figure import new_figure, save_figure
 from tupe.analysis.text import read_tokens
 from tupe.errors import UserError
 from tupe.models.tupe import TupeLanguageModelEncoder
+from tupe.systems import ELECTRA_NAMES
 
 _TOKENS = 8192  # of a batch
+
+
+class TooLong(UserError):
+    """A length that a model has not."""
 
 
 class PositionLoss(NamedTuple):
@@ -58,9 +63,14 @@ def loss_by_position(
         seed: of the masks.
 
     Raises:
-        UserError: for a model without a language-model head, or with fewer positions than `length`.
+        UserError: for a model without a language-model head, or another corpus.
+        TooLong: for a model with fewer positions than `length`.
     """
     encoder = open_encoder(checkpoint)
+    if encoder.args._name in ELECTRA_NAMES:
+        raise UserError(
+            f"{checkpoint} is of a discriminator, which has no language-model head: give a masked language model."
+        )
     _allow(encoder, length, checkpoint)
     tokens = read_tokens(encoder, data, length, sequences)
     bits, count = torch.zeros(2, tokens.shape[1], dtype=torch.float64)
@@ -94,7 +104,7 @@ def _allow(encoder: TupeLanguageModelEncoder, length: int, checkpoint: Union[str
         return
     ends = inner.position_bias.max_positions != math.inf or encoder.args.linformer_k
     if ends or inner.input_positions is not None:
-        raise UserError(
+        raise TooLong(
             f"{checkpoint} has {inner.max_positions} positions, fewer than {length}: make it longer by "
             "`tupe extend-positions`, or ask for a shorter length."
         )

@@ -27,8 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Measures each checkpoint at each length that it has; those that it has not are said, and left out."""
     from tupe.analysis.checkpoint import open_encoder
-    from tupe.analysis.length import loss_by_position, plot_loss_by_position
-    from tupe.errors import UserError
+    from tupe.analysis.length import TooLong, loss_by_position, plot_loss_by_position
 
     checkpoints = [(label or str(path), path) for label, path in map(split_label, args.checkpoints)]
     check_names([name for name, _ in checkpoints])
@@ -38,9 +37,7 @@ def run(args: argparse.Namespace) -> None:
         for length in args.lengths or [open_encoder(path).sentence_encoder.max_positions]:
             try:
                 loss = loss_by_position(path, args.data, length, args.sequences, args.seed)
-            except UserError as error:
-                if "extend-positions" not in str(error):
-                    raise
+            except TooLong as error:
                 missing = error
                 print(f"{name:<40}{length:>8}  too long for it")
                 continue
