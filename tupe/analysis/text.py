@@ -46,7 +46,8 @@ def read_tokens(
         raise UserError(f"{data} has {symbols} symbols, but the model {known}: give the corpus that it was trained on.")
     if text is None:
         if not (corpus.folder / "valid.idx").is_file():
-            raise UserError(f"{data} has no held-out text: give a file of text.")
+            what = "holds out text by language" if corpus.content.languages else "has no held-out text"
+            raise UserError(f"{data} {what}: give a file of text.")
         check_indexed(corpus.folder / "valid", "tupe prepare-corpus")
         valid = MMapIndexedDataset(str(corpus.folder / "valid"))
         tokens = np.concatenate([valid[i].numpy() for i in range(len(valid))]) if len(valid) else np.empty(0, np.int64)
