@@ -1,6 +1,7 @@
 """What a model is, from a name with fields and from a checkpoint."""
 
 import dataclasses
+import re
 
 import pytest
 import torch
@@ -42,6 +43,17 @@ def test_what_was_given_and_what_came_along(capsys):
     assert "  reset=paper (from tupe_tiny)\n" in out
     assert "  relative=unbinned (given; tupe_tiny has bucketed)\n" in out
     assert "(100 symbols, 512 positions)" in out
+
+
+def test_what_a_generator_was_given(capsys):
+    """Its own fields are in the name, and in the count."""
+    outs = []
+    for fields in ([], ["generator_size=1.0"]):
+        assert main(["describe", "electra_tupe_tiny", *fields, "--vocab-size", "100"]) == 0
+        outs.append(capsys.readouterr().out)
+    assert outs[1].startswith("model: electra_tupe_tiny generator_size=1.0\n")
+    alone = [int(re.search(r"of the generator alone ([\d,]+)", out)[1].replace(",", "")) for out in outs]
+    assert alone[1] > alone[0]
 
 
 def test_a_checkpoint(tmp_path, build, capsys):
