@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from tupe.errors import UserError
+from tupe.models import config
 from tupe.position import (
     BucketedRelative,
     ClippedRelative,
@@ -97,6 +98,11 @@ class Endless(Slopes):
     max_positions = 16
 
 
+class Wide(Slopes):
+    def __init__(self, heads=3):
+        super().__init__(heads)
+
+
 class OneHead(Slopes):
     def forward(self, *span):
         return super().forward(*span)[0]
@@ -129,6 +135,24 @@ class Lopsided(RelativeTerm):
         return super().forward(*span, by_distance=by_distance) * (2 if by_distance else 1)
 
 
+class Unheard(Lopsided):
+    """In parts a gradient does not arrive."""
+
+    def __init__(self):
+        super().__init__()
+        self.level = nn.Parameter(torch.ones(2, 1, 1))
+
+    def forward(self, *span, by_distance=False):
+        values = RelativeTerm.forward(self, *span, by_distance=by_distance)
+        return values + (self.level.detach().squeeze(-1) if by_distance else self.level)
+
+
+class Unpickled(Slopes):
+    def __init__(self):
+        super().__init__()
+        self.of = lambda distance: distance
+
+
 @pytest.mark.parametrize(
     ("term", "said"),
     [
@@ -141,6 +165,8 @@ class Lopsided(RelativeTerm):
         (OneHead, r"is \(12, 12\), not \(H, 12, 12\)"),
         (OfPositions, "not a function of the distance"),
         (Lopsided, "in parts it is not what it is as a whole"),
+        (Unheard, "in parts the gradient of level is another"),
+        (Unpickled, "it is not pickled: .*lambda"),
         (nn.Identity, "raises TypeError"),
     ],
 )
@@ -163,6 +189,8 @@ def test_registering(registry):
         own.register_relative("slopes")(Endless)
     with pytest.raises(UserError, match="relative=a b is no name"):
         own.register_relative("a b")(Slopes)
+    with pytest.raises(UserError, match="heads is 2 in a term that is registered and 3 in Wide: give both one default"):
+        own.register_absolute("wide", heads="how many")(Wide)
     with pytest.raises(UserError, match="size is no argument of Slopes with a number"):
         own.register_absolute("other", size="")(Slopes)
     assert own.read_own() == ([], ["slopes"], own.own_options())
@@ -170,3 +198,11 @@ def test_registering(registry):
         own.register_absolute("late")(Slopes)
     with pytest.raises(UserError, match=r"x\.pt has relative=unknown, a term that is not registered here"):
         own.refuse_unknown("x.pt", "relative", "unknown", ["none", "slopes"])
+
+
+@pytest.mark.parametrize("field", ["sharing", "pooler_dropout", "generator_size"])
+def test_an_option_that_is_a_field_of_ours(field, monkeypatch):
+    """It would take the field's default, and the field the option's value."""
+    monkeypatch.setattr(config, "OWN_OPTIONS", {field: own.Option(1, "")})
+    with pytest.raises(UserError, match=f"{field} is a field of our models"):
+        config.check_own(config.EncoderConfig, config.TupeConfig, config.ElectraConfig)

@@ -152,13 +152,6 @@ class EncoderConfig(OwnOptions):
     )
 
 
-if set(OWN_OPTIONS) & set(EncoderConfig.__annotations__):
-    raise UserError(
-        f"{(set(OWN_OPTIONS) & set(EncoderConfig.__annotations__)).pop()} is a field of every model: call the option "
-        "of your term otherwise"
-    )
-
-
 @dataclass
 class TupeConfig(EncoderConfig):
     """A masked language model with the encoder; `tupe.systems` names them."""
@@ -196,6 +189,16 @@ class ElectraConfig(TupeConfig):
             "positions with its layer norm and theta (table), everything, at equal widths (all), or nothing (none)"
         },
     )
+
+
+def check_own(*configs: type[EncoderConfig]) -> None:
+    """Raises `UserError` for an option of the user's own term under the name of a field of ours."""
+    taken = sorted(set(OWN_OPTIONS).intersection(name for config in configs for name in config.__annotations__))
+    if taken:
+        raise UserError(f"{taken[0]} is a field of our models: call the option of your term otherwise")
+
+
+check_own(EncoderConfig, TupeConfig, ElectraConfig)
 
 
 def config_class(name: str, defaults: dict[str, object], base: type[EncoderConfig]) -> type[EncoderConfig]:

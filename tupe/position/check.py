@@ -72,8 +72,8 @@ class _Checked:
     def _fail(self, what: str) -> None:
         raise UserError(f"{type(self.term).__name__} is no position term: {what}")
 
-    def _same(self, ours: Tensor, theirs: Tensor, what: str) -> None:
-        if ours.shape != theirs.shape or not torch.allclose(ours.double(), theirs.double(), **_CLOSE):
+    def _same(self, ours: Optional[Tensor], theirs: Tensor, what: str) -> None:
+        if ours is None or ours.shape != theirs.shape or not torch.allclose(ours.double(), theirs.double(), **_CLOSE):
             self._fail(what)
 
     def _computed(self, length: int, num_keys: Optional[int] = None, query_offset: int = 0) -> Tensor:
@@ -173,7 +173,11 @@ class _Checked:
 
     def state(self) -> None:
         """Copies, pickles and state dicts are the same function."""
-        for what, other in (("copied", copy.deepcopy(self.term)), ("pickled", pickle.loads(pickle.dumps(self.term)))):
+        try:
+            pickled = pickle.loads(pickle.dumps(self.term))
+        except Exception as error:
+            self._fail(f"it is not pickled: {error!r:.200}")
+        for what, other in (("copied", copy.deepcopy(self.term)), ("pickled", pickled)):
             self._same(other(self.length), self.whole, f"{what}, it is another function")
         other = copy.deepcopy(self.term)
         for parameter in other.parameters():

@@ -58,7 +58,8 @@ def register_relative(name: str, **options: str) -> Callable[[type[nn.Module]], 
         options: keyword argument of the class -> its help, for each that has a default and shall be a field.
 
     Raises:
-        UserError: for a name that is taken, an option that is no such argument, or when models are there already.
+        UserError: for a name that is taken, an option that is no such argument or has another default in another term,
+            or when models are there already.
     """
     return _register("relative", name, options)
 
@@ -78,12 +79,17 @@ def _register(side: str, name: str, options: dict[str, str]) -> Callable[[type[n
                 f"{side}={name} is {'taken' if found else 'no name'}: register {term.__qualname__} under another, "
                 "of lower-case letters, digits and underscores"
             )
-        arguments = inspect.signature(term).parameters
+        arguments, others = inspect.signature(term).parameters, own_options()
         for option in options:
             if option not in arguments or type(arguments[option].default) not in (bool, int, float, str):
                 raise UserError(
                     f"{option} is no argument of {term.__qualname__} with a number or a text as its default: "
                     f"register {side}={name} with the options that it has"
+                )
+            if option in others and others[option].default != arguments[option].default:
+                raise UserError(
+                    f"{option} is {others[option].default} in a term that is registered and "
+                    f"{arguments[option].default} in {term.__qualname__}: give both one default, or two names"
                 )
         OWN[side][name] = OwnTerm(
             term, {option: Option(arguments[option].default, text) for option, text in options.items()}

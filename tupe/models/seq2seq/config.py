@@ -14,6 +14,7 @@ from tupe.models.config import (
     RELATIVE_CHOICES,
     RESET_CHOICES,
     EncoderConfig,
+    check_own,
     config_class,
     with_own,
 )
@@ -75,6 +76,9 @@ class Seq2SeqConfig(EncoderConfig):
     )
     max_source_positions: Optional[int] = field(default=None, metadata={"help": "longest source; default: the task's"})
     max_target_positions: Optional[int] = field(default=None, metadata={"help": "longest target; default: the task's"})
+
+
+check_own(Seq2SeqConfig)
 
 
 def encoder_args(args: Namespace) -> Namespace:
