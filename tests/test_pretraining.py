@@ -209,3 +209,10 @@ def test_configuration_that_does_not_exist(capsys):
     assert "there is no " in (said := capsys.readouterr().err)
     assert said.startswith("error: ")
     assert "nope.yaml" in said
+
+
+@pytest.mark.parametrize("text", [b"model: [tupe", b"model: \xff\xfe"])
+def test_configuration_that_cannot_be_read(text, tmp_path):
+    (tmp_path / "mine.yaml").write_bytes(text)
+    with pytest.raises(UserError, match=r"^the configuration mine cannot be made: "):
+        read_config(tmp_path, "mine", [])

@@ -17,6 +17,7 @@ from fairseq.dataclass.initialize import add_defaults, hydra_init
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from tupe.criterions.throughput import KNOWN_DEVICES, peak_flops, training_flops
 from tupe.data.corpus.manifest import NAME, Manifest
@@ -58,7 +59,7 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
             warnings.simplefilter("ignore")  # fairseq's schema has the name of the file, which Hydra 1.1 deprecates
             cfg = compose(config_name=name, overrides=overrides)
         add_defaults(cfg)
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"the configuration {name} cannot be made: {' '.join(str(error).split())}") from None
     return cfg
 

@@ -66,7 +66,8 @@ def _check_terms(path, model) -> None:
     """Terms that nobody has registered are otherwise a traceback of omegaconf's."""
     known = MODEL_DATACLASS_REGISTRY.get(getattr(model, "_name", None))
     if known is not None and ours(chosen("model", model)):
-        for side in ("absolute", "relative"):
+        sides = {"absolute", "relative", "decoder_absolute", "decoder_relative"} & known.__dataclass_fields__.keys()
+        for side in sorted(sides):
             choices = known.__dataclass_fields__[side].type
             refuse_unknown(path, side, getattr(model, side, None), [choice.value for choice in choices])
 
