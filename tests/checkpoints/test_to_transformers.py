@@ -212,7 +212,12 @@ def test_answers_there_and_back(make_checkpoint, corpus, tmp_path):
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
     model = make_checkpoint(tmp_path / "best.pt", spans=True)
+    result = {"task": "SQuAD", "metric": "f1", "score": 81.5, "seed": 3, "lr": 3e-5, "epoch": 2}
+    (tmp_path / "result.json").write_text(json.dumps(result))
     assert main(["export", str(tmp_path / "best.pt"), str(corpus), str(tmp_path / "exported")]) == 0
+    card = (tmp_path / "exported/README.md").read_text()
+    assert 'name: "SQuAD, development set"\n      type: "squad"' in card
+    assert "Fine-tuned on SQuAD." in card
     there = AutoModelForQuestionAnswering.from_pretrained(tmp_path / "exported").eval()
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "exported")
     batch = tokenizer([["Who sees ?", "Anna sees the house ."], ["Who ?", "Dora ."]], padding=True, return_tensors="pt")
