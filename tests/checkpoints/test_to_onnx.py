@@ -1,6 +1,8 @@
 """ONNX graphs of exported models: equal to PyTorch at every length, small where asked, and never there when wrong."""
 
+import json
 import re
+import shutil
 import sys
 
 import numpy as np
@@ -74,9 +76,15 @@ def test_a_graph_that_differs_is_not_written(small, monkeypatch, capsys):
 
 def test_wrong_input_is_one_sentence(small, data, tmp_path, capsys, monkeypatch):
     (tmp_path / "config.json").write_text('{"architectures": ["BertModel"]}')
+    for name, fields in (("type", {"hidden_size": "8"}), ("activation", {"hidden_act": "none"})):
+        shutil.copytree(small, tmp_path / name)
+        content = {**json.loads((small / "config.json").read_text()), **fields}
+        (tmp_path / name / "config.json").write_text(json.dumps(content))
     for arguments, wanted in (
         ([tmp_path / "none"], r"there is no .*config\.json"),
         ([tmp_path], "names the model 'BertModel', which is none of ours"),
+        ([tmp_path / "type"], "cannot be loaded: .*hidden_size"),
+        ([tmp_path / "activation"], "cannot be loaded: .*none"),
         ([small, "--data", tmp_path], "there is no split valid"),
         ([small, "--data", data / "MNLI"], "more classes than the model's 2"),
     ):

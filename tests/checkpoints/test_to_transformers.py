@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tupe.cli.main import main
 from tupe.data.corpus.inputs import Identity
 from tupe.data.corpus.manifest import Content, Counts
 from tupe.data.corpus.settings import Settings
+from tupe.errors import UserError
 from tupe.files import checksums
 from tupe.files import write as write_record
 from tupe.models import TupeModel
@@ -210,7 +212,12 @@ def test_answers_there_and_back(make_checkpoint, corpus, tmp_path):
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
     model = make_checkpoint(tmp_path / "best.pt", spans=True)
+    result = {"task": "SQuAD", "metric": "f1", "score": 81.5, "seed": 3, "lr": 3e-5, "epoch": 2}
+    (tmp_path / "result.json").write_text(json.dumps(result))
     assert main(["export", str(tmp_path / "best.pt"), str(corpus), str(tmp_path / "exported")]) == 0
+    card = (tmp_path / "exported/README.md").read_text()
+    assert 'name: "SQuAD, development set"\n      type: "squad"' in card
+    assert "Fine-tuned on SQuAD." in card
     there = AutoModelForQuestionAnswering.from_pretrained(tmp_path / "exported").eval()
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "exported")
     batch = tokenizer([["Who sees ?", "Anna sees the house ."], ["Who ?", "Dora ."]], padding=True, return_tensors="pt")
@@ -252,6 +259,16 @@ WRONG = {
         None,
         "the model 'transformer', which",
     ),
+    "settings that run": (
+        lambda s: s.update(args=Namespace(task="translation", arch="fconv", encoder_layers="print()")),
+        None,
+        r"old form \(args\)",
+    ),
+    "a task that runs": (
+        lambda s: s["cfg"]["task"].update(task="multilingual_translation", left_pad_source="print()"),
+        None,
+        r"old form \(args\)",
+    ),
     "no model of ours": (lambda s: s.pop("cfg"), None, "holds the model None"),
     "unknown field": (lambda s: s["cfg"]["model"].update(rotary=True), None, "no field 'rotary'"),
     "activation": (lambda s: s["cfg"]["model"].update(activation_fn="swish"), None, "activation_fn is 'swish'"),
@@ -280,6 +297,9 @@ def test_wrong_input_is_one_sentence(what, pretrained, corpus, tmp_path, capsys)
         checkpoint = altered(checkpoint, tmp_path / "changed.pt", change_state)
     else:
         change_data(data)
+    if "old form" in wanted:
+        with pytest.raises(UserError, match=wanted):
+            TupeModel.from_pretrained(str(tmp_path), "changed.pt", str(data))
     assert main(["export", str(checkpoint), str(data), str(tmp_path / "out")]) == 1
     err = capsys.readouterr().err
     assert err.startswith("error: ") and err.count("\n") == 1
@@ -342,8 +362,17 @@ WRONG_FOLDERS = {
     "another model": (config({"model_type": "bert"}), "not of a model of the TUPE family"),
     "a list": (lambda f: (f / "config.json").write_text("[]"), "not of a model of the TUPE family"),
     "wrong type": (config({"hidden_size": "16"}), "encoder_embed_dim is '16'"),
-    "no choice": (config({"absolute": "sinusoidal"}), "absolute is 'sinusoidal'"),
+    "no choice": (config({"absolute": "sinusoidal"}), "has absolute=sinusoidal, a term that is not registered"),
     "hostile": (config({"hidden_act": "gelu\n+hydra.x=1"}), "activation"),
+    "a head": (
+        lambda f: (
+            config({"fairseq": {"model": "tupe_tiny", "head": "a.b"}})(f),
+            weights(lambda s: s.update({"classifier.out_proj.weight": torch.ones(2, 16)}))(f),
+        ),
+        "names the head 'a.b'",
+    ),
+    "an index": (lambda f: (f / "model.safetensors.index.json").write_text("{}"), "weight_map"),
+    "a list of parts": (lambda f: (f / "model.safetensors.index.json").write_text("[]"), "index.json is not what"),
     "unknown name": (config({"fairseq": {"model": "roberta"}}), "the model 'roberta'"),
     "more symbols": (config({"fairseq": {"model": "tupe_tiny", "symbols": 90}}), "symbols that were added since"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), r"there is no .*model\.safetensors"),
@@ -366,6 +395,13 @@ def test_wrong_folder_is_one_sentence(what, exported, tmp_path, capsys):
     assert err.startswith("error: ") and err.count("\n") == 1, err
     assert re.search(wanted, err), err
     assert not (tmp_path / "back.pt").exists()
+
+
+def test_a_folder_without_our_notes_is_imported(exported, tmp_path):
+    folder = Path(shutil.copytree(exported, tmp_path / "folder"))
+    config({"fairseq": "none"})(folder)
+    assert main(["import", str(folder), str(tmp_path / "back.pt")]) == 0
+    assert torch.load(tmp_path / "back.pt", weights_only=True)["cfg"]["model"]["_name"] == "tupe_base"
 
 
 def test_an_old_transformers_is_one_sentence(monkeypatch):

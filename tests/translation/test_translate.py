@@ -3,6 +3,7 @@
 import io
 import shutil
 import sys
+from argparse import Namespace
 
 import pytest
 import sentencepiece
@@ -112,6 +113,21 @@ def test_what_cannot_be_translated(translate, trained, parallel, tmp_path):
     torch.save(state, tmp_path / "encoder.pt")
     status, _, message = translate("--input", long, checkpoint=tmp_path / "encoder.pt")
     assert "encoder.pt is no translation model, but tupe_r_base" in message
+    good = torch.load(trained[0] / "checkpoint_last.pt", weights_only=True)
+    task, model = (dict(good["cfg"][part]) for part in ("task", "model"))
+    for args, task_fields, model_fields, said in (
+        (None, {}, {"_name": "fconv", "encoder_layers": "print()"}, "is no translation model, but fconv"),
+        (None, {}, {"_name": "transformer", "encoder": {"xformers_att_config": "print()"}}, "fairseq runs as Python"),
+        (None, {"task": "multilingual_translation", "left_pad_source": "print()"}, {}, "fairseq runs as Python"),
+        (Namespace(arch="fconv", encoder_layers="print()"), {}, {}, "fairseq runs as Python"),
+        (None, {"source_lang": None}, {}, "source_lang"),
+    ):
+        changed = {"task": {**task, **task_fields}, "model": Namespace(**{**model, **model_fields})}
+        torch.save({**good, "args": args, "cfg": {**good["cfg"], **changed}}, tmp_path / "bad.pt")
+        status, _, message = translate("--input", long, checkpoint=tmp_path / "bad.pt")
+        assert status == 1
+        assert message.count("error: ") == 1
+        assert said in message, message
     assert translate("--average", 9, checkpoint=trained[0])[2].count("\n") == 1
     assert "there is no checkpoint" in translate(checkpoint=tmp_path / "none.pt")[2]
     with pytest.raises(UserError, match="is a translation model"):

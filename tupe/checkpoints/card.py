@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 from tupe.data.corpus.manifest import NAME, Content, Manifest
+from tupe.data.glue.tasks import TASKS
 from tupe.errors import UserError
 from tupe.files import read_json, typed
 from tupe.systems import DESCRIPTIONS, SIZES, SYSTEM_FIELDS, SYSTEMS
@@ -105,7 +106,7 @@ class About:
     ) -> About:
         """Reads the corpus' manifest, and `result.json` beside a fine-tuned checkpoint unless `results` are given."""
         beside = checkpoint.parent / "result.json"
-        if loaded.head is not None and not results and beside.is_file():
+        if loaded.kind != "MaskedLM" and not results and beside.is_file():
             results = [beside]
         scores = [Score.read(path) for path in results]
         if len({(score.task, score.metric) for score in scores}) > 1:
@@ -199,6 +200,8 @@ def _front_matter(about: About, name: str) -> str:
         lines.append(f"base_model: {_yaml(about.base_model)}")
     if about.scores:
         first = about.scores[0]
+        glue = first.task in TASKS and first.task != "XNLI"
+        prefix = "GLUE " if glue else ""
         lines += [
             "model-index:",
             f"- name: {_yaml(name)}",
@@ -206,8 +209,8 @@ def _front_matter(about: About, name: str) -> str:
             "  - task:",
             f"      type: {_PIPELINES[about.kind]}",
             "    dataset:",
-            f"      name: {_yaml(f'GLUE {first.task}, development set')}",
-            "      type: glue",
+            f"      name: {_yaml(f'{prefix}{first.task}, development set')}",
+            f"      type: {_yaml('glue' if glue else first.task.lower())}",
             "    metrics:",
             f"    - type: {_yaml(first.metric)}",
             f"      value: {first.score:.6g}",
@@ -261,7 +264,8 @@ def _training(about: About) -> str:
         )
         lines.append(f"Text processing: {', '.join(settings.stages)}.")
     if about.task:
-        lines.append(f"Fine-tuned on {about.task}, labels {', '.join(about.labels)}.")
+        labels = f", labels {', '.join(about.labels)}" if about.labels else ""
+        lines.append(f"Fine-tuned on {about.task}{labels}.")
     return "\n".join(lines)
 
 

@@ -61,7 +61,12 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
     model = TupeModel.build_model(args, task)
     out = state.get(f"classification_heads.{head}.out_proj.weight")
     if out is not None:
-        model.register_classification_head(head, num_classes=len(out))
+        try:
+            model.register_classification_head(head, num_classes=len(torch.atleast_1d(out)))
+        except KeyError:
+            raise UserError(
+                f"{path} names the head {head!r:.60}, as none can be called: give a folder of {_MADE_BY}"
+            ) from None
     if "span_head.weight" in state and hasattr(model, "register_span_head"):
         model.register_span_head()
     return model, config, _fill(model, state, folder)
@@ -90,9 +95,9 @@ def _weights(folder: Path) -> dict[str, Tensor]:
     index = folder / "model.safetensors.index.json"
     files = ["model.safetensors"]
     if index.is_file():
-        files = sorted(
-            set(typed(dict[str, str], read_json(index, _MADE_BY)["weight_map"], str(index), _MADE_BY).values())
-        )
+        content = typed(dict[str, Any], read_json(index, _MADE_BY), str(index), _MADE_BY)
+        parts = typed(dict[str, str], content.get("weight_map"), f"{index}: weight_map", _MADE_BY)
+        files = sorted(set(parts.values()))
     tensors: dict[str, Tensor] = {}
     for name in files:
         path = folder / Path(name).name
@@ -111,7 +116,6 @@ def import_transformers(folder: Path, target: Path) -> list[str]:
         The parameters that the folder lacked and that are new.
     """
     model, config, missing = load(folder)
-    origin = config.get("fairseq") or {}
     task = criterion = None
     for head in model.classification_heads:
         numbers = model.classification_heads[head].out_proj.out_features
@@ -130,5 +134,5 @@ def import_transformers(folder: Path, target: Path) -> list[str]:
             "classification_head_name": head,
             "regression_target": regression,
         }
-    write_checkpoint(target, model, origin.get("model", "tupe_base"), task, criterion)
+    write_checkpoint(target, model, model.args._name, task, criterion)
     return missing

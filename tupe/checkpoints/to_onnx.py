@@ -86,9 +86,9 @@ def export_onnx(folder: Path, int8: bool = False, data: Optional[Path] = None) -
             f"{folder}/config.json names the model {name!r}, which is none of ours: give a folder of `tupe export`"
         )
     try:
-        model = getattr(ours, name).from_pretrained(folder, dtype=torch.float32).eval()
-    except (OSError, ValueError, RuntimeError) as error:
-        raise UserError(f"{folder} cannot be loaded: {str(error).splitlines()[0]}") from error
+        model = getattr(ours, name).from_pretrained(folder, dtype=torch.float32, use_safetensors=True).eval()
+    except Exception as error:  # Transformers', of files; its configurations', of types; safetensors' own
+        raise UserError(f"{folder} cannot be loaded: {' '.join(str(error).split())[:300]}") from error
     examples = None if data is None else development(model, name, data)
     outputs = _OUTPUTS.get(name, ["logits"])
     pytorch = _of_pytorch(model, outputs)

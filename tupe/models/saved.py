@@ -35,6 +35,7 @@ def saved_config(state: dict[str, Any], path: Union[str, os.PathLike]) -> TupeCo
         typed(Optional[dict[str, Any]], cfg.get(part), f"{where}.{part}", made_by, mending) or {}
         for part in ("model", "task")
     )
+    refuse_old_form(state, task, path)
     name = model.get("_name")
     if name in SEQ2SEQ_NAMES:
         raise UserError(f"{path} is a translation model ({name}): give a pre-trained or fine-tuned encoder.")
@@ -56,6 +57,18 @@ def saved_config(state: dict[str, Any], path: Union[str, os.PathLike]) -> TupeCo
             raise UserError(f"{where}.model: {field.name} is {value!r:.60}, which no model has: {mending}.")
     _check_weights(config, state.get("model"), path)
     return config
+
+
+def refuse_old_form(state: dict[str, Any], task: dict[str, Any], path: Union[str, os.PathLike]) -> None:
+    """Raises `UserError` for settings that are not of today's form.
+
+    fairseq takes `args` before `cfg`, and of models and tasks that have no dataclass it evaluates texts as Python.
+    """
+    if state.get("args") is not None or "task" in task:
+        raise UserError(
+            f"{path} has settings of fairseq's old form (args), whose text fairseq runs as Python: give a checkpoint "
+            "of this plugin's training."
+        )
 
 
 def _check_weights(config: TupeConfig, weights: Any, path: Union[str, os.PathLike]) -> None:

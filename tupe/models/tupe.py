@@ -15,6 +15,7 @@ from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
+from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
 from tupe.linear import linear, project
 from tupe.models.config import CONFIGS, TupeConfig
@@ -22,6 +23,7 @@ from tupe.models.encoder import TupeEncoder
 from tupe.models.hub import ProcessedText, text_processing
 from tupe.models.linear_head import LinearHead, upgrade
 from tupe.models.position import embedding_width
+from tupe.models.saved import saved_config
 from tupe.models.span_head import SpanHead, adapt
 from tupe.systems import MODEL_NAMES
 
@@ -190,11 +192,13 @@ class TupeModel(RobertaModel):
             process_text: false for text that is processed already.
 
         Raises:
-            UserError: if there is no such checkpoint or no dictionary, or they do not fit.
+            UserError: if there is no such checkpoint of ours or no dictionary, or they do not fit.
         """
         folder = Path(model_name_or_path)
-        if not (folder / checkpoint_file).is_file():
-            raise UserError(f"there is no checkpoint {(folder / checkpoint_file).resolve()}: give its folder and name")
+        checkpoint = folder / checkpoint_file
+        if not checkpoint.is_file():
+            raise UserError(f"there is no checkpoint {checkpoint.resolve()}: give its folder and name")
+        saved_config(safe_load(checkpoint), checkpoint)  # fairseq builds whatever a file names
         beside_data = (folder if data_name_or_path.startswith(".") else Path()) / data_name_or_path
         if not any((beside_data / name).is_file() for name in ("dict.txt", "input0/dict.txt")):
             raise UserError(

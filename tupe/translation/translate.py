@@ -12,6 +12,8 @@ from typing import Any, Optional
 import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.data import data_utils
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.models.transformer import TransformerModel
 from torch import Tensor
 
 import tupe.models  # noqa: F401  fairseq builds the model by its name
@@ -20,8 +22,12 @@ from tupe.checkpoints.safe_load import safe_load
 from tupe.data.corpus.manifest import MODEL
 from tupe.data.corpus.vocabulary import Encoder
 from tupe.errors import UserError
+from tupe.files import typed
+from tupe.models.saved import refuse_old_form
+from tupe.systems import SEQ2SEQ_NAMES
 from tupe.translation.search import GNMTSequenceGenerator
 
+_EVALUATED = ("adaptive_softmax_cutoff", "xformers_att_config")  # ends of the names of fields
 _WINDOW = 4096  # lines that are sorted by length, so that a batch has little padding
 
 
@@ -77,8 +83,8 @@ class Translator:
             checkpoints = last_checkpoints(folder, last)[-1:]
             state = average(last_checkpoints(folder, last))
         trained = _check(checkpoints, state)
-        data = data or Path(trained["data"].split(":")[0])
-        for name in (MODEL, *(f"dict.{trained[side]}.txt" for side in ("source_lang", "target_lang"))):
+        data = data or Path(trained.data.split(":")[0])
+        for name in (MODEL, f"dict.{trained.source_lang}.txt", f"dict.{trained.target_lang}.txt"):
             if not (data / name).is_file():
                 raise UserError(f"there is no {data / name}: give the data that the model was trained on with --data.")
         paths, changed = [str(path) for path in checkpoints], {"data": str(data)}
@@ -88,7 +94,7 @@ class Translator:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.models = [model.to(self.device).eval() for model in models]
         self.encode, self.max_tokens = Encoder(data / MODEL), max_tokens
-        self.longest = int(min(self.task.max_positions()[0], *(model.max_positions()[0] for model in models)))
+        self.longest = int(min(model.max_positions()[0] for model in models))
         options = Namespace(
             beam=search.beam, lenpen=search.length_penalty, max_len_a=search.max_len_a, max_len_b=search.max_len_b
         )
@@ -146,16 +152,49 @@ def _batches(sentences: list[Tensor], max_tokens: int) -> Iterator[list[int]]:
         yield batch
 
 
-def _check(checkpoints: list[Path], state: Optional[dict]) -> dict[str, Any]:
-    """The configuration of the task that the models were trained on."""
+@dataclass(frozen=True)
+class _Trained:
+    """What is believed of the task that a model was trained on."""
+
+    source_lang: str
+    target_lang: str
+    data: str
+
+
+def _check(checkpoints: list[Path], state: Optional[dict]) -> _Trained:
+    """The task that the models were trained on.
+
+    Raises:
+        UserError: for a model that is neither ours nor fairseq's `transformer`, and for text that fairseq would run.
+    """
     found = []
     for path in checkpoints:
-        cfg = (state or safe_load(path)).get("cfg") or {}
-        task = cfg.get("task") or {}
-        if task.get("_name") != "translation":
+        read = state or safe_load(path)
+        cfg = _fields(read.get("cfg"))
+        task, model = _fields(cfg.get("task")), _fields(cfg.get("model"))
+        refuse_old_form(read, task, path)
+        name = str(model.get("_name") or "something else")
+        known = name in SEQ2SEQ_NAMES or ARCH_MODEL_REGISTRY.get(name) is TransformerModel
+        if task.get("_name") != "translation" or not known:
             raise UserError(
-                f"{path} is no translation model, but {(cfg.get('model') or {}).get('_name', 'something else')}: give "
-                "a checkpoint of scripts/translate_train.sh."
+                f"{path} is no translation model, but {name:.60}: give a checkpoint of scripts/translate_train.sh."
             )
-        found.append(task)
+        if _evaluated(model):
+            raise UserError(f"{path} has settings whose text fairseq runs as Python: give one from a source you trust.")
+        wanted = {field: task.get(field) for field in _Trained.__dataclass_fields__}
+        found.append(typed(_Trained, wanted, f"{path}: cfg.task", "training"))
     return found[0]
+
+
+def _fields(part: object) -> dict[str, Any]:
+    """A part of a configuration, which fairseq saves in either form."""
+    part = vars(part) if isinstance(part, Namespace) else part
+    return part if isinstance(part, dict) else {}
+
+
+def _evaluated(fields: dict[str, Any]) -> bool:
+    """Whether there is text in a field that fairseq's `transformer` evaluates."""
+    return any(
+        (isinstance(value, str) and str(name).endswith(_EVALUATED)) or _evaluated(_fields(value))
+        for name, value in fields.items()
+    )

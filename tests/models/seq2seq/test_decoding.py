@@ -183,5 +183,6 @@ def test_tables_end(system, build, source, previous):
 @pytest.mark.parametrize("cross", ["low_rank", "untied"])
 def test_tables_of_the_source_end(cross, build, source, previous):
     model = build("sinusoidal", cross_position=cross)
+    assert model.max_positions() == (16, 12)
     with pytest.raises(UserError, match="27 tokens is longer than the 16 positions"):
         model(source.repeat(1, 3), None, previous)

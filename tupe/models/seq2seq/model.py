@@ -52,6 +52,11 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
                 nn.init.zeros_(attention.out_proj.bias)
         return model
 
+    def max_positions(self) -> tuple[float, float]:
+        """The longest source and target; the tables of the attention to the source end too."""
+        source, target = super().max_positions()
+        return min(source, self.decoder.cross_position.num_keys or source), target
+
 
 def _embeddings(args: Namespace, source: Dictionary, target: Dictionary) -> tuple[nn.Embedding, ...]:
     """Tables of source, target and output, some of them the same."""
