@@ -133,7 +133,7 @@ def test_what_cannot_be_a_page(save, tmp_path):
     (tmp_path / "file").touch()
     for output, said in (
         (tmp_path / "page.txt", r"ends with \.html"),
-        (tmp_path / "file/page.html", "cannot be written"),
+        (tmp_path / "file/page.html", "file cannot be a folder"),
     ):
         with pytest.raises(UserError, match=said):
             write_page(output, [encoder])

@@ -15,7 +15,10 @@ def test_help_lists_every_command_with_a_line(capsys):
     assert main(["--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
     listed = dict(line.split(None, 1) for line in lines[lines.index("commands:") + 1 :])
-    assert listed["user-dir"] == "Prints the folder that fairseq's --user-dir takes."
+    assert (
+        listed["user-dir"]
+        == "Prints the folder that fairseq's --user-dir takes: this package, or the one that TUPE_USER_DIR names."
+    )
     assert "main" not in listed
 
 
@@ -41,7 +44,7 @@ def test_a_reader_that_stops_early_is_no_error():
 def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path, capsys):
     (tmp_path / "file").touch()
     assert main(["python-docs", str(tmp_path / "file" / "out")]) == 1
-    assert re.fullmatch(r"error: .*Not a directory: .*\n", capsys.readouterr().err)
+    assert re.fullmatch(r"error: .*file is not a folder, so that .*out cannot be in it: .*\n", capsys.readouterr().err)
 
 
 def test_options_stand_anywhere(tmp_path, capsys):

@@ -56,7 +56,7 @@ def test_fields_and_values_under_hydra(field, said):
 
 
 def test_keys_that_fairseq_does_not_read(corpus, tmp_path):
-    said = r"\noptimization has no max_updates \(did you mean max_update\?\): nothing would read it"
+    said = r"error: optimization has no max_updates \(did you mean max_update\?\): nothing would read it"
     done = hydra_train(corpus, tmp_path, "model._name=tupe_tiny", "+optimization.max_updates=10", check=False)
     assert re.search(f"{said}|Error merging override", done.stderr)  # Hydra 1.0 refuses them itself
     assert done.returncode == 1

@@ -113,7 +113,7 @@ def prepared(folder):
     """28 questions and 28 pairs of sentences."""
     made = made_questions(28)
     text = [text for p in made["data"][0]["paragraphs"] for text in (p["context"], *(q["question"] for q in p["qas"]))]
-    vocabulary, questions = write_corpus(folder / "vocabulary", text, 90), write_json(folder / "made.json", made)
+    vocabulary, questions = write_corpus(folder / "vocabulary", text, 60), write_json(folder / "made.json", made)
     command = ["prepare-qa", vocabulary, folder / "questions", f"train={questions}", "--workers", 1]
     assert main(list(map(str, command))) == 0
     for language, lines in zip(("en", "de"), pairs(28)):

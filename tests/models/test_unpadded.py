@@ -54,6 +54,14 @@ def run(model, tokens):
     return [features[real], *(p.grad for p in model.parameters() if p.grad is not None)]
 
 
+@pytest.mark.parametrize("name", ["tupe_tiny", "diet_abs_tiny", "shaw_tiny"])
+def test_columns_without_a_token_change_nothing(build, batch, name):
+    model = build(name, **NO_DROPOUT)
+    wide = torch.nn.functional.pad(batch, (0, 5), value=1)
+    for got, want in zip(run(model, wide), run(model, batch)):
+        torch.testing.assert_close(got, want)
+
+
 def assert_close(got, want, dtype):
     assert len(got) == len(want)
     for one, other in zip(got, want):

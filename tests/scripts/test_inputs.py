@@ -24,6 +24,7 @@ SCRIPTS = {
     "prepare_glue.sh": ["{}", "{}", "{}", "CoLA"],
     "prepare_translation.sh": ["{}", "en", "de", "--train={}", "--valid={}"],
     "pretrain.sh": ["{}", "checkpoint.save_dir={}"],
+    "study.sh": ["{}", "--out={}"],
     "translate.sh": ["{}", "{}", "--data={}"],
     "translate_train.sh": ["{}", "checkpoint.save_dir={}"],
     "xtreme.sh": ["{}", "{}", "{}"],

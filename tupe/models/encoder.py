@@ -102,7 +102,7 @@ class TupeEncoder(nn.Module):
             return self.with_segments(terms, segments, dtype, in_parts)
         of_groups = []
         for group in groups:
-            own = terms if len(groups) == 1 else terms.slice(group.length, self.position_bias.num_keys)
+            own = terms if group.length == length else terms.slice(group.length, self.position_bias.num_keys)
             alike = segments is None or segments.numel() == 1
             among = segments if alike else segments[group.rows, : group.length]
             of_groups.append(self.with_segments(own, among, dtype, in_parts))
