@@ -12,7 +12,7 @@ from tests.models.seq2seq.conftest import CASES
 from tupe.errors import UserError
 from tupe.translation.search import GNMTSequenceGenerator
 
-CLOSE = {"rtol": 1e-4, "atol": 5e-5}
+CLOSE = {"rtol": 0, "atol": 5e-5}
 
 
 def generate(models, source, beam=4, kind=SequenceGenerator, **options):
