@@ -49,17 +49,10 @@ def run(model, tokens):
     real = tokens.ne(1)
     model.zero_grad()
     features, _ = model(tokens, features_only=True, num_tokens=int(real.sum()))
+    features = features[real]
     weights = torch.randn(features.shape, generator=torch.Generator().manual_seed(2)).to(features)
-    (features[real] * weights[real]).sum().backward()
-    return [features[real], *(p.grad for p in model.parameters() if p.grad is not None)]
-
-
-@pytest.mark.parametrize("name", ["tupe_tiny", "diet_abs_tiny", "shaw_tiny"])
-def test_columns_without_a_token_change_nothing(build, batch, name):
-    model = build(name, **NO_DROPOUT)
-    wide = torch.nn.functional.pad(batch, (0, 5), value=1)
-    for got, want in zip(run(model, wide), run(model, batch)):
-        torch.testing.assert_close(got, want)
+    (features * weights).sum().backward()
+    return [features, *(p.grad for p in model.parameters() if p.grad is not None)]
 
 
 def assert_close(got, want, dtype):
@@ -67,6 +60,13 @@ def assert_close(got, want, dtype):
     for one, other in zip(got, want):
         bound = BOUNDS[dtype] * (other.double().norm() + other.numel() ** 0.5)
         assert (one.double() - other.double()).norm() <= bound
+
+
+@pytest.mark.parametrize("name", ["tupe_tiny", "diet_abs_tiny", "shaw_tiny"])
+def test_columns_without_a_token_change_nothing(build, batch, name):
+    model = build(name, **NO_DROPOUT)
+    wide = torch.nn.functional.pad(batch, (0, 5), value=1)
+    assert_close(run(model, wide), run(model, batch), torch.float32)
 
 
 @pytest.mark.parametrize(("name", "fields"), VARIANTS)
