@@ -336,7 +336,7 @@ def test_a_cleaned_corpus_is_said(pretrained, corpus, tmp_path, capsys):
     assert main(["export", str(pretrained[0]), str(data), str(tmp_path / "out")]) == 0
     assert "the corpus was cleaned before SentencePiece (tokenise)" in capsys.readouterr().out
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "TextProcessing(('tokenise', 'lower-case'), 'en').line" in card
+    assert "TextProcessing(('tokenise', 'lower-case'), 'en').around" in card
     assert "/home/me" not in card
 
 

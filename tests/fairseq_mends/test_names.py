@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from tests.commands import hydra_train
 from tupe.errors import UserError
-from tupe.fairseq_mends.names import refuse_unknown
+from tupe.fairseq_mends.names import refuse_unknown, refuse_unknown_keys
 
 SAID = r"no model 'tupe_bse' \(did you mean tupe_base\?\): .* system .*bert_ad.* and size tiny, small, base, large"
 
@@ -60,3 +60,9 @@ def test_keys_that_fairseq_does_not_read(corpus, tmp_path):
     done = hydra_train(corpus, tmp_path, "model._name=tupe_tiny", "+optimization.max_updates=10", check=False)
     assert re.search(f"{said}|Error merging override", done.stderr)  # Hydra 1.0 refuses them itself
     assert done.returncode == 1
+
+
+def test_groups_that_fairseq_does_not_read():
+    refuse_unknown_keys({"optimization": {"max_update": 1}, "job_logging_cfg": {}})
+    with pytest.raises(UserError, match=r"no optimisation \(did you mean optimization\?\): nothing would read it"):
+        refuse_unknown_keys({"optimisation": {"max_update": 1}})

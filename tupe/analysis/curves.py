@@ -67,7 +67,10 @@ def read_log(path: Union[str, Path]) -> TrainingLog:
         elif "loss" in record:
             train[int(record["num_updates"])] = record
     if not train:
-        raise UserError(f"{path} has no records of training: give a log with common.log_format=json or simple.")
+        raise UserError(
+            f"{path} has no records of training: give a log with common.log_format=json or simple, of a run with "
+            "more updates than common.log_interval."
+        )
     _add_hours(train, valid)
     return TrainingLog(train, valid)
 

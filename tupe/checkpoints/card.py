@@ -247,7 +247,7 @@ def _snippet(about: About, name: str) -> str:
             "from tupe.data.text.stages import TextProcessing  # pip install 'tupe[corpus]'",
             "",
             f"clean = TextProcessing({about.corpus.settings.stages!r}, "
-            f"{about.corpus.settings.language!r}).line  # before the tokenizer",
+            f"{about.corpus.settings.language!r}).around  # before the tokenizer; <mask> stays",
         ]
     return "\n".join(lines)
 

@@ -80,6 +80,10 @@ def known_model(original):
 
 def refuse_unknown_keys(cfg: Mapping) -> None:
     """Raises a `UserError` for a key that fairseq does not read, as `+optimization.max_updates=10`."""
+    groups = [group.name for group in dataclasses.fields(FairseqConfig)]
+    unknown = next((key for key in cfg if key not in (*groups, "job_logging_cfg")), None)  # this one fairseq adds
+    if unknown is not None:
+        raise UserError(f"the configuration has no {unknown}{nearest(unknown, groups)}: nothing would read it")
     for group in dataclasses.fields(FairseqConfig):
         if dataclasses.is_dataclass(group.type):
             names = ["_name", *(field.name for field in dataclasses.fields(group.type))]

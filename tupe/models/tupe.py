@@ -201,8 +201,11 @@ class TupeModel(RobertaModel):
         saved_config(safe_load(checkpoint), checkpoint)  # fairseq builds whatever a file names
         beside_data = (folder if data_name_or_path.startswith(".") else Path()) / data_name_or_path
         if not any((beside_data / name).is_file() for name in ("dict.txt", "input0/dict.txt")):
+            dotted = ", absolute: what begins with a dot is looked for from the checkpoint's" * (
+                beside_data != Path(data_name_or_path)
+            )
             raise UserError(
-                f"there is no dict.txt in {beside_data.resolve()}: give data_name_or_path, the data's folder"
+                f"there is no dict.txt in {beside_data.resolve()}: give data_name_or_path, the data's folder{dotted}"
             )
         pieces = beside_data / "sentencepiece.bpe.model"
         if pieces.is_file():

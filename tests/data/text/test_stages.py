@@ -77,3 +77,9 @@ def test_a_package_that_is_missing_is_told(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without_sacremoses)
     with pytest.raises(UserError, match=r"--tokenise needs sacremoses: pip install '\.\[corpus\]', or .*--no-tokenise"):
         TextProcessing(["tokenise"], "en")
+
+
+def test_a_mask_stays():
+    processing = TextProcessing(PROFILES["paper"], "en")
+    assert processing.around("Don’t stop! The <mask> is.") == "don 't stop ! the <mask> is ."
+    assert processing.around("<mask>") == "<mask>"

@@ -91,6 +91,10 @@ class TextProcessing:
             text = function(text)
         return text
 
+    def around(self, text: str, symbol: str = "<mask>") -> str:
+        """`line` of what stands around each `symbol` of a text, which stays as it is."""
+        return f" {symbol} ".join(map(self.line, text.split(symbol))).strip()
+
     def document(self, lines: list[str], counts: Counter) -> list[str]:
         """What all stages make of the lines of a document.
 
