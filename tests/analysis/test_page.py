@@ -200,6 +200,7 @@ def test_pointer_and_keyboard_say_the_right_values(page, browser):
     browser.click(left + size / 2, top + size / 2)
     assert browser.evaluate("document.getElementById('large').open")
     browser.press("Escape")
+    browser.wait("(document.activeElement.getAttribute('aria-label') || '').startsWith('head')")  # it goes back there
 
     browser.evaluate("document.querySelector('#training svg').focus()")
     browser.press("ArrowRight", "ArrowRight")

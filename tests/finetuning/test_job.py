@@ -20,7 +20,7 @@ from tupe.finetuning.sweep import multirun
 @pytest.mark.parametrize(
     ("log", "code", "expected"),
     [
-        ("loss 3\nerror: there is no file.\n", 1, "error: there is no file."),
+        ("loss 3\nerror: there is no file.\n", 1, "there is no file."),
         (
             "epoch 1\nError executing job with overrides: ['a=b']\nThe learning rate is wrong.\n\nSet the environment "
             "variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n",

@@ -80,7 +80,7 @@ def reason(log: Path, code: int) -> str:
         return lines[0]
     errors = [line for line in lines if _ERROR.match(line)]
     if errors:
-        return errors[-1]
+        return errors[-1].removeprefix("error: ")
     ended = f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
     return f"{ended}: {lines[-1]}" if lines else ended
 
