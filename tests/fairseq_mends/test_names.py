@@ -73,9 +73,16 @@ def test_fields_of_other_parts_under_hydra():
         add_defaults(config)
 
 
-def test_keys_that_fairseq_does_not_read(corpus, tmp_path):
-    said = r"error: optimization has no max_updates \(did you mean max_update\?\): nothing would read it"
-    done = hydra_train(corpus, tmp_path, "model._name=tupe_tiny", "+optimization.max_updates=10", check=False)
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("+optimization.max_updates=10", r"optimization has no max_updates \(did you mean max_update\?\)"),
+        ("+model.relativ=unbinned", r"tupe_tiny has no relativ \(did you mean relative\?\)"),
+    ],
+)
+def test_keys_that_fairseq_does_not_read(corpus, tmp_path, key, said):
+    said = f"error: {said}: nothing would read it"
+    done = hydra_train(corpus, tmp_path, "model._name=tupe_tiny", key, check=False)
     assert re.search(f"{said}|Error merging override", done.stderr)  # Hydra 1.0 refuses them itself
     assert done.returncode == 1
 
