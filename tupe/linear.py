@@ -70,7 +70,7 @@ def is_plain(module: nn.Module, kind: type[nn.Module]) -> bool:
     """Whether calling `module` is `kind.forward` and nothing more: no subclass or adapter, no hook."""
     return (
         type(module) is kind
-        and "forward" not in vars(module)
+        and "forward" not in module.__dict__
         and not (module._forward_pre_hooks or module._forward_hooks)
         and not (module._backward_pre_hooks or module._backward_hooks)
         and not nn.modules.module._has_any_global_hook()

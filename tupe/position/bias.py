@@ -90,21 +90,21 @@ class PositionBias(nn.Module):
     ) -> PositionTerms:
         """The terms in float32 or better, with their graph: `forward` without rounding, and nothing kept."""
         span = Span.of(length, num_keys, query_offset)
-        query, key = self.absolute(*span, factors=True) if self.cross else (None, None)
+        query, key = self.absolute(*span.arguments, factors=True) if self.cross else (None, None)
         absolute = None if self.cross else self.absolute
         if absolute is None and self.relative is None:
             return PositionTerms(None, query, key)
         theta = None if self.reset is None else self.reset(absolute)
         if self.gives_parts(in_parts, query_offset):
-            factors = (None, None) if absolute is None else absolute(*span, factors=True)
+            factors = (None, None) if absolute is None else absolute(*span.arguments, factors=True)
             bias = StructuredBias(
                 None if absolute is None else factors[0] * absolute.scale,
                 factors[1],
-                None if self.relative is None else self.relative(*span, by_distance=True),
+                None if self.relative is None else self.relative(*span.arguments, by_distance=True),
                 theta,
             )
         else:
-            terms = [term(*span) for term in (absolute, self.relative) if term is not None]
+            terms = [term(*span.arguments) for term in (absolute, self.relative) if term is not None]
             bias = sum(terms[1:], terms[0])
             if theta is not None:
                 bias = reset_cls(bias, theta, query_offset)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Optional
+from typing import Optional
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,8 @@ from torch import Tensor, nn
 from tupe.errors import UserError
 
 
-class Span(NamedTuple):
+@dataclass(frozen=True)  # the compiler of PyTorch 2.8 does not know the properties of a NamedTuple
+class Span:
     """Which cells of the terms of all positions: `length` rows from `query_offset` on, the first `num_keys` columns."""
 
     length: int
@@ -22,6 +24,11 @@ class Span(NamedTuple):
     def of(cls, length: int, num_keys: Optional[int] = None, query_offset: int = 0) -> Span:
         """With, if not given, the keys up to the last query."""
         return cls(length, query_offset + length if num_keys is None else num_keys, query_offset)
+
+    @property
+    def arguments(self) -> tuple[int, int, int]:
+        """As every term takes them."""
+        return self.length, self.num_keys, self.query_offset
 
     @property
     def end(self) -> int:

@@ -62,7 +62,7 @@ class PositionTerms(NamedTuple):
         span = Span.of(length, num_keys, query_offset)
         bias, query, key = self
         if isinstance(bias, StructuredBias):
-            bias = bias.slice(*span)
+            bias = bias.slice(*span.arguments)
         elif bias is not None:
             bias = bias[:, span.queries, span.keys]
         return PositionTerms(
