@@ -17,7 +17,7 @@ from tests.commands import run
 # A job in the background ignores Ctrl-C, and so would the commands that the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# For each configuration Hydra copies all that is registered, of which there is more here than in a command; it only reads.
+# For each configuration Hydra copies all that is registered, which is more here than in a command, and only reads it.
 ConfigStore.__deepcopy__ = lambda self, memo: self
 
 # No test depends on the clock; in CI the examples are the same every time.
