@@ -16,6 +16,7 @@ import functools
 import gc
 import json
 import os
+import select
 import shlex
 import signal
 import socket
@@ -52,7 +53,7 @@ def programs():
     ours = f'[ "$1 $2 ${{PYTHONPATH%%:*}}" = "-m tupe "{shlex.quote(str(ROOT))} ]'  # and not a clone's
     write(folder / "python3", f'if {ours}; then shift 2; {request} tupe "$@"; fi\nexec {real} "$@"')
     command = [sys.executable, "-m", "tests.forked", folder / "socket"]
-    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=2)  # 1 may be pytest-xdist's own
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=2)  # 1 may be pytest-xdist's own
     atexit.register(end, process, os.getpid(), folder)
     return folder
 
@@ -65,8 +66,7 @@ def write(path, script):
 def end(process, owner, folder):
     """Unless this is a fork of the tests' process, which leaves its server alone."""
     if os.getpid() == owner:
-        process.kill()
-        process.wait()
+        process.communicate()
         for path in folder.iterdir():
             path.unlink()
         folder.rmdir()
@@ -107,7 +107,7 @@ def serve(address):
     os.rename(f"{address}.new", address)
     keepers = set()
     gc.freeze()  # or to collect would touch, and so copy, what the forks share
-    while True:
+    while listener in select.select([listener, sys.stdin], [], [])[0]:  # until the tests' process ends
         connection, _ = listener.accept()
         keepers = {keeper for keeper in keepers if os.waitpid(keeper, os.WNOHANG) == (0, 0)}
         keeper = os.fork()
@@ -116,6 +116,7 @@ def serve(address):
             return keep(connection)
         keepers.add(keeper)
         connection.close()
+    sys.exit()
 
 
 def keep(connection):
