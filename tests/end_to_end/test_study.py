@@ -1,5 +1,7 @@
 """A whole study in small: corpus, search, final runs of our baseline and of fairseq's, and its tables."""
 
+import numpy as np
+
 from tests.commands import run
 from tests.data.conftest import as_text, made_documents
 from tupe.study.document import read_results
@@ -18,6 +20,7 @@ search: {rates: [0.001], updates: 4, seed: 1}
 groups:
   - bert_a: {seeds: 1, settings: {+model.content_terms: 2}}
     roberta: {seeds: 1, label: RoBERTa, settings: {+model.max_positions: 32}}
+lengths: [16, 40]
 finetuning: {tasks: [CoLA], rates: [0.001], seeds: [1]}
 cost: []
 jobs: 2
@@ -38,6 +41,9 @@ def test_a_study(tmp_path):
     assert 5 < ours.loss < 8 and 5 < theirs.loss < 8  # of 150 symbols
     assert ours.processor_seconds > 1 and ours.training_seconds > 0
     assert theirs.parameters - ours.parameters == 2 * 128  # fairseq's positions begin after those of its padding
+    assert list(ours.loss_by_position) == ["16"]  # an absolute table of 32 has no 40
+    assert len(ours.loss_by_position["16"]) == 16 and 5 < np.mean(ours.loss_by_position["16"][1:]) < 8
+    assert not ours.heads and not theirs.loss_by_position  # positions added to the words; a model of fairseq's
     assert "| RoBERTa |" in "\n".join(BLOCKS["pretraining"](results))
     assert list((tmp_path / "out/small/final/bert_a.seed_1").glob("checkpoint_*_4.pt"))  # to be fine-tuned too
 

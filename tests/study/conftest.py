@@ -24,6 +24,7 @@ groups:
     bert_a_scaled: {model: bert_a, label: scaled, seeds: 2, settings: {+model.content_terms: 2}}
   - tupe_r: {seeds: 1}
     roberta: {seeds: 1, label: RoBERTa}
+lengths: [4, 8]
 finetuning: {tasks: [CoLA, STS-B], rates: [0.001], seeds: [1, 2]}
 cost: [--sizes, tiny]
 jobs: 2

@@ -45,6 +45,7 @@ def study(design, prepared, tmp_path, monkeypatch):
     (out / design.name / "corpus").symlink_to(prepared)
     started = []
     monkeypatch.setattr(driver, "_POLL", 0.02)
+    monkeypatch.setattr(training, "_measured", lambda *_: {})  # there are no checkpoints
 
     def make(pause=0.0, fails=(), **options):
         def launch(design, run, lr, corpus, folder, gpu):

@@ -1,5 +1,7 @@
 """Tables from made records, with numbers computed apart from them."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -42,7 +44,10 @@ def results(design, leave, search):
         **search,
         Run("final", "bert_a", 1): pretraining(9.0, 8.0, 7.0, 6.5, 6.0, lr=0.002),
         Run("final", "bert_a", 2): pretraining(9.0, 8.0, 7.0, 6.6, 6.2, lr=0.002),
-        Run("final", "bert_a_scaled", 1): pretraining(8.0, 6.0, 5.0, 4.9, 4.8, lr=0.002),
+        Run("final", "bert_a_scaled", 1): dataclasses.replace(
+            pretraining(8.0, 6.0, 5.0, 4.9, 4.8, lr=0.002), heads={"local": 3, "next": 1},
+            loss_by_position={"4": (0.0, 1.0, 2.0, 4.0), "8": (0.0, 1.0, 1.0, 1.0, 2.0, 2.0, 3.0, 5.0)},
+        ),
         Run("final", "bert_a_scaled", 2): pretraining(8.0, 7.0, 5.4, 5.3, 5.2, lr=0.002),
         Run("final", "roberta", 1): pretraining(9.0, 8.5, 8.0, 7.5, 7.0, lr=0.001),
         Run("glue", "bert_a", 1, at="end"): finetuning(CoLA=10.0, STS_B=50.0),
@@ -86,6 +91,13 @@ def test_glue_and_cost(results):
     assert table(results, "glue")["BERT-A"] == ["100", "2", "12.0 ± 2.8", "50.0"]
     assert table(results, "cost")["TUPE-R"] == ["1.06 (1.02-1.10)", "–"]
     assert BLOCKS["cost"](results)[-1] == "one core."
+
+
+def test_length_and_heads(results):
+    rows = table(results, "length")
+    assert rows["system"] == ["4: positions 1 to 1", "2 to 3", "8: positions 1 to 3", "4 to 7"]
+    assert rows["scaled"] == ["1.000", "3.000", "1.000", "3.000"]
+    assert table(results, "heads")["scaled"] == ["0.0", "3.0", "0.0", "0.0", "1.0"]  # global, local, ..., next
 
 
 def test_what_is_missing_is_said(results, design):

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from fairseq.data import ListDataset, MaskTokensDataset
 from torch import Tensor
 
-from tupe.analysis.checkpoint import open_encoder
+from tupe.analysis.checkpoint import Checkpoint, open_encoder
 from tupe.analysis.figure import new_figure, save_figure
 from tupe.analysis.text import read_tokens
 from tupe.errors import UserError
@@ -48,7 +48,7 @@ class PositionLoss(NamedTuple):
 
 @torch.no_grad()
 def loss_by_position(
-    checkpoint: Union[str, Path], data: Path, length: int, sequences: int = 1 << 30, seed: int = 1
+    checkpoint: Checkpoint, data: Path, length: int, sequences: int = 1 << 30, seed: int = 1
 ) -> PositionLoss:
     """The masked language model's loss on held-out text cut into sequences of `length`, at every position.
 
@@ -56,7 +56,7 @@ def loss_by_position(
     takes any length.
 
     Args:
-        checkpoint: of an encoder.
+        checkpoint: of an encoder; a path, or what `open_encoder` returned.
         data: the prepared corpus that it was trained on.
         length: of the sequences, `[CLS]` included.
         sequences: at most so many.
@@ -98,7 +98,7 @@ def _masked(encoder: TupeLanguageModelEncoder, tokens: Tensor, seed: int) -> tup
     return tuple(torch.stack([one[i] for i in range(len(tokens))]) for one in sets)
 
 
-def _allow(encoder: TupeLanguageModelEncoder, length: int, checkpoint: Union[str, Path]) -> None:
+def _allow(encoder: TupeLanguageModelEncoder, length: int, checkpoint: Checkpoint) -> None:
     inner = encoder.sentence_encoder
     if length <= inner.max_positions:
         return

@@ -76,6 +76,7 @@ class Design:
         mid: after how many updates a checkpoint is kept.
         search: of the learning rates.
         groups: systems, done one group after another.
+        lengths: of sequences, at which the loss at each position is measured in the end.
         finetuning: of the checkpoints.
         cost: arguments of `benchmarks/model.py`.
         jobs: pre-trainings at a time; 0: one for each core.
@@ -91,6 +92,7 @@ class Design:
     mid: int = checked(minimum=1)
     search: Search
     groups: tuple[dict[str, System], ...]
+    lengths: tuple[int, ...]
     finetuning: FineTuning
     cost: tuple[str, ...]
     jobs: int = checked(minimum=0)

@@ -219,7 +219,7 @@ class Study:
 
     def _record(self, run: Run, one: _Active, folder: Path, spent: float) -> Optional[Record]:
         if run.part in ("search", "final"):
-            return training.record(self.design, run, one.of, folder, spent)
+            return training.record(self.design, run, one.of, self.corpus, folder, spent)
         if one.process.code:
             return None
         if run.part == "cost":

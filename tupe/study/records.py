@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, Optional, Union
@@ -32,7 +32,8 @@ class Pretraining:
         processor_seconds: of the whole process and its interrupted beginnings, as far as they were seen.
         host: processor, cores, GPU.
         versions: of packages.
-        loss_by_position: at the end, of position 1, 2, ...
+        loss_by_position: at the end: length of the sequences -> bits a masked token at positions 0, 1, ...
+        heads: pattern -> heads whose position correlation has it (`tupe.analysis.heads`).
 
     Raises:
         UserError: for a curve without a validation.
@@ -48,7 +49,8 @@ class Pretraining:
     processor_seconds: float
     host: dict[str, Union[int, str]]
     versions: dict[str, str]
-    loss_by_position: Optional[tuple[float, ...]] = None
+    loss_by_position: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    heads: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.curve:

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Optional
 
+from tupe.analysis.heads import PATTERNS
 from tupe.study.design import BASELINE, CONTROL, Design, Run
 from tupe.study.records import Pretraining, Record, best_rate
 from tupe.study.statistics import Mean, mean, share
@@ -157,6 +158,35 @@ def glue(results: Results) -> list[str]:
     return _table(("system", "updates", "seeds", *tasks), rows)
 
 
+def length(results: Results) -> list[str]:
+    """Final loss in the halves of sequences as long as those of training, and longer."""
+    design, rows, head = results.design, [], ["system"]
+    for n in design.lengths:
+        head += [f"{n}: positions 1 to {n // 2 - 1}", f"{n // 2} to {n - 1}"]  # position 0 is [CLS]
+    for name in _there(results):
+        found = [record.loss_by_position for record in results.finals(name).values() if record.loss_by_position]
+        cells = []
+        for n in map(str, design.lengths):
+            losses = [loss[n] for loss in found if n in loss]
+            halves = [(loss[1 : len(loss) // 2], loss[len(loss) // 2 :]) for loss in losses]
+            means = [[statistics.fmean(part) for part in parts] for parts in zip(*halves)]
+            cells += [_spread(mean(values), 3) for values in means] or [_NONE, _NONE]
+        if found:
+            rows.append((design.label(name), *cells))
+    return _table(head, rows)
+
+
+def heads(results: Results) -> list[str]:
+    """How many heads' position correlations have which pattern, mean over the seeds."""
+    rows = []
+    for name in _there(results):
+        found = [record.heads for record in results.finals(name).values() if record.heads]
+        if found:
+            means = (statistics.fmean(counts.get(pattern, 0) for counts in found) for pattern in PATTERNS)
+            rows.append((results.design.label(name), *(f"{value:.1f}" for value in means)))
+    return _table(("system", *PATTERNS), rows)
+
+
 def cost(results: Results) -> list[str]:
     """Time of a training step and of inference, over the first system's."""
     record = next((results.records[run] for run in results.records if run.part == "cost"), None)
@@ -179,6 +209,8 @@ BLOCKS: dict[str, Callable[[Results], list[str]]] = {
     "shares": shares,
     "rates": rates,
     "glue": glue,
+    "length": length,
+    "heads": heads,
     "cost": cost,
 }
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any, Optional
 
 from omegaconf import OmegaConf
 
 import tupe
+from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.curves import LOG, TrainingLog, read_log
+from tupe.analysis.heads import head_patterns
+from tupe.analysis.length import TooLong, loss_by_position
+from tupe.analysis.position import has_correlation, position_correlation
 from tupe.data.corpus.manifest import DICTIONARY, Manifest
 from tupe.errors import UserError
 from tupe.files import check_file
@@ -104,7 +110,7 @@ def log_of(folder: Path) -> Optional[TrainingLog]:
 
 
 def record(
-    design: Design, run: Run, of: dict[str, Any], folder: Path, processor_seconds: float
+    design: Design, run: Run, of: dict[str, Any], corpus: Path, folder: Path, processor_seconds: float
 ) -> Optional[Pretraining]:
     """What the run in `folder` gave; None if it has not reached its end."""
     log = log_of(folder)
@@ -122,4 +128,18 @@ def record(
         processor_seconds=round(processor_seconds, 1),
         host=this_host(),
         versions=these_versions(),
+        **(_measured(design, corpus, folder) if run.part == "final" and design.model(run.system) != ROBERTA else {}),
     )
+
+
+def _measured(design: Design, corpus: Path, folder: Path) -> dict[str, Any]:
+    """The loss at each position, at the lengths that the model has, and the patterns of its heads."""
+    encoder = open_encoder(checkpoint(design, folder, "end"))
+    losses, patterns = {}, Counter()
+    if has_correlation(encoder.args):  # before a length beyond them
+        found = position_correlation(encoder)
+        patterns.update(pattern.name for pattern in head_patterns(found.values, found.reset))
+    for length in design.lengths:
+        with contextlib.suppress(TooLong):
+            losses[str(length)] = tuple(loss_by_position(encoder, corpus, length).smooth(1)[1].round(4).tolist())
+    return {"loss_by_position": losses, "heads": dict(patterns)}
