@@ -17,6 +17,8 @@ from tupe.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
+#: For PATH where a command must be a process of its own, as where its processor time is taken.
+REAL = f"{BIN}{os.pathsep}{os.environ['PATH']}"
 
 
 def environment(**more):

@@ -6,15 +6,14 @@ import signal
 import subprocess
 import time
 
-from tests.commands import BIN, ROOT
+from tests.commands import REAL, ROOT
 
 SCRIPT = ("bash", "scripts/quickstart.sh")
 
 
 def environment(out, **more):
     """As a user has it who installed the plugin already; the commands are the tests' own."""
-    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "QUICKSTART_INSTALL": "0", "QUICKSTART_OUT": str(out), **more}
+    return {**os.environ, "PATH": REAL, "QUICKSTART_INSTALL": "0", "QUICKSTART_OUT": str(out), **more}
 
 
 def quickstart(out, **more):
