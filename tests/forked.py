@@ -98,7 +98,7 @@ def ask(address, program, *arguments):
 
 
 def serve(address):
-    """Forks for every request, and returns in the child of that, which is to run the command: `receive` its request."""
+    """Forks a keeper for every request, and returns in what that forks: the request, and its files."""
     for module in dict.fromkeys(module for module, _ in COMMANDS.values() if not module.startswith("tupe")):
         __import__(module)
     listener = socket.socket(socket.AF_UNIX)
@@ -133,7 +133,8 @@ def keep(connection):
         return json.loads(text), files
     threading.Thread(target=hand_on, args=(connection, child), daemon=True).start()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    connection.sendall(code.to_bytes(2, "big", signed=True))
+    with contextlib.suppress(BrokenPipeError):  # who asked was killed
+        connection.sendall(code.to_bytes(2, "big", signed=True))
     os._exit(0)
 
 
@@ -141,7 +142,8 @@ def hand_on(connection, child):
     with contextlib.suppress(ConnectionResetError):
         while number := connection.recv(1):
             os.kill(0 if number[0] == signal.SIGINT else child, number[0])
-    os.kill(child, signal.SIGKILL)  # who asked was killed
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)  # who asked was killed
 
 
 def end_with(function):
