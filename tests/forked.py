@@ -16,6 +16,7 @@ import functools
 import gc
 import json
 import os
+import runpy
 import select
 import shlex
 import signal
@@ -35,7 +36,9 @@ COMMANDS = {
         f"fairseq-{name}": (f"fairseq_cli.{name.replace('-', '_')}", "cli_main")
         for name in ("train", "hydra-train", "preprocess", "validate", "generate", "interactive")
     },
-    "tupe": ("tupe.cli.main", "main"),  # imported by the fork, as fairseq imports the plugin: only when it is asked for
+    # imported by the fork, as the plugin by fairseq: only when it is asked for
+    "tupe": ("tupe.cli.main", "main"),
+    "module": ("tests.forked", "run_module"),
 }
 #: Handed on; SIGINT to the whole group, as a terminal does.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
@@ -50,8 +53,9 @@ def programs():
     for name in COMMANDS:
         write(folder / name, f'{request} {name} "$@"')
     real = shlex.quote(sys.executable)
-    ours = f'[ "$1 $2 ${{PYTHONPATH%%:*}}" = "-m tupe "{shlex.quote(str(ROOT))} ]'  # and not a clone's
-    write(folder / "python3", f'if {ours}; then shift 2; {request} tupe "$@"; fi\nexec {real} "$@"')
+    ours = f'"-m tupe "{shlex.quote(str(ROOT))} | "-m tests."*'  # and not a clone's
+    forks = f'case "$1 $2 ${{PYTHONPATH%%:*}}" in {ours}) shift; {request} module "$@" ;; esac'
+    write(folder / "python3", f'{forks}\nexec {real} "$@"')
     command = [sys.executable, "-m", "tests.forked", folder / "socket"]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=2)  # 1 may be pytest-xdist's own
     atexit.register(end, process, os.getpid(), folder)
@@ -99,7 +103,9 @@ def ask(address, program, *arguments):
 
 def serve(address):
     """Forks a keeper for every request, and returns in what that forks: the request, and its files."""
-    for module in dict.fromkeys(module for module, _ in COMMANDS.values() if not module.startswith("tupe")):
+    for module in dict.fromkeys(
+        module for module, _ in COMMANDS.values() if not module.startswith(("tupe.", "tests."))
+    ):
         __import__(module)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"{address}.new")
@@ -144,6 +150,12 @@ def hand_on(connection, child):
             os.kill(0 if number[0] == signal.SIGINT else child, number[0])
     with contextlib.suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)  # who asked was killed
+
+
+def run_module():
+    """`python3 -m MODULE ARGUMENT...`"""
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
 def end_with(function):

@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+import subprocess
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 from torch.nn.utils import prune
 from torch.optim.swa_utils import AveragedModel
 
-from tests.models import two_processes
+from tests.commands import ROOT, environment
 from tests.position.replicas import replica
 from tupe.systems import SYSTEMS
 
@@ -21,8 +22,15 @@ SHARDED = ["DDP", "FSDP1", "FSDP1, use_orig_params", "FSDP2", "FSDP1, each term"
 def differences(tmp_path_factory):
     """wrapper, system -> how the two processes differ from the plain model; started once for all."""
     folder = tmp_path_factory.mktemp("processes")
-    # forked: what this process imported need not be imported again
-    torch.multiprocessing.start_processes(two_processes.main, (folder, SYSTEMS), nprocs=2, start_method="fork")
+    command = ["python3", "-m", "tests.models.two_processes"]
+    both = [
+        subprocess.Popen(
+            [*command, str(rank), str(folder), *SYSTEMS], cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True
+        )
+        for rank in range(2)
+    ]
+    said = [process.communicate()[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
     by_rank = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
     return {(wrapper, system): (what, other) for (wrapper, system, what), (_, _, other) in zip(*by_rank)}
 

@@ -1,12 +1,18 @@
-"""One of two processes that compute every system under every wrapper, and say where it differs from the plain model."""
+"""One of two processes that compute every system under every wrapper, and say where it differs from the plain model.
+
+python -m tests.models.two_processes RANK FOLDER SYSTEM...      # writes FOLDER/RANK.json: [wrapper, system, what]
+"""
 
 import copy
 import json
 import os
 import re
+import sys
 import traceback
 from contextlib import nullcontext
+from pathlib import Path
 
+import fairseq_cli.train  # noqa: F401  before the plugin, as in fairseq's commands
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
@@ -100,7 +106,6 @@ def compare(system, wrap, dictionary, rank):
 
 
 def main(rank, folder, systems):
-    """Writes `RANK.json` in the folder: [wrapper, system, what]."""
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     dictionary = small_dictionary()
     differences = []
@@ -118,4 +123,9 @@ def main(rank, folder, systems):
                 break
     (folder / f"{rank}.json").write_text(json.dumps(differences))
     dist.destroy_process_group()
+    sys.stderr.flush()
     os._exit(0)  # threads of gloo can abort a process that ends the long way
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
