@@ -34,7 +34,7 @@ class Browser:
         self.requests: list[str] = []
         self.number = 0
         self.session: Optional[str] = None
-        self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self.folder = tempfile.mkdtemp()
         to_read, self.to = os.pipe()
         self.answers, to_write = os.pipe()
 
@@ -42,7 +42,7 @@ class Browser:
             for old, new in [(fcntl.fcntl(old, fcntl.F_DUPFD, 10), new) for old, new in ((to_read, 3), (to_write, 4))]:
                 os.dup2(old, new)
 
-        options = [*OPTIONS, f"--user-data-dir={self.folder.name}"]
+        options = [*OPTIONS, f"--user-data-dir={self.folder}"]
         self.process = subprocess.Popen(
             [command, *options, "about:blank"], preexec_fn=pipes, close_fds=False, stderr=subprocess.DEVNULL
         )
@@ -60,7 +60,7 @@ class Browser:
         self.process.wait()
         os.close(self.to)
         os.close(self.answers)
-        self.folder.cleanup()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Sends a command and returns its answer; notes what the page reports meanwhile."""

@@ -39,7 +39,7 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
     """The configuration as `fairseq-hydra-train` composes it, with fairseq's defaults.
 
     Raises:
-        UserError: with Hydra's sentence, for a file, key or value that cannot be.
+        UserError: for a file, key or value that cannot be.
     """
     try:  # as in fairseq, which Hydra 1.0 and 1.3 come with
         from hydra import compose, initialize_config_dir
@@ -53,15 +53,22 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
         raise UserError(f"there is no {folder / name}.yaml: give the folder and the name of a configuration.")
     hydra_init(name)
     try:
-        named = OmegaConf.load(folder / f"{name}.yaml").get("model") or {}
-        overrides = [plus(override, named) for override in overrides]
+        overrides = with_pluses(overrides, folder, name)
         with warnings.catch_warnings(), initialize_config_dir(config_dir=str(folder.resolve()), **version):
             warnings.simplefilter("ignore")  # fairseq's schema has the name of the file, which Hydra 1.1 deprecates
             cfg = compose(config_name=name, overrides=overrides)
         add_defaults(cfg)
+    except UserError:
+        raise
     except (HydraException, OmegaConfBaseException, YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"the configuration {name} cannot be made: {' '.join(str(error).split())}") from None
     return cfg
+
+
+def with_pluses(arguments: list[str], folder: Path, name: str) -> list[str]:
+    """`plus` on each of the arguments, of the configuration `name` in `folder`."""
+    named = OmegaConf.load(folder / f"{name}.yaml").get("model") or {}
+    return [plus(argument, named) for argument in arguments]
 
 
 def plus(override: str, named: Container[str]) -> str:

@@ -18,7 +18,7 @@ def is_traced() -> bool:
         or torch.jit.is_tracing()
         or is_transformed()
         or torch._C._len_torch_dispatch_stack() > 0
-        or (torch.version.cuda is not None and torch.cuda.is_current_stream_capturing())
+        or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())  # this fails without a driver
     )
 
 

@@ -2,10 +2,10 @@
 #   find_config KIND NAME  sets `config`, the file of configs/KIND that CONFIG names, NAME by default
 #   find_processes        sets `gpus` and `processes` of each node and `world`, their number, from GPUS, PROCESSES, NODES, or
 #                         SLURM; and `settings`, the keys of Hydra that follow from them
-#   take_settings ARGS... adds to `settings` those of the user: checkpoint.save_dir may have any name, and model.FIELD=VALUE gets a
-#                         plus where `config` has no such field
+#   take_settings ARGS... adds to `settings` those of the user: checkpoint.save_dir may have any name
 #   start PLAN            says by `tupe PLAN` what the training will be, and becomes it: fairseq-hydra-train on them with
-#                         `settings`, which keeps others from the folder until it ends; or its sentence, if it cannot work
+#                         `settings`, to which it adds Hydra's pluses, and which keeps others from the folder until it ends;
+#                         or its sentence, if it cannot work
 
 find_config() {
     config=$root/configs/$1/${CONFIG:=$2}.yaml
@@ -32,22 +32,12 @@ find_processes() {
     fi
 }
 
-as_hydra_wants() {
-    local key=${1%%=*}
-    key=${key#+}
-    case $1 in
-        checkpoint.save_dir=*) printf 'checkpoint.save_dir=%s' "$(quoted "${1#*=}")" ;;
-        model.*=* | +model.*=*)
-            [[ $(sed -n '/^model:/,/^[^ ]*:$/p' "$config") == *$'\n'"  ${key#model.}:"* ]] || key=+$key
-            printf '%s=%s' "$key" "${1#*=}"
-            ;;
-        *) printf '%s' "$1" ;;
-    esac
-}
-
 take_settings() {
     local setting
-    for setting in "$@"; do settings+=("$(as_hydra_wants "$setting")"); done
+    for setting in "$@"; do
+        [[ $setting != checkpoint.save_dir=* ]] || setting=checkpoint.save_dir=$(quoted "${setting#*=}")
+        settings+=("$setting")
+    done
 }
 
 start() {

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tupe.analysis.cost import plot_costs, read_costs
+from tupe.analysis.cost import cost_rows, plot_costs, read_costs
+from tupe.cli.main import main
 from tupe.errors import UserError
 
 RECORDS = [
@@ -15,15 +16,31 @@ RECORDS = [
 ]
 
 
-def test_bars(tmp_path):
+@pytest.fixture
+def measured(tmp_path):
     path = tmp_path / "model.json"
     path.write_text(json.dumps({"run": "a machine", "records": RECORDS}))
-    run, records = read_costs(path)
+    return path
+
+
+def test_bars(measured, tmp_path):
+    run, records = read_costs(measured)
     assert run == "a machine"
     assert len(records) == 8
+    heads, first, second = cost_rows(records)
+    assert heads == ["model", "small training", "small inference", "base training", "base inference"]
+    assert (first[0], second[4]) == ("bert_a", "1.30 (1.17-1.56)")
     plot_costs(run, records, tmp_path / "cost.svg")
     text = (tmp_path / "cost.svg").read_text()
     assert all(part in text for part in ("base training", "shaw", "1.30", "over bert_a"))
+
+
+def test_the_page_has_them(measured, save, tmp_path):
+    arguments = ["report", tmp_path / "page.html", save("tupe_tiny")[0], "--cost", measured]
+    assert main(list(map(str, arguments))) == 0
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "quartiles. a machine</p>" in text
+    assert "<tr><td>shaw</td>" + 4 * "<td>1.30 (1.17-1.56)</td>" in text
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,7 @@ ROWS = (
     Row(REPORT, "run/hydra_train.log", "text", takes=(*DRAWS, "cut", "not UTF-8")),
     Row(REPORT, "sweep/sweep.json", "json"),
     Row(f"{REPORT} --data {{}}/corpus", "corpus", "folder", whole=False),  # it has no manifest
+    Row(f"{REPORT} --cost {{}}/model.json", "model.json", "json", whole=False),
     Row(FINETUNE, "pretrained.pt", "checkpoint", whole=False),
     Row(FINETUNE, "glue", "folder", whole=False),
     Row(FINETUNE, "glue/CoLA/input0/train.idx", "binary", whole=False),

@@ -47,6 +47,11 @@ def become(monkeypatch):
     return started
 
 
+def test_the_training_gets_the_pluses_that_hydra_wants(arguments, become):
+    assert main([*arguments, "model.relative=clipped", "+model._name=tupe_tiny", "task.data=a"]) == 0
+    assert become[0][-3:] == ["+model.relative=clipped", "model._name=tupe_tiny", "task.data=a"]
+
+
 def test_the_folder_is_of_one_model_and_one_corpus(arguments, become, corpus, tmp_path, capsys):
     def say(*more):
         at = arguments.index("--start")

@@ -2,6 +2,7 @@ import re
 
 import pytest
 from fairseq import criterions, models, optim, tasks
+from fairseq.dataclass.initialize import add_defaults
 from fairseq.optim import lr_scheduler
 from omegaconf import OmegaConf
 
@@ -48,16 +49,40 @@ def test_other_parts_under_hydra(build, name, near):
         build(OmegaConf.create({"_name": name}), *([] if build is tasks.setup_task else [[]]))
 
 
-@pytest.mark.parametrize(("field", "said"), [("absolut", "absolut"), ("attention_backend", "flash")])
+NO_ABSOLUT = r"tupe_base has no absolut \(did you mean absolute\?\): nothing would read it"
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("absolut", NO_ABSOLUT),
+        ("attention_backend", "tupe_base cannot have this attention_backend: Invalid value 'flash'"),
+    ],
+)
 def test_fields_and_values_under_hydra(field, said):
+    """Where a model is built, and before, where fairseq fills in defaults."""
     config = OmegaConf.create({"_name": "tupe_base", field: "flash"})
-    with pytest.raises(UserError, match=f"the model tupe_base cannot be configured: .*{said}"):
-        models.build_model(config, None)
+    for asked in (lambda: models.build_model(config, None), lambda: add_defaults(OmegaConf.create({"model": config}))):
+        with pytest.raises(UserError, match=f"^{said}"):
+            asked()
 
 
-def test_keys_that_fairseq_does_not_read(corpus, tmp_path):
-    said = r"error: optimization has no max_updates \(did you mean max_update\?\): nothing would read it"
-    done = hydra_train(corpus, tmp_path, "model._name=tupe_tiny", "+optimization.max_updates=10", check=False)
+def test_fields_of_other_parts_under_hydra():
+    config = OmegaConf.create({"task": {"_name": "masked_lm", "tokens_per_sampl": 3}})
+    with pytest.raises(UserError, match=r"^masked_lm has no tokens_per_sampl \(did you mean tokens_per_sample\?\)"):
+        add_defaults(config)
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("+optimization.max_updates=10", r"optimization has no max_updates \(did you mean max_update\?\)"),
+        ("+model.relativ=unbinned", r"tupe_tiny has no relativ \(did you mean relative\?\)"),
+    ],
+)
+def test_keys_that_fairseq_does_not_read(corpus, tmp_path, key, said):
+    said = f"error: {said}: nothing would read it"
+    done = hydra_train(corpus, tmp_path, "model._name=tupe_tiny", key, check=False)
     assert re.search(f"{said}|Error merging override", done.stderr)  # Hydra 1.0 refuses them itself
     assert done.returncode == 1
 

@@ -237,6 +237,15 @@ def test_fields_that_do_not_fit(build, fields, match):
         build("tupe_tiny", **fields)
 
 
+@pytest.mark.parametrize("name", ["tupe_tiny", "electra_tupe_tiny"])
+def test_arguments_that_there_are_not(build, tokens, name):
+    """What fairseq's tasks have in `net_input` is taken; what is misspelt does not go unread."""
+    model, theirs = build(name), {"src_lengths": None, "src_id": None, "target_tokens": None}
+    assert torch.equal(model(tokens, **theirs, prev_output_tokens=None)[0], model(tokens)[0])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'num_token'"):
+        model(tokens, num_token=tokens.ne(1).sum())
+
+
 def test_long_sequences_are_refused(build, tokens):
     with pytest.raises(UserError, match=r"13 tokens is longer than the 8 positions"):
         build("tupe_tiny", max_positions=8)(tokens)

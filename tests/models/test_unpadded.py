@@ -146,6 +146,19 @@ def test_tokens_alone_are_computed(build, batch):
     assert slots(build("tupe_tiny", unpad="always"), nearly) == nearly.numel() - 1
 
 
+def test_always_is_on_a_gpu_too(build, batch, monkeypatch):
+    """There it asks how many tokens there are, where nobody says so."""
+
+    class OnGPU(torch.Tensor):
+        device = torch.device("cuda")
+
+    monkeypatch.setattr(Unpadded, "of", lambda mask, num_tokens, num_heads: num_tokens)
+    mask = batch.eq(1).as_subclass(OnGPU)
+    always, auto = (build("tupe_tiny", unpad=unpad).encoder.sentence_encoder for unpad in ("always", "auto"))
+    assert always.without_padding(mask, None) == batch.ne(1).sum()
+    assert auto.without_padding(mask, None) is None
+
+
 def test_dropout_is_drawn_for_tokens_alone(build, batch):
     model = build("tupe_tiny", unpad="always").train()
     torch.manual_seed(3)

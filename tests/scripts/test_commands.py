@@ -194,13 +194,3 @@ def test_the_quickstart_leaves_what_is_of_others(name, tmp_path):
         done.stderr == f"error: {tmp_path} holds what is not of quickstart.sh: set QUICKSTART_OUT to another folder.\n"
     )
     assert sorted(path.name for path in tmp_path.rglob("*")) == sorted([name, "text", "mine"])
-
-
-@pytest.mark.parametrize("script", ["pretrain.sh", "translate_train.sh"])
-def test_fields_of_the_model_need_no_plus(script, clone):
-    """Hydra wants one where the configuration does not name the field, and none where it does."""
-    (clone.here / "DATA/manifest.json").touch()
-    fields = ("model.relative=clipped", "+model.sharing=head", "+model._name=t5_tiny")
-    clone.run(script, "DATA", *fields)
-    (call,) = (call for call in clone.calls() if "--config-dir" in call)
-    assert {"+model.relative=clipped", "+model.sharing=head", "model._name=t5_tiny"} <= set(call)

@@ -31,6 +31,16 @@ def read_costs(path: Union[str, Path]) -> tuple[str, list[dict[str, Any]]]:
         raise UserError(f"{path} is no model.json of benchmarks/model.py: give what its --output wrote.") from None
 
 
+def cost_rows(records: list[dict[str, Any]]) -> list[list[str]]:
+    """A table of the records, the median and the quartiles: a row for each model, a column for each size and mode."""
+    groups = list(dict.fromkeys((record["size"], record["mode"]) for record in records))
+    rows = {record["rival"]: [""] * len(groups) for record in records}
+    for record in records:
+        cell = "{1:.2f} ({0:.2f}-{2:.2f})".format(*record["time_over_first"])
+        rows[record["rival"]][groups.index((record["size"], record["mode"]))] = cell
+    return [["model", *map(" ".join, groups)], *([rival, *cells] for rival, cells in rows.items())]
+
+
 def plot_costs(run: str, records: list[dict[str, Any]], output: Union[str, Path]) -> None:
     """Draws a group of bars for each size and mode: time over the first model's, with quartiles.
 
@@ -50,6 +60,7 @@ def plot_costs(run: str, records: list[dict[str, Any]], output: Union[str, Path]
         square.bar_label(square.containers[-1], [f"{m:.2f}" for m in middle], padding=2, fontsize=8)
         square.set_xticks(range(len(shown)), [record["rival"] for record in shown], rotation=40, ha="right")
         square.axhline(1, color="0.4", linewidth=0.8)
+        square.margins(y=0.1)  # for the highest bar's number
         square.set_title(" ".join(group), fontsize=10)
     squares[0].set_ylabel(f"time over {records[0]['rival']}'s")
     figure.suptitle(plain(run), fontsize=7, wrap=True)

@@ -76,6 +76,7 @@ def heat_maps(
     *,
     reset: bool = False,
     columns: int = 4,
+    size: float = 2.8,
 ) -> Figure:
     """One square for each matrix, on a common colour scale, white at 0 and safe for the colour-blind.
 
@@ -89,10 +90,11 @@ def heat_maps(
         reset: whether row and column 0 are `[CLS]`'s, untied: they are drawn apart and enlarged, and can be far from
             the others, so the scale does not count them.
         columns: squares side by side, at most.
+        size: inches of a square with its title.
     """
     columns = min(len(values), columns)
     rows = math.ceil(len(values) / columns)
-    figure = new_figure(2.8 * columns + 1, 2.8 * rows + 0.9)
+    figure = new_figure(size * columns + 1, size * rows + 0.9)
     squares = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
     limit = colour_limit(values, reset)
     for square in squares[len(values) :]:

@@ -6,10 +6,11 @@ from argparse import Namespace
 from pathlib import Path
 from typing import NamedTuple, Union
 
+import numpy as np
 from torch import Tensor
 
 from tupe.analysis.checkpoint import Checkpoint, open_encoder, systems_with
-from tupe.analysis.figure import heat_maps, save_figure, set_title
+from tupe.analysis.figure import colour_limit, heat_maps, save_figure, set_title
 from tupe.errors import UserError
 
 
@@ -50,15 +51,20 @@ def segment_values(checkpoint: Checkpoint) -> SegmentValues:
 
 
 def plot_segments(segments: SegmentValues, output: Union[str, Path]) -> None:
-    """Draws one square of four cells a head.
+    """Draws one square of four cells a head, with their numbers.
 
     Args:
         segments: see `segment_values`.
         output: the picture's file.
     """
     axes = ("segment of the key", "segment of the query")
-    figure = heat_maps(segments.values.numpy(), segments.names, "added to the logit", axes, columns=8)
-    for square in figure.axes[: len(segments.names)]:
+    values = segments.values.numpy()
+    figure = heat_maps(values, segments.names, "added to the logit", axes, columns=8, size=1.3)
+    dark = 0.6 * colour_limit(values)
+    for square, head in zip(figure.axes, values):
         square.set(xticks=[0, 1], yticks=[0, 1])
+        for (query, key), value in np.ndenumerate(head.round(2) + 0.0):  # no -0.00
+            shade = "white" if abs(value) > dark else "black"
+            square.text(key, query, f"{value:.2f}", ha="center", va="center", fontsize=7, color=shade)
     set_title(figure, f"Segment attention of {segments.model}")
     save_figure(figure, output)

@@ -40,7 +40,7 @@ def say_and_start(
         launch: more of `Launch`.
     """
     from tupe.files import check_owner, own
-    from tupe.pretraining import Launch, read_config
+    from tupe.pretraining import Launch, read_config, with_pluses
 
     cfg = read_config(args.folder, args.config, args.overrides)
     processes = args.processes or max(args.gpus, 1)
@@ -48,6 +48,7 @@ def say_and_start(
         print(f"plan: {line}", flush=True)
     if not args.start:
         return
+    start = with_pluses(args.start, args.folder, args.config)
     folder = Path(cfg.checkpoint.save_dir)
     owned = {
         "made_by": made_by,
@@ -58,8 +59,8 @@ def say_and_start(
     }
     if args.node_rank > 0:
         check_owner(folder, **owned)
-        os.execvp(args.start[0], args.start)
+        os.execvp(start[0], start)
     else:
         with own(folder, **owned) as mine:
             os.set_inheritable(mine.fileno(), True)  # the training holds the folder
-            os.execvp(args.start[0], args.start)
+            os.execvp(start[0], start)

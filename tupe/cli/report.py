@@ -22,12 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--runs", nargs="+", default=[], metavar="[NAME=]RUN", help="folders of runs, or their logs, for the curves")
     add("--against", metavar="NAME", help="a run: say when the others reach the validation loss that it ends with")
     add("--glue", nargs="+", default=[], metavar="[NAME=]SWEEP", help="sweeps for the table; of several a curve too")
+    add("--cost", metavar="FILE", help="model.json of benchmarks/model.py --output, for a table of times")
     add_text(parser, required=False)
 
 
 def run(args: argparse.Namespace) -> None:
     """Writes the page and prints where it is, and how large."""
     from tupe.analysis.checkpoint import open_encoder
+    from tupe.analysis.cost import cost_rows, read_costs
     from tupe.analysis.curves import read_log
     from tupe.analysis.page import Table, write_page
     from tupe.analysis.text import read_tokens
@@ -51,6 +53,10 @@ def run(args: argparse.Namespace) -> None:
     if every:
         text = "For each learning rate the median of the seeds, then the best rate; ± is the deviation over the seeds."
         tables.append(Table("Fine-tuning", text, as_text(every), failures(every)))
+    if args.cost is not None:
+        conditions, records = read_costs(args.cost)
+        text = f"Time over that of {records[0]['rival']}, the median of the rounds with quartiles. {conditions}"
+        tables.append(Table("Cost", text, cost_rows(records)))
     lengths = [min(args.length, encoder.args.max_positions) for encoder in encoders]
     texts = [
         read_tokens(encoder, args.data, length, args.sequences, args.text)

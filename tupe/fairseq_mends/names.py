@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Callable
+from typing import Any, Callable
 
-from fairseq import criterions, models, optim, options, tasks
+from fairseq import criterions, models, optim, options, registry, tasks
+from fairseq.dataclass import utils as dataclass_utils
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.optim import lr_scheduler
@@ -62,20 +63,43 @@ def known_architecture(original):
 
 @mends(models, "build_model", "cfg task")
 def known_model(original):
-    """Hydra's `model._name` with a name that does not exist, and fields and values that our models do not have."""
+    """Hydra's `model._name` with a name that does not exist."""
 
     def build_model(cfg, *args, **kwargs):
         name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
         try:
             return original(cfg, *args, **kwargs)
-        except Exception as error:
+        except Exception:
             if isinstance(name, str):
                 refuse_unknown(name)
-            if name in MODEL_NAMES and isinstance(error, OmegaConfBaseException):
-                raise UserError(f"the model {name} cannot be configured: {str(error).splitlines()[0]}") from error
             raise
 
     return build_model
+
+
+def cannot_be(name: str, fields: Iterable[str], of: Any, error: OmegaConfBaseException) -> UserError:
+    """The sentence for the first of `fields` that the dataclass `of` the name lacks, or for the value of one."""
+    known = ["_name", *(field.name for field in dataclasses.fields(of))]
+    unknown = next((field for field in fields if field not in known), None)
+    if unknown is not None:
+        return UserError(f"{name} has no {unknown}{nearest(unknown, known)}: nothing would read it")
+    return UserError(f"{name} cannot have this {error.full_key}: {str(error).splitlines()[0]}")
+
+
+def known_fields(original):
+    """Fields and values that a model, a task, a criterion or an optimizer does not have."""
+
+    def merge_with_parent(dc, cfg, *args, **kwargs):
+        try:
+            return original(dc, cfg, *args, **kwargs)
+        except OmegaConfBaseException as error:
+            raise cannot_be(getattr(cfg, "_name", None), cfg, dc, error) from error
+
+    return merge_with_parent
+
+
+for _module in (dataclass_utils, models, tasks, registry):
+    mends(_module, "merge_with_parent", "dc cfg")(known_fields)
 
 
 def refuse_unknown_keys(cfg: Mapping) -> None:

@@ -22,6 +22,9 @@ from tupe.systems import SYSTEM_FIELDS
 ROOT = Path(tupe.__file__).resolve().parents[1]
 CONFIGS = ROOT / "configs/finetuning"
 
+#: Epochs of a recipe on a task, where they are not those of its file: ELECTRA, table 7.
+_EPOCHS = {("electra", "RTE"): 10, ("electra", "STS-B"): 10}
+
 #: Where a run is, and what it says meanwhile: its result does not depend on them.
 _ASIDE = (
     *("hydra", "defaults", "common.user_dir", "common.log_format", "common.log_interval", "dataset.num_workers"),
@@ -94,6 +97,8 @@ def read_settings(task: str, overrides: list[str]) -> Settings:
         raise UserError(f"{task} has no recipes: leave out recipe={recipe:.60}, and set its keys one by one.")
     cfg = OmegaConf.merge(*(OmegaConf.load(CONFIGS / f"{name}.yaml") for name in files))
     save_dir, left, others = "", [], {}
+    if (recipe, task) in _EPOCHS:
+        overrides = [f"optimization.max_epoch={_EPOCHS[recipe, task]}", *overrides]
     named = {*cfg.model, *SYSTEM_FIELDS, *own_options()}  # the checkpoint's are there before
     for override in overrides:
         key, _, text = override.partition("=")

@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from tupe.errors import UserError
+from tupe.fairseq_mends.names import cannot_be
 from tupe.models.config import CONFIGS
 from tupe.models.summary import Size, count_parameters
 from tupe.models.tupe import as_namespace
@@ -48,7 +49,7 @@ def with_fields(name: str, fields: list[str]) -> Namespace:
     try:
         args = as_namespace(OmegaConf.merge(OmegaConf.structured(CONFIGS[name]), OmegaConf.from_dotlist(fields)))
     except OmegaConfBaseException as error:
-        raise UserError(f"{name} cannot have {' '.join(fields)}: {str(error).splitlines()[0]}.") from None
+        raise cannot_be(name, [field.partition("=")[0] for field in fields], CONFIGS[name], error) from None
     args._name = name
     return args
 

@@ -233,7 +233,6 @@ class ElectraModel(TupeModel):
         temperature: float = 1.0,
         with_dropout: bool = True,
         num_tokens: Optional[int] = None,
-        **unused: object,
     ) -> Detection:
         """The generator fills `src_tokens`, the discriminator scores the result; no gradient connects the two.
 

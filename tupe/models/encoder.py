@@ -78,8 +78,8 @@ class TupeEncoder(nn.Module):
         if mask is None or self.unpad == "never" or is_traced():
             return None
         on_cpu = mask.device.type == "cpu"
-        if on_cpu and num_tokens is None and self.unpad == "always":
-            num_tokens = int(mask.logical_not().sum())
+        if num_tokens is None and self.unpad == "always" and not mask.is_meta:
+            num_tokens = int(mask.logical_not().sum())  # waits for a GPU
         if num_tokens is None or (self.unpad == "auto" and not (on_cpu and num_tokens < _WORTH_IT * mask.numel())):
             return None
         return Unpadded.of(mask, num_tokens, self.num_heads if on_cpu and not self.compile else None)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Optional
 
+from fairseq.models.roberta import RobertaHubInterface
+
 from tupe.data.corpus.manifest import NAME, Manifest
 from tupe.data.corpus.vocabulary import MASK
 from tupe.data.glue.prepare import Content
 from tupe.data.text.stages import TextProcessing
+from tupe.errors import UserError
 from tupe.files import read, read_json
 
 
@@ -48,3 +51,18 @@ class ProcessedText:
     def decode(self, pieces: str) -> str:
         """The text, as it was after processing."""
         return self.bpe.decode(pieces)
+
+
+class HubInterface(RobertaHubInterface):
+    """fairseq's, which asserts that a text has one mask."""
+
+    def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
+        """The likeliest `topk` words in place of `<mask>`: the text with each, its probability, and the word.
+
+        Raises:
+            UserError: if the text has no mask, or several.
+        """
+        masks = masked_input.count(MASK)
+        if masks != 1:
+            raise UserError(f"fill_mask fills one {MASK}, but this text has {masks or 'none'}: {masked_input!r:.60}")
+        return super().fill_mask(masked_input, topk)

@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Callable, Optional, Union
 
+from fairseq import hub_utils
 from fairseq.data import Dictionary
 from fairseq.models import register_model
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
@@ -20,7 +21,7 @@ from tupe.errors import UserError
 from tupe.linear import linear, project
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
-from tupe.models.hub import ProcessedText, text_processing
+from tupe.models.hub import HubInterface, ProcessedText, text_processing
 from tupe.models.linear_head import LinearHead, upgrade
 from tupe.models.position import embedding_width
 from tupe.models.saved import saved_config
@@ -74,16 +75,24 @@ class TupeLanguageModelEncoder(RobertaEncoder):
         masked_tokens: Optional[Tensor] = None,
         num_tokens: Optional[int] = None,
         head: Optional[Callable[[Tensor], Tensor]] = None,
-        **unused: object,
+        src_lengths: Optional[Tensor] = None,
+        src_id: Optional[Tensor] = None,
+        target_tokens: Optional[Tensor] = None,
+        prev_output_tokens: Optional[Tensor] = None,
     ) -> tuple[Tensor, dict]:
-        """See `TupeModel.forward` and `TupeEncoder.forward`."""
+        """See `TupeModel.forward` and `TupeEncoder.forward`.
+
+        The last four are not used. They are all that fairseq 0.12 adds to `net_input`: `src_lengths` every task;
+        `src_id` and, by `--include-target-tokens`, `target_tokens` masked_lm; `prev_output_tokens` sentence_prediction
+        by `--add-prev-output-tokens`.
+        """
         x, states = self.sentence_encoder(src_tokens, num_tokens, return_all_hiddens, head)
         if not features_only:
             x = self.output_layer(x, masked_tokens)
         # fairseq's hub interface expects these time first
         return x, {"inner_states": states and [state.transpose(0, 1) for state in states]}
 
-    def output_layer(self, features: Tensor, masked_tokens: Optional[Tensor] = None, **unused: object) -> Tensor:
+    def output_layer(self, features: Tensor, masked_tokens: Optional[Tensor] = None) -> Tensor:
         """Vocabulary logits: `(B, T, V)`, or `(N, V)` at `masked_tokens` only."""
         if masked_tokens is not None:
             features = features.flatten(0, 1)[masked_tokens.flatten()]
@@ -178,7 +187,7 @@ class TupeModel(RobertaModel):
         bpe: str = "sentencepiece",
         process_text: bool = True,
         **kwargs: object,
-    ):
+    ) -> HubInterface:
         """A `RobertaHubInterface` (`encode`, `fill_mask`, `extract_features`, `predict`) on a checkpoint.
 
         Its text goes through the processing of the corpus first, which the manifest beside the data tells.
@@ -211,7 +220,10 @@ class TupeModel(RobertaModel):
         if pieces.is_file():
             kwargs.setdefault("sentencepiece_model", str(pieces))
         processing = text_processing(beside_data) if process_text else None
-        hub = super().from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, bpe, **kwargs)
+        loaded = hub_utils.from_pretrained(  # as fairseq's `from_pretrained`, which logs the whole configuration
+            model_name_or_path, checkpoint_file, data_name_or_path, bpe=bpe, load_checkpoint_heads=True, **kwargs
+        )
+        hub = HubInterface(loaded["args"], loaded["task"], loaded["models"][0])
         if processing is not None and hub.bpe is not None:
             hub.bpe = ProcessedText(hub.bpe, processing)
         return hub
