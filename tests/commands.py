@@ -17,16 +17,20 @@ from tupe.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
+#: For PATH where a command must be a process of its own, as where its processor time is taken.
+REAL = f"{BIN}{os.pathsep}{os.environ['PATH']}"
 
 
-def run(*command, cwd=ROOT, check=True, **environment):
+def environment(**more):
+    """That of the tests, with the commands of this tree."""
+    path = (forked.programs(), ROOT / ".venv/bin", BIN, os.environ["PATH"])
+    return {**os.environ, "PATH": os.pathsep.join(map(str, path)), **more}
+
+
+def run(*command, cwd=ROOT, check=True, **more):
     """Runs an installed command as a user would; a test that expects failure passes `check=False`."""
     command = [str(part) for part in command]
-    environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **environment}
-    if command[0] in forked.COMMANDS:
-        done = forked.run(command, cwd, environment)
-    else:
-        done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=cwd, env=environment(**more), capture_output=True, text=True, timeout=600)
     if check and done.returncode:
         pytest.fail(f"{' '.join(command)}\nexit {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
     return done

@@ -9,12 +9,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: workers and their
 
 import fairseq_cli.train  # noqa: F401  before the plugin, as in fairseq's commands
 import pytest
+from hydra.core.config_store import ConfigStore
 from hypothesis import settings
 
 from tests.commands import run
 
 # A job in the background ignores Ctrl-C, and so would the commands that the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# For each configuration Hydra copies all that is registered, which is more here than in a command, and only reads it.
+ConfigStore.__deepcopy__ = lambda self, memo: self
 
 # No test depends on the clock; in CI the examples are the same every time.
 settings.register_profile("tests", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -30,6 +34,7 @@ SLOW = (
     "models/test_wrappers",
     "models/test_graphs",
     "models/test_compile",
+    "models/seq2seq/test_model",
     "fairseq_mends/test_uneven",
     "fairseq_mends/test_launch",
     "fairseq_mends/test_ours",
@@ -44,6 +49,8 @@ SLOW = (
     "data/corpus/test_languages",
     "data/corpus/test_pipeline",
     "data/corpus/test_training",
+    "data/test_python_docs",
+    "examples/test_own_term",
     "finetuning/test_kills",
     "optim/",
     "test_packaging",

@@ -1,75 +1,200 @@
-"""fairseq's commands as processes forked from one that has imported them: to import fairseq anew takes seconds of each.
+"""fairseq's commands and ours as processes forked from one that has imported fairseq, which anew takes seconds of each.
 
-They differ from `fairseq-train ...` of a user in nothing else: arguments, environment, folder, output, how they end.
+`programs()` is a folder for PATH. Each program in it asks that process for a fork of itself, with the same arguments,
+environment, folder and files, hands on the signals that it gets, and ends as that does; if it is killed, so is that.
+So the scripts, `torchrun` and the commands that start others start these. What differs from a user's: Ctrl-C aside,
+a signal to the group of the program reaches the program alone.
 
-    python -m tests.forked      # reads requests and answers them: a line of JSON each
+    python -m tests.forked SOCKET                  # answers requests
+    python -S forked.py SOCKET PROGRAM ARGUMENT... # makes one
 """
 
+import array
 import atexit
+import contextlib
 import functools
-import importlib
+import gc
 import json
 import os
+import runpy
+import select
+import shlex
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+import traceback
 from pathlib import Path
 
+ROOT = Path(__file__).parents[1]
 COMMANDS = {
-    f"fairseq-{name}": f"fairseq_cli.{name.replace('-', '_')}"
-    for name in ("train", "hydra-train", "preprocess", "validate", "generate", "interactive")
+    "torchrun": ("torch.distributed.run", "main"),
+    **{
+        f"fairseq-{name}": (f"fairseq_cli.{name.replace('-', '_')}", "cli_main")
+        for name in ("train", "hydra-train", "preprocess", "validate", "generate", "interactive")
+    },
+    # imported by the fork, as the plugin by fairseq: only when it is asked for
+    "tupe": ("tupe.cli.main", "main"),
+    "module": ("tests.forked", "run_module"),
 }
+#: Handed on; SIGINT to the whole group, as a terminal does.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
+SECONDS = 600  # until a command that hangs is ended
 
 
 @functools.cache
-def server():
-    """The process that forks, one for all tests of this one; it ends when its input does."""
-    command, root = [sys.executable, "-m", "tests.forked"], Path(__file__).parents[1]
-    process = subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    atexit.register(end, process, os.getpid())
-    return process
+def programs():
+    """The folder of the programs; the process that they ask, one for all tests of this one, ends with it."""
+    folder = Path(tempfile.mkdtemp(prefix="tupe-"))
+    request = f"exec {shlex.quote(sys.executable)} -SE {shlex.quote(__file__)} {folder / 'socket'}"
+    for name in COMMANDS:
+        write(folder / name, f'{request} {name} "$@"')
+    real = shlex.quote(sys.executable)
+    ours = f'"-m tupe "{shlex.quote(str(ROOT))} | "-m tests."*'  # and not a clone's
+    forks = f'case "$1 $2 ${{PYTHONPATH%%:*}}" in {ours}) shift; {request} module "$@" ;; esac'
+    write(folder / "python3", f'{forks}\nexec {real} "$@"')
+    command = [sys.executable, "-m", "tests.forked", folder / "socket"]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=2)  # 1 may be pytest-xdist's own
+    atexit.register(end, process, os.getpid(), folder)
+    return folder
 
 
-def end(process, owner):
+def write(path, script):
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def end(process, owner, folder):
     """Unless this is a fork of the tests' process, which leaves its server alone."""
     if os.getpid() == owner:
         process.communicate()
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
 
 
-def run(command, cwd, env):
-    """As `subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)`."""
-    with tempfile.TemporaryDirectory() as folder:
-        said = [Path(folder) / name for name in ("out", "err")]
-        request = {"command": command, "cwd": str(cwd), "env": env, "said": [str(path) for path in said]}
-        server().stdin.write(f"{json.dumps(request)}\n")
-        server().stdin.flush()
-        returncode = json.loads(server().stdout.readline())
-        return subprocess.CompletedProcess(command, returncode, *(path.read_text() for path in said))
+def ask(address, program, *arguments):
+    """The program: asks for the fork, and becomes what comes out of it."""
+    server = socket.socket(socket.AF_UNIX)
+    for _ in range(SECONDS * 20):  # it is importing
+        try:
+            server.connect(address)
+            break
+        except OSError:
+            time.sleep(0.05)
+    ignored = [number for number in SIGNALS if signal.getsignal(number) == signal.SIG_IGN]
+    request = {"command": [program, *arguments], "cwd": os.getcwd(), "env": dict(os.environ), "ignored": ignored}
+    text = json.dumps(request).encode()
+    files = array.array("i", (0, 1, 2))
+    server.sendmsg([len(text).to_bytes(8, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+    server.sendall(text)
+    for number in {*SIGNALS} - {*ignored}:
+        signal.signal(number, lambda number, _: server.sendall(bytes([number])))
+    answer = server.recv(2)  # none if the server is gone
+    code = int.from_bytes(answer, "big", signed=True) if answer else 1
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
+        os.kill(os.getpid(), -code)
+    sys.exit(code)
 
 
-def serve():
-    """Forks for every request, and returns in the child, which is to run the command."""
-    with os.fdopen(os.dup(1), "w") as answers:
-        os.dup2(2, 1)
-        for module in COMMANDS.values():
-            importlib.import_module(module)
-        for line in sys.stdin:
-            sys.stdout.flush()
-            child = os.fork()
-            if not child:
-                return json.loads(line)
-            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=answers, flush=True)
+def serve(address):
+    """Forks a keeper for every request, and returns in what that forks: the request, and its files."""
+    for module in dict.fromkeys(
+        module for module, _ in COMMANDS.values() if not module.startswith(("tupe.", "tests."))
+    ):
+        __import__(module)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"{address}.new")
+    listener.listen(64)
+    os.rename(f"{address}.new", address)
+    keepers = set()
+    gc.freeze()  # or to collect would touch, and so copy, what the forks share
+    while listener in select.select([listener, sys.stdin], [], [])[0]:  # until the tests' process ends
+        connection, _ = listener.accept()
+        keepers = {keeper for keeper in keepers if os.waitpid(keeper, os.WNOHANG) == (0, 0)}
+        keeper = os.fork()
+        if not keeper:
+            listener.close()
+            return keep(connection)
+        keepers.add(keeper)
+        connection.close()
     sys.exit()
 
 
+def keep(connection):
+    """Keeps the command: forks it, hands signals on to it, and answers with its end."""
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    size, files, _, _ = socket.recv_fds(connection, 8, 3)
+    text = b""
+    while len(text) < int.from_bytes(size, "big"):
+        text += connection.recv(1 << 16)
+    child = os.fork()
+    if not child:
+        connection.close()
+        return json.loads(text), files
+    threading.Thread(target=hand_on, args=(connection, child), daemon=True).start()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with contextlib.suppress(BrokenPipeError):  # who asked was killed
+        connection.sendall(code.to_bytes(2, "big", signed=True))
+    os._exit(0)
+
+
+def hand_on(connection, child):
+    with contextlib.suppress(ConnectionResetError):
+        while number := connection.recv(1):
+            os.kill(0 if number[0] == signal.SIGINT else child, number[0])
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)  # who asked was killed
+
+
+def run_module():
+    """`python3 -m MODULE ARGUMENT...`"""
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+def end_with(function):
+    """`sys.exit(function())`, but for taking the interpreter apart: to touch all of its memory costs half a second."""
+    code = 1
+    try:
+        code = function()
+    except SystemExit as end:
+        code = end.code
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        traceback.print_exc()
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1 if isinstance(code, str) else code or 0)
+
+
 if __name__ == "__main__":
-    request = serve()
-    signal.alarm(600)  # seconds until one that hangs is ended
-    for number, path in enumerate((os.devnull, *request["said"])):
-        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
+    if len(sys.argv) > 2:
+        ask(*sys.argv[1:])
+    request, files = serve(sys.argv[1])
+    signal.alarm(SECONDS)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    for number in SIGNALS:
+        ignored = number in request["ignored"]
+        signal.signal(number, signal.SIG_IGN if ignored else
+                      signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)  # fmt: skip
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
     sys.argv = request["command"]
-    sys.exit(importlib.import_module(COMMANDS[sys.argv[0]]).cli_main())
+    module, function = COMMANDS[sys.argv[0]]
+    end_with(getattr(__import__(module, fromlist=[function]), function))

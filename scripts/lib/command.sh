@@ -9,7 +9,11 @@
 #   quoted TEXT      TEXT as one value of Hydra's, whatever is in it, save ${...} and a backslash at its end or before '
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-export PATH=$root/.venv/bin:$PATH PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
+case :$PATH: in
+    *:"$root/.venv/bin":*) ;; # what is before it is meant to be
+    *) export PATH=$root/.venv/bin:$PATH ;;
+esac
+export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 export PYTHONWARNINGS=${PYTHONWARNINGS-ignore} # of fairseq's and Hydra's own use of what is deprecated
 
 fail() {

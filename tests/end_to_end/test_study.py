@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.commands import run
+from tests.commands import REAL, run
 from tests.data.conftest import as_text, made_documents
 from tupe.study.document import read_results
 from tupe.study.tables import BLOCKS
@@ -32,7 +32,7 @@ def test_a_study(tmp_path):
     text.write_text(as_text(made_documents(0, 120)))
     design.write_text(DESIGN)
     options = ["--size", design, "--out", tmp_path / "out", "--records", tmp_path / "records"]
-    done = run("bash", "scripts/study.sh", text, *options, "--parts", "search", "final")
+    done = run("bash", "scripts/study.sh", text, *options, "--parts", "search", "final", PATH=REAL)
     assert done.stdout.endswith(f"study: 4 of 4 runs have a record in {tmp_path}/records/small\n")
 
     results = read_results(str(design), tmp_path / "records")

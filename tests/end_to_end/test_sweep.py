@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.commands import BIN, ROOT, run, train, tupe
+from tests.commands import ROOT, environment, run, train, tupe
 from tupe.files import lock
 from tupe.finetuning.runs import Run, failure, result
 
@@ -33,12 +33,11 @@ def test_interrupted_broken_and_failed_runs(checkpoint, glue, tmp_path, capsys):
     out = tmp_path / "it's a (sweep), é=[1]"
     first, second, failing = (out / Run("MNLI", lr, 1).folder for lr in (1e-3, 1e-4, 1e30))
     grid = {"TASKS": "MNLI", "LRS": "1e-3,1e-4", "SEEDS": "1"}
-    environment = {**os.environ, **grid, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     deadline = time.monotonic() + 600
 
     def start_until(log):
         process = subprocess.Popen(
-            command(checkpoint, glue, out), cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True,
+            command(checkpoint, glue, out), cwd=ROOT, env=environment(**grid), stderr=subprocess.PIPE, text=True,
             start_new_session=True,
         )  # fmt: skip
         while not log.exists():

@@ -10,6 +10,7 @@ import torch
 
 from tests.commands import (
     BIN,
+    REAL,
     ROOT,
     finetune,
     hydra_command,
@@ -142,5 +143,5 @@ def test_single_fields_can_be_overridden(corpus, tmp_path, capsys):
 
 
 def test_installed_commands_are_the_tree_under_test():
-    assert run("tupe", "user-dir").stdout.strip() == str(ROOT / "tupe")
+    assert run("tupe", "user-dir", PATH=REAL).stdout.strip() == str(ROOT / "tupe")
     assert (BIN / "fairseq-train").exists()

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 
 import pytest
 import torch
@@ -20,7 +19,7 @@ KEYS = ("encoder_layers=1", "encoder_embed_dim=16", "encoder_ffn_embed_dim=16", 
 def used(corpus, tmp_path_factory):
     """Folder of a training by `fairseq-train`, and what its process printed."""
     folder = tmp_path_factory.mktemp("own")
-    return folder, run(sys.executable, "-m", "tests.examples.use_own_term", corpus, folder).stdout
+    return folder, run("python3", "-m", "tests.examples.use_own_term", corpus, folder).stdout
 
 
 def test_trained_checked_kept_in_parts_and_described(used):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from fairseq.trainer import Trainer
 
-from tests.commands import BIN, ROOT
+from tests.commands import BIN, ROOT, environment
 from tupe.fairseq_mends import stop
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -139,7 +139,7 @@ def test_processes_stop_after_the_same_update(corpus, tmp_path):
 
     def command(last):
         return [
-            "torchrun", "--standalone", "--nproc-per-node", 2, "--no-python", "fairseq-train", corpus,
+            BIN / "torchrun", "--standalone", "--nproc-per-node", 2, "--no-python", "fairseq-train", corpus,
             "--user-dir", "tupe", "--task", "masked_lm", "--criterion", "tupe_masked_lm", "--arch", "tupe_tiny",
             "--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-attention-heads", 2, "--batch-size", 8,
             "--tokens-per-sample", 32, "--optimizer", "adam", "--lr", 0.003, "--lr-scheduler", "fixed", "--cpu",
@@ -147,11 +147,10 @@ def test_processes_stop_after_the_same_update(corpus, tmp_path):
             "--no-epoch-checkpoints", "--disable-validation", "--save-dir", tmp_path,
         ]  # fmt: skip
 
-    environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     log = tmp_path / "log"
     with log.open("wb") as out:
         launcher = subprocess.Popen(
-            [str(part) for part in command(100000)], cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT
+            [str(part) for part in command(100000)], cwd=ROOT, env=environment(), stdout=out, stderr=subprocess.STDOUT
         )
         deadline = time.monotonic() + 300
         while '"num_updates": "3"' not in log.read_text():

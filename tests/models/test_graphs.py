@@ -48,12 +48,18 @@ def test_few_graphs_for_many_lengths(model, dictionary):
     assert len(graphs) <= 2
 
 
-@pytest.mark.parametrize("system", ["tupe_r", "diet_abs", "shaw"])
-def test_gradients_of_the_whole_graph(system, build, dictionary):
-    """In training, at several lengths: every gradient of the compiled model is eager's."""
+@pytest.mark.parametrize(
+    ("system", "backend", "lengths"),
+    [
+        *((system, "aot_eager", (9, 13)) for system in ("tupe_r", "diet_abs", "shaw")),
+        ("tupe_r", "inductor", (9,)),  # half a minute of C++, and again for the second graph
+    ],
+)
+def test_gradients_of_the_whole_graph(system, backend, lengths, build, dictionary):
+    """In training: every gradient of the compiled model is eager's."""
     model = build(f"{system}_tiny", encoder_layers=1, dropout=0.0, attention_dropout=0.0).train()
-    run, graphs = compiled(model, "aot_eager")  # forward and backward traced and run, without minutes of C++
-    for length in (9, 13):
+    run, graphs = compiled(model, backend)
+    for length in lengths:
         tokens = batch(dictionary, length)
         gradients = []
         for either in (model, run):

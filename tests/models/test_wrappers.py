@@ -4,7 +4,6 @@ import copy
 import json
 import pickle
 import subprocess
-import sys
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ from torch import nn
 from torch.nn.utils import prune
 from torch.optim.swa_utils import AveragedModel
 
+from tests.commands import ROOT, environment
 from tests.position.replicas import replica
 from tupe.systems import SYSTEMS
 
@@ -22,9 +22,11 @@ SHARDED = ["DDP", "FSDP1", "FSDP1, use_orig_params", "FSDP2", "FSDP1, each term"
 def differences(tmp_path_factory):
     """wrapper, system -> how the two processes differ from the plain model; started once for all."""
     folder = tmp_path_factory.mktemp("processes")
-    command = [sys.executable, "-m", "tests.models.two_processes"]
+    command = ["python3", "-m", "tests.models.two_processes"]
     both = [
-        subprocess.Popen([*command, str(rank), str(folder), *SYSTEMS], stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*command, str(rank), str(folder), *SYSTEMS], cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True
+        )
         for rank in range(2)
     ]
     said = [process.communicate()[1] for process in both]

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from tests.cli.test_inputs import HOSTILE, tree
-from tests.commands import BIN, ROOT
+from tests.commands import ROOT, environment
 
 #: The arguments of each script, all of which are wrong where {} is.
 SCRIPTS = {
@@ -47,7 +47,7 @@ def test_what_is_wrong_is_one_sentence(script, kind, tmp_path):
     done = subprocess.run(
         [sys.executable if python else "bash", ROOT / "scripts" / script, *arguments],
         cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-        env={**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "GPUS": "0"},
+        env=environment(GPUS="0"),
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     assert re.fullmatch(r"error: [^\n\x1b]+\n", done.stderr), done.stderr

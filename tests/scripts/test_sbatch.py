@@ -10,7 +10,7 @@ import time
 import pytest
 import torch
 
-from tests.commands import BIN, ROOT, run
+from tests.commands import ROOT, environment, run
 
 #: Runs a task on each node, and hands signals on to them, as SLURM's does.
 SRUN = """#!/usr/bin/env bash
@@ -47,15 +47,15 @@ def job(corpus, tmp_path):
         keys = (f"optimization.max_update={updates}", "task.tokens_per_sample=32", "lr_scheduler.warmup_updates=2",
                 "common.log_format=json", "common.log_interval=1", "dataset.num_workers=0", "+model.encoder_layers=1",
                 "dataset.disable_validation=true", f"checkpoint.save_dir={tmp_path / 'run'}")  # fmt: skip
-        environment = {
-            **os.environ, "PATH": os.pathsep.join(map(str, (stand_ins, BIN, os.environ["PATH"]))), "GPUS": "0",
-            "SLURM_SUBMIT_DIR": str(ROOT), "SLURM_JOB_ID": "42", "SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "a,b",
-            "MASTER_PORT": str(port), "MODEL": "tupe_tiny", "BATCH": "8", "BATCH_PER_GPU": "4",
-            "SCONTROL_LOG": str(tmp_path / "scontrol"),
+        of_job = {
+            **environment(), "GPUS": "0", "SLURM_SUBMIT_DIR": str(ROOT), "SLURM_JOB_ID": "42", "SLURM_NNODES": "2",
+            "SLURM_JOB_NODELIST": "a,b", "MASTER_PORT": str(port), "MODEL": "tupe_tiny", "BATCH": "8",
+            "BATCH_PER_GPU": "4", "SCONTROL_LOG": str(tmp_path / "scontrol"),
         }  # fmt: skip
+        of_job["PATH"] = f"{stand_ins}{os.pathsep}{of_job['PATH']}"
         with (tmp_path / "log").open("ab") as log:
             return subprocess.Popen(
-                ["bash", str(copy), str(corpus), *keys], env=environment, stdout=log, stderr=subprocess.STDOUT, cwd="/"
+                ["bash", str(copy), str(corpus), *keys], env=of_job, stdout=log, stderr=subprocess.STDOUT, cwd="/"
             )
 
     return job
