@@ -34,6 +34,8 @@ from pathlib import Path
 from typing import Any, Callable, Optional
 
 import torch
+import torch._dynamo
+import torch._functorch.config
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel

@@ -99,7 +99,7 @@ def forward_kernel(
         end = tl.minimum(end, first_query + BLOCK_M + (T_k - T_q))
     tl.assume(end > 0)
     for first_key in range(0, end, BLOCK_N):
-        k = load_rows(K, k_stride_t, first_key, keys, BLOCK_N, D, BLOCK_D)
+        k = load_rows(K, k_stride_t, first_key, end, BLOCK_N, D, BLOCK_D)
         product = multiply(q, tl.trans(k))
         correlation = None
         if POS_K is not None:
@@ -126,7 +126,7 @@ def forward_kernel(
         if SEED is not None:
             keep = keep_mask(seed, b * H + h, first_query, first_key, query, key, T_q, threshold)
             weights = tl.where(keep, weights, 0.0)
-        v = load_rows(V, v_stride_t, first_key, keys, BLOCK_N, D, BLOCK_D)
+        v = load_rows(V, v_stride_t, first_key, end, BLOCK_N, D, BLOCK_D)
         out += multiply(weights.to(V.dtype.element_ty), v)
 
     total = tl.where(total > 0, total, 1.0)  # all logits -inf: zero, not NaN

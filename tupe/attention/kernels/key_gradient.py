@@ -107,11 +107,11 @@ def key_gradient_kernel(
         if SEGMENT is not None:
             second = in_second(SEGMENTS + key_row, first_key, key, keys)
         q_rows = Q + place * q_stride_b + h * q_stride_h
-        k = load_rows(K + place * k_stride_b + h * k_stride_h, k_stride_t, first_key, keys, BLOCK_N, D, BLOCK_D)
-        v = load_rows(V + place * v_stride_b + h * v_stride_h, v_stride_t, first_key, keys, BLOCK_N, D, BLOCK_D)
+        end_key = keys if STARTS is not None else end_of_keys(padding, keys)
+        k = load_rows(K + place * k_stride_b + h * k_stride_h, k_stride_t, first_key, end_key, BLOCK_N, D, BLOCK_D)
+        v = load_rows(V + place * v_stride_b + h * v_stride_h, v_stride_t, first_key, end_key, BLOCK_N, D, BLOCK_D)
         dk = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
         dv = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
-        end_key = keys if STARTS is not None else end_of_keys(padding, keys)
         last = tl.where(first_key < end_key, queries, begin + 1)  # for zeros a tile in which nothing has weight
         tl.assume(begin < last)
         for first_query in range(begin, last, BLOCK_M):

@@ -156,8 +156,8 @@ def query_gradient_kernel(
                 end = tl.minimum(end, first_query + BLOCK_M + (T_k - T_q))
             tl.assume(end > 0)
             for first_key in range(0, end, BLOCK_N):
-                k = load_rows(k_rows, k_stride_t, first_key, keys, BLOCK_N, D, BLOCK_D)
-                v = load_rows(v_rows, v_stride_t, first_key, keys, BLOCK_N, D, BLOCK_D)
+                k = load_rows(k_rows, k_stride_t, first_key, end, BLOCK_N, D, BLOCK_D)
+                v = load_rows(v_rows, v_stride_t, first_key, end, BLOCK_N, D, BLOCK_D)
                 product = multiply(q, tl.trans(k))
                 correlation = None
                 if POS_K is not None:
