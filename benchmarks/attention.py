@@ -73,6 +73,7 @@ def arguments() -> Namespace:
         "--cases", nargs="+", default=cases, metavar="BxT", help="batch x length (default: %(default)s)"
     )
     parser.add_argument("--rivals", nargs="+", choices=DESCRIPTIONS, default=list(DESCRIPTIONS), help="default: all")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), help="default: all")
     parser.add_argument("--heads", type=int, default=12)
     parser.add_argument("--width", type=int, default=64, help="of a head (default: 64)")
     parser.add_argument("--dropout", type=float, default=0.0)
@@ -440,7 +441,7 @@ def main() -> None:
     print(title, "", HEADER, sep="\n", flush=True)
     records: list[dict[str, Any]] = []
     failed: list[str] = []
-    for case, mode in itertools.product(args.cases, MODES):
+    for case, mode in itertools.product(args.cases, args.modes):
         batch, length = map(int, case.split("x"))
         try:
             measured = compare(batch, length, mode, args)
