@@ -2,15 +2,18 @@
 
     python benchmarks/attention.py --output results                                # a GPU, bf16
     python benchmarks/attention.py --dropout 0.1 --output results
+    python benchmarks/attention.py --ragged --output results                       # sequences of many lengths
     OMP_NUM_THREADS=1 python benchmarks/attention.py --cases 2x128 2x256 --rounds 5     # to try it on a CPU
 
 The rivals take turns, in alternating order; a figure is the median over the rounds, a ratio is taken within each round,
 over FlashAttention without any bias, and given with its quartiles. Factors as wider heads are TUPE-A's bias, which has
-no values by distance. `same bits` is whether a step repeats its outcome to the last bit, gradients included. Inputs are
-several sets used in turn, more than the GPU's cache holds. `extra memory` is what PyTorch allocated at most in a step,
-beyond the inputs, the output and the gradients of query, key and value. `of matrix product` is the operations of the
-products (2 forward, 5 backward) per second over those of one large product of the same type. With --graph a step is
-replayed as a CUDA graph, which hides the time of launching from Python.
+no values by distance. With --ragged lengths are evenly spread from 1 to `T`, and all but the rivals that take tokens
+side by side have a padded batch, of which flash is not told what is padding. `same bits` is whether a step repeats its
+outcome to the last bit, gradients included. Inputs are several sets used in turn, more than the GPU's cache holds.
+`extra memory` is what PyTorch allocated at most in a step, beyond the inputs, the output and the gradients of query,
+key and value. `of matrix product` is the operations of the products (2 forward, 5 backward) per second over those of
+one large product of the same type. With --graph a step is replayed as a CUDA graph, which hides the time of launching
+from Python.
 """
 
 from __future__ import annotations
@@ -18,9 +21,11 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import os
 import platform
 import statistics
+import sys
 import time
 import traceback
 from argparse import Namespace
@@ -29,11 +34,13 @@ from pathlib import Path
 from typing import Any, Callable, Optional
 
 import torch
+import torch._dynamo
+import torch._functorch.config
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tupe.attention import biased_attention
+from tupe.attention import biased_attention, packed_attention
 from tupe.linear import linear
 from tupe.position import StructuredBias
 
@@ -42,14 +49,18 @@ DESCRIPTIONS = {
     "flash": "SDPA, FlashAttention, no bias",
     "ours": "ours, dense bias",
     "structured": "ours, bias in parts",
+    "packed": "ours, dense bias, tokens side by side",
+    "varlen": "PyTorch's varlen_attn, no bias, tokens side by side",
     "factors": "PyTorch's, factors as wider heads",
     "sdpa": "SDPA, memory-efficient, bias expanded over the batch",
     "flex": "FlexAttention, captured bias",
+    "cudnn": "TransformerEngine, cuDNN's bias gradient",
     "eager": "products and softmax in PyTorch",
     "eager_compiled": "the same under torch.compile",
 }
 #: mode -> its matrix products, twice
 MODES = {"forward": 4, "backward": 10, "forward + backward": 14}
+SIDE_BY_SIDE = ("packed", "varlen")
 SAYS = {True: "yes", False: "no", None: ""}
 BOTH = "forward + backward"
 
@@ -62,9 +73,11 @@ def arguments() -> Namespace:
         "--cases", nargs="+", default=cases, metavar="BxT", help="batch x length (default: %(default)s)"
     )
     parser.add_argument("--rivals", nargs="+", choices=DESCRIPTIONS, default=list(DESCRIPTIONS), help="default: all")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), help="default: all")
     parser.add_argument("--heads", type=int, default=12)
     parser.add_argument("--width", type=int, default=64, help="of a head (default: 64)")
     parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--ragged", action="store_true", help="sequences of many lengths")
     parser.add_argument("--device", default="cuda" if on_gpu else "cpu", help="default: cuda where there is one")
     parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
     parser.add_argument("--rounds", type=int, default=30, help="that count (default: 30)")
@@ -84,12 +97,15 @@ def arguments() -> Namespace:
 # ---------------------------------------------------------------------------------------------------------- the rivals
 
 
-def eager(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float, dropout: float) -> Tensor:
-    weights = (query * scale @ key.transpose(-2, -1) + bias).softmax(-1)
-    return F.dropout(weights, dropout) @ value
+def eager(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor, mask: Optional[Tensor], scale: float, dropout: float
+) -> Tensor:
+    logits = query * scale @ key.transpose(-2, -1) + bias
+    logits = logits if mask is None else logits.masked_fill(mask, -torch.inf)
+    return F.dropout(logits.softmax(-1), dropout) @ value
 
 
-def flex(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float, dropout: float) -> Tensor:
+def flex(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, _: None, scale: float, dropout: float) -> Tensor:
     from torch.nn.attention.flex_attention import flex_attention
 
     def add_bias(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -98,23 +114,58 @@ def flex(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float, 
     return flex_attention(query, key, value, score_mod=add_bias, scale=scale)
 
 
-def attention_of(rival: str, args: Namespace) -> Attend:
+def lengths_of(batch: int, length: int, args: Namespace) -> Tensor:
+    """Of the sequences, falling, `(B,)`."""
+    return torch.linspace(length, 1 if args.ragged else length, batch).round().long().to(args.device)
+
+
+def attention_of(rival: str, batch: int, length: int, args: Namespace) -> Attend:
     """`attend(query, key, value, *bias)` of that name."""
     scale, dropout = (2 * args.width) ** -0.5, args.dropout
-    options: dict[str, Any] = {"scale": scale, "dropout_p": dropout, "training": True}
+    lengths = lengths_of(batch, length, args)
+    side_by_side = {"cu_seqlens": F.pad(lengths.cumsum(0), (1, 0)).int(), "max_length": length}
+    mask = torch.arange(length, device=args.device) >= lengths[:, None] if args.ragged else None
+    keys = None if mask is None else mask[:, None, None]
+    common: dict[str, Any] = {"scale": scale, "dropout_p": dropout, "training": True}
+    options = {**common, "key_padding_mask": mask}
     compiled = {"eager_compiled": eager, "flex": flex}
     if rival in compiled:
         function = torch.compile(compiled[rival], dynamic=False)
-        return lambda q, k, v, bias: function(q, k, v, bias, scale, dropout)
+        return lambda q, k, v, bias: function(q, k, v, bias, keys, scale, dropout)
 
     def sdpa(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-        mask = None if bias is None else bias.expand(len(q), -1, -1, -1)
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
+        if bias is not None:
+            bias = bias.expand(len(q), -1, -1, -1)
+            bias = bias if keys is None else bias.masked_fill(keys, -torch.inf)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale)
+
+    if rival == "cudnn":
+        from transformer_engine.pytorch import DotProductAttention
+
+        attention = DotProductAttention(
+            args.heads, args.width, attention_dropout=dropout, qkv_format="bshd", attn_mask_type="no_mask",
+            softmax_scale=scale,
+        )  # fmt: skip
+
+        def cudnn(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+            q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+            out = attention(q, k, v, core_attention_bias_type="post_scale_bias", core_attention_bias=bias[None])
+            return out.unflatten(-1, (args.heads, args.width)).transpose(1, 2)
+
+        return cudnn
+
+    def varlen(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        from torch.nn.attention.varlen import varlen_attn
+
+        starts = side_by_side["cu_seqlens"]
+        return varlen_attn(q, k, v, starts, starts, length, length, scale=scale)
 
     return {
+        "varlen": varlen,
+        "packed": lambda q, k, v, bias: packed_attention(q, k, v, bias, **side_by_side, **common),
         "flash": sdpa,
         "sdpa": sdpa,
-        "eager": lambda q, k, v, bias: eager(q, k, v, bias, scale, dropout),
+        "eager": lambda q, k, v, bias: eager(q, k, v, bias, keys, scale, dropout),
         "ours": lambda q, k, v, bias: biased_attention(q, k, v, bias, **options),
         "factors": lambda q, k, v, a, b, theta: biased_attention(
             q, k, v, StructuredBias(a, b, None, theta), backend="factors", **options
@@ -132,12 +183,14 @@ def turn_of(name: str, args: Namespace) -> AbstractContextManager[None]:
 
 
 def unsuited(rival: str, mode: str, args: Namespace) -> Optional[str]:
-    if not args.on_gpu and rival in ("structured", "flex"):
+    if not args.on_gpu and rival in ("structured", "flex", "cudnn", "packed", "varlen"):
         return "needs a GPU"
     if mode == "backward" and args.graph:
         return "not by itself in a graph"
-    if rival == "flex" and args.dropout:
+    if rival in ("flex", "varlen") and args.dropout:
         return "has no dropout"
+    if rival in ("flex", "cudnn") and args.ragged:
+        return "has no padding here"
     return None
 
 
@@ -157,28 +210,37 @@ def same_bits(step: Callable[[], Any], args: Namespace) -> Optional[bool]:
 # ------------------------------------------------------------------------------------------------------------- a step
 
 
+def tokens_of(rival: str, batch: int, length: int, args: Namespace) -> tuple[int, ...]:
+    """`(B, T)`, or `(N,)` of what takes them side by side."""
+    return (int(lengths_of(batch, length, args).sum()),) if rival in SIDE_BY_SIDE else (batch, length)
+
+
 def inputs(rival: str, batch: int, length: int, args: Namespace) -> tuple[list[Tensor], Tensor]:
     """Query, key, value and the rival's bias, as the layers of a model have them, and a gradient of the output."""
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, device=args.device, dtype=getattr(torch, args.dtype))
 
-    product = normal(batch, length, 3, args.heads, args.width)
-    leaves = [tensor.detach().requires_grad_() for tensor in product.permute(2, 0, 3, 1, 4)]
+    tokens = tokens_of(rival, batch, length, args)
+    product, d_out = normal(*tokens, 3, args.heads, args.width).movedim(-3, 0), normal(*tokens, args.heads, args.width)
+    if rival not in SIDE_BY_SIDE:
+        product, d_out = product.transpose(-3, -2), d_out.transpose(-3, -2)
+    leaves = [tensor.detach().requires_grad_() for tensor in product]
     factors = [(args.heads, length, args.width), (args.heads, length, args.width)]
     theta = (2, args.heads)
     shapes = {
         "flash": [],
+        "varlen": [],
         "factors": [*factors, theta],
         "structured": [*factors, (args.heads, 2 * length - 1), theta],
     }
     leaves += [normal(*shape).requires_grad_() for shape in shapes.get(rival, [(args.heads, length, length)])]
-    return leaves, normal(batch, length, args.heads, args.width).transpose(1, 2)
+    return leaves, d_out
 
 
 def make_step(rival: str, mode: str, batch: int, length: int, args: Namespace) -> Callable[..., Any]:
     """A step, each time on the next set of inputs, or on the first; returns what it has computed."""
-    attend = attention_of(rival, args)
+    attend = attention_of(rival, batch, length, args)
     size = 4 * batch * length * args.heads * args.width * torch.finfo(getattr(torch, args.dtype)).bits // 8
     sets = [
         inputs(rival, batch, length, args) for _ in range(max(1, min(8, (200 << 20) // size)) if args.on_gpu else 1)
@@ -231,7 +293,7 @@ def seconds(step: Callable[[], None], repeats: int, args: Namespace) -> float:
     return start.elapsed_time(end) / 1000 / repeats
 
 
-def extra_memory(step: Callable[[], None], mode: str, batch: int, length: int, args: Namespace) -> Optional[int]:
+def extra_memory(step: Callable[[], None], mode: str, tokens: int, args: Namespace) -> Optional[int]:
     """Bytes that a step takes at most, beyond its inputs, the output and the gradients of query, key and value."""
     if not args.on_gpu or args.graph:
         return None
@@ -240,7 +302,7 @@ def extra_memory(step: Callable[[], None], mode: str, batch: int, length: int, a
     torch.cuda.reset_peak_memory_stats()
     step()
     torch.cuda.synchronize()
-    one = batch * length * args.heads * args.width * torch.finfo(getattr(torch, args.dtype)).bits // 8
+    one = tokens * args.heads * args.width * torch.finfo(getattr(torch, args.dtype)).bits // 8
     return torch.cuda.max_memory_allocated() - before - one * {"forward": 1, "backward": 3, BOTH: 4}[mode]
 
 
@@ -273,7 +335,8 @@ def compare(batch: int, length: int, mode: str, args: Namespace) -> list[dict[st
                     step = make_step(rival, mode, batch, length, args)
                     step()
                     same[rival] = same_bits(step, args)
-                    memory[rival] = extra_memory(step, mode, batch, length, args)
+                    tokens = math.prod(tokens_of(rival, batch, length, args))
+                    memory[rival] = extra_memory(step, mode, tokens, args)
                 steps[rival] = step
         except Exception as error:  # a rival may lack a kernel, or memory; the others are still compared
             traceback.print_exc()
@@ -294,7 +357,7 @@ def compare(batch: int, length: int, mode: str, args: Namespace) -> list[dict[st
             if number >= 0:
                 measured[name].append(value / getattr(getattr(steps[name], "__self__", None), "steps", 1))
     rate = product_operations / statistics.median(measured.pop("product"))
-    operations = MODES[mode] * batch * args.heads * length**2 * args.width
+    operations = MODES[mode] * args.heads * int(lengths_of(batch, length, args).square().sum()) * args.width
     base = measured.get("flash") or next(iter(measured.values()))
     records = []
     for rival in args.rivals:
@@ -373,19 +436,27 @@ def main() -> None:
     title = (
         f"{machine}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}, PyTorch {torch.__version__}, "
         f"{args.dtype}, {args.heads} heads of {args.width}, dropout {args.dropout}, {args.rounds} rounds, "
-        f"{args.clock} time{', CUDA graphs' if args.graph else ''}"
+        f"{args.clock} time{', CUDA graphs' if args.graph else ''}{', ragged' if args.ragged else ''}"
     )
     print(title, "", HEADER, sep="\n", flush=True)
     records: list[dict[str, Any]] = []
-    for case, mode in itertools.product(args.cases, MODES):
+    failed: list[str] = []
+    for case, mode in itertools.product(args.cases, args.modes):
         batch, length = map(int, case.split("x"))
-        measured = compare(batch, length, mode, args)
+        try:
+            measured = compare(batch, length, mode, args)
+        except Exception:  # the other cases are still measured
+            traceback.print_exc()
+            failed.append(f"{case} {mode}")
+            continue
         print(*map(row, measured), sep="\n", flush=True)
         records += measured
         if args.output:  # each time: what is interrupted loses nothing
             write(records, title, args.output)
     if args.output:
         draw(records, title, args.output / "attention.png")
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -48,7 +48,10 @@ class Target(CudaDriver):
 
 
 def kernels(dtype: torch.dtype, width: int, bias: str, length: int = 500) -> list[tuple]:
-    """`(kernel, grid, tile, arguments)` of every launch, with padding and dropout, for 32 sequences and 12 heads."""
+    """`(kernel, grid, tile, arguments)` of every launch, with padding and dropout, for 32 sequences and 12 heads.
+
+    `packed` is the dense bias of sequences side by side.
+    """
     launches = []
 
     class Recorder(launch.Launcher):
@@ -59,22 +62,29 @@ def kernels(dtype: torch.dtype, width: int, bias: str, length: int = 500) -> lis
     def empty(*shape: int, dtype: torch.dtype = dtype) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device="meta")
 
-    query, key, value = empty(32, length, 3, 12, width).permute(2, 0, 3, 1, 4)
+    packed, options = {}, launch.Options(width**-0.5, 0.1, causal=False)
+    batch, tokens = 32, length
+    if bias == "packed":
+        packed = {"starts": empty(batch + 1, dtype=torch.int32)}
+        batch, tokens, options = 1, batch * length, options._replace(max_length=length)
+    query, key, value = empty(batch, tokens, 3, 12, width).permute(2, 0, 3, 1, 4)
     factors = {"pos_q": empty(12, length, width), "pos_k": empty(12, length, width)}
     parts = {
         "dense": {"bias": empty(1, 12, length, length)},
+        "packed": {"bias": empty(1, 12, length, length)},
         "TUPE-R": {**factors, "relative": empty(12, 2 * length - 1), "theta": empty(12)},
-        "DIET-ABS": {**factors, "segment": empty(12, 2, 2), "segments": empty(32, length, dtype=torch.uint8)},
+        "DIET-ABS": {**factors, "segment": empty(12, 2, 2), "segments": empty(batch, tokens, dtype=torch.uint8)},
     }[bias]
     inputs = launch.Inputs(
         query,
         key,
         value,
         **parts,
-        padding=empty(32, length, dtype=torch.uint8),
+        padding=empty(batch, tokens, dtype=torch.uint8),
         seed=empty(1, dtype=torch.int64),
+        **packed,
     )
-    recorder = Recorder(inputs, launch.Options(width**-0.5, 0.1, causal=False))
+    recorder = Recorder(inputs, options)
     out, lse = recorder.forward()
     recorder.backward(out, lse, out, launch.Inputs(*(tensor is not None for tensor in inputs)))
     return launches
@@ -125,7 +135,7 @@ def main() -> int:
     gpus, dtypes, widths = GPUS, (torch.bfloat16, torch.float32), (64, 128)
     if args.quick or args.tile:
         gpus, dtypes, widths = (90,), (torch.bfloat16,), (64,)
-    cases = itertools.product(gpus, dtypes, widths, ("dense", "TUPE-R", "DIET-ABS"))  # the last two in parts
+    cases = itertools.product(gpus, dtypes, widths, ("dense", "packed", "TUPE-R", "DIET-ABS"))  # the last two in parts
     results = [check(gpu, args.tile, dtype=dtype, width=width, bias=bias) for gpu, dtype, width, bias in cases]
     return 0 if all(results) else 1
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Checks and measures everything on this machine's GPU, without a network, into one folder:
 #   bash benchmarks/gpu.sh [FOLDER [STEP...]]
-# FOLDER is runs/gpu if not given. The steps are tests, attention, dropout, graphs, tiles, tiles_in_parts, model,
-# translation and table1, all of them if none is named, and finetuning, which takes prepared tasks from the folder GLUE. PYTHON names the Python that has PyTorch (python3); tests needs
-# pytest and hypothesis too, and is faster with pytest-xdist; the last three need fairseq, and model takes the authors'
-# code from the checkout AUTHORS if that is set. A step that fails is named in the last line; the others run. Every step
-# writes what it has measured at once.
+# FOLDER is runs/gpu if not given. The steps are tests, attention, dropout, ragged, graphs, tiles, tiles_in_parts, model,
+# translation, table1 and finetuning, all of them if none is named; the last takes prepared tasks from the folder GLUE, and is left out
+# where that is not set. PYTHON names the Python that has PyTorch (python3); tests needs pytest and hypothesis too, and
+# is faster with pytest-xdist; the last four need fairseq, and model takes the authors' code from the checkout AUTHORS if
+# that is set. A step that fails is named in the last line; the others run. Every step writes what it has measured at
+# once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=${1:-runs/gpu}
@@ -18,10 +19,11 @@ tests() { # without the conftest.py, which needs fairseq; compiling is most of t
     if "$python" -c 'import xdist' 2>/dev/null; then
         options+=(--numprocesses auto --maxprocesses 8 --maxschedchunk 1)
     fi
-    "$python" -m pytest "${options[@]}" tests/attention/test_triton.py
+    "$python" -m pytest "${options[@]}" tests/attention/test_triton.py tests/attention/test_triton_packed.py
 }
 attention() { "$python" benchmarks/attention.py --output "$folder/attention"; }
 dropout() { "$python" benchmarks/attention.py --dropout 0.1 --output "$folder/dropout"; }
+ragged() { "$python" benchmarks/attention.py --ragged --cases 32x128 32x512 16x1024 --output "$folder/ragged"; }
 graphs() { "$python" benchmarks/attention.py --graph --cases 32x128 32x512 --output "$folder/graphs"; }
 tiles() { "$python" benchmarks/tune_tiles.py; }
 tiles_in_parts() { "$python" benchmarks/tune_tiles.py --structured --batch 1 --length 8192; }
@@ -38,12 +40,13 @@ table1() { # DIET's
     exit 1
 }
 mkdir -p "$folder"
-"$python" - >"$folder/machine.txt" <<'END'
-import torch, triton
+"$python" - >"$folder/machine.txt" <<'END' || true
+import torch
 print(torch.cuda.get_device_properties(0))
+import triton
 print(f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, Triton {triton.__version__}")
 END
-[ $# -gt 0 ] || set -- tests attention dropout graphs tiles tiles_in_parts model translation table1
+[ $# -gt 0 ] || set -- tests attention dropout ragged graphs tiles tiles_in_parts model translation table1 ${GLUE:+finetuning}
 failed=()
 for step in "$@"; do
     echo "== $step"

@@ -239,6 +239,30 @@ def test_keys_hidden_by_the_bias():
     assert_close(got, want, torch.float32)
 
 
+@pytest.mark.parametrize("structured", [False, True])
+def test_keys_beyond_the_last_are_not_visited(structured):
+    """Padding at the end may hold what would make a NaN; padding elsewhere hides as ever."""
+    length = LONGEST  # more than a tile
+    mask = torch.zeros(2, length, dtype=torch.bool, device=DEVICE)
+    mask[0, 2:] = mask[1, :9] = mask[1, 11:30] = True
+    leaves = qkv(2, 1, length, length, 16, seed=0)
+    shapes = [(1, length, 16), (1, length, 16), (1, 2 * length - 1)] if structured else [(1, length, length)]
+    leaves += [normal(*shape, seed=3 + i) for i, shape in enumerate(shapes)]
+    d_out = normal(2, 1, length, 16, seed=9)
+
+    def kernels(q, k, v, *bias):
+        return triton_attention(q, k, v, StructuredBias(*bias) if structured else bias[0], mask, SCALE, 0.0)
+
+    def built(q, k, v, *bias):
+        return exact(q, k, v, StructuredBias(*bias).dense(length) if structured else bias[0], mask)
+
+    want = gradients(built, leaves, d_out, torch.float64)
+    for leaf in leaves[1:3]:
+        leaf[0, :, -1] = torch.nan
+    got = gradients(kernels, leaves, d_out, torch.float32)
+    assert_close(got, want, torch.float32, terms=length**2)
+
+
 @pytest.mark.parametrize(
     ("key", "counter", "rounds_7"),
     [(0, (0, 0), (0x257A3673, 0xCD26BE2A))],  # the authors' test vector, Random123 kat_vectors

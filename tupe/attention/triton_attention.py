@@ -40,8 +40,13 @@ def triton_attention(
     scale: float,
     dropout_p: float,
     causal: bool = False,
+    cu_seqlens: Optional[Tensor] = None,
+    max_length: int = 0,
 ) -> Tensor:
-    """As `reference`, by the kernels. Dropout's seed comes from PyTorch's generator: `torch.manual_seed` repeats it."""
+    """As `reference`, by the kernels. Dropout's seed comes from PyTorch's generator: `torch.manual_seed` repeats it.
+
+    With `cu_seqlens` the sequences lie side by side, as in `packed_attention`, but as a batch of one.
+    """
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
     pos_q = pos_k = relative = theta = segment = segments = None
     if isinstance(bias, StructuredBias):
@@ -54,8 +59,9 @@ def triton_attention(
         bias = bias[(None,) * (4 - bias.ndim)]
     padding = None if key_padding_mask is None else key_padding_mask.contiguous().view(torch.uint8)
     seed = torch.randint(2**63 - 1, (1,), device=query.device) if dropout_p > 0 else None
-    inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, segment, segments, padding, seed)
+    starts = None if cu_seqlens is None else cu_seqlens.to(torch.int32).contiguous()
+    inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, segment, segments, padding, seed, starts)
     if torch.compiler.is_compiling():
-        out, _ = attention_op(*inputs, scale, dropout_p, causal)
+        out, _ = attention_op(*inputs, scale, dropout_p, causal, max_length)
         return out.transpose(1, 2)
-    return Attention.apply(Options(scale, dropout_p, causal), *inputs)
+    return Attention.apply(Options(scale, dropout_p, causal, max_length), *inputs)

@@ -27,13 +27,15 @@ def attention_op(
     segments: Optional[Tensor],
     padding: Optional[Tensor],
     seed: Optional[Tensor],
+    starts: Optional[Tensor],
     scale: float,
     dropout_p: float,
     causal: bool,
+    max_length: int,
 ) -> tuple[Tensor, Tensor]:
     """Output `(B, T_q, H, d_h)` and log-sum-exp `(B, H, T_q)` for the tensors of `Inputs`."""
-    inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, segment, segments, padding, seed)
-    return Launcher(inputs, Options(scale, dropout_p, causal)).forward()
+    inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, segment, segments, padding, seed, starts)
+    return Launcher(inputs, Options(scale, dropout_p, causal, max_length)).forward()
 
 
 @attention_op.register_fake
@@ -56,6 +58,7 @@ def backward_op(
     segments: Optional[Tensor],
     padding: Optional[Tensor],
     seed: Optional[Tensor],
+    starts: Optional[Tensor],
     out: Tensor,
     lse: Tensor,
     d_out: Tensor,
@@ -63,10 +66,11 @@ def backward_op(
     scale: float,
     dropout_p: float,
     causal: bool,
+    max_length: int,
 ) -> list[Tensor]:
     """The gradients of the tensors that are true in `wanted`."""
-    inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, segment, segments, padding, seed)
-    launcher = Launcher(inputs, Options(scale, dropout_p, causal))
+    inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, segment, segments, padding, seed, starts)
+    launcher = Launcher(inputs, Options(scale, dropout_p, causal, max_length))
     gradients = launcher.backward(out, lse, d_out, Inputs(*wanted))
     return [gradient.contiguous() for gradient, flag in zip(gradients, wanted) if flag]
 
@@ -78,14 +82,15 @@ def _(*arguments: object) -> list[Tensor]:
 
 
 def setup_context(ctx, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
-    *tensors, ctx.scale, ctx.dropout_p, ctx.causal = inputs
+    *tensors, ctx.scale, ctx.dropout_p, ctx.causal, ctx.max_length = inputs
     ctx.save_for_backward(*tensors, *output)
 
 
 def backward(ctx, d_out: Tensor, _: Tensor) -> tuple[Optional[Tensor], ...]:
     wanted = list(ctx.needs_input_grad[: len(Inputs._fields)])
-    gradients = iter(backward_op(*ctx.saved_tensors, d_out, wanted, ctx.scale, ctx.dropout_p, ctx.causal))
-    return (*(next(gradients) if flag else None for flag in wanted), None, None, None)
+    options = ctx.scale, ctx.dropout_p, ctx.causal, ctx.max_length
+    gradients = iter(backward_op(*ctx.saved_tensors, d_out, wanted, *options))
+    return (*(next(gradients) if flag else None for flag in wanted), None, None, None, None)
 
 
 attention_op.register_autograd(backward, setup_context=setup_context)

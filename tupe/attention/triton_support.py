@@ -11,6 +11,7 @@ from torch import Tensor
 from tupe.position.structured import StructuredBias
 
 MAX_WIDTH = 128  # of a head and of the factors of a bias
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 #: Triton 3.2 or later: PyTorch 2.6 is the first that comes with it.
 HAS_TRITON = importlib.util.find_spec("triton") is not None and torch.__version__ >= (2, 6)
@@ -42,6 +43,11 @@ def prefers_parts(
     return takes and width <= MAX_WIDTH and (segments or length >= STRUCTURED_LENGTH)
 
 
+def takes_packed(backend: str, device: torch.device, dtype: torch.dtype, width: int) -> bool:
+    """Whether a backend of that name would be the kernels, for heads of that type and width: `packed_attention`."""
+    return backend in ("auto", "triton") and device_obstacle(device) is None and dtype in DTYPES and width <= MAX_WIDTH
+
+
 def obstacle(query: Tensor, value: Tensor, bias: Union[Tensor, StructuredBias, None]) -> Optional[str]:
     """What keeps the kernels from these tensors, as a half sentence; `None` if nothing does."""
     missing = device_obstacle(query.device)
@@ -50,7 +56,7 @@ def obstacle(query: Tensor, value: Tensor, bias: Union[Tensor, StructuredBias, N
     width = max(query.shape[-1], value.shape[-1])
     if isinstance(bias, StructuredBias) and bias.query is not None:
         width = max(width, bias.query.shape[-1])
-    if query.dtype not in (torch.float16, torch.bfloat16, torch.float32):
+    if query.dtype not in DTYPES:
         return f"the Triton kernels have no {str(query.dtype).removeprefix('torch.')}"
     if width > MAX_WIDTH or value.shape[-1] != query.shape[-1]:
         return f"the Triton kernels take heads of one width up to {MAX_WIDTH}"

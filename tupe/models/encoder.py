@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe.attention import prefers_parts
+from tupe.attention import prefers_parts, takes_packed
 from tupe.dropout import Dropout
 from tupe.linear import project
 from tupe.models.layer import TupeEncoderLayer, run_layer
@@ -43,12 +43,14 @@ class TupeEncoder(nn.Module):
         self.compile = args.compile
         self.attention_backend = args.attention_backend
         self.num_heads = args.encoder_attention_heads
+        self.head_width = width // self.num_heads
         self.unpad = str(args.unpad)
         self.eos = eos
         self.embed_tokens = embed_tokens
         at_input = args.absolute in ("input", "low_rank_input")
         self.input_positions = PositionTable(args.max_positions, embedding_dim) if at_input else None
         self.input_segments = SegmentTable(embedding_dim) if args.segment == "input" else None
+        self.packable = args.relative != "shaw" and not args.linformer_k
         self.layers_share = args.sharing == "layer"
         self.position_bias = build_position_bias(args)
         self.segment_attention = build_segment_attention(args)
@@ -82,6 +84,9 @@ class TupeEncoder(nn.Module):
             num_tokens = int(mask.logical_not().sum())  # waits for a GPU
         if num_tokens is None or (self.unpad == "auto" and not (on_cpu and num_tokens < _WORTH_IT * mask.numel())):
             return None
+        dtype = compute_dtype(next(self.layers.parameters()))
+        if self.packable and takes_packed(self.attention_backend, mask.device, dtype, self.head_width):
+            return Unpadded.packed(mask, num_tokens)
         return Unpadded.of(mask, num_tokens, self.num_heads if on_cpu and not self.compile else None)
 
     def layer_terms(

@@ -15,7 +15,7 @@ from fairseq import utils
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from tupe.attention import biased_attention
+from tupe.attention import biased_attention, packed_attention
 from tupe.dropout import Dropout
 from tupe.errors import UserError
 from tupe.linear import is_plain, linear, project
@@ -179,10 +179,36 @@ class SelfAttention(Attention):
         parts = zip(*(made.split(sizes) for made in self.projected(x)))
         out = []
         for group, terms, part in zip(groups, position, parts):
+            if group.cu_seqlens is not None:
+                out.append(self.mix_packed(part[0], terms, group))
+                continue
             heads = self.heads_of([group.pad(made) for made in part], group.padding)
             mask = group.padding if self.projection is None else None
             out.append(group.unpad(self.mix(*self.with_terms(*heads, terms), mask)))
         return project(self.out_proj, torch.cat(out))
+
+    def mix_packed(self, projected: Tensor, position: PositionTerms, group: Group) -> Tensor:
+        """Of tokens side by side, `(n, 3d)` to `(n, d)`, what `mix` does of a padded batch."""
+        query, key, value = projected.unflatten(-1, (3, self.num_heads, -1)).unbind(1)
+        bias = position.bias
+        if position.query is not None:
+            places = group.places % group.length
+            query = query + position.query[:, places].transpose(0, 1)
+            key = key + position.key[:, places].transpose(0, 1)
+        if isinstance(bias, StructuredBias) and bias.segments is not None:
+            bias = bias._replace(segments=bias.segments.flatten()[group.places])
+        return packed_attention(
+            query,
+            key,
+            value,
+            bias,
+            cu_seqlens=group.cu_seqlens,
+            max_length=group.length,
+            key_padding_mask=group.padding,
+            scale=self.scale,
+            dropout_p=self.dropout,
+            training=self.training,
+        ).flatten(1)
 
 
 def build_self_attention(

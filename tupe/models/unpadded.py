@@ -6,6 +6,7 @@ import itertools
 from typing import NamedTuple, Optional
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 #: What one more group costs on the CPU, in logits of all heads: a call of `reference`, forward and backward, was seen
@@ -20,12 +21,15 @@ class Group(NamedTuple):
     length: of the longest, `t`.
     places: of the tokens in `b * t` slots, `(n,)`; rising.
     padding: true at padding, `(b, t)`; `None` where there is none.
+    cu_seqlens: for attention without padding, `(b + 1,)`: where each sequence begins among the tokens, and `n`;
+        `padding` is then of the tokens, `(n,)`.
     """
 
     rows: Tensor
     length: int
     places: Tensor
     padding: Optional[Tensor]
+    cu_seqlens: Optional[Tensor] = None
 
     @classmethod
     def of(cls, rows: Tensor, padding: Tensor, num_tokens: Optional[int] = None) -> Group:
@@ -81,6 +85,21 @@ class Unpadded(NamedTuple):
             places.append(rows[row] * length + column)
             first += size
         return cls(tuple(groups), torch.cat(places))
+
+    @classmethod
+    def packed(cls, padding: Tensor, num_tokens: Optional[int]) -> Unpadded:
+        """One group for attention without padding, in order of falling length; `num_tokens` as in `of`.
+
+        Padding before a sequence's last token is a token here, as collaters count it, and hidden by `Group.padding`.
+        """
+        length = padding.shape[1]
+        places = torch.arange(length, device=padding.device)
+        lengths, rows = (places + 1).masked_fill(padding, 0).amax(1).sort(descending=True, stable=True)
+        group = Group.of(rows, places >= lengths[:, None], num_tokens)
+        starts = F.pad(lengths.cumsum(0), (1, 0)).clamp(max=len(group.places)).to(torch.int32)
+        starts[-1] = len(group.places)  # whatever `num_tokens` says, no token is beyond the last sequence
+        group = group._replace(padding=padding[rows].flatten()[group.places], cu_seqlens=starts)
+        return cls((group,), rows[group.places // length] * length + group.places % length)
 
     def unpad(self, x: Tensor) -> Tensor:
         """`(B, T)` to `(N,)`."""

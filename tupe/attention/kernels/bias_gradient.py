@@ -7,6 +7,7 @@ import triton.language as tl
 
 from tupe.attention.kernels.bias import bias_tile, dense_tile
 from tupe.attention.kernels.dropout import keep_mask
+from tupe.attention.kernels.sequence import rows_of, share_of_batch
 from tupe.attention.kernels.tile import UNSPECIALIZED, load_rows, multiply, row_statistics, tile_gradient, tile_logits
 
 
@@ -18,6 +19,9 @@ def bias_gradient_kernel(
     BIAS,
     PADDING,
     SEED,
+    STARTS,
+    LENGTHS,
+    ORDER,
     LSE,
     D_OUT,
     DELTA,
@@ -53,7 +57,8 @@ def bias_gradient_kernel(
     """Writes D_BIAS `(chunks, H, T_q, d_bias_stride)`, zeros beyond column T_k. Grid: (tiles x chunks of the batch, H).
 
     A program owns one tile: it reads the bias once, walks over the sequences of its chunk and writes the tile once.
-    Tiles are on the first axis, because the others end at 65535.
+    Tiles are on the first axis, because the others end at 65535. Of a padded batch, LENGTHS are those up to the last
+    key, and ORDER says whose they are; both are None where all sequences are to be walked over.
     """
     key_blocks = tl.cdiv(T_k, BLOCK_N)
     chunks = tl.num_programs(0) // (tl.cdiv(T_q, BLOCK_M) * key_blocks)
@@ -62,9 +67,8 @@ def bias_gradient_kernel(
     first_query = tile // key_blocks * BLOCK_M
     first_key = tile % key_blocks * BLOCK_N
     h = tl.program_id(1).to(tl.int64)
-    sequences = tl.cdiv(B, chunks)
-    start = chunk * sequences
-    end = tl.minimum(B, start + sequences)
+    first = first_key if STARTS is None else tl.maximum(first_query, first_key)
+    start, end = share_of_batch(LENGTHS, first, B, chunk, chunks)
     if CAUSAL:  # noqa: SIM102 (known when compiled)
         if first_key > first_query + BLOCK_M - 1 + (T_k - T_q):
             end = start  # all of the tile is in the future
@@ -81,22 +85,26 @@ def bias_gradient_kernel(
     d_bias = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for sequence in range(start, end):
         b = tl.cast(sequence, tl.int64)
+        if ORDER is not None:
+            b = tl.load(ORDER + sequence)
+        place, query_row, key_row, queries, keys = rows_of(STARTS, b, T_q, T_k)
         if PADDING is not None:
-            padding = PADDING + b * T_k
-        q = load_rows(Q + b * q_stride_b + h * q_stride_h, q_stride_t, first_query, T_q, BLOCK_M, D, BLOCK_D)
-        k = load_rows(K + b * k_stride_b + h * k_stride_h, k_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
-        v = load_rows(V + b * v_stride_b + h * v_stride_h, v_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
-        do = load_rows(D_OUT + (b * T_q * H + h) * D, H * D, first_query, T_q, BLOCK_M, D, BLOCK_D)
+            padding = PADDING + key_row
+        q = load_rows(Q + place * q_stride_b + h * q_stride_h, q_stride_t, first_query, queries, BLOCK_M, D, BLOCK_D)
+        k = load_rows(K + place * k_stride_b + h * k_stride_h, k_stride_t, first_key, keys, BLOCK_N, D, BLOCK_D)
+        v = load_rows(V + place * v_stride_b + h * v_stride_h, v_stride_t, first_key, keys, BLOCK_N, D, BLOCK_D)
+        do = load_rows(D_OUT + (query_row * H + h) * D, H * D, first_query, queries, BLOCK_M, D, BLOCK_D)
+        rows = query_row * H + h * queries
         lse, padded_logit, factor = row_statistics(
-            LSE + (b * H + h) * T_q, inverse_keep, padding, first_query, T_q, T_k, CAUSAL, BLOCK_M
+            LSE + rows, inverse_keep, padding, first_query, queries, keys, CAUSAL, BLOCK_M
         )
         row = first_query + tl.arange(0, BLOCK_M)
-        delta = tl.load(DELTA + (b * H + h) * T_q + row, mask=row < T_q, other=0.0)
+        delta = tl.load(DELTA + rows + row, mask=row < queries, other=0.0)
         product = multiply(q, tl.trans(k))
         d_weights = multiply(do, tl.trans(v))
         logits = tile_logits(
             product, added, scale, padding, padded_logit[:, None],
-            first_query, first_key, query, key, T_q, T_k, CAUSAL, EVEN_KEYS,
+            first_query, first_key, query, key, queries, keys, CAUSAL, EVEN_KEYS,
         )  # fmt: skip
         keep = None
         if SEED is not None:

@@ -7,6 +7,7 @@ import triton.language as tl
 
 from tupe.attention.kernels.bias import bias_tile, dense_tile, in_second, segment_rows
 from tupe.attention.kernels.dropout import keep_mask
+from tupe.attention.kernels.sequence import end_of_keys, rows_of
 from tupe.attention.kernels.tile import PADDED, UNSPECIALIZED, load_rows, multiply, store_rows, tile_logits
 
 
@@ -24,6 +25,7 @@ def forward_kernel(
     SEGMENTS,
     PADDING,
     SEED,
+    STARTS,
     OUT,
     LSE,
     q_stride_b,
@@ -56,17 +58,22 @@ def forward_kernel(
 ):
     """Writes OUT `(B, T_q, H, D)` and LSE `(B, H, T_q)`. Grid: (B, blocks of queries, H).
 
-    The sequences of the batch come first, so that programs that run together read the same bias from the cache.
+    The sequences of the batch come first, so that programs that run together read the same bias from the cache. Those
+    that lie side by side have `OUT` `(N, H, D)`, and one after the other their LSE `(H, length)`.
     """
     b = tl.program_id(0).to(tl.int64)
     first_query = tl.program_id(1) * BLOCK_M
     h = tl.program_id(2).to(tl.int64)
-    Q += b * q_stride_b + h * q_stride_h
-    K += b * k_stride_b + h * k_stride_h
-    V += b * v_stride_b + h * v_stride_h
+    place, query_row, key_row, queries, keys = rows_of(STARTS, b, T_q, T_k)
+    if STARTS is not None:  # noqa: SIM102 (known when compiled)
+        if first_query >= queries:
+            return
+    Q += place * q_stride_b + h * q_stride_h
+    K += place * k_stride_b + h * k_stride_h
+    V += place * v_stride_b + h * v_stride_h
     padding = PADDING
     if PADDING is not None:
-        padding = PADDING + b * T_k
+        padding = PADDING + key_row
     query = tl.arange(0, BLOCK_M)[:, None]
     key = tl.arange(0, BLOCK_N)[None, :]
     bias, relative, theta = BIAS, RELATIVE, THETA
@@ -79,20 +86,20 @@ def forward_kernel(
     if THETA is not None:
         theta = tl.load(THETA + h).to(tl.float32)
     if SEGMENT is not None:
-        with_first, with_second = segment_rows(SEGMENT + 4 * h, SEGMENTS + b * T_q, first_query, query, T_q)
+        with_first, with_second = segment_rows(SEGMENT + 4 * h, SEGMENTS + query_row, first_query, query, queries)
     if SEED is not None:
         seed = tl.load(SEED)
 
-    q = load_rows(Q, q_stride_t, first_query, T_q, BLOCK_M, D, BLOCK_D)
+    q = load_rows(Q, q_stride_t, first_query, queries, BLOCK_M, D, BLOCK_D)
     out = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
     total = tl.zeros((BLOCK_M,), tl.float32)
     highest = tl.full((BLOCK_M,), -1e38, tl.float32)  # finite: a row may begin with keys of logit -inf
-    end = T_k
+    end = keys if STARTS is not None else end_of_keys(padding, keys)
     if CAUSAL:
-        end = tl.minimum(T_k, first_query + BLOCK_M + (T_k - T_q))
+        end = tl.minimum(end, first_query + BLOCK_M + (T_k - T_q))
     tl.assume(end > 0)
     for first_key in range(0, end, BLOCK_N):
-        k = load_rows(K, k_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
+        k = load_rows(K, k_stride_t, first_key, end, BLOCK_N, D, BLOCK_D)
         product = multiply(q, tl.trans(k))
         correlation = None
         if POS_K is not None:
@@ -103,12 +110,12 @@ def forward_kernel(
             dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
         segment = None
         if SEGMENT is not None:
-            second = in_second(SEGMENTS + b * T_k, first_key, key, T_k)
+            second = in_second(SEGMENTS + key_row, first_key, key, keys)
             segment = tl.where(second, with_second, with_first)
         added = bias_tile(dense, correlation, relative, theta, segment, first_query, first_key, query, key, T_q, T_k)
         logits = tile_logits(
             product, added, scale, padding, PADDED,
-            first_query, first_key, query, key, T_q, T_k, CAUSAL, EVEN_KEYS,
+            first_query, first_key, query, key, queries, keys, CAUSAL, EVEN_KEYS,
         )  # fmt: skip
         new_highest = tl.maximum(highest, tl.max(logits, 1))
         weights = tl.exp2(logits - new_highest[:, None])
@@ -119,11 +126,11 @@ def forward_kernel(
         if SEED is not None:
             keep = keep_mask(seed, b * H + h, first_query, first_key, query, key, T_q, threshold)
             weights = tl.where(keep, weights, 0.0)
-        v = load_rows(V, v_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
+        v = load_rows(V, v_stride_t, first_key, end, BLOCK_N, D, BLOCK_D)
         out += multiply(weights.to(V.dtype.element_ty), v)
 
     total = tl.where(total > 0, total, 1.0)  # all logits -inf: zero, not NaN
     out = out * (inverse_keep / total)[:, None]
-    store_rows(OUT + (b * T_q * H + h) * D, H * D, out, first_query, T_q, BLOCK_M, D, BLOCK_D)
+    store_rows(OUT + (query_row * H + h) * D, H * D, out, first_query, queries, BLOCK_M, D, BLOCK_D)
     row = first_query + tl.arange(0, BLOCK_M)
-    tl.store(LSE + (b * H + h) * T_q + row, highest + tl.log2(total), mask=row < T_q)
+    tl.store(LSE + query_row * H + h * queries + row, highest + tl.log2(total), mask=row < queries)

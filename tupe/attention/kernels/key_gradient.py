@@ -7,6 +7,7 @@ import triton.language as tl
 
 from tupe.attention.kernels.bias import bias_tile, correlated, dense_tile, in_second, segment_rows
 from tupe.attention.kernels.dropout import keep_mask
+from tupe.attention.kernels.sequence import end_of_keys, rows_of, share_of_batch
 from tupe.attention.kernels.tile import (
     UNSPECIALIZED,
     load_rows,
@@ -32,6 +33,8 @@ def key_gradient_kernel(
     SEGMENTS,
     PADDING,
     SEED,
+    STARTS,
+    LENGTHS,
     LSE,
     D_OUT,
     DELTA,
@@ -71,11 +74,11 @@ def key_gradient_kernel(
 
     A program takes all sequences of its chunk, and alone writes its sum over them, D_POS_K `(chunks, H, T_k, P)`. Its
     tiles are transposed, keys by queries, so that they stay in registers as left factors of the products over queries.
+    Sequences side by side have D_K and D_V `(N, H, D)`.
     """
     chunk = tl.program_id(0)
     first_key = tl.program_id(1) * BLOCK_N
     h = tl.program_id(2).to(tl.int64)
-    sequences = tl.cdiv(B, tl.num_programs(0))
     query = tl.arange(0, BLOCK_M)[None, :]
     key = tl.arange(0, BLOCK_N)[:, None]
     bias, relative, theta, padding = BIAS, RELATIVE, THETA, PADDING
@@ -93,28 +96,33 @@ def key_gradient_kernel(
     if CAUSAL:
         begin = tl.maximum(0, first_key - (T_k - T_q)) // BLOCK_M * BLOCK_M
 
-    for sequence in range(chunk * sequences, tl.minimum(B, (chunk + 1) * sequences)):
+    start, end = share_of_batch(LENGTHS, first_key, B, chunk, tl.num_programs(0))
+    for sequence in range(start, end):
         b = tl.cast(sequence, tl.int64)
+        place, query_row, key_row, queries, keys = rows_of(STARTS, b, T_q, T_k)
         if BIAS is not None:
             bias = BIAS + b * bias_stride_b + h * bias_stride_h
         if PADDING is not None:
-            padding = PADDING + b * T_k
+            padding = PADDING + key_row
         if SEGMENT is not None:
-            second = in_second(SEGMENTS + b * T_k, first_key, key, T_k)
-        q_rows = Q + b * q_stride_b + h * q_stride_h
-        k = load_rows(K + b * k_stride_b + h * k_stride_h, k_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
-        v = load_rows(V + b * v_stride_b + h * v_stride_h, v_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
+            second = in_second(SEGMENTS + key_row, first_key, key, keys)
+        q_rows = Q + place * q_stride_b + h * q_stride_h
+        end_key = keys if STARTS is not None else end_of_keys(padding, keys)
+        k = load_rows(K + place * k_stride_b + h * k_stride_h, k_stride_t, first_key, end_key, BLOCK_N, D, BLOCK_D)
+        v = load_rows(V + place * v_stride_b + h * v_stride_h, v_stride_t, first_key, end_key, BLOCK_N, D, BLOCK_D)
         dk = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
         dv = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
-        tl.assume(begin < T_q)
-        for first_query in range(begin, T_q, BLOCK_M):
-            q = load_rows(q_rows, q_stride_t, first_query, T_q, BLOCK_M, D, BLOCK_D)
-            do = load_rows(D_OUT + (b * T_q * H + h) * D, H * D, first_query, T_q, BLOCK_M, D, BLOCK_D)
+        last = tl.where(first_key < end_key, queries, begin + 1)  # for zeros a tile in which nothing has weight
+        tl.assume(begin < last)
+        for first_query in range(begin, last, BLOCK_M):
+            q = load_rows(q_rows, q_stride_t, first_query, queries, BLOCK_M, D, BLOCK_D)
+            do = load_rows(D_OUT + (query_row * H + h) * D, H * D, first_query, queries, BLOCK_M, D, BLOCK_D)
+            rows = query_row * H + h * queries
             lse, padded_logit, factor = row_statistics(
-                LSE + (b * H + h) * T_q, inverse_keep, padding, first_query, T_q, T_k, CAUSAL, BLOCK_M
+                LSE + rows, inverse_keep, padding, first_query, queries, keys, CAUSAL, BLOCK_M
             )
             row = first_query + tl.arange(0, BLOCK_M)
-            delta = tl.load(DELTA + (b * H + h) * T_q + row, mask=row < T_q, other=0.0)
+            delta = tl.load(DELTA + rows + row, mask=row < queries, other=0.0)
             product = multiply(k, tl.trans(q))
             correlation = None
             if POS_Q is not None:
@@ -125,14 +133,16 @@ def key_gradient_kernel(
                 dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
             segment = None
             if SEGMENT is not None:
-                with_first, with_second = segment_rows(SEGMENT + 4 * h, SEGMENTS + b * T_q, first_query, query, T_q)
+                with_first, with_second = segment_rows(
+                    SEGMENT + 4 * h, SEGMENTS + query_row, first_query, query, queries
+                )
                 segment = tl.where(second, with_second, with_first)
             added = bias_tile(
                 dense, correlation, relative, theta, segment, first_query, first_key, query, key, T_q, T_k
             )
             logits = tile_logits(
                 product, added, scale, padding, padded_logit[None, :],
-                first_query, first_key, query, key, T_q, T_k, CAUSAL, EVEN_KEYS,
+                first_query, first_key, query, key, queries, keys, CAUSAL, EVEN_KEYS,
             )  # fmt: skip
             keep = None
             if SEED is not None:
@@ -145,9 +155,9 @@ def key_gradient_kernel(
                 if THETA is not None:
                     ds = correlated(ds, first_query, first_key, query, key)
                 d_pos_k += multiply(ds.to(Q.dtype.element_ty), pos_q)
-        start = (b * T_k * H + h) * D
-        store_rows(D_K + start, H * D, dk * scale, first_key, T_k, BLOCK_N, D, BLOCK_D)
-        store_rows(D_V + start, H * D, dv * inverse_keep, first_key, T_k, BLOCK_N, D, BLOCK_D)
+        out_start = (key_row * H + h) * D
+        store_rows(D_K + out_start, H * D, dk * scale, first_key, keys, BLOCK_N, D, BLOCK_D)
+        store_rows(D_V + out_start, H * D, dv * inverse_keep, first_key, keys, BLOCK_N, D, BLOCK_D)
     if D_POS_K is not None:
         start = (tl.cast(chunk, tl.int64) * H + h) * T_k * P
         store_rows(D_POS_K + start, P, d_pos_k, first_key, T_k, BLOCK_N, P, BLOCK_P)

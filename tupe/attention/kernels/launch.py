@@ -23,6 +23,8 @@ RANDOM_LEVELS = 1 << 16  # dropout's probability is rounded to a multiple of 1 /
 class Inputs(NamedTuple):
     """What the kernels read.
 
+    Sequences side by side, which `starts` makes them, are one of `N` tokens instead of `B` of `T`, but for the bias.
+
     query, key, value: `(B, H, T, d_h)`, the last dimension contiguous.
     bias: broadcastable to `(B, H, T_q, T_k)`, of four dimensions.
     pos_q, pos_k, relative: as in `StructuredBias`, contiguous, the factors of the query's type.
@@ -31,6 +33,7 @@ class Inputs(NamedTuple):
     segments: `(B, T)` uint8, contiguous.
     padding: `(B, T_k)` uint8, contiguous.
     seed: `(1,)` int64, of dropout; `None` for no dropout.
+    starts: `(B + 1,)` int32, contiguous: where the sequences begin, and `N`; `None` in a padded batch.
     """
 
     query: Tensor
@@ -45,14 +48,16 @@ class Inputs(NamedTuple):
     segments: Optional[Tensor] = None
     padding: Optional[Tensor] = None
     seed: Optional[Tensor] = None
+    starts: Optional[Tensor] = None
 
 
 class Options(NamedTuple):
-    """What is the same for all; as in `biased_attention`."""
+    """What is the same for all; as in `biased_attention`, and `max_length`, `T` of sequences side by side."""
 
     scale: float
     dropout_p: float
     causal: bool
+    max_length: int = 0
 
 
 class Launcher:
@@ -62,16 +67,19 @@ class Launcher:
     """
 
     def __init__(self, inputs: Inputs, options: Options) -> None:
-        query, key, value, bias, pos_q, pos_k, relative, theta, segment, segments, padding, seed = inputs
+        query, key, value, bias, pos_q, pos_k, relative, theta, segment, segments, padding, seed, starts = inputs
         self.inputs = inputs
         self.B, self.H, self.T_q, self.D = query.shape
         self.T_k = key.shape[2]
         self.P = 0 if pos_q is None else pos_q.shape[-1]
-        if bias is not None:
-            bias = with_aligned_rows(bias).expand(self.B, self.H, self.T_q, self.T_k)
         q_stride_b, q_stride_h, q_stride_t, _ = query.stride()
         k_stride_b, k_stride_h, k_stride_t, _ = key.stride()
         v_stride_b, v_stride_h, v_stride_t, _ = value.stride()
+        if starts is not None:
+            q_stride_b, k_stride_b, v_stride_b = q_stride_t, k_stride_t, v_stride_t  # a sequence begins at its token
+            self.B, self.T_q, self.T_k = len(starts) - 1, options.max_length, options.max_length
+        if bias is not None:
+            bias = with_aligned_rows(bias).expand(self.B, self.H, self.T_q, self.T_k)
         bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n = (0, 0, 0, 0) if bias is None else bias.stride()
         dropped = round(options.dropout_p * RANDOM_LEVELS)
         #: By the names of the kernels' parameters.
@@ -88,6 +96,9 @@ class Launcher:
             "SEGMENTS": segments,
             "PADDING": padding,
             "SEED": seed,
+            "STARTS": starts,
+            "LENGTHS": None,
+            "ORDER": None,
             "q_stride_b": q_stride_b,
             "q_stride_h": q_stride_h,
             "q_stride_t": q_stride_t,
@@ -122,7 +133,8 @@ class Launcher:
 
     def run(self, kernel: triton.JITFunction, grid: tuple[int, ...], tile: dict[str, int], **arguments) -> None:
         """Launches `kernel` with those of the arguments that it has parameters for, by position, which is faster."""
-        known = {**self.arguments, **tile, **arguments, "EVEN_KEYS": self.T_k % tile["BLOCK_N"] == 0}
+        even = self.inputs.starts is None and self.T_k % tile["BLOCK_N"] == 0
+        known = {**self.arguments, **tile, **arguments, "EVEN_KEYS": even}
         compile_options = {"num_warps": tile["num_warps"], "num_stages": tile["num_stages"]}
         with torch.cuda.device_of(self.inputs.query):  # where Triton launches
             kernel[grid](*[known[name] for name in kernel.arg_names], **compile_options)
@@ -136,8 +148,8 @@ class Launcher:
 
     def forward(self) -> tuple[Tensor, Tensor]:
         """The output `(B, T_q, H, d_h)` and the rows' log-sum-exp `(B, H, T_q)` in base 2."""
-        out = self.empty(self.B, self.T_q, self.H, self.D)
-        lse = self.empty(self.B, self.H, self.T_q, dtype=torch.float32)
+        out = by_token(self.inputs.query)
+        lse = self.empty(*self.inputs.query.shape[:3], dtype=torch.float32)
         tile = self.tile("forward")
         grid = (self.B, triton.cdiv(self.T_q, tile["BLOCK_M"]), self.H)
         self.run(forward_kernel, grid, tile, OUT=out, LSE=lse)
@@ -151,6 +163,8 @@ class Launcher:
         d_out = d_out.contiguous()
         delta = torch.empty_like(lse)
         rows = {"LSE": lse, "D_OUT": d_out, "DELTA": delta}
+        if self.inputs.starts is not None:
+            rows["LENGTHS"] = self.inputs.starts.diff()
         d_query, d_pos_q, d_relative, d_theta, d_segment = self.query_gradient(out, rows, wanted)
         d_key, d_value, d_pos_k = self.key_gradient(rows, wanted)
         d_bias = self.bias_gradient(rows) if wanted.bias else None
@@ -167,7 +181,7 @@ class Launcher:
         d_query = torch.empty_like(out)
         d_pos_q = self.partial(chunks, self.inputs.pos_q) if wanted.pos_q else None
         d_relative = d_theta = None
-        d_segment = torch.empty_like(rows["LSE"]) if wanted.segment else None
+        d_segment = by_token(rows["LSE"]) if wanted.segment else None
         if wanted.relative:
             d_relative = out.new_zeros((chunks * groups, *self.inputs.relative.shape), dtype=torch.float32)
         if wanted.theta:
@@ -194,8 +208,8 @@ class Launcher:
 
     def segment_gradient(self, by_query: Tensor) -> Tensor:
         """From the rows' sums over the keys of segment 1; over all keys they sum to 0, as gradients of a softmax do."""
-        second = self.inputs.segments[:, None] != 0  # (B, 1, T)
-        sums = [by_query.masked_fill(other, 0).sum((0, 2)) for other in (second, ~second)]  # autocast leaves float32
+        second = self.inputs.segments[..., None] != 0  # (B, T, 1)
+        sums = [by_query.masked_fill(other, 0).sum((0, 1)) for other in (second, ~second)]  # autocast leaves float32
         second_keys = torch.stack(sums, dim=-1)
         return torch.stack([-second_keys, second_keys], dim=-1).to(self.inputs.segment.dtype)
 
@@ -203,7 +217,7 @@ class Launcher:
         tile = self.tile("key_gradient")
         blocks = triton.cdiv(self.T_k, tile["BLOCK_N"])
         chunks = self.chunks(blocks * self.H) if wanted.pos_k else self.B
-        d_key, d_value = (self.empty(self.B, self.T_k, self.H, self.D) for _ in range(2))
+        d_key, d_value = (by_token(self.inputs.key) for _ in range(2))
         d_pos_k = self.partial(chunks, self.inputs.pos_k) if wanted.pos_k else None
         grid = (chunks, blocks, self.H)
         self.run(key_gradient_kernel, grid, tile, **rows, D_K=d_key, D_V=d_value, D_POS_K=d_pos_k)
@@ -214,6 +228,8 @@ class Launcher:
         tile = self.tile("bias_gradient")
         tiles = triton.cdiv(self.T_q, tile["BLOCK_M"]) * triton.cdiv(self.T_k, tile["BLOCK_N"])
         chunks = self.chunks(tiles * self.H) if len(bias) == 1 else self.B
+        if self.inputs.padding is not None and self.inputs.starts is None and len(bias) == 1:
+            rows = {**rows, **self.by_length()}
         row = triton.cdiv(self.T_k, ALIGNED_ROW.value) * ALIGNED_ROW.value
         shape = (chunks, self.H, self.T_q, self.T_k)
         dtype = bias.dtype if shape == bias.shape else torch.float32  # what is summed further is not rounded before
@@ -221,9 +237,20 @@ class Launcher:
         self.run(bias_gradient_kernel, (chunks * tiles, self.H), tile, **rows, D_BIAS=d_bias, d_bias_stride=row)
         return d_bias[..., : self.T_k].sum_to_size(bias.shape).to(bias.dtype)
 
+    def by_length(self) -> dict[str, Tensor]:
+        """Lengths up to the last key that is no padding, falling, and the sequences that have them, `(B,)` each."""
+        ends = torch.arange(1, self.T_k + 1, dtype=torch.int32, device=self.inputs.padding.device)
+        lengths, order = ends.masked_fill(self.inputs.padding.bool(), 0).amax(1).sort(descending=True, stable=True)
+        return {"LENGTHS": lengths, "ORDER": order}
+
     def partial(self, chunks: int, part: Tensor) -> Tensor:
         """Room for the gradient of `part` by each chunk of the batch; a single one is rounded by the kernel."""
         return self.empty(chunks, *part.shape, dtype=part.dtype if chunks == 1 else torch.float32)
+
+
+def by_token(tensor: Tensor) -> Tensor:
+    """Room of `(B, T, H, ...)` for what is `(B, H, T, ...)`."""
+    return torch.empty_like(tensor.transpose(1, 2), memory_format=torch.contiguous_format)
 
 
 def total(partial: Optional[Tensor], part: Optional[Tensor]) -> Optional[Tensor]:

@@ -7,6 +7,7 @@ import triton.language as tl
 
 from tupe.attention.kernels.bias import bias_tile, correlated, dense_tile, in_second, segment_rows
 from tupe.attention.kernels.dropout import keep_mask
+from tupe.attention.kernels.sequence import end_of_keys, rows_of, share_of_batch
 from tupe.attention.kernels.tile import (
     UNSPECIALIZED,
     load_rows,
@@ -45,6 +46,8 @@ def query_gradient_kernel(
     SEGMENTS,
     PADDING,
     SEED,
+    STARTS,
+    LENGTHS,
     OUT,
     LSE,
     D_OUT,
@@ -87,12 +90,12 @@ def query_gradient_kernel(
 
     A program takes every `groups`-th block of queries, and for each all sequences of its chunk. It alone writes its
     partial sums over them: D_POS_Q `(chunks, H, T_q, P)`, D_RELATIVE `(chunks * groups, H, T_q + T_k - 1)`, zeroed
-    before, and D_THETA `(chunks * groups, H)`. D_SEGMENT `(B, H, T_q)` gets the rows' sums over the keys of segment 1.
+    before, and D_THETA `(chunks * groups, H)`. D_SEGMENT `(B, T_q, H)` gets the rows' sums over the keys of segment 1.
+    Sequences side by side have `N` in place of `B, T_q`, and DELTA as LSE in the forward kernel.
     """
     chunk = tl.program_id(0)
     group = tl.program_id(1)
     h = tl.program_id(2).to(tl.int64)
-    sequences = tl.cdiv(B, tl.num_programs(0))
     partial = (chunk * tl.num_programs(1) + group).to(tl.int64) * H + h
     query = tl.arange(0, BLOCK_M)[:, None]
     key = tl.arange(0, BLOCK_N)[None, :]
@@ -113,29 +116,34 @@ def query_gradient_kernel(
             pos_q = load_rows(POS_Q + h * T_q * P, P, first_query, T_q, BLOCK_M, P, BLOCK_P)
         if D_POS_Q is not None:
             d_pos_q = tl.zeros((BLOCK_M, BLOCK_P), tl.float32)
-        for sequence in range(chunk * sequences, tl.minimum(B, (chunk + 1) * sequences)):
+        start, stop = share_of_batch(LENGTHS, first_query, B, chunk, tl.num_programs(0))
+        for sequence in range(start, stop):
             b = tl.cast(sequence, tl.int64)
+            place, query_row, key_row, queries, keys = rows_of(STARTS, b, T_q, T_k)
             if BIAS is not None:
                 bias = BIAS + b * bias_stride_b + h * bias_stride_h
             if PADDING is not None:
-                padding = PADDING + b * T_k
+                padding = PADDING + key_row
             if SEGMENT is not None:
-                with_first, with_second = segment_rows(SEGMENT + 4 * h, SEGMENTS + b * T_q, first_query, query, T_q)
-            q_rows = Q + b * q_stride_b + h * q_stride_h
-            k_rows = K + b * k_stride_b + h * k_stride_h
-            v_rows = V + b * v_stride_b + h * v_stride_h
-            q = load_rows(q_rows, q_stride_t, first_query, T_q, BLOCK_M, D, BLOCK_D)
-            out_start = (b * T_q * H + h) * D
-            out = load_rows(OUT + out_start, H * D, first_query, T_q, BLOCK_M, D, BLOCK_D)
-            do = load_rows(D_OUT + out_start, H * D, first_query, T_q, BLOCK_M, D, BLOCK_D)
+                with_first, with_second = segment_rows(
+                    SEGMENT + 4 * h, SEGMENTS + query_row, first_query, query, queries
+                )
+            q_rows = Q + place * q_stride_b + h * q_stride_h
+            k_rows = K + place * k_stride_b + h * k_stride_h
+            v_rows = V + place * v_stride_b + h * v_stride_h
+            q = load_rows(q_rows, q_stride_t, first_query, queries, BLOCK_M, D, BLOCK_D)
+            out_start = (query_row * H + h) * D
+            out = load_rows(OUT + out_start, H * D, first_query, queries, BLOCK_M, D, BLOCK_D)
+            do = load_rows(D_OUT + out_start, H * D, first_query, queries, BLOCK_M, D, BLOCK_D)
+            rows = query_row * H + h * queries
             lse, padded_logit, factor = row_statistics(
-                LSE + (b * H + h) * T_q, inverse_keep, padding, first_query, T_q, T_k, CAUSAL, BLOCK_M
+                LSE + rows, inverse_keep, padding, first_query, queries, keys, CAUSAL, BLOCK_M
             )
             delta = tl.sum(out.to(tl.float32) * do.to(tl.float32), 1)
             if PADDING is not None:
                 delta = tl.where(factor == 0, 0.0, delta)
             row = first_query + tl.arange(0, BLOCK_M)
-            tl.store(DELTA + (b * H + h) * T_q + row, delta, mask=row < T_q)
+            tl.store(DELTA + rows + row, delta, mask=row < queries)
 
             dq = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
             if D_SEGMENT is not None:
@@ -143,13 +151,13 @@ def query_gradient_kernel(
             if D_RELATIVE is not None:
                 carried = tl.zeros((BLOCK_N,), tl.float32)
                 tl.debug_barrier()  # what other threads added for the last sequence is seen by this one's
-            end = T_k
+            end = tl.maximum(keys, 1) if STARTS is not None else end_of_keys(padding, keys)
             if CAUSAL:
-                end = tl.minimum(T_k, first_query + BLOCK_M + (T_k - T_q))
+                end = tl.minimum(end, first_query + BLOCK_M + (T_k - T_q))
             tl.assume(end > 0)
             for first_key in range(0, end, BLOCK_N):
-                k = load_rows(k_rows, k_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
-                v = load_rows(v_rows, v_stride_t, first_key, T_k, BLOCK_N, D, BLOCK_D)
+                k = load_rows(k_rows, k_stride_t, first_key, end, BLOCK_N, D, BLOCK_D)
+                v = load_rows(v_rows, v_stride_t, first_key, end, BLOCK_N, D, BLOCK_D)
                 product = multiply(q, tl.trans(k))
                 correlation = None
                 if POS_K is not None:
@@ -161,14 +169,14 @@ def query_gradient_kernel(
                     dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
                 segment = None
                 if SEGMENT is not None:
-                    second = in_second(SEGMENTS + b * T_k, first_key, key, T_k)
+                    second = in_second(SEGMENTS + key_row, first_key, key, keys)
                     segment = tl.where(second, with_second, with_first)
                 added = bias_tile(
                     dense, correlation, relative, theta, segment, first_query, first_key, query, key, T_q, T_k
                 )
                 logits = tile_logits(
                     product, added, scale, padding, padded_logit[:, None],
-                    first_query, first_key, query, key, T_q, T_k, CAUSAL, EVEN_KEYS,
+                    first_query, first_key, query, key, queries, keys, CAUSAL, EVEN_KEYS,
                 )  # fmt: skip
                 keep = None
                 if SEED is not None:
@@ -194,11 +202,11 @@ def query_gradient_kernel(
                 last = tl.cdiv(end, BLOCK_N) * BLOCK_N - first_query - BLOCK_N
                 add_distances(D_RELATIVE, partial, carried, last, T_q, T_k, BLOCK_N)
             if D_SEGMENT is not None:
-                tl.store(D_SEGMENT + (b * H + h) * T_q + row, d_segment, mask=row < T_q)
-            store_rows(D_Q + out_start, H * D, dq * scale, first_query, T_q, BLOCK_M, D, BLOCK_D)
+                tl.store(D_SEGMENT + (query_row + row) * H + h, d_segment, mask=row < queries)
+            store_rows(D_Q + out_start, H * D, dq * scale, first_query, queries, BLOCK_M, D, BLOCK_D)
         if D_POS_Q is not None:
-            start = (tl.cast(chunk, tl.int64) * H + h) * T_q * P
-            store_rows(D_POS_Q + start, P, d_pos_q, first_query, T_q, BLOCK_M, P, BLOCK_P)
+            pos_start = (tl.cast(chunk, tl.int64) * H + h) * T_q * P
+            store_rows(D_POS_Q + pos_start, P, d_pos_q, first_query, T_q, BLOCK_M, P, BLOCK_P)
     if D_THETA is not None:
         tl.store(D_THETA + partial, tl.sum(d_theta, 0))
 

@@ -1,0 +1,53 @@
+"""Where the tokens of a sequence are, in a padded batch or side by side, and how far there are any."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def rows_of(STARTS, b, T_q, T_k):
+    """Of sequence `b`: its place by the batch's strides, its first query and key among all, its numbers of both.
+
+    `STARTS` points to the `B + 1` ends of sequences that lie side by side, or is None in a padded batch.
+    """
+    if STARTS is None:
+        place, first_query, first_key, queries, keys = b, b * T_q, b * T_k, T_q, T_k
+    else:
+        start = tl.load(STARTS + b)
+        keys = tl.load(STARTS + b + 1) - start
+        place = start.to(tl.int64)
+        first_query, first_key, queries = place, place, keys
+    return place, first_query, first_key, queries, keys
+
+
+@triton.jit
+def end_of_keys(padding, keys):
+    """One more than the last key that is no padding; `keys` if all are, as a row then has equal weights."""
+    end = keys
+    if padding is not None:
+        last = tl.full((), 0, tl.int32)
+        for first in range(0, keys, 1024):
+            key = first + tl.arange(0, 1024)
+            real = tl.load(padding + key, mask=key < keys, other=1) == 0
+            last = tl.maximum(last, tl.max(tl.where(real, key + 1, 0), 0))
+        end = tl.where(last == 0, keys, last)
+    return end
+
+
+@triton.jit
+def share_of_batch(LENGTHS, first, B, chunk, chunks):
+    """The sequences that one of `chunks` programs takes, of those with a token at `first` or later: first and end.
+
+    `LENGTHS` `(B,)` fall, or is None if all have one; where they do not fall, some of the sequences have none either.
+    """
+    count = B
+    if LENGTHS is not None:
+        count = tl.full((), 0, tl.int32)
+        for some in range(0, B, 128):
+            b = some + tl.arange(0, 128)
+            reaches = tl.load(LENGTHS + b, mask=b < B, other=0) > first
+            count = tl.maximum(count, tl.max(tl.where(reaches, b + 1, 0), 0))
+    sequences = tl.cdiv(count, chunks)
+    return chunk * sequences, tl.minimum(count, (chunk + 1) * sequences)

@@ -1,0 +1,71 @@
+"""Attention of sequences that lie side by side, without padding between them; by the Triton kernels alone."""
+
+from __future__ import annotations
+
+from typing import Optional, Union
+
+import torch
+from torch import Tensor
+
+from tupe.attention.biased import triton
+from tupe.attention.triton_support import obstacle
+from tupe.errors import UserError
+from tupe.position.structured import StructuredBias
+
+
+def packed_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Union[Tensor, StructuredBias, None] = None,
+    *,
+    cu_seqlens: Tensor,
+    max_length: int,
+    key_padding_mask: Optional[Tensor] = None,
+    scale: float,
+    dropout_p: float = 0.0,
+    training: bool = False,
+    causal: bool = False,
+) -> Tensor:
+    """As `biased_attention`, of `B` sequences of `N` tokens in all. Those of falling length are the fastest.
+
+    Args:
+        query, key, value: `(N, H, d_h)`, of one type.
+        bias: broadcastable to `(B, H, T, T)`, from which each sequence takes the first of its rows and columns; or a
+            `StructuredBias` for `T` positions, with `segments` `(N,)`.
+        cu_seqlens: `(B + 1,)` integers, on the same device: where each sequence begins, from 0, and `N`.
+        max_length: `T`, at least the length of the longest.
+        key_padding_mask: `(N,)` bool, true where a token is none.
+
+    Returns:
+        `(N, H, d_h)`.
+
+    Raises:
+        UserError: for shapes and types that do not fit, and where the kernels do not run.
+    """
+    if query.ndim != 3 or not query.shape == key.shape == value.shape or not query.dtype == key.dtype == value.dtype:
+        said = ", ".join(f"{tuple(x.shape)} {x.dtype}" for x in (query, key, value))
+        raise UserError(f"query, key and value must be (N, H, d_h) of one type, but are {said}")
+    missing = obstacle(query, value, bias)
+    if missing is not None:
+        raise UserError(f"attention of sequences side by side: {missing}; pad them and call biased_attention")
+    if cu_seqlens.ndim != 1 or len(cu_seqlens) < 2 or cu_seqlens.is_floating_point():
+        raise UserError(f"cu_seqlens {tuple(cu_seqlens.shape)} {cu_seqlens.dtype} must be (B + 1,) integers")
+    (tokens, heads, _), batch = query.shape, len(cu_seqlens) - 1
+    masks = {"key_padding_mask": key_padding_mask}
+    if isinstance(bias, StructuredBias):
+        masks["StructuredBias.segments"] = own = bias.segments
+        bias = bias._replace(segments=None if own is None else own[:1].expand(batch, max_length))
+        bias.check(batch, heads, max_length, max_length)
+        bias = bias._replace(segments=None if own is None else own[None])
+    elif bias is not None and any(
+        size not in (1, wanted) for size, wanted in zip(reversed(bias.shape), (max_length, max_length, heads, batch))
+    ):
+        raise UserError(f"bias {tuple(bias.shape)} cannot be broadcast to {(batch, heads, max_length, max_length)}")
+    for name, mask in masks.items():
+        if mask is not None and (mask.shape != (tokens,) or mask.dtype != torch.bool):
+            raise UserError(f"{name} {tuple(mask.shape)} {mask.dtype} must be {(tokens,)} torch.bool")
+    in_one = (x.transpose(0, 1)[None] for x in (query, key, value))  # a batch of one, (1, H, N, d_h)
+    padding = None if key_padding_mask is None else key_padding_mask[None]
+    dropout_p = dropout_p if training else 0.0
+    return triton(*in_one, bias, padding, scale, dropout_p, causal, cu_seqlens, max_length)[0].transpose(0, 1)
