@@ -77,12 +77,10 @@ class TupeEncoder(nn.Module):
 
         A caller who does not say how many there are gets features at padding as well, unless they are never wanted.
         """
-        if mask is None or self.unpad == "never" or is_traced():
+        if mask is None or self.unpad == "never" or is_traced() or (num_tokens is None and mask.is_meta):
             return None
         on_cpu = mask.device.type == "cpu"
-        if num_tokens is None and self.unpad == "always" and not mask.is_meta:
-            num_tokens = int(mask.logical_not().sum())  # waits for a GPU
-        if num_tokens is None or (self.unpad == "auto" and not (on_cpu and num_tokens < _WORTH_IT * mask.numel())):
+        if self.unpad == "auto" and not (on_cpu and num_tokens is not None and num_tokens < _WORTH_IT * mask.numel()):
             return None
         dtype = compute_dtype(next(self.layers.parameters()))
         if self.packable and takes_packed(self.attention_backend, mask.device, dtype, self.head_width):

@@ -33,7 +33,7 @@ class Group(NamedTuple):
 
     @classmethod
     def of(cls, rows: Tensor, padding: Tensor, num_tokens: Optional[int] = None) -> Group:
-        """The `rows` of a batch, whose `padding` is `(b, t)`; `num_tokens`, if given, spares asking the device."""
+        """The `rows` of a batch, whose `padding` is `(b, t)`; `num_tokens`, if given, spares waiting for a GPU."""
         flat = padding.flatten()
         if num_tokens is None:
             places = flat.logical_not().nonzero().flatten()
