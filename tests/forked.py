@@ -26,7 +26,6 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -166,11 +165,11 @@ def end_with(function):
     except SystemExit as end:
         code = end.code
     except KeyboardInterrupt:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     except BaseException:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())  # which the plugin replaces
     if isinstance(code, str):
         print(code, file=sys.stderr)
     threading._shutdown()
