@@ -6,6 +6,7 @@ MKL computes there with the instructions of older CPUs, at half of oneDNN's spee
 from __future__ import annotations
 
 import functools
+import os
 from pathlib import Path
 from typing import Optional
 
@@ -16,17 +17,25 @@ from torch import Tensor, nn
 from tupe.tracing import is_traced
 
 
+#: Primitives that oneDNN and PyTorch keep, each in a cache of its own, where the user does not say: by default 1,024,
+#: of over a megabyte each. Without padding nearly every batch has a size of its own, and needs its own.
+_KEPT = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
+
+
 @functools.cache
 def onednn_is_faster() -> bool:
-    """Whether this is such a CPU, and PyTorch has both libraries."""
+    """Whether this is such a CPU, and PyTorch has both libraries; both caches then begin with `_KEPT`."""
     cpuinfo = Path("/proc/cpuinfo")
-    return (
+    faster = (
         torch.backends.mkl.is_available()
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
         and torch.backends.cpu.get_cpu_capability() == "AVX512"
         and cpuinfo.is_file()
         and "AuthenticAMD" in cpuinfo.read_text()
     )
+    for name, number in _KEPT.items() if faster else ():
+        os.environ.setdefault(name, number)
+    return faster
 
 
 class OneDNNLinear(torch.autograd.Function):
