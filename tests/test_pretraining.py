@@ -107,6 +107,9 @@ def test_number_of_checkpoints(overrides, number, corpus):
         (["checkpoint.sav_dir=x"], "sav_dir"),
         (["lr_scheduler.warmup_updates=50", "optimization.max_update=50"], "warm-up of 50 .* run of 50"),
         (["optimization.max_update=many"], "max_update"),
+        (["optimization.update_freq=[0]"], "optimization.update_freq is 0"),
+        (["dataset.batch_size=-3"], "dataset.batch_size is -3"),
+        (["task.mask_prob=1.5"], "task.mask_prob is 1.5"),
     ],
 )
 def test_refuses(overrides, said, corpus):

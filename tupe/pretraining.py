@@ -24,6 +24,7 @@ from tupe.data.corpus.manifest import NAME, Manifest
 from tupe.data.corpus.report import vocabulary_warning
 from tupe.data.languages import languages, probabilities
 from tupe.errors import UserError
+from tupe.fairseq_mends.ranges import refuse_out_of_range
 from tupe.files import check_indexed, read_text, sha256
 from tupe.models.config import CONFIGS
 from tupe.models.summary import meta_model, without_generator
@@ -185,6 +186,7 @@ def _languages_in(shard: Path, task: DictConfig) -> list[str]:
 
 
 def _check(cfg: DictConfig, launch: Launch) -> None:
+    check_machine(cfg, launch)
     model = cfg.model
     if model._name not in CONFIGS:
         raise UserError(f"there is no model {model._name}: `tupe systems` lists them.")
@@ -202,11 +204,13 @@ def _check(cfg: DictConfig, launch: Launch) -> None:
             f"of dataset.batch_size={size}, fairseq would use {size - size % multiple}: take a multiple of {multiple}, "
             "or set dataset.required_batch_size_multiple=1."
         )
-    check_machine(cfg, launch)
 
 
 def check_machine(cfg: DictConfig, launch: Launch) -> None:
-    """Raises a `UserError` for GPUs that are not there, and for a precision that the CPU has not."""
+    """Raises a `UserError` for numbers that cannot be, GPUs that are not there, a precision that the CPU has not."""
+    refuse_out_of_range(cfg)
+    if min(launch.nodes, launch.processes) < 1 or launch.gpus < 0:
+        raise UserError(f"{launch} cannot be: give numbers above 0, and no GPUs by 0.")
     if launch.here and launch.gpus > torch.cuda.device_count():
         raise UserError(
             f"{launch.gpus} GPU(s) are asked for, but PyTorch {torch.__version__} sees {torch.cuda.device_count()}: "

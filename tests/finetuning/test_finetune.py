@@ -140,6 +140,31 @@ def test_a_finished_run_stays_and_nothing_else_is_taken_for_it(here, training, c
     assert len(training.commands) == 1
 
 
+def test_a_folder_in_which_nothing_was_trained_may_be_of_something_else(here, training):
+    training.fails = True
+    with pytest.raises(SystemExit):
+        say("checkpoint.save_dir=OUT", "optimization.max_epoch=2")
+    Path("OUT").mkdir(exist_ok=True)
+    Path("OUT/log").touch()  # as fairseq leaves it, before the first checkpoint
+    with pytest.raises(SystemExit):
+        say("checkpoint.save_dir=OUT", "optimization.max_epoch=2")
+    training.fails = False
+    assert say("checkpoint.save_dir=OUT", "optimization.max_epoch=3") == 0
+
+
+@pytest.mark.parametrize("command", [["finetune-glue", "CoLA"], ["glue-sweep", "--tasks", "CoLA"]])
+def test_data_of_another_dictionary_are_refused_before_anything_is_made(command, here, training, capsys):
+    with Path("DATA/CoLA/input0/dict.txt").open("a") as dictionary:
+        dictionary.write("more 1\n")
+    out = ["OUT"] if command[0] == "glue-sweep" else ["checkpoint.save_dir=OUT"]
+    assert main([*command, "a/b.pt", "DATA", *out]) == 1
+    err = capsys.readouterr().err
+    assert "checkpoint a/b.pt was trained with another dictionary (" in err
+    assert err.count("\n") == 1
+    assert not training.commands
+    assert not Path("OUT").exists()
+
+
 def test_a_training_that_fails_leaves_what_it_made(here, training):
     training.fails = True
     with pytest.raises(SystemExit) as end:
@@ -158,6 +183,7 @@ def test_a_training_that_fails_leaves_what_it_made(here, training):
         (["cola", "a/b.pt", "DATA"], "there is no task 'cola'"),
         (["RTE", "a/b.pt", "OTHER"], "OTHER holds no prepared RTE"),
         (["CoLA", "a/b.pt", "DATA", "optimization.lr=[a,b]"], "optimization.lr is 'a', not a number"),
+        (["CoLA", "a/b.pt", "DATA", "optimization.lr=[-1]"], "optimization.lr is -1: give 0 or more"),
         (["CoLA", "a/b.pt", "DATA", "common.seed=1,2"], "'common.seed=1,2' is several values"),
         (["CoLA", "a/b.pt", "DATA", "seed"], "'seed' is no key=value that Hydra reads"),
         (["CoLA", "a/b.pt", "DATA", "a=[1\n+b=2"], "is no key=value that Hydra reads"),

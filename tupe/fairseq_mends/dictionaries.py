@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 from fairseq import models
 from fairseq.data import Dictionary
@@ -32,6 +33,12 @@ def refuse_other_dictionary(
         return
     how = "same size, other symbols or order" if same_size else f"{size} symbols, the data's has {here}"
     raise UserError(f"the checkpoint{where} was trained with another dictionary ({how}): {_REMEDY}")
+
+
+def number_of_embeddings(state: dict[str, Any]) -> int | None:
+    """The size of the dictionary that a checkpoint's model was made for, if it says."""
+    sizes = (len(tensor) for name, tensor in state["model"].items() if name.endswith("embed_tokens.weight"))
+    return next(sizes, None)
 
 
 @before_training

@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
+
+from fairseq.data import Dictionary
 
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
+from tupe.fairseq_mends.dictionaries import number_of_embeddings, refuse_other_dictionary
 from tupe.files import check_file, check_indexed, own, sha256
 from tupe.finetuning import with_parent
 from tupe.finetuning.benchmarks import TASKS
@@ -64,11 +67,17 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str]) -> F
         raise UserError(f"there is no task {task!r} to fine-tune: the tasks are {', '.join(TASKS)}.")
     data = data / task if (data / task).is_dir() else data
     settings = read_settings(task, overrides)
-    config = saved_config(safe_load(checkpoint), checkpoint)
+    state = safe_load(checkpoint)
+    config = saved_config(state, checkpoint)
     of = {"task": task, "checkpoint": sha256(checkpoint), "data": data_checksum(data, task), "settings": settings.of}
+    check_dictionary(state, checkpoint, data, task)
     folder = Path(settings.save_dir) if settings.save_dir else default_folder(task, checkpoint, settings)
     mending = "set checkpoint.save_dir to another folder, or remove this one to train anew"
-    with own(folder, MADE_BY, of, besides=(LOG,), mending=mending) as held:
+
+    def is_begun() -> bool:
+        return result(folder) is not None or any(folder.glob("checkpoint*.pt"))
+
+    with own(folder, MADE_BY, of, besides=(LOG,), mending=mending, is_begun=is_begun) as held:
         before = result(folder) is not None
         if not before:
             _train(_command(task, checkpoint, data, folder, overrides_for(config), settings.overrides), held)
@@ -107,6 +116,17 @@ def data_checksum(data: Path, task: str) -> str:
         check_file(path, row.prepared_by)
         digest.update(f"{os.path.relpath(path, data)} {sha256(path)}\n".encode())
     return digest.hexdigest()
+
+
+def check_dictionary(state: dict[str, Any], checkpoint: Path, data: Path, task: str) -> None:
+    """Raises a `UserError` if a prepared task has another dictionary than the checkpoint, whose `state` was read."""
+    row = TASKS[task]
+    path = data / ("input0" if row.data.startswith("input") else "") / "dict.txt"
+    check_file(path, row.prepared_by)
+    dictionary = Dictionary.load(str(path))
+    dictionary.add_symbol("<mask>")
+    checksum = state["cfg"]["model"].get("dictionary_sha256")
+    refuse_other_dictionary(checksum, dictionary, number_of_embeddings(state), where=f" {checkpoint}")
 
 
 def _command(

@@ -14,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 import tupe
 from tupe.errors import UserError
+from tupe.fairseq_mends.ranges import refuse_out_of_range
 from tupe.finetuning.benchmarks import TASKS
 from tupe.position.own import own_options
 from tupe.pretraining import plus
@@ -114,6 +115,7 @@ def read_settings(task: str, overrides: list[str]) -> Settings:
         except (OmegaConfBaseException, ValueError, TypeError):
             others[key] = value
     of = OmegaConf.to_container(cfg)
+    refuse_out_of_range(of)
     for key in _ASIDE:
         group, _, name = key.partition(".")
         (of.get(group) or {}).pop(name, None) if name else of.pop(group, None)

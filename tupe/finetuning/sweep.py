@@ -18,7 +18,7 @@ from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
 from tupe.files import sha256, typed
 from tupe.finetuning.benchmarks import TASKS
-from tupe.finetuning.finetune import data_checksum
+from tupe.finetuning.finetune import check_dictionary, data_checksum
 from tupe.finetuning.gpus import visible_gpus
 from tupe.finetuning.job import PARENT, keep_best
 from tupe.finetuning.plan import Plan
@@ -65,6 +65,8 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
         read_settings(task, list(overrides))  # its sentence, if one of them cannot be
     state = safe_load(checkpoint)
     model = full_name(as_namespace(saved_config(state, checkpoint)))
+    for task in tasks:
+        check_dictionary(state, checkpoint, data / task, task)
     history = state.get("optimizer_history")
     last = history[-1] if isinstance(history, list) and history else None
     updates = last.get("num_updates") if isinstance(last, dict) else None
