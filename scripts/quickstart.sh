@@ -75,9 +75,13 @@ report() {
 }
 
 begin quickstart.sh "$out/log"
+[[ $updates =~ ^[1-9][0-9]*$ ]] || fail "QUICKSTART_UPDATES is $updates: give a whole number above 0."
+[[ $epochs =~ ^[1-9][0-9]*$ ]] || fail "QUICKSTART_EPOCHS is $epochs: give a whole number above 0."
 if [ "${QUICKSTART_INSTALL:-1}" != 0 ]; then
     step install install
     use_venv
+elif ! command -v tupe >/dev/null; then
+    fail "no command tupe is on PATH: activate where it is installed, or leave QUICKSTART_INSTALL unset."
 fi
 cores=$(python3 tupe/cores.py)
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores < 4 ? cores : 4))} # these models are too small for more

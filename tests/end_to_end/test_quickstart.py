@@ -6,6 +6,8 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 from tests.commands import REAL, ROOT
 
 SCRIPT = ("bash", "scripts/quickstart.sh")
@@ -37,6 +39,22 @@ def interrupted(out, **more):
     os.killpg(process.pid, signal.SIGINT)
     said = process.communicate(timeout=60)[0]
     return process.returncode, said.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("QUICKSTART_EPOCHS", "-1", "QUICKSTART_EPOCHS is -1: give a whole number above 0."),
+        ("QUICKSTART_UPDATES", "abc", "QUICKSTART_UPDATES is abc: give a whole number above 0."),
+        ("PATH", "/usr/bin:/bin", "no command tupe is on PATH: activate where it is installed, or leave"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_made(variable, value, said, tmp_path):
+    status, lines, errors = quickstart(tmp_path, **{variable: value})
+    assert status == 1
+    assert errors.startswith(f"error: {said}")
+    assert lines == ["quickstart.sh: FAILED in step start"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_quickstart(tmp_path):
