@@ -145,7 +145,8 @@ def draw_reset(sheet: Sheet) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", metavar="FILE", help="file of the picture: .png, .pdf, .svg, ...")
-    sys.exit(status(lambda: draw(parser.parse_args().output)))
+    args = parser.parse_args()
+    sys.exit(status(lambda: draw(args.output)))
 
 
 def draw(output: str) -> None:

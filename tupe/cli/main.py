@@ -44,8 +44,9 @@ def status(work: Callable[[], None]) -> int:
 
 
 def _sentence(error: UserError | OSError) -> str:
-    name = getattr(error, "filename", None)
-    return str(error) if name is None else f"{name} cannot be read or written ({error.strerror}): give another place."
+    if getattr(error, "filename", None) is None or error.strerror is None:
+        return str(error)
+    return f"{error.filename} cannot be read or written ({error.strerror}): give another place."
 
 
 def _one_line(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from pathlib import Path
 from typing import Any, Optional
@@ -78,11 +77,10 @@ class HubInterface(RobertaHubInterface):
         def without_special(model: nn.Module, inputs: tuple, output: tuple[Tensor, dict]) -> tuple[Tensor, dict]:
             nonlocal share
             scores, hidden = output[0], special.to(output[0].device)
-            share = scores[inputs[0] == self.task.mask_idx].softmax(-1)[:, ~hidden].sum().item()
+            share = scores[inputs[0] == self.task.mask_idx].float().softmax(-1)[:, ~hidden].sum().item()
             return scores.masked_fill(hidden, -math.inf), output[1]
 
-        with contextlib.ExitStack() as stack:
-            stack.callback(self.model.register_forward_hook(without_special).remove)
+        with self.model.register_forward_hook(without_special):
             found = super().fill_mask(masked_input, min(topk, int((~special).sum())))
         return [(text, probability * share, word) for text, probability, word in found]
 
