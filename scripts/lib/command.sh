@@ -22,7 +22,7 @@ fail() {
 }
 
 python3 -c 'import sys; from importlib.util import find_spec as f; sys.exit(not (f("torch") and f("fairseq")))' ||
-    fail "$(command -v python3) has no PyTorch or no fairseq: bash scripts/test.sh installs them into .venv (README.md, Install)"
+    fail "$(command -v python3) has no PyTorch or no fairseq: run bash scripts/test.sh, which installs them into .venv, or as docs/faq.md says into an environment of your own"
 
 usage() {
     sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2

@@ -167,6 +167,11 @@ ROWS = (
     Row("plot-training {}/run --output {}/new/a.png", "new/a.png", "file out"),
     Row("table {}/sweep --output {}/new/a.md", "new/a.md", "file out"),
     Row("average-checkpoints {}/new/a.pt {}/pretrained.pt {}/release.pt", "new/a.pt", "file out", whole=False),
+    Row("extend-positions {}/pretrained.pt 64 {}/pretrained.pt", "pretrained.pt", "checkpoint out", whole=False),
+    Row("average-checkpoints {}/new {}/pretrained.pt {}/release.pt", "new", "checkpoint out", whole=False),
+    Row("import {}/corpus {}/new", "new", "checkpoint out", whole=False),
+    Row("convert-release {}/release.pt {}/new", "new", "checkpoint out", whole=False),
+    Row("export-electra {}/electra.pt {}/new", "new", "checkpoint out", whole=False),
     Row(PREDICT, "new", "folder out", takes=("foreign", "another command's")),
     Row("word-order {}/text.txt {}/new", "new", "folder out", takes=("foreign", "another command's")),  # of OUT/CoLA
     Row(FINETUNE, "new", "folder out", whole=False),
@@ -288,6 +293,7 @@ SPOIL = {
     "folder": {"empty": replaced(Path.mkdir)},
     "input": {"empty": content(b"")},
     "file out": {"a folder": notes, "in a file": lambda path: path.parent.touch()},
+    "checkpoint out": {"there already": Path.touch},
     "folder out": {
         "a file": Path.touch,
         "foreign": notes,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ def test_help_lists_every_command_with_a_line(capsys):
         == "Prints the folder that fairseq's --user-dir takes: this package, or the one that TUPE_USER_DIR names."
     )
     assert "main" not in listed
+    assert listed["average-checkpoints"].startswith("Writes the mean")
 
 
 @pytest.mark.parametrize(
@@ -45,6 +47,20 @@ def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path, capsys):
     (tmp_path / "file").touch()
     assert main(["python-docs", str(tmp_path / "file" / "out")]) == 1
     assert re.fullmatch(r"error: .*file is not a folder, so that .*out cannot be in it: .*\n", capsys.readouterr().err)
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="there is no /proc, where nobody can make a folder")
+def test_a_folder_that_cannot_be_made_is_named(capsys):
+    assert main(["python-docs", "/proc/out"]) == 1
+    said = "error: /proc/out cannot be written (No such file or directory): give a folder that can be.\n"
+    assert capsys.readouterr().err == said
+
+
+def test_an_error_of_the_system_names_the_file(monkeypatch, capsys):
+    monkeypatch.setattr(module, "_run", lambda argv: Path("none/a").touch())
+    assert main([]) == 1
+    said = "error: none/a cannot be read or written (No such file or directory): give another place.\n"
+    assert capsys.readouterr().err == said
 
 
 def test_options_stand_anywhere(tmp_path, capsys):

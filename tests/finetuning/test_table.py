@@ -79,6 +79,13 @@ def test_markdown_says_what_is_missing(out):
     assert table.endswith("Failed: 1 run(s).\n\n- tupe_base, 300k updates: MNLI, lr 3e-05, seed 2: out of memory")
 
 
+def test_what_no_average_counts_has_none(tmp_path):
+    run = Run("WNLI", 2e-5, 1)
+    Plan(runs=(run,), **PLAN).join(tmp_path)
+    finish(tmp_path, run, 56.0)
+    assert markdown([read_sweep(tmp_path, "ours")]) == "| | WNLI |\n|---|---:|\n| ours | 56.00 |"
+
+
 def test_csv_and_json_hold_the_numbers(out):
     rows = [read_sweep(out, "ours"), *PUBLISHED["base"]]
     records = {(r["system"], r["column"]): r for r in csv.DictReader(io.StringIO(as_csv(rows)))}

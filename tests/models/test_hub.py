@@ -1,8 +1,10 @@
 """What the hub interface says, and what it keeps to itself."""
 
 import logging
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
 from tupe.errors import UserError
@@ -27,3 +29,22 @@ def test_the_configuration_is_not_printed(caplog, request):
 def test_one_mask_is_filled(hub, text, masks):
     with pytest.raises(UserError, match=f"^fill_mask fills one <mask>, but this text has {masks}: '{text}'$"):
         hub.fill_mask(text)
+
+
+@pytest.mark.parametrize("topk", [3, 10, 1000])
+def test_a_mask_is_filled_with_pieces_alone(topk, hub, dictionary):
+    """Even if the model believes in special symbols; the probabilities are those that it has."""
+    hub.bpe = SimpleNamespace(encode=str.strip, decode=str)
+    hub.eval()
+    names = [name for name in dictionary.symbols if name.startswith("word")]
+    special = [index for index, name in enumerate(dictionary.symbols) if name not in names]
+    with torch.no_grad():
+        hub.model.encoder.lm_head.bias[special] = torch.linspace(0, 6, len(special))
+    filled = hub.fill_mask("word1 <mask> word2", topk)
+    tokens = dictionary.encode_line("<s> word1 <mask> word2 </s>", append_eos=False, add_if_not_exist=False)
+    with torch.no_grad():
+        probabilities = hub.model(tokens.long()[None])[0][0, 2].softmax(-1)
+    expected = sorted(names, key=lambda name: -probabilities[dictionary.index(name)])[:topk]
+    assert [word for _, _, word in filled] == expected
+    wanted = [probabilities[dictionary.index(name)].item() for name in expected]
+    assert [p for _, p, _ in filled] == pytest.approx(wanted, rel=1e-4)

@@ -18,6 +18,7 @@ from tests.commands import ROOT, environment
 #: The arguments of each script, all of which are wrong where {} is.
 SCRIPTS = {
     "deduplicate.py": ["{}", "4"],
+    "draw_tupe.py": ["{}"],
     "finetune_glue.sh": ["CoLA", "{}", "{}", "checkpoint.save_dir={}"],
     "glue.sh": ["{}", "{}", "{}"],
     "prepare_corpus.sh": ["{}", "{}"],
@@ -29,8 +30,8 @@ SCRIPTS = {
     "translate_train.sh": ["{}", "checkpoint.save_dir={}"],
     "xtreme.sh": ["{}", "{}", "{}"],
 }
-#: They take no arguments, are rows of tests/scripts/test_sbatch.py, or draw a picture of the docs.
-WITHOUT = {"quickstart.sh", "test.sh", "pretrain.sbatch", "draw_tupe.py"}
+#: They take no arguments, or are rows of tests/scripts/test_sbatch.py.
+WITHOUT = {"quickstart.sh", "test.sh", "pretrain.sbatch"}
 WRONG = {"hostile": os.fsencode(f"{HOSTILE} $(touch witness) `touch witness`; touch witness"), "not UTF-8": b"\xff"}
 
 

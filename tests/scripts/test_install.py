@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -50,6 +51,17 @@ def test_no_python(clone):
     sentence, failed = run(clone, PYTHON="/no/python")
     assert sentence.startswith("error: no Python of version 3.9 or later runs as /no/python: install one")
     assert failed == FAILED
+
+
+def test_a_script_without_pytorch_says_what_to_run(clone, tmp_path):
+    executable(tmp_path / "bin" / "python3", "#!/bin/sh\nexit 1\n")
+    path = f"{tmp_path / 'bin'}:{clone / '.venv/bin'}:{os.environ['PATH']}"
+    command = ["bash", str(clone / "scripts" / "glue.sh")]
+    done = subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert f"error: {tmp_path}/bin/python3 has no PyTorch or no fairseq: run bash scripts/test.sh, " in done.stderr
+    assert re.findall(r"\S+\.md", done.stderr) == ["docs/faq.md"]
+    assert "install it into an environment of my own" in (ROOT / "docs/faq.md").read_text()
 
 
 def test_python_too_old(clone, tmp_path):

@@ -54,6 +54,11 @@ def test_references_against_themselves_are_perfect(write, capsys):
     assert "= 100.00 100.0/100.0/100.0/100.0" in capsys.readouterr().out
 
 
+def test_a_folder_is_no_translation(write, tmp_path, capsys):
+    assert main(["bleu", "--hypotheses", str(tmp_path), "--reference", str(write("ref", REFERENCES))]) == 1
+    assert capsys.readouterr().err == f"error: {tmp_path} is a folder: give a file of text.\n"
+
+
 def test_beside_a_baseline(write, capsys):
     reference, system, worse = write("ref", REFERENCES * 20), write("a", SYSTEM * 20), write("b", ["Hund"] * 60)
     main(["bleu", "--hypotheses", str(system), "--reference", str(reference), "--baseline", str(worse)])

@@ -60,5 +60,10 @@ def write_weights(
         "optimizer_history": [history],
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
     }
+    write_state(target, state)
+
+
+def write_state(target: Path, state: dict[str, Any]) -> None:
+    """Writes what a checkpoint holds, atomically."""
     with atomic(target) as unfinished, unfinished.open("wb") as file:  # torch.save to a path raises RuntimeError
         torch.save(state, file)

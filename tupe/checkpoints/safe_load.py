@@ -16,6 +16,7 @@ from torch.serialization import safe_globals
 
 from tupe.errors import UserError
 
+_STARTS = (b"PK", b"\x80\x02")  # of what torch.save writes: an archive; before PyTorch 1.6 a pickle
 _REFUSED = re.compile(r"GLOBAL ([A-Za-z_][\w.]*)")  # in PyTorch's message
 
 
@@ -57,27 +58,30 @@ def safe_load(path: Union[str, os.PathLike]) -> dict:
             state = torch.load(path, map_location="cpu", weights_only=True)
     except (MemoryError, UserError):
         raise
+    except PermissionError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}): give one that you may read") from error
     except pickle.UnpicklingError as error:
         refused = _REFUSED.search(str(error))
         if refused is None:
-            raise _unreadable(path, "it was not written by torch.save") from error
+            raise _unreadable(path) from error
         raise UserError(
             f"checkpoint {path} was not loaded because it contains `{refused[1]}`, which fairseq does not write and "
             "which could run code: use a checkpoint from a source you trust that holds tensors and plain values only"
         ) from error
     except Exception as error:  # a damaged file fails in many ways, depending on where it is damaged
-        raise _unreadable(path, error) from error
+        raise _unreadable(path) from error
     if not isinstance(state, dict):
         raise UserError(f"{path} holds a {type(state).__name__}, not the dictionary that a checkpoint is")
     return state
 
 
-def _unreadable(path: str, reason: object) -> UserError:
-    reason = (str(reason).splitlines() or [type(reason).__name__])[0]
-    return UserError(
-        f"{path} cannot be read as a checkpoint ({reason}; {os.path.getsize(path):,} bytes): it is damaged, cut short "
-        "or another kind of file, so copy it again or take an earlier checkpoint"
-    )
+def _unreadable(path: str) -> UserError:
+    with open(path, "rb") as file:
+        begun = file.read(2)
+    what = "is cut short or damaged, so copy it again or take an earlier checkpoint"
+    if begun and not any(start.startswith(begun) for start in _STARTS):
+        what = "was not written by torch.save, so give a file that was"
+    return UserError(f"{path} cannot be read as a checkpoint: it {what} ({os.path.getsize(path):,} bytes)")
 
 
 def _is_program(path: str) -> bool:

@@ -14,24 +14,23 @@ from tupe.errors import UserError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the file to write, the checkpoints, and how many of a folder."""
     add = parser.add_argument
-    add("out", type=Path, metavar="OUT", help="file to write")
+    add("out", type=Path, metavar="OUT", help="file to write, a new one")
     add("checkpoints", type=Path, metavar="CHECKPOINT", nargs="+", help="files, or with --last a run's folder")
     add("--last", type=int, metavar="K", help="of the folder, the last K checkpoints by updates, or else by epochs")
 
 
 def run(args: argparse.Namespace) -> None:
     """Writes the checkpoint and prints what it was made of."""
-    import torch
+    from tupe.files import check_new
 
+    check_new(args.out)
     from tupe.checkpoints.average import average, last_checkpoints
-    from tupe.files import atomic
+    from tupe.checkpoints.fairseq_checkpoint import write_state
 
     paths = args.checkpoints
     if args.last is not None:
         if len(paths) != 1 or not paths[0].is_dir():
             raise UserError("--last takes the checkpoints of one folder: give the folder of a run")
         paths = last_checkpoints(paths[0], args.last)
-    state = average(paths)
-    with atomic(args.out) as unfinished:
-        torch.save(state, unfinished)
+    write_state(args.out, average(paths))
     print(f"average of {', '.join(path.name for path in paths)}: {args.out}")

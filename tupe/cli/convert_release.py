@@ -7,15 +7,19 @@ Both TUPE-A and TUPE-R, pre- or post-norm. The file is read without running any 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="IN", help="checkpoint that the authors' code wrote")
-    parser.add_argument("target", metavar="OUT", help="file to write")
+    parser.add_argument("target", type=Path, metavar="OUT", help="file to write, a new one")
 
 
 def run(args: argparse.Namespace) -> None:
     """Converts, and says how to use the result."""
+    from tupe.files import check_new
+
+    check_new(args.target)
     from tupe.checkpoints.release import convert_release
 
     convert_release(args.source, args.target)

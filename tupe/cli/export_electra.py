@@ -7,15 +7,19 @@ Fine-tuning does not need it: it takes the discriminator from an electra_... che
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="IN", help="checkpoint of a model with a generator")
-    parser.add_argument("target", metavar="OUT", help="file to write")
+    parser.add_argument("target", type=Path, metavar="OUT", help="file to write, a new one")
 
 
 def run(args: argparse.Namespace) -> None:
     """Exports, and says what was written."""
+    from tupe.files import check_new
+
+    check_new(args.target)
     from tupe.checkpoints.electra import export_discriminator
 
     name = export_discriminator(args.source, args.target)

@@ -18,20 +18,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("checkpoint", type=Path, metavar="CHECKPOINT", help="an encoder or ELECTRA of this plugin")
     add("positions", type=int, metavar="POSITIONS", help="how many it is to have, [CLS] included")
-    add("out", type=Path, metavar="OUT", help="file to write")
+    add("out", type=Path, metavar="OUT", help="file to write, a new one")
     add("--rule", choices=["repeat", "interpolate"], default="repeat", help="of absolute positions (default: repeat)")
 
 
 def run(args: argparse.Namespace) -> None:
     """Writes the checkpoint and prints which parameters have become longer."""
-    import torch
+    from tupe.files import check_new
 
+    check_new(args.out)
     from tupe.checkpoints.extend import extend_positions
-    from tupe.files import atomic
+    from tupe.checkpoints.fairseq_checkpoint import write_state
 
     done = extend_positions(args.checkpoint, args.positions, args.rule)
-    with atomic(args.out) as unfinished:
-        torch.save(done.state, unfinished)
+    write_state(args.out, done.state)
     print(f"{done.old} to {args.positions} positions: {args.out}")
     for name in done.changed:
         print(f"  {name} {[*done.state['model'][name].shape]}")

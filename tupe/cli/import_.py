@@ -12,11 +12,14 @@ from pathlib import Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="OUT", help="folder that `tupe export` or save_pretrained wrote")
-    parser.add_argument("checkpoint", type=Path, help="file to write, for --restore-file")
+    parser.add_argument("checkpoint", type=Path, help="file to write, a new one, for --restore-file")
 
 
 def run(args: argparse.Namespace) -> None:
     """Writes the checkpoint, and says what in it is new."""
+    from tupe.files import check_new
+
+    check_new(args.checkpoint)
     from tupe.checkpoints.from_transformers import import_transformers
 
     new = import_transformers(args.folder, args.checkpoint)

@@ -16,25 +16,37 @@ import re
 import signal
 import sys
 from pathlib import Path
+from typing import Callable
 
 from tupe.errors import UserError
 from tupe.user_dir import import_own
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command and returns the exit status: 0, or 1 after an error, whose sentence goes to stderr."""
+    """Runs one command and returns the exit status, as `status`."""
+    return status(lambda: _run(sys.argv[1:] if argv is None else argv))
+
+
+def status(work: Callable[[], None]) -> int:
+    """Does a command's work and returns the exit status: 0, or 1 after an error, whose sentence goes to stderr."""
     try:
-        _run(sys.argv[1:] if argv is None else argv)
+        work()
         sys.stdout.flush()
     except BrokenPipeError:  # who reads the output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (UserError, OSError) as error:  # OSError: a full disk, a file that may not be read
-        print(f"error: {_one_line(str(error))}", file=sys.stderr)
+        print(f"error: {_one_line(_sentence(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("error: interrupted.", file=sys.stderr)
         return 128 + signal.SIGINT
     return 0
+
+
+def _sentence(error: UserError | OSError) -> str:
+    if getattr(error, "filename", None) is None or error.strerror is None:
+        return str(error)
+    return f"{error.filename} cannot be read or written ({error.strerror}): give another place."
 
 
 def _one_line(text: str) -> str:
@@ -58,8 +70,9 @@ def _run(argv: list[str]) -> None:
     del files["main"]
     if argv[:1] in (["-h"], ["--help"]):
         print("usage: tupe COMMAND [-h] ...\n\ncommands:")
+        width = max(map(len, files)) + 2
         for name, path in files.items():
-            print(f"  {name:<18}{_summary(path)}")
+            print(f"  {name:<{width}}{_summary(path)}")
         return
     if not argv or argv[0] not in files:
         wrong = f"there is no command '{argv[0]}'" if argv else "no command was given"

@@ -2,7 +2,7 @@
 
 typed      JSON and configurations as dataclasses, checked: `read`, `write`, `typed`, `checked`
 folder     a folder that a command owns: lock, identity, nothing foreign: `own`, `check_owner`, `move_into`
-whole      files and folders that are whole or not there: `atomic`, `whole_folder`, `write_json`
+whole      files and folders that are whole or not there: `atomic`, `whole_folder`, `write_json`; `check_new`
 contents   whether files are still what was written: `check_contents`
 lock       one process at a time: `lock`
 """
@@ -11,7 +11,7 @@ from tupe.files.contents import check_checksums, check_contents, check_indexed, 
 from tupe.files.folder import LOCK, check_owner, difference, identity, move_into, own
 from tupe.files.lock import lock
 from tupe.files.typed import check_file, checked, read, read_json, read_text, typed, write
-from tupe.files.whole import atomic, remove_unfinished, sha256, whole_folder, write_json
+from tupe.files.whole import atomic, check_new, remove_unfinished, sha256, whole_folder, write_json
 
 __all__ = [
     "LOCK",
@@ -20,6 +20,7 @@ __all__ = [
     "check_contents",
     "check_file",
     "check_indexed",
+    "check_new",
     "check_owner",
     "check_sizes",
     "checked",

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Optional
 
+from tupe.errors import UserError
+
 
 @contextlib.contextmanager
 def lock(path: Path, wait: bool = False) -> Iterator[Optional[IO]]:
@@ -16,10 +18,17 @@ def lock(path: Path, wait: bool = False) -> Iterator[Optional[IO]]:
 
     The lock is released by the last process that has the file open, however that ends; a child that inherits the file
     (`pass_fds`) holds it too. The file stays, unless who holds the lock removes it.
+
+    Raises:
+        UserError: if the folder cannot be made or written.
     """
     while True:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a") as file:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.open("a")
+        except OSError as error:
+            raise UserError(f"{path.parent} cannot be written ({error.strerror}): give a folder that can be.") from None
+        with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError:

@@ -23,9 +23,7 @@ def atomic(path: Path) -> Iterator[Path]:
     Raises:
         UserError: before the block, if there is a folder, pipe or device in its place, or a file in that of its folder.
     """
-    if path.exists() and not path.is_file():
-        what = "folder" if path.is_dir() else "pipe or device"
-        raise UserError(f"{path} is a {what}: give the name of a file to write.")
+    _check_kind(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -38,6 +36,13 @@ def atomic(path: Path) -> Iterator[Path]:
         os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def check_new(path: Path) -> None:
+    """Before the work of a command that writes what took long to train. Raises a `UserError` if `path` is there."""
+    _check_kind(path)
+    if os.path.lexists(path):
+        raise UserError(f"{path} is there already: name another file to write, or remove it.")
 
 
 @contextlib.contextmanager
@@ -72,6 +77,12 @@ def write_json(path: Path, value: Any) -> None:
     """Writes `value`, atomically."""
     with atomic(path) as unfinished:
         unfinished.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _check_kind(path: Path) -> None:
+    if path.exists() and not path.is_file():
+        what = "folder" if path.is_dir() else "pipe or device"
+        raise UserError(f"{path} is a {what}: give the name of a file to write.")
 
 
 def sha256(path: Path) -> str:

@@ -14,7 +14,7 @@ from fairseq.data import Dictionary
 
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
-from tupe.fairseq_mends.dictionaries import number_of_embeddings, refuse_other_dictionary
+from tupe.fairseq_mends.dictionaries import refuse_other_dictionary, saved_size
 from tupe.files import check_file, check_indexed, own, sha256
 from tupe.finetuning import with_parent
 from tupe.finetuning.benchmarks import TASKS
@@ -126,7 +126,7 @@ def check_dictionary(state: dict[str, Any], checkpoint: Path, data: Path, task: 
     dictionary = Dictionary.load(str(path))
     dictionary.add_symbol("<mask>")
     checksum = state["cfg"]["model"].get("dictionary_sha256")
-    refuse_other_dictionary(checksum, dictionary, number_of_embeddings(state), where=f" {checkpoint}")
+    refuse_other_dictionary(checksum, dictionary, saved_size(state), where=f" {checkpoint}")
 
 
 def _command(

@@ -23,13 +23,17 @@ def markdown(rows: list[Row]) -> str:
 
 
 def as_text(rows: list[Row]) -> list[list[str]]:
-    """The heads, then each row: score ± deviation over the seeds; cells that lack runs say how many there are."""
+    """The heads, then each row: score ± deviation over the seeds; cells that lack runs say how many there are.
+
+    The last column is the average, if there is anything to average.
+    """
     columns = shown(rows)
     averaged = _averaged(columns)
-    return [
+    text = [
         ["", *(column.name for column in columns), f"average of {len(averaged)}"],
         *([row.name, *(_cell(row.cells.get(c.name)) for c in columns), _number(row.average(averaged))] for row in rows),
     ]
+    return text if averaged else [cells[:-1] for cells in text]
 
 
 def failures(rows: list[Row]) -> list[str]:

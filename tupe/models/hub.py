@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Optional
 
+import torch
+from fairseq.data import Dictionary
 from fairseq.models.roberta import RobertaHubInterface
+from torch import Tensor, nn
 
 from tupe.data.corpus.manifest import NAME, Manifest
 from tupe.data.corpus.vocabulary import MASK
@@ -54,10 +58,12 @@ class ProcessedText:
 
 
 class HubInterface(RobertaHubInterface):
-    """fairseq's, which asserts that a text has one mask."""
+    """fairseq's, which asserts that a text has one mask, and loses special symbols after it chose the likeliest."""
 
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
         """The likeliest `topk` words in place of `<mask>`: the text with each, its probability, and the word.
+
+        A word is a piece of the vocabulary, never a special symbol; the probability is among all symbols.
 
         Raises:
             UserError: if the text has no mask, or several.
@@ -65,4 +71,20 @@ class HubInterface(RobertaHubInterface):
         masks = masked_input.count(MASK)
         if masks != 1:
             raise UserError(f"fill_mask fills one {MASK}, but this text has {masks or 'none'}: {masked_input!r:.60}")
-        return super().fill_mask(masked_input, topk)
+        dictionary, share = self.task.source_dictionary, 1.0
+        special = torch.tensor([_is_special(dictionary, index) for index in range(len(dictionary))])
+
+        def without_special(model: nn.Module, inputs: tuple, output: tuple[Tensor, dict]) -> tuple[Tensor, dict]:
+            nonlocal share
+            scores, hidden = output[0], special.to(output[0].device)
+            share = scores[inputs[0] == self.task.mask_idx].float().softmax(-1)[:, ~hidden].sum().item()
+            return scores.masked_fill(hidden, -math.inf), output[1]
+
+        with self.model.register_forward_hook(without_special):
+            found = super().fill_mask(masked_input, min(topk, int((~special).sum())))
+        return [(text, probability * share, word) for text, probability, word in found]
+
+
+def _is_special(dictionary: Dictionary, index: int) -> bool:
+    """`<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`, and what fairseq rounds the size of a dictionary up with."""
+    return index < dictionary.nspecial or dictionary[index] == MASK or dictionary[index].startswith("madeupword")

@@ -67,6 +67,8 @@ def lines(path: Path, keep_spaces: bool = False) -> Iterator[str]:
     """The lines of a text file; white space, of which U+2028 is some too, is one space unless it is kept as it is."""
     if not path.exists():
         raise UserError(f"there is no {path}: give a file of text.")
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: give a file of text.")
     number = 0
     try:
         with open_packed(path) as file:
