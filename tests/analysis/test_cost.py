@@ -43,12 +43,6 @@ def test_the_page_has_them(measured, save, tmp_path):
     assert "<tr><td>shaw</td>" + 4 * "<td>1.30 (1.17-1.56)</td>" in text
 
 
-def test_a_run_of_no_model_is_refused(save, tmp_path, capsys):
-    arguments = ["report", tmp_path / "page.html", f"TUPE-R={save('tupe_tiny')[0]}", "--runs", f"TUPE={tmp_path}"]
-    assert main(list(map(str, arguments))) == 1
-    assert "no model is called 'TUPE'" in (said := capsys.readouterr().err) and "the models are TUPE-R." in said
-
-
 @pytest.mark.parametrize(
     "content", ["[]", "{}", '{"run": "x", "records": []}', '{"run": "x", "records": [{"size": 1}]}']
 )

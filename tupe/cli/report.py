@@ -19,13 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("out", type=Path, help="the page, .html")
     add("checkpoints", nargs="+", metavar="[NAME=]CHECKPOINT", help="the name defaults to the model and its fields")
-    add(
-        "--runs",
-        nargs="+",
-        default=[],
-        metavar="[NAME=]RUN",
-        help="the models' runs, folders or logs, for the curves",
-    )
+    add("--runs", nargs="+", default=[], metavar="[NAME=]RUN", help="folders of runs, or their logs, for the curves")
     add("--against", metavar="NAME", help="a run: say when the others reach the validation loss that it ends with")
     add("--glue", nargs="+", default=[], metavar="[NAME=]SWEEP", help="sweeps for the table; of several a curve too")
     add("--cost", metavar="FILE", help="model.json of benchmarks/model.py --output, for a table of times")
@@ -46,13 +40,8 @@ def run(args: argparse.Namespace) -> None:
     if args.text is not None and args.data is None:
         raise UserError("--text needs --data, the folder of the corpus that the model was trained on.")
     encoders = [open_encoder(path, name) for name, path in map(split_label, args.checkpoints)]
-    names = [encoder.shown_as for encoder in encoders]
-    check_names(names)
-    of_runs = [split_label(run) for run in args.runs]
-    for name, path in of_runs:
-        if name and name not in names:
-            raise UserError(f"no model is called '{name}' as the run {path} is: the models are {', '.join(names)}.")
-    runs = [(name or str(path), read_log(path)) for name, path in of_runs]
+    check_names([encoder.shown_as for encoder in encoders])
+    runs = [(name or str(path), read_log(path)) for name, path in map(split_label, args.runs)]
     check_names([name for name, _ in runs])
     if args.against not in (None, *dict(runs)):
         raise UserError(
