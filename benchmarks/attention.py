@@ -75,6 +75,9 @@ def arguments() -> Namespace:
     return args
 
 
+# ------------------------------------------------------------------------------------------------------------- a step
+
+
 def same_bits(step: Callable[[], Any], args: Namespace) -> Optional[bool]:
     """Whether five steps on the same inputs, with the same random numbers, have one outcome."""
     if args.graph:
@@ -86,9 +89,6 @@ def same_bits(step: Callable[[], Any], args: Namespace) -> Optional[bool]:
 
     wanted = outcome()
     return all(map(torch.equal, wanted * 4, [tensor for _ in range(4) for tensor in outcome()]))
-
-
-# ------------------------------------------------------------------------------------------------------------- a step
 
 
 def make_step(rival: str, mode: str, batch: int, length: int, args: Namespace) -> Callable[..., Any]:

@@ -108,6 +108,7 @@ def test_number_of_checkpoints(overrides, number, corpus):
         (["lr_scheduler.warmup_updates=50", "optimization.max_update=50"], "warm-up of 50 .* run of 50"),
         (["optimization.max_update=many"], "max_update"),
         (["optimization.update_freq=[0]"], "optimization.update_freq is 0"),
+        (["dataset.batch_size=-1"], "in sequences"),
         (["dataset.batch_size=-3"], "dataset.batch_size is -3"),
         (["task.mask_prob=1.5"], "task.mask_prob is 1.5"),
     ],
@@ -115,6 +116,12 @@ def test_number_of_checkpoints(overrides, number, corpus):
 def test_refuses(overrides, said, corpus):
     with pytest.raises(UserError, match=said):
         list(plan(config(corpus, *overrides), CPU))
+
+
+@pytest.mark.parametrize("launch", [Launch(0, 1, 0), Launch(1, 0, 0), Launch(1, 1, -2)])
+def test_refuses_machines_that_cannot_be(launch, corpus):
+    with pytest.raises(UserError, match=r"cannot be: give numbers above 0"):
+        list(plan(config(corpus), launch))
 
 
 def test_refuses_gpus_that_are_not_there(corpus):

@@ -23,7 +23,7 @@ _KEPT = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 @functools.cache
 def onednn_is_faster() -> bool:
-    """Whether this is such a CPU, and PyTorch has both libraries; both caches then begin with `_KEPT`."""
+    """Whether this is such a CPU, and PyTorch has both libraries."""
     cpuinfo = Path("/proc/cpuinfo")
     faster = (
         torch.backends.mkl.is_available()
@@ -32,9 +32,15 @@ def onednn_is_faster() -> bool:
         and cpuinfo.is_file()
         and "AuthenticAMD" in cpuinfo.read_text()
     )
-    for name, number in _KEPT.items() if faster else ():
-        os.environ.setdefault(name, number)
+    if faster:
+        keep_few_primitives()
     return faster
+
+
+def keep_few_primitives() -> None:
+    """Of a process that has not used oneDNN yet: `_KEPT`, where the user has not said otherwise."""
+    for name, number in _KEPT.items():
+        os.environ.setdefault(name, number)
 
 
 class OneDNNLinear(torch.autograd.Function):

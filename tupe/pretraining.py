@@ -186,6 +186,7 @@ def _languages_in(shard: Path, task: DictConfig) -> list[str]:
 
 
 def _check(cfg: DictConfig, launch: Launch) -> None:
+    refuse_out_of_range(cfg)
     check_machine(cfg, launch)
     model = cfg.model
     if model._name not in CONFIGS:
@@ -197,7 +198,7 @@ def _check(cfg: DictConfig, launch: Launch) -> None:
             "task.tokens_per_sample or raise model.max_positions."
         )
     size, multiple = cfg.dataset.batch_size, cfg.dataset.required_batch_size_multiple
-    if size is None or cfg.dataset.max_tokens is not None:
+    if size in (None, -1) or cfg.dataset.max_tokens is not None:
         raise UserError("a batch is counted in sequences: set dataset.batch_size, and not dataset.max_tokens.")
     if size > multiple and size % multiple:
         raise UserError(
@@ -207,8 +208,7 @@ def _check(cfg: DictConfig, launch: Launch) -> None:
 
 
 def check_machine(cfg: DictConfig, launch: Launch) -> None:
-    """Raises a `UserError` for numbers that cannot be, GPUs that are not there, a precision that the CPU has not."""
-    refuse_out_of_range(cfg)
+    """Raises a `UserError` for GPUs that are not there, and for a precision that the CPU has not."""
     if min(launch.nodes, launch.processes) < 1 or launch.gpus < 0:
         raise UserError(f"{launch} cannot be: give numbers above 0, and no GPUs by 0.")
     if launch.here and launch.gpus > torch.cuda.device_count():

@@ -92,18 +92,13 @@ def torch_file(zipped):
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (b"hello\n", r"was not written by torch\.save, so give a file that was \(6 bytes\)"),
-        (b"\x89PNG\r\n\x1a\n", r"was not written by torch\.save, so give a file that was \(8 bytes\)"),
-        (b"", r"is cut short or damaged, so copy it again or take an earlier checkpoint \(0 bytes\)"),
-        (torch_file(zipped=True)[:1000], r"is cut short or damaged, .* \(1,000 bytes\)"),
-        (torch_file(zipped=False)[:1000], r"is cut short or damaged, .* \(1,000 bytes\)"),
-    ],
+    "data",
+    [b"hello\n", b"", b"PK\x05\x06" + bytes(18), torch_file(zipped=True)[:1000], torch_file(zipped=False)[:1000]],
 )
-def test_what_it_is_instead_is_said(data, said, tmp_path):
+def test_what_is_no_checkpoint_is_said_in_words(data, tmp_path):
     (tmp_path / "other.pt").write_bytes(data)
-    with pytest.raises(UserError, match=rf"other\.pt cannot be read as a checkpoint: it {said}$"):
+    said = rf"other\.pt cannot be read as a checkpoint \({len(data):,} bytes\): it is cut short, damaged or"
+    with pytest.raises(UserError, match=said):
         safe_load(tmp_path / "other.pt")
 
 

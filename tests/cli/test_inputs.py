@@ -115,6 +115,7 @@ ROWS = (
     Row(FINETUNE, "glue", "folder", whole=False),
     Row(FINETUNE, "glue/CoLA/input0/train.idx", "binary", whole=False),
     Row(FINETUNE, "glue/CoLA/label/valid.bin", "binary", whole=False),
+    Row(FINETUNE, "glue/CoLA/input0/dict.txt", "text", whole=False),
     Row(
         "finetune-glue CoLA {}/pretrained.pt {}/glue checkpoint.save_dir={}/run", "run/.tupe.json", "json", whole=False
     ),

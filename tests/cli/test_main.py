@@ -52,7 +52,7 @@ def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path, capsys):
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="there is no /proc, where nobody can make a folder")
 def test_a_folder_that_cannot_be_made_is_named(capsys):
     assert main(["python-docs", "/proc/out"]) == 1
-    said = "error: /proc/out cannot be written (No such file or directory): give a folder that can be.\n"
+    said = "error: /proc/out cannot hold .tupe.lock (No such file or directory): give another folder.\n"
     assert capsys.readouterr().err == said
 
 

@@ -8,10 +8,11 @@ from tupe.fairseq_mends.ranges import refuse_out_of_range
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--lr", -1], r"optimization.lr is -1.0: give 0 or more"),
+        (["--lr", -1], r"optimization.lr is -1.0: give a number, 0 or more"),
         (["--batch-size", -3], r"dataset.batch_size is -3: give a number above 0"),
         (["--update-freq", 0], r"optimization.update_freq is 0: give a number above 0"),
-        (["--mask-prob", 1.5], r"task.mask_prob is 1.5: give a share, from 0 to 1"),
+        (["--mask-prob", 1], r"task.mask_prob is 1.0: give a share above 0 and below 1"),
+        (["--lr", "1e999"], r"optimization.lr is inf: give a number, 0 or more"),
         (["--dropout", -0.5], r"model.dropout is -0.5: give a share, from 0 to 1"),
     ],
 )
@@ -26,8 +27,8 @@ def test_what_is_there_may_be_at_its_end_or_not_set():
         OmegaConf.create(
             {
                 "model": {"dropout": 0.0, "attention_dropout": 1},
-                "dataset": {"batch_size": None, "max_tokens": 1, "num_workers": 0},
-                "optimization": {"lr": [0.0, 1e-3], "clip_norm": 0.0, "update_freq": [1]},
+                "dataset": {"batch_size": None, "max_tokens": -1, "batch_size_valid": 1},
+                "optimization": {"lr": [0.0, 1e-3], "update_freq": [1]},
             }
         )
     )

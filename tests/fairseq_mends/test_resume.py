@@ -101,16 +101,13 @@ def with_dictionary(corpus, folder, change):
     return folder
 
 
-OTHER_DICTIONARIES = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda lines: lines[::-1], "same size, other symbols or order"),
+        (lambda lines: lines[::-1], "other symbols or order"),
         (lambda lines: [*lines, "new 1"], r"(\d+) symbols, the data's has \d+"),
     ],
 )
-
-
-@OTHER_DICTIONARIES
 def test_other_dictionary(change, said, corpus, train, trained, tmp_path):
     data, last = with_dictionary(corpus, tmp_path / "data", change), trained / "checkpoint_last.pt"
     with pytest.raises(UserError, match=rf"{last} was trained with another dictionary \({said}\)"):
@@ -129,15 +126,14 @@ def test_checkpoint_without_checksum(corpus, train, trained, tmp_path):
         train(tmp_path / "run", "--finetune-from-model", last, data=data)
 
 
-@OTHER_DICTIONARIES
-def test_other_dictionary_outside_training(change, said, corpus, trained, tmp_path):
+def test_other_dictionary_outside_training(corpus, trained, tmp_path):
     """As the hub interface and `fairseq-validate` load a model."""
     last, other = (
         str(trained / "checkpoint_last.pt"),
-        with_dictionary(corpus, tmp_path / "data", change),
+        with_dictionary(corpus, tmp_path / "data", lambda lines: lines[::-1]),
     )
     checkpoint_utils.load_model_ensemble_and_task([last], {"data": str(corpus)})
-    with pytest.raises(UserError, match=rf"another dictionary \({said}\)"):
+    with pytest.raises(UserError, match=r"another dictionary \(other symbols"):
         checkpoint_utils.load_model_ensemble_and_task([last], {"data": str(other)})
     with pytest.raises(UserError, match=r"there is no checkpoint .*none\.pt"):
         checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "none.pt")])

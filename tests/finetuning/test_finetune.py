@@ -140,16 +140,18 @@ def test_a_finished_run_stays_and_nothing_else_is_taken_for_it(here, training, c
     assert len(training.commands) == 1
 
 
-def test_a_folder_in_which_nothing_was_trained_may_be_of_something_else(here, training):
-    training.fails = True
-    with pytest.raises(SystemExit):
+@pytest.mark.parametrize("left", ["hydra_train.log", "checkpoint_last.pt"])
+def test_until_there_is_a_checkpoint_a_folder_may_be_of_something_else(left, here, training, monkeypatch, capsys):
+    def fail(command, held):
+        Path("OUT", left).touch()
+        raise SystemExit(3)
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(module, "_train", fail)
         say("checkpoint.save_dir=OUT", "optimization.max_epoch=2")
-    Path("OUT").mkdir(exist_ok=True)
-    Path("OUT/log").touch()  # as fairseq leaves it, before the first checkpoint
-    with pytest.raises(SystemExit):
-        say("checkpoint.save_dir=OUT", "optimization.max_epoch=2")
-    training.fails = False
-    assert say("checkpoint.save_dir=OUT", "optimization.max_epoch=3") == 0
+    refused = left == "checkpoint_last.pt"
+    assert say("checkpoint.save_dir=OUT", "optimization.max_epoch=3") == refused
+    assert ("begun with settings.optimization.max_epoch = 2" in capsys.readouterr().err) == refused
 
 
 @pytest.mark.parametrize("command", [["finetune-glue", "CoLA"], ["glue-sweep", "--tasks", "CoLA"]])
@@ -183,7 +185,7 @@ def test_a_training_that_fails_leaves_what_it_made(here, training):
         (["cola", "a/b.pt", "DATA"], "there is no task 'cola'"),
         (["RTE", "a/b.pt", "OTHER"], "OTHER holds no prepared RTE"),
         (["CoLA", "a/b.pt", "DATA", "optimization.lr=[a,b]"], "optimization.lr is 'a', not a number"),
-        (["CoLA", "a/b.pt", "DATA", "optimization.lr=[-1]"], "optimization.lr is -1: give 0 or more"),
+        (["CoLA", "a/b.pt", "DATA", "optimization.lr=[-1]"], "optimization.lr is -1: give a number, 0 or more"),
         (["CoLA", "a/b.pt", "DATA", "common.seed=1,2"], "'common.seed=1,2' is several values"),
         (["CoLA", "a/b.pt", "DATA", "seed"], "'seed' is no key=value that Hydra reads"),
         (["CoLA", "a/b.pt", "DATA", "a=[1\n+b=2"], "is no key=value that Hydra reads"),

@@ -107,7 +107,7 @@ def test_what_cannot_be_translated(translate, trained, parallel, tmp_path):
         symbols = (other / f"dict.{language}.txt").read_text().splitlines(keepends=True)
         (other / f"dict.{language}.txt").write_text("".join(reversed(symbols)))
     status, _, message = translate("--data", other, "--input", long)
-    assert "trained with another dictionary (same size, other symbols or order)" in message
+    assert "trained with another dictionary (other symbols or order)" in message
     state = torch.load(trained[0] / "checkpoint_last.pt", weights_only=True)
     state["cfg"]["task"]["_name"], state["cfg"]["model"]["_name"] = "masked_lm", "tupe_r_base"
     torch.save(state, tmp_path / "encoder.pt")

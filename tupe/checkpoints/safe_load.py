@@ -16,7 +16,6 @@ from torch.serialization import safe_globals
 
 from tupe.errors import UserError
 
-_STARTS = (b"PK", b"\x80\x02")  # of what torch.save writes: an archive; before PyTorch 1.6 a pickle
 _REFUSED = re.compile(r"GLOBAL ([A-Za-z_][\w.]*)")  # in PyTorch's message
 
 
@@ -76,12 +75,10 @@ def safe_load(path: Union[str, os.PathLike]) -> dict:
 
 
 def _unreadable(path: str) -> UserError:
-    with open(path, "rb") as file:
-        begun = file.read(2)
-    what = "is cut short or damaged, so copy it again or take an earlier checkpoint"
-    if begun and not any(start.startswith(begun) for start in _STARTS):
-        what = "was not written by torch.save, so give a file that was"
-    return UserError(f"{path} cannot be read as a checkpoint: it {what} ({os.path.getsize(path):,} bytes)")
+    return UserError(
+        f"{path} cannot be read as a checkpoint ({os.path.getsize(path):,} bytes): it is cut short, damaged or another "
+        "kind of file, so copy it again or give an earlier one"
+    )
 
 
 def _is_program(path: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from fairseq import checkpoint_utils, models
+from fairseq import models
 from fairseq.data import Dictionary
 
 from tupe.errors import UserError
@@ -16,8 +16,6 @@ _REMEDY = (
     "(scripts/prepare_glue.sh) or its dict.txt (`fairseq-preprocess --srcdict`)"
 )
 
-_SIZES: dict[str, int] = {}  # by checksum, of the dictionaries of checkpoints that were read
-
 
 def dictionary_sha256(dictionary: Dictionary) -> str:
     """Checksum of the symbols in their order, special ones and `<mask>` included (all tasks add the same)."""
@@ -28,32 +26,17 @@ def refuse_other_dictionary(
     checksum: str | None, dictionary: Dictionary, size: int | None = None, where: str = ""
 ) -> None:
     """Raises a `UserError` unless `dictionary` has this checksum, or this size if a checkpoint has none."""
-    here, size = len(dictionary), _SIZES.get(checksum, size)
+    here = len(dictionary)
     same_size = size in (None, here)
     if same_size if checksum is None else checksum == dictionary_sha256(dictionary):
         return
-    how = "same size, other symbols or order" if same_size else f"{size} symbols, the data's has {here}"
+    how = "other symbols or order" if same_size else f"{size} symbols, the data's has {here}"
     raise UserError(f"the checkpoint{where} was trained with another dictionary ({how}): {_REMEDY}")
 
 
 def saved_size(state: dict) -> int | None:
     """How many symbols a checkpoint has: rows of the first embedding."""
     return next((len(rows) for name, rows in state["model"].items() if name.endswith("embed_tokens.weight")), None)
-
-
-@mends(checkpoint_utils, "load_checkpoint_to_cpu", "path")
-def size_is_known(original):
-    """Who builds the model of a checkpoint is given its configuration, which has no size of the dictionary."""
-
-    def load_checkpoint_to_cpu(*args, **kwargs):
-        state = original(*args, **kwargs)
-        checksum = getattr(getattr(state.get("cfg"), "model", None), "dictionary_sha256", None)
-        size = saved_size(state) if checksum and isinstance(state.get("model"), dict) else None
-        if size is not None:
-            _SIZES[checksum] = size
-        return state
-
-    return load_checkpoint_to_cpu
 
 
 @before_training

@@ -27,7 +27,7 @@ def lock(path: Path, wait: bool = False) -> Iterator[Optional[IO]]:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = path.open("a")
         except OSError as error:
-            raise UserError(f"{path.parent} cannot be written ({error.strerror}): give a folder that can be.") from None
+            raise UserError(f"{path.parent} cannot hold {path.name} ({error.strerror}): give another folder.") from None
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

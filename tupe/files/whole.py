@@ -23,14 +23,19 @@ def atomic(path: Path) -> Iterator[Path]:
     Raises:
         UserError: before the block, if there is a folder, pipe or device in its place, or a file in that of its folder.
     """
-    _check_kind(path)
+    if path.exists() and not path.is_file():
+        what = "folder" if path.is_dir() else "pipe or device"
+        raise UserError(f"{path} is a {what}: give the name of a file to write.")
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}{_UNFINISHED}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.touch()
     except (FileExistsError, NotADirectoryError):
         raise UserError(
             f"{path.parent} cannot be a folder, because a file is in its place: give another name."
         ) from None
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}{_UNFINISHED}")
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror}): give another place.") from None
     try:
         yield unfinished
         os.replace(unfinished, path)
@@ -40,9 +45,8 @@ def atomic(path: Path) -> Iterator[Path]:
 
 def check_new(path: Path) -> None:
     """Before the work of a command that writes what took long to train. Raises a `UserError` if `path` is there."""
-    _check_kind(path)
     if os.path.lexists(path):
-        raise UserError(f"{path} is there already: name another file to write, or remove it.")
+        raise UserError(f"{path} is there already: name a new file to write.")
 
 
 @contextlib.contextmanager
@@ -77,12 +81,6 @@ def write_json(path: Path, value: Any) -> None:
     """Writes `value`, atomically."""
     with atomic(path) as unfinished:
         unfinished.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _check_kind(path: Path) -> None:
-    if path.exists() and not path.is_file():
-        what = "folder" if path.is_dir() else "pipe or device"
-        raise UserError(f"{path} is a {what}: give the name of a file to write.")
 
 
 def sha256(path: Path) -> str:

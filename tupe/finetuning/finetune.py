@@ -123,7 +123,10 @@ def check_dictionary(state: dict[str, Any], checkpoint: Path, data: Path, task: 
     row = TASKS[task]
     path = data / ("input0" if row.data.startswith("input") else "") / "dict.txt"
     check_file(path, row.prepared_by)
-    dictionary = Dictionary.load(str(path))
+    try:
+        dictionary = Dictionary.load(str(path))
+    except Exception as error:  # fairseq's own, of a line or of bytes that are no text
+        raise UserError(f"{path} is no dictionary ({error}): give what {row.prepared_by} wrote.") from None
     dictionary.add_symbol("<mask>")
     checksum = state["cfg"]["model"].get("dictionary_sha256")
     refuse_other_dictionary(checksum, dictionary, saved_size(state), where=f" {checkpoint}")

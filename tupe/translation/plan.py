@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from tupe.data.corpus.manifest import MODEL
 from tupe.data.translation.manifest import Content
 from tupe.errors import UserError
+from tupe.fairseq_mends.ranges import refuse_out_of_range
 from tupe.models.seq2seq.config import CONFIGS
 from tupe.models.summary import count_translators_parameters
 from tupe.pretraining import Launch, check_machine, check_warmup, disk, model_of, number_of_updates, short
@@ -29,8 +30,9 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     if name not in CONFIGS:
         raise UserError(f"there is no translation model {name}: `tupe systems --translation` lists them.")
     most = cfg.dataset.max_tokens
-    if most is None or cfg.dataset.batch_size is not None:
+    if most in (None, -1) or cfg.dataset.batch_size is not None:
         raise UserError("a batch is counted in tokens: set dataset.max_tokens, and not dataset.batch_size.")
+    refuse_out_of_range(cfg)
     check_machine(cfg, launch)
     content = _data(cfg)
     train, symbols = content.splits.get("train", {}), content.settings.vocab_size
