@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from tupe.tracing import is_traced
 
-#: Primitives that oneDNN and PyTorch keep, each in a cache of its own, where the user does not say: by default 1,024,
-#: of over a megabyte each. Without padding nearly every batch has a size of its own, and needs its own.
+#: Primitives that oneDNN and PyTorch keep, each in a cache of its own, where the user does not say: by default 1,024.
+#: Without padding nearly every batch has a size of its own, and needs its own (docs/performance.md).
 _KEPT = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 
