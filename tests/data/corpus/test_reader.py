@@ -78,8 +78,13 @@ def test_utf16_is_told(path):
 def test_a_long_line_is_cut_at_a_space_or_a_character(path, monkeypatch):
     monkeypatch.setattr(reader, "LINE_BYTES", 8)
     documents, counts = read(path, "one two three\nääääää\n".encode())
-    assert documents == [["one two", "three", "ääää"[:3], "äää"]]
+    assert documents == [["one two", "three", "ääää", "ää"]]
     assert counts == {"bytes": 27, "lines": 4, "long lines cut": 2}
+
+
+def test_a_line_as_long_as_may_be_is_not_cut(path, monkeypatch):
+    monkeypatch.setattr(reader, "LINE_BYTES", 8)
+    assert read(path, b"one two ") == ([["one two"]], {"bytes": 8, "lines": 1})
 
 
 def test_a_long_document_is_cut(path, monkeypatch):

@@ -130,9 +130,9 @@ def _json_lines(file: BinaryIO, counts: Counter) -> _Text:
 def _lines(file: BinaryIO, counts: Counter, limit: int) -> Iterator[str]:
     """The lines of a file without the white space around them; one longer than `limit` bytes comes in pieces."""
     rest = b""
-    while raw := rest + file.readline(limit - len(rest)):
+    while raw := rest + file.readline(limit + 1 - len(rest)):
         rest = b""
-        if len(raw) >= limit and not raw.endswith(b"\n"):
+        if len(raw) > limit and not raw.endswith(b"\n"):
             counts["long lines cut"] += 1
             raw, rest = _cut(raw)
         counts["bytes"] += len(raw)
@@ -141,8 +141,8 @@ def _lines(file: BinaryIO, counts: Counter, limit: int) -> Iterator[str]:
 
 
 def _cut(raw: bytes) -> tuple[bytes, bytes]:
-    """Cuts after the last space, or where no space is, before the last byte that can begin a character."""
-    at = raw.rfind(b" ", len(raw) // 2) + 1
+    """In two, both with something in them: after the last space, or before the last byte that can begin a character."""
+    at = raw.rfind(b" ", len(raw) // 2, -1) + 1
     if at == 0:
         at = len(raw) - 1
         while at > len(raw) - 4 and raw[at] & 0xC0 == 0x80:
