@@ -22,8 +22,6 @@ import argparse
 import itertools
 import json
 import math
-import os
-import platform
 import statistics
 import sys
 import time
@@ -36,6 +34,7 @@ import torch
 import torch._dynamo
 import torch._functorch.config
 from attention_rivals import DESCRIPTIONS, attention_of, inputs, lengths_of, tokens_of, turn_of, unsuited
+from measured import machine, spread
 from torch import Tensor
 
 from tupe.linear import linear
@@ -169,12 +168,6 @@ def product_step(args: Namespace) -> tuple[Callable[[], None], float]:
 # ------------------------------------------------------------------------------------------------------ the comparison
 
 
-def spread(values: list[float]) -> list[float]:
-    """First quartile, median, third quartile."""
-    first, _, third = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
-    return [first, statistics.median(values), third]
-
-
 def compare(batch: int, length: int, mode: str, args: Namespace) -> list[dict[str, Any]]:
     """One record a rival; one that fails says why."""
     torch._functorch.config.donated_buffer = False  # or compiled code forgets what a second backward needs
@@ -283,11 +276,8 @@ def write(records: list[dict[str, Any]], title: str, folder: Path) -> None:
 
 def main() -> None:
     args = arguments()
-    machine = (
-        torch.cuda.get_device_name(args.device) if args.on_gpu else f"{platform.processor() or platform.machine()} CPU"
-    )
     title = (
-        f"{machine}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}, PyTorch {torch.__version__}, "
+        f"{machine(args.device)}, "
         f"{args.dtype}, {args.heads} heads of {args.width}, dropout {args.dropout}, {args.rounds} rounds, "
         f"{args.clock} time{', CUDA graphs' if args.graph else ''}{', ragged' if args.ragged else ''}"
     )

@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
-import platform
 import time
 from argparse import Namespace
 from collections.abc import Iterator
@@ -33,7 +31,7 @@ import torch.nn.functional as F
 from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta.model import base_architecture
 from fairseq.utils import move_to_cuda
-from model import spread
+from measured import machine, spread
 from torch import nn
 
 from tupe.models import TupeModel
@@ -208,9 +206,8 @@ def compare(task: Any, args: Namespace, models: dict[bool, Trained], mode: str) 
 def main() -> None:
     args = arguments()
     logging.disable(logging.INFO)
-    machine = torch.cuda.get_device_name(args.device) if args.device.startswith("cuda") else processor()
     print(
-        f"{machine}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}, PyTorch {torch.__version__}, "
+        f"{machine(args.device)}, "
         f"{args.dtype}, {args.system}_{args.size}, batches of {args.batch}, windows of {args.window}, "
         f"{args.rounds} rounds of {args.steps}, {args.clock} time"
     )
@@ -223,14 +220,6 @@ def main() -> None:
         print("| | batches | padding | tokens/s | over padded (quartiles) |\n|---|---|---|---|---|", flush=True)
         for mode in args.modes:
             print("\n".join(compare(task, args, models, mode)), flush=True)
-
-
-def processor() -> str:
-    """The name of the CPU."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
 
 
 if __name__ == "__main__":

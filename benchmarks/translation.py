@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
-import platform
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -27,7 +25,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_l
 from fairseq.data import Dictionary, data_utils
 from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.sequence_generator import SequenceGenerator
-from model import spread
+from measured import machine, spread
 from torch import nn
 
 import tupe.models  # noqa: F401
@@ -156,9 +154,8 @@ def main() -> None:
         if len(dictionary) >= args.vocab_size:
             break
         dictionary.add_symbol(str(number))
-    machine = torch.cuda.get_device_name(args.device) if args.device.startswith("cuda") else platform.machine()
     print(
-        f"{machine}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}, PyTorch {torch.__version__}, "
+        f"{machine(args.device)}, "
         f"{args.dtype}, size {args.size}, vocabulary {args.vocab_size}, {args.rounds} rounds, {args.clock} time"
     )
     for mode, unit in ((training, "target tokens/s"), (decoding, f"sentences/s, beam {args.beam}")):

@@ -1,11 +1,12 @@
 """Affinity and container shares; the threads that the scripts give to commands."""
 
 import os
+import platform
 
 import pytest
 
 from tests.commands import ROOT, run
-from tupe.cores import available_cores
+from tupe.cores import available_cores, processor
 
 CORE = min(os.sched_getaffinity(0))
 
@@ -55,3 +56,10 @@ def test_scripts_share_the_cores_among_processes_and_do_not_spin(processes, give
     environment = {"OMP_NUM_THREADS": "", "GOMP_SPINCOUNT": "", **given}
     done = run("taskset", "--cpu-list", CORE, "bash", "-c", code, cwd=ROOT, **environment)
     assert done.stdout.split() == [str(threads), given.get("GOMP_SPINCOUNT", "100000")]
+
+
+def test_the_processor_by_its_name_or_its_kind(tmp_path):
+    assert processor(tmp_path) == (platform.processor() or platform.machine())
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text("processor\t: 0\nmodel name\t: Some CPU 9000\n")
+    assert processor(tmp_path) == "Some CPU 9000"

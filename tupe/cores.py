@@ -1,9 +1,10 @@
-"""How many cores this process may really use: its affinity, and the share of its container."""
+"""The processor, and how many cores this process may really use: its affinity, and the share of its container."""
 
 from __future__ import annotations
 
 import math
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,15 @@ def _shares(root: Path) -> Iterator[float]:
                 pass  # the root group has no share, and inside a container the groups above are not seen
             if group == mount:
                 break
+
+
+def processor(root: Path = Path("/")) -> str:
+    """The CPU's name; its kind where it has none, or where this is not Linux. `root` is where `proc` is."""
+    try:
+        lines = (root / "proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
 
 
 if __name__ == "__main__":

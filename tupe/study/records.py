@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import platform
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, Optional, Union
 
-from tupe.cores import available_cores
+from tupe.cores import available_cores, processor
 from tupe.data.corpus.manifest import versions
 from tupe.errors import UserError
 from tupe.files import difference, read
@@ -128,13 +127,7 @@ def this_host() -> dict[str, Union[int, str]]:
     """The processor by its name, the cores that may be used, and the GPU if there is one."""
     import torch
 
-    name = platform.processor() or platform.machine()
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass  # not Linux, or a processor that has no name
-    host: dict[str, Union[int, str]] = {"processor": name, "cores": available_cores()}
+    host: dict[str, Union[int, str]] = {"processor": processor(), "cores": available_cores()}
     return {**host, "gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else host
 
 
