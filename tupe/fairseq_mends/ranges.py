@@ -45,6 +45,10 @@ def refuse_out_of_range(cfg: Any, groups: Iterable[str] = _RANGES) -> None:
             for number in value if isinstance(value, (list, ListConfig)) else [value]:
                 if isinstance(number, (int, float)) and not can_be(number):
                     raise UserError(f"{group}.{name} is {number}: give {words}.")
+    task = _get(cfg, "task") if "task" in groups else None
+    left, random = (_get(task, name) or 0 for name in ("leave_unmasked_prob", "random_token_prob"))
+    if left + random > 1:
+        raise UserError(f"leave_unmasked_prob and random_token_prob add up to {left + random:g}: give at most 1.")
 
 
 def _get(part: Any, name: str) -> Any:
