@@ -33,13 +33,13 @@ def test_command_line_trains_on_the_cpu(flag, train, tmp_path, caplog):
     assert ("amp has no effect on the CPU" in caplog.text) == (flag == "--amp")
 
 
-@pytest.mark.parametrize("flag", ["--fp16", "--bf16", "--memory-efficient-bf16"])
+@pytest.mark.parametrize("flag", ["--fp16", "--memory-efficient-fp16", "--bf16", "--memory-efficient-bf16"])
 def test_resumed_run_has_the_same_bits(flag, train, tmp_path):
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
-    train(whole, flag, "--max-update", 6, "--save-interval-updates", 3)
+    train(whole, flag, "--max-update", 6, "--save-interval-updates", 3, "--fp16-scale-window", 4)
     resumed.mkdir()
     shutil.copy(whole / "checkpoint_1_3.pt", resumed / "checkpoint_last.pt")
-    train(resumed, flag, "--max-update", 6)
+    train(resumed, flag, "--max-update", 6, "--fp16-scale-window", 4)
     ends = [torch.load(run / "checkpoint_last.pt", weights_only=True) for run in (whole, resumed)]
     assert ends[1]["optimizer_history"][-1]["num_updates"] == 6
     for part in ("model", "last_optimizer_state"):
@@ -59,25 +59,43 @@ def test_tpu_without_torch_xla(train, tmp_path):
         train(tmp_path, "--tpu")
 
 
+def optimizer_of(parameter, name="adam", **scaler):
+    """An optimizer; with arguments of a scaler, by AMP, which works on the CPU then."""
+    config = {"_name": name, "lr": [0.1], "adam_betas": "(0.9,0.98)", "adam_eps": 1e-6}
+    config.update({"tpu": False} if name == "adam" else {})
+    optimizer = build_optimizer(OmegaConf.create(config), [parameter])
+    if not scaler:
+        return optimizer
+    amp = AMPOptimizer.__new__(AMPOptimizer)
+    amp.fp32_optimizer, amp._grad_scaler, amp.min_loss_scale = optimizer, torch.amp.GradScaler("cpu", **scaler), 1e-4
+    serve(amp)
+    return amp
+
+
 @pytest.mark.parametrize("name", ["adam", "fused_adamw"])
 def test_amp_divides_gradients_by_the_scale_once(name):
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**20)
     moved = []
-    for scale in (None, scaler):
+    for scaler in ({}, {"init_scale": 2.0**20}):
         parameter = torch.nn.Parameter(torch.ones(3))
-        config = {"_name": name, "lr": [0.1], "adam_betas": "(0.9,0.98)", "adam_eps": 1e-6}
-        config.update({"tpu": False} if name == "adam" else {})
-        optimizer = build_optimizer(OmegaConf.create(config), [parameter])
-        if scale is not None:
-            amp = AMPOptimizer.__new__(AMPOptimizer)
-            amp.fp32_optimizer, amp._grad_scaler, amp.min_loss_scale = optimizer, scaler, 1e-4
-            optimizer = amp
-            serve(amp)
+        optimizer = optimizer_of(parameter, name, **scaler)
         optimizer.backward((parameter * torch.tensor([1e-4, 2e-4, 3e-4])).sum())
         optimizer.clip_grad_norm(1.0)
         optimizer.step()
         moved.append(parameter.detach())
     torch.testing.assert_close(*moved)
+
+
+def test_amp_goes_on_with_its_scale():
+    """And with the updates until it grows, which a run may wait for otherwise than the one before."""
+    parameter = torch.nn.Parameter(torch.ones(3))
+    before, after = (optimizer_of(parameter, init_scale=2.0**7, growth_interval=window) for window in (4, 6))
+    for _ in range(5):
+        before.backward(parameter.sum())
+        before.clip_grad_norm(1.0)
+        before.step()
+    after.load_state_dict(before.state_dict())
+    assert after.scaler.state_dict() == {**before.scaler.state_dict(), "growth_interval": 6}
+    assert after.scaler.get_scale() == 2.0**8
 
 
 def configured(cpu=True, **given):

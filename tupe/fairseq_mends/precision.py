@@ -9,7 +9,8 @@ import sys
 import torch
 from fairseq import options, trainer
 from fairseq.optim.amp_optimizer import AMPOptimizer
-from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
+from fairseq.optim.dynamic_loss_scaler import DynamicLossScaler
+from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin, _MemoryEfficientFP16OptimizerMixin
 from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
@@ -92,6 +93,45 @@ def loads_masters(original):
         with torch.no_grad():
             for p, saved in zip(self.fp32_optimizer.params, state_dict.get("fp32_params", ())):
                 p.copy_(saved)
+
+    return load_state_dict
+
+
+#: What fairseq's scaler counts.
+_COUNTS = ("_iter", "_last_overflow_iter", "_last_rescale_iter", "_overflows_since_rescale")
+
+
+@mends(_FP16OptimizerMixin, "state_dict", "self", only_for=of_ours)
+@mends(_MemoryEfficientFP16OptimizerMixin, "state_dict", "self", only_for=of_ours)
+@mends(AMPOptimizer, "state_dict", "self", only_for=of_ours)
+def saves_scaler(original):
+    """A resumed run otherwise counts anew the updates until the loss scale grows, and under AMP begins with the first
+    scale: other updates then overflow, whose batches are skipped.
+    """
+
+    def state_dict(self):
+        scaler = self.scaler
+        if isinstance(scaler, DynamicLossScaler):
+            return {**original(self), "loss_scaler": {name: getattr(scaler, name) for name in _COUNTS}}
+        return {**original(self), "loss_scaler": {} if scaler is None else scaler.state_dict()}
+
+    return state_dict
+
+
+@mends(_FP16OptimizerMixin, "load_state_dict", "self state_dict optimizer_overrides", only_for=of_ours)
+@mends(_MemoryEfficientFP16OptimizerMixin, "load_state_dict", "self state_dict optimizer_overrides", only_for=of_ours)
+@mends(AMPOptimizer, "load_state_dict", "self state_dict optimizer_overrides", only_for=of_ours)
+def loads_scaler(original):
+    """The state of `saves_scaler`, where there is one of this kind; windows and factors are those of this run."""
+
+    def load_state_dict(self, state_dict, optimizer_overrides=None):
+        original(self, state_dict, optimizer_overrides)
+        scaler, saved = self.scaler, state_dict.get("loss_scaler", {})
+        if isinstance(scaler, DynamicLossScaler):
+            vars(scaler).update({name: saved[name] for name in _COUNTS if name in saved})
+        elif scaler is not None and "scale" in saved and scaler.is_enabled():
+            changed = {name: saved[name] for name in ("scale", "_growth_tracker")}
+            scaler.load_state_dict({**scaler.state_dict(), **changed})
 
     return load_state_dict
 
