@@ -229,6 +229,10 @@ def test_answers_there_and_back(make_checkpoint, corpus, tmp_path):
     before, after = (torch.load(tmp_path / name, weights_only=True) for name in ("best.pt", "back.pt"))
     assert before["model"].keys() == after["model"].keys()
     assert all(torch.equal(before["model"][name], after["model"][name]) for name in before["model"])
+    assert {**before["cfg"]["task"], "data": "", "seed": 1} == after["cfg"]["task"]  # it still answers
+    assert main(["export", str(tmp_path / "back.pt"), str(corpus), str(tmp_path / "again")]) == 0
+    configs = [(tmp_path / name / "config.json").read_text() for name in ("exported", "again")]
+    assert configs[0] == configs[1]
 
 
 def test_twice_is_once_and_a_folder_of_others_stays(exported, pretrained, corpus, make_checkpoint, tmp_path, capsys):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
 from tupe.checkpoints.release import dictionary_of_size
-from tupe.checkpoints.transformers_format import OUTPUT_EMBEDDINGS, model_fields, to_ours
+from tupe.checkpoints.transformers_format import OUTPUT_EMBEDDINGS, WINDOWS, model_fields, to_ours
 from tupe.errors import UserError
 from tupe.files import check_file, read_json, typed
 from tupe.models.saved import saved_config
@@ -134,5 +134,11 @@ def import_transformers(folder: Path, target: Path) -> list[str]:
             "classification_head_name": head,
             "regression_target": regression,
         }
+    if getattr(model, "span_head", None) is not None:
+        origin = config["fairseq"] if isinstance(config.get("fairseq"), dict) else {}
+        where = f"{folder}/config.json: fairseq"
+        windows = {name: typed(int, origin[name], f"{where}.{name}", _MADE_BY) for name in WINDOWS if name in origin}
+        criterion = {"_name": "tupe_question_answering"}
+        task = {**criterion, "data": "", "max_positions": model.max_positions(), **windows, "seed": 1}
     write_checkpoint(target, model, model.args._name, task, criterion)
     return missing

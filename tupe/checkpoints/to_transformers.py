@@ -22,6 +22,7 @@ from tupe.checkpoints.transformers_format import (
     FIELDS,
     OUTPUT_EMBEDDINGS,
     SAID_OTHERWISE,
+    WINDOWS,
     config_fields,
     to_theirs,
 )
@@ -167,6 +168,7 @@ def config(loaded: Loaded) -> dict[str, Any]:
             "dictionary_sha256": args.get("dictionary_sha256"),
             "symbols": len(loaded.symbols),
             "head": loaded.head,
+            **{name: loaded.cfg["task"][name] for name in WINDOWS if name in loaded.cfg["task"]},
         },
         "tupe_version": _version(),
     }

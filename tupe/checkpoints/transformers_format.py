@@ -62,6 +62,9 @@ AUTO_MAP = {
     "AutoModelForQuestionAnswering": "modeling_tupe.TupeForQuestionAnswering",
 }
 
+#: Of the task of a model that answers questions: how its contexts are cut, and its answers.
+WINDOWS = ("doc_stride", "max_query", "max_answer")
+
 #: The output embeddings, which are the input's unless a model says otherwise.
 OUTPUT_EMBEDDINGS = "encoder.lm_head.weight"
 
