@@ -13,9 +13,13 @@ from tests.commands import ROOT
 from tests.study.conftest import changed
 from tupe.cli.main import main
 from tupe.errors import UserError
-from tupe.study import driver, training
+from tupe.files import write_json
+from tupe.finetuning.plan import Plan
+from tupe.finetuning.runs import grid
+from tupe.study import driver, finetuning, training
 from tupe.study.design import Run
 from tupe.study.driver import Study
+from tupe.study.process import Process
 from tupe.study.records import read_records
 
 #: Logs as fairseq does, one update every `pause` seconds, from where it was; the loss is least at rate 0.002.
@@ -34,12 +38,14 @@ for update in range(len(lines) - 1, updates):
     open(log, "w").write("\n".join(lines) + "\n")
 valid = {"valid_loss": 8 + abs(lr - 0.002), "valid_accuracy": 30, "valid_num_updates": updates}
 open(log, "a").write(json.dumps({"epoch": 1, **valid}) + "\n")
+if end == "unsaved":
+    sys.exit("OSError: no space left")
 """
 
 
 @pytest.fixture
 def study(design, prepared, tmp_path, monkeypatch):
-    """`study(pause, fails, **options)`: the study, whose pre-trainings are `TRAINING`; `started` has its commands."""
+    """`study(pause, fails, unsaved, **options)`: its pre-trainings are `TRAINING`; `started` says which."""
     out = tmp_path / "out"
     (out / design.name).mkdir(parents=True)
     (out / design.name / "corpus").symlink_to(prepared)
@@ -47,10 +53,10 @@ def study(design, prepared, tmp_path, monkeypatch):
     monkeypatch.setattr(driver, "_POLL", 0.02)
     monkeypatch.setattr(training, "_measured", lambda *_: {})  # there are no checkpoints
 
-    def make(pause=0.0, fails=(), **options):
+    def make(pause=0.0, fails=(), unsaved=(), **options):
         def launch(design, run, lr, corpus, folder, gpu):
             started.append(str(run))
-            end = "fails" if str(run) in fails else "ends"
+            end = "fails" if str(run) in fails else "unsaved" if str(run) in unsaved else "ends"
             length = training.updates(design, run)
             return [sys.executable, "-S", "-c", TRAINING, str(folder), str(length), str(lr), str(pause), end], {}
 
@@ -110,6 +116,35 @@ def test_one_that_fails(study, capsys):
     assert "failed: search/bert_a.lr_0.001: ValueError: it cannot be" in capsys.readouterr().err
     assert "final/tupe_r.seed_1" in study.started and "final/bert_a.seed_1" not in study.started
     assert study(systems=["bert_a", "tupe_r"]).do(jobs=2) == 0  # tried again
+
+
+def test_one_that_fails_to_save_its_end(study, tmp_path, capsys):
+    """Its last validation is logged, but the checkpoint that would be measured and fine-tuned is an earlier one."""
+    options = {"systems": ["bert_a"], "parts": ["search"]}
+    with pytest.raises(UserError, match=r"1 run\(s\) failed"):
+        study(unsaved=["search/bert_a.lr_0.001"], **options).do(jobs=2)
+    assert "failed: search/bert_a.lr_0.001: OSError: no space left" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.glob("records/made/search/*.json")] == ["bert_a.lr_0.002.json"]
+    assert study(**options).do(jobs=2) == 0
+
+
+def test_one_that_ends_as_it_is_stopped(tmp_path, monkeypatch):
+    process = Process([sys.executable, "-S", "-c", "raise SystemExit(3)"], {}, tmp_path / "log")
+    os.waitid(os.P_PID, process._process.pid, os.WEXITED | os.WNOWAIT)
+    with monkeypatch.context() as patch:
+        patch.setattr(Process, "ended", lambda _: False)  # when it was asked
+        process.stop()
+    assert process.ended() and process.code == 3 and process.seconds > 0
+
+
+def test_a_sweep_with_failed_runs_has_no_record(tmp_path):
+    runs = grid(["CoLA"], [0.001], [1, 2])
+    Plan("c.pt", "1", "bert_a_tiny", 100, "d", (), tuple(runs)).join(tmp_path)
+    write_json(tmp_path / runs[0].folder / "result.json", {"score": 50.0})
+    write_json(tmp_path / runs[1].folder / "failed.json", {"reason": "out of memory"})
+    assert finetuning.sweep_record({}, tmp_path, 1.0) is None
+    write_json(tmp_path / runs[1].folder / "result.json", {"score": 52.0})
+    assert finetuning.sweep_record({}, tmp_path, 1.0).scores == {"CoLA": {"0.001": (50.0, 52.0)}}
 
 
 @pytest.mark.parametrize("how", ["signal", "minutes"])

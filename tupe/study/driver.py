@@ -218,10 +218,10 @@ class Study:
             one.held.close()
 
     def _record(self, run: Run, one: _Active, folder: Path, spent: float) -> Optional[Record]:
+        if one.process.code:  # also where the last validation was logged: what was not saved is not there to be used
+            return None
         if run.part in ("search", "final"):
             return training.record(self.design, run, one.of, self.corpus, folder, spent)
-        if one.process.code:
-            return None
         if run.part == "cost":
             return finetuning.cost_record(one.of, folder)
         return finetuning.sweep_record(one.of, folder / "sweep", spent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from tupe.analysis.cost import read_costs
 from tupe.finetuning.table import read_sweep
@@ -29,10 +29,12 @@ def sweep_launch(design: Design, checkpoint: Path, glue: Path, folder: Path) -> 
     return command, {name: ",".join(map(str, values)) for name, values in listed.items()}
 
 
-def sweep_record(of: dict[str, Any], folder: Path, processor_seconds: float) -> FineTuning:
-    """What the sweep in `folder` gave."""
-    cells = read_sweep(folder).cells.items()
-    scores = {name: {f"{rate.lr:g}": rate.scores for rate in cell.rates} for name, cell in cells}
+def sweep_record(of: dict[str, Any], folder: Path, processor_seconds: float) -> Optional[FineTuning]:
+    """What the sweep in `folder` gave; None if runs of it failed, which it does again when it is asked again."""
+    row = read_sweep(folder)
+    if row.failed:
+        return None
+    scores = {name: {f"{rate.lr:g}": rate.scores for rate in cell.rates} for name, cell in row.cells.items()}
     return FineTuning(of, scores, round(processor_seconds, 1), this_host(), these_versions())
 
 
