@@ -92,6 +92,61 @@ def test_a_signal_in_validation_saves_at_once_and_validates(train, tmp_path, mon
     assert '"valid_loss"' in caplog.text or "valid on 'valid' subset" in caplog.text
 
 
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("flags", "update"),
+    [
+        (("--max-update", 3), 3),
+        (("--max-epoch", 1, "--max-update", 100), 44),
+        (("--validate-interval-updates", 2, "--max-update", 5), 2),
+    ],
+    ids=["the last", "of the last epoch", "on the way"],
+)
+def test_a_validation_that_was_cut_off_is_done_by_the_next_start(flags, update, train, tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO")
+    calls, validated = [], []
+
+    def killed(self, *args, **kwargs):
+        calls.append(self.get_num_updates())
+        if len(calls) == 3:
+            raise Killed
+        log = valid_step(self, *args, **kwargs)
+        if len(calls) == 1:
+            receive(signal.SIGTERM)
+        return log
+
+    valid_step = Trainer.valid_step
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Trainer, "valid_step", killed)
+        train(tmp_path, "--dropout", 0.1, *flags)
+    assert calls == [update] * 3 and updates(tmp_path) == update
+    assert not (tmp_path / "checkpoint_best.pt").exists()
+
+    def counted(self, *args, **kwargs):
+        validated.append(self.get_num_updates())
+        return valid_step(self, *args, **kwargs)
+
+    monkeypatch.setattr(Trainer, "valid_step", counted)
+    train(tmp_path, "--dropout", 0.1, *flags)
+    resumed, validated[:] = list(validated), []
+    train(tmp_path / "whole", "--dropout", 0.1, *flags)
+    assert resumed == validated
+    for name in ("last", "best"):
+        ends = [
+            torch.load(folder / f"checkpoint_{name}.pt", weights_only=True) for folder in (tmp_path, tmp_path / "whole")
+        ]
+        for part in ("model", "last_optimizer_state"):
+            torch.testing.assert_close(*(end[part] for end in ends), rtol=0, atol=0)
+        for part in ("best", "val_loss", "train_iterator"):
+            assert ends[0]["extra_state"][part] == ends[1]["extra_state"][part]
+    validated[:] = []
+    train(tmp_path, "--dropout", 0.1, *flags)  # once
+    assert not validated
+
+
 def test_minutes(train, after, tmp_path):
     """Less than a millisecond: every update is saved, without validation."""
     seen = []

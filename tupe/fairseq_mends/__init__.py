@@ -23,6 +23,7 @@ from tupe.fairseq_mends import (  # noqa: F401
     stop,
     translation,
     uneven,
+    validation,
 )
 from tupe.fairseq_mends.dictionaries import dictionary_sha256
 from tupe.fairseq_mends.ours import serve
