@@ -89,6 +89,12 @@ def test_rates(results):
 
 def test_glue_and_cost(results):
     assert table(results, "glue")["BERT-A"] == ["100", "2", "12.0 ± 2.8", "50.0"]
+    results.design = dataclasses.replace(
+        results.design, finetuning=dataclasses.replace(results.design.finetuning, tasks=("MNLI", "CoLA"))
+    )
+    results.records[Run("glue", "bert_a", 1, at="end")] = finetuning(MNLI_m=70.0, MNLI_mm=71.0, CoLA=10.0)
+    assert table(results, "glue")["system"] == ["updates", "seeds", "MNLI-m", "MNLI-mm", "CoLA"]
+    assert table(results, "glue")["BERT-A"] == ["100", "2", "70.0", "71.0", "12.0 ± 2.8"]
     assert table(results, "cost")["TUPE-R"] == ["1.06 (1.02-1.10)", "–"]
     assert BLOCKS["cost"](results)[-1] == "one core."
 

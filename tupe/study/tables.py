@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Optional
 
 from tupe.analysis.heads import PATTERNS
+from tupe.finetuning.columns import GLUE
 from tupe.study.design import BASELINE, CONTROL, Design, Run
 from tupe.study.records import Pretraining, Record, best_rate
 from tupe.study.statistics import Mean, mean, share
@@ -40,9 +41,9 @@ class Results:
         ours, theirs = self.finals(system), self.finals(target)
         return [value(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
 
-    def scores(self, system: str, task: str, at: str) -> list[float]:
+    def scores(self, system: str, column: str, at: str) -> list[float]:
         """Of each pre-training seed: the median of the fine-tuning seeds at the best learning rate."""
-        swept = (self.records[run].scores.get(task, {}) for run in self._of("glue", system, at))
+        swept = (self.records[run].scores.get(column, {}) for run in self._of("glue", system, at))
         medians = ([statistics.median(scores) for scores in rates.values() if scores] for rates in swept)
         return [max(found) for found in medians if found]
 
@@ -147,15 +148,15 @@ def rates(results: Results) -> list[str]:
 def glue(results: Results) -> list[str]:
     """Scores of the fine-tuned checkpoints, of the end and of the way there."""
     design, rows = results.design, []
-    tasks = design.finetuning.tasks
+    columns = [column.name for task in design.finetuning.tasks for column in GLUE if column.task == task]
     for name in design.systems:
         for at, updates in (("mid", design.mid), ("end", design.updates)):
-            scores = [results.scores(name, task, at) for task in tasks]
+            scores = [results.scores(name, column, at) for column in columns]
             if any(scores):
                 number = max(map(len, scores))
                 cells = (_spread(mean(found), 1) if found else _NONE for found in scores)
                 rows.append((design.label(name), f"{updates:,}", str(number), *cells))
-    return _table(("system", "updates", "seeds", *tasks), rows)
+    return _table(("system", "updates", "seeds", *columns), rows)
 
 
 def length(results: Results) -> list[str]:
