@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -160,6 +161,15 @@ def test_extreme_draws():
     uniform = torch.rand(50)
     assert torch.equal(draw(logits, uniform, never), draw(logits.float(), uniform, never))
     assert draw(logits[:0], uniform[:0], never).shape == (0,)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_logits_that_are_not_finite_make_a_loss_that_is_not(build, tokens, number):
+    """fairseq then skips the update and lowers the scale, or says so; a symbol beyond the last would end a GPU."""
+    model = build("electra_tupe_tiny")
+    model.generator.lm_head.bias.data[5] = number
+    found = step(model, tokens)
+    assert found.tokens.max() < found.logits.shape[-1] and not found.logits.isfinite().all()
 
 
 @pytest.mark.parametrize("name", ALL)

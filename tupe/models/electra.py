@@ -59,7 +59,8 @@ def draw(logits: Tensor, uniform: Tensor, never: Tensor, temperature: float = 1.
     cumulated = scaled.softmax(-1).cumsum(-1)
     total = cumulated[:, -1]
     below = torch.minimum(uniform * total, total.nextafter(torch.zeros_like(total)))  # or the product rounds to it
-    return torch.searchsorted(cumulated, below.unsqueeze(-1), right=True).squeeze(-1)
+    # of logits that are not finite, as where 16 bits overflow, a symbol too: the loss says it, not the embedding
+    return torch.searchsorted(cumulated, below.unsqueeze(-1), right=True).squeeze(-1).clamp(max=logits.shape[-1] - 1)
 
 
 class DiscriminatorHead(nn.Module):
