@@ -147,6 +147,28 @@ def test_a_sweep_with_failed_runs_has_no_record(tmp_path):
     assert finetuning.sweep_record({}, tmp_path, 1.0).scores == {"CoLA": {"0.001": (50.0, 52.0)}}
 
 
+def test_a_run_that_was_finished_on_another_machine_is_not_swept_here(study, monkeypatch):
+    """The record says that it ended; what lies here was begun and left."""
+    study(systems=["bert_a"]).do(jobs=2)
+    here = study(systems=["bert_a"], parts=["glue"])
+    here.glue.mkdir()
+    swept = []
+
+    def launch(design, checkpoint, *_):
+        swept.append(checkpoint.parent.name)
+        return ["false"], {}
+
+    monkeypatch.setattr(finetuning, "sweep_launch", launch)
+    for run in (Run("final", "bert_a", seed) for seed in (1, 2)):
+        for name in ("checkpoint_last.pt", "checkpoint_1_20.pt"):
+            (here.folder(run) / name).touch()
+    log = here.folder(Run("final", "bert_a", 2)) / "hydra_train.log"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:50]))
+    with pytest.raises(UserError, match=r"2 run\(s\) failed"):
+        here.do(jobs=1)
+    assert swept == ["bert_a.seed_1"] * 2
+
+
 @pytest.mark.parametrize("how", ["signal", "minutes"])
 def test_stopped_it_goes_on(how, study):
     options = {"systems": ["bert_a"], "parts": ["search"]}

@@ -183,8 +183,11 @@ class Study:
             active[run] = _Active(Process(command, environment, folder / LOG), held, of)
 
     def _pretrained(self, run: Run) -> Optional[Path]:
-        """The checkpoint that a sweep is of."""
-        return training.checkpoint(self.design, self.folder(_pretraining(run)), run.at)
+        """The checkpoint that a sweep is of; None unless its pre-training ended here, and not only elsewhere."""
+        folder = self.folder(_pretraining(run))
+        log = training.log_of(folder)
+        ended = log is not None and max(log.valid, default=0) >= self.design.updates
+        return training.checkpoint(self.design, folder, run.at) if ended else None
 
     def folder(self, run: Run) -> Path:
         """Where a run takes place."""
