@@ -92,7 +92,8 @@ def test_glue_and_cost(results):
     results.design = dataclasses.replace(
         results.design, finetuning=dataclasses.replace(results.design.finetuning, tasks=("MNLI", "CoLA"))
     )
-    results.records[Run("glue", "bert_a", 1, at="end")] = finetuning(MNLI_m=70.0, MNLI_mm=71.0, CoLA=10.0)
+    results.records[Run("glue", "bert_a", 1, at="end")] = tuned = finetuning(MNLI_m=70.0, MNLI_mm=71.0, CoLA=10.0)
+    tuned.scores["MNLI-mm"]["0.2"] = (99.0,)  # of a rate that is not the best for MNLI-m
     assert table(results, "glue")["system"] == ["updates", "seeds", "MNLI-m", "MNLI-mm", "CoLA"]
     assert table(results, "glue")["BERT-A"] == ["100", "2", "70.0", "71.0", "12.0 ± 2.8"]
     assert table(results, "cost")["TUPE-R"] == ["1.06 (1.02-1.10)", "–"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Optional
 
 from tupe.analysis.heads import PATTERNS
-from tupe.finetuning.columns import GLUE
+from tupe.finetuning.columns import GLUE, Column
 from tupe.study.design import BASELINE, CONTROL, Design, Run
 from tupe.study.records import Pretraining, Record, best_rate
 from tupe.study.statistics import Mean, mean, share
@@ -41,11 +41,16 @@ class Results:
         ours, theirs = self.finals(system), self.finals(target)
         return [value(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
 
-    def scores(self, system: str, column: str, at: str) -> list[float]:
-        """Of each pre-training seed: the median of the fine-tuning seeds at the best learning rate."""
-        swept = (self.records[run].scores.get(column, {}) for run in self._of("glue", system, at))
-        medians = ([statistics.median(scores) for scores in rates.values() if scores] for rates in swept)
-        return [max(found) for found in medians if found]
+    def scores(self, system: str, column: Column, at: str) -> list[float]:
+        """Of each pre-training seed: the median of the fine-tuning seeds at the rate best for the first column."""
+        first = next(one for one in GLUE if one.task == column.task)
+        found = []
+        for run in self._of("glue", system, at):
+            scores = (self.records[run].scores.get(one.name, {}) for one in (first, column))
+            choice, ours = ({lr: statistics.median(some) for lr, some in rates.items() if some} for rates in scores)
+            best = max(choice, key=choice.get, default=None)
+            found += [ours[best]] if best in ours else []
+        return found
 
     def _of(self, part: str, system: str, at: str = "") -> list[Run]:
         return [run for run in self.records if (run.part, run.system, run.at) == (part, system, at)]
@@ -148,7 +153,7 @@ def rates(results: Results) -> list[str]:
 def glue(results: Results) -> list[str]:
     """Scores of the fine-tuned checkpoints, of the end and of the way there."""
     design, rows = results.design, []
-    columns = [column.name for task in design.finetuning.tasks for column in GLUE if column.task == task]
+    columns = [column for task in design.finetuning.tasks for column in GLUE if column.task == task]
     for name in design.systems:
         for at, updates in (("mid", design.mid), ("end", design.updates)):
             scores = [results.scores(name, column, at) for column in columns]
@@ -156,7 +161,7 @@ def glue(results: Results) -> list[str]:
                 number = max(map(len, scores))
                 cells = (_spread(mean(found), 1) if found else _NONE for found in scores)
                 rows.append((design.label(name), f"{updates:,}", str(number), *cells))
-    return _table(("system", "updates", "seeds", *columns), rows)
+    return _table(("system", "updates", "seeds", *(column.name for column in columns)), rows)
 
 
 def length(results: Results) -> list[str]:
