@@ -42,11 +42,12 @@ def validates_what_it_owes(original):
 
 def owes(trainer: Trainer, state: dict[str, Any]) -> bool:
     """Whether fairseq's loop would have validated what `state`, of a checkpoint's `extra_state`, was saved without."""
-    cfg, updates, place = trainer.cfg, trainer.get_num_updates(), state["train_iterator"]
-    if state.get("val_loss", "none was ever due") is not None or cfg.checkpoint.reset_dataloader:
+    cfg, updates = trainer.cfg, trainer.get_num_updates()  # none where only the parameters were taken
+    if "val_loss" not in state or state["val_loss"] is not None or not updates or cfg.checkpoint.reset_dataloader:
         return False
-    if not updates or cfg.dataset.disable_validation or updates < cfg.dataset.validate_after_updates:
+    if cfg.dataset.disable_validation or updates < cfg.dataset.validate_after_updates:
         return False
+    place = state["train_iterator"]
     ended = place["iterations_in_epoch"] == 0
     every = [cfg.dataset.validate_interval_updates, cfg.optimization.max_update]
     every += [] if ended else [cfg.checkpoint.save_interval_updates]
