@@ -16,22 +16,24 @@ from tupe.errors import UserError
 from tupe.files import write_json
 from tupe.finetuning.plan import Plan
 from tupe.finetuning.runs import grid
-from tupe.study import driver, finetuning, training
+from tupe.study import driver, finetuning, tables, training
 from tupe.study.design import Run
 from tupe.study.driver import Study
 from tupe.study.process import Process
 from tupe.study.records import read_records
+from tupe.study.tables import Results
 
 #: Logs as fairseq does, one update every `pause` seconds, from where it was; the loss is least at rate 0.002.
 TRAINING = r"""
 import json, os, signal, sys, time
+ENDS = {"fails": "ValueError: it cannot be", "diverges": "error: the loss or a gradient is NaN or infinite; try"}
 folder, updates, lr, pause, end = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]), sys.argv[5]
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 log = os.path.join(folder, "hydra_train.log")
 lines = open(log).read().splitlines() if os.path.exists(log) else ["num. shared model params: 1,234 (num. trained"]
 for update in range(len(lines) - 1, updates):
-    if end == "fails" and update == 1:
-        sys.exit("ValueError: it cannot be")
+    if end in ENDS and update == 1:
+        sys.exit(ENDS[end])
     time.sleep(pause)
     loss = {"loss": 9, "num_updates": update + 1, "wps": 100, "wpb": 200}
     lines.append(json.dumps({"epoch": 1, **loss}))
@@ -45,7 +47,7 @@ if end == "unsaved":
 
 @pytest.fixture
 def study(design, prepared, tmp_path, monkeypatch):
-    """`study(pause, fails, unsaved, **options)`: its pre-trainings are `TRAINING`; `started` says which."""
+    """`study(pause, fails, unsaved, diverges, **options)`: its pre-trainings are `TRAINING`; `started` says which."""
     out = tmp_path / "out"
     (out / design.name).mkdir(parents=True)
     (out / design.name / "corpus").symlink_to(prepared)
@@ -53,10 +55,11 @@ def study(design, prepared, tmp_path, monkeypatch):
     monkeypatch.setattr(driver, "_POLL", 0.02)
     monkeypatch.setattr(training, "_measured", lambda *_: {})  # there are no checkpoints
 
-    def make(pause=0.0, fails=(), unsaved=(), **options):
+    def make(pause=0.0, fails=(), unsaved=(), diverges=(), **options):
         def launch(design, run, lr, corpus, folder, gpu):
             started.append(str(run))
-            end = "fails" if str(run) in fails else "unsaved" if str(run) in unsaved else "ends"
+            ends = {"fails": fails, "unsaved": unsaved, "diverges": diverges}
+            end = next((end for end, runs in ends.items() if str(run) in runs), "ends")
             length = training.updates(design, run)
             return [sys.executable, "-S", "-c", TRAINING, str(folder), str(length), str(lr), str(pause), end], {}
 
@@ -116,6 +119,20 @@ def test_one_that_fails(study, capsys):
     assert "failed: search/bert_a.lr_0.001: ValueError: it cannot be" in capsys.readouterr().err
     assert "final/tupe_r.seed_1" in study.started and "final/bert_a.seed_1" not in study.started
     assert study(systems=["bert_a", "tupe_r"]).do(jobs=2) == 0  # tried again
+
+
+def test_one_of_the_search_that_diverges(study, design, tmp_path):
+    """It is the worst of its rates; where all diverge there is no best, and where a final run does it has failed."""
+    one, other = (f"search/bert_a.lr_{lr}" for lr in (0.001, 0.002))
+    assert study(diverges=[other], systems=["bert_a"]).do(jobs=2) == 0
+    records = read_records(tmp_path / "records/made", design)
+    assert records[Run("search", "bert_a", 1, 0.002)].loss == float("inf")
+    assert records[Run("final", "bert_a", 1)].lr == 0.001
+    assert tables.rates(Results(design, records))[2] == "| BERT-A | **8.001** | diverged |"
+    searches = [name.replace("bert_a", "tupe_r") for name in (one, other)]
+    assert study(diverges=searches, systems=["tupe_r"]).do(jobs=2) == 1
+    with pytest.raises(UserError, match=r"1 run\(s\) failed"):
+        study(diverges=["final/bert_a_scaled.seed_1"], systems=["bert_a_scaled"]).do(jobs=2)
 
 
 def test_one_that_fails_to_save_its_end(study, tmp_path, capsys):

@@ -221,10 +221,12 @@ class Study:
             one.held.close()
 
     def _record(self, run: Run, one: _Active, folder: Path, spent: float) -> Optional[Record]:
-        if one.process.code:  # also where the last validation was logged: what was not saved is not there to be used
+        code = one.process.code
+        diverged = code and run.part == "search" and training.DIVERGED.search(reason(folder / LOG, code))
+        if code and not diverged:  # also where the last validation was logged: what was not saved cannot be used
             return None
         if run.part in ("search", "final"):
-            return training.record(self.design, run, one.of, self.corpus, folder, spent)
+            return training.record(self.design, run, one.of, self.corpus, folder, spent, bool(diverged))
         if run.part == "cost":
             return finetuning.cost_record(one.of, folder)
         return finetuning.sweep_record(one.of, folder / "sweep", spent)

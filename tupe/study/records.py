@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -19,7 +20,7 @@ MADE_BY = "scripts/study.sh"
 
 @dataclass(frozen=True)
 class Pretraining:
-    """A pre-training that reached its last update.
+    """A pre-training that reached its last update, or one of the search that diverged.
 
     Attributes:
         settings: all that the result depends on.
@@ -33,6 +34,7 @@ class Pretraining:
         versions: of packages.
         loss_by_position: at the end: length of the sequences -> bits a masked token at positions 0, 1, ...
         heads: pattern -> heads whose position correlation has it (`tupe.analysis.heads`).
+        diverged: its loss or gradients were not finite, so that it ended there; the curve is that until then.
 
     Raises:
         UserError: for a curve without a validation.
@@ -50,15 +52,16 @@ class Pretraining:
     versions: dict[str, str]
     loss_by_position: dict[str, tuple[float, ...]] = field(default_factory=dict)
     heads: dict[str, int] = field(default_factory=dict)
+    diverged: bool = False
 
     def __post_init__(self) -> None:
-        if not self.curve:
+        if not self.curve and not self.diverged:
             raise UserError("a pre-training without a validation has no loss: remove its record and do it again.")
 
     @property
     def loss(self) -> float:
-        """At the end."""
-        return self.curve[-1][1]
+        """At the end; infinite of one that diverged."""
+        return math.inf if self.diverged else self.curve[-1][1]
 
 
 @dataclass(frozen=True)
@@ -116,11 +119,12 @@ def check_settings(path: Path, record: Record, settings: dict[str, Any]) -> None
 
 
 def best_rate(design: Design, system: str, records: dict[Run, Record]) -> Optional[float]:
-    """The rate whose search ended with the lowest loss; None before all of them have ended."""
+    """The rate whose search ended with the lowest loss; None before all of them have ended, or if all diverged."""
     searched = [run for run in design.runs() if run.part == "search" and run.system == system]
     if any(run not in records for run in searched):
         return None
-    return min(searched, key=lambda run: records[run].loss).lr
+    best = min(searched, key=lambda run: records[run].loss)
+    return best.lr if math.isfinite(records[best].loss) else None
 
 
 def this_host() -> dict[str, Union[int, str]]:

@@ -138,7 +138,7 @@ def rates(results: Results) -> list[str]:
         if not found:
             continue
         best = best_rate(design, name, results.records)
-        texts = [f"{found[lr]:.3f}" if lr in found else _NONE for lr in design.search.rates]
+        texts = [f"{found[lr]:.3f}".replace("inf", "diverged") if lr in found else _NONE for lr in design.search.rates]
         rows.append(
             (design.label(name), *(f"**{t}**" if lr == best else t for t, lr in zip(texts, design.search.rates)))
         )

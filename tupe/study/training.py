@@ -30,6 +30,8 @@ _SEARCH_VALIDATIONS = 4
 #: Where a run is and what it keeps: its result does not depend on them.
 _ASIDE = ("hydra", "checkpoint", "common.user_dir", "common.log_format", "common.log_interval", "dataset.num_workers")
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
+#: Why a run ended, if its loss did not stay finite: `tupe.fairseq_mends.failures`, and fairseq's own words.
+DIVERGED = re.compile(r"NaN or infinite|Nan/Inf|Minimum loss scale")
 
 
 def updates(design: Design, run: Run) -> int:
@@ -110,11 +112,18 @@ def log_of(folder: Path) -> Optional[TrainingLog]:
 
 
 def record(
-    design: Design, run: Run, of: dict[str, Any], corpus: Path, folder: Path, processor_seconds: float
+    design: Design,
+    run: Run,
+    of: dict[str, Any],
+    corpus: Path,
+    folder: Path,
+    processor_seconds: float,
+    diverged: bool = False,
 ) -> Optional[Pretraining]:
-    """What the run in `folder` gave; None if it has not reached its end."""
+    """What the run in `folder` gave; None if it has not reached its end and did not diverge."""
     log = log_of(folder)
-    if log is None or max(log.valid, default=0) < updates(design, run):
+    valid = log.valid if log else {}
+    if not diverged and max(valid, default=0) < updates(design, run):
         return None
     check_file(folder / LOG, "training")
     found = _PARAMETERS.search((folder / LOG).read_text(encoding="utf-8", errors="replace"))
@@ -122,12 +131,13 @@ def record(
         settings=of,
         lr=of["lr"],
         parameters=int(found[1].replace(",", "")) if found else 0,
-        curve=tuple((update, values["loss"]) for update, values in sorted(log.valid.items())),
-        accuracy=log.valid[max(log.valid)].get("accuracy"),
-        training_seconds=round(log.seconds, 1),
+        curve=tuple((update, values["loss"]) for update, values in sorted(valid.items())),
+        accuracy=valid[max(valid)].get("accuracy") if valid else None,
+        training_seconds=round(log.seconds, 1) if log else 0.0,
         processor_seconds=round(processor_seconds, 1),
         host=this_host(),
         versions=these_versions(),
+        diverged=diverged,
         **(_measured(design, corpus, folder) if run.part == "final" and design.model(run.system) != ROBERTA else {}),
     )
 
