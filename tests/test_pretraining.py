@@ -111,6 +111,7 @@ def test_number_of_checkpoints(overrides, number, corpus):
         (["dataset.batch_size=-1"], "in sequences"),
         (["dataset.batch_size=-3"], "dataset.batch_size is -3"),
         (["task.mask_prob=1.5"], "task.mask_prob is 1.5"),
+        (["lr_scheduler.warmup_update=5"], "linear_decay has no warmup_update .did you mean warmup_updates"),
     ],
 )
 def test_refuses(overrides, said, corpus):
@@ -181,10 +182,13 @@ def test_a_vocabulary_too_large_for_the_corpus(corpus, tmp_path):
         ("++model.dropout=0", "++model.dropout=0"),
         ("~model.dropout", "~model.dropout"),
         ("optimization.lr=[1]", "optimization.lr=[1]"),
+        ("lr_scheduler.warmup_updates=5", "+lr_scheduler.warmup_updates=5"),
+        ("+task.mask_prob=0.2", "task.mask_prob=0.2"),
+        ("optimizer=adam", "optimizer=adam"),
     ],
 )
-def test_fields_of_the_model_need_no_plus(override, wanted):
-    assert plus(override, {"_name", "dropout"}) == wanted
+def test_fields_of_what_has_a_name_need_no_plus(override, wanted):
+    assert plus(override, {"model": {"_name", "dropout"}, "task": {"mask_prob"}, "lr_scheduler": None}) == wanted
 
 
 def test_refuses_data_without_validation(corpus, tmp_path):

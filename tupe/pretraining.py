@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import warnings
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
@@ -33,6 +33,7 @@ from tupe.systems import ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS
 
 _PREPARED_BY = "scripts/prepare_corpus.sh"
 _MANY_EPOCHS = 100
+_BY_NAME = ("model", "task", "criterion", "optimizer", "lr_scheduler")  # of which Hydra knows what the file names
 _MULTILINGUAL = "tupe_multilingual_masked_lm"
 
 
@@ -68,22 +69,23 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
 
 def with_pluses(arguments: list[str], folder: Path, name: str) -> list[str]:
     """`plus` on each of the arguments, of the configuration `name` in `folder`."""
-    named = OmegaConf.load(folder / f"{name}.yaml").get("model") or {}
+    named = OmegaConf.to_container(OmegaConf.load(folder / f"{name}.yaml"))  # of a DictConfig, what is ??? is not there
     return [plus(argument, named) for argument in arguments]
 
 
-def plus(override: str, named: Container[str]) -> str:
+def plus(override: str, named: Mapping[str, Container[str]]) -> str:
     """`model.FIELD=VALUE`, with or without a plus, as Hydra wants it: with one where the file does not name the field.
 
     Args:
         override: any.
-        named: the fields of `model` that are there.
+        named: the fields that are there, by group.
     """
     key, equals, value = override.partition("=")
     bare = key.lstrip("+")
-    if not bare.startswith("model.") or not equals or key.startswith("++"):
+    group, _, field = bare.partition(".")
+    if group not in _BY_NAME or not field or not equals or key.startswith("++"):
         return override
-    return f"{'' if bare[len('model.') :].partition('.')[0] in named else '+'}{bare}={value}"
+    return f"{'' if field.partition('.')[0] in (named.get(group) or ()) else '+'}{bare}={value}"
 
 
 @dataclass(frozen=True)

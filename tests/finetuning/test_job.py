@@ -34,6 +34,13 @@ from tupe.finetuning.sweep import multirun
             "torch.OutOfMemoryError: CUDA out of memory. Tried",
         ),
         (
+            "Could not override 'dataset.batch_size'.\nValue 'x' could not be converted to Integer\n"
+            "    full_key: dataset.batch_size\n    reference_type=DatasetConfig\n    object_type=DatasetConfig\n\n"
+            "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n",
+            1,
+            "exit status 1: Value 'x' could not be converted to Integer",
+        ),
+        (
             "finetune_glue.sh: line 43: 12 Killed   train\n",
             137,
             "exit status 137: finetune_glue.sh: line 43: 12 Killed   train",

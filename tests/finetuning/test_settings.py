@@ -18,3 +18,19 @@ def test_recipes():
     assert read_settings("CoLA", ["recipe=tupe"]).lr == read_settings("CoLA", []).lr
     with pytest.raises(UserError, match="there is no recipe 'bert': the recipes are electra, tupe"):
         read_settings("CoLA", ["recipe=bert"])
+
+
+def test_fields_of_what_has_a_name_need_no_plus():
+    """XTREME's own recipe, in the head of qa.yaml."""
+    ours = read_settings("SQuAD", ["lr_scheduler.warmup_ratio=0", "lr_scheduler.warmup_updates=500"])
+    assert ours.overrides == ["lr_scheduler.warmup_ratio=0", "+lr_scheduler.warmup_updates=500"]
+    assert ours.of["lr_scheduler"] == {"_name": "linear_decay", "warmup_ratio": 0, "warmup_updates": 500}
+    assert read_settings("CoLA", ["recipe=electra", "lr_scheduler.layer_decay=1"]).overrides[1:] == [
+        "lr_scheduler.layer_decay=1"
+    ]
+
+
+@pytest.mark.parametrize("plus", ["", "+"])
+def test_keys_that_nothing_reads(plus):
+    with pytest.raises(UserError, match=r"optimization has no max_epochs .did you mean max_epoch"):
+        read_settings("CoLA", [f"{plus}optimization.max_epochs=1"])

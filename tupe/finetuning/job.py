@@ -35,6 +35,7 @@ _OVERRIDES = (
 _ERROR = re.compile(r"(?:[\w.]*(?:Error|Exception)|error): ")
 _HYDRA = "Error executing job with overrides: "  # what Hydra writes before the sentence or the traceback
 _ADVICE = "Set the environment variable HYDRA_FULL_ERROR"
+_ASIDE = (_ADVICE, "    full_key: ", "    reference_type=", "    object_type=")  # what Hydra writes after it
 
 
 def perform(out: Path, run: Run) -> None:
@@ -75,7 +76,7 @@ def reason(log: Path, code: int) -> str:
     text = log.read_text(encoding="utf-8", errors="replace")
     _, by_hydra, end = text.rpartition(_HYDRA)
     lines = end.splitlines()[1:] if by_hydra else text.splitlines()
-    lines = [line.strip()[:500] for line in lines if line.strip() and not line.startswith(_ADVICE)]
+    lines = [line.strip()[:500] for line in lines if line.strip() and not line.startswith(_ASIDE)]
     if by_hydra and lines and not lines[0].startswith("Traceback"):
         return lines[0]
     errors = [line for line in lines if _ERROR.match(line)]

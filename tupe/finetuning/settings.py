@@ -14,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 import tupe
 from tupe.errors import UserError
+from tupe.fairseq_mends.names import refuse_unknown_keys
 from tupe.fairseq_mends.ranges import refuse_out_of_range
 from tupe.finetuning.benchmarks import TASKS
 from tupe.position.own import own_options
@@ -100,7 +101,8 @@ def read_settings(task: str, overrides: list[str]) -> Settings:
     save_dir, left, others = "", [], {}
     if (recipe, task) in _EPOCHS:
         overrides = [f"optimization.max_epoch={_EPOCHS[recipe, task]}", *overrides]
-    named = {*cfg.model, *SYSTEM_FIELDS, *own_options()}  # the checkpoint's are there before
+    named = {group: set(fields) for group, fields in cfg.items() if group != "defaults"}
+    named["model"].update(SYSTEM_FIELDS, own_options())  # the checkpoint's are there before
     for override in overrides:
         key, _, text = override.partition("=")
         if key.lstrip("+") == "checkpoint.save_dir":
@@ -119,6 +121,7 @@ def read_settings(task: str, overrides: list[str]) -> Settings:
     for key in _ASIDE:
         group, _, name = key.partition(".")
         (of.get(group) or {}).pop(name, None) if name else of.pop(group, None)
+    refuse_unknown_keys({key: part for key, part in of.items() if key != "recipe"})
     return Settings({**of, **others}, save_dir, left)
 
 
