@@ -69,6 +69,11 @@ def test_missing_file(tmp_path):
         safe_load(tmp_path / "none.pt")
 
 
+def test_folder(tmp_path):
+    with pytest.raises(UserError, match=r"is a folder: give a checkpoint, such as .*checkpoint_last\.pt"):
+        safe_load(tmp_path)
+
+
 def test_a_tensor_is_no_checkpoint(tmp_path):
     torch.save(torch.ones(3), tmp_path / "tensor.pt")
     with pytest.raises(UserError, match=r"tensor\.pt holds a Tensor"):

@@ -54,6 +54,12 @@ def test_references_against_themselves_are_perfect(write, capsys):
     assert "= 100.00 100.0/100.0/100.0/100.0" in capsys.readouterr().out
 
 
+def test_no_lines(write, capsys):
+    empty = str(write("ref", []))
+    assert main(["bleu", "--hypotheses", empty, "--reference", empty]) == 1
+    assert capsys.readouterr().err == f"error: {empty} is empty: it needs at least one line.\n"
+
+
 def test_a_folder_is_no_translation(write, tmp_path, capsys):
     assert main(["bleu", "--hypotheses", str(tmp_path), "--reference", str(write("ref", REFERENCES))]) == 1
     assert capsys.readouterr().err == f"error: {tmp_path} is a folder: give a file of text.\n"

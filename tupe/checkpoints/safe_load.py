@@ -46,6 +46,8 @@ def safe_load(path: Union[str, os.PathLike]) -> dict:
             does not write (the message names it).
     """
     path = os.fspath(path)
+    if os.path.isdir(path):
+        raise UserError(f"{path} is a folder: give a checkpoint, such as {os.path.join(path, 'checkpoint_last.pt')}")
     if not os.path.isfile(path):
         raise UserError(f"there is no checkpoint {os.path.abspath(path)}: give the path of one")
     try:

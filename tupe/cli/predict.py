@@ -30,7 +30,8 @@ def run(args: argparse.Namespace) -> None:
     from tupe.finetuning.answers import answers_questions, predict_answers
     from tupe.finetuning.predict import predict
 
-    if not answers_questions(safe_load(args.checkpoint)):
+    holds_questions = any(args.data.glob("*/report.json"))
+    if not holds_questions and not answers_questions(safe_load(args.checkpoint)):
         for path in predict(args.checkpoint, args.data, args.out, args.partial):
             print(f"predictions: {path}")
         return

@@ -44,7 +44,8 @@ def score(
     """Yields the lines of the report: each metric with its signature, and beside a baseline the bootstrap's p-value.
 
     Raises:
-        UserError: if sacrebleu is not installed, for an unknown tokeniser, and for unequal numbers of lines.
+        UserError: if sacrebleu is not installed, for an unknown tokeniser, for an empty reference, and for unequal
+            numbers of lines.
     """
     try:
         from sacrebleu.metrics import BLEU, CHRF
@@ -55,6 +56,8 @@ def score(
         raise UserError(f"there is no tokeniser {tokenize}: choose one of {', '.join(BLEU.TOKENIZERS)}.")
     references = list(lines(reference, keep_spaces=True))
     systems = {str(path): read_hypotheses(path) for path in (baseline, hypotheses) if path is not None}
+    if not references:
+        raise UserError(f"{reference} is empty: it needs at least one line.")
     for name, translations in systems.items():
         if len(translations) != len(references):
             raise UserError(

@@ -37,6 +37,8 @@ def broken(change):
         ({"data": [{"title": "t"}]}, "lacks 'paragraphs'"),
         (broken(lambda p: p.pop("context")), "lacks 'context'"),
         (broken(lambda p: p.update(context=3)), "of another kind"),
+        (broken(lambda p: p["qas"][0]["answers"][0].update(answer_start="x")), "of another kind"),
+        (broken(lambda p: p["qas"][0]["answers"][0].update(answer_start=float("inf"))), "of another kind"),
         (broken(lambda p: p["qas"][0].update(answers=[{"text": "x"}])), "lacks 'answer_start'"),
         (broken(lambda p: p["qas"][0].update(is_impossible=True)), r"is_impossible, id a\), as SQuAD v2"),
         (broken(lambda p: p["qas"].append(p["qas"][0])), r"1 id\(s\) more than once, such as 'a'"),

@@ -54,7 +54,7 @@ def read(path: Path) -> list[Paragraph]:
         raise UserError(f'{path} is not SQuAD\'s JSON, an object whose "data" is a list of articles.')
     try:
         paragraphs = [_paragraph(item) for article in content["data"] for item in article["paragraphs"]]
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         what = f"lacks {error}" if isinstance(error, KeyError) else "is of another kind"
         raise UserError(f"{path} is not SQuAD's JSON: something in it {what}.") from None
     except _Impossible as error:
