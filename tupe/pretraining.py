@@ -29,7 +29,7 @@ from tupe.files import check_indexed, read_text, sha256
 from tupe.models.config import CONFIGS
 from tupe.models.summary import meta_model, without_generator
 from tupe.position.own import own_options
-from tupe.systems import ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS
+from tupe.systems import ELECTRA, ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS
 
 _PREPARED_BY = "scripts/prepare_corpus.sh"
 _MANY_EPOCHS = 100
@@ -193,6 +193,12 @@ def _check(cfg: DictConfig, launch: Launch) -> None:
     model = cfg.model
     if model._name not in CONFIGS:
         raise UserError(f"there is no model {model._name}: `tupe systems` lists them.")
+    criterion, generates = cfg.criterion._name, model._name.startswith(ELECTRA)
+    if criterion == ("tupe_masked_lm" if generates else "tupe_electra"):
+        raise UserError(
+            f"the criterion {criterion} does not train {model._name}: set CONFIG=electra for models that begin with "
+            f"{ELECTRA}, and for no other."
+        )
     positions = model.max_positions or cfg.task.tokens_per_sample
     if cfg.task.tokens_per_sample > positions:
         raise UserError(

@@ -59,6 +59,7 @@ def overrides(design: Design, run: Run, lr: float) -> dict[str, Any]:
         "optimization.max_update": length,
         "dataset.validate_interval_updates": every,
         "checkpoint.save_interval_updates": every,
+        "common.log_interval": max(1, min(100, every // 4)),  # the record is made of the log, however short the run is
     }
     if run.part == "final":
         found["checkpoint.keep_interval_updates_pattern"] = design.mid
