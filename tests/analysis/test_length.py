@@ -10,6 +10,7 @@ from tests.samples import WORDS, write_checkpoint
 from tupe.analysis import length
 from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.length import PositionLoss, loss_by_position, plot_loss_by_position
+from tupe.checkpoints.electra import export_discriminator
 from tupe.errors import UserError
 
 
@@ -39,6 +40,9 @@ def test_is_the_models_own_loss(tmp_path, monkeypatch):
 def test_a_discriminator_has_no_such_loss(save, tmp_path):
     with pytest.raises(UserError, match="is of a discriminator, which has no language-model head"):
         loss_by_position(save("electra_bert_a_tiny", encoder_attention_heads=2)[0], tmp_path, 12)
+    export_discriminator(tmp_path / "checkpoint.pt", tmp_path / "alone.pt")
+    with pytest.raises(UserError, match="is of a discriminator, which has no language-model head"):
+        loss_by_position(tmp_path / "alone.pt", tmp_path, 12)
 
 
 def test_relative_terms_go_on(save):

@@ -208,13 +208,14 @@ def test_fine_tuned_there_and_back(task, labels, make_checkpoint, corpus, tmp_pa
         assert torch.equal(again.model.eval()(ids, features_only=True, classification_head_name=HEAD)[0], wanted)
 
 
-def test_answers_there_and_back(make_checkpoint, corpus, tmp_path):
+def test_answers_there_and_back(make_checkpoint, corpus, tmp_path, capsys):
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
     model = make_checkpoint(tmp_path / "best.pt", spans=True)
     result = {"task": "SQuAD", "metric": "f1", "score": 81.5, "seed": 3, "lr": 3e-5, "epoch": 2}
     (tmp_path / "result.json").write_text(json.dumps(result))
     assert main(["export", str(tmp_path / "best.pt"), str(corpus), str(tmp_path / "exported")]) == 0
+    assert "load it with: AutoModelForQuestionAnswering.from_pretrained(" in capsys.readouterr().out
     card = (tmp_path / "exported/README.md").read_text()
     assert 'name: "SQuAD, development set"\n      type: "squad"' in card
     assert "Fine-tuned on SQuAD." in card

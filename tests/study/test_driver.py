@@ -234,11 +234,15 @@ def test_the_commands(design, prepared, tmp_path):
     assert {"model._name=roberta", "criterion._name='masked_lm'", "+model.encoder_layers=4"} <= {*command}
     of = training.settings(design, run, 0.002, prepared)
     assert of["pretraining"]["model"]["content_terms"] == 2
+    assert training.overrides(design, Run("search", "tupe_r", 1, lr=0.001), 0.001)["common.log_interval"] == 1  # of 10
+    assert "log_interval" not in of["pretraining"]["common"]
 
 
 def test_what_cannot_be(study, design, tmp_path, capsys):
     with pytest.raises(UserError, match=r"there is no system tupe_x in the study: it has bert_a"):
         study(systems=["tupe_x"])
+    with pytest.raises(UserError, match=r"made\.yaml is not a folder: give the name of a folder"):
+        Study(design, tmp_path / "made.yaml", tmp_path / "out")
     (tmp_path / "out/made/corpus").unlink()
     with pytest.raises(UserError, match=r"there is no corpus in .*: give text files"):
         study().prepare([], None)

@@ -14,8 +14,8 @@ from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
 from tupe.models.describe import full_name
 from tupe.models.saved import saved_config
-from tupe.models.tupe import TupeLanguageModelEncoder, as_namespace
-from tupe.systems import DESCRIPTIONS, ELECTRA_NAMES, SYSTEMS
+from tupe.models.tupe import ELECTRA_PARTS, TupeLanguageModelEncoder, as_namespace
+from tupe.systems import DESCRIPTIONS, SYSTEMS
 
 _ENCODER = "encoder."
 
@@ -30,7 +30,8 @@ def open_encoder(checkpoint: Checkpoint, name: str = "") -> TupeLanguageModelEnc
     Of a generator and a discriminator it is the discriminator's, without a head.
 
     Its `args` are the configuration, `args._name` the model's name; `shown_as` is what figures call it: `name`, or by
-    default the model's name with the fields that were given, as in `tupe_tiny reset=none`.
+    default the model's name with the fields that were given, as in `tupe_tiny reset=none`; `discriminates` whether it
+    is a discriminator's.
 
     Raises:
         UserError: if the file cannot be read, or holds no model of this plugin.
@@ -43,7 +44,8 @@ def open_encoder(checkpoint: Checkpoint, name: str = "") -> TupeLanguageModelEnc
         name[len(_ENCODER) :]: weight.float() for name, weight in state["model"].items() if name.startswith(_ENCODER)
     }
     encoder = TupeLanguageModelEncoder(args, _dictionary(weights["sentence_encoder.embed_tokens.weight"]))
-    if args._name in ELECTRA_NAMES:  # a discriminator's head tells tokens apart and names none
+    encoder.discriminates = any(name.startswith(ELECTRA_PARTS) for name in state["model"])  # exported or not
+    if encoder.discriminates:  # a discriminator's head tells tokens apart and names none
         weights = {**{f"lm_head.{name}": value for name, value in encoder.lm_head.state_dict().items()}, **weights}
     try:
         encoder.load_state_dict(weights)

@@ -17,7 +17,6 @@ from tupe.analysis.figure import new_figure, save_figure
 from tupe.analysis.text import read_tokens
 from tupe.errors import UserError
 from tupe.models.tupe import TupeLanguageModelEncoder
-from tupe.systems import ELECTRA_NAMES
 
 _TOKENS = 8192  # of a batch
 
@@ -67,7 +66,7 @@ def loss_by_position(
         TooLong: for a model with fewer positions than `length`.
     """
     encoder = open_encoder(checkpoint)
-    if encoder.args._name in ELECTRA_NAMES:
+    if encoder.discriminates:
         raise UserError(
             f"{checkpoint} is of a discriminator, which has no language-model head: give a masked language model."
         )

@@ -27,8 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Writes the folder, and says what the user should know."""
     from tupe.checkpoints.to_transformers import export
+    from tupe.files import read_json
 
     about = {"results": args.result, "licence": args.license, "base_model": args.base_model}
     for note in export(args.checkpoint, args.data, args.out, args.corpus, not args.no_tokenizer, **about):
         print(f"note: {note}")
-    print(f'wrote {args.out}; load it with: AutoModel.from_pretrained("{args.out}", trust_remote_code=True)')
+    architecture = read_json(args.out / "config.json", "tupe export")["architectures"][0]
+    auto = "AutoModel" + architecture.removeprefix("Tupe").replace("ForMaskedLM", "")  # without a task, the features
+    print(f'wrote {args.out}; load it with: {auto}.from_pretrained("{args.out}", trust_remote_code=True)')

@@ -48,7 +48,7 @@ class Study:
         systems: the same.
 
     Raises:
-        UserError: for a system that the design has not.
+        UserError: for a system that the design has not, and a file in place of a folder.
     """
 
     def __init__(
@@ -57,6 +57,9 @@ class Study:
         unknown = [name for name in systems if name not in design.systems]
         if unknown:
             raise UserError(f"there is no system {unknown[0]} in the study: it has {', '.join(design.systems)}.")
+        file = next((folder for folder in (records, out) if folder.exists() and not folder.is_dir()), None)
+        if file is not None:
+            raise UserError(f"{file} is not a folder: give the name of a folder to write.")
         self.design = design
         self.records = records / design.name
         self.out = (out / design.name).resolve()
