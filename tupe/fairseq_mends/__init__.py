@@ -8,6 +8,7 @@ models in the same process stay fairseq's (`ours`). A mend can go when fairseq n
 from tupe.fairseq_mends import (  # noqa: F401
     data,
     dictionaries,
+    ending,
     failures,
     folders,
     launch,

@@ -1,0 +1,23 @@
+"""The end of Python: fairseq's thread that puts batches together, in PyTorch when Python ends, aborts the process."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+
+from fairseq.data.iterators import BackgroundConsumer
+
+_SECONDS = 10  # for a batch; longer, it is as in fairseq
+
+
+@atexit.register
+def end_consumers() -> None:
+    """Ends the threads after the batch that they are at: exit status 134 would hide that of the run."""
+    for thread in threading.enumerate():
+        if isinstance(thread, BackgroundConsumer):
+            thread._max_len, queue = 0, thread._queue
+            with queue.mutex:  # it may wait for room
+                queue.maxsize = sys.maxsize
+                queue.not_full.notify()
+            thread.join(_SECONDS)
