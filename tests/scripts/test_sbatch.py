@@ -86,3 +86,9 @@ def test_submitted_elsewhere(tmp_path):
         1,
         f"error: there is no {tmp_path}/scripts/pretrain.sh: submit this file in the clone\n",
     )
+
+
+def test_started_by_bash():
+    done = run("bash", ROOT / "scripts/pretrain.sbatch", "DATA", SLURM_SUBMIT_DIR="", check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: this is a job of SLURM: start it by sbatch, or scripts/pretrain.sh by bash\n"
