@@ -75,7 +75,7 @@ def test_the_folder_is_of_one_model_and_one_corpus(arguments, become, corpus, tm
         (("+model.relative=unbinned",), "model.relative = bucketed, not unbinned"),
         (("task.tokens_per_sample=16",), "model.max_positions = 32, not 16"),
         ((f"task.data={another}",), "data.folder 0.dict.txt = "),
-        ((f"task.data={corpus}:{corpus}",), "data.folder 1 = not set, not "),
+        ((f"task.data={corpus}:{corpus}",), "data.folder 1 = unset, not "),
     ):
         status, error = say(*other)
         assert status == 1

@@ -27,8 +27,8 @@ def test_the_same_goes_on_and_another_is_refused(tmp_path):
         assert names(out) == [".tupe.json", ".tupe.lock", "made"]
     for made_by, of, said in (
         ("glue", {**OF, "checkpoint": "2e"}, "was begun with checkpoint = 1f, not 2e"),
-        ("glue", {**OF, "settings": {"lr": [2e-05]}}, r"with settings\.seed = 1, not not set"),
-        ("glue", {**OF, "data": "d"}, "with data = not set, not d"),
+        ("glue", {**OF, "settings": {"lr": [2e-05]}}, r"with settings\.seed = 1, not unset"),
+        ("glue", {**OF, "data": "d"}, "with data = unset, not d"),
         ("corpus", OF, "is of glue, not of corpus"),
     ):
         with pytest.raises(UserError, match=said), own(out, made_by, of):
@@ -157,7 +157,7 @@ def test_those_who_wait_for_one_that_gives_up_get_the_folder(tmp_path):
         ({"a": 1}, {"a": 1}, None),
         ({"a": {"b": [1, 2]}}, {"a": {"b": [1, 3]}}, "a.b = [1, 2], not [1, 3]"),
         ({"a": "x\n\x1b"}, {"a": "y"}, r"a = 'x\n\x1b', not y"),
-        ({}, {"a": False}, "a = not set, not False"),
+        ({}, {"a": False}, "a = unset, not False"),
         ({"a": "x" * 500}, {"a": ""}, f"a = {'x' * 97}..., not "),
     ],
 )

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("reference", type=Path, metavar="REFERENCE", help="questions with their answers, SQuAD's JSON")
     add("predictions", type=Path, metavar="PREDICTIONS", help="JSON, a text for each id")
     add("--rules", choices=RULES, default="squad", help="whose (default: %(default)s)")
-    add("--language", metavar="L", default="en", help="of the contexts; SQuAD's rules ignore it (default: %(default)s)")
+    add("--language", metavar="L", help="of the contexts: MLQA's rules need it, SQuAD's ignore it")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -28,8 +28,11 @@ def run(args: argparse.Namespace) -> None:
 
     from tupe.data.qa.rules import tokens
     from tupe.data.qa.score import score_files
+    from tupe.errors import UserError
 
-    result, said = score_files(args.reference, args.predictions, tokens(args.rules, args.language))
+    if args.rules == "mlqa" and args.language is None:
+        raise UserError("MLQA's rules are those of a language: give --language, that of the contexts.")
+    result, said = score_files(args.reference, args.predictions, tokens(args.rules, args.language or "en"))
     for sentence in said:
         print(f"warning: {sentence}", file=sys.stderr)
     print(json.dumps(result))

@@ -151,7 +151,7 @@ def difference(found: Any, asked: Any, name: str = "") -> Optional[str]:
 
 
 def _short(value: Any) -> str:
-    text = "not set" if value is None else value if isinstance(value, str) and value.isprintable() else repr(value)
+    text = "unset" if value is None else value if isinstance(value, str) and value.isprintable() else repr(value)
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 

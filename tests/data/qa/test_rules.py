@@ -72,6 +72,7 @@ def test_what_cannot_be_scored_is_refused(tmp_path, capsys):
     (tmp_path / "cut.json").write_text('{"a": "hou')
     assert "is no JSON, or was cut" in said(good, tmp_path / "cut.json")
     assert "there is no" in said(tmp_path / "absent.json", predictions)
+    assert "MLQA's rules are those of a language: give --language" in said(good, predictions, "--rules", "mlqa")
     assert "MLQA has no rules for 'sw'" in said(good, predictions, "--rules", "mlqa", "--language", "sw")
 
 
