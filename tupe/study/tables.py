@@ -11,7 +11,6 @@ from tupe.finetuning.columns import GLUE, Column
 from tupe.study.design import BASELINE, CONTROL, Design, Run
 from tupe.study.records import Pretraining, Record, best_rate
 from tupe.study.statistics import Mean, mean, share
-from tupe.systems import DESCRIPTIONS
 
 #: Whose final loss is to be reached.
 TARGETS = (BASELINE, "bert_r")
@@ -200,7 +199,7 @@ def cost(results: Results) -> list[str]:
         return ["Nothing yet."]
     rows = [
         (
-            DESCRIPTIONS.get(rival, (rival,))[0],
+            results.design.label(rival) if rival in results.design.systems else rival,
             *("{1:.2f} ({0:.2f}-{2:.2f})".format(*modes[mode]) if mode in modes else _NONE for mode in _MODES),
         )
         for rival, modes in record.times.items()
