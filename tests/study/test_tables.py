@@ -11,9 +11,10 @@ from tupe.cli.main import main
 from tupe.errors import UserError
 from tupe.study.design import Run
 from tupe.study.document import read_results, render
+from tupe.study.figures import plot_scores
 from tupe.study.records import Cost
 from tupe.study.statistics import mean, share
-from tupe.study.tables import BLOCKS
+from tupe.study.tables import BLOCKS, Results
 
 
 @pytest.mark.parametrize("number", range(2, 12))
@@ -100,6 +101,19 @@ def test_glue_and_cost(results):
     assert BLOCKS["cost"](results)[-1] == "one core."
 
 
+def test_scores_against_losses(results, tmp_path):
+    """Losses of the curve at those updates: 6.0 and 6.2 at the end, 9.0 and 8.0 on the way; ranks alone count."""
+    assert not plot_scores(Results(results.design, {}), tmp_path / "none.png")
+    results.records[Run("glue", "bert_a", 1, at="mid")] = finetuning(CoLA=2.0)
+    results.records[Run("glue", "bert_a_scaled", 2, at="mid")] = finetuning(CoLA=3.0)
+    assert results.losses_and_scores("bert_a", results.columns[0], "end") == [(6.0, 10.0), (6.2, 14.0)]
+    assert results.losses_and_scores("bert_a", results.columns[0], "mid") == [(9.0, 2.0)]
+    rows = table(results, "correlation")
+    assert rows["score"] == ["ends alone", "with those after 20 updates"]
+    assert rows["CoLA"] == ["–", "-0.80 of 4"] and "STS-B" not in rows
+    assert plot_scores(results, tmp_path / "scores.png") and (tmp_path / "scores.png").stat().st_size > 10_000
+
+
 def test_length_and_heads(results):
     rows = table(results, "length")
     assert rows["system"] == ["4: positions 1 to 1", "2 to 3", "8: positions 1 to 3", "4 to 7"]
@@ -129,7 +143,7 @@ def test_a_document(results, tmp_path, leave, capsys):
     assert main(["study-report", "--document", str(document), "--records", str(leave({}))]) == 0
     assert document.read_text() == first
     document.write_text(f"<!-- study {size} costs -->\n<!-- end -->")
-    with pytest.raises(UserError, match="has a mark 'costs': the marks are curves, state, pretraining"):
+    with pytest.raises(UserError, match="has a mark 'costs': the marks are curves, scores, state, pretraining"):
         render(document, leave({}))
     capsys.readouterr()
     assert main(["study-report", "--size", str(size), "--records", str(leave({})), "--print", "rates"]) == 0

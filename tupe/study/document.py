@@ -13,11 +13,17 @@ from pathlib import Path
 from tupe.errors import UserError
 from tupe.files import atomic, read_text
 from tupe.study.design import read_design
-from tupe.study.figures import plot_curves
+from tupe.study.figures import plot_curves, plot_scores
 from tupe.study.records import read_records
 from tupe.study.tables import BLOCKS, Results
 
 _MARKS = re.compile(r"(<!-- study (?P<size>\S+) (?P<block>\S+) -->\n)(?P<old>.*?)(?P<end><!-- end -->)", re.DOTALL)
+
+#: Name of a mark in a document -> what draws its picture, the title, and the end of the picture's name.
+FIGURES = {
+    "curves": (plot_curves, "Validation loss of all systems", ""),
+    "scores": (plot_scores, "Scores of the fine-tuned checkpoints against their validation loss", "_scores"),
+}
 
 
 def read_results(size: str, records: Path) -> Results:
@@ -38,17 +44,16 @@ def render(document: Path, records: Path) -> list[Path]:
     def block(match: re.Match) -> str:
         size, name = match["size"], match["block"]
         results = found.setdefault(size, read_results(size, records))
-        if name == "curves":
-            lines = ["There are no curves yet."]
-            if any(run.part == "final" for run in results.records):
-                picture = document.parent / "images" / f"study_{results.design.name}.png"
-                plot_curves(results, picture)
-                written.append(picture)
-                lines = [f"![Validation loss of all systems](images/{picture.name})"]
+        if name in FIGURES:
+            plot, title, ending = FIGURES[name]
+            picture = document.parent / "images" / f"study_{results.design.name}{ending}.png"
+            drawn = plot(results, picture)
+            written.extend([picture] if drawn else [])
+            lines = [f"![{title}](images/{picture.name})"] if drawn else ["There is no picture yet."]
         elif name in BLOCKS:
             lines = BLOCKS[name](results)
         else:
-            raise UserError(f"{document} has a mark '{name}': the marks are curves, {', '.join(BLOCKS)}.")
+            raise UserError(f"{document} has a mark '{name}': the marks are {', '.join((*FIGURES, *BLOCKS))}.")
         return "\n".join([match[1], *lines, "", match["end"]])
 
     text = _MARKS.sub(block, read_text(document, "a person"))

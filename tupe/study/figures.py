@@ -1,4 +1,4 @@
-"""Validation loss against updates, of all systems: mean over the seeds, and how far apart they are."""
+"""Pictures of all systems: validation loss against updates, and scores of the fine-tuned against validation loss."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from tupe.study.design import BASELINE
 from tupe.study.tables import Results
 
 
-def plot_curves(results: Results, output: Path) -> None:
+def plot_curves(results: Results, output: Path) -> bool:
     """Draws a line for each system, a band from the lowest to the highest seed, and the baseline's end.
+
+    Returns:
+        Whether there was something to draw.
 
     Raises:
         UserError: without matplotlib.
     """
+    if not any(map(results.finals, results.design.systems)):
+        return False
     figure = new_figure(9, 5)
     ax = figure.subplots()
     for number, name in enumerate(results.design.systems):
@@ -27,7 +32,7 @@ def plot_curves(results: Results, output: Path) -> None:
         curves = [dict(record.curve) for record in finals]
         updates = [update for update in updates if all(update in curve for curve in curves)]
         losses = np.array([[curve[update] for update in updates] for curve in curves])  # (seeds, validations)
-        style = {"color": f"C{number % 10}", "linestyle": "-" if number < 10 else "--"}
+        style = {"color": _colour(number), "linestyle": "-" if number < 10 else "--"}
         seeds = f"{len(finals)} seed{'s' if len(finals) > 1 else ''}"
         ax.plot(updates, losses.mean(0), linewidth=1.2, label=f"{results.design.label(name)}, {seeds}", **style)
         ax.fill_between(updates, losses.min(0), losses.max(0), color=style["color"], alpha=0.2, linewidth=0)
@@ -39,3 +44,40 @@ def plot_curves(results: Results, output: Path) -> None:
     ax.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize=8)
     save_figure(figure, output)
+    return True
+
+
+def plot_scores(results: Results, output: Path) -> bool:
+    """Draws for each column of scores the fine-tuned checkpoints, those on the way there hollow.
+
+    Returns:
+        Whether there was something to draw.
+
+    Raises:
+        UserError: without matplotlib.
+    """
+    points = {
+        (column, name, at): results.losses_and_scores(name, column, at)
+        for column in results.columns
+        for name in results.design.systems
+        for at in ("mid", "end")
+    }
+    if not any(points.values()):
+        return False
+    figure = new_figure(3 * len(results.columns) + 2.4, 3.4)
+    for ax, column in zip(figure.subplots(1, len(results.columns), squeeze=False)[0], results.columns):
+        for number, name in enumerate(results.design.systems):
+            for at, face in (("mid", "none"), ("end", _colour(number))):
+                label = results.design.label(name) if at == "end" and column is results.columns[0] else None
+                losses, scores = zip(*points[column, name, at]) if points[column, name, at] else ((), ())
+                marker = {"marker": "o" if number < 10 else "s", "s": 28, "edgecolors": _colour(number)}
+                ax.scatter(losses, scores, facecolors=face, label=label if losses else None, **marker)
+        ax.set(title=column.name, xlabel="validation loss (bits)")
+        ax.grid(alpha=0.3)
+    figure.legend(loc="outside right upper", fontsize=8)
+    save_figure(figure, output)
+    return True
+
+
+def _colour(number: int) -> str:
+    return f"C{number % 10}"

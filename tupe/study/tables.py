@@ -6,7 +6,10 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Optional
 
+import numpy as np
+
 from tupe.analysis.heads import PATTERNS
+from tupe.criterions.metrics import spearman
 from tupe.finetuning.columns import GLUE, Column
 from tupe.study.design import BASELINE, CONTROL, Design, Run
 from tupe.study.records import Pretraining, Record, best_rate
@@ -40,16 +43,29 @@ class Results:
         ours, theirs = self.finals(system), self.finals(target)
         return [value(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
 
-    def scores(self, system: str, column: Column, at: str) -> list[float]:
-        """Of each pre-training seed: the median of the fine-tuning seeds at the rate best for the first column."""
+    @property
+    def columns(self) -> list[Column]:
+        """Of the tasks that are fine-tuned."""
+        return [column for task in self.design.finetuning.tasks for column in GLUE if column.task == task]
+
+    def scores(self, system: str, column: Column, at: str) -> dict[int, float]:
+        """Seed of the pre-training -> the median of the fine-tuning seeds at the rate best for the first column."""
         first = next(one for one in GLUE if one.task == column.task)
-        found = []
+        found = {}
         for run in self._of("glue", system, at):
             scores = (self.records[run].scores.get(one.name, {}) for one in (first, column))
             choice, ours = ({lr: statistics.median(some) for lr, some in rates.items() if some} for rates in scores)
             best = max(choice, key=choice.get, default=None)
-            found += [ours[best]] if best in ours else []
+            if best in ours:
+                found[run.seed] = ours[best]
         return found
+
+    def losses_and_scores(self, system: str, column: Column, at: str) -> list[tuple[float, float]]:
+        """Of each checkpoint that was fine-tuned, with the validation loss that it had."""
+        updates, finals = {"mid": self.design.mid, "end": self.design.updates}[at], self.finals(system)
+        losses = {seed: dict(record.curve).get(updates) for seed, record in finals.items()}
+        scores = self.scores(system, column, at).items()
+        return [(losses[seed], score) for seed, score in scores if losses.get(seed) is not None]
 
     def _of(self, part: str, system: str, at: str = "") -> list[Run]:
         return [run for run in self.records if (run.part, run.system, run.at) == (part, system, at)]
@@ -152,15 +168,28 @@ def rates(results: Results) -> list[str]:
 def glue(results: Results) -> list[str]:
     """Scores of the fine-tuned checkpoints, of the end and of the way there."""
     design, rows = results.design, []
-    columns = [column for task in design.finetuning.tasks for column in GLUE if column.task == task]
     for name in design.systems:
         for at, updates in (("mid", design.mid), ("end", design.updates)):
-            scores = [results.scores(name, column, at) for column in columns]
+            scores = [list(results.scores(name, column, at).values()) for column in results.columns]
             if any(scores):
                 number = max(map(len, scores))
                 cells = (_spread(mean(found), 1) if found else _NONE for found in scores)
                 rows.append((design.label(name), f"{updates:,}", str(number), *cells))
-    return _table(("system", "updates", "seeds", *(column.name for column in columns)), rows)
+    return _table(("system", "updates", "seeds", *(column.name for column in results.columns)), rows)
+
+
+def correlation(results: Results) -> list[str]:
+    """Whether a lower loss goes with a higher score: Spearman's rank correlation over the checkpoints."""
+    rows = []
+    for column in results.columns:
+        kinds = {
+            at: [pair for name in results.design.systems for pair in results.losses_and_scores(name, column, at)]
+            for at in ("end", "mid")
+        }
+        pairs = [kinds["end"], kinds["end"] + kinds["mid"]]
+        if len(pairs[1]) > 2:
+            rows.append((column.name, *(_rank(some) for some in pairs)))
+    return _table(("score", "ends alone", f"with those after {results.design.mid:,} updates"), rows)
 
 
 def length(results: Results) -> list[str]:
@@ -214,6 +243,7 @@ BLOCKS: dict[str, Callable[[Results], list[str]]] = {
     "shares": shares,
     "rates": rates,
     "glue": glue,
+    "correlation": correlation,
     "length": length,
     "heads": heads,
     "cost": cost,
@@ -232,6 +262,11 @@ def _host(record: Record) -> str:
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1), *lines] if lines else ["Nothing yet."]
+
+
+def _rank(pairs: Sequence[tuple[float, float]]) -> str:
+    """Spearman's rank correlation, and of how many."""
+    return f"{spearman(*np.array(pairs).T):+.2f} of {len(pairs)}" if len(pairs) > 2 else _NONE
 
 
 def _spread(values: Mean, digits: int) -> str:
