@@ -72,7 +72,7 @@ def plot_scores(results: Results, output: Path) -> bool:
                 losses, scores = zip(*points[column, name, at]) if points[column, name, at] else ((), ())
                 marker = {"marker": "o" if number < 10 else "s", "s": 28, "edgecolors": _colour(number)}
                 ax.scatter(losses, scores, facecolors=face, label=label if losses else None, **marker)
-        ax.set(title=column.name, xlabel="validation loss (bits)")
+        ax.set(title=f"{column.name}, {column.metric}", xlabel="validation loss (bits)")
         ax.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize=8)
     save_figure(figure, output)

@@ -186,8 +186,8 @@ def correlation(results: Results) -> list[str]:
             at: [pair for name in results.design.systems for pair in results.losses_and_scores(name, column, at)]
             for at in ("end", "mid")
         }
-        pairs = [kinds["end"], kinds["end"] + kinds["mid"]]
-        if len(pairs[1]) > 2:
+        pairs = kinds["end"], kinds["end"] + kinds["mid"] if kinds["mid"] else []
+        if max(map(len, pairs)) > 2:
             rows.append((column.name, *(_rank(some) for some in pairs)))
     return _table(("score", "ends alone", f"with those after {results.design.mid:,} updates"), rows)
 
