@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from tests.attention.bounds import BOUNDS
@@ -127,6 +127,7 @@ several = settings(
     causal=st.booleans(),
     seed=st.integers(0, 1000),
 )
+@example(batch=1, heads=2, t_q=12, t_k=1, width=80, kind="none", bias="keys", causal=False, seed=1)  # a sum that is 0
 def test_dense_bias(dtype, batch, heads, t_q, t_k, width, kind, bias, causal, seed):
     causal = causal and t_q <= t_k and kind in ("none", "right")  # what a row sees when all is hidden is not defined
     leaves = qkv(batch, heads, t_q, t_k, width, dtype=dtype, seed=seed)
@@ -145,7 +146,9 @@ def test_dense_bias(dtype, batch, heads, t_q, t_k, width, kind, bias, causal, se
         return triton_attention(q, k, v, b, mask, SCALE, 0.0, causal)
 
     want = gradients(lambda q, k, v, b=None: exact(q, k, v, b, mask, causal), leaves, d_out, torch.float64)
-    assert_close(gradients(kernels, leaves, d_out, dtype), want, dtype)
+    got = gradients(kernels, leaves, d_out, dtype)
+    assert_close(got[:4], want[:4], dtype)
+    assert_close(got[4:], want[4:], dtype, terms=batch * heads * t_q * t_k)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
