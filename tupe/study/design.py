@@ -111,6 +111,10 @@ class Design:
         """The system of `tupe systems` that a row is of."""
         return self.systems[name].model or name
 
+    def after(self, at: str) -> int:
+        """Updates of the checkpoint `at`: the `end`, or `mid`."""
+        return self.mid if at == "mid" else self.updates
+
     def runs(self) -> Iterator[Run]:
         """Yields all runs: of each group the search and then seed after seed; then the fine-tunings, and the costs."""
         for group in self.groups:

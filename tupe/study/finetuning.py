@@ -17,8 +17,7 @@ def sweep_settings(design: Design, run: Run, pretraining: dict[str, Any]) -> dic
     """All that a sweep's scores depend on: the pre-training, and the sweep itself."""
     sweep = design.finetuning
     of = {"tasks": sweep.tasks, "rates": sweep.rates, "seeds": sweep.seeds, "settings": sweep.settings}
-    after = design.updates if run.at == "end" else design.mid
-    return json.loads(json.dumps({"run": str(run), "after": after, "sweep": of, "of": pretraining}))
+    return json.loads(json.dumps({"run": str(run), "after": design.after(run.at), "sweep": of, "of": pretraining}))
 
 
 def sweep_launch(design: Design, checkpoint: Path, glue: Path, folder: Path) -> tuple[list[str], dict[str, str]]:

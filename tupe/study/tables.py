@@ -62,8 +62,7 @@ class Results:
 
     def losses_and_scores(self, system: str, column: Column, at: str) -> list[tuple[float, float]]:
         """Of each checkpoint that was fine-tuned, with the validation loss that it had."""
-        updates, finals = {"mid": self.design.mid, "end": self.design.updates}[at], self.finals(system)
-        losses = {seed: dict(record.curve).get(updates) for seed, record in finals.items()}
+        losses = {seed: dict(one.curve).get(self.design.after(at)) for seed, one in self.finals(system).items()}
         scores = self.scores(system, column, at).items()
         return [(losses[seed], score) for seed, score in scores if losses.get(seed) is not None]
 
@@ -169,12 +168,12 @@ def glue(results: Results) -> list[str]:
     """Scores of the fine-tuned checkpoints, of the end and of the way there."""
     design, rows = results.design, []
     for name in design.systems:
-        for at, updates in (("mid", design.mid), ("end", design.updates)):
+        for at in ("mid", "end"):
             scores = [list(results.scores(name, column, at).values()) for column in results.columns]
             if any(scores):
                 number = max(map(len, scores))
                 cells = (_spread(mean(found), 1) if found else _NONE for found in scores)
-                rows.append((design.label(name), f"{updates:,}", str(number), *cells))
+                rows.append((design.label(name), f"{design.after(at):,}", str(number), *cells))
     return _table(("system", "updates", "seeds", *(column.name for column in results.columns)), rows)
 
 
@@ -182,13 +181,12 @@ def correlation(results: Results) -> list[str]:
     """Whether a lower loss goes with a higher score: Spearman's rank correlation over the checkpoints."""
     rows = []
     for column in results.columns:
-        kinds = {
-            at: [pair for name in results.design.systems for pair in results.losses_and_scores(name, column, at)]
+        ends, mids = (
+            [pair for name in results.design.systems for pair in results.losses_and_scores(name, column, at)]
             for at in ("end", "mid")
-        }
-        pairs = kinds["end"], kinds["end"] + kinds["mid"] if kinds["mid"] else []
-        if max(map(len, pairs)) > 2:
-            rows.append((column.name, *(_rank(some) for some in pairs)))
+        )
+        if len(ends + mids) > 2:
+            rows.append((column.name, _rank(ends), _rank(ends + mids if mids else [])))
     return _table(("score", "ends alone", f"with those after {results.design.mid:,} updates"), rows)
 
 
