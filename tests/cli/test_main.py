@@ -90,5 +90,12 @@ def test_an_error_is_one_line_whatever_is_in_it(monkeypatch, capsys):
     assert capsys.readouterr().err == "error: a b\\x1b[2J\\tc\n"
 
 
+def test_a_wrong_argument_is_a_sentence(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["sweep", "gleu", "CHECKPOINT", "DATA", "OUT"])
+    assert end.value.code == 2
+    assert re.fullmatch(r"error: .*'gleu'.*: see tupe sweep --help\.\n", capsys.readouterr().err)
+
+
 def raise_(text):
     raise UserError(text)

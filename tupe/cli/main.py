@@ -16,7 +16,7 @@ import re
 import signal
 import sys
 from pathlib import Path
-from typing import Callable
+from typing import Callable, NoReturn
 
 from tupe.errors import UserError
 from tupe.user_dir import import_own
@@ -64,6 +64,13 @@ def _check_names(argv: list[str]) -> None:
             raise UserError(f"{argument!r} is not UTF-8: rename that file or folder.") from None
 
 
+class _Parser(argparse.ArgumentParser):
+    """One whose errors are a sentence, without the usage before it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {_one_line(message)}: see {self.prog} --help.\n")
+
+
 def _run(argv: list[str]) -> None:
     _check_names(argv)
     files = {path.stem.rstrip("_").replace("_", "-"): path for path in sorted(Path(__file__).parent.glob("[!_]*.py"))}
@@ -81,7 +88,7 @@ def _run(argv: list[str]) -> None:
         import_own()
     command = importlib.import_module(f"tupe.cli.{files[argv[0]].stem}")
     as_written = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(f"tupe {argv[0]}", description=command.__doc__, formatter_class=as_written)
+    parser = _Parser(f"tupe {argv[0]}", description=command.__doc__, formatter_class=as_written)
     command.add_arguments(parser)
     logging.disable(logging.INFO)  # fairseq is talkative
     command.run(parser.parse_intermixed_args(argv[1:]))

@@ -41,7 +41,7 @@ class Plan:
     @classmethod
     def load(cls, out: Path) -> Plan:
         """Reads the plan of the sweep in `out`. Raises a `UserError` if there is none, or if it is damaged."""
-        return read(out / NAME, cls, MADE_BY, "move it away and start the sweep again")
+        return read(out / NAME, cls, f"{MADE_BY} or scripts/xtreme.sh", "move it away and start the sweep again")
 
     def join(self, out: Path) -> Plan:
         """Writes the plan to `out`; runs that were planned there before stay in it.

@@ -75,7 +75,7 @@ def prepare(
             )
         tokens(rules, _language(split, language))
         if not path.is_file():
-            raise UserError(f"there is no {path}: give SPLIT=FILE, questions in SQuAD's JSON.")
+            raise UserError(f"there is no file {path}: give SPLIT=FILE, questions in SQuAD's JSON.")
     Encoder(corpus)  # before work begins
     made_of = {
         "vocabulary": {name: corpus.content.checksums[name] for name in (corpus.model.name, corpus.dictionary.name)},
