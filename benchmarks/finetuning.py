@@ -10,7 +10,7 @@ the rounds; a ratio is taken within each round, and given with its quartiles.
 
 An update is forward with dropout, the loss of the head, backward and the optimizer, `fused_adamw` for all; validation
 is the forward pass with the head. At random are batches as fairseq makes them; those in order of length, or by length
-within windows, are taken evenly from the split, or from a window. Tokens alone is `--unpad`, on the CPU `auto`.
+within windows, are taken evenly from the split, or from a window. Tokens alone is `--unpad always`, on the CPU `auto`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ that whatever else the machine does meets all of them; a large matrix product ta
 median over the rounds; a ratio is taken within each round, and given with its quartiles.
 
 Training is a whole update: forward with dropout, the loss at 15% masked tokens, backward, and the optimizer:
-`fused_adamw` for ours, its own `adam` for the code of others (`roberta_fused` is RoBERTa with ours). Inference is the
+`fused_adamw` for ours, their own `adam` for the code of others (`roberta_fused` is RoBERTa with ours). Inference is the
 forward pass to the features. Parameters are in the type itself, as with `--memory-efficient-bf16`; there is no padding.
 
 `--authors` is the path of a checkout of https://github.com/guolinke/TUPE, whose TUPE-R is then a rival. It is written

@@ -48,4 +48,4 @@ for layer in layers:
 (x[~padding] * torch.randn(WIDTH)).sum().backward()  # of what is no padding
 
 print(f"features {tuple(x.shape)}, bias {tuple(bias.shape)}")
-print(f"the position table has learnt: gradient {position.absolute.table.weight.grad.norm():.2g}")
+print(f"the position table learns: gradient {position.absolute.table.weight.grad.norm():.2g}")

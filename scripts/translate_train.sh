@@ -16,7 +16,7 @@
 #
 # First it checks the data and prints the plan (size, batch, updates, disk for the checkpoints), and ends if that cannot work.
 # Ctrl-C, SIGTERM and SIGUSR1 finish the update and save; run again, it goes on from the last checkpoint.
-# A second one on the same folder is refused, and so is another model or other data.
+# On the same folder a second run at the same time is refused, and so is another model or other data.
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 . "$(dirname "$0")/lib/launch.sh"

@@ -38,7 +38,7 @@ def onednn_is_faster() -> bool:
 
 
 def keep_few_primitives() -> None:
-    """Of a process that has not used oneDNN yet: `_KEPT`, where the user has not said otherwise."""
+    """Sets `_KEPT` where the user has not said otherwise; works only before the first use of oneDNN."""
     for name, number in _KEPT.items():
         os.environ.setdefault(name, number)
 

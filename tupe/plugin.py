@@ -1,6 +1,6 @@
 """Registers the plugin with fairseq, all of it and in one place; importing this is enough.
 
-fairseq imports the folders `tasks` and `models` of `--user-dir`; their faces import this file, and nothing else does.
+fairseq imports `tasks` and `models` of `--user-dir`; in the package only their `__init__.py` import this file.
 """
 
 import tupe.criterions

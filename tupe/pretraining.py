@@ -218,7 +218,7 @@ def _check(cfg: DictConfig, launch: Launch) -> None:
 def check_machine(cfg: DictConfig, launch: Launch) -> None:
     """Raises a `UserError` for GPUs that are not there, and for a precision that the CPU has not."""
     if min(launch.nodes, launch.processes) < 1 or launch.gpus < 0:
-        raise UserError(f"{launch} cannot be: give numbers above 0, and no GPUs by 0.")
+        raise UserError(f"{launch} cannot be: give numbers above 0; only GPUs may be 0.")
     if launch.here and launch.gpus > torch.cuda.device_count():
         raise UserError(
             f"{launch.gpus} GPU(s) are asked for, but PyTorch {torch.__version__} sees {torch.cuda.device_count()}: "
@@ -344,7 +344,7 @@ def _kept(written: int, keep: int) -> int:
 
 
 def short(number: float) -> str:
-    """Three digits or more: 110M."""
+    """At most three significant digits: 110M."""
     for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= 0.9995 * unit:  # 999,900 is 1M, not 1e+03k
             return f"{number / unit:.3g}{name}"

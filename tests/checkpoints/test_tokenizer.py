@@ -137,7 +137,7 @@ def test_what_has_no_counterpart_is_one_sentence(tmp_path, lines):
             sentence_iterator=iter(lines[:200]), model_writer=writer, vocab_size=400, model_type="bpe", minloglevel=2,
             byte_fallback=True,
         )  # fmt: skip
-    with pytest.raises(UserError, match="spaces or bytes otherwise"):
+    with pytest.raises(UserError, match="does not treat spaces and bytes"):
         build_tokenizer(model, ["<s>", "<pad>", "</s>", "<unk>"])
     for content in (b"", b"no model"):
         model.write_bytes(content)

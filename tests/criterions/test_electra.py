@@ -375,7 +375,7 @@ def test_refused(task, fields, said):
 
 def test_what_does_not_belong_together(task, model, sample):
     for rate in (0.0, 1.0):
-        with pytest.raises(UserError, match=r"masks between 0 and all of the tokens, not"):
+        with pytest.raises(UserError, match=r"mask_prob above 0 and below 1, not"):
             criterion(SimpleNamespace(**{**vars(task), "cfg": SimpleNamespace(mask_prob=rate, seed=1)}))
     plain = TupeModel.build_model(CONFIGS["tupe_tiny"](encoder_layers=1), task)
     with pytest.raises(UserError, match=r"set --arch electra_tupe_base or such, or --criterion tupe_masked_lm"):

@@ -157,8 +157,8 @@ class Unpickled(Slopes):
     ("term", "said"),
     [
         (NoOffset, r"query_offset=11\) is \(2, 1, 1\), not \(H, 1, 12\)"),
-        (Random, "it is another part"),
-        (Remembers, "it is another part"),
+        (Random, "it is not that part"),
+        (Remembers, "it is not that part"),
         (Half, "its values are torch.float16"),
         (Deaf, "no gradient reaches its parameter unused"),
         (Endless, "answers beyond its 16 positions"),
@@ -166,7 +166,7 @@ class Unpickled(Slopes):
         (OfPositions, "not a function of the distance"),
         (Lopsided, "in parts it is not what it is as a whole"),
         (Unheard, "in parts the gradient of level is another"),
-        (Unpickled, "it is not pickled: .*lambda"),
+        (Unpickled, "it cannot be pickled: .*lambda"),
         (nn.Identity, "raises TypeError"),
     ],
 )

@@ -11,7 +11,7 @@ from tupe.files import read_json
 
 
 def read_costs(path: Union[str, Path]) -> tuple[str, list[dict[str, Any]]]:
-    """Under which conditions was measured, and for each size, mode and model a record.
+    """The conditions of the measurement, and a record for each size, mode and model.
 
     A record's `time_over_first` is a model's time over that of the first of its size and mode: the median with its
     quartiles, `[lower, median, upper]`.

@@ -131,12 +131,13 @@ def plot_training(
 ) -> None:
     """Draws loss and learning rate of several runs, against updates and against the time of training.
 
+    Of a generator and a discriminator the loss is the generator's, and how well the discriminator tells tokens apart is
+    drawn below it.
+
     Args:
         logs: label of a run -> its log.
         output: the picture's file.
-        title: stands above it.
-            Of a generator and a discriminator the loss is the generator's, and how well the discriminator tells tokens
-            apart is drawn below it.
+        title: stands above the picture.
         against: label of the run whose last validation loss is drawn as a line; of each other run the legend says at
             which share of that run's updates it is reached.
 

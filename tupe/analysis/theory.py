@@ -42,7 +42,7 @@ def numerical_rank(matrix: Tensor, relative_tolerance: Optional[float] = None) -
         int64, `(...)`.
 
     Raises:
-        UserError: if a number in it is none, as in a model that has diverged.
+        UserError: if a number in it is not finite, as in a model that has diverged.
     """
     if not torch.isfinite(matrix).all():
         raise UserError("a matrix of numbers that are not finite has no rank: the model has diverged.")

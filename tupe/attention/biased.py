@@ -118,9 +118,9 @@ def biased_attention(
         backend: `reference` (plain float32, the truth that the others are compared with), `sdpa` (PyTorch's fused
             kernels), `triton` (this project's, `docs/kernels.md`), `factors` (a bias in parts without values by
             distance as wider heads, `tupe/attention/factors.py`) or `auto`: `triton` on a GPU where there is a bias or
-            padding, on a GPU that it does not know `factors` for such a bias, `reference` on a CPU where a bias learns
-            or dropout is on, else `sdpa`. Where Triton or its GPU is missing, `triton` is `sdpa` too, and `factors` is
-            `auto` for another bias. The log says once which.
+            padding; `factors` for such a bias on a GPU without these kernels; `reference` on a CPU where a bias learns
+            or dropout is on; else `sdpa`. Where Triton or its GPU is missing, `triton` is `sdpa` too; for any other
+            bias `factors` is `auto`. The log says once which.
 
     Returns:
         `(B, H, T_q, d_h)` of the query's type.

@@ -27,7 +27,7 @@ def packed_attention(
     training: bool = False,
     causal: bool = False,
 ) -> Tensor:
-    """As `biased_attention`, of `B` sequences of `N` tokens in all. Those of falling length are the fastest.
+    """As `biased_attention`, of `B` sequences of `N` tokens in all. In order of falling length they are the fastest.
 
     Args:
         query, key, value: `(N, H, d_h)`, of one type.

@@ -83,7 +83,7 @@ def extend_positions(checkpoint: Union[str, Path], positions: int, rule: str = R
         rule: `repeat` the rows of the positions after `[CLS]`, or `interpolate` between them.
 
     Raises:
-        UserError: for no such checkpoint, a model without more positions to have, or no more positions.
+        UserError: for no such checkpoint, a Linformer, or a number of positions that is not larger.
     """
     state = safe_load(checkpoint)
     config = saved_config(state, checkpoint)
@@ -94,8 +94,8 @@ def extend_positions(checkpoint: Union[str, Path], positions: int, rule: str = R
         )
     if not old < positions <= MOST:
         raise UserError(
-            f"{checkpoint} has {old} positions and cannot be given {positions}: give a number above that, of at most "
-            f"{MOST:,}; it is cut on loading by --max-positions"
+            f"{checkpoint} has {old} positions and cannot be given {positions}: give a larger number, at most "
+            f"{MOST:,}; for fewer, --max-positions cuts the model on loading"
         )
     fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     model = meta_model(fields.pop("_name"), len(weights[_WORDS]), fields.pop("max_positions"), **fields)

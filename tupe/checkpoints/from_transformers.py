@@ -65,7 +65,7 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
             model.register_classification_head(head, num_classes=len(torch.atleast_1d(out)))
         except KeyError:
             raise UserError(
-                f"{path} names the head {head!r:.60}, as none can be called: give a folder of {_MADE_BY}"
+                f"{path} names the head {head!r:.60}, which no head can be called: give a folder of {_MADE_BY}"
             ) from None
     if "span_head.weight" in state and hasattr(model, "register_span_head"):
         model.register_span_head()
@@ -80,7 +80,7 @@ def _fill(model: TupeModel, state: dict[str, Tensor], folder: Path) -> list[str]
         raise UserError(f"{folder}/model.safetensors does not fit its config.json: {reason}") from error
     lacking = [name for name in missing if not name.startswith("encoder.lm_head.")]
     if lacking or unexpected:
-        what = f"lacks {lacking[0]}" if lacking else f"has {unexpected[0]}, which the model of config.json has not"
+        what = f"lacks {lacking[0]}" if lacking else f"has {unexpected[0]}, which the model of config.json lacks"
         raise UserError(f"{folder}/model.safetensors {what}: give a folder whose files belong together")
     return missing
 

@@ -36,7 +36,7 @@ class Report:
 
     Attributes:
         files: the graphs.
-        difference: largest difference of an output between onnxruntime and PyTorch, relative to the largest output.
+        difference: largest difference of an output between onnxruntime and PyTorch, over max(1, the largest output).
         scores: of the development set, by graph: PyTorch's model is `pytorch`.
         metric: what they are.
     """

@@ -94,8 +94,8 @@ def load(checkpoint: Path, data: Path) -> Loaded:
         raise UserError(f"{checkpoint} cannot be loaded with the dictionaries of {data}: {reason[:300]!r}.") from error
     if not isinstance(model, TupeModel) or hasattr(model, "generator"):
         raise UserError(
-            f"{checkpoint} holds {cfg['model']['_name']}, which is not a single encoder: only those are exported, of a "
-            "model with a generator its discriminator, which tupe export-electra writes"
+            f"{checkpoint} holds {cfg['model']['_name']}, which is not a single encoder: only those are exported; of a "
+            "model with a generator, its discriminator, which tupe export-electra writes"
         )
     head = labels = None
     kind = "QuestionAnswering" if getattr(model, "span_head", None) is not None else "MaskedLM"
@@ -103,7 +103,7 @@ def load(checkpoint: Path, data: Path) -> Loaded:
         kind, head = "SequenceClassification", fairseq_task.cfg.classification_head_name
         if head not in model.classification_heads:
             raise UserError(
-                f"{checkpoint} has no classification head {head!r}, as its task says: give a finished run's"
+                f"{checkpoint} has no classification head {head!r}, which its task names: give a finished run's"
             )
         known = None if fairseq_task.cfg.regression_target else fairseq_task.label_dictionary
         labels = ["LABEL_0"]
@@ -229,7 +229,7 @@ def export(
         with atomic(out / "README.md") as unfinished:
             unfinished.write_text(card(described, out.resolve().name), encoding="utf-8")
         write_json(out / "config.json", config(loaded))  # last: without it the folder is none
-    untrained = "it was a discriminator: its language-model head is untrained, take the features (AutoModel)"
+    untrained = "the model was a discriminator: its language-model head is untrained, take the features (AutoModel)"
     return [*described.notes, *([untrained] if loaded.untrained else [])]
 
 

@@ -110,8 +110,8 @@ def _read(model: Path):
         raise UserError(f"{model} is neither a BPE nor a unigram model, and only those have a tokenizer.json")
     if not usual or trainer.treat_whitespace_as_suffix or any(piece.type == _BYTE for piece in proto.pieces):
         raise UserError(
-            f"{model} treats spaces or bytes otherwise than SentencePiece does by default, which no tokenizer.json of "
-            "this command does: export with --no-tokenizer"
+            f"{model} does not treat spaces and bytes as SentencePiece does by default, which the tokenizer.json of "
+            "this command needs: export with --no-tokenizer"
         )
     return proto
 

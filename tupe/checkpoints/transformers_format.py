@@ -1,4 +1,4 @@
-"""How our configuration and parameters are called in a folder of Transformers: tables, both ways."""
+"""What our configuration and parameters are called in a folder of Transformers: tables, both ways."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--nodes", type=int, default=1, metavar="N", help="machines (default: %(default)s)")
     add("--gpus", type=int, default=0, metavar="N", help="on each machine; 0 for the CPU (default: %(default)s)")
     add("--processes", type=int, metavar="N", help="on each machine (default: the GPUs, or 1)")
-    add("--here", action="store_true", help="the run starts on this machine, whose GPUs and disk must do")
+    add("--here", action="store_true", help="the run starts on this machine, whose GPUs and disk are checked")
     add("folder", type=Path, help="of the configurations")
     add("config", help="name of one")
     add("overrides", nargs="*", default=[], metavar="key=value", help="of the configuration")

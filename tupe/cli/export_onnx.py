@@ -1,6 +1,6 @@
 """Writes the model that `tupe export` wrote as an ONNX graph for any batch and length, and checks it against PyTorch.
 
-The graph is OUT/onnx/model.onnx, with --int8 also OUT/onnx/model_quantized.onnx, scored before and after on --data.
+The graph is OUT/onnx/model.onnx, with --int8 also OUT/onnx/model_quantized.onnx. --data scores them and the model.
 Example: tupe export-onnx tupe-base-rte --int8 --data data/glue/RTE
 """
 

@@ -1,6 +1,6 @@
 """Turns a folder of Hugging Face Transformers, written by `tupe export`, back into a checkpoint of fairseq.
 
-The model may have been trained on in the meantime: what it is now is what the checkpoint holds.
+The model may have been trained further in the meantime: the checkpoint holds it as it is now.
 Example: tupe import tupe-base checkpoints/tupe_base.pt
 """
 
@@ -24,5 +24,5 @@ def run(args: argparse.Namespace) -> None:
 
     new = import_transformers(args.folder, args.checkpoint)
     if new:
-        print("note: the folder has no language-model head, so the checkpoint's is new")
+        print("note: the folder has no language-model head, so the checkpoint's is untrained")
     print(f"wrote {args.checkpoint}; train on from it with --restore-file, or load it by TupeModel.from_pretrained")

@@ -1,4 +1,4 @@
-"""Draws what the models that benchmarks/model.py measured cost in time, beside the first of them.
+"""Draws the time that each model measured by benchmarks/model.py takes, over the first one's.
 
 Example: python benchmarks/model.py --rivals bert_a shaw tupe_r --output results
          tupe plot-cost results/model.json --output cost.png

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("checkpoint", type=Path, help="fine-tuned on the task: checkpoint_best.pt of its best run")
     add("data", type=Path, help="the prepared task: a folder of prepare-glue, such as data/glue/RTE, or of prepare-qa")
     add("out", type=Path, metavar="OUT", help="folder of the files")
-    add("--partial", action="store_true", help="GLUE: take test sets that have not as many rows as were published")
+    add("--partial", action="store_true", help="GLUE: take test sets that do not have as many rows as published")
     add("--splits", nargs="+", default=[], metavar="SPLIT", help="questions: which (default: all test sets)")
     for name, what in (("doc-stride", "pieces from window to window"), ("max-answer", "pieces of an answer at most")):
         add(f"--{name}", type=int, metavar="N", help=f"questions: {what} (default: as in fine-tuning)")

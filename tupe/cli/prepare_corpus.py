@@ -1,6 +1,6 @@
 """Prepares a corpus: cleaned text, a SentencePiece vocabulary, fairseq's binary data and a manifest.
 
-Of many languages the inputs are named by them; each gets a folder, and all of them one vocabulary.
+Inputs in several languages are given as LANGUAGE=INPUT; each language gets a folder, all share one vocabulary.
 Example: tupe prepare-corpus data/wiki extracted/ --profile paper
 Example: tupe prepare-corpus data/100 de=dewiki/ fr=frwiki/ --languages others/ --vocab-size 120000
 """
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--vocab-size", type=int, default=32768, metavar="N", help="symbols of the dictionary (default: %(default)s)")
     help_ = "of SentencePiece (default: bpe, of many languages unigram)"
     add("--model-type", choices=["bpe", "unigram"], help=help_)
-    help_ = "the vocabulary learns from as much text of each language as size^A says (default: %(default)s)"
+    help_ = "the vocabulary learns from each language in proportion to its size^A (default: %(default)s)"
     add("--vocab-alpha", type=float, default=0.5, metavar="A", help=help_)
     add("--vocabulary", type=Path, metavar="FROM", help="take the vocabulary of this prepared corpus; train none")
     add("--valid-documents", type=number_or_share, metavar="N", default=0.01, help="held out: number or share (0.01)")

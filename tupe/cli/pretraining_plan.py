@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints the plan, and starts the training."""
+    """Prints the plan; with --start, becomes the training."""
     from tupe.pretraining import made_of, plan
 
     _plan.say_and_start(args, "scripts/pretrain.sh", plan, made_of, gpu=args.gpu, mfu=args.mfu)

@@ -1,7 +1,7 @@
 """Pre-trains and fine-tunes the systems on one budget: does what is missing of a study; scripts/study.sh is this.
 
 Every run leaves a small file below --records, so that parts may be done on several machines; `tupe study-report` makes
-tables of them. Stopped, the same command goes on.
+tables of them. After a stop, the same command goes on.
 Example: tupe study wiki.txt.xz --glue glue_data --jobs 2
 """
 

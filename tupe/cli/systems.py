@@ -1,7 +1,7 @@
 """Prints the named systems with their fields and parameter counts.
 
 The models are `<system>_<size>`: `--arch tupe_base`, `model._name=bert_ad_small`. Counts are for the paper's
-vocabulary (32,768) and 512 positions unless told otherwise. Of an encoder-decoder they are `seq2seq_<system>_<size>`.
+vocabulary (32,768) and 512 positions unless told otherwise. Encoder-decoders are `seq2seq_<system>_<size>`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data",
         type=Path,
         metavar="DATA",
-        help="prepared data, of which the vocabulary is read; a checkpoint has no absolute path of it",
+        help="prepared data, for its vocabulary (default: the path in the checkpoint, which may be relative)",
     )
     add("--average", type=int, metavar="K", help="take the mean of the last K checkpoints")
     add("--beam", type=int, default=10, metavar="N", help="hypotheses at a time (default: %(default)s)")

@@ -13,7 +13,7 @@ __all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints the plan, and starts the training."""
+    """Prints the plan; with --start, becomes the training."""
     from tupe.translation.plan import made_of, plan
 
     say_and_start(args, "scripts/translate_train.sh", plan, made_of)

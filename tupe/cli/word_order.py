@@ -1,4 +1,4 @@
-"""Makes a task for word order of a text, in CoLA's file format: as written, or with two neighbouring words swapped.
+"""Makes a word-order task of a text, in CoLA's file format: is a sentence as written, or are two neighbours swapped?
 
 Example: tupe word-order runs/text/finetuning.txt runs/glue, then tupe prepare-glue runs/glue CORPUS OUT CoLA --partial
 """

@@ -24,8 +24,8 @@ BINS = 200
 
 @dataclass
 class TupeElectraCriterionConfig(FairseqDataclass):
-    discriminator_weight: float = field(default=50.0, metadata={"help": "lambda, of the discriminator's loss in nats"})
-    generator_weight: float = field(default=1.0, metadata={"help": "of the generator's loss"})
+    discriminator_weight: float = field(default=50.0, metadata={"help": "lambda, weight of the discriminator's loss"})
+    generator_weight: float = field(default=1.0, metadata={"help": "weight of the generator's loss"})
     sampling_temperature: float = field(default=1.0, metadata={"help": "of the softmax that words are drawn from"})
     generator_sampling: ChoiceEnum(["train", "eval"]) = field(
         default="train",
@@ -35,15 +35,15 @@ class TupeElectraCriterionConfig(FairseqDataclass):
 
 @register_criterion("tupe_electra", dataclass=TupeElectraCriterionConfig)
 class TupeElectraCriterion(FairseqCriterion):
-    r"""Masked language modelling of the generator, and of every token whether the generator drew another in its place.
+    r"""Masked language modelling by the generator, and telling for every token whether the generator replaced it.
 
-        L = weight / rho * sum_M CE(logits, original) + lambda * sum_N BCE(sigmoid(scores), replaced)       over N
+        L = (weight / rho * sum_M CE(logits, original) + lambda * sum_N BCE(sigmoid(scores), replaced)) / N
 
     `M` are the masked positions, `rho` the share of positions that the task masks, `N` all tokens without padding. The
     sums add up over batches and workers, and so does `N`, so that the gradient of an update does not depend on how it
     is split into batches. (The mean of `CE` over `M` instead would differ by `M / (rho N)`, which is logged.)
 
-    `<s>` and `</s>`, which the task masks too, are put back before; a token that was drawn as it had been is original.
+    `<s>` and `</s>`, which the task masks too, are put back first; a token that was drawn as it had been is original.
     The numbers that words are drawn by depend on the seed, the update and the example alone, in validation not on the
     update: a resumed run draws what it would have drawn, and validation repeats itself.
 
@@ -63,7 +63,7 @@ class TupeElectraCriterion(FairseqCriterion):
         rate = getattr(task.cfg, "mask_prob", None)
         if rate is None or not 0 < rate < 1:
             raise UserError(
-                f"the criterion tupe_electra needs a task that masks between 0 and all of the tokens, not {rate}: "
+                f"the criterion tupe_electra needs a task with mask_prob above 0 and below 1, not {rate}: "
                 "set --task masked_lm --mask-prob 0.15"
             )
         self.generator_weight, self.discriminator_weight = cfg.generator_weight / rate, cfg.discriminator_weight

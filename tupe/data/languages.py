@@ -48,7 +48,7 @@ def probabilities(sizes: Sequence[float], alpha: float) -> np.ndarray:
     """How often each language is drawn, `p_l ~ n_l^alpha` (mBERT, XLM, XLM-R); with 1 by its size, with 0 all alike.
 
     Raises:
-        UserError: for an exponent that is not between.
+        UserError: for an exponent that is not from 0 to 1.
     """
     if not 0 <= alpha <= 1:
         raise UserError(f"the exponent of the sampling of languages is {alpha}: it must be between 0 and 1.")

@@ -46,7 +46,7 @@ def pool(workers: int) -> Iterator[Map]:
         try:
             yield ordered
         except BrokenProcessPool:
-            raise UserError("a process was killed, mostly for want of memory: use fewer --workers.") from None
+            raise UserError("a process was killed, probably for want of memory: use fewer --workers.") from None
         except BaseException:
             executor.shutdown(wait=False, cancel_futures=True)
             raise

@@ -1,4 +1,4 @@
-"""The end of Python: fairseq's thread that puts batches together, in PyTorch when Python ends, aborts the process."""
+"""The end of Python: fairseq's thread that makes batches aborts the process if it is in PyTorch at that time."""
 
 from __future__ import annotations
 

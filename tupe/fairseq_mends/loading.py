@@ -43,7 +43,7 @@ checkpoint_utils.torch = overlay(checkpoint_utils, "torch", "load_checkpoint_to_
 
 @mends(checkpoint_utils, "load_checkpoint_to_cpu", "path")
 def checkpoint_is_whole(original):
-    """A dictionary that is no checkpoint fails somewhere in fairseq, or later; old ones, which it upgrades, do not."""
+    """A `dict` that is no checkpoint fails in fairseq, or later; old checkpoints, which it upgrades, do not."""
 
     def load_checkpoint_to_cpu(path, *args, **kwargs):
         try:

@@ -1,4 +1,4 @@
-"""For what the mends act: models, tasks and criterions of this plugin, and what serves a run of theirs.
+"""What the mends act on: models, tasks and criterions of this plugin, and what serves a run of theirs.
 
 A run is ours if its model, task or criterion is. Its task learns that when it builds them, and hands it on to its data
 sets; other runs in the same process are fairseq's alone.

@@ -138,8 +138,8 @@ def loads_scaler(original):
 
 @mends(AMPOptimizer, "step", "self", only_for=of_ours)
 def unscaled_once(original):
-    """Clipping divides the gradients by the loss scale and tells the scaler so of PyTorch's optimizer; the step asks it
-    after fairseq's wrapper of that, and divides again, by 128 and more: gradients are then near Adam's `eps`.
+    """Clipping divides the gradients by the loss scale, noted by the scaler for PyTorch's optimizer; the step asks it
+    about fairseq's wrapper and divides again, by 128 and more: gradients are then near Adam's `eps`.
     """
 
     def step(self, *args, **kwargs):

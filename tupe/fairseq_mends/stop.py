@@ -1,7 +1,7 @@
 """Stopping and saving: SIGINT, SIGTERM and SIGUSR1 finish the update, save and end the run, on all processes at once.
 
-The exit status is 128 + the signal's number, as a shell reports it. A second signal ends the process at once; so does
-one in a process that waits for others for ever, because a thread listens.
+The exit status is 128 + the signal's number, as a shell reports it. A second signal ends the process at once,
+even one that waits for others for ever, because a thread listens.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 
 @mends(checkpoint_utils, "load_checkpoint", "cfg trainer", only_for=trains_ours)
 def validates_what_it_owes(original):
-    """`stop` saves first. Killed before that is validated, a run otherwise goes on without, or is finished without: the
-    best checkpoint is then an earlier one, or none.
+    """`stop` saves first. A run killed before it validates that otherwise goes on, or is finished, without having
+    validated: the best checkpoint is then an earlier one, or none.
     """
 
     def load_checkpoint(cfg, trainer, **kwargs):

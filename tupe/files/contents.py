@@ -96,5 +96,5 @@ def _inside(folder: Path, name: str, made_by: str, mending: str) -> Path:
         raise UserError(f"the manifest in {folder} names {name!r}, which is not in that folder: {mending}.")
     path = folder / pure
     if not path.is_file():
-        raise UserError(f"{path} is missing, which {made_by} wrote: {mending}.")
+        raise UserError(f"{path} is missing, though {made_by} wrote it: {mending}.")
     return path

@@ -4,10 +4,10 @@
         ...                                  # what is made here; files by `atomic`, folders by `whole_folder`
 
 - A lock: another process is told to wait, and a lock ends with the process that holds it, however it ends.
-- An identity, `.tupe.json` in the folder: what made it, and of what. Who comes with the same goes on where it stopped;
-  with another checkpoint, input or setting, the command is refused, and the message names the first difference.
+- An identity, `.tupe.json` in the folder: what made it, and of what. With the same, a command goes on where it stopped;
+  with another checkpoint, input or setting, it is refused, and the message names the first difference.
 - A folder without an identity is taken only if it is empty or new. Files of others are never written over or removed:
-  in a folder of its own a command removes by name, what it knows it has made.
+  in a folder of its own a command removes, by name, what it knows it has made.
 - Whole or absent: the file that says it is finished (a manifest, a result) is written last, atomically. Where nothing
   was made before an error, the folder is as it was before.
 """
@@ -63,8 +63,8 @@ def own(
         besides: names that may be in it before it is owned.
         wait: for another process to end, rather than refuse.
         mending: what to do about a folder that holds something else.
-        is_begun: whether there is something in it to keep. Until then it may become one of something else; where there
-            is, but no identity, it gets none.
+        is_begun: whether the folder holds something to keep. Until it does, it may get another identity; if it does but
+            has no identity, it gets none.
 
     Yields:
         The locked file; a child that gets it by `pass_fds` holds the folder too.

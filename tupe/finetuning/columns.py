@@ -20,7 +20,7 @@ class Column:
             with `/` stands for all languages, whose mean is taken.
         metric: as the criterion logs it, in percent.
         averaged: whether the papers' average has it.
-        gap: of all languages English less the mean of the others, XTREME's transfer gap.
+        gap: whether the score is English less the mean of the other languages, XTREME's transfer gap.
     """
 
     name: str

@@ -44,7 +44,7 @@ def predict(checkpoint: Path, data: Path, out: Path, any_size: bool = False) -> 
     """
     task = TASKS.get(Path(os.path.abspath(data)).name)
     if task is None:
-        raise UserError(f"{data} is not called as a GLUE task ({', '.join(TASKS)}): give a folder of prepare_glue.sh.")
+        raise UserError(f"{data} is not named like a GLUE task ({', '.join(TASKS)}): give a folder of prepare_glue.sh.")
     model, fairseq_task = _load(checkpoint, data, task)
     splits = [split for split in task.splits if not split.labelled]
     found = [_sentences(fairseq_task, data, task, split, any_size) for split in splits]  # all, before the work begins
@@ -166,7 +166,7 @@ def _check_labels(dictionary: Dictionary, data: Path, task: Task, trained: Path)
     before, now = trained / "label/dict.txt", data / "label/dict.txt"
     if before.is_file() and before.read_bytes() != now.read_bytes():
         raise UserError(
-            f"the model was fine-tuned with the labels of {before}, which {now} numbers otherwise: prepare both with "
+            f"the model was fine-tuned with the labels of {before}, which {now} numbers differently: prepare both with "
             "scripts/prepare_glue.sh."
         )
 

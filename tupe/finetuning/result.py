@@ -20,12 +20,12 @@ Metrics = dict[str, dict[str, Optional[float]]]
 def finetuning_result(run: PathLike, evaluate: Optional[Callable[[Path], Metrics]] = None, model: str = "") -> Result:
     """Metric, best epoch and settings of the fine-tuning run in the folder `run`, also written there as `result.json`.
 
-    `metrics` has all of the very validation that was best, by development set (MNLI has two), if the run was logged as
-    JSON (`common.log_format=json`); an epoch can have several.
+    `metrics` has all metrics of the best validation (an epoch can have several), by development set (MNLI has two), if
+    the run was logged as JSON (`common.log_format=json`).
 
     Args:
         run: the folder.
-        evaluate: what the best checkpoint is tested on, whose metrics join those; without it those of before stay.
+        evaluate: tests the best checkpoint; its metrics join those. Without it, earlier ones stay.
         model: what it is called, as `electra_tupe_base` of a discriminator; by default as before, or as the checkpoint.
 
     Raises:

@@ -48,7 +48,8 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
         key = override.partition("=")[0].lstrip("+~")
         if "=" not in override or key in _OURS:
             raise UserError(
-                f"'{override}' cannot be set for a sweep: give key=value, learning rates by LRS and seeds by SEEDS."
+                f"'{override}' cannot be set for a sweep: give key=value, rates by --lrs (LRS), seeds by "
+                "--seeds (SEEDS)."
             )
     tasks = list(dict.fromkeys(run.task for run in runs))
     unknown = [task for task in tasks if task not in TASKS]
@@ -59,7 +60,7 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
         prepared_by = " and ".join(dict.fromkeys(TASKS[task].prepared_by for task in missing))
         raise UserError(
             f"{data} has no training data of {', '.join(missing)}: prepare them with {prepared_by}, or name "
-            "the tasks to run, as in TASKS=CoLA,RTE."
+            "the tasks to run: --tasks CoLA,RTE (TASKS=CoLA,RTE)."
         )
     for task in tasks:
         read_settings(task, list(overrides))  # its sentence, if one of them cannot be

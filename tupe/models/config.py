@@ -98,7 +98,7 @@ class EncoderConfig(OwnOptions):
     )
     relative_buckets: int = field(default=32, metadata={"help": "number of buckets, even"})
     relative_max_distance: int = field(
-        default=128, metadata={"help": "distance from which on all share the last bucket, or are clipped"}
+        default=128, metadata={"help": "distance from which all share the last bucket, or are clipped"}
     )
     untied_projection_bias: bool = field(
         default=False, metadata={"help": "biases on the position projections U^Q and U^K, as in the authors' release"}
@@ -134,8 +134,8 @@ class EncoderConfig(OwnOptions):
     unpad: UNPAD_CHOICES = field(
         default="auto",
         metadata={
-            "help": "compute tokens alone, and padding nowhere but in the attention (always, never); auto does where "
-            "it was seen to be faster, on the CPU"
+            "help": "compute tokens alone, and padding only in the attention (always, never); auto: where that "
+            "was seen to be faster, on the CPU"
         },
     )
     checkpoint_activations: bool = field(
@@ -148,7 +148,7 @@ class EncoderConfig(OwnOptions):
         default=None, metadata={"help": "checksum of the dictionary, filled in at training and compared on loading"}
     )
     save_interval_minutes: float = field(
-        default=0.0, metadata={"help": "write checkpoint_last.pt also when this long after the last save; 0: never"}
+        default=0.0, metadata={"help": "also write checkpoint_last.pt when the last save is this long ago; 0: never"}
     )
 
 
@@ -180,7 +180,7 @@ class ElectraConfig(TupeConfig):
 
     generator_size: float = field(
         default=1 / 3,
-        metadata={"help": "width of the generator, its feed-forward part and heads, over those of the model"},
+        metadata={"help": "widths and number of heads of the generator, over those of the discriminator"},
     )
     share_positions: SHARED_POSITIONS_CHOICES = field(
         default="table",

@@ -41,7 +41,7 @@ class Detection(NamedTuple):
 
 @torch.no_grad()
 def draw(logits: Tensor, uniform: Tensor, never: Tensor, temperature: float = 1.0) -> Tensor:
-    """One symbol a row from `softmax(logits / temperature)` without `never`: the first whose cumulated share is above.
+    """One symbol a row from `softmax(logits / temperature)` without `never`: the first of cumulated share > `uniform`.
 
     In float32, whatever the logits are in. The random numbers alone decide: no state of a device is touched.
 
@@ -245,7 +245,7 @@ class ElectraModel(TupeModel):
             masked_tokens: where words are drawn, `M` indices into the `B * T` tokens.
             uniform: random numbers in [0, 1) that decide which, `(M,)`.
             temperature: of the softmax that they are drawn from.
-            with_dropout: draw from the logits that are returned; else it computes others, in evaluation mode.
+            with_dropout: draw from the logits that are returned; else the generator computes others in evaluation mode.
             num_tokens: how many are no padding, if the caller knows.
         """
         options = {"masked_tokens": masked_tokens, "num_tokens": num_tokens}
@@ -275,7 +275,8 @@ class ElectraModel(TupeModel):
             if not any(key.startswith(prefix + part) for key in state_dict):
                 raise UserError(
                     f"the checkpoint has no {part.strip('._').replace('_', ' ')}, as a model for "
-                    "replaced-token detection has: start from one of --arch electra_..., or train its own model"
+                    "replaced-token detection has: start from one of --arch electra_..., or train the model that "
+                    "the checkpoint is of"
                 )
         upgrade(self, state_dict, name)
 

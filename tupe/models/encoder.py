@@ -75,7 +75,7 @@ class TupeEncoder(nn.Module):
     def without_padding(self, mask: Optional[Tensor], num_tokens: Optional[int]) -> Optional[Unpadded]:
         """Where the tokens are, if the layers are to compute them alone; see `EncoderConfig.unpad`.
 
-        A caller who does not say how many there are gets features at padding as well, unless they are never wanted.
+        A caller who does not say how many there are gets features at padding as well, unless `unpad` is `always`.
         """
         if mask is None or self.unpad == "never" or is_traced() or (num_tokens is None and mask.is_meta):
             return None

@@ -74,7 +74,7 @@ class Attention(nn.Module):
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     def part(self, x: Tensor, rows: slice) -> Tensor:
-        """Some columns of `x (W^Q, W^K, W^V)`, of rows of the weight that are needed for `x` alone."""
+        """Some columns of `x (W^Q, W^K, W^V)`, by only those `rows` of the weight."""
         if is_plain(self.qkv_proj, nn.Linear):
             return linear(x, self.qkv_proj.weight[rows], self.qkv_proj.bias[rows])
         return self.qkv_proj(x)[..., rows]

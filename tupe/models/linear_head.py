@@ -47,4 +47,4 @@ def upgrade(model: RobertaModel, state: dict[str, Tensor], name: str) -> None:
         if {part: t.shape for part, t in wanted.items()} == {part: t.shape for part, t in tensors.items()}:
             state.update({f"{prefix}{head}.{part}": tensor for part, tensor in tensors.items()})
         else:
-            _logger.warning("the checkpoint's classification head %s is another than the model's: it is left out", head)
+            _logger.warning("the checkpoint's classification head %s differs from the model's: it is left out", head)

@@ -138,8 +138,8 @@ class TupeModel(RobertaModel):
             classification_head_name: return this head's scores `(B, num_classes)`.
             spans: return the span head's scores of beginnings and of ends, `(B, T)` each.
             masked_tokens: bool `(B, T)`, or indices `(N,)` into the `B * T` tokens: logits `(N, V)` of these alone.
-            num_tokens: how many of `src_tokens` are no padding, if the caller knows: spares asking the device, and to
-                compute padding (`--unpad`).
+            num_tokens: how many of `src_tokens` are no padding, if the caller knows: spares asking the device, and
+                computing padding (`--unpad`).
 
         Returns:
             the output, and a dictionary with `inner_states`.
@@ -190,7 +190,7 @@ class TupeModel(RobertaModel):
     ) -> HubInterface:
         """A `RobertaHubInterface` (`encode`, `fill_mask`, `extract_features`, `predict`) on a checkpoint.
 
-        Its text goes through the processing of the corpus first, which the manifest beside the data tells.
+        Its text first goes through the processing of the corpus, as the manifest beside the data describes it.
 
         Args:
             model_name_or_path: folder of the checkpoint.

@@ -155,7 +155,7 @@ class FusedAdamWConfig(FairseqDataclass):
 
 @register_optimizer("fused_adamw", dataclass=FusedAdamWConfig)
 class FusedAdamW(FairseqAdam):
-    """`--optimizer fused_adamw`: options, update rule and checkpoints of `adam`, in every precision of fairseq.
+    """`--optimizer fused_adamw`: update rule and checkpoints of `adam`, in every precision of fairseq.
 
     Raises:
         UserError: if layer norms and biases are to be left out of the weight decay, but cannot be told apart.
@@ -183,7 +183,7 @@ class FusedAdamW(FairseqAdam):
         }
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Callable[[Tensor], Tensor]] = None) -> Tensor:
-        """As fairseq's: the norm of all gradients, to which they are scaled down if it is above `max_norm` > 0.
+        """As fairseq's: returns the norm of all gradients; if it is above `max_norm` > 0, they are scaled down to that.
 
         The norms of the tensors are taken together; fairseq without apex takes them one by one.
         """

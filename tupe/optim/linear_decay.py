@@ -26,7 +26,7 @@ class LinearDecayConfig(FairseqDataclass):
         default=1.0, metadata={"help": "rate of a layer over that of the next, in (0, 1]; heads have the whole rate"}
     )
     layer_decay_official: bool = field(
-        default=False, metadata={"help": "one power of it more below the heads, as ELECTRA's code has it"}
+        default=False, metadata={"help": "one more power of layer_decay below the heads, as ELECTRA's code has it"}
     )
     lr: list[float] = field(default=II("optimization.lr"))
     max_update: int = II("optimization.max_update")
@@ -71,7 +71,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
                 "(optimization.max_update, optimization.max_epoch)"
             )
         if not 0 < cfg.layer_decay <= 1:
-            raise UserError(f"layer_decay is {cfg.layer_decay}, but must be above 0 and at most 1, which is none")
+            raise UserError(f"layer_decay is {cfg.layer_decay}, but must be above 0 and at most 1 (no decay)")
         self.lr = cfg.lr[0]
         self.group_shares: list[float] = []
         self.max_update = cfg.max_update if cfg.max_update > 0 else math.inf

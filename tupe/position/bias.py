@@ -35,7 +35,7 @@ class PositionBias(nn.Module):
         reset: `Reset` or nothing; needs a term to reset.
         cross: hand out the factors of `absolute` instead of their product, for
             `(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T`, all four products (BERT-A^d; TUPE, section 4.3).
-        num_terms: products that content is scaled as one of, if not those that the logit sums (an ablation).
+        num_terms: number of products by which content is scaled, if not the number that the logit sums (an ablation).
 
     Raises:
         UserError: for a combination that has no meaning.
@@ -129,8 +129,8 @@ class PositionBias(nn.Module):
             length: `n`, the number of queries.
             dtype: of the terms, to which they are rounded once.
             in_parts: make the bias a `StructuredBias`, of a size linear in `n`, where its terms have parts:
-                `FreeAbsolute` and Linformer's do not, nor a reset one with an offset.
-            num_keys: `m`, by default the positions up to the last query. Keys that are no positions are all there.
+                `FreeAbsolute` and Linformer's have none, and a reset bias with an offset has none either.
+            num_keys: `m`, by default the positions up to the last query. Keys that are not positions all take part.
             query_offset: the position of the first query: `position(1, query_offset=t)` is the row of step `t` in
                 decoding, of the full matrix's first `t + 1` columns.
         """

@@ -1,4 +1,4 @@
-"""Whether a term is one: what `PositionBias`, its kept terms, its kernels and its exports rely on, tried out."""
+"""Whether a module is a `Term`: what `PositionBias`, its kept terms, kernels and exports rely on, tried out."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ class _Checked:
         """Slices, the end, precision."""
         n = self.length
         for given in ((n,), (1, None, n - 1), (1,), (n - n // 2, n, n // 2), (n, 1)):
-            span, what = Span.of(*given), f"asked for {given} of (length, num_keys, query_offset)"
-            self._same(self._computed(*given), self.whole[:, span.queries, span.keys], f"{what} it is another part")
+            span, what = Span.of(*given), f"asked for {given} as (length, num_keys, query_offset)"
+            self._same(self._computed(*given), self.whole[:, span.queries, span.keys], f"{what} it is not that part")
         end = getattr(self.term, "max_positions", math.inf)
         if end != math.inf:
             try:
@@ -176,7 +176,7 @@ class _Checked:
         try:
             pickled = pickle.loads(pickle.dumps(self.term))
         except Exception as error:
-            self._fail(f"it is not pickled: {error!r:.200}")
+            self._fail(f"it cannot be pickled: {error!r:.200}")
         for what, other in (("copied", copy.deepcopy(self.term)), ("pickled", pickled)):
             self._same(other(self.length), self.whole, f"{what}, it is another function")
         other = copy.deepcopy(self.term)
@@ -205,6 +205,6 @@ class _Checked:
                 made = make()
                 found = {n: made(torch.zeros(n)) for n in lengths}
             except Exception as error:
-                self._fail(f"it is not {way} for all lengths: {str(error).strip().splitlines()[0]:.200}")
+                self._fail(f"it cannot be {way} for all lengths: {str(error).strip().splitlines()[0]:.200}")
             for n in lengths:
                 self._same(found[n], expected[n], f"{way}, it is another function of {n} positions")

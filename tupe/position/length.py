@@ -95,8 +95,8 @@ def _fit(
             theirs, ours = ((rows + 1) // 2 if centred else rows for rows in (theirs, ours))
             raise UserError(
                 f"the model has {ours} positions, but the checkpoint's `{prefix}{name}` has only {theirs}: "
-                "set --max-positions (in pre-training --tokens-per-sample too; under Hydra task.max_positions) to "
-                f"{theirs} or less"
+                "set --max-positions (in pre-training --tokens-per-sample too; in translation --max-source-positions, "
+                f"--max-target-positions; under Hydra the task's or model's field of that name) to {theirs} or less"
             )
         saved = saved.narrow(axis, (theirs - ours) // 2 if centred else 0, ours)
     state[prefix + name] = saved

@@ -41,7 +41,7 @@ class OwnTerm(NamedTuple):
 #: side, absolute or relative -> name -> what was registered under it.
 OWN: dict[str, dict[str, OwnTerm]] = {"absolute": {}, "relative": {}}
 
-#: Names that have become fields and choices: later ones would not.
+#: Whether the names have become fields and choices; later ones would not.
 _read = False
 
 

@@ -95,7 +95,7 @@ class BucketedRelative(RelativeBias):
     Args:
         num_heads: `H`.
         num_buckets: even, at least 4.
-        max_distance: greater than `num_buckets / 4`, in one direction than `num_buckets / 2`.
+        max_distance: greater than `num_buckets / 4`, or than `num_buckets / 2` if not `bidirectional`.
         bidirectional: `False` for T5's decoder, where no key comes after the query: all buckets for those before it.
 
     Raises:

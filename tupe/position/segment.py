@@ -31,7 +31,7 @@ def segment_ids(tokens: Tensor, eos: int) -> Tensor:
 
 
 def check_segments(segments: Tensor) -> None:
-    """Raises `UserError` for numbers: of two segments the type says that there is no third, on every device."""
+    """Raises `UserError` unless they are bool: so the type alone, on every device, rules out a third segment."""
     if segments.dtype != torch.bool:
         raise UserError(
             f"segments are {segments.dtype}, but must be torch.bool, true in the second segment: give segments == 1"
@@ -46,7 +46,7 @@ def segment_bias(values: Tensor, segments: Tensor) -> Tensor:
 
 
 class _Segments(nn.Module):
-    """Base: the one parameter, zero after loading a checkpoint without it, which is then at first the same function."""
+    """Base: one parameter, zero after loading a checkpoint without it, so that it at first changes nothing."""
 
     def __init__(self, *shape: int) -> None:
         super().__init__()

@@ -46,7 +46,7 @@ class StructuredBias(NamedTuple):
         return StructuredBias(*(part if part is None else part.to(dtype) for part in learnt), segments).contiguous()
 
     def slice(self, length: int, num_keys: Optional[int] = None, query_offset: int = 0) -> StructuredBias:
-        """The bias of some of its queries and keys, which must be equally many; contiguous. See `PositionBias.forward`.
+        """The bias of some queries and keys; this one must have as many keys as queries. See `PositionBias.forward`.
 
         `theta` is handed on as it is: `dense` must be told of an offset.
         """

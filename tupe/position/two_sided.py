@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Optional, Union
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from tupe.position.absolute import PositionTable, UntiedAbsolute
 from tupe.position.length import Span
@@ -27,7 +28,7 @@ class UntiedTwoSided(UntiedAbsolute):
         super().__init__(max_positions, embed_dim, *others, **named)
         self.num_keys = num_keys
         self.key_table = PositionTable(num_keys, embed_dim)
-        self.key_layer_norm = nn.LayerNorm(embed_dim)
+        self.key_layer_norm = deepcopy(self.layer_norm)
 
     def forward(
         self, length: int, num_keys: Optional[int] = None, query_offset: int = 0, factors: bool = False

@@ -43,7 +43,9 @@ def render(document: Path, records: Path) -> list[Path]:
 
     def block(match: re.Match) -> str:
         size, name = match["size"], match["block"]
-        results = found.setdefault(size, read_results(size, records))
+        if size not in found:
+            found[size] = read_results(size, records)
+        results = found[size]
         if name in FIGURES:
             plot, title, ending = FIGURES[name]
             picture = document.parent / "images" / f"study_{results.design.name}{ending}.png"

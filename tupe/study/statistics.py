@@ -37,9 +37,9 @@ def mean(values: Sequence[float]) -> Mean:
 
 
 def share(curve: Sequence[tuple[int, float]], loss: float) -> Optional[float]:
-    """Of the updates of a run after how many its validation loss is first `loss` or less; None if it never is.
+    """The share of a run's updates after which its validation loss is first `loss` or less; None if it never is.
 
-    Between validations it is on a line. 1 for the run's own final loss, if no earlier one was as low.
+    Between validations the loss is on a line. 1 for the run's own final loss, if no earlier one was as low.
     """
     reached = reaches(TrainingLog({}, {update: {"loss": value} for update, value in curve}), loss)
     return None if reached is None else reached / curve[-1][0]

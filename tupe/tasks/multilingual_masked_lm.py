@@ -61,11 +61,11 @@ class MultilingualMaskedLMConfig(FairseqDataclass):
 
 @register_task("tupe_multilingual_masked_lm", dataclass=MultilingualMaskedLMConfig)
 class MultilingualMaskedLMTask(MaskedLMTask):
-    """fairseq's `multilingual_masked_lm`, which knows no Hydra, of the parts that it is made of.
+    """fairseq's `multilingual_masked_lm`, which knows no Hydra, rebuilt from the same parts.
 
     Each epoch draws anew, by (seed, epoch) alone, so that a resumed run draws the same: of a language whose probability
-    is above its share of the blocks with replacement, of others without. Unlike there, a block that is drawn twice is
-    masked otherwise each time, and blocks are sorted by the lengths of those that were drawn.
+    is above its share of the blocks with replacement, of others without. Unlike fairseq's, this one masks a block
+    that is drawn twice differently each time, and sorts blocks by the lengths of those that were drawn.
     """
 
     cfg: MultilingualMaskedLMConfig

@@ -39,7 +39,7 @@ class TupeConfig(PreTrainedConfig):
         encoder_normalize_before: pre-norm layers.
         no_layernorm_embedding: no layer norm on the input.
         pooler_act, classifier_dropout: of the classification head.
-        linear_heads: it is one layer, as ELECTRA's, instead of two.
+        linear_heads: the classification head is one layer, as ELECTRA's, instead of two.
     """
 
     model_type = "tupe"

@@ -3,7 +3,7 @@ r"""TUPE (Ke et al., ICLR 2021), DIET (Chen et al., EMNLP 2021) and their baseli
     logit(i, j) = (x_i W^Q)(x_j W^K)^T / sqrt(t d_h) + reset(absolute(i, j) + relative(j - i)) + segment(s_i, s_j)
 
 `t` is the number of products that the logit sums: 2 in TUPE, where the positions have one of their own. The terms
-behind the first know no words: they are computed once for the batch and, where the layers share them, for all layers.
+after the first ignore the words: they are computed once for the batch and, where the layers share them, for all layers.
 This file is shipped with exported models: it imports no `tupe`. Parameters are called as in the fairseq plugin.
 """
 

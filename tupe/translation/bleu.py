@@ -77,4 +77,4 @@ def score(
             raise UserError(f"{baseline} is both the baseline and the system: give another.")
         results = PairedTest(list(systems.items()), metrics, [references], "bs", _SAMPLES)()[1]
         for name, (_, ours) in zip(metrics, list(results.items())[1:]):
-            yield f"{name}: p = {ours[1].p_value:.4f} that they do not differ (paired bootstrap, {_SAMPLES} samples)"
+            yield f"{name}: p = {ours[1].p_value:.4f} if they do not differ (paired bootstrap, {_SAMPLES} samples)"

@@ -39,7 +39,7 @@ class Search:
         beam: hypotheses that are followed at a time.
         length_penalty: `alpha`; larger ones prefer longer translations.
         normalization: what `alpha` is the exponent of: `gnmt`, `((5 + n) / 6)^alpha`, or `fairseq`, `n^alpha`.
-        max_len_a, max_len_b: a translation of `n_s` pieces has at most `a n_s + b`.
+        max_len_a, max_len_b: a source of `n_s` pieces gets at most `a n_s + b`.
     """
 
     beam: int = 10
@@ -61,7 +61,7 @@ class Translator:
         data: the prepared data, where it is no longer where the model was trained.
         last: average the last `last` checkpoints of a run, whose folder, or a file of it, `checkpoints` names.
         search: see `Search`.
-        max_tokens: pieces in a batch, padding included.
+        max_tokens: pieces in a batch times the beam, padding included.
 
     Raises:
         UserError: for what is no translation model, and for data that is not there or not the model's.

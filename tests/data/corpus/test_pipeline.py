@@ -143,7 +143,7 @@ def test_a_killed_worker_is_told(whole, tmp_path, capfd):
     """In every step: the command ends, and goes on where it was when started again."""
     told = [run_killed(["prepare-corpus", tmp_path / "out", *whole[0], "--workers", 2], 9, "one") for _ in range(3)]
     assert told == [1, 1, 1]
-    assert capfd.readouterr().err.count("error: a process was killed, mostly for want of memory") == 3
+    assert capfd.readouterr().err.count("error: a process was killed, probably for want of memory") == 3
 
 
 def test_a_file_is_read_on_where_it_was(whole, text, tmp_path, monkeypatch):

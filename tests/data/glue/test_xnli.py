@@ -37,7 +37,7 @@ def test_languages_of_other_lengths_are_refused(download, prepared, capsys):
     path = download / "XNLI/test-sw.tsv"
     path.write_text(path.read_text().rpartition("\n")[0])
     assert prepare(download, prepared, "XNLI") == 1
-    assert "files test-sw and test-de have not the same labels line by line" in capsys.readouterr().err
+    assert "files test-sw and test-de do not have the same labels line by line" in capsys.readouterr().err
     (download / "XNLI/dev-en.tsv").unlink()
     assert prepare(download, prepared, "XNLI") == 1
     assert "there is no" in capsys.readouterr().err

@@ -33,6 +33,10 @@ CASES = {
         "diet_abs",
         {"decoder_absolute": "none", "decoder_relative": "bucketed", "decoder_sharing": "none"},
     ),
+    "untied across, with biases and no layer norm": (
+        "diet_rel",
+        {"cross_position": "untied", "untied_projection_bias": True, "no_untied_layer_norm": True},
+    ),
     "clipped": ("none", {"relative": "clipped", "relative_max_distance": 3}),
 }
 

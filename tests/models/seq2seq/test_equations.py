@@ -31,6 +31,7 @@ class Expected:
     def __init__(self, model, system, changed):
         self.model, fields = model, {**SEQ2SEQ_SYSTEMS[system], **changed}
         self.pre_norm = fields.get("encoder_normalize_before", False)
+        self.normed, self.biased = not fields.get("no_untied_layer_norm"), fields.get("untied_projection_bias")
         self.cross_kind = fields.get("cross_position", "none")
         self.far = fields.get("relative_max_distance", 128) if system != "shaw" else 3
         self.kinds = {
@@ -61,8 +62,12 @@ class Expected:
         rows = slice(s * D_H, (s + 1) * D_H)
         two_sided = hasattr(term, "key_table")
         key_table, key_norm = (term.key_table, term.key_layer_norm) if two_sided else (term.table, term.layer_norm)
-        query = term.query.weight[rows] @ norm(term.layer_norm, term.table.weight[i])
-        return query @ (term.key.weight[rows] @ norm(key_norm, key_table.weight[j])) / math.sqrt(2 * D_H)
+        sides = (term.query, term.layer_norm, term.table.weight[i]), (term.key, key_norm, key_table.weight[j])
+        query, key = (
+            side.weight[rows] @ (norm(layer_norm, p) if self.normed else p) + (side.bias[rows] if self.biased else 0)
+            for side, layer_norm, p in sides
+        )
+        return query @ key / math.sqrt(2 * D_H)
 
     def free(self, terms, kinds, causal, s, i, j):
         """What does not depend on the words."""

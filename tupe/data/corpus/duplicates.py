@@ -2,8 +2,8 @@
 
 Hashes go by their first bits into ranges small enough for memory: read in blocks, each block written in the order of
 the ranges, then each range is read from all blocks. So every hash is read twice and written once, one file is open at
-a time, and memory does not grow with the corpus; the marks lie in a file that is mapped, not loaded. That two different
-ones of 150 million lines (16 GB) get the same hash happens in one such corpus of 1,600.
+a time, and memory does not grow with the corpus; the marks lie in a file that is mapped, not loaded. Two different
+lines of 150 million (16 GB) get the same hash in one such corpus in 1,600.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _TEXT = re.compile(r"(?:.*\.(?:txt|text|json|jsonl)|wiki_\d+)(?:\.(?:xz|gz|bz2))
 
 @dataclass(frozen=True)
 class Input:
-    """A text file; of a book the whole is one document. `name` is its name from the folder that was named on.
+    """A text file; of a book the whole is one document. `name` is its path from the named file or folder on.
 
     `language` is empty where the corpus is of one.
     """

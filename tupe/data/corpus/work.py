@@ -1,7 +1,7 @@
 """The folder of unfinished work: what a step has done with a part stays done when the command is started again.
 
-The inputs are divided into parts, some megabytes of text each, where only they say: not the processes, not what was
-interrupted. A step reads files of a part and writes others, and its note, which says that it is done, comes last.
+The inputs are divided into parts, some megabytes of text each, which depend on the inputs alone, not on processes or
+interruptions. A step reads files of a part and writes others, and its note, which says that it is done, comes last.
 """
 
 from __future__ import annotations

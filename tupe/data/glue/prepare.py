@@ -154,8 +154,8 @@ def _check_languages(folder: Path, task: Task) -> None:
         other = first.setdefault(path.stem.partition("-")[0], path)
         if path.read_bytes() != other.read_bytes():
             raise UserError(
-                f"the {task.name} files {path.stem} and {other.stem} have not the same labels line by line: one lacks "
-                "lines, or is of another set; get them anew."
+                f"the {task.name} files {path.stem} and {other.stem} do not have the same labels line by line: one "
+                "lacks lines, or is of another set; get them anew."
             )
 
 

@@ -1,4 +1,4 @@
-"""`manifest.json` beside prepared parallel text: of what it was made, what became of it, and its files."""
+"""`manifest.json` beside prepared parallel text: what it was made of, what became of it, and its files."""
 
 from __future__ import annotations
 

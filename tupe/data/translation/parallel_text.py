@@ -64,7 +64,7 @@ class ParallelText:
 
 
 def lines(path: Path, keep_spaces: bool = False) -> Iterator[str]:
-    """The lines of a text file; white space, of which U+2028 is some too, is one space unless it is kept as it is."""
+    """The lines of a text file; each run of white space, U+2028 included, is one space unless `keep_spaces`."""
     if not path.exists():
         raise UserError(f"there is no {path}: give a file of text.")
     if path.is_dir():

@@ -61,7 +61,7 @@ class Seq2SeqConfig(EncoderConfig):
     )
 
     encoder_layers: int = field(default=6, metadata={"help": "number of layers of the encoder"})
-    decoder_layers: Optional[int] = field(default=None, metadata={"help": "of the decoder; default: as many"})
+    decoder_layers: Optional[int] = field(default=None, metadata={"help": "decoder layers; default: the encoder's"})
     encoder_embed_dim: int = field(default=512, metadata={"help": "width d, of both stacks"})
     encoder_ffn_embed_dim: int = field(default=2048, metadata={"help": "width of the feed-forward parts"})
     encoder_attention_heads: int = field(default=8, metadata={"help": "number of heads H of each attention"})
@@ -102,7 +102,7 @@ def check_terms(args: Namespace) -> None:
     if args.segment != "none":
         raise UserError(f"segment is {args.segment}, but a translation has one sentence a side: set segment=none")
     if args.embedding_dim:
-        raise UserError(f"embedding_dim is {args.embedding_dim}, but is the width in an encoder-decoder: set it to 0")
+        raise UserError(f"embedding_dim is {args.embedding_dim}, but must be 0, for the width, in an encoder-decoder")
     if args.linformer_k:
         raise UserError(f"linformer_k is {args.linformer_k}, but its keys mix in the future: set linformer_k=0")
     if args.cross_position == "diagonal" and "shaw" in (args.relative, decoder_args(args).relative):

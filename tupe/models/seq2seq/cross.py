@@ -25,5 +25,9 @@ def build_cross_position(args: Namespace) -> PositionBias:
     if args.cross_position == "low_rank":
         return PositionBias(LowRankAbsolute(target, args.position_rank, sets, num_keys=source))
     if args.cross_position == "untied":
-        return PositionBias(UntiedTwoSided(target, source, width, sets, width // args.encoder_attention_heads))
+        untied = UntiedTwoSided(
+            target, source, width, sets, width // args.encoder_attention_heads,
+            projection_bias=args.untied_projection_bias, layer_norm=not args.no_untied_layer_norm,
+        )  # fmt: skip
+        return PositionBias(untied)
     return PositionBias()

@@ -1,4 +1,4 @@
-"""The fairseq models: encoder and decoder for fairseq's `translation` task, criterions and generators."""
+"""The fairseq models: encoder and decoder, for fairseq's `translation` task with its criterions and generators."""
 
 from __future__ import annotations
 
