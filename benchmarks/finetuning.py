@@ -148,7 +148,7 @@ def build_roberta(task: Any, args: Namespace) -> RobertaModel:
 
 
 def ways(task: Any, args: Namespace, mode: str) -> dict[str, tuple[bool, str, Batches]]:
-    """What is measured: name -> whether it is ours, `--unpad`, and the batches; the first is what others are over."""
+    """What is measured: name -> whether it is ours, `--unpad`, and the batches."""
     unpad = "auto" if args.device == "cpu" else "always"
     found = {}
     if mode == "training":
@@ -172,7 +172,7 @@ def ways(task: Any, args: Namespace, mode: str) -> dict[str, tuple[bool, str, Ba
 
 
 def compare(task: Any, args: Namespace, models: dict[bool, Trained], mode: str) -> list[str]:
-    """Rows of the table: tokens a second, over the first's, and what share of the slots was padding."""
+    """Rows of the table: padding, tokens a second, and that over `padded`, or over batches of one length."""
     now = time.perf_counter if args.clock == "wall" else time.process_time
     measured = ways(task, args, mode)
     rates: dict[str, list[float]] = {name: [] for name in measured}

@@ -151,7 +151,7 @@ def logit_ranks(
         relative_tolerance: singular values above this share of the largest count.
 
     Returns:
-        `(L, H)`, the mean over the sequences; and `(L H,)`, `(H,)` where the layers share it, `None` without one.
+        `(L, H)`, the mean over the sequences; and of each position term, `(H,)` as layers share them; `None` without.
     """
     logits = torch.stack(
         [numerical_rank(of, relative_tolerance).double().mean(0) for of in layer_logits(encoder, tokens)]
