@@ -23,6 +23,13 @@ def test_the_order(design):
     ]  # fmt: skip
 
 
+def test_no_seeds_are_the_search_alone(tmp_path):
+    path = tmp_path / "made.yaml"
+    path.write_text(DESIGN.replace("tupe_r: {seeds: 1", "tupe_r: {seeds: 0"))
+    found = {run.part for run in read_design(str(path)).runs() if run.system == "tupe_r"}
+    assert found == {"search"}
+
+
 def test_labels(design):
     assert [design.label(name) for name in design.systems] == ["BERT-A", "scaled", "TUPE-R", "RoBERTa"]
 

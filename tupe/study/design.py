@@ -31,13 +31,13 @@ class System:
     """A row of the comparison.
 
     Attributes:
-        seeds: how many pre-trainings at the best rate, seeds 1, 2, ...
+        seeds: how many pre-trainings at the best rate, seeds 1, 2, ...; 0: the search alone.
         model: a system of `tupe systems`, or `roberta`; the row's name if it is not given.
         label: what tables call it; by default as in its paper.
         settings: key -> value of the pre-training's configuration, for this row alone.
     """
 
-    seeds: int = checked(minimum=1)
+    seeds: int = checked(minimum=0)
     model: str = ""
     label: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
