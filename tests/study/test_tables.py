@@ -83,6 +83,12 @@ def test_shares(results):
     assert rows["RoBERTa"] == ["never"]
 
 
+def test_ablations(results):
+    rows = table(results, "ablations")
+    assert rows.pop("what is added")[-1] == "validation loss, bits"
+    assert len(rows) == 2 and rows == {**rows, "TUPE's scale of the words' logits": ["scaled, BERT-A", "2", "-1.100 [-2.371, +0.171]"]}
+
+
 def test_rates(results):
     assert table(results, "rates")["BERT-A"] == ["8.500", "**8.000**"]
     assert BLOCKS["rates"](results)[-1].endswith("BERT-A (0.002), scaled (0.002), TUPE-R (0.002), RoBERTa (0.001).")

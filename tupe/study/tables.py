@@ -17,6 +17,15 @@ from tupe.study.statistics import Mean, mean, share
 
 #: Whose final loss is to be reached.
 TARGETS = (BASELINE, "bert_r")
+#: What the first of two systems has and the second has not, all else alike.
+STEPS = (
+    ("TUPE's scale of the words' logits", "bert_a_scaled", BASELINE),
+    ("untied positions, the reset, and that scale", "tupe_a_plain", BASELINE),
+    ("the layer norm of untied positions", "tupe_a", "tupe_a_plain"),
+    ("the reset", "tupe_a", "tupe_a_tie_cls"),
+    ("T5's bias, on untied positions", "tupe_r", "tupe_a"),
+    ("T5's bias, on added positions", "bert_r", BASELINE),
+)
 _MODES = ("training", "inference")
 _NONE = "–"
 #: Bits below the model without positions that are taken for word order learnt.
@@ -142,6 +151,17 @@ def shares(results: Results) -> list[str]:
     return _table(("system", *(f"{design.label(target)}'s final loss after" for target in targets)), rows)
 
 
+def ablations(results: Results) -> list[str]:
+    """What each step between two systems changes in the final loss."""
+    label, rows = results.design.label, []
+    for what, name, without in STEPS:
+        change = results.paired(name, without, lambda ours, theirs: ours.loss - theirs.loss)
+        if change:
+            both = f"{label(name)}, {label(without)}"
+            rows.append((what, both, str(len(change)), _interval(mean(change), 3, sign="+")))
+    return _table(("what is added", "with it, without it", "seeds", "validation loss, bits"), rows)
+
+
 def rates(results: Results) -> list[str]:
     """The search: loss of each rate, the best of each system in bold."""
     design, rows = results.design, []
@@ -239,6 +259,7 @@ BLOCKS: dict[str, Callable[[Results], list[str]]] = {
     "state": state,
     "pretraining": pretraining,
     "shares": shares,
+    "ablations": ablations,
     "rates": rates,
     "glue": glue,
     "correlation": correlation,
