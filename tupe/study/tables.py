@@ -16,7 +16,7 @@ from tupe.study.records import Pretraining, Record, best_rate
 from tupe.study.statistics import Mean, mean, share
 
 #: Whose final loss is to be reached.
-TARGETS = (BASELINE, "bert_r")
+TARGETS = (BASELINE, "bert_r", "bert_a_warm")
 #: What the first of two systems has and the second has not, all else alike.
 STEPS = (
     ("TUPE's scale of the words' logits", "bert_a_scaled", BASELINE),
@@ -25,6 +25,9 @@ STEPS = (
     ("the reset", "tupe_a", "tupe_a_tie_cls"),
     ("T5's bias, on untied positions", "tupe_r", "tupe_a"),
     ("T5's bias, on added positions", "bert_r", BASELINE),
+    ("a warm-up of 10% in place of 2%", "bert_a_warm", BASELINE),
+    ("the same, on untied positions", "tupe_a_warm", "tupe_a"),
+    ("all that TUPE-A has, with that warm-up", "tupe_a_warm", "bert_a_warm"),
 )
 _MODES = ("training", "inference")
 _NONE = "–"
