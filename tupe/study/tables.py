@@ -25,8 +25,8 @@ STEPS = (
     ("the reset", "tupe_a", "tupe_a_tie_cls"),
     ("T5's bias, on untied positions", "tupe_r", "tupe_a"),
     ("T5's bias, on added positions", "bert_r", BASELINE),
-    ("a warm-up of 10% in place of 2%", "bert_a_warm", BASELINE),
-    ("the same, on untied positions", "tupe_a_warm", "tupe_a"),
+    ("a warm-up of 10% in place of 2%, on added positions", "bert_a_warm", BASELINE),
+    ("a warm-up of 10%, on untied positions", "tupe_a_warm", "tupe_a"),
     ("all that TUPE-A has, with that warm-up", "tupe_a_warm", "bert_a_warm"),
 )
 _MODES = ("training", "inference")
@@ -151,7 +151,7 @@ def shares(results: Results) -> list[str]:
                 text = f"{text}; {len(found) - len(reached)} of {len(found)} never" if reached else "never"
             cells.append(_NONE if name == target or not found else text)
         rows.append((design.label(name), *cells))
-    return _table(("system", *(f"{design.label(target)}'s final loss after" for target in targets)), rows)
+    return _table(("system", *(f"final loss of {design.label(target)} after" for target in targets)), rows)
 
 
 def ablations(results: Results) -> list[str]:
