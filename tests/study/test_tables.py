@@ -85,8 +85,9 @@ def test_shares(results):
 
 def test_ablations(results):
     rows = table(results, "ablations")
-    assert rows.pop("what is added")[-1] == "validation loss, bits"
-    assert len(rows) == 2 and rows == {**rows, "TUPE's scale of the words' logits": ["scaled, BERT-A", "2", "-1.100 [-2.371, +0.171]"]}
+    assert rows["what is added"][-1] == "validation loss, bits"
+    assert rows["TUPE's scale of the words' logits"] == ["scaled, BERT-A", "2", "-1.100 [-2.371, +0.171]"]
+    assert len(rows) == 3  # and the line under the head: the other systems have no runs
 
 
 def test_rates(results):
