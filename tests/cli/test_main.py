@@ -95,6 +95,9 @@ def test_a_wrong_argument_is_a_sentence(capsys):
         main(["sweep", "gleu", "CHECKPOINT", "DATA", "OUT"])
     assert end.value.code == 2
     assert re.fullmatch(r"error: .*'gleu'.*: see tupe sweep --help\.\n", capsys.readouterr().err)
+    with pytest.raises(SystemExit):
+        main(["sweep", "glue", "CHECKPOINT", "DATA"])
+    assert capsys.readouterr().err == "error: the following arguments are required: out: see tupe sweep --help.\n"
 
 
 def raise_(text):

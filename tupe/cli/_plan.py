@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--here", action="store_true", help="the run starts on this machine, whose GPUs and disk are checked")
     add("folder", type=Path, help="of the configurations")
     add("config", help="name of one")
-    add("overrides", nargs="*", default=[], metavar="key=value", help="of the configuration")
+    add("overrides", nargs="*", metavar="key=value", help="of the configuration")
     add("--node-rank", type=int, default=0, metavar="N", help="of this machine, from 0 (default: %(default)s)")
     add("--start", nargs=argparse.REMAINDER, metavar="COMMAND", help="then become this command, alone in its folder")
 

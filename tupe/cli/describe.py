@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the model, the fields that are given, and the vocabulary and length that parameters are counted for."""
     add = parser.add_argument
     add("model", metavar="CHECKPOINT|MODEL", help="a checkpoint, or a name such as tupe_base")
-    add("fields", nargs="*", default=[], metavar="field=value", help="of a named model: see `tupe systems --flags`")
+    add("fields", nargs="*", metavar="field=value", help="of a named model: see `tupe systems --flags`")
     add("--vocab-size", type=int, default=32_768, help="symbols of a named model (default: 32768)")
     add("--max-positions", type=int, default=512, help="longest sequence of a named model (default: 512)")
 

@@ -16,7 +16,7 @@ import re
 import signal
 import sys
 from pathlib import Path
-from typing import Callable, NoReturn
+from typing import Any, Callable, NoReturn
 
 from tupe.errors import UserError
 from tupe.user_dir import import_own
@@ -66,6 +66,12 @@ def _check_names(argv: list[str]) -> None:
 
 class _Parser(argparse.ArgumentParser):
     """One whose errors are a sentence, without the usage before it."""
+
+    def add_argument(self, *names: str, **options: Any) -> argparse.Action:
+        """What may be left out is not among what is required; argparse does so by the default alone."""
+        if options.get("nargs") == "*":
+            options.setdefault("default", [])
+        return super().add_argument(*names, **options)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {_one_line(message)}: see {self.prog} --help.\n")

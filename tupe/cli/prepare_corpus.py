@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the folder, the inputs, the profile with its stages, and the vocabulary."""
     add = parser.add_argument
     add("out", type=Path, metavar="OUT", help="folder of the prepared corpus")
-    add("inputs", type=Path, metavar="INPUT", nargs="*", default=[], help="text files, folders; de=INPUT: German ones")
+    add("inputs", type=Path, metavar="INPUT", nargs="*", help="text files, folders; de=INPUT: German ones")
     add("--books", type=Path, metavar="FOLDER", nargs="+", default=[], help="folders whose files are one document each")
     help_ = "folders whose files and folders are called by their languages, as de.txt.xz and de"
     add("--languages", type=Path, metavar="FOLDER", nargs="+", default=[], help=help_)

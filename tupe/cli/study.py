@@ -15,7 +15,7 @@ from pathlib import Path
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the texts, the size, the folders, and what is to be done."""
     add = parser.add_argument
-    add("texts", nargs="*", default=[], type=Path, metavar="TEXT", help="of the corpus; none where it is prepared")
+    add("texts", nargs="*", type=Path, metavar="TEXT", help="of the corpus; none where it is prepared")
     add_size(parser)
     add("--out", type=Path, default=Path("runs/study"), help="corpus, checkpoints, logs (default: %(default)s)")
     add("--glue", type=Path, metavar="FOLDER", help="GLUE download; without it, nothing is fine-tuned")

@@ -32,9 +32,7 @@ def add_grid(parser: argparse.ArgumentParser) -> None:
     add("checkpoint", type=Path, help="a pre-trained checkpoint of this plugin")
     add("data", type=Path, help="folder with a prepared folder for each task")
     add("out", type=Path, help="folder of the sweep")
-    add(
-        "overrides", nargs="*", default=[], metavar="key=value", help="of configs/finetuning; hydra... for the launcher"
-    )
+    add("overrides", nargs="*", metavar="key=value", help="of configs/finetuning; hydra... for the launcher")
 
 
 def _list(kind: Callable) -> Callable:
