@@ -60,7 +60,7 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
         prepared_by = " and ".join(dict.fromkeys(TASKS[task].prepared_by for task in missing))
         raise UserError(
             f"{data} has no training data of {', '.join(missing)}: prepare them with {prepared_by}, or name "
-            "the tasks to run: --tasks CoLA,RTE (TASKS=CoLA,RTE)."
+            "the tasks to run: --tasks A,B (TASKS=A,B)."
         )
     for task in tasks:
         read_settings(task, list(overrides))  # its sentence, if one of them cannot be

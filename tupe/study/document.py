@@ -58,7 +58,7 @@ def render(document: Path, records: Path) -> list[Path]:
             raise UserError(f"{document} has a mark '{name}': the marks are {', '.join((*FIGURES, *BLOCKS))}.")
         return "\n".join([match[1], *lines, "", match["end"]])
 
-    text = _MARKS.sub(block, read_text(document, "a person"))
+    text = _MARKS.sub(block, read_text(document, "you"))
     with atomic(document) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
     return written
