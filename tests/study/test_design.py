@@ -30,6 +30,14 @@ def test_no_seeds_are_the_search_alone(tmp_path):
     assert found == {"search"}
 
 
+def test_a_row_may_be_searched_further(tmp_path):
+    path = tmp_path / "made.yaml"
+    path.write_text(DESIGN.replace("tupe_r: {seeds: 1", "tupe_r: {rates: [0.004, 0.0005], seeds: 1"))
+    found = read_design(str(path))
+    assert found.rates("tupe_r") == [0.0005, 0.001, 0.002, 0.004]
+    assert [run.lr for run in found.runs() if run.part == "search" and run.system == "bert_a"] == [0.001, 0.002]
+
+
 def test_labels(design):
     assert [design.label(name) for name in design.systems] == ["BERT-A", "scaled", "TUPE-R", "RoBERTa"]
 

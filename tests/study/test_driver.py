@@ -112,6 +112,18 @@ def test_the_rate_is_that_of_the_search(study, design, leave, search, tmp_path):
         study().check()
 
 
+def test_one_begun_at_another_rate_is_refused(study, design, leave, tmp_path):
+    """As where the search was extended since."""
+    with pytest.raises(UserError, match=r"1 run\(s\) failed"):
+        study(fails=["final/tupe_r.seed_1"], systems=["tupe_r"]).do(jobs=1)
+    run = Run("search", "tupe_r", 1, 0.001)
+    better = changed(read_records(tmp_path / "records/made", design)[run])
+    object.__setattr__(better, "curve", ((10, 1.0),))
+    leave({run: better})
+    with pytest.raises(UserError, match=r"final/tupe_r\.seed_1 is of a run with lr = 0\.002, not 0\.001: move it away"):
+        study(systems=["tupe_r"]).do(jobs=1)
+
+
 def test_one_that_fails(study, capsys):
     """The others go on; what needs it waits."""
     with pytest.raises(UserError, match=r"1 run\(s\) failed"):

@@ -35,12 +35,14 @@ class System:
         model: a system of `tupe systems`, or `roberta`; the row's name if it is not given.
         label: what tables call it; by default as in its paper.
         settings: key -> value of the pre-training's configuration, for this row alone.
+        rates: of learning that its search tries beside those of all, where their best was at the end.
     """
 
     seeds: int = checked(minimum=0)
     model: str = ""
     label: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
+    rates: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,10 @@ class Design:
         """The system of `tupe systems` that a row is of."""
         return self.systems[name].model or name
 
+    def rates(self, name: str) -> list[float]:
+        """All that a system's search tries, from the smallest."""
+        return sorted({*self.search.rates, *self.systems[name].rates})
+
     def after(self, at: str) -> int:
         """Updates of the checkpoint `at`: the `end`, or `mid`."""
         return self.mid if at == "mid" else self.updates
@@ -119,7 +125,7 @@ class Design:
         """Yields all runs: of each group the search and then seed after seed; then the fine-tunings, and the costs."""
         for group in self.groups:
             for name in group:
-                yield from (Run("search", name, self.search.seed, lr) for lr in self.search.rates)
+                yield from (Run("search", name, self.search.seed, lr) for lr in self.rates(name))
             yield from _by_seed("final", group)
         for group in self.groups:
             for at in ("end", "mid"):

@@ -27,7 +27,7 @@ from tupe.study.design import ROOT, Design, Run
 from tupe.study.process import Process
 from tupe.study.records import Record, best_rate, check_settings, read_record, read_records
 
-_SPENT = "spent.json"  # seconds of processors that the interrupted beginnings of a run took
+_BEGUN = "begun.json"  # of an interrupted run: its settings, and the seconds of processors that it took
 _POLL = 0.5
 
 
@@ -111,7 +111,7 @@ class Study:
         for run, record in records.items():
             of = self.settings(run, records)
             if of is not None:
-                check_settings(self.records / run.path, record, of)
+                check_settings(self.records / run.path, record.settings, of)
         return records
 
     def do(self, jobs: int, minutes: float = math.inf) -> int:
@@ -172,10 +172,12 @@ class Study:
             if of is None:
                 continue
             folder, held = self.folder(run), contextlib.ExitStack()
+            if (folder / _BEGUN).is_file():
+                check_settings(folder, read_json(folder / _BEGUN, "the study")["settings"], of)
             mine = held.enter_context(lock(folder.with_name(f".{folder.name}.lock")))
             there = read_record(self.records, run)
             if there is not None:  # another process has done it
-                check_settings(self.records / run.path, there, of)
+                check_settings(self.records / run.path, there.settings, of)
                 records[run] = there
             if mine is None or there is not None:  # or is doing it
                 held.close()
@@ -207,8 +209,8 @@ class Study:
         """Writes the record of a run that has ended well; otherwise what it took until now."""
         folder = self.folder(run)
         spent = one.process.seconds
-        if (folder / _SPENT).is_file():
-            spent += read_json(folder / _SPENT, "the study")
+        if (folder / _BEGUN).is_file():
+            spent += read_json(folder / _BEGUN, "the study")["seconds"]
         try:
             found = self._record(run, one, folder, spent)
             if found is not None:
@@ -217,7 +219,7 @@ class Study:
                 if run.part == "search":
                     shutil.rmtree(folder)
                 return
-            write_json(folder / _SPENT, spent)
+            write_json(folder / _BEGUN, {"settings": one.of, "seconds": spent})
             if not one.process.asked:
                 failed[run] = reason(folder / LOG, one.process.code)
         finally:

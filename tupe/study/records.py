@@ -111,11 +111,11 @@ def read_records(folder: Path, design: Design) -> dict[Run, Record]:
     return {run: record for run, record in found.items() if record is not None}
 
 
-def check_settings(path: Path, record: Record, settings: dict[str, Any]) -> None:
-    """Raises a `UserError` if the record is of other settings than these."""
-    differs = difference(record.settings, settings)
+def check_settings(path: Path, found: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Raises a `UserError` if what is at `path` is of other settings than those of its run now."""
+    differs = difference(found, asked)
     if differs:
-        raise UserError(f"{path} is of a run with {differs}: move it away, or give --records another folder.")
+        raise UserError(f"{path} is of a run with {differs}: move it away, or give --out and --records other folders.")
 
 
 def best_rate(design: Design, system: str, records: dict[Run, Record]) -> Optional[float]:

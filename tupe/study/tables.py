@@ -167,21 +167,18 @@ def ablations(results: Results) -> list[str]:
 
 def rates(results: Results) -> list[str]:
     """The search: loss of each rate, the best of each system in bold."""
-    design, rows = results.design, []
-    edges = {min(design.search.rates), max(design.search.rates)}
-    at_edge = []
+    design, rows, at_edge = results.design, [], []
+    columns = sorted({lr for name in design.systems for lr in design.rates(name)})
     for name in design.systems:
         found = {run.lr: results.records[run].loss for run in results._of("search", name)}
         if not found:
             continue
-        best = best_rate(design, name, results.records)
-        texts = [f"{found[lr]:.3f}".replace("inf", "diverged") if lr in found else _NONE for lr in design.search.rates]
-        rows.append(
-            (design.label(name), *(f"**{t}**" if lr == best else t for t, lr in zip(texts, design.search.rates)))
-        )
-        if best in edges:
+        best, tried = best_rate(design, name, results.records), design.rates(name)
+        texts = [f"{found[lr]:.3f}".replace("inf", "diverged") if lr in found else _NONE for lr in columns]
+        rows.append((design.label(name), *(f"**{t}**" if lr == best else t for t, lr in zip(texts, columns))))
+        if best in (tried[0], tried[-1]):
             at_edge.append(f"{design.label(name)} ({best:g})")
-    lines = _table(("system", *(f"{lr:g}" for lr in design.search.rates)), rows)
+    lines = _table(("system", *(f"{lr:g}" for lr in columns)), rows)
     if at_edge:
         lines += ["", f"Best at an end of the search, so that a rate beyond it may be better: {', '.join(at_edge)}."]
     return lines
