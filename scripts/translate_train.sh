@@ -24,6 +24,8 @@ set -euo pipefail
 data=$1
 shift
 find_config translation wmt18_en_de
+[[ ${MODEL:-seq2seq_} == seq2seq_* ]] || # before the configuration's fields are refused, one by one
+    fail "MODEL is $MODEL, which does not translate: \`tupe systems --translation\` lists what does"
 find_processes
 max_tokens=$(value "$config" max_tokens)
 tokens=$((max_tokens * $(value "$config" update_freq))) # an update

@@ -160,6 +160,12 @@ def test_translation_is_what_the_configuration_says(environment, model, max_toke
     assert trained["checkpoint.save_dir"] == "OUT"
 
 
+def test_an_encoder_does_not_translate(clone):
+    done = clone.run("translate_train.sh", "DATA", MODEL="tupe_base")
+    assert done.returncode == 1 and "error: MODEL is tupe_base, which does not translate" in done.stderr
+    assert clone.calls() == []
+
+
 @pytest.mark.parametrize("script", ["pretrain.sh", "translate_train.sh"])
 @pytest.mark.parametrize(
     ("name", "value"), [("GPUS", "x"), ("PROCESSES", "0"), ("NODES", "08"), ("NODES", "a[$(touch witness)]")]
