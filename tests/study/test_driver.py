@@ -176,7 +176,7 @@ def test_a_sweep_with_failed_runs_has_no_record(tmp_path):
     assert finetuning.sweep_record({}, tmp_path, 1.0).scores == {"CoLA": {"0.001": (50.0, 52.0)}}
 
 
-def test_a_run_that_was_finished_on_another_machine_is_not_swept_here(study, monkeypatch):
+def test_a_run_that_was_finished_on_another_machine_is_not_swept_here(study, tmp_path, capsys, monkeypatch):
     """The record says that it ended; what lies here was begun and left."""
     study(systems=["bert_a"]).do(jobs=2)
     here = study(systems=["bert_a"], parts=["glue"])
@@ -196,6 +196,11 @@ def test_a_run_that_was_finished_on_another_machine_is_not_swept_here(study, mon
     with pytest.raises(UserError, match=r"2 run\(s\) failed"):
         here.do(jobs=1)
     assert swept == ["bert_a.seed_1"] * 2
+    (here.folder(Run("final", "bert_a", 1)) / "hydra_train.log").unlink()
+    (here.corpus / "manifest.json").touch()
+    options = ["--size", f"{tmp_path}/made.yaml", "--parts", "glue", "--systems", "bert_a"]
+    assert main(["study", *options, "--records", f"{tmp_path}/records", "--out", f"{tmp_path}/out"]) == 0
+    assert "4 fine-tunings, as glue/bert_a.seed_1.end, are of checkpoints that are not in" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("how", ["signal", "minutes"])

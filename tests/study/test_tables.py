@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from tests.commands import ROOT
 from tests.study.conftest import finetuning, pretraining
 from tupe.cli.main import main
 from tupe.errors import UserError
@@ -79,7 +80,7 @@ def test_pretraining(results):
 
 def test_shares(results):
     rows = table(results, "shares")
-    assert rows["scaled"] == ["45 [-19, 109]%"]  # 40% and 50%
+    assert rows["scaled"] == ["45 [0, 100]%"]  # 40% and 50%, cut off where shares end
     assert rows["RoBERTa"] == ["never"]
 
 
@@ -155,6 +156,14 @@ def test_a_document(results, tmp_path, leave, capsys):
     capsys.readouterr()
     assert main(["study-report", "--size", str(size), "--records", str(leave({})), "--print", "rates"]) == 0
     assert capsys.readouterr().out.startswith("| system | 0.001 | 0.002 |")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/results.md"])
+def test_the_pages_are_what_the_records_say(page, tmp_path):
+    document = tmp_path / "page.md"
+    document.write_text((ROOT / page).read_text())
+    render(document, ROOT / "docs/results/runs")
+    assert document.read_text() == (ROOT / page).read_text(), "tupe study-report --document makes it anew"
 
 
 def test_nothing_yet(design, tmp_path):

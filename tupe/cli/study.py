@@ -54,3 +54,9 @@ def run(args: argparse.Namespace) -> None:
     study.prepare(args.texts, args.glue)
     missing = study.do(jobs, args.minutes)
     print(f"study: {len(study.wanted) - missing} of {len(study.wanted)} runs have a record in {study.records}")
+    elsewhere = study.without_checkpoint(read_records(study.records, design))
+    if elsewhere:
+        print(
+            f"study: {len(elsewhere)} fine-tunings, as {elsewhere[0]}, are of checkpoints that are not in {study.out}: "
+            "copy them from where they were trained, or move the records of their pre-trainings away to train them here"
+        )

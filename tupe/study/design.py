@@ -35,7 +35,7 @@ class System:
         model: a system of `tupe systems`, or `roberta`; the row's name if it is not given.
         label: what tables call it; by default as in its paper.
         settings: key -> value of the pre-training's configuration, for this row alone.
-        rates: of learning that its search tries beside those of all, where their best was at the end.
+        rates: of learning that its search tries beside those of all, where their best is at an end.
     """
 
     seeds: int = checked(minimum=0)

@@ -194,6 +194,11 @@ class Study:
         ended = log is not None and max(log.valid, default=0) >= self.design.updates
         return training.checkpoint(self.design, folder, run.at) if ended else None
 
+    def without_checkpoint(self, records: dict[Run, Record]) -> list[Run]:
+        """The missing fine-tunings whose pre-training ended on another machine."""
+        missing = [run for run in self.wanted if run.part == "glue" and run not in records]
+        return [run for run in missing if _pretraining(run) in records and not self._pretrained(run)]
+
     def folder(self, run: Run) -> Path:
         """Where a run takes place."""
         return self.out / run.path.with_suffix("")

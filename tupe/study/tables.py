@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Optional
@@ -16,7 +17,7 @@ from tupe.study.records import Pretraining, Record, best_rate
 from tupe.study.statistics import Mean, mean, share
 
 #: Whose final loss is to be reached.
-TARGETS = (BASELINE, "bert_r", "bert_a_warm")
+TARGETS = (CONTROL, BASELINE, "bert_r", "bert_a_warm")
 #: What the first of two systems has and the second has not, all else alike.
 STEPS = (
     ("TUPE's scale of the words' logits", "bert_a_scaled", BASELINE),
@@ -146,7 +147,7 @@ def shares(results: Results) -> list[str]:
         for target in targets:
             found = results.paired(name, target, lambda ours, theirs: share(ours.curve, theirs.loss))
             reached = [100 * part for part in found if part is not None]
-            text = f"{_interval(mean(reached), 0)}%" if reached else _NONE
+            text = f"{_interval(mean(reached), 0, limits=(0, 100))}%" if reached else _NONE
             if len(reached) < len(found):
                 text = f"{text}; {len(found) - len(reached)} of {len(found)} never" if reached else "never"
             cells.append(_NONE if name == target or not found else text)
@@ -294,10 +295,10 @@ def _spread(values: Mean, digits: int) -> str:
     return text if values.spread is None else f"{text} ± {values.spread:.{digits}f}"
 
 
-def _interval(values: Mean, digits: int, sign: str = "") -> str:
-    """Mean and its 95% interval; of one value, the value."""
+def _interval(values: Mean, digits: int, sign: str = "", limits: tuple[float, float] = (-math.inf, math.inf)) -> str:
+    """Mean and its 95% interval, as far as it is within the limits; of one value, the value."""
     text = f"{values.mean:{sign}.{digits}f}"
     if values.half is None:
         return text
-    low, high = values.mean - values.half, values.mean + values.half
+    low, high = max(limits[0], values.mean - values.half), min(limits[1], values.mean + values.half)
     return f"{text} [{low:{sign}.{digits}f}, {high:{sign}.{digits}f}]"
