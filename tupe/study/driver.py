@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -18,17 +19,25 @@ from tqdm import tqdm
 
 from tupe.cores import available_cores
 from tupe.errors import UserError
-from tupe.files import lock, read_json, write, write_json
+from tupe.files import lock, read, write
 from tupe.finetuning.gpus import visible_gpus
 from tupe.finetuning.job import reason
 from tupe.finetuning.runs import LOG
 from tupe.study import finetuning, training
 from tupe.study.design import ROOT, Design, Run
 from tupe.study.process import Process
-from tupe.study.records import Record, best_rate, check_settings, read_record, read_records
+from tupe.study.records import MADE_BY, Record, best_rate, check_settings, read_record, read_records
 
-_BEGUN = "begun.json"  # of an interrupted run: its settings, and the seconds of processors that it took
+_BEGUN = "begun.json"
 _POLL = 0.5
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What the folder of an interrupted run keeps: its settings, and the seconds of processors that it took."""
+
+    settings: dict[str, Any]
+    seconds: float
 
 
 class _Active(NamedTuple):
@@ -173,7 +182,7 @@ class Study:
                 continue
             folder, held = self.folder(run), contextlib.ExitStack()
             if (folder / _BEGUN).is_file():
-                check_settings(folder, read_json(folder / _BEGUN, "the study")["settings"], of)
+                check_settings(folder, read(folder / _BEGUN, Begun, MADE_BY).settings, of)
             mine = held.enter_context(lock(folder.with_name(f".{folder.name}.lock")))
             there = read_record(self.records, run)
             if there is not None:  # another process has done it
@@ -215,7 +224,7 @@ class Study:
         folder = self.folder(run)
         spent = one.process.seconds
         if (folder / _BEGUN).is_file():
-            spent += read_json(folder / _BEGUN, "the study")["seconds"]
+            spent += read(folder / _BEGUN, Begun, MADE_BY).seconds
         try:
             found = self._record(run, one, folder, spent)
             if found is not None:
@@ -224,7 +233,7 @@ class Study:
                 if run.part == "search":
                     shutil.rmtree(folder)
                 return
-            write_json(folder / _BEGUN, {"settings": one.of, "seconds": spent})
+            write(folder / _BEGUN, Begun(one.of, spent))
             if not one.process.asked:
                 failed[run] = reason(folder / LOG, one.process.code)
         finally:
