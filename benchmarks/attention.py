@@ -93,7 +93,8 @@ def same_bits(step: Callable[[], Any], args: Namespace) -> Optional[bool]:
 def make_step(rival: str, mode: str, batch: int, length: int, args: Namespace) -> Callable[..., Any]:
     """A step, each time on the next set of inputs, or on the first; returns what it has computed."""
     attend = attention_of(rival, batch, length, args)
-    size = 4 * batch * length * args.heads * args.width * torch.finfo(getattr(torch, args.dtype)).bits // 8
+    numbers = args.heads * length * (4 * batch * args.width + length)  # with a dense bias
+    size = numbers * torch.finfo(getattr(torch, args.dtype)).bits // 8
     sets = [
         inputs(rival, batch, length, args) for _ in range(max(1, min(8, (200 << 20) // size)) if args.on_gpu else 1)
     ]

@@ -149,7 +149,7 @@ class Rival:
     def answer(self) -> str:
         line = self.process.stdout.readline().strip()
         if not line:
-            raise SystemExit(f"{self.name} ended with exit status {self.process.wait()}; its messages are above")
+            raise RuntimeError(f"{self.name} ended with exit status {self.process.wait()}; its messages are above")
         return line
 
     def measure(self) -> float:
@@ -202,15 +202,19 @@ def compare(args: Namespace, size: str, mode: str) -> list[dict[str, Any]]:
     names = [*rivals, "product"]
     known = known_to_workers(args, size, mode)
     processes = [Rival(rival=name, **known) for name in names]
-    for process in processes:
-        process.answer()
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    for number in range(-args.warm_up, args.rounds):
-        for process in processes if number % 2 else reversed(processes):
-            measured = process.measure()
-            if number >= 0:
-                seconds[process.name].append(measured)
-    ends = {process.name: process.end() for process in processes}
+    try:
+        for process in processes:
+            process.answer()
+        seconds: dict[str, list[float]] = {name: [] for name in names}
+        for number in range(-args.warm_up, args.rounds):
+            for process in processes if number % 2 else reversed(processes):
+                measured = process.measure()
+                if number >= 0:
+                    seconds[process.name].append(measured)
+        ends = {process.name: process.end() for process in processes}
+    finally:
+        for process in processes:
+            process.process.kill()
     peak = PRODUCTS * 2.0 * known["product"] ** 3 / statistics.median(seconds["product"])
     needed = operations(args, known["shape"], mode)
     published = PUBLISHED.get((size, mode), {}) if rivals[0] == "bert_a" else {}
@@ -278,17 +282,24 @@ def main() -> None:
     title = conditions(args)
     print(title, flush=True)
     records: list[dict[str, Any]] = []
+    failed = []
     for size, mode in itertools.product(args.sizes, args.modes):
         if args.profile:
             print("", profile(args, size, mode), sep="\n", flush=True)
             continue
-        measured = compare(args, size, mode)
+        try:
+            measured = compare(args, size, mode)
+        except RuntimeError as error:  # the other sizes and modes go on
+            failed.append(f"{size}, {mode}: {error}")
+            continue
         print("", table(measured), sep="\n", flush=True)
         records += measured
         if args.output:  # each time: what is interrupted loses nothing
             args.output.mkdir(parents=True, exist_ok=True)
             (args.output / "model.json").write_text(json.dumps({"run": title, "records": records}, indent=1) + "\n")
             (args.output / "model.md").write_text(f"{title}\n\n{table(records)}\n")
+    if failed:
+        raise SystemExit("\n".join(failed))
 
 
 if __name__ == "__main__":

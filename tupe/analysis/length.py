@@ -73,11 +73,12 @@ def loss_by_position(
     _allow(encoder, length, checkpoint)
     tokens = read_tokens(encoder, data, length, sequences)
     bits, count = torch.zeros(2, tokens.shape[1], dtype=torch.float64)
+    device = next(encoder.parameters()).device
     size = max(1, _TOKENS // length)
     for masked, target in zip(*(part.split(size) for part in _masked(encoder, tokens, seed))):
         where = target.ne(encoder.dictionary.pad())
-        logits, _ = encoder(masked, masked_tokens=where, num_tokens=masked.numel())
-        losses = F.cross_entropy(logits.float(), target[where], reduction="none") / math.log(2)
+        logits, _ = encoder(masked.to(device), masked_tokens=where.to(device), num_tokens=masked.numel())
+        losses = F.cross_entropy(logits.float().cpu(), target[where], reduction="none") / math.log(2)
         position = where.nonzero()[:, 1]
         bits.index_add_(0, position, losses.double())
         count.index_add_(0, position, torch.ones_like(losses, dtype=torch.float64))

@@ -13,8 +13,8 @@ from tupe.position.structured import StructuredBias
 MAX_WIDTH = 128  # of a head and of the factors of a bias
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
-#: Triton 3.2 or later: PyTorch 2.6 is the first that comes with it.
-HAS_TRITON = importlib.util.find_spec("triton") is not None and torch.__version__ >= (2, 6)
+#: Triton 3.4 or later, before which the kernels do not compile: PyTorch 2.8 is the first that comes with it.
+HAS_TRITON = importlib.util.find_spec("triton") is not None and torch.__version__ >= (2, 8)
 
 #: Length from which the parts of a bias should be faster than the dense one, which costs memory traffic where they
 #: cost matrix products. A guess, not measured: `benchmarks/attention.py` times both on a GPU.
@@ -73,4 +73,4 @@ def device_obstacle(device: torch.device) -> Optional[str]:
         return "the Triton kernels need an NVIDIA GPU"
     if torch.cuda.get_device_capability(device) < (8, 0):
         return "the Triton kernels need a GPU of compute capability 8.0 or more"
-    return None if HAS_TRITON else "Triton, with PyTorch 2.6 or later, is not installed"
+    return None if HAS_TRITON else "Triton, with PyTorch 2.8 or later, is not installed"

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
+import torch
 from tqdm import tqdm
 
 from tupe.cores import available_cores
 from tupe.errors import UserError
 from tupe.files import lock, read, write
-from tupe.finetuning.gpus import visible_gpus
 from tupe.finetuning.job import reason
 from tupe.finetuning.runs import LOG
 from tupe.study import finetuning, training
@@ -217,7 +217,7 @@ class Study:
             return finetuning.cost_launch(self.design, folder)
         if run.part == "glue":
             return finetuning.sweep_launch(self.design, self._pretrained(run), self.glue, folder / "sweep")
-        return training.launch(self.design, run, of["lr"], self.corpus, folder, bool(visible_gpus()))
+        return training.launch(self.design, run, of["lr"], self.corpus, folder, torch.cuda.is_available())
 
     def _conclude(self, run: Run, one: _Active, records: dict[Run, Record], failed: dict[Run, str]) -> None:
         """Writes the record of a run that has ended well; otherwise what it took until now."""

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Optional
 
+import torch
 from omegaconf import OmegaConf
 
 import tupe
@@ -150,6 +151,8 @@ def _measured(design: Design, corpus: Path, folder: Path) -> dict[str, Any]:
     if has_correlation(encoder.args):  # before a length beyond them
         found = position_correlation(encoder)
         patterns.update(pattern.name for pattern in head_patterns(found.values, found.reset))
+    if torch.cuda.is_available():
+        encoder.cuda()
     for length in design.lengths:
         with contextlib.suppress(TooLong):
             losses[str(length)] = tuple(loss_by_position(encoder, corpus, length).smooth(1)[1].round(4).tolist())
