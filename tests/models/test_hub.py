@@ -7,8 +7,11 @@ import pytest
 import torch
 
 from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
+from tupe.data.glue.prepare import Content
 from tupe.errors import UserError
+from tupe.files import write
 from tupe.models import TupeModel
+from tupe.models.hub import text_processing
 
 
 @pytest.fixture
@@ -48,3 +51,10 @@ def test_a_mask_is_filled_with_pieces_alone(topk, hub, dictionary):
     assert [word for _, _, word in filled] == expected
     wanted = [probabilities[dictionary.index(name)].item() for name in expected]
     assert [p for _, p, _ in filled] == pytest.approx(wanted, rel=1e-4)
+
+
+@pytest.mark.parametrize("made_of", [{}, {"text": 3}, {"text": {"stages": "all", "language": "en"}}])
+def test_a_manifest_that_says_nothing_of_its_text_is_damaged(made_of, tmp_path):
+    write(tmp_path / "manifest.json", Content("CoLA", (), None, made_of, {}, {}, {}))
+    with pytest.raises(UserError, match=r"text processing in .*manifest\.json.* is not what tupe prepare-glue writes"):
+        text_processing(tmp_path)

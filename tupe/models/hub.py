@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
@@ -16,7 +17,13 @@ from tupe.data.corpus.vocabulary import MASK
 from tupe.data.glue.prepare import Content
 from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
-from tupe.files import read, read_json
+from tupe.files import read, read_json, typed
+
+
+@dataclass(frozen=True)
+class _Text:
+    stages: tuple[str, ...]
+    language: str
 
 
 def text_processing(folder: Path) -> Optional[TextProcessing]:
@@ -30,8 +37,9 @@ def text_processing(folder: Path) -> Optional[TextProcessing]:
         return None
     content = read_json(path, "tupe prepare-corpus")
     if isinstance(content, dict) and "made_of" in content:
-        text = read(path, Content, "tupe prepare-glue").made_of["text"]
-        return TextProcessing(text["stages"], text["language"])
+        text = read(path, Content, "tupe prepare-glue").made_of.get("text")
+        made = typed(_Text, text, f"the text processing in {path}", "tupe prepare-glue")
+        return TextProcessing(made.stages, made.language)
     return Manifest.load(folder).text_processing()
 
 
