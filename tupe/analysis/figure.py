@@ -20,11 +20,23 @@ if TYPE_CHECKING:
 
 #: Of Okabe and Ito, which the colour-blind tell apart; black last.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+#: Where the colours begin again.
+_DASHES, _MARKERS = ("-", "--", ":", "-."), "os^D"
 
 
 def colour(number: int) -> str:
     """Of the line or bar with this number, from 0."""
     return _COLOURS[number % len(_COLOURS)]
+
+
+def dashes(number: int) -> str:
+    """Of the line with this number: with its colour, 28 that differ."""
+    return _DASHES[number // len(_COLOURS) % len(_DASHES)]
+
+
+def marker(number: int) -> str:
+    """Of the points with this number: with their colour, 28 that differ."""
+    return _MARKERS[number // len(_COLOURS) % len(_MARKERS)]
 
 
 def new_figure(width: float, height: float) -> Figure:

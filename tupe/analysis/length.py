@@ -13,7 +13,7 @@ from fairseq.data import ListDataset, MaskTokensDataset
 from torch import Tensor
 
 from tupe.analysis.checkpoint import Checkpoint, open_encoder
-from tupe.analysis.figure import new_figure, save_figure
+from tupe.analysis.figure import colour, new_figure, save_figure
 from tupe.analysis.text import read_tokens
 from tupe.errors import UserError
 from tupe.models.tupe import TupeLanguageModelEncoder
@@ -121,8 +121,8 @@ def plot_loss_by_position(losses: dict[str, PositionLoss], output: Union[str, Pa
     figure = new_figure(8, 4)
     axes = figure.subplots()
     width = max(1, max(len(loss.bits) for loss in losses.values()) // 32)
-    for label, loss in losses.items():
-        axes.plot(*loss.smooth(width), label=f"{label}: {loss.mean():.3f} bits")
+    for number, (label, loss) in enumerate(losses.items()):
+        axes.plot(*loss.smooth(width), color=colour(number), label=f"{label}: {loss.mean():.3f} bits")
     axes.set(xlabel="position", ylabel="loss (bits a masked token)", xlim=(0, None))
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=2)

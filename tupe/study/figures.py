@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tupe.analysis.figure import new_figure, save_figure
+from tupe.analysis.figure import colour, dashes, marker, new_figure, save_figure
 from tupe.study.design import BASELINE
 from tupe.study.tables import Results
 
@@ -32,7 +32,7 @@ def plot_curves(results: Results, output: Path) -> bool:
         curves = [dict(record.curve) for record in finals]
         updates = [update for update in updates if all(update in curve for curve in curves)]
         losses = np.array([[curve[update] for update in updates] for curve in curves])  # (seeds, validations)
-        style = {"color": _colour(number), "linestyle": "-" if number < 10 else "--"}
+        style = {"color": colour(number), "linestyle": dashes(number)}
         seeds = f"{len(finals)} seed{'s' if len(finals) > 1 else ''}"
         ax.plot(updates, losses.mean(0), linewidth=1.2, label=f"{results.design.label(name)}, {seeds}", **style)
         ax.fill_between(updates, losses.min(0), losses.max(0), color=style["color"], alpha=0.2, linewidth=0)
@@ -67,17 +67,13 @@ def plot_scores(results: Results, output: Path) -> bool:
     figure = new_figure(3 * len(results.columns) + 2.4, 3.4)
     for ax, column in zip(figure.subplots(1, len(results.columns), squeeze=False)[0], results.columns):
         for number, name in enumerate(results.design.systems):
-            for at, face in (("mid", "none"), ("end", _colour(number))):
+            for at, face in (("mid", "none"), ("end", colour(number))):
                 label = results.design.label(name) if at == "end" and column is results.columns[0] else None
                 losses, scores = zip(*points[column, name, at]) if points[column, name, at] else ((), ())
-                marker = {"marker": "o" if number < 10 else "s", "s": 28, "edgecolors": _colour(number)}
-                ax.scatter(losses, scores, facecolors=face, label=label if losses else None, **marker)
+                style = {"marker": marker(number), "s": 28, "edgecolors": colour(number)}
+                ax.scatter(losses, scores, facecolors=face, label=label if losses else None, **style)
         ax.set(title=f"{column.name}, {column.metric}", xlabel="validation loss (bits)")
         ax.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize=8)
     save_figure(figure, output)
     return True
-
-
-def _colour(number: int) -> str:
-    return f"C{number % 10}"
