@@ -8,6 +8,10 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
+from tupe.data.corpus.manifest import DICTIONARY, MODEL, NAME, Content, Counts
+from tupe.data.corpus.settings import Settings
+from tupe.data.text.stages import PROFILES
+from tupe.files import sha256, write
 from tupe.models import TupeModel
 from tupe.models.config import CONFIGS
 
@@ -38,6 +42,13 @@ def write_corpus(folder):
     return folder
 
 
+def write_manifest(folder, stages=PROFILES["sentencepiece"]):
+    """Beside a model and a dictionary."""
+    checksums = {name: sha256(folder / name) for name in (MODEL, DICTIONARY)}
+    settings = Settings("sentencepiece", tuple(stages), "xx", 100, "unigram", 1, None, 126)
+    write(folder / NAME, Content(settings, (), (), Counts({}, {}, {}), {}, {}, checksums))
+
+
 def write_task(folder, labels=("0", "1"), rows=8):
     """A prepared task of one text a row: `folder` is called as the task."""
     for split in ("train", "valid", "test"):
@@ -52,14 +63,14 @@ def write_task(folder, labels=("0", "1"), rows=8):
     return folder
 
 
-def write_checkpoint(path, data, num_classes=0, max_positions=32, head=True, symbols=WORDS):
+def write_checkpoint(path, data, num_classes=0, max_positions=32, head=True, symbols=WORDS, name="tupe_tiny"):
     """A checkpoint as pre-training, or with `num_classes` as fine-tuning leaves it; `head`: with its weights."""
     torch.manual_seed(3)
     dictionary = Dictionary()
     for word in (*symbols, "<mask>"):
         dictionary.add_symbol(word)
     task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: max_positions)
-    config = CONFIGS["tupe_tiny"](**FIELDS, max_positions=max_positions)
+    config = CONFIGS[name](**FIELDS, max_positions=max_positions)
     model = TupeModel.build_model(config, task)
     cfg = {"_name": "masked_lm", "data": str(data), "tokens_per_sample": max_positions}
     if num_classes:
@@ -75,7 +86,7 @@ def write_checkpoint(path, data, num_classes=0, max_positions=32, head=True, sym
         "cfg": {
             "common": {"seed": 1},
             "task": cfg,
-            "model": {**dataclasses.asdict(config), "_name": "tupe_tiny"},
+            "model": {**dataclasses.asdict(config), "_name": name},
             "checkpoint": {"best_checkpoint_metric": "mcc", "finetune_from_model": "pretrained.pt"},
             "optimization": {"max_epoch": 3, "lr": [2e-5]},
             "bpe": None,

@@ -11,6 +11,7 @@ import inspect
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -18,7 +19,7 @@ import pytest
 from fairseq import options
 
 from tests.commands import ROOT, run
-from tests.samples import write_checkpoint
+from tests.samples import write_checkpoint, write_manifest
 from tupe.errors import UserError
 from tupe.finetuning.settings import read_settings
 from tupe.pretraining import read_config, with_pluses
@@ -268,7 +269,7 @@ def test_python(page, code, corpus, tmp_path, monkeypatch):
         assert all(alias.name in test for node in imported for alias in node.names)
         return
     names = {}
-    if "from_pretrained" in code:
+    if "checkpoints/tupe_base" in code:
         write_base(tmp_path, corpus)
         monkeypatch.chdir(tmp_path)
     elif page == "README.md":
@@ -276,11 +277,13 @@ def test_python(page, code, corpus, tmp_path, monkeypatch):
     exec(compile(code, page, "exec"), names)
     for result in ("features", "out"):
         assert result not in names or names[result].isfinite().all()
+    for name, shape in re.findall(r"^(\w+) = .*  # \(([^)]*)\)", code, re.MULTILINE):
+        assert names[name].ndim == len(shape.split(", ")), name
 
 
 def write_base(folder, corpus):
     """`checkpoints/tupe_base`, which nothing was taught, and `DATA`."""
-    (folder / "DATA").symlink_to(corpus)
+    write_manifest(shutil.copytree(corpus, folder / "DATA"))
     symbols = [line.split()[0] for line in (corpus / "dict.txt").read_text().splitlines()]
     write_checkpoint(folder / "checkpoints/tupe_base/checkpoint_best.pt", corpus, symbols=symbols)
 

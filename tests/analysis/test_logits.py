@@ -70,6 +70,12 @@ def test_logits_are_those_that_attention_computes(save, tokens):
     torch.testing.assert_close(layer.final_layer_norm(x + layer.feed_forward(x)), states[2])
 
 
+def test_a_path_will_do(save, tokens):
+    path, _ = save("bert_r_tiny")
+    for function in (layer_logits, first_layer_correlations, logit_ranks):
+        torch.testing.assert_close(function(path, tokens), function(open_encoder(path), tokens))
+
+
 def test_linformer_is_refused(save, tokens):
     with pytest.raises(UserError, match="mixtures of all tokens"):
         first_layer_correlations(opened(save, "linformer_tiny", linformer_k=4), tokens)

@@ -19,6 +19,7 @@ from typing import Optional, Union
 import torch
 from torch import Tensor, nn
 
+from tupe.analysis.checkpoint import Checkpoint, open_encoder
 from tupe.analysis.figure import colour, heat_maps, new_figure, plain, save_figure, set_title
 from tupe.analysis.theory import numerical_rank
 from tupe.errors import UserError
@@ -28,15 +29,15 @@ from tupe.position import PositionTerms
 
 
 @torch.no_grad()
-def layer_logits(encoder: TupeLanguageModelEncoder, tokens: Tensor) -> list[Tensor]:
+def layer_logits(checkpoint: Checkpoint, tokens: Tensor) -> list[Tensor]:
     """The logits of each layer, `(B, H, n, m)` in float64.
 
     Args:
-        encoder: in evaluation mode; it becomes float64.
+        checkpoint: a path, or what `open_encoder` returned, which becomes float64.
         tokens: `(B, n)`, without padding.
     """
     found = []
-    for attention, x, position in _attention_inputs(encoder, tokens):
+    for attention, x, position in _attention_inputs(open_encoder(checkpoint), tokens):
         query, key, _, bias = attention.inputs(x, position, None)
         logits = attention.scale * query @ key.transpose(-2, -1)
         found.append(logits if bias is None else logits + bias)
@@ -67,16 +68,17 @@ def has_words_as_keys(args: Namespace) -> bool:
 
 
 @torch.no_grad()
-def first_layer_correlations(encoder: TupeLanguageModelEncoder, tokens: Tensor) -> dict[str, Tensor]:
+def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str, Tensor]:
     """What a logit of the first layer is the sum of, each `(H, n, n)` in float64, the mean over the sequences.
 
     Args:
-        encoder: in evaluation mode; it becomes float64.
+        checkpoint: a path, or what `open_encoder` returned, which becomes float64.
         tokens: `(B, n)`, without padding.
 
     Raises:
         UserError: for Linformer, whose keys are no tokens.
     """
+    encoder = open_encoder(checkpoint)
     if not has_words_as_keys(encoder.args):
         raise UserError("the keys of a Linformer are mixtures of all tokens: its correlations are not of words.")
     attention, x, terms = _attention_inputs(encoder, tokens)[0]
@@ -141,18 +143,19 @@ def plot_correlations(
 
 
 def logit_ranks(
-    encoder: TupeLanguageModelEncoder, tokens: Tensor, relative_tolerance: float = 1e-6
+    checkpoint: Checkpoint, tokens: Tensor, relative_tolerance: float = 1e-6
 ) -> tuple[Tensor, Optional[Tensor]]:
     """Ranks of the logits of every layer and head, and of the position term alone (DIET, figures 2 and 8).
 
     Args:
-        encoder: in evaluation mode; it becomes float64.
+        checkpoint: a path, or what `open_encoder` returned, which becomes float64.
         tokens: `(B, n)`, without padding.
         relative_tolerance: singular values above this share of the largest count.
 
     Returns:
         `(L, H)`, the mean over the sequences; and of each position term, `(H,)` as layers share them; `None` without.
     """
+    encoder = open_encoder(checkpoint)
     logits = torch.stack(
         [numerical_rank(of, relative_tolerance).double().mean(0) for of in layer_logits(encoder, tokens)]
     )

@@ -5,11 +5,10 @@ import shutil
 
 import pytest
 
-from tupe.data.corpus.manifest import DICTIONARY, MODEL, NAME, Content, Counts, Manifest
-from tupe.data.corpus.settings import Settings
+from tests.samples import write_manifest
+from tupe.data.corpus.manifest import DICTIONARY, MODEL, Manifest
 from tupe.data.corpus.vocabulary import train, write_dictionary
 from tupe.data.text.stages import PROFILES
-from tupe.files import sha256, write
 
 LINES = {
     "en": "The old house stands beside the river in New York since 1885 and Anna sees it from the sea.",
@@ -28,12 +27,6 @@ def write_corpus(folder, lines, vocab_size, stages=PROFILES["sentencepiece"], lo
     write_dictionary(folder / MODEL, folder / DICTIONARY)
     write_manifest(folder, stages)
     return folder
-
-
-def write_manifest(folder, stages):
-    checksums = {name: sha256(folder / name) for name in (MODEL, DICTIONARY)}
-    settings = Settings("sentencepiece", tuple(stages), "xx", 100, "unigram", 1, None, 126)
-    write(folder / NAME, Content(settings, (), (), Counts({}, {}, {}), {}, {}, checksums))
 
 
 @pytest.fixture(scope="session")
