@@ -92,10 +92,12 @@ def test_ranks_of_the_theorem(save, tokens):
     assert diet[0].min() > 3
 
 
+@pytest.mark.filterwarnings("error:constrained_layout not applied")
 def test_pictures(save, tokens, tmp_path):
     encoder = opened(save, "bert_r_tiny")
     plot_correlations(first_layer_correlations(encoder, tokens), "a title", tmp_path / "a.svg")
     text = (tmp_path / "a.svg").read_text()
     assert all(name in text for name in (*FOUR, "a title"))
-    plot_ranks({"BERT-R": logit_ranks(encoder, tokens)}, 9, tmp_path / "b.svg")
+    ranks = logit_ranks(encoder, tokens)
+    plot_ranks({"BERT-R": ranks, "and with the fields that were given " * 4: ranks}, 9, tmp_path / "b.svg")
     assert "BERT-R (term alone" in (tmp_path / "b.svg").read_text()

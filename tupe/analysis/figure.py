@@ -53,6 +53,11 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
+def folded(name: str) -> str:
+    """A name in a legend, in as many lines as it takes, so that the figure keeps its width."""
+    return plain(textwrap.fill(name, 40, break_on_hyphens=False))
+
+
 def set_title(figure: Figure, text: str) -> None:
     """Above the figure, in as many lines as it takes."""
     width = int(11 * figure.get_figwidth())

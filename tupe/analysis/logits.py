@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe.analysis.checkpoint import Checkpoint, open_encoder
-from tupe.analysis.figure import colour, heat_maps, new_figure, plain, save_figure, set_title
+from tupe.analysis.figure import colour, folded, heat_maps, new_figure, save_figure, set_title
 from tupe.analysis.theory import numerical_rank
 from tupe.errors import UserError
 from tupe.models.layer import SelfAttention
@@ -178,7 +178,7 @@ def plot_ranks(ranks: dict[str, tuple[Tensor, Optional[Tensor]]], length: int, o
         layers = range(1, len(logits) + 1)
         alone = "no term" if term is None else f"term alone {term.double().mean():.0f}"
         low, high = logits.min(1).values, logits.max(1).values
-        square.plot(layers, logits.mean(1), marker="o", color=colour(number), label=plain(f"{label} ({alone})"))
+        square.plot(layers, logits.mean(1), marker="o", color=colour(number), label=folded(f"{label} ({alone})"))
         square.fill_between(layers, low, high, color=colour(number), alpha=0.2)
     square.axhline(length, color="0.4", linewidth=0.8, linestyle=":")
     square.set(xlabel="layer", ylabel="rank of the logits\nline: mean of the heads, band: all", ylim=(0, 1.05 * length))

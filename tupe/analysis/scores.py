@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
-from tupe.analysis.figure import colour, new_figure, plain, save_figure
+from tupe.analysis.figure import colour, folded, new_figure, plain, save_figure
 
 
 class ScoreCurve(NamedTuple):
@@ -35,7 +35,7 @@ def plot_scores(curves: dict[str, ScoreCurve], output: Union[str, Path], title: 
     square = figure.subplots()
     for number, (name, curve) in enumerate(curves.items()):
         spread = [deviation or 0 for deviation in curve.spread]
-        style = {"color": colour(number), "marker": "osD^v"[number % 5], "capsize": 3, "label": plain(name)}
+        style = {"color": colour(number), "marker": "osD^v"[number % 5], "capsize": 3, "label": folded(name)}
         square.errorbar(curve.updates, curve.values, yerr=spread if any(spread) else None, **style)
     square.set(
         xlabel="updates of pre-training", ylabel=f"{next(iter(curves.values())).score} (percent)", title=plain(title)
