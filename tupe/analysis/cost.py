@@ -50,7 +50,8 @@ def plot_costs(run: str, records: list[dict[str, Any]], output: Union[str, Path]
         output: the picture's file.
     """
     groups = list(dict.fromkeys((record["size"], record["mode"]) for record in records))
-    figure = new_figure(max(4.0, 3.2 * len(groups)), 4)
+    bars = len({record["rival"] for record in records})
+    figure = new_figure(max(4.0, max(3.2, 0.45 * bars) * len(groups)), 4)
     squares = figure.subplots(1, len(groups), squeeze=False, sharey=True)[0]
     for square, group in zip(squares, groups):
         shown = [record for record in records if (record["size"], record["mode"]) == group]
