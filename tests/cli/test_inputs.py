@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from tests.commands import ROOT
-from tests.samples import write_checkpoint, write_corpus, write_task
+from tests.samples import write_checkpoint, write_corpus, write_manifest, write_task
 from tests.study.conftest import DESIGN, finetuning
 from tupe.cli.main import main
 from tupe.files import write
@@ -61,11 +61,12 @@ MULTILINGUAL = PLAN.replace(" base ", " multilingual ").replace("{}/corpus", "{}
 FINETUNE = "finetune-glue CoLA {}/pretrained.pt {}/glue checkpoint.save_dir={}/new"
 SWEEP = "glue-sweep --tasks CoLA --lrs 2e-5 --seeds 1 {}/pretrained.pt {}/glue {}/new"
 PREDICT = "glue-predict --partial {}/finetuned.pt {}/glue/CoLA {}/new"
-SHOW = "plot-{} {{}}/pretrained.pt --data {{}}/corpus --output {{}}/new.png"  # the corpus has no manifest
+SHOW = "plot-{} {{}}/pretrained.pt --data {{}}/corpus --length 32 --output {{}}/new.png"
 REPORT = "report {}/new.html {}/pretrained.pt --runs {}/run --glue {}/sweep"
 EXPORT = "export {{}}/{}.pt {{}}/{} {{}}/new --no-tokenizer"
 IMPORT = "import {}/exported {}/new.pt"
 DRAWS = ("hostile", "foreign")  # a log is searched for records, whatever else is in it
+MEASURED = ("hostile", "wrong version")  # what a benchmark calls its rivals
 
 TRANSLATE = "prepare-translation {}/new en de --train {}/pair --valid {}/pair --vocab-size 60 --workers 1"
 CORPUS = "prepare-corpus {}/new {}/text.txt --vocab-size 60 --workers 1"
@@ -93,24 +94,24 @@ ROWS = (
     Row("convert-release {}/release.pt {}/new", "release.pt", "checkpoint", whole=False),
     Row("describe {}/pretrained.pt", "pretrained.pt", "checkpoint"),
     Row("extend-positions {}/pretrained.pt 64 {}/new", "pretrained.pt", "checkpoint"),
-    Row("loss-by-position {}/pretrained.pt --data {}/corpus", "pretrained.pt", "checkpoint", whole=False),
-    Row("loss-by-position {}/pretrained.pt --data {}/corpus", "corpus", "folder", whole=False),
+    Row("loss-by-position {}/pretrained.pt --data {}/corpus", "pretrained.pt", "checkpoint"),
+    Row("loss-by-position {}/pretrained.pt --data {}/corpus", "corpus", "folder"),
     Row("model-overrides {}/pretrained.pt", "pretrained.pt", "checkpoint"),
     Row("plot-position {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint"),
-    Row(SHOW.format("correlations"), "pretrained.pt", "checkpoint", whole=False),
-    Row(SHOW.format("correlations"), "corpus", "folder", whole=False),
-    Row(SHOW.format("ranks"), "pretrained.pt", "checkpoint", whole=False),
+    Row(SHOW.format("correlations"), "pretrained.pt", "checkpoint"),
+    Row(SHOW.format("correlations"), "corpus", "folder"),
+    Row(SHOW.format("ranks"), "pretrained.pt", "checkpoint"),
     Row("plot-reset {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint"),
-    Row("plot-segments {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint", whole=False),
+    Row("plot-segments {}/segments.pt --output {}/new.png", "segments.pt", "checkpoint"),
     Row("plot-similarity {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint"),
-    Row("plot-cost {}/model.json --output {}/new.png", "model.json", "json", whole=False),
+    Row("plot-cost {}/model.json --output {}/new.png", "model.json", "json", takes=MEASURED),
     Row("plot-scores {}/sweep --output {}/new.png", "sweep/sweep.json", "json"),
     Row("plot-scores {}/sweep --output {}/new.png", "sweep", "folder"),
     Row(REPORT, "pretrained.pt", "checkpoint"),
     Row(REPORT, "run/hydra_train.log", "text", takes=(*DRAWS, "cut", "not UTF-8")),
     Row(REPORT, "sweep/sweep.json", "json"),
-    Row(f"{REPORT} --data {{}}/corpus", "corpus", "folder", whole=False),  # it has no manifest
-    Row(f"{REPORT} --cost {{}}/model.json", "model.json", "json", whole=False),
+    Row(f"{REPORT} --data {{}}/corpus", "corpus", "folder"),
+    Row(f"{REPORT} --cost {{}}/model.json", "model.json", "json", takes=MEASURED),
     Row(FINETUNE, "pretrained.pt", "checkpoint", whole=False),
     Row(FINETUNE, "glue", "folder", whole=False),
     Row(FINETUNE, "glue/CoLA/input0/train.idx", "binary", whole=False),
@@ -317,6 +318,8 @@ def samples(tmp_path_factory):
     """A folder with everything that the rows name."""
     folder = tmp_path_factory.mktemp("samples")
     write_corpus(folder / "corpus")
+    (folder / "corpus/sentencepiece.bpe.model").touch()
+    write_manifest(folder / "corpus")
     for language in ("de", "en"):
         write_corpus(folder / "languages" / language)
     shutil.move(folder / "languages/de/dict.txt", folder / "languages")
@@ -324,6 +327,7 @@ def samples(tmp_path_factory):
     write_task(folder / "glue/CoLA", ("0", "1"))
     write_checkpoint(folder / "pretrained.pt", folder / "corpus")
     write_checkpoint(folder / "release.pt", folder / "corpus")
+    write_checkpoint(folder / "segments.pt", folder / "corpus", name="diet_rel_tiny")
     for path in ("finetuned.pt", "run/checkpoint_best.pt"):
         write_checkpoint(folder / path, folder / "glue/CoLA", num_classes=2)
     if HAS_EXPORTS:
@@ -340,7 +344,8 @@ def samples(tmp_path_factory):
     Plan("pretrained.pt", "0f", "tupe_tiny", 7, "glue", (), runs, {}).join(folder / "sweep")
     write(folder / "sweep" / RUN.folder / "result.json", Result(50.0))
     lines = (f"The dog number{number} sees a small bird and calls {number} .\n" for number in range(40))
-    (folder / "model.json").write_text(json.dumps({"device": "CPU", "results": [{"model": "bert_a", "seconds": 1}]}))
+    measured = {"size": "tiny", "mode": "training", "rival": "bert_a", "time_over_first": [1.0, 1.0, 1.0]}
+    (folder / "model.json").write_text(json.dumps({"run": "as scripts/study.sh does", "records": [measured]}))
     (folder / "text.txt").write_text("".join(lines))
     (folder / "quickstart/corpus").mkdir(parents=True)
     (folder / "reference.txt").write_text("".join(reversed((folder / "text.txt").read_text().splitlines(True))))
