@@ -75,6 +75,20 @@ def test_outputs_and_gradients_are_those_of_the_padded_batch(build, batch, group
     assert_close(got, want, torch.float32)
 
 
+@pytest.mark.parametrize("head", ["spans", "masked_tokens"])
+def test_heads_give_what_they_give_on_the_padded_batch(build, batch, groups, head):
+    """Those of answers, at real tokens, and of masked tokens."""
+    real, found = batch.ne(1), []
+    given = True if head == "spans" else real & torch.arange(batch.shape[1]).remainder(3).eq(1)
+    for unpad in ("always", "never"):
+        model = build("tupe_tiny", unpad=unpad)
+        model.register_span_head()
+        with torch.no_grad():
+            out, _ = model(batch, **{head: given})
+        found.append([scores[real] for scores in out] if head == "spans" else [out])
+    assert_close(*found, torch.float32)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("name", ["tupe_tiny", "linformer_tiny"])
 def test_types(build, batch, name, dtype):
