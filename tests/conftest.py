@@ -44,6 +44,7 @@ SLOW = (
     "fairseq_mends/test_resume",
     "fairseq_mends/test_stop",
     "attention/test_benchmark",
+    "benchmarks/",
     "attention/test_triton",
     "checkpoints/test_extend",
     "checkpoints/test_release",
