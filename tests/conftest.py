@@ -46,6 +46,7 @@ SLOW = (
     "attention/test_benchmark",
     "benchmarks/",
     "attention/test_triton",
+    "checkpoints/test_card",
     "checkpoints/test_extend",
     "checkpoints/test_release",
     "checkpoints/test_to_onnx",

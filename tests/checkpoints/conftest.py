@@ -1,6 +1,7 @@
 """Checkpoints of small models that nobody trained, with the made corpus' dictionary."""
 
 import contextlib
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +9,11 @@ import torch
 from fairseq.data import Dictionary
 
 from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
+from tupe.data.corpus.inputs import Identity
+from tupe.data.corpus.manifest import Content, Counts
+from tupe.data.corpus.settings import Settings
 from tupe.fairseq_mends.dictionaries import dictionary_sha256
+from tupe.files import checksums, write
 from tupe.models.config import CONFIGS
 from tupe.models.tupe import TupeModel
 
@@ -39,16 +44,30 @@ def make_checkpoint(request):
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, std=0.3) if parameter.ndim > 1 else parameter.data.add_(0.1)
         task = criterion = None
+        data = {"data": "gone", "max_positions": config.max_positions}
         if num_classes:
             model.register_classification_head(HEAD, num_classes=num_classes)
             model.eval()
             shared = {"_name": "tupe_sentence_prediction", "classification_head_name": HEAD}
             criterion = {**shared, "regression_target": regression}
-            task = {**criterion, "data": "gone", "num_classes": num_classes, "max_positions": 24, "seed": 1}
+            task = {**criterion, **data, "num_classes": num_classes, "seed": 1}
         if spans:
             criterion = {"_name": "tupe_question_answering"}
-            task = {**criterion, "data": "gone", "max_positions": 24, "max_query": 8, "doc_stride": 8}
+            task = {**criterion, **data, "max_query": 8, "doc_stride": 8}
         write_checkpoint(path, model, name, task, criterion)
         return model
 
     return make
+
+
+@pytest.fixture
+def cleaned_corpus(corpus, tmp_path):
+    """The made corpus' dictionary and SentencePiece model, with a manifest that says what cleaned the text before."""
+    data, names = tmp_path / "cleaned", ("dict.txt", "sentencepiece.bpe.model")
+    data.mkdir()
+    for name in names:
+        shutil.copy(corpus / name, data)
+    settings = Settings("paper", ("tokenise", "lower-case"), "en", 92, "bpe", 1, None, 62)
+    inputs = (Identity("/home/me/wiki.txt", False, 1, 1),)
+    write(data / "manifest.json", Content(settings, inputs, (".",), Counts({}, {}, {}), {}, {}, checksums(data, names)))
+    return data

@@ -18,12 +18,7 @@ from tests.commands import ROOT, train
 from tests.conftest import write
 from tupe.checkpoints.transformers_format import AUTO_MAP
 from tupe.cli.main import main
-from tupe.data.corpus.inputs import Identity
-from tupe.data.corpus.manifest import Content, Counts
-from tupe.data.corpus.settings import Settings
 from tupe.errors import UserError
-from tupe.files import checksums
-from tupe.files import write as write_record
 from tupe.models import TupeModel
 
 pytest.importorskip("transformers")
@@ -329,16 +324,8 @@ def test_another_vocabulary_is_one_sentence(pretrained, corpus, tmp_path, capsys
     assert "no tokenizer" in capsys.readouterr().out
 
 
-def test_a_cleaned_corpus_is_said(pretrained, corpus, tmp_path, capsys):
-    data = tmp_path / "data"
-    data.mkdir()
-    for name in ("dict.txt", "sentencepiece.bpe.model"):
-        shutil.copy(corpus / name, data)
-    settings = Settings("paper", ("tokenise", "lower-case"), "en", 92, "bpe", 1, None, 62)
-    sums = checksums(data, ("dict.txt", "sentencepiece.bpe.model"))
-    inputs = (Identity("/home/me/wiki.txt", False, 1, 1),)
-    write_record(data / "manifest.json", Content(settings, inputs, (".",), Counts({}, {}, {}), {}, {}, sums))
-    assert main(["export", str(pretrained[0]), str(data), str(tmp_path / "out")]) == 0
+def test_a_cleaned_corpus_is_said(pretrained, cleaned_corpus, tmp_path, capsys):
+    assert main(["export", str(pretrained[0]), str(cleaned_corpus), str(tmp_path / "out")]) == 0
     assert "the corpus was cleaned before SentencePiece (tokenise)" in capsys.readouterr().out
     card = (tmp_path / "out" / "README.md").read_text()
     assert "TextProcessing(('tokenise', 'lower-case'), 'en').around" in card

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 #: Stages of a corpus' text processing that SentencePiece does not do itself (lower case is in its model).
 _CLEANING = ("special-tokens", "normalise-punctuation", "tokenise")
+#: What the hub calls the heads' tasks; Transformers has no pipeline of the last any more.
 _PIPELINES = {
     "MaskedLM": "fill-mask",
     "SequenceClassification": "text-classification",
@@ -224,23 +225,27 @@ def _yaml(text: str) -> str:
 
 
 def _snippet(about: About, name: str) -> str:
-    lines = [
-        f"from transformers import AutoModelFor{about.kind}, AutoTokenizer, pipeline",
-        "",
-        f"model = AutoModelFor{about.kind}.from_pretrained({name!r}, trust_remote_code=True)",
-    ]
+    auto, loaded = f"AutoModelFor{about.kind}", f"from_pretrained({name!r}, trust_remote_code=True)"
     if not about.tokenizer:
-        del lines[0]
-        return "\n".join([f"from transformers import AutoModelFor{about.kind}", *lines])
-    asked = {
-        "fill-mask": '"The capital of France is <mask>."',
-        "text-classification": '"A sentence."',
-        "question-answering": 'question="Who?", context="It was Anna."',
-    }[_PIPELINES[about.kind]]
-    lines += [
-        f"tokenizer = AutoTokenizer.from_pretrained({name!r}, trust_remote_code=True)",
-        f"print(pipeline({_PIPELINES[about.kind]!r}, model=model, tokenizer=tokenizer)({asked}))",
+        return f"from transformers import {auto}\n\nmodel = {auto}.{loaded}"
+    answers = about.kind == "QuestionAnswering"
+    lines = [
+        f"from transformers import {auto}, AutoTokenizer{'' if answers else ', pipeline'}",
+        "",
+        f"model = {auto}.{loaded}",
+        f"tokenizer = AutoTokenizer.{loaded}",
     ]
+    if answers:
+        lines += [
+            'batch = tokenizer("Who was it?", "It was Anna.", return_tensors="pt")',
+            "scores = model(**batch)",
+            "start = scores.start_logits[0].argmax()",
+            "end = start + scores.end_logits[0, start:].argmax()",
+            'print(tokenizer.decode(batch["input_ids"][0, start : end + 1]))',
+        ]
+    else:
+        asked = "The capital of France is <mask>." if about.kind == "MaskedLM" else "A sentence."
+        lines.append(f'print(pipeline({_PIPELINES[about.kind]!r}, model=model, tokenizer=tokenizer)("{asked}"))')
     if about.cleaning:
         lines += [
             "",

@@ -1,0 +1,59 @@
+"""What a model card prints, and docs/transformers.md, runs as printed on small models that were exported."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.commands import ROOT
+from tests.conftest import write
+from tupe.cli.main import main
+
+pytest.importorskip("transformers")
+pytest.importorskip("onnxruntime")
+
+RUN = """
+import runpy, sys
+
+sys.modules["torchaudio"] = None  # as where it is uninstalled
+for path in sys.argv[1:]:
+    print(f"== {path}")
+    runpy.run_path(path)
+"""
+
+
+def snippets(path):
+    return "\n".join(re.findall(r"```python\n(.*?)```", path.read_text("utf-8"), re.DOTALL))
+
+
+def test_snippets_run_as_printed(make_checkpoint, cleaned_corpus, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "rte/input0/dict.txt", (cleaned_corpus / "dict.txt").read_text().splitlines())
+    write(tmp_path / "rte/label/dict.txt", ["entailment 1", "not_entailment 1"])
+    corpus = ["--corpus", str(cleaned_corpus)]
+    for name, head, data, options in (
+        ("tupe-base", {}, cleaned_corpus, []),
+        ("tupe-base-rte", {"num_classes": 2}, "rte", corpus),
+        ("tupe-base-squad", {"spans": True}, cleaned_corpus, []),
+        ("words", {}, cleaned_corpus, ["--no-tokenizer"]),
+    ):
+        make_checkpoint(tmp_path / f"{name}.pt", max_positions=64, **head)
+        assert main(["export", f"{name}.pt", str(data), name, *options]) == 0
+        write(tmp_path / f"{name}.py", [snippets(tmp_path / name / "README.md")])
+    assert main(["export-onnx", "tupe-base-rte"]) == 0
+    write(tmp_path / "docs.py", [snippets(ROOT / "docs/transformers.md")])
+
+    files = ["tupe-base.py", "tupe-base-rte.py", "tupe-base-squad.py", "words.py", "docs.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run([sys.executable, "-c", RUN, *files], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    printed = dict(part.split("\n", 1) for part in done.stdout.split("== ")[1:])
+    for name in ("tupe-base.py", "docs.py"):
+        assert "'token_str': " in printed[name]
+    for name in ("tupe-base-rte.py", "docs.py"):
+        assert re.search("'label': '(not_)?entailment'", printed[name])
+    for name in ("tupe-base-squad.py", "docs.py"):
+        assert printed[name].splitlines()[-1]
+    assert printed["words.py"] == ""
