@@ -245,6 +245,18 @@ def test_twice_is_once_and_a_folder_of_others_stays(exported, pretrained, corpus
         assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
 
 
+def test_nothing_stays_of_an_earlier_export(pretrained, corpus, cleaned_corpus, tmp_path):
+    """Whatever its data and options were."""
+    exports = [[str(cleaned_corpus), "--license", "mit"], [str(corpus), "--no-tokenizer"], [str(corpus)]]
+    for number, (data, *options) in enumerate(exports):
+        alone = tmp_path / str(number) / "out"
+        for out in (tmp_path / "out", alone):
+            assert main(["export", str(pretrained[0]), data, str(out), *options]) == 0
+        assert {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()} == {
+            p.name: p.read_bytes() for p in alone.iterdir()
+        }
+
+
 def altered(path, target, change):
     state = torch.load(path, weights_only=True)
     change(state)

@@ -188,7 +188,7 @@ def export(
     Args:
         checkpoint: one of ours, pre-trained or fine-tuned.
         data: the folder with its dictionary, a corpus or a prepared task.
-        out: new, empty, or an earlier export of the same.
+        out: new, empty, or an earlier export of the same checkpoint, whose place this one takes.
         corpus: the folder with the SentencePiece model and the corpus' manifest; `data` if not given.
         tokenizer: whether to make one.
         about: more for the card, fields of `tupe.checkpoints.card.About`.
@@ -216,6 +216,8 @@ def export(
         built = build_tokenizer(pieces, loaded.symbols)
     described = About.gather(checkpoint, loaded, corpus, tokenizer, **about)
     with own(out, "tupe export", {"checkpoint": sha256(checkpoint)}):
+        for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):  # of an earlier export
+            (out / name).unlink(missing_ok=True)
         for name in SHIPPED:
             with atomic(out / name) as unfinished:
                 shutil.copyfile(Path(__file__).parents[1] / "transformers" / name, unfinished)
