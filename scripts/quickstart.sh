@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # From a clone to the result, in small: bash scripts/quickstart.sh
 # Installs what is missing into .venv, then on the CPU and on text that every Python carries: vocabulary, pre-training of
-# TUPE-R and BERT-A for the same number of updates, fine-tuning of both on a task for word order, and a report, which is a page too.
+# TUPE-R and BERT-A for the same number of updates, fine-tuning of both on a task for word order, and a report, which is a page too;
+# TUPE-R is also exported for Transformers, where the packages for that are installed.
 # Run again, it goes on where it stopped. Settings, by environment variables:
 #   QUICKSTART_OUT        folder of the results, runs/quickstart by default
 #   QUICKSTART_UPDATES    updates of each pre-training
@@ -30,7 +31,7 @@ start_or_go_on() {
         "$settings") ;;
         updates=*)
             echo "the settings have changed: starting anew in $out"
-            rm -rf "$out"/{done,text,glue,corpus,glue-data,pretraining,finetuning}
+            rm -rf "$out"/{done,text,glue,corpus,glue-data,pretraining,finetuning,tupe-tiny}
             ;;
         *) fail "$out holds what is not of quickstart.sh: set QUICKSTART_OUT to another folder." ;;
     esac
@@ -74,6 +75,10 @@ report() {
     tupe quickstart-report "$out" "${models[@]}"
 }
 
+for_transformers() {
+    tupe export "$out/pretraining/tupe_tiny/checkpoint_last.pt" "$out/corpus" "$out/tupe-tiny"
+}
+
 begin quickstart.sh "$out/log"
 [[ $updates =~ ^[1-9][0-9]*$ ]] || fail "QUICKSTART_UPDATES is $updates: give a whole number above 0."
 [[ $epochs =~ ^[1-9][0-9]*$ ]] || fail "QUICKSTART_EPOCHS is $epochs: give a whole number above 0."
@@ -92,3 +97,7 @@ for model in "${models[@]}"; do step_once "pretrain-$model" pretrain "$model"; d
 for model in "${models[@]}"; do step_once "finetune-$model" finetune "$model"; done
 step report report
 done_note="$out/report.html and report.md"
+if python3 -c 'import google.protobuf, safetensors, tokenizers' 2>/dev/null; then
+    step_once export for_transformers
+    done_note+=", $out/tupe-tiny for Transformers"
+fi

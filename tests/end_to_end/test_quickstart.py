@@ -1,5 +1,6 @@
 """scripts/quickstart.sh in small: interrupted, gone on with, run again, and when a step fails."""
 
+import importlib.util
 import os
 import re
 import signal
@@ -65,7 +66,10 @@ def test_quickstart(tmp_path):
 
     status, lines, errors = quickstart(tmp_path, **settings)
     assert status == 0, "\n".join(lines[-30:]) + errors
-    assert lines[-1] == f"quickstart.sh: done ({tmp_path}/report.html and report.md)"
+    exports = importlib.util.find_spec("transformers") is not None
+    exported = f", {tmp_path}/tupe-tiny for Transformers" * exports
+    assert lines[-1] == f"quickstart.sh: done ({tmp_path}/report.html and report.md{exported})"
+    assert (tmp_path / "tupe-tiny/config.json").exists() == exports
     assert "== quickstart.sh: prepare was done before" in lines
     assert re.search(r"Loaded checkpoint .*tupe_tiny/checkpoint_last.pt \(.* @ [1-5]?\d updates\)", "\n".join(lines))
 
@@ -85,7 +89,7 @@ def test_quickstart(tmp_path):
 
     status, lines, _ = quickstart(tmp_path, **settings)
     assert status == 0
-    assert sum("was done before" in line for line in lines) == 6
+    assert sum("was done before" in line for line in lines) == 6 + exports
     assert (tmp_path / "report.md").read_text() == report
 
 
