@@ -91,7 +91,7 @@ def _weights(folder: Path) -> dict[str, Tensor]:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
     except ModuleNotFoundError:
-        raise UserError("an import needs safetensors: pip install 'tupe[transformers]'") from None
+        raise UserError("an import needs safetensors: pip install 'tupe[transformers]' (Python >= 3.11)") from None
     index = folder / "model.safetensors.index.json"
     files = ["model.safetensors"]
     if index.is_file():

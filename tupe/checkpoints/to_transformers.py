@@ -202,7 +202,7 @@ def export(
     try:
         from safetensors.torch import save
     except ModuleNotFoundError:
-        raise UserError("an export needs safetensors: pip install 'tupe[transformers]'") from None
+        raise UserError("an export needs safetensors: pip install 'tupe[transformers]' (Python >= 3.11)") from None
     loaded = load(checkpoint, data)
     corpus = corpus or data
     built = None

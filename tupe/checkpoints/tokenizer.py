@@ -33,7 +33,9 @@ def build_tokenizer(model: Path, symbols: Sequence[str]):
     try:
         from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
     except ModuleNotFoundError as error:
-        raise UserError(f"the tokenizer needs {error.name}: pip install 'tupe[transformers]'") from None
+        raise UserError(
+            f"the tokenizer needs {error.name}: pip install 'tupe[transformers]' (Python >= 3.11)"
+        ) from None
     proto = _read(model)
     pieces = {piece.piece: piece for piece in proto.pieces}
     normal = [piece.piece for piece in proto.pieces if piece.type == _NORMAL]
@@ -94,7 +96,9 @@ def _read(model: Path):
     try:
         from sentencepiece import sentencepiece_model_pb2
     except ModuleNotFoundError as error:
-        raise UserError(f"the tokenizer needs {error.name}: pip install 'tupe[transformers]'") from None
+        raise UserError(
+            f"the tokenizer needs {error.name}: pip install 'tupe[transformers]' (Python >= 3.11)"
+        ) from None
     proto = sentencepiece_model_pb2.ModelProto()
     try:
         proto.ParseFromString(model.read_bytes())
