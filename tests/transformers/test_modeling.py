@@ -100,6 +100,19 @@ def test_logits_are_those_of_fairseq(dictionary, system, prenorm, sharing):
         assert difference(theirs(ids, attention_mask=ids.ne(1).long()).logits, wanted) < 1e-5, length
 
 
+@pytest.mark.parametrize("sharing", ["none", "head"])
+@pytest.mark.parametrize("system", ["tupe_r", "shaw", "diet_abs", "linformer"])
+@torch.no_grad()
+def test_logits_by_flex_attention(dictionary, system, sharing):
+    """Not compiled, which takes longer than all the other tests here."""
+    model, theirs = pair(dictionary, system, sharing=sharing)
+    theirs.set_attn_implementation("flex_attention")
+    with torch.compiler.set_stance("force_eager"):
+        for length in (1, 37):
+            ids = tokens(length)
+            assert difference(theirs(ids, attention_mask=ids.ne(1).long()).logits, model(ids)[0]) < 1e-5, length
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
 @torch.no_grad()
 def test_frozen_positions_and_half_precision(dictionary, system):
