@@ -16,10 +16,23 @@ from tupe.cli.main import main
 onnxruntime = pytest.importorskip("onnxruntime")
 ours = pytest.importorskip("tupe.transformers")
 
+SMALL = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
 
-def run(path, ids, mask):
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    return session.run(None, {"input_ids": ids.numpy(), "attention_mask": mask.numpy()})[0]
+
+def check(folder, model, *names):
+    """The graph's outputs are the model's."""
+    session = onnxruntime.InferenceSession(str(folder / "onnx/model.onnx"), providers=["CPUExecutionProvider"])
+    assert [output.name for output in session.get_outputs()] == list(names)
+    for batch, length in ((1, 1), (2, 2), (5, 11), (1, model.config.max_position_embeddings)):
+        ids = torch.randint(4, 25, (batch, length))
+        mask = torch.ones_like(ids)
+        mask[-1, (length + 1) // 2 :] = 0
+        with torch.no_grad():
+            found = model(ids, attention_mask=mask)
+        graph = session.run(None, {"input_ids": ids.numpy(), "attention_mask": mask.numpy()})
+        for name, output in zip(names, graph):
+            wanted = found[name].numpy()
+            assert np.abs(output - wanted).max() < 1e-5 * max(1, np.abs(wanted).max()), (name, length)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +44,10 @@ def data(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(("system", "task"), [("tupe_r", None), ("diet_rel", "MNLI")])
+@pytest.mark.parametrize(
+    ("system", "task"),
+    [("diet_rel", "MNLI"), *((name, None) for name in ("tupe_r", "shaw", "bert_ad", "linformer", "diet_abs_lin"))],
+)
 def test_graph_is_the_model(system, task, make_checkpoint, data, tmp_path, capsys):
     make_checkpoint(tmp_path / "best.pt", f"{system}_tiny", 3 if task else None, of=data / "corpus")
     data, folder = data / (task or "corpus"), tmp_path / "exported"
@@ -47,22 +63,27 @@ def test_graph_is_the_model(system, task, make_checkpoint, data, tmp_path, capsy
     assert len(sizes) == (2 if task else 1)
 
     auto = ours.TupeForSequenceClassification if task else ours.TupeForMaskedLM
-    model = auto.from_pretrained(folder).eval()
-    for batch, length in ((1, 1), (2, 2), (5, 11), (1, 24)):
-        ids = torch.randint(4, 25, (batch, length))
-        mask = torch.ones_like(ids)
-        mask[-1, (length + 1) // 2 :] = 0
-        with torch.no_grad():
-            wanted = model(ids, attention_mask=mask).logits.numpy()
-        found = run(folder / "onnx/model.onnx", ids, mask)
-        assert np.abs(found - wanted).max() < 1e-5 * max(1, np.abs(wanted).max())
+    check(folder, auto.from_pretrained(folder).eval(), "logits")
+
+
+@pytest.mark.parametrize(
+    ("auto", "names"),
+    [("TupeModel", ["last_hidden_state"]), ("TupeForQuestionAnswering", ["start_logits", "end_logits"])],
+)
+def test_graph_of_features_and_answers(auto, names, tmp_path):
+    torch.manual_seed(0)
+    model = getattr(ours, auto)(ours.TupeConfig(vocab_size=25, max_position_embeddings=24, **SMALL)).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(tmp_path)
+    assert main(["export-onnx", str(tmp_path)]) == 0
+    check(tmp_path, model, *names)
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     folder = tmp_path_factory.mktemp("small")
-    size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    config = ours.TupeConfig(vocab_size=40, max_position_embeddings=8, num_labels=2, **size)
+    config = ours.TupeConfig(vocab_size=40, max_position_embeddings=8, num_labels=2, **SMALL)
     ours.TupeForSequenceClassification(config).save_pretrained(folder)
     return folder
 
