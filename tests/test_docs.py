@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+from textwrap import dedent
 
 import pytest
 from fairseq import options
@@ -24,7 +25,8 @@ from tupe.finetuning.settings import read_settings
 from tupe.pretraining import read_config, with_pluses
 from tupe.systems import ELECTRA_NAMES, MODEL_NAMES, SEQ2SEQ_NAMES
 
-PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
+PAGES = ["README.md", "CONTRIBUTING.md", "benchmarks/README.md"]
+PAGES += sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))
 
 #: program or script -> why its blocks are parsed and not run here; each does run, in small, in the test that is named.
 PROGRAMS = {
@@ -50,7 +52,7 @@ PROGRAMS = {
     "ruff": "the style of this clone",
 }
 #: variables of the environment that our scripts do not read themselves
-NOT_OURS = {"OMP_NUM_THREADS", "TUPE_USER_DIR"}
+NOT_OURS = {"OMP_NUM_THREADS", "TUPE_USER_DIR", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"}
 OWN = "examples/own_term"
 IN_ANOTHER_PROCESS = f"""
 import json, sys
@@ -65,11 +67,11 @@ for words, environment in json.load(open(sys.argv[1])):
 def blocks(kind):
     for page in PAGES:
         for number, code in enumerate(re.findall(rf"```{kind}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)):
-            yield pytest.param(page, code, id=f"{page}-{number + 1}")
+            yield pytest.param(page, dedent(code), id=f"{page}-{number + 1}")  # in a list it is indented
 
 
 RECORDER = """#!/bin/sh
-{ printf '%s\\0' "${0##*/}" "$@"; printf '\\n'; env -0; } >"$RECORD/$$"
+{ printf '%s\\0' "${0##*/}" "$@"; printf '\\1'; env -0; } >"$RECORD/$$"
 [ "${0##*/} $1" != "tupe user-dir" ] || echo USER_DIR
 """
 
@@ -94,7 +96,7 @@ def commands(code, recorder, here):
     assert done.returncode == 0, f"{code}\n{done.stderr}"
     shell = {*environment, "PWD", "SHLVL", "_", "OLDPWD"}
     for path in sorted((here / "record").iterdir(), key=lambda path: path.stat().st_mtime_ns):
-        words, _, variables = path.read_text().partition("\n")
+        words, _, variables = path.read_text().partition("\1")
         added = dict(variable.split("=", 1) for variable in variables.split("\0") if "=" in variable)
         yield words.split("\0")[:-1], {name: value for name, value in added.items() if name not in shell}
 
@@ -139,6 +141,8 @@ def check(words, environment):
         _, folder, _, name, *overrides = arguments
         read_config(ROOT / folder, name, overrides)
         assert with_pluses(overrides, ROOT / folder, name) == overrides  # by itself Hydra wants it so
+    elif program == "python" and arguments[0] == "-c":
+        compile(arguments[1], program, "exec")
     elif program == "python" and arguments[0] != "-m":
         flags_are_in(ROOT / arguments[0], arguments[1:])
     elif program == "python":
@@ -213,6 +217,12 @@ def sentences(page):
     return re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.DOTALL)
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_stand_in_blocks(page):
+    """Markdown's other kind, four spaces, is not looked into here."""
+    assert not re.findall(rf"^ {{4,}}(?:\S+=\S+ |time )*(?:export|{'|'.join(PROGRAMS)}) .*", sentences(page), re.M)
+
+
 INLINE = [
     (page, command)
     for page in PAGES
@@ -255,20 +265,26 @@ def test_a_wrong_block_fails(recorder, tmp_path):
 
 #: Page -> the test that runs its Python blocks, which need more than there is here.
 ELSEWHERE = {"docs/transformers.md": "tests/checkpoints/test_card.py"}  # exported folders
+#: Blocks that are not run, by a word of theirs: what they import is used in this test.
+NEED_MORE = {"packed_attention": "tests/attention/test_triton_packed.py"}  # an NVIDIA GPU
 
 
 @pytest.mark.parametrize(("page", "code"), list(blocks("python")))
 def test_python(page, code, corpus, tmp_path, monkeypatch):
-    """Runs as printed, here or elsewhere."""
+    """Runs as printed, here or elsewhere; of a block that needs a GPU, the imports are tested."""
     if page in ELSEWHERE:
         assert page in (ROOT / ELSEWHERE[page]).read_text()
+        return
+    path = next((NEED_MORE[word] for word in NEED_MORE if word in code), None)
+    if path:
+        imported = [node for node in ast.walk(ast.parse(code)) if isinstance(node, (ast.ImportFrom, ast.Import))]
+        test = (ROOT / path).read_text()
+        assert imported and all(alias.name in test for node in imported for alias in node.names)
         return
     names = {}
     if "checkpoints/tupe_base" in code:
         write_base(tmp_path, corpus)
         monkeypatch.chdir(tmp_path)
-    elif page == "README.md":
-        names = attention_names()
     exec(compile(code, page, "exec"), names)
     for result in ("features", "out"):
         assert result not in names or names[result].isfinite().all()
@@ -281,15 +297,3 @@ def write_base(folder, corpus):
     write_manifest(shutil.copytree(corpus, folder / "DATA"))
     symbols = [line.split()[0] for line in (corpus / "dict.txt").read_text().splitlines()]
     write_checkpoint(folder / "checkpoints/tupe_base/checkpoint_best.pt", corpus, symbols=symbols)
-
-
-def attention_names():
-    """What the snippet of the attention takes as given."""
-    import torch
-
-    import tupe.attention
-    import tupe.position
-
-    x = torch.randn(2, 12, 9, 64)
-    padding = torch.zeros(2, 9, dtype=torch.bool)
-    return {**vars(tupe.position), **vars(tupe.attention), "query": x, "key": x, "value": x, "padding": padding}
