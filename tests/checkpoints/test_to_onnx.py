@@ -59,6 +59,7 @@ def test_graph_is_the_model(system, task, make_checkpoint, data, tmp_path, capsy
     scores = dict(re.findall(rf"^{name}, (\w+): ([\d.]+)$", out, re.MULTILINE))
     assert scores["onnx"] == scores["pytorch"]
     assert ("int8" in scores) == bool(task)
+    assert "give --data" not in out
     sizes = [path.stat().st_size for path in sorted((folder / "onnx").iterdir())]
     assert len(sizes) == (2 if task else 1)
 
@@ -93,6 +94,13 @@ def test_a_graph_that_differs_is_not_written(small, monkeypatch, capsys):
     assert main(["export-onnx", str(small)]) == 1
     assert re.search(r"differs from the model by .* nothing was written", capsys.readouterr().err)
     assert not list(small.glob("onnx/*"))
+
+
+@pytest.mark.parametrize("int8", [False, True])
+def test_eight_bits_without_a_score_are_said(int8, small, tmp_path, capsys):
+    folder = shutil.copytree(small, tmp_path / "small")
+    assert main(["export-onnx", str(folder), *["--int8"] * int8]) == 0
+    assert ("give --data to see what that does to the score" in capsys.readouterr().out) == int8
 
 
 def test_wrong_input_is_one_sentence(small, data, tmp_path, capsys, monkeypatch):

@@ -24,5 +24,7 @@ def run(args: argparse.Namespace) -> None:
     print(f"largest difference from PyTorch: {report.difference:.1e} of the largest output")
     for name, score in report.scores.items():
         print(f"{report.metric}, {name}: {score:.2f}")
+    if args.int8 and args.data is None:
+        print("note: the 8-bit graph differs from the model: give --data to see what that does to the score")
     for path in report.files:
         print(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
