@@ -200,6 +200,11 @@ def test_refuses_data_without_validation(corpus, tmp_path):
         list(plan(config(tmp_path), CPU))
 
 
+def test_the_model_is_called_by_what_was_given(corpus):
+    line = next(plan(config(corpus, "model.relative=unbinned"), CPU))
+    assert line.startswith("tupe_tiny relative=unbinned, ")
+
+
 def test_space_of_checkpoints_that_are_there_counts_as_free(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(0, 0, 1_000_000))
     cfg = config(corpus, f"checkpoint.save_dir={tmp_path}")

@@ -27,7 +27,9 @@ from tupe.errors import UserError
 from tupe.fairseq_mends.ranges import refuse_out_of_range
 from tupe.files import check_indexed, read_text, sha256
 from tupe.models.config import CONFIGS
+from tupe.models.describe import full_name
 from tupe.models.summary import meta_model, without_generator
+from tupe.models.tupe import as_namespace
 from tupe.position.own import own_options
 from tupe.systems import ELECTRA, ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS
 
@@ -131,7 +133,8 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     parameters = sum(p.numel() for p in model.parameters())
     generator = parameters - without_generator(model)
     alone = f" ({short(generator)} of them of the generator alone)" if generator else ""
-    yield f"{name}, {short(parameters)} parameters{alone}, {symbols:,} symbols, on {launch}"
+    shown = full_name(as_namespace(cfg.model))
+    yield f"{shown}, {short(parameters)} parameters{alone}, {symbols:,} symbols, on {launch}"
 
     world, accumulated = launch.nodes * launch.processes, cfg.optimization.update_freq[0]
     batch = world * cfg.dataset.batch_size * accumulated

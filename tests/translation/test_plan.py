@@ -52,7 +52,11 @@ def test_parameters_are_those_of_the_model(overrides, parallel):
     cfg = config(parallel, "model._name=seq2seq_shaw_tiny", *overrides)
     model = models.build_model(cfg.model, tasks.setup_task(cfg.task))
     number = sum(p.numel() for p in model.parameters())
-    assert f", {short(number)} parameters, " in next(plan(cfg, CPU))
+    line = next(plan(cfg, CPU))
+    assert f", {short(number)} parameters, " in line
+    assert line.startswith(
+        "seq2seq_shaw_tiny " + ("cross_position=low_rank, " if overrides else "share_all_embeddings=True, ")
+    )
 
 
 @pytest.mark.parametrize(("processes", "update_freq"), [(1, 8), (8, 1)])
@@ -117,7 +121,7 @@ def test_command(parallel, tmp_path, capsys):
     folder, save_dir = str(ROOT / "configs/translation"), f"checkpoint.save_dir={tmp_path / 'a'}"
     given = [f"task.data={parallel}", save_dir, "common.cpu=true"]
     assert main(["translation-plan", folder, "multi30k_en_de", *given]) == 0
-    assert capsys.readouterr().out.startswith("plan: seq2seq_sinusoidal_tiny, ")
+    assert capsys.readouterr().out.startswith("plan: seq2seq_sinusoidal_tiny share_all_embeddings=True, ")
     assert main(["translation-plan", "--here", "--gpus", "99", folder, "multi30k_en_de", *given]) == 1
     assert f"but PyTorch {torch.__version__} sees" in capsys.readouterr().err
     assert not (tmp_path / "a").exists()

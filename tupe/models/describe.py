@@ -11,10 +11,11 @@ from omegaconf.errors import OmegaConfBaseException
 from tupe.errors import UserError
 from tupe.fairseq_mends.names import cannot_be
 from tupe.models.config import CONFIGS
+from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
 from tupe.models.summary import Size, count_parameters
 from tupe.models.tupe import as_namespace
 from tupe.position.own import OWN, own_options
-from tupe.systems import DESCRIPTIONS, ELECTRA_FIELDS, SYSTEM_FIELDS, SYSTEMS
+from tupe.systems import DESCRIPTIONS, ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS, SYSTEMS
 
 #: Fields that make the position encoding; the others of `SYSTEM_FIELDS` are sizes and layers.
 POSITION_FIELDS = (*SYSTEM_FIELDS[: SYSTEM_FIELDS.index("encoder_layers")], *own_options())
@@ -97,8 +98,9 @@ def size(args: Namespace, symbols: int) -> Size:
 
 
 def _given(args: Namespace) -> dict[str, Any]:
-    named = as_namespace(CONFIGS[args._name]())
-    fields = [field for field in (*SYSTEM_FIELDS, *own_options(), *ELECTRA_FIELDS) if hasattr(named, field)]
+    named = as_namespace({**CONFIGS, **TRANSLATORS}[args._name]())
+    known = (*SYSTEM_FIELDS, *own_options(), *ELECTRA_FIELDS, *SEQ2SEQ_FIELDS)
+    fields = [field for field in known if hasattr(named, field)]
     return {field: getattr(args, field) for field in fields if getattr(args, field) != getattr(named, field)}
 
 

@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from tupe.data.corpus.manifest import MODEL
 from tupe.data.translation.manifest import Content
 from tupe.errors import UserError
 from tupe.fairseq_mends.ranges import refuse_out_of_range
+from tupe.models.describe import full_name
 from tupe.models.seq2seq.config import CONFIGS
 from tupe.models.summary import count_translators_parameters
+from tupe.models.tupe import as_namespace
 from tupe.pretraining import Launch, check_machine, check_warmup, disk, model_of, number_of_updates, short
 
 
@@ -38,11 +40,11 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     train, symbols = content.splits.get("train", {}), content.settings.vocab_size
     if not train.get("kept"):
         raise UserError(f"the manifest of {task.data} knows no training data: prepare it again.")
-    fields = OmegaConf.to_container(cfg.model, resolve=True, enum_to_str=True)
-    del fields["_name"]
+    args = as_namespace(cfg.model)
+    fields = {field: value for field, value in vars(args).items() if field != "_name"}
     longest = max(task.max_source_positions, task.max_target_positions)
     parameters = count_translators_parameters(name, symbols, longest, **fields).total
-    yield f"{name}, {short(parameters)} parameters, {symbols:,} symbols, on {launch}"
+    yield f"{full_name(args)}, {short(parameters)} parameters, {symbols:,} symbols, on {launch}"
 
     world, accumulated = launch.nodes * launch.processes, cfg.optimization.update_freq[0]
     batch = world * most * accumulated
