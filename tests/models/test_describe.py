@@ -43,6 +43,9 @@ def test_what_was_given_and_what_came_along(capsys):
     assert "  reset=paper (from tupe_tiny)\n" in out
     assert "  relative=unbinned (given; tupe_tiny has bucketed)\n" in out
     assert "(100 symbols, 512 positions)" in out
+    layers, head = 4 * 12 * 128**2, 77 / 512 * (128**2 + 100 * 128)  # weights; 77 of 512 tokens are predicted
+    operations = int(6 * (layers + head) + 12 * 512 * 128 * 4)
+    assert f"\ncost: {operations:,} operations a token of training, in sequences of 512 with 15% predicted " in out
 
 
 def test_what_a_generator_was_given(capsys):

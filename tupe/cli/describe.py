@@ -1,4 +1,4 @@
-"""Prints what a model is: equation, parameters, and which of its fields were given and which come with its name.
+"""Prints what a model is: equation, parameters, cost, and which of its fields were given and which come with its name.
 
 Examples: tupe describe checkpoints/tupe_base/checkpoint_last.pt
           tupe describe tupe_base relative=unbinned reset=none

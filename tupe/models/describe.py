@@ -8,11 +8,12 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from tupe.criterions.throughput import training_flops
 from tupe.errors import UserError
 from tupe.fairseq_mends.names import cannot_be
 from tupe.models.config import CONFIGS
 from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
-from tupe.models.summary import Size, count_parameters
+from tupe.models.summary import Size, count_parameters, meta_model
 from tupe.models.tupe import as_namespace
 from tupe.position.own import OWN, own_options
 from tupe.systems import DESCRIPTIONS, ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS, SYSTEMS
@@ -105,7 +106,7 @@ def _given(args: Namespace) -> dict[str, Any]:
 
 
 def describe(args: Namespace, symbols: int) -> list[str]:
-    """Lines: the model, its equation, its parameters, and each field of its position encoding.
+    """Lines: the model, its equation, its parameters, its operations, and each field of its position encoding.
 
     Args:
         args: its fields, `max_positions` and the name, as for `--arch`, among them.
@@ -117,13 +118,17 @@ def describe(args: Namespace, symbols: int) -> list[str]:
     def whence(field: str) -> str:
         return f"given; {name} has {getattr(named, field)}" if field in given else f"from {name}"
 
-    count = size(args, symbols)
+    count, length = size(args, symbols), args.max_positions
+    model = meta_model(name, symbols, length, **given)
+    operations = training_flops(model, length, length, round(0.15 * length)) // length
     return [
         f"model: {full_name(args)}",
         f"system: {system(args)}",
         f"logit: {equation(args)}",
         f"parameters: {count.total:,}, of the position encoding {count.position:,}"
         f"{f', of the generator alone {count.generator:,}' if count.generator else ''} "
-        f"({symbols:,} symbols, {args.max_positions} positions)",
+        f"({symbols:,} symbols, {length} positions)",
+        f"cost: {operations:,} operations a token of training, in sequences of {length} with 15% predicted "
+        "(what position terms add: docs/systems.md)",
         *(f"  {field}={getattr(args, field)} ({whence(field)})" for field in POSITION_FIELDS),
     ]
