@@ -10,6 +10,7 @@ import torch
 
 from tests.commands import ROOT, hydra_train
 from tupe.cli.main import main
+from tupe.criterions.throughput import KNOWN_DEVICES
 from tupe.data.corpus.report import vocabulary_warning
 from tupe.errors import UserError
 from tupe.pretraining import Launch, plan, plus, read_config
@@ -158,6 +159,21 @@ def test_a_plan_needs_neither_the_gpus_nor_the_disk(corpus):
 def test_refuses_hours(launch, said, corpus):
     with pytest.raises(UserError, match=said):
         list(plan(config(corpus), Launch(**{"nodes": 1, "processes": 8, "gpus": 8, "here": False, **launch})))
+
+
+def test_hours_in_the_docs(corpus, tmp_path):
+    """Of 8 GPUs of every kind that is known, at 40%, with 32,768 symbols."""
+    shutil.copytree(corpus, data := tmp_path / "data")
+    (data / "dict.txt").write_text("".join(f"word{number} 1\n" for number in range(32_768 - 5)))
+    page = (ROOT / "docs/pretraining.md").read_text()
+    heads, hours = (line.split(" | ") for line in re.findall(r"^\| (?:hours )?\| ([B\d].*) \|$", page, re.M)[:2])
+    table = dict(zip(heads, hours))
+    assert {kind for kinds in table for kind in kinds.split(", ")} == set(KNOWN_DEVICES)
+    cfg = config(data, "model._name=tupe_base", "task.tokens_per_sample=512", "optimization.update_freq=[2]")
+    for kinds, hours in table.items():
+        for kind in kinds.split(", "):
+            lines = plan(cfg, Launch(nodes=1, processes=8, gpus=8, here=False, gpu=kind))
+            assert any(line.startswith(f"{hours} hours on 8 {kind.upper()} ") for line in lines)
 
 
 def test_a_vocabulary_too_large_for_the_corpus(corpus, tmp_path):

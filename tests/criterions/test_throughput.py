@@ -53,6 +53,7 @@ def test_operations_are_those_that_pytorch_counts(name):
     [
         ("NVIDIA H100 80GB HBM3", 989),
         ("NVIDIA H100 PCIe", 756),
+        ("h100 pcie", 756),
         ("NVIDIA H200", 989),
         ("NVIDIA A100-SXM4-80GB", 312),
         ("NVIDIA A10", 125),

@@ -36,8 +36,8 @@ KNOWN_DEVICES = tuple(" ".join(sorted(words)) for words, _ in _TERAFLOPS)
 
 def peak_flops(name: str) -> Optional[float]:
     """Operations a second with 16-bit numbers of the device that PyTorch calls `name`; None if it is not known."""
-    words = set(re.split(r"[\s-]+", name))
-    return next((1e12 * teraflops for wanted, teraflops in _TERAFLOPS if wanted <= words), None)
+    words = set(re.split(r"[\s-]+", name.upper()))
+    return next((1e12 * teraflops for wanted, teraflops in _TERAFLOPS if {*map(str.upper, wanted)} <= words), None)
 
 
 @functools.cache
