@@ -1,7 +1,10 @@
 """The plan of a pre-training run: its numbers, and what is refused before anything is started."""
 
+import importlib
+import json
 import re
 import shutil
+from argparse import Namespace
 from collections import namedtuple
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 import torch
 
 from tests.commands import ROOT, hydra_train
+from tupe.analysis.cost import read_costs
 from tupe.cli.main import main
 from tupe.criterions.throughput import KNOWN_DEVICES
 from tupe.data.corpus.report import vocabulary_warning
@@ -161,6 +165,56 @@ def test_refuses_hours(launch, said, corpus):
         list(plan(config(corpus), Launch(**{"nodes": 1, "processes": 8, "gpus": 8, "here": False, **launch})))
 
 
+@pytest.fixture
+def measure(tmp_path, monkeypatch):
+    """Writes what `benchmarks/model.py --output` does, as far as it is read."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    conditions = importlib.import_module("model").conditions
+    more = {"device": "cpu", "batch": 8, "pairs": False, "vocab_size": 90, "backend": "auto", "rounds": 1, "steps": 1}
+
+    def write(dtype="bfloat16", length=32, **changes):
+        args = Namespace(dtype=dtype, length=length, clock="wall", **more)
+        record = {"size": "tiny", "mode": "training", "rival": "tupe", "time_over_first": [1, 1, 1], **changes}
+        others = ({"mode": "inference"}, {"size": "base"}, {"rival": "roberta"})
+        records = [{**record, **other, "tokens_per_second": 7} for other in others]
+        records.append({**record, "tokens_per_second": 1000})
+        (tmp_path / "model.json").write_text(json.dumps({"run": conditions(args), "records": records}))
+        return tmp_path / "model.json"
+
+    return write
+
+
+@pytest.mark.parametrize("model", ["tupe_tiny", "tupe_r_tiny", "bert_r_tiny model.absolute=untied model.reset=paper"])
+def test_hours_by_what_was_measured(model, measure, corpus):
+    keys = ("optimization.max_update=8000", "optimization.update_freq=[1]", "dataset.batch_size=8", "common.bf16=true")
+    conditions, _ = costs = read_costs(measure())
+    away = Launch(nodes=2, processes=8, gpus=8, here=False, measured=costs)
+    (line,) = (line for line in plan(config(corpus, *keys, *f"model._name={model}".split()), away) if " hours " in line)
+    hours = 8000 * (16 * 8 * 32) / (16 * 1000) / 3600
+    said = f"{hours:.3g} hours on 16 GPU(s), if each does the 1,000 tokens a second that were measured: "
+    assert line == said + conditions
+
+
+@pytest.mark.parametrize(
+    ("overrides", "changes"),
+    [
+        *(([], {"rival": other}) for other in ("bert_a", "tupe_a", "electra_tupe", "tupe_compiled")),
+        ([], {"size": "small"}),
+        ([], {"mode": "inference"}),
+        ([], {"length": 128}),
+        ([], {"dtype": "float32"}),
+        (["common.bf16=false"], {}),
+        (["model.encoder_layers=5"], {}),
+        (["model.relative=unbinned"], {}),
+        (["model.compile=true"], {}),
+    ],
+)
+def test_refuses_what_was_measured_of_something_else(overrides, changes, measure, corpus):
+    launch = Launch(nodes=1, processes=1, gpus=0, measured=read_costs(measure(**changes)))
+    with pytest.raises(UserError, match=r"^--measured has no training of tupe_tiny.* in .. bits and sequences of 32:"):
+        list(plan(config(corpus, "common.bf16=true", *overrides), launch))
+
+
 def test_hours_in_the_docs(corpus, tmp_path):
     """Of 8 GPUs of every kind that is known, at 40%, with 32,768 symbols."""
     shutil.copytree(corpus, data := tmp_path / "data")
@@ -231,13 +285,16 @@ def test_space_of_checkpoints_that_are_there_counts_as_free(corpus, tmp_path, mo
     assert "1MB free" in list(plan(cfg, CPU))[-1]
 
 
-def test_command(corpus, capsys):
+def test_command(corpus, measure, capsys):
     folder = str(ROOT / "configs/pretraining")
     assert main(["pretraining-plan", folder, "nothing", "task.data=x"]) == 1
     assert "nothing" in capsys.readouterr().err
     overrides = ["common.fp16=false", f"task.data={corpus}", "checkpoint.save_dir=x", "model._name=tupe_small"]
     assert main(["pretraining-plan", "--processes", "2", folder, "base", *overrides]) == 0
     assert capsys.readouterr().out.startswith("plan: tupe_small, ")
+    file = str(measure("float32", length=512, size="small"))
+    assert main(["pretraining-plan", "--measured", file, folder, "base", *overrides]) == 0
+    assert " the 1,000 tokens a second that were measured: " in capsys.readouterr().out
     assert not Path("x").exists()
 
 

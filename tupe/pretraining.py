@@ -31,12 +31,13 @@ from tupe.models.describe import full_name
 from tupe.models.summary import meta_model, without_generator
 from tupe.models.tupe import as_namespace
 from tupe.position.own import own_options
-from tupe.systems import ELECTRA, ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS
+from tupe.systems import ELECTRA, ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS, named_electras, named_models
 
 _PREPARED_BY = "scripts/prepare_corpus.sh"
 _MANY_EPOCHS = 100
 _BY_NAME = ("model", "task", "criterion", "optimizer", "lr_scheduler")  # of which Hydra knows what the file names
 _MULTILINGUAL = "tupe_multilingual_masked_lm"
+_HALVES = ("fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16", "amp")
 
 
 def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
@@ -101,6 +102,7 @@ class Launch:
         here: whether it starts on this machine, whose GPUs and disk must then do.
         gpu: of which kind they are, as `h100`, if the plan is to say hours.
         mfu: share of their peak that training uses.
+        measured: what `tupe.analysis.cost.read_costs` returns, if the plan is to say hours by it.
     """
 
     nodes: int
@@ -109,6 +111,7 @@ class Launch:
     here: bool = True
     gpu: Optional[str] = None
     mfu: float = 0.4
+    measured: Optional[tuple[str, list[dict[str, Any]]]] = None
 
     def __str__(self) -> str:
         return f"{self.nodes} node(s) x {self.processes} process(es), {self.gpus} GPU(s) a node"
@@ -120,7 +123,8 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     Raises:
         UserError: for a model that does not exist, GPUs or data that are not there, sequences longer than the model's,
             a batch that is not `dataset.batch_size` sequences, a precision that the CPU has not, a warm-up that is not
-            shorter than the run, an unknown kind of GPU, and too little disk space for the checkpoints.
+            shorter than the run, an unknown kind of GPU, a measurement of something else, and too little disk space for
+            the checkpoints.
     """
     name, length = cfg.model._name, cfg.task.tokens_per_sample
     _check(cfg, launch)
@@ -154,6 +158,8 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
         yield from _languages(sizes, cfg.task.multilang_sampling_alpha, total)
     if launch.gpu is not None:
         yield _hours(launch, updates * training_flops(model, batch * length, length, _predicted(cfg, batch * length)))
+    if launch.measured is not None:
+        yield _measured_hours(cfg, launch, total)
     check_warmup(cfg, updates)
     yield from vocabulary_warning(symbols, tokens)
     if times > _MANY_EPOCHS:
@@ -291,6 +297,27 @@ def _hours(launch: Launch, flops: int) -> str:
     return (
         f"{hours:,.3g} hours on {gpus} {launch.gpu.upper()} at {launch.mfu:.0%} of their {peak / 1e12:.0f} TFLOP/s "
         f"each in 16 bits, {gpus * hours:,.3g} GPU-hours"
+    )
+
+
+def _measured_hours(cfg: DictConfig, launch: Launch, tokens: int) -> str:
+    """How long `tokens` take at the speed that was measured."""
+    conditions, records = launch.measured
+    args, length, compiled = as_namespace(cfg.model), cfg.task.tokens_per_sample, "_compiled" * cfg.model.compile
+    rows = named_electras() if args._name.startswith(ELECTRA) else named_models()
+    same = [name.rpartition("_") for name, row in rows.items() if row.items() <= vars(args).items()]  # aliases too
+    wanted = [("training", f"{system}{compiled}", size) for system, _, size in same]
+    found = [record for record in records if (record["mode"], record["rival"], record["size"]) in wanted]
+    bits = 16 if any(cfg.common[half] for half in _HALVES) else 32
+    if not found or f" of {length} tokens, " not in conditions or (", float32, " in conditions) != (bits == 32):
+        raise UserError(
+            f"--measured has no training of {full_name(args)}{compiled and ' --compile'} in {bits} bits and sequences "
+            f"of {length}: benchmarks/model.py does what `tupe systems` lists, by --rivals, --sizes, --length, --dtype."
+        )
+    speed, devices = found[0]["tokens_per_second"], launch.nodes * (launch.gpus or launch.processes)
+    return (
+        f"{tokens / (devices * speed) / 3600:,.3g} hours on {devices} {'GPU(s)' if launch.gpus else 'process(es)'}, "
+        f"if each does the {speed:,.0f} tokens a second that were measured: {conditions}"
     )
 
 

@@ -1,6 +1,7 @@
 """Cost bars from what the benchmark writes."""
 
 import json
+import math
 
 import pytest
 
@@ -9,7 +10,10 @@ from tupe.cli.main import main
 from tupe.errors import UserError
 
 RECORDS = [
-    {"size": size, "mode": mode, "rival": rival, "time_over_first": [0.9 * ratio, ratio, 1.2 * ratio], "peak_bytes": 1}
+    {
+        **{"size": size, "mode": mode, "rival": rival},
+        **{"time_over_first": [0.9 * ratio, ratio, 1.2 * ratio], "tokens_per_second": 100},
+    }
     for size in ("small", "base")
     for mode in ("training", "inference")
     for rival, ratio in (("bert_a", 1.0), ("shaw", 1.3))
@@ -44,7 +48,11 @@ def test_the_page_has_them(measured, save, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", ["[]", "{}", '{"run": "x", "records": []}', '{"run": "x", "records": [{"size": 1}]}']
+    "content",
+    [
+        *("[]", "{}", '{"run": "x", "records": []}', '{"run": "x", "records": [{"size": 1}]}'),
+        *(json.dumps({"run": "x", "records": [{**RECORDS[0], "tokens_per_second": n}]}) for n in (0, math.nan, None)),
+    ],
 )
 def test_other_files_are_refused(content, tmp_path):
     path = tmp_path / "model.json"

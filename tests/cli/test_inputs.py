@@ -135,6 +135,7 @@ ROWS = (
     Row(PLAN, "corpus/dict.txt", "text", takes=("cut", "foreign", "hostile", "wrong type")),
     Row(PLAN, "corpus/train.idx", "binary"),
     Row(PLAN, "corpus/valid.bin", "binary"),
+    Row(f"{PLAN} --measured {{}}/model.json", "model.json", "json", takes=("wrong version",)),
     Row(MULTILINGUAL, "languages", "folder"),
     Row(MULTILINGUAL, "languages/de/train.idx", "binary"),
     Row(MULTILINGUAL, "languages/de/valid.bin", "binary"),
@@ -344,8 +345,10 @@ def samples(tmp_path_factory):
     Plan("pretrained.pt", "0f", "tupe_tiny", 7, "glue", (), runs, {}).join(folder / "sweep")
     write(folder / "sweep" / RUN.folder / "result.json", Result(50.0))
     lines = (f"The dog number{number} sees a small bird and calls {number} .\n" for number in range(40))
-    measured = {"size": "tiny", "mode": "training", "rival": "bert_a", "time_over_first": [1.0, 1.0, 1.0]}
-    (folder / "model.json").write_text(json.dumps({"run": "as scripts/study.sh does", "records": [measured]}))
+    measured = {"size": "tiny", "mode": "training", "rival": "tupe", "time_over_first": [1.0, 1.0, 1.0]}
+    records = [{**measured, "tokens_per_second": 1000.0}]
+    conditions = "as scripts/study.sh does, float32, 32 sequences of 32 tokens, vocabulary 1000"
+    (folder / "model.json").write_text(json.dumps({"run": conditions, "records": records}))
     (folder / "text.txt").write_text("".join(lines))
     (folder / "quickstart/corpus").mkdir(parents=True)
     (folder / "reference.txt").write_text("".join(reversed((folder / "text.txt").read_text().splitlines(True))))

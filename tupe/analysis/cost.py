@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Union
 
@@ -14,17 +15,20 @@ def read_costs(path: Union[str, Path]) -> tuple[str, list[dict[str, Any]]]:
     """The conditions of the measurement, and a record for each size, mode and model.
 
     A record's `time_over_first` is a model's time over that of the first of its size and mode: the median with its
-    quartiles, `[lower, median, upper]`.
+    quartiles, `[lower, median, upper]`. Its `tokens_per_second` are those of one device.
 
     Raises:
         UserError: if that is not what the file holds.
     """
     content = read_json(Path(path), "benchmarks/model.py")
     try:
-        records = [{name: record[name] for name in ("size", "mode", "rival")} for record in content["records"]]
+        records = [{name: str(record[name]) for name in ("size", "mode", "rival")} for record in content["records"]]
         for record, measured in zip(records, content["records"]):
             record["time_over_first"] = [float(ratio) for ratio in measured["time_over_first"]]
-        if not records or any(len(record["time_over_first"]) != 3 for record in records):
+            record["tokens_per_second"] = float(measured["tokens_per_second"])
+            if len(record["time_over_first"]) != 3 or not 0 < record["tokens_per_second"] < math.inf:
+                raise ValueError
+        if not records:
             raise ValueError
         return str(content["run"]), records
     except (KeyError, TypeError, ValueError):

@@ -7,6 +7,7 @@ Example: tupe pretraining-plan --nodes 2 --gpus 8 --gpu h100 configs/pretraining
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from tupe.cli import _plan
 
@@ -16,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--gpu", metavar="KIND", help="such as h100 or a100: the plan then says hours")
     add("--mfu", type=float, default=0.4, help="share of the GPUs' 16-bit peak that is used (default: %(default)s)")
+    add("--measured", type=Path, metavar="FILE", help="model.json of benchmarks/model.py: hours by its tokens a second")
     _plan.add_arguments(parser)
 
 
@@ -23,4 +25,9 @@ def run(args: argparse.Namespace) -> None:
     """Prints the plan; with --start, becomes the training."""
     from tupe.pretraining import made_of, plan
 
-    _plan.say_and_start(args, "scripts/pretrain.sh", plan, made_of, gpu=args.gpu, mfu=args.mfu)
+    hours = {"gpu": args.gpu, "mfu": args.mfu}
+    if args.measured is not None:
+        from tupe.analysis.cost import read_costs
+
+        hours["measured"] = read_costs(args.measured)
+    _plan.say_and_start(args, "scripts/pretrain.sh", plan, made_of, **hours)
