@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tupe.cli.main import main
+from tupe.data.xtreme import TEST_LANGUAGES
 from tupe.errors import UserError
 from tupe.finetuning.columns import GLUE, XTREME
 from tupe.finetuning.formats import as_csv, as_json, markdown
@@ -134,6 +135,28 @@ def test_languages_have_columns_and_a_mean(tmp_path):
     assert "XQuAD F1 de" in as_csv([row, *PUBLISHED["xtreme"]]) and "XQuAD F1 de" not in markdown(
         [read_sweep(tmp_path)]
     )
+
+
+@pytest.mark.parametrize(
+    ("languages", "kind", "said"),
+    [
+        (TEST_LANGUAGES["XNLI"], "test", ""),
+        (TEST_LANGUAGES["XNLI"], "valid", "valid"),
+        (("en", "de", "qq"), "test", "2 of 15 languages"),
+        (("en", "de", "qq"), "valid", "valid, 2 of 15 languages"),
+    ],
+)
+def test_a_mean_says_how_it_differs_from_the_papers(languages, kind, said, tmp_path):
+    """A language that they do not have is not in it."""
+    run = Run("XNLI", 1e-5, 1)
+    Plan(**PLAN, runs=(run, Run("XNLI", 1e-5, 2))).join(tmp_path)
+    finish(tmp_path, run, 90.0, **{f"XNLI/{kind}-{name}": {"accuracy": 50.0 - (name == "qq")} for name in languages})
+    row = read_sweep(tmp_path, "ours")
+    assert f"| ours | 50.00 (1 of 2 runs{said and f'; {said}'}) |" in markdown([row, *PUBLISHED["xtreme"]])
+    assert json.loads(as_json([row]))[0]["cells"]["XNLI"]["differs"] == said
+    assert next(csv.DictReader(io.StringIO(as_csv([row]))))["differs"] == said
+    finish(tmp_path, Run("XNLI", 1e-5, 2), 90.0)
+    assert f"| ours | 50.00{said and f' ({said})'} |" in markdown([read_sweep(tmp_path, "ours")])
 
 
 @pytest.mark.parametrize(("kind", "said"), [("test", ""), ("valid", " (valid)")])

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from tupe.data.glue.tasks import TASKS
+from tupe.data.xtreme import TEST_LANGUAGES
 from tupe.errors import UserError
 
 
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Prepares the tasks, and prints for each file what became of its rows."""
     from tupe.data.corpus.manifest import Manifest
-    from tupe.data.glue.prepare import prepare, present
+    from tupe.data.glue.prepare import other_languages, prepare, present
     from tupe.data.glue.report import lines
     from tupe.data.parallel import pool
 
@@ -45,4 +46,6 @@ def run(args: argparse.Namespace) -> None:
         chosen = [TASKS[name] for name in tasks]
         for content in prepare(chosen, args.glue, corpus, args.out, args.partial, args.verify, map_):
             print("\n".join(lines(content)), flush=True)
+        for name in (name for task in chosen for name in other_languages(task, args.glue)):
+            print(f"warning: {name} is left out: {', '.join(TEST_LANGUAGES['XNLI'])} are the languages of XNLI")
     print(f"data: {args.out}")

@@ -23,7 +23,7 @@ def markdown(rows: list[Row]) -> str:
 
 
 def as_text(rows: list[Row]) -> list[list[str]]:
-    """The heads, then each row: score ± deviation over the seeds; cells that lack runs say how many there are.
+    """The heads, then each row: score ± deviation over the seeds; cells that lack runs or languages say so.
 
     The last column is the average, if there is anything to average.
     """
@@ -45,7 +45,9 @@ def as_csv(rows: list[Row]) -> str:
     """One line for each system and column, numbers unrounded."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["system", "column", "score", "deviation", "lr", "finished", "failed", "planned", "source"])
+    writer.writerow(
+        ["system", "column", "score", "deviation", "lr", "finished", "failed", "planned", "source", "differs"]
+    )
     columns = shown(rows)
     for row in rows:
         for column in columns:
@@ -53,8 +55,10 @@ def as_csv(rows: list[Row]) -> str:
                 cell = row.cells[column.name]
                 best = cell.best and (cell.best.spread, cell.best.lr)
                 counts = ("", "", "") if row.source else (cell.finished, _failed(row, column), cell.planned)
-                writer.writerow([row.name, column.name, cell.score, *(best or ("", "")), *counts, row.source])
-        writer.writerow([row.name, "average", row.average(_averaged(columns)), "", "", "", "", "", row.source])
+                writer.writerow(
+                    [row.name, column.name, cell.score, *(best or ("", "")), *counts, row.source, cell.differs]
+                )
+        writer.writerow([row.name, "average", row.average(_averaged(columns)), "", "", "", "", "", row.source, ""])
     return text.getvalue().rstrip("\n")
 
 
@@ -77,6 +81,7 @@ def as_json(rows: list[Row]) -> str:
                     finished=cell.finished,
                     failed=_failed(row, column),
                     planned=cell.planned,
+                    differs=cell.differs,
                     scores={f"{rate.lr:g}": list(rate.scores) for rate in cell.rates},
                 )
         failed = [{"task": r.task, "lr": r.lr, "seed": r.seed, "reason": why} for r, why in row.failed.items()]
@@ -103,4 +108,6 @@ def _cell(cell: Optional[Cell]) -> str:
     text = _number(cell.score)
     if cell.best is not None and cell.best.spread is not None:
         text += f" ± {cell.best.spread:.2f}"
-    return text if cell.finished == cell.planned else f"{text} ({cell.finished} of {cell.planned} runs)"
+    runs = f"{cell.finished} of {cell.planned} runs" if cell.finished != cell.planned else ""
+    said = "; ".join(filter(None, (runs, cell.differs)))
+    return f"{text} ({said})" if said else text

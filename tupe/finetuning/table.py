@@ -46,12 +46,14 @@ class Cell:
         planned: how many runs there should be, that have what the column is of.
         best: the learning rate that the score is of; published rows have none.
         rates: all learning rates with a finished run.
+        differs: how a mean over languages differs from the papers'.
     """
 
     score: Optional[float]
     planned: int = 0
     best: Optional[Rate] = None
     rates: tuple[Rate, ...] = ()
+    differs: str = ""
 
     @property
     def finished(self) -> int:
@@ -147,16 +149,17 @@ def _named(column: Column, split: str) -> str:
 
 def _cell(column: Column, runs: list[Run], out: Path, lr: Optional[float]) -> Cell:
     scores: dict[float, list[float]] = {}
-    planned = 0
+    planned, differs = 0, {}
     for run in runs:
         content = result(out / run.folder)
         score = content and column.score(content)
         planned += content is None or score is not None  # one that is finished may have no such test set
         if score is not None and math.isfinite(score):
             scores.setdefault(run.lr, []).append(score)
+            differs[column.differs(content)] = None
     rates = tuple(Rate(rate, tuple(values)) for rate, values in sorted(scores.items()))
     best = max((rate for rate in rates if lr in (None, rate.lr)), key=lambda rate: rate.median, default=None)
-    return Cell(best and best.median, planned, best, rates)
+    return Cell(best and best.median, planned, best, rates, " or ".join(filter(None, differs)))
 
 
 def _updates(number: int) -> str:

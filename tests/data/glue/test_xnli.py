@@ -25,8 +25,10 @@ def prepare(download, prepared, *tasks):
 def test_the_languages_that_are_there(download, prepared, capsys):
     path = download / "XNLI/test-sw.tsv"
     path.write_text(path.read_text().replace("contradiction", "contradictory") + "\na\tb\t-\n")
+    path.with_name("test-qq.tsv").touch()
     assert prepare(download, prepared, "XNLI") == 0
     printed = capsys.readouterr().out
+    assert printed.count("warning") == 1 and "warning: XNLI/test-qq.tsv is left out: ar, bg, de" in printed
     assert "1 dropped: the label '-', not contradiction or neutral or entailment" in printed
     content = json.loads((download.parent / "out/XNLI/manifest.json").read_text())
     assert sorted(content["splits"]) == ["test-de", "test-sw", "train", "valid", "valid-de", "valid-en"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
+from tupe.data.xtreme import TEST_LANGUAGES
+
 
 @dataclass(frozen=True)
 class Split:
@@ -73,7 +75,7 @@ def _languages(name: str, kind: str, rows: int) -> tuple[Split, ...]:
     """A file of XNLI for each language, as XTREME lays them out; line `n` is the same example in each."""
     return tuple(
         Split(f"{name}-{language}", _xnli(f"{kind}-{language}"), _XNLI, rows, header=False, optional=True)
-        for language in XNLI_LANGUAGES
+        for language in TEST_LANGUAGES["XNLI"]
     )
 
 
@@ -82,7 +84,6 @@ def _xnli(file: str) -> tuple[str, ...]:
 
 
 _XNLI = ("sentence1", "sentence2", "gold_label")
-XNLI_LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
 _PAIR = ("sentence1", "sentence2")
 _MRPC = "#1 ID|#2 ID|#1 String|#2 String"
 _MRPC_LABELLED = tuple(f"Quality|{_MRPC}".split("|"))
