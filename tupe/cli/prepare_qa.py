@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("files", metavar="SPLIT=FILE", nargs="+", help="SQuAD's JSON, also .xz .gz .bz2")
     add("--rules", choices=RULES, default="squad", help="by which answers are scored (default: %(default)s)")
     add("--language", default="en", metavar="L", help="of splits that do not say theirs (default: %(default)s)")
+    add("--verify", action="store_true", help="check all checksums of splits that are done")
     add("--workers", type=int, default=os.cpu_count(), metavar="N", help="processes (default: all cores)")
 
 
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
     check_names([split for split, _ in files])
     corpus = Manifest.load(args.corpus)
     with pool(args.workers) as map_:
-        reports = prepare(dict(files), corpus, args.out, args.rules, args.language, map_)
+        reports = prepare(dict(files), corpus, args.out, args.rules, args.language, args.verify, map_)
     for split, report in reports.items():
-        print("\n".join(lines(split, report)))
+        print("\n".join(lines(args.out.name, split, report)))
     print(f"data: {args.out}")

@@ -68,6 +68,44 @@ def test_splits_are_added_and_kept(corpus, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    "name", ["context.bin", "context.idx", "question.bin", "end.idx", "examples.npy", "questions.json"]
+)
+@pytest.mark.parametrize("damage", ["gone", "cut", "other"])
+def test_damage_is_found(name, damage, corpus, tmp_path, capsys):
+    """Sizes at every start, and the examples; checksums of all if asked for."""
+    path, out = write_json(tmp_path / "x.json", GOOD), tmp_path / "out"
+    prepare(corpus, out, f"train={path}")
+    prepare(corpus, out, f"train={path}", "--verify")
+    file = out / "train" / name
+    content = file.read_bytes()
+    if damage == "gone":
+        file.unlink()
+    else:
+        half = len(content) // 2
+        file.write_bytes(content[:half] + (content[half:][::-1] if damage == "other" else b""))
+    capsys.readouterr()
+    shown = damage != "other" or name.endswith(("idx", "npy"))
+    prepare(corpus, out, f"train={path}", code=int(shown))
+    prepare(corpus, out, f"train={path}", "--verify", code=1)
+    assert re.search(rf"error: [^\n]*{name}[^\n]* remove {out}/train and prepare it again\.\n", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("folder", "split", "said"),
+    [
+        ("out", "test-ge", "'ge' is no language of XTREME's test sets (ar, bg, "),
+        ("out", "test-fi", ""),
+        ("MLQA", "test-fi", "'fi' is no language of MLQA (ar, de, en, es, hi, vi, zh)"),
+        ("MLQA", "test", ""),
+    ],
+)
+def test_languages_that_no_table_counts_are_told(folder, split, said, corpus, tmp_path, capsys):
+    prepare(corpus, tmp_path / folder, f"{split}={write_json(tmp_path / 'x.json', GOOD)}")
+    printed = capsys.readouterr().out
+    assert f"warning: {said}" in printed if said else "warning" not in printed
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["{good}"], "does not say which split"),
@@ -92,7 +130,7 @@ def test_what_cannot_be_prepared_is_refused(arguments, said, corpus, tmp_path, c
     printed = capsys.readouterr().err
     assert printed.startswith("error: ") and printed.count("\n") == 1
     assert re.search(said, printed)
-    assert not (tmp_path / "out/train").exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_test_sets_without_answers_can_be_prepared(corpus, tmp_path, capsys):

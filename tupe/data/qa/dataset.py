@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any, Optional
 
@@ -12,13 +13,13 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tupe.data.length_order import LengthWindows
 from tupe.data.qa.reader import Paragraph, Question, read
-from tupe.data.qa.report import MADE_BY, REPORT, Report
+from tupe.data.qa.report import EXAMPLES, MADE_BY, Report
 from tupe.data.qa.rules import scores, tokens
 from tupe.data.qa.windows import maximum_context, windows
 from tupe.errors import UserError
 from tupe.files import check_indexed
-from tupe.files import read as read_typed
 
+logger = logging.getLogger(__name__)
 SPECIAL = 4  # <s> question </s> </s> context </s>
 
 
@@ -32,7 +33,7 @@ class QuestionWindows(LengthWindows):
         split_number: by which the split is known among those of a task.
 
     Raises:
-        UserError: if the files are missing, or no window has an answer to train on.
+        UserError: if files are missing or damaged, or no window has an answer to train on.
     """
 
     def __init__(self, folder: Path, dictionary: Dictionary, cfg: Any, split_number: int = 0) -> None:
@@ -42,11 +43,11 @@ class QuestionWindows(LengthWindows):
         self.name = folder.name
         self.training = self.name == "train"
         self.length_window = cfg.length_window if self.training else 0
-        self.report = read_typed(folder / REPORT, Report, MADE_BY)
+        self.report = Report.load(folder)
         self._of = tokens(self.report.rules, self.report.language)
         names = ("context", "question", "begin", "end")
         self._context, self._question, self._begins, self._ends = map(self._indexed, names)
-        examples = np.load(folder / "examples.npy", allow_pickle=False)
+        examples = np.load(folder / EXAMPLES, allow_pickle=False)
         self._paragraphs: Optional[list[Paragraph]] = None
         self.number, self._place, *target = examples.T  # of the question and paragraph in the file
         self._asked = np.minimum(self._question.sizes, cfg.max_query)
@@ -56,6 +57,12 @@ class QuestionWindows(LengthWindows):
         first, last = (side[self._example] - self._start for side in target)
         whole = (target[0][self._example] >= 0) & (first >= 0) & (last < self._length)
         self._target = np.where(whole, [first, last], -1).T  # (W, 2): pieces of the window
+        answered = len(np.unique(self._example[whole]))
+        logger.info(
+            f"{self.name}: {len(examples):,} questions, {(self._question.sizes > cfg.max_query).sum():,} cut to "
+            f"{cfg.max_query} pieces; {len(whole):,} windows, {(~whole).sum():,} without a whole answer; "
+            f"{len(examples) - answered:,} questions without a whole answer in any window"
+        )
         if self.training and str(cfg.windows_without_answer) == "drop":
             self._keep(whole)
         if self.training and not whole.any():

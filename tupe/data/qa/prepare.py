@@ -27,11 +27,10 @@ from tupe.data.corpus.vocabulary import symbols
 from tupe.data.parallel import Map
 from tupe.data.qa.pieces import Encoder, Pieces
 from tupe.data.qa.reader import Paragraph, Question, read
-from tupe.data.qa.report import LONG, MADE_BY, REPORT, Report
+from tupe.data.qa.report import EXAMPLES, LONG, MADE_BY, REPORT, Report
 from tupe.data.qa.rules import Tokens, scores, tokens
 from tupe.errors import UserError
-from tupe.files import atomic, own, sha256, whole_folder, write
-from tupe.files import read as read_typed
+from tupe.files import atomic, checksums, own, sha256, sizes, whole_folder, write
 
 _CHARACTERS = 1 << 30  # more numbers than a context has characters
 _BATCH = 16  # paragraphs that a process gets at a time
@@ -49,7 +48,7 @@ class Encoded(NamedTuple):
 
 
 def prepare(
-    files: dict[str, Path], corpus: Manifest, out: Path, rules: str, language: str, map_: Map
+    files: dict[str, Path], corpus: Manifest, out: Path, rules: str, language: str, verify: bool, map_: Map
 ) -> dict[str, Report]:
     """Adds the splits to the folder `out`, unless they are there already.
 
@@ -59,13 +58,14 @@ def prepare(
         out: the folder.
         rules: by which answers are scored: `squad` or `mlqa`.
         language: of the contexts of splits that do not say theirs.
+        verify: check the checksums of what was there already, not only its sizes.
         map_: from `tupe.data.parallel.pool`.
 
     Returns:
         What became of the questions of each split.
 
     Raises:
-        UserError: if a file is missing, or not what it should be, or if `out` holds something else.
+        UserError: if a file is missing, or not what it should be, or if `out` holds something else or is damaged.
     """
     check_folder(out)
     for split, path in files.items():
@@ -83,22 +83,25 @@ def prepare(
         "rules": rules,
     }
     with own(out, MADE_BY, made_of):
-        with atomic(out / corpus.dictionary.name) as unfinished:
-            shutil.copy(corpus.dictionary, unfinished)
-        return {
-            split: _prepared(split, path, corpus, rules, _language(split, language), out / split, map_)
-            for split, path in files.items()
-        }
+        reports = {}
+        for split, path in files.items():
+            reports[split] = _prepared(split, path, corpus, rules, language, out / split, verify, map_)
+            with atomic(out / corpus.dictionary.name) as unfinished:  # not before there is a split
+                shutil.copy(corpus.dictionary, unfinished)
+        return reports
 
 
 def _language(split: str, otherwise: str) -> str:
     return _SPLIT.fullmatch(split)["language"] or otherwise
 
 
-def _prepared(split: str, path: Path, corpus: Manifest, rules: str, language: str, out: Path, map_: Map) -> Report:
+def _prepared(
+    split: str, path: Path, corpus: Manifest, rules: str, language: str, out: Path, verify: bool, map_: Map
+) -> Report:
+    language = _language(split, language)
     about = {"file": path.name, "sha256": sha256(path), "rules": rules, "language": language}
     if out.exists():
-        report = read_typed(out / REPORT, Report, MADE_BY)
+        report = Report.load(out, verify)
         if (report.sha256, report.language) != (about["sha256"], language):
             raise UserError(
                 f"{out} was made of another file or language ({report.file}, {report.language}): remove it."
@@ -111,8 +114,9 @@ def _prepared(split: str, path: Path, corpus: Manifest, rules: str, language: st
         encode = partial(_encode, corpus.folder, rules, language)
         examples, counts, first = _write(split, paragraphs, len(symbols(corpus.model)), encode, folder, map_)
         _check(path, split, counts, first)
-        np.save(folder / "examples.npy", np.array(examples, dtype=np.int64))
+        np.save(folder / EXAMPLES, np.array(examples, dtype=np.int64))
         found = max(counts["targets"], 1)
+        names = sorted(file.name for file in folder.iterdir())
         report = Report(
             **about,
             **{name: counts[name] for name in ("read", "contexts", "pieces", "unknown", "targets", "long")},
@@ -121,6 +125,8 @@ def _prepared(split: str, path: Path, corpus: Manifest, rules: str, language: st
             first=first,
             exact_match=100 * counts["exact"] / found,
             f1=100 * counts["f1"] / found,
+            sizes=sizes(folder, names),
+            checksums=checksums(folder, names),
         )
         write(folder / REPORT, report)
     return report
