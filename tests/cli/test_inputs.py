@@ -20,8 +20,11 @@ import pytest
 import torch
 
 from tests.commands import ROOT
+from tests.data.qa.conftest import LINES
+from tests.data.qa.conftest import write_corpus as write_vocabulary
 from tests.samples import write_checkpoint, write_corpus, write_manifest, write_task
 from tests.study.conftest import DESIGN, finetuning
+from tests.tasks.test_question_answering import make_model, make_task, save
 from tupe.cli.main import main
 from tupe.files import write
 from tupe.files.folder import IDENTITY, Identity
@@ -70,6 +73,8 @@ MEASURED = ("hostile", "wrong version")  # what a benchmark calls its rivals
 
 TRANSLATE = "prepare-translation {}/new en de --train {}/pair --valid {}/pair --vocab-size 60 --workers 1"
 CORPUS = "prepare-corpus {}/new {}/text.txt --vocab-size 60 --workers 1"
+QUESTIONS = "prepare-qa {}/vocabulary {}/new valid={}/squad.json --workers 1"
+ANSWER = "predict {}/answering.pt {}/questions {}/new --splits valid"
 TRANSLATION = "translation-plan configs/translation multi30k_en_de task.data={}/parallel common.cpu=true"
 START = PLAN.replace("{}/new", "{}/run") + " --start true"  # a run that was begun
 
@@ -146,7 +151,16 @@ ROWS = (
     Row(PREDICT.replace("glue-predict", "predict"), "finetuned.pt", "checkpoint"),
     Row("qa-score {}/squad.json {}/answers.json", "squad.json", "json", takes=("wrong version",)),
     Row("qa-score {}/squad.json {}/answers.json", "answers.json", "json", takes=("hostile",)),
-    Row("prepare-qa {}/corpus {}/new train={}/squad.json", "corpus", "folder", whole=False),
+    Row(QUESTIONS, "vocabulary", "folder"),
+    Row(QUESTIONS, "squad.json", "json", takes=("wrong version",)),
+    Row(QUESTIONS.replace("/new", "/questions"), "questions/valid/examples.npy", "binary"),
+    Row(QUESTIONS.replace("/new", "/questions"), "questions/valid/report.json", "json", takes=("not UTF-8",)),
+    Row(ANSWER, "answering.pt", "checkpoint"),
+    Row(ANSWER, "questions/dict.txt", "text"),
+    Row(ANSWER, "questions/valid/examples.npy", "binary"),
+    Row(ANSWER, "questions/valid/context.idx", "binary"),
+    Row(ANSWER, "questions/valid/questions.json", "json"),
+    Row(ANSWER, "questions/valid/report.json", "json", takes=("not UTF-8",)),
     Row("export-electra {}/electra.pt {}/new", "electra.pt", "checkpoint", whole=False),
     Row("bleu --hypotheses {}/text.txt --reference {}/reference.txt", "text.txt", "text", takes=("hostile",)),
     Row("average-checkpoints {}/new {}/pretrained.pt {}/release.pt", "release.pt", "checkpoint", whole=False),
@@ -181,6 +195,7 @@ ROWS = (
     Row(SWEEP, "new", "folder out", whole=False),
     Row(CORPUS, "new", "folder out", whole=False),
     Row(TRANSLATE, "new", "folder out", whole=False),
+    Row(QUESTIONS, "new", "folder out"),
     Row(PLAN + " --start true", "new", "folder out", whole=False, takes=("foreign",)),
 )
 
@@ -361,8 +376,11 @@ def samples(tmp_path_factory):
     (folder / "answers.json").write_text(json.dumps({"q1": "CoLA"}))
     write_checkpoint(folder / "electra.pt", folder / "corpus")
     (folder / "download").mkdir()
-    prepare = TRANSLATE.replace("/new", "/parallel").replace("{}", str(folder))
-    assert main(prepare.split()) == 0
+    write_vocabulary(folder / "vocabulary", [*LINES.values()] * 20, 180)
+    for command in (TRANSLATE.replace("/new", "/parallel"), QUESTIONS.replace("/new", "/questions")):
+        assert main(command.replace("{}", str(folder)).split()) == 0
+    task = make_task(folder / "questions")
+    save(folder / "answering.pt", task, make_model(task))
     (folder / "study.yaml").write_text(DESIGN)
     write(folder / "records/study/glue/bert_a.seed_1.end.json", finetuning(CoLA=50.0))
     return folder

@@ -8,10 +8,15 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
+from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
+from fairseq.tasks.translation import TranslationTask
 
 from tupe.errors import UserError
 from tupe.fairseq_mends import dictionary_sha256
+from tupe.fairseq_mends.dictionaries import prepared_by, refuse_other_dictionary
+from tupe.tasks.question_answering import TupeQuestionAnsweringTask
+from tupe.tasks.sentence_prediction import TupeSentencePredictionTask
 
 
 def digest(path):
@@ -137,6 +142,20 @@ def test_other_dictionary_outside_training(corpus, trained, tmp_path):
         checkpoint_utils.load_model_ensemble_and_task([last], {"data": str(other)})
     with pytest.raises(UserError, match=r"there is no checkpoint .*none\.pt"):
         checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "none.pt")])
+
+
+@pytest.mark.parametrize(
+    ("task", "command"),
+    [
+        (TupeQuestionAnsweringTask, "tupe prepare-qa;"),
+        (TupeSentencePredictionTask, r"scripts/prepare_glue\.sh;"),
+        (TranslationTask, "tupe prepare-translation;"),
+        (MaskedLMTask, r"scripts/prepare_corpus\.sh --vocabulary;"),
+    ],
+)
+def test_other_dictionary_names_the_command_of_the_task(task, command):
+    with pytest.raises(UserError, match=command):
+        refuse_other_dictionary("of another", Dictionary(), prepared_by(object.__new__(task)))
 
 
 def test_checksum_is_of_the_symbols_in_order_the_same_for_both_tasks(corpus, trained):

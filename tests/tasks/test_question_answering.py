@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq.logging import metrics
 from omegaconf import OmegaConf
 
@@ -91,6 +92,20 @@ def test_windows_hold_question_context_and_answer(data, max_positions):
     assert whole > 80  # some are longer than a window
     dropped = make_task(data, max_positions=max_positions, max_query=6, doc_stride=5, windows_without_answer="drop")
     assert len(dropped.load_dataset("train")) == whole
+
+
+def test_what_is_cut_or_without_an_answer_is_told(data, caplog):
+    fields = {"max_positions": 16, "max_query": 8, "doc_stride": 2}
+    every = make_task(data, **fields).load_dataset("train")
+    with caplog.at_level("INFO", "tupe.data.qa.dataset"):
+        dropped = make_task(data, **fields, windows_without_answer="drop").load_dataset("train")
+    cut = sum(len(question) > 8 for question in MMapIndexedDataset(str(data / "train/question")))
+    lost = 100 - len(set(dropped.question_of(list(range(len(dropped)))).tolist()))
+    assert 0 < cut < 100 and 0 < lost < 100 and len(dropped) < len(every)
+    assert caplog.messages == [
+        f"train: 100 questions, {cut} cut to 8 pieces; {len(every):,} windows, {len(every) - len(dropped):,} without a "
+        f"whole answer; {lost} questions without a whole answer in any window"
+    ]
 
 
 def test_every_piece_may_begin_in_one_window(data):
@@ -179,7 +194,7 @@ def test_the_loss_is_the_mean_of_two_cross_entropies(data):
     assert meters.get_smoothed_value("loss") == round(expected / 2 / math.log(2), 3)
 
 
-def test_a_model_answers_the_questions_that_it_was_trained_on(data, tmp_path):
+def test_a_model_answers_the_questions_that_it_was_trained_on(data, tmp_path, capsys):
     """100 questions, F1 above 95; the checkpoint predicts to files that the scorer reads, and refuses what it must."""
     task = make_task(data)
     model, criterion, train = make_model(task), TupeQuestionAnsweringCriterion(task), task.load_dataset("train")
@@ -210,7 +225,9 @@ def test_a_model_answers_the_questions_that_it_was_trained_on(data, tmp_path):
         assert sum(one["probability"] for one in candidates) == pytest.approx(1)
     (chinese,) = json.loads((out / "test-zh.json").read_text()).values()
     assert chinese and chinese in LINES["zh"] * 3
-    assert main(["predict", str(checkpoint), str(data), str(out), "--splits", "test-de"]) == 1
+    for split in ("test-de", "train"):
+        assert main(["predict", str(checkpoint), str(data), str(out), "--splits", split]) == 1
+        assert f"no split {split} to answer in {data}, which has test-zh, valid" in capsys.readouterr().err
 
 
 def save(path, task, model):

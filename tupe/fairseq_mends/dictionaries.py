@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 from fairseq import models
 from fairseq.data import Dictionary
+from fairseq.tasks import FairseqTask
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
 from tupe.fairseq_mends.ours import before_training, builds_ours
+from tupe.files import check_file
 
-_REMEDY = (
-    "give the data that it was trained on, or prepare the data again with the corpus of the checkpoint "
-    "(scripts/prepare_glue.sh) or its dict.txt (`fairseq-preprocess --srcdict`)"
-)
+_PREPARED_BY = {  # the data of a task; else a corpus
+    "TupeQuestionAnsweringTask": "tupe prepare-qa",
+    "TupeSentencePredictionTask": "scripts/prepare_glue.sh",
+    "TranslationTask": "tupe prepare-translation",
+}
+
+
+def prepared_by(task: FairseqTask) -> str:
+    """The command that makes the data of a task."""
+    return _PREPARED_BY.get(type(task).__name__, "scripts/prepare_corpus.sh --vocabulary")
+
+
+def read_dictionary(path: Path, made_by: str) -> Dictionary:
+    """fairseq's dictionary with `<mask>`, as tasks have it. Raises a `UserError` if the file is none."""
+    check_file(path, made_by)
+    try:
+        dictionary = Dictionary.load(str(path))
+    except Exception as error:  # fairseq's own, of a line or of bytes that are no text
+        raise UserError(f"{path} is no dictionary ({error}): give what {made_by} wrote.") from None
+    dictionary.add_symbol("<mask>")
+    return dictionary
 
 
 def dictionary_sha256(dictionary: Dictionary) -> str:
@@ -23,7 +43,12 @@ def dictionary_sha256(dictionary: Dictionary) -> str:
 
 
 def refuse_other_dictionary(
-    checksum: str | None, dictionary: Dictionary, size: int | None = None, where: str = ""
+    checksum: str | None,
+    dictionary: Dictionary,
+    made_by: str,
+    size: int | None = None,
+    where: str = "",
+    data: str = "the data",
 ) -> None:
     """Raises a `UserError` unless `dictionary` has this checksum, or this size if a checkpoint has none."""
     here = len(dictionary)
@@ -31,7 +56,10 @@ def refuse_other_dictionary(
     if same_size if checksum is None else checksum == dictionary_sha256(dictionary):
         return
     how = "other symbols or order" if same_size else f"{size} symbols, the data's has {here}"
-    raise UserError(f"the checkpoint{where} was trained with another dictionary ({how}): {_REMEDY}")
+    raise UserError(
+        f"the checkpoint{where} was trained with another dictionary ({how}): give the data that it was trained on, or "
+        f"prepare {data} again with its vocabulary ({made_by}; `fairseq-preprocess --srcdict` with its dict.txt)"
+    )
 
 
 def saved_size(state: dict) -> int | None:
@@ -53,7 +81,7 @@ def dictionary_is_the_same(original):
     def build_model(cfg, task, *args, **kwargs):
         checksum = getattr(cfg, "dictionary_sha256", None)
         if checksum is not None:
-            refuse_other_dictionary(checksum, task.source_dictionary)
+            refuse_other_dictionary(checksum, task.source_dictionary, prepared_by(task))
         return original(cfg, task, *args, **kwargs)
 
     return build_model

@@ -9,7 +9,7 @@ from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
-from tupe.fairseq_mends.dictionaries import refuse_other_dictionary, saved_size
+from tupe.fairseq_mends.dictionaries import prepared_by, refuse_other_dictionary, saved_size
 from tupe.fairseq_mends.mend import mends, replaced
 from tupe.fairseq_mends.ours import our_trainer
 from tupe.position.own import own_options
@@ -131,7 +131,7 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
         raise UserError(f"checkpoint {path} is {kinds[0]} ({theirs._name}), but this run trains {kinds[1]}")
     checksum = getattr(theirs, "dictionary_sha256", None)
     if is_ours or checksum is not None:
-        refuse_other_dictionary(checksum, task.source_dictionary, saved_size(state), where=f" {path}")
+        refuse_other_dictionary(checksum, task.source_dictionary, prepared_by(task), saved_size(state), f" {path}")
     if is_ours:
         differing = [
             f"{field}: checkpoint {getattr(theirs, field)}, here {getattr(model, field)}"

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any, Optional
 
 import torch
-from fairseq import checkpoint_utils
 from fairseq.utils import move_to_cuda
 from torch import nn
 from tqdm import tqdm
 
-import tupe.models  # noqa: F401  fairseq builds the model by its name
 from tupe.checkpoints.safe_load import safe_load
 from tupe.data.qa.answers import Candidate, best_spans, n_best, probabilities
 from tupe.data.qa.dataset import QuestionWindows
@@ -20,6 +18,7 @@ from tupe.data.qa.rules import tokens
 from tupe.data.qa.score import score
 from tupe.errors import UserError
 from tupe.files import write_json
+from tupe.finetuning.predict import load
 from tupe.models.saved import saved_config
 
 _BATCH = 32
@@ -48,18 +47,14 @@ def predict_answers(
     saved_config(state, checkpoint)  # its sentence, if it is none of ours
     if not answers_questions(state) or "span_head.weight" not in state["model"]:
         raise UserError(f"{checkpoint} was not fine-tuned on questions: give the checkpoint_best.pt of such a run.")
-    there = sorted(path.parent.name for path in data.glob("*/report.json"))
-    splits = list(splits) or [name for name in there if name.startswith("test")] or [n for n in there if n != "train"]
+    there = sorted(path.parent.name for path in data.glob("*/report.json") if path.parent.name != "train")
+    splits = list(splits) or [name for name in there if name.startswith("test")] or there
     missing = [split for split in splits if split not in there]
     if not there:
-        raise UserError(f"{data} holds no questions: give a folder that tupe prepare-qa wrote.")
-    if missing or not splits:
-        name = missing[0] if missing else "to predict"
-        raise UserError(f"there is no split {name} in {data}, which has {', '.join(there)}.")
-    models, _, task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], arg_overrides={"data": str(data), **settings}
-    )
-    model = models[0].to("cuda" if torch.cuda.is_available() else "cpu").eval()
+        raise UserError(f"{data} holds no questions to answer: give a folder that tupe prepare-qa wrote.")
+    if missing:
+        raise UserError(f"there is no split {missing[0]} to answer in {data}, which has {', '.join(there)}.")
+    model, task = load(checkpoint, data, **settings)
     result: dict[str, Optional[dict[str, float]]] = {}
     for split in splits:
         windows = task.load_dataset(split)

@@ -10,16 +10,15 @@ import sys
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from fairseq.data import Dictionary
-
 from tupe.checkpoints.safe_load import safe_load
+from tupe.data.qa.report import REPORT, Report
 from tupe.errors import UserError
-from tupe.fairseq_mends.dictionaries import refuse_other_dictionary, saved_size
+from tupe.fairseq_mends.dictionaries import dictionary_sha256, read_dictionary, refuse_other_dictionary, saved_size
 from tupe.files import check_file, check_indexed, own, sha256
 from tupe.finetuning import with_parent
 from tupe.finetuning.benchmarks import TASKS
 from tupe.finetuning.gpus import visible_gpus
-from tupe.finetuning.languages import evaluate
+from tupe.finetuning.languages import evaluate, question_sets, tested
 from tupe.finetuning.result import Result, finetuning_result
 from tupe.finetuning.runs import LOG, PREDICTIONS, result
 from tupe.finetuning.settings import CONFIGS, Settings, assignment, read_settings
@@ -95,18 +94,21 @@ def default_folder(task: str, checkpoint: Path, settings: Settings) -> Path:
 
 
 def data_checksum(data: Path, task: str) -> str:
-    """Checksum of a prepared task, whose binary data is checked.
+    """Checksum of a prepared task and its test sets, whose files are checked.
 
     Raises:
-        UserError: if there is none, or a file of it is cut.
+        UserError: if there is none, or a file is cut.
     """
     row = TASKS[task]
     first = data / row.data
     if not first.with_name(f"{first.name}.bin").is_file():
         raise UserError(f"{data} holds no prepared {task}: {row.prepared_by} makes it.")
-    parts = ("input*/*", "label/*") if row.data.startswith("input") else ("dict.txt", "train/*", "valid/*")
-    found = {path for part in parts for path in data.glob(part)}
-    found.update(path for name in row.tests for path in data.parent.glob(f"{name}/*/report.json"))
+    questions = not row.data.startswith("input")
+    parts = ("dict.txt", "train/*", "valid/*") if questions else ("input*/*", "label/*")
+    tests = [split for name in row.tests for split in question_sets(data.parent / name)]
+    for split in [data / "train", data / "valid"] * questions + tests:
+        Report.load(split)
+    found = {path for part in parts for path in data.glob(part)} | {split / REPORT for split in tests}
     files = sorted(found)
     binary = {path.with_suffix("") for path in files if path.suffix in (".bin", ".idx")}
     for prefix in sorted(binary | {first, data / row.data.replace("train", "valid")}):
@@ -119,17 +121,14 @@ def data_checksum(data: Path, task: str) -> str:
 
 
 def check_dictionary(state: dict[str, Any], checkpoint: Path, data: Path, task: str) -> None:
-    """Raises a `UserError` if a prepared task has another dictionary than the checkpoint, whose `state` was read."""
+    """Raises a `UserError` if a prepared task or its tests have another dictionary than the checkpoint of a `state`."""
     row = TASKS[task]
-    path = data / ("input0" if row.data.startswith("input") else "") / "dict.txt"
-    check_file(path, row.prepared_by)
-    try:
-        dictionary = Dictionary.load(str(path))
-    except Exception as error:  # fairseq's own, of a line or of bytes that are no text
-        raise UserError(f"{path} is no dictionary ({error}): give what {row.prepared_by} wrote.") from None
-    dictionary.add_symbol("<mask>")
-    checksum = state["cfg"]["model"].get("dictionary_sha256")
-    refuse_other_dictionary(checksum, dictionary, saved_size(state), where=f" {checkpoint}")
+    checksum, size = state["cfg"]["model"].get("dictionary_sha256"), saved_size(state)
+    for folder in dict.fromkeys((data, *tested(data.parent, row.tests))):
+        path = folder / ("input0" if row.data.startswith("input") else "") / "dict.txt"
+        dictionary = read_dictionary(path, row.prepared_by)
+        refuse_other_dictionary(checksum, dictionary, row.prepared_by, size, f" {checkpoint}", str(folder))
+        checksum = dictionary_sha256(dictionary)  # of the tests' too, if the checkpoint has none
 
 
 def _command(

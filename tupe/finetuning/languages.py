@@ -26,16 +26,25 @@ def evaluate(checkpoint: Path, data: Path, tests: tuple[str, ...], out: Path) ->
         By test and split, as in `XQuAD/test-de`, the metrics in percent; sets whose answers are secret are left out.
     """
     found: dict[str, dict[str, Optional[float]]] = {}
-    for name in tests:
-        questions = sorted(path.parent.name for path in (data / name).glob("test-*/report.json"))
+    for folder in tested(data, tests):
+        questions = [split.name for split in question_sets(folder)]
         if questions:
-            scores = predict_answers(checkpoint, data / name, out / name, questions)
-        elif (data / name / "input0").is_dir():
-            scores = predict_labels(checkpoint, data / name, out / name)
+            scores = predict_answers(checkpoint, folder, out / folder.name, questions)
         else:
-            continue
-        found.update({f"{name}/{split}": dict(values) for split, values in scores.items() if values})
+            scores = predict_labels(checkpoint, folder, out / folder.name)
+        found.update({f"{folder.name}/{split}": dict(values) for split, values in scores.items() if values})
     return found
+
+
+def tested(data: Path, tests: tuple[str, ...]) -> list[Path]:
+    """The folders of `tests` that hold test sets, of questions or of sentences."""
+    folders = (data / name for name in tests)
+    return [folder for folder in folders if question_sets(folder) or (folder / "input0").is_dir()]
+
+
+def question_sets(folder: Path) -> list[Path]:
+    """The test sets by language of a folder that `tupe prepare-qa` made."""
+    return sorted(split for split in folder.glob("test-*") if split.is_dir())
 
 
 def predict_labels(checkpoint: Path, data: Path, out: Path) -> dict[str, dict[str, float]]:

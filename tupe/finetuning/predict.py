@@ -106,23 +106,32 @@ def scores(model: nn.Module, task: TupeSentencePredictionTask, sentences: Joined
     yield from (found[i] for i in range(len(order)))
 
 
-def _load(checkpoint: Path, data: Path, task: Task) -> tuple[nn.Module, FairseqTask]:
-    trained = _trained(checkpoint, task)
-    if task.classes:
-        check_file(data / "label/dict.txt", "scripts/prepare_glue.sh")
+def load(checkpoint: Path, data: Path, **settings: int) -> tuple[nn.Module, FairseqTask]:
+    """The model in evaluation, on the GPU if there is one, and its task on other data, with other settings.
+
+    Raises:
+        UserError: if they do not fit together.
+    """
     try:
-        models, _, fairseq_task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(checkpoint)], arg_overrides={"data": str(data)}
+        models, _, task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(checkpoint)], arg_overrides={"data": str(data), **settings}
         )
     except UserError:
         raise
     except Exception as error:  # fairseq raises `Exception` itself where a dictionary is damaged
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise UserError(f"{checkpoint} cannot be used with the data {data}: {reason}.") from error
+    return models[0].to("cuda" if torch.cuda.is_available() else "cpu").eval(), task
+
+
+def _load(checkpoint: Path, data: Path, task: Task) -> tuple[nn.Module, FairseqTask]:
+    trained = _trained(checkpoint, task)
+    if task.classes:
+        check_file(data / "label/dict.txt", "scripts/prepare_glue.sh")
+    model, fairseq_task = load(checkpoint, data)
     if task.classes:
         _check_labels(fairseq_task.label_dictionary, data, task, Path(trained.data))
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return models[0].to(device).eval(), fairseq_task
+    return model, fairseq_task
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ from torch import nn
 from tupe.criterions.metrics import ExamplesMeter
 from tupe.data.length_order import LENGTH_WINDOW, check_length_window
 from tupe.data.qa.dataset import SPECIAL, QuestionWindows
+from tupe.data.qa.report import MADE_BY
 from tupe.errors import UserError
+from tupe.fairseq_mends.dictionaries import read_dictionary
 
 WITHOUT_ANSWER_CHOICES = ChoiceEnum(["bos", "drop"])
 
@@ -62,12 +64,7 @@ class TupeQuestionAnsweringTask(FairseqTask):
         check_length_window(cfg)
         if cfg.max_answer < 1:
             raise UserError(f"max_answer is {cfg.max_answer}: an answer has at least one piece")
-        path = Path(cfg.data, "dict.txt")
-        if not path.is_file():
-            raise UserError(f"there is no {path.resolve()}: give the folder that tupe prepare-qa wrote")
-        dictionary = Dictionary.load(str(path))
-        dictionary.add_symbol("<mask>")
-        return cls(cfg, dictionary)
+        return cls(cfg, read_dictionary(Path(cfg.data, "dict.txt"), MADE_BY))
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
         """Loads a split: `train`, `valid`, `valid1`, `test-de`, ...
