@@ -75,11 +75,14 @@ def test_reference_gradients():
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", BOUNDS)
-def test_large_logits_and_all_padding_stay_finite(backend, dtype):
+def test_large_logits_stay_finite_and_all_padding_gives_zeros(backend, dtype):
     tensors, mask = inputs(2, 2, 7, 7, 16, dtype, True, 2, spread=10.0)
     mask[1] = True  # a row whose keys are all padding
-    for got in run(tensors, mask, dtype, backend):
+    out, *grads = run(tensors, mask, dtype, backend)
+    plain = biased_attention(*(t.to(dtype) for t in tensors[:3]), key_padding_mask=mask, scale=0.2, backend=backend)
+    for got in (out, *grads, plain):
         assert torch.isfinite(got).all()
+    assert not any(got[1].any() for got in (out, *grads[:3], plain))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -135,26 +138,32 @@ def test_bad_input(change, match):
             biased_attention(**{**arguments, "scale": 1.0, "backend": backend, **change})
 
 
+@pytest.mark.parametrize("padding", [None, [False, False, True, True], [False, True, False, True]])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", BOUNDS)
-def test_a_row_that_the_bias_hides_is_zero(backend, dtype, causal):
+def test_a_row_that_the_bias_hides_is_zero(backend, dtype, causal, padding):
     (query, key, value, bias), _ = inputs(2, 2, 4, 4, 8, dtype, False, 4)
-    bias[:, 2] = -torch.inf  # query 2 sees nothing
+    mask = torch.tensor([padding or [False] * 4] * 2)
+    bias[:, 2] = torch.zeros(4).masked_fill(~mask[0], -torch.inf)  # query 2 sees nothing, or nothing but padding
     bias[:, :, 1] = -torch.inf  # nobody sees key 1
-    leaves = [tensor.to(dtype).requires_grad_() for tensor in (query, key, value, bias)]
-    out = biased_attention(*leaves, scale=1.0, causal=causal, backend=backend)
-    others = [0, 1, 3]
-    assert torch.equal(out[:, :, 2], torch.zeros_like(out[:, :, 2]))
-    assert out[:, :, others].abs().sum(-1).all()
-    out.sum().backward()
-    for leaf in leaves:
-        assert torch.isfinite(leaf.grad).all()
-    assert not leaves[0].grad[:, :, 2].any()
-    assert not leaves[3].grad[:, 2].any()
-    assert not leaves[2].grad[:, :, 1].any()
-    exact = biased_attention(*(leaf.double() for leaf in leaves), scale=1.0, causal=causal, backend="reference")
-    assert (out - exact).norm() <= BOUNDS[dtype] * (exact.norm() + out.numel() ** 0.5)
+    for learns in (True, False):
+        leaves = [tensor.to(dtype, copy=True).requires_grad_() for tensor in (query, key, value, bias)]
+        leaves[3].requires_grad_(learns)
+        options = {"key_padding_mask": mask if padding else None, "scale": 1.0, "causal": causal}
+        out = biased_attention(*leaves, **options, backend=backend)
+        others = [0, 1, 3]
+        assert torch.equal(out[:, :, 2], torch.zeros_like(out[:, :, 2]))
+        assert out[:, :, others].abs().sum(-1).all()
+        out.sum().backward()
+        for leaf in leaves[: 3 + learns]:
+            assert torch.isfinite(leaf.grad).all()
+        assert not leaves[0].grad[:, :, 2].any()
+        assert not learns or not leaves[3].grad[:, 2].any()
+        assert not leaves[2].grad[:, :, 1].any()
+        assert not leaves[2].grad[mask[:, None].expand(2, 2, 4)].any()
+        exact = biased_attention(*(leaf.double() for leaf in leaves), **options, backend="reference")
+        assert (out - exact).norm() <= BOUNDS[dtype] * (exact.norm() + out.numel() ** 0.5)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -155,6 +155,8 @@ def test_compiled_without_a_break():
         ({"query": torch.zeros(4, 2, 7)}, "of one type"),
         ({"cu_seqlens": torch.zeros(3)}, "integers"),
         ({"bias": torch.zeros(2, 3, 3)}, "cannot be broadcast"),
+        ({"bias": torch.zeros(4, 4, dtype=torch.bool)}, "bias is torch.bool, but is added"),
+        ({"bias": torch.zeros(4, 4, dtype=torch.int64)}, "bias is torch.int64, but is added"),
         ({"bias": StructuredBias(segment=torch.zeros(2, 2, 2), segments=torch.zeros(2, 4).bool())}, "segments"),
         ({"key_padding_mask": torch.zeros(1, 4).bool()}, "key_padding_mask"),
         (dict.fromkeys(("query", "key", "value"), torch.zeros(4, 2, 8).double()), "float64"),

@@ -105,12 +105,12 @@ def biased_attention(
         query: `(B, H, T_q, d_h)`, float16, bfloat16, float32 or float64.
         key: `(B, H, T_k, d_h)`, of the same type.
         value: `(B, H, T_k, d_h)`, of the same type.
-        bias: floating, added to the logits after scaling; -inf hides a key, a row whose keys are all hidden is zero.
-            Broadcastable to `(B, H, T_q, T_k)`; one `(H, T_q, T_k)` for the whole batch is what
-            `tupe.position.PositionBias` makes. Gradients reach it. A `StructuredBias` (`tupe.position`) is the same in
-            parts, with memory linear in the lengths on the backend `triton`; the others build it.
-        key_padding_mask: `(B, T_k)` bool, true at padding. A row whose keys are all padding gives finite numbers
-            without meaning.
+        bias: floating, added to the logits after scaling; -inf hides a key. Broadcastable to `(B, H, T_q, T_k)`; one
+            `(H, T_q, T_k)` for the whole batch is what `tupe.position.PositionBias` makes. Gradients reach it. A
+            `StructuredBias` (`tupe.position`) is the same in parts, with memory linear in the lengths on the backend
+            `triton`; the others build it.
+        key_padding_mask: `(B, T_k)` bool, true at padding. A row whose keys are all hidden, by the bias, by padding or
+            by both, is zero, and of zero gradient.
         scale: factor of the product of query and key, `1 / sqrt(2 d_h)` in TUPE.
         dropout_p: probability with which a weight is dropped; only in training.
         training: whether dropout is on.
@@ -172,16 +172,20 @@ def check(
     if not query.dtype == key.dtype == value.dtype:
         raise UserError(f"query, key and value must be of one type, but are {query.dtype}, {key.dtype}, {value.dtype}")
     logits = (*query.shape[:3], key.shape[2])
-    if bias is not None and not bias.is_floating_point():
+    if bias is not None:
+        check_bias(bias, logits)
+    if key_padding_mask is not None and key_padding_mask.dtype != torch.bool:
+        raise UserError(f"key_padding_mask is {key_padding_mask.dtype}, but must be torch.bool, true at padding")
+    if key_padding_mask is not None and key_padding_mask.shape != (logits[0], logits[3]):
+        raise UserError(f"key_padding_mask {tuple(key_padding_mask.shape)} must be (B, T_k) = {(logits[0], logits[3])}")
+
+
+def check_bias(bias: Tensor, logits: tuple[int, int, int, int]) -> None:
+    """Raises `UserError` if a bias is not floating, or does not fit logits of the shape `(B, H, T_q, T_k)`."""
+    if not bias.is_floating_point():
         raise UserError(
             f"bias is {bias.dtype}, but is added to the logits: give padding as key_padding_mask, and hide other keys "
             "by a bias of 0 and -inf"
         )
-    if key_padding_mask is not None and key_padding_mask.dtype != torch.bool:
-        raise UserError(f"key_padding_mask is {key_padding_mask.dtype}, but must be torch.bool, true at padding")
-    if bias is not None and (
-        bias.ndim > 4 or any(b not in (1, n) for b, n in zip(reversed(bias.shape), reversed(logits)))
-    ):
+    if bias.ndim > 4 or any(b not in (1, n) for b, n in zip(reversed(bias.shape), reversed(logits))):
         raise UserError(f"bias {tuple(bias.shape)} cannot be broadcast to the logits (B, H, T_q, T_k) = {logits}")
-    if key_padding_mask is not None and key_padding_mask.shape != (logits[0], logits[3]):
-        raise UserError(f"key_padding_mask {tuple(key_padding_mask.shape)} must be (B, T_k) = {(logits[0], logits[3])}")

@@ -7,7 +7,7 @@ from typing import Optional, Union
 import torch
 from torch import Tensor
 
-from tupe.attention.biased import triton
+from tupe.attention.biased import check_bias, triton
 from tupe.attention.triton_support import obstacle
 from tupe.errors import UserError
 from tupe.position.structured import StructuredBias
@@ -31,8 +31,8 @@ def packed_attention(
 
     Args:
         query, key, value: `(N, H, d_h)`, of one type.
-        bias: broadcastable to `(B, H, T, T)`, from which each sequence takes the first of its rows and columns; or a
-            `StructuredBias` for `T` positions, with `segments` `(N,)`.
+        bias: floating, broadcastable to `(B, H, T, T)`, from which each sequence takes the first of its rows and
+            columns; or a `StructuredBias` for `T` positions, with `segments` `(N,)`.
         cu_seqlens: `(B + 1,)` integers, on the same device: where each sequence begins, from 0, and `N`.
         max_length: `T`, at least the length of the longest.
         key_padding_mask: `(N,)` bool, true where a token is none.
@@ -58,10 +58,8 @@ def packed_attention(
         bias = bias._replace(segments=None if own is None else own[:1].expand(batch, max_length))
         bias.check(batch, heads, max_length, max_length)
         bias = bias._replace(segments=None if own is None else own[None])
-    elif bias is not None and any(
-        size not in (1, wanted) for size, wanted in zip(reversed(bias.shape), (max_length, max_length, heads, batch))
-    ):
-        raise UserError(f"bias {tuple(bias.shape)} cannot be broadcast to {(batch, heads, max_length, max_length)}")
+    elif bias is not None:
+        check_bias(bias, (batch, heads, max_length, max_length))
     for name, mask in masks.items():
         if mask is not None and (mask.shape != (tokens,) or mask.dtype != torch.bool):
             raise UserError(f"{name} {tuple(mask.shape)} {mask.dtype} must be {(tokens,)} torch.bool")

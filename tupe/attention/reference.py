@@ -12,11 +12,6 @@ from tupe.position.precision import at_least_float32, no_autocast
 from tupe.tracing import is_traced
 
 
-def masked_value(dtype: torch.dtype) -> float:
-    """The logit of a padded key: its weight is zero, and a row whose keys are all padding is finite."""
-    return torch.finfo(dtype).min / 2
-
-
 def reference(
     query: Tensor,
     key: Tensor,
@@ -41,12 +36,12 @@ def attention_weights(
     if bias is not None:
         logits += bias  # in place: nothing needs the product itself, and on the CPU time is memory traffic
     if key_padding_mask is not None:
-        logits.masked_fill_(key_padding_mask[:, None, None, :], masked_value(logits.dtype))
-    return logits.softmax(-1) if bias is None else softmax(logits)
+        logits.masked_fill_(key_padding_mask[:, None, None, :], -torch.inf)
+    return logits.softmax(-1) if bias is None and key_padding_mask is None else softmax(logits)
 
 
 def softmax(logits: Tensor) -> Tensor:
-    """Over the last dimension; zero, and of zero gradient, in a row of -inf alone, which a bias has hidden."""
+    """Over the last dimension; zero, and of zero gradient, in a row of -inf alone, whose keys are all hidden."""
     if not is_traced() and logits.device.type == "cpu":
         weights = logits.softmax(-1)
         if not weights[..., 0].isnan().any():  # such a row is NaN throughout; there is hardly ever one

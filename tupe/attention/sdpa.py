@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Optional
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from tupe.attention.reference import masked_value
 
 
 def sdpa(
@@ -26,9 +25,5 @@ def sdpa(
         mask = mask[(None,) * (4 - mask.ndim)]  # (1 or B, H, T_q, T_k)
     if key_padding_mask is not None:
         padding = key_padding_mask[:, None, None, :]
-        low = masked_value(query.dtype)
-        if mask is None:
-            mask = query.new_zeros(padding.shape).masked_fill(padding, low)
-        else:
-            mask = mask.masked_fill(padding, low)
+        mask = (query.new_zeros(padding.shape) if mask is None else mask).masked_fill(padding, -torch.inf)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout_p, scale=scale)

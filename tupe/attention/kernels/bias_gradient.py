@@ -8,7 +8,7 @@ import triton.language as tl
 from tupe.attention.kernels.bias import bias_tile, dense_tile
 from tupe.attention.kernels.dropout import keep_mask
 from tupe.attention.kernels.sequence import rows_of, share_of_batch
-from tupe.attention.kernels.tile import UNSPECIALIZED, load_rows, multiply, row_statistics, tile_gradient, tile_logits
+from tupe.attention.kernels.tile import UNSPECIALIZED, load_rows, multiply, tile_gradient, tile_logits
 
 
 @triton.jit(do_not_specialize=UNSPECIALIZED)
@@ -95,21 +95,18 @@ def bias_gradient_kernel(
         v = load_rows(V + place * v_stride_b + h * v_stride_h, v_stride_t, first_key, keys, BLOCK_N, D, BLOCK_D)
         do = load_rows(D_OUT + (query_row * H + h) * D, H * D, first_query, queries, BLOCK_M, D, BLOCK_D)
         rows = query_row * H + h * queries
-        lse, padded_logit, factor = row_statistics(
-            LSE + rows, inverse_keep, padding, first_query, queries, keys, CAUSAL, BLOCK_M
-        )
         row = first_query + tl.arange(0, BLOCK_M)
+        lse = tl.load(LSE + rows + row, mask=row < queries, other=float("inf"))
         delta = tl.load(DELTA + rows + row, mask=row < queries, other=0.0)
         product = multiply(q, tl.trans(k))
         d_weights = multiply(do, tl.trans(v))
         logits = tile_logits(
-            product, added, scale, padding, padded_logit[:, None],
-            first_query, first_key, query, key, queries, keys, CAUSAL, EVEN_KEYS,
+            product, added, scale, padding, first_query, first_key, query, key, queries, keys, CAUSAL, EVEN_KEYS
         )  # fmt: skip
         keep = None
         if SEED is not None:
             keep = keep_mask(seed, b * H + h, first_query, first_key, query, key, T_q, threshold)
-        _, ds = tile_gradient(logits, d_weights, lse[:, None], delta[:, None], factor[:, None], keep)
+        _, ds = tile_gradient(logits, d_weights, lse[:, None], delta[:, None], inverse_keep, keep)
         d_bias += ds
 
     query += first_query

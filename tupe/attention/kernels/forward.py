@@ -8,7 +8,7 @@ import triton.language as tl
 from tupe.attention.kernels.bias import bias_tile, dense_tile, in_second, segment_rows
 from tupe.attention.kernels.dropout import keep_mask
 from tupe.attention.kernels.sequence import end_of_keys, rows_of
-from tupe.attention.kernels.tile import PADDED, UNSPECIALIZED, load_rows, multiply, store_rows, tile_logits
+from tupe.attention.kernels.tile import UNSPECIALIZED, load_rows, multiply, store_rows, tile_logits
 
 
 @triton.jit(do_not_specialize=UNSPECIALIZED)
@@ -114,8 +114,7 @@ def forward_kernel(
             segment = tl.where(second, with_second, with_first)
         added = bias_tile(dense, correlation, relative, theta, segment, first_query, first_key, query, key, T_q, T_k)
         logits = tile_logits(
-            product, added, scale, padding, PADDED,
-            first_query, first_key, query, key, queries, keys, CAUSAL, EVEN_KEYS,
+            product, added, scale, padding, first_query, first_key, query, key, queries, keys, CAUSAL, EVEN_KEYS
         )  # fmt: skip
         new_highest = tl.maximum(highest, tl.max(logits, 1))
         weights = tl.exp2(logits - new_highest[:, None])

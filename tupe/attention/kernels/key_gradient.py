@@ -12,7 +12,6 @@ from tupe.attention.kernels.tile import (
     UNSPECIALIZED,
     load_rows,
     multiply,
-    row_statistics,
     store_rows,
     tile_gradient,
     tile_logits,
@@ -118,10 +117,8 @@ def key_gradient_kernel(
             q = load_rows(q_rows, q_stride_t, first_query, queries, BLOCK_M, D, BLOCK_D)
             do = load_rows(D_OUT + (query_row * H + h) * D, H * D, first_query, queries, BLOCK_M, D, BLOCK_D)
             rows = query_row * H + h * queries
-            lse, padded_logit, factor = row_statistics(
-                LSE + rows, inverse_keep, padding, first_query, queries, keys, CAUSAL, BLOCK_M
-            )
             row = first_query + tl.arange(0, BLOCK_M)
+            lse = tl.load(LSE + rows + row, mask=row < queries, other=float("inf"))
             delta = tl.load(DELTA + rows + row, mask=row < queries, other=0.0)
             product = multiply(k, tl.trans(q))
             correlation = None
@@ -141,14 +138,13 @@ def key_gradient_kernel(
                 dense, correlation, relative, theta, segment, first_query, first_key, query, key, T_q, T_k
             )
             logits = tile_logits(
-                product, added, scale, padding, padded_logit[None, :],
-                first_query, first_key, query, key, queries, keys, CAUSAL, EVEN_KEYS,
+                product, added, scale, padding, first_query, first_key, query, key, queries, keys, CAUSAL, EVEN_KEYS
             )  # fmt: skip
             keep = None
             if SEED is not None:
                 keep = keep_mask(seed, b * H + h, first_query, first_key, query, key, T_q, threshold)
             d_weights = multiply(v, tl.trans(do))
-            kept, ds = tile_gradient(logits, d_weights, lse[None, :], delta[None, :], factor[None, :], keep)
+            kept, ds = tile_gradient(logits, d_weights, lse[None, :], delta[None, :], inverse_keep, keep)
             dv += multiply(kept.to(V.dtype.element_ty), do)
             dk += multiply(ds.to(Q.dtype.element_ty), q)
             if D_POS_K is not None:

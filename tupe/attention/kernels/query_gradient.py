@@ -12,7 +12,6 @@ from tupe.attention.kernels.tile import (
     UNSPECIALIZED,
     load_rows,
     multiply,
-    row_statistics,
     store_rows,
     tile_gradient,
     tile_logits,
@@ -136,13 +135,9 @@ def query_gradient_kernel(
             out = load_rows(OUT + out_start, H * D, first_query, queries, BLOCK_M, D, BLOCK_D)
             do = load_rows(D_OUT + out_start, H * D, first_query, queries, BLOCK_M, D, BLOCK_D)
             rows = query_row * H + h * queries
-            lse, padded_logit, factor = row_statistics(
-                LSE + rows, inverse_keep, padding, first_query, queries, keys, CAUSAL, BLOCK_M
-            )
-            delta = tl.sum(out.to(tl.float32) * do.to(tl.float32), 1)
-            if PADDING is not None:
-                delta = tl.where(factor == 0, 0.0, delta)
             row = first_query + tl.arange(0, BLOCK_M)
+            lse = tl.load(LSE + rows + row, mask=row < queries, other=float("inf"))
+            delta = tl.sum(out.to(tl.float32) * do.to(tl.float32), 1)
             tl.store(DELTA + rows + row, delta, mask=row < queries)
 
             dq = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
@@ -175,13 +170,12 @@ def query_gradient_kernel(
                     dense, correlation, relative, theta, segment, first_query, first_key, query, key, T_q, T_k
                 )
                 logits = tile_logits(
-                    product, added, scale, padding, padded_logit[:, None],
-                    first_query, first_key, query, key, queries, keys, CAUSAL, EVEN_KEYS,
+                    product, added, scale, padding, first_query, first_key, query, key, queries, keys, CAUSAL, EVEN_KEYS
                 )  # fmt: skip
                 keep = None
                 if SEED is not None:
                     keep = keep_mask(seed, b * H + h, first_query, first_key, query, key, T_q, threshold)
-                _, ds = tile_gradient(logits, d_weights, lse[:, None], delta[:, None], factor[:, None], keep)
+                _, ds = tile_gradient(logits, d_weights, lse[:, None], delta[:, None], inverse_keep, keep)
                 dq += multiply(ds.to(K.dtype.element_ty), k)
                 if D_THETA is not None:  # noqa: SIM102 (known when compiled)
                     if first_key == 0:

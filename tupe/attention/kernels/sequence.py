@@ -24,7 +24,7 @@ def rows_of(STARTS, b, T_q, T_k):
 
 @triton.jit
 def end_of_keys(padding, keys):
-    """One more than the last key that is no padding; `keys` if all are, as a row then has equal weights."""
+    """One more than the last key that is no padding; 1 if all are, for a tile that gives their zeros."""
     end = keys
     if padding is not None:
         last = tl.full((), 0, tl.int32)
@@ -32,7 +32,7 @@ def end_of_keys(padding, keys):
             key = first + tl.arange(0, 1024)
             real = tl.load(padding + key, mask=key < keys, other=1) == 0
             last = tl.maximum(last, tl.max(tl.where(real, key + 1, 0), 0))
-        end = tl.where(last == 0, keys, last)
+        end = tl.maximum(last, 1)
     return end
 
 

@@ -13,7 +13,6 @@ import triton.language as tl
 
 INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 LOG2E = tl.constexpr(1.4426950408889634)
-PADDED = tl.constexpr(-1e30)  # logit of a padded key: finite, so that a row of nothing else gives no NaN; its exp2 is 0
 
 #: Arguments of which no value is compiled for: lengths change from batch to batch.
 UNSPECIALIZED = ["B", "H", "T_q", "T_k", "threshold"]
@@ -56,7 +55,6 @@ def tile_logits(
     bias,
     scale,
     padding,
-    padded_logit,
     first_query,
     first_key,
     query,
@@ -66,7 +64,7 @@ def tile_logits(
     CAUSAL: tl.constexpr,
     EVEN_KEYS: tl.constexpr,
 ):
-    """Logits of a tile in base 2, float32: -inf where there is no key, `padded_logit` at padding.
+    """Logits of a tile in base 2, float32: -inf where there is no key, and at padding.
 
     `product` is that of queries and keys; `bias` is in base 2 already; `padding` points to the sequence's row of the
     mask, or is None.
@@ -74,7 +72,7 @@ def tile_logits(
     logits = product * (scale * LOG2E) + bias
     if padding is not None:
         inside = first_key + key < T_k
-        logits = tl.where(tl.load(padding + first_key + key, mask=inside, other=0) != 0, padded_logit, logits)
+        logits = tl.where(tl.load(padding + first_key + key, mask=inside, other=0) != 0, -float("inf"), logits)
     if not EVEN_KEYS:
         logits = tl.where(first_key + key < T_k, logits, -float("inf"))
     if CAUSAL:
@@ -83,33 +81,14 @@ def tile_logits(
 
 
 @triton.jit
-def row_statistics(LSE, inverse_keep, padding, first_query, T_q, T_k, CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr):
-    """What the backward kernels need of a tile's rows: log-sum-exp, logit of a padded key, factor of dP.
+def tile_gradient(logits, d_weights, lse, delta, inverse_keep, keep):
+    """The weights after dropout but for its scale, and the gradient of the logits; `keep` is dropout's mask or None.
 
-    Rows beyond `T_q` get a log-sum-exp of inf, so that their weights are 0. A row whose keys are all padding has equal
-    weights, as in the reference, and no gradient through its logits: its factor is 0 (and its delta must be).
+    A row beyond the last has a log-sum-exp of inf, so that its weights are 0.
     """
-    query = first_query + tl.arange(0, BLOCK_M)
-    lse = tl.load(LSE + query, mask=query < T_q, other=float("inf"))
-    padded_logit = tl.full((BLOCK_M,), -float("inf"), tl.float32)
-    factor = tl.full((BLOCK_M,), 1.0, tl.float32) * inverse_keep
-    if padding is not None:
-        empty = lse < PADDED / 2
-        keys = tl.full((BLOCK_M,), 1.0, tl.float32) * T_k
-        if CAUSAL:
-            keys = (query + (T_k - T_q) + 1).to(tl.float32)
-        lse = tl.where(empty, tl.log2(keys), lse)
-        padded_logit = tl.where(empty, 0.0, padded_logit)
-        factor = tl.where(empty, 0.0, factor)
-    return lse, padded_logit, factor
-
-
-@triton.jit
-def tile_gradient(logits, d_weights, lse, delta, factor, keep):
-    """The weights after dropout but for its scale, and the gradient of the logits; `keep` is dropout's mask or None."""
     weights = tl.exp2(logits - lse)
     kept = weights
     if keep is not None:
         kept = tl.where(keep, weights, 0.0)
         d_weights = tl.where(keep, d_weights, 0.0)
-    return kept, weights * (d_weights * factor - delta)
+    return kept, weights * (d_weights * inverse_keep - delta)
