@@ -22,7 +22,7 @@ import torch
 from tests.commands import ROOT
 from tests.data.qa.conftest import LINES
 from tests.data.qa.conftest import write_corpus as write_vocabulary
-from tests.samples import write_checkpoint, write_corpus, write_manifest, write_task
+from tests.samples import write_checkpoint, write_corpus, write_manifest, write_task, write_translator
 from tests.study.conftest import DESIGN, finetuning
 from tests.tasks.test_question_answering import make_model, make_task, save
 from tupe.cli.main import main
@@ -72,6 +72,7 @@ DRAWS = ("hostile", "foreign")  # a log is searched for records, whatever else i
 MEASURED = ("hostile", "wrong version")  # what a benchmark calls its rivals
 
 TRANSLATE = "prepare-translation {}/new en de --train {}/pair --valid {}/pair --vocab-size 60 --workers 1"
+TRANSLATED = "translate {}/translator.pt --data {}/parallel --input {}/text.txt --output {}/new --beam 1"
 CORPUS = "prepare-corpus {}/new {}/text.txt --vocab-size 60 --workers 1"
 QUESTIONS = "prepare-qa {}/vocabulary {}/new valid={}/squad.json --workers 1"
 ANSWER = "predict {}/answering.pt {}/questions {}/new --splits valid"
@@ -171,6 +172,10 @@ ROWS = (
     Row(TRANSLATION, "parallel/dict.de.txt", "text"),
     Row(TRANSLATION, "parallel/train.en-de.de.idx", "binary"),
     Row(START, "run/.tupe.json", "json", whole=False, takes=("absent",)),
+    Row(TRANSLATED, "translator.pt", "checkpoint"),
+    Row(TRANSLATED, "parallel/dict.en.txt", "text"),
+    Row(TRANSLATED, "parallel/sentencepiece.bpe.model", "binary"),
+    Row(TRANSLATED, "text.txt", "text", takes=("empty", "cut", "foreign", "hostile", "wrong type")),
     Row("translate {}/pretrained.pt --data {}/corpus --input {}/text.txt", "pretrained.pt", "checkpoint", whole=False),
     Row("study --size {}/study.yaml --records {}/new --list", "study.yaml", "text"),
     Row(
@@ -381,6 +386,7 @@ def samples(tmp_path_factory):
         assert main(command.replace("{}", str(folder)).split()) == 0
     task = make_task(folder / "questions")
     save(folder / "answering.pt", task, make_model(task))
+    write_translator(folder / "translator.pt", folder / "parallel")
     (folder / "study.yaml").write_text(DESIGN)
     write(folder / "records/study/glue/bert_a.seed_1.end.json", finetuning(CoLA=50.0))
     return folder

@@ -13,6 +13,8 @@ from tests.commands import run, train_log
 from tests.translation.conftest import train
 from tupe.checkpoints.average import average
 from tupe.cli.main import main
+from tupe.data.corpus.manifest import MODEL
+from tupe.data.corpus.vocabulary import train as train_vocabulary
 from tupe.errors import UserError
 from tupe.finetuning.start import model_overrides
 
@@ -77,8 +79,13 @@ def test_translations_are_fairseqs(translate, trained, parallel, tmp_path):
     assert said == out.read_text().splitlines()
 
 
+def typed(text):
+    """As standard input."""
+    return io.TextIOWrapper(io.BytesIO(text), encoding="utf-8")
+
+
 def test_standard_input_empty_lines_and_averages(translate, trained, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO("the dog\n\na man sees\n"))
+    monkeypatch.setattr(sys, "stdin", typed(b"the dog\n\na man sees\n"))
     status, out, messages = translate("--beam", 2, "--average", 2, checkpoint=trained[0])
     assert status == 0, messages
     lines = out.splitlines()
@@ -92,7 +99,7 @@ def test_standard_input_empty_lines_and_averages(translate, trained, monkeypatch
         torch.testing.assert_close(tensor, (states[0][name] + states[1][name]) / 2)
 
 
-def test_what_cannot_be_translated(translate, trained, parallel, tmp_path):
+def test_what_cannot_be_translated(translate, trained, parallel, tmp_path, monkeypatch):
     long = tmp_path / "long"
     long.write_text("a man\n" + "the dog " * 30 + "\n")
     status, out, message = translate("--input", long, "--output", tmp_path / "out")
@@ -103,11 +110,22 @@ def test_what_cannot_be_translated(translate, trained, parallel, tmp_path):
     assert f"there is no {tmp_path}/sentencepiece.bpe.model: give the data" in message
     other = tmp_path / "other"
     shutil.copytree(parallel, other)
+    text = ["a dog sees the red man", *(f"{a}{b}" for a in "abcdefgh" for b in "ijklmnop")]
+    for pieces in (50, 60):
+        train_vocabulary(text, other / MODEL, pieces, "bpe", False, ())
+        status, _, message = translate("--data", other, "--input", parallel / "text/test.en")
+        assert f"{other / MODEL} does not have the symbols of the dictionaries beside it" in message
     for language in ("en", "de"):
         symbols = (other / f"dict.{language}.txt").read_text().splitlines(keepends=True)
         (other / f"dict.{language}.txt").write_text("".join(reversed(symbols)))
     status, _, message = translate("--data", other, "--input", long)
     assert "trained with another dictionary (other symbols or order)" in message
+    monkeypatch.setattr(sys, "stdin", typed(b"the dog\nthe \xff\n"))
+    assert "line 2 of standard input is no UTF-8 (invalid start byte)" in translate()[2]
+    for option in (("--max-tokens", 0), ("--max-tokens", -5), ("--length-penalty", "nan"), ("--length-penalty", "inf")):
+        status, out, message = translate("--input", parallel / "text/test.en", *option)
+        assert (status, out) == (1, "")
+        assert f"{option[0]} is {option[1]}: it must be" in message
     state = torch.load(trained[0] / "checkpoint_last.pt", weights_only=True)
     state["cfg"]["task"]["_name"], state["cfg"]["model"]["_name"] = "masked_lm", "tupe_r_base"
     torch.save(state, tmp_path / "encoder.pt")

@@ -9,11 +9,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Optional
 
-from fairseq import checkpoint_utils
 from torch import Tensor
 
 import tupe.models  # noqa: F401  fairseq builds the model by its name
 from tupe.checkpoints.card import About, card
+from tupe.checkpoints.fairseq_checkpoint import load_models
 from tupe.checkpoints.safe_load import safe_load
 from tupe.checkpoints.tokenizer import build_tokenizer, tokenizer_config
 from tupe.checkpoints.transformers_format import (
@@ -81,17 +81,7 @@ def load(checkpoint: Path, data: Path) -> Loaded:
         if not path.is_file():
             what = "the prepared task that it was fine-tuned on" if fine_tuned else "the corpus that it was trained on"
             raise UserError(f"there is no {path}: give as DATA the folder of {what}")
-    try:
-        (model,), _, fairseq_task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(checkpoint)], arg_overrides={"data": str(data)}
-        )
-    except UserError:
-        raise
-    except (
-        Exception
-    ) as error:  # PyTorch's, of parameters that do not fit; fairseq's own, of a dictionary that is damaged
-        reason = " ".join(str(error).split())
-        raise UserError(f"{checkpoint} cannot be loaded with the dictionaries of {data}: {reason[:300]!r}.") from error
+    (model,), fairseq_task = load_models([checkpoint], data)
     if not isinstance(model, TupeModel) or hasattr(model, "generator"):
         raise UserError(
             f"{checkpoint} holds {cfg['model']['_name']}, which is not a single encoder: only those are exported; of a "

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> None:
 
     search = Search(args.beam, args.length_penalty, args.normalization)
     translate = Translator(args.checkpoints, args.data, args.average, search, args.max_tokens)
-    text = list(lines(args.input)) if args.input else [" ".join(line.split()) for line in sys.stdin]
+    text = list(lines(args.input))
     found = tqdm(translate(text), "translating", len(text), disable=None, unit=" lines")
     if args.output is None:
         for line in found:

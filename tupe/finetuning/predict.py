@@ -10,13 +10,13 @@ from typing import Callable
 
 import numpy as np
 import torch
-from fairseq import checkpoint_utils
 from fairseq.data import Dictionary, data_utils
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 from tqdm import tqdm
 
 import tupe.models  # noqa: F401  fairseq builds the model by its name
+from tupe.checkpoints.fairseq_checkpoint import load_models
 from tupe.checkpoints.safe_load import safe_load
 from tupe.data.glue.tasks import TASKS, Split, Task
 from tupe.errors import UserError
@@ -112,16 +112,8 @@ def load(checkpoint: Path, data: Path, **settings: int) -> tuple[nn.Module, Fair
     Raises:
         UserError: if they do not fit together.
     """
-    try:
-        models, _, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(checkpoint)], arg_overrides={"data": str(data), **settings}
-        )
-    except UserError:
-        raise
-    except Exception as error:  # fairseq raises `Exception` itself where a dictionary is damaged
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise UserError(f"{checkpoint} cannot be used with the data {data}: {reason}.") from error
-    return models[0].to("cuda" if torch.cuda.is_available() else "cpu").eval(), task
+    (model,), task = load_models([checkpoint], data, **settings)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), task
 
 
 def _load(checkpoint: Path, data: Path, task: Task) -> tuple[nn.Module, FairseqTask]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from typing import Any, Optional, Union
+from typing import Any, Optional, TypeVar, Union
 
 from torch import Tensor
 
 from tupe.errors import UserError
 from tupe.files import typed
-from tupe.models.config import ABSOLUTE_CHOICES, CONFIGS, RELATIVE_CHOICES, TupeConfig
+from tupe.models.config import CONFIGS, TupeConfig
+from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
 from tupe.position.own import refuse_unknown
 from tupe.systems import SEQ2SEQ_NAMES
 
+T = TypeVar("T")
+
 MOST = 1 << 20  # of layers, widths, positions and so on
-_LAYERS, _WORDS = "encoder.sentence_encoder.layers.", "encoder.sentence_encoder.embed_tokens.weight"
+_ENCODER = "encoder.sentence_encoder."
+_MADE_BY, _MENDING = "training", "take a checkpoint from a source that you trust"
 
 
 def saved_config(state: dict[str, Any], path: Union[str, os.PathLike]) -> TupeConfig:
@@ -29,10 +32,10 @@ def saved_config(state: dict[str, Any], path: Union[str, os.PathLike]) -> TupeCo
         UserError: if the model is none of ours, or if a field is unknown, or not of its type, choices or range, or if
             the weights are not those of such a model.
     """
-    where, made_by, mending = f"{path}: cfg", "training", "take a checkpoint from a source that you trust"
-    cfg = typed(Optional[dict[str, Any]], state.get("cfg"), where, made_by, mending) or {}
+    where = f"{path}: cfg"
+    cfg = typed(Optional[dict[str, Any]], state.get("cfg"), where, _MADE_BY, _MENDING) or {}
     model, task = (
-        typed(Optional[dict[str, Any]], cfg.get(part), f"{where}.{part}", made_by, mending) or {}
+        typed(Optional[dict[str, Any]], cfg.get(part), f"{where}.{part}", _MADE_BY, _MENDING) or {}
         for part in ("model", "task")
     )
     refuse_old_form(state, task, path)
@@ -44,19 +47,37 @@ def saved_config(state: dict[str, Any], path: Union[str, os.PathLike]) -> TupeCo
             f"{path} holds the model {name!r:.60}, which is none of ours (`tupe systems` lists them): give one of "
             "ours, or convert the authors' with `tupe convert-release`."
         )
-    for side, known in (("absolute", ABSOLUTE_CHOICES), ("relative", RELATIVE_CHOICES)):
-        refuse_unknown(path, side, model.get(side), [choice.value for choice in known])
-    config = typed(CONFIGS[name], model, f"{where}.model", made_by, mending)
+    config = _config(CONFIGS[name], model, path)
     if config.max_positions is None:
         length = task.get("tokens_per_sample") or task.get("max_positions")
-        config.max_positions = typed(int, length, f"{where}.task: the length of its sequences", made_by, mending)
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        most = 1 if field.name.endswith("dropout") else MOST
-        if isinstance(value, (int, float)) and not 0 <= value <= most:
-            raise UserError(f"{where}.model: {field.name} is {value!r:.60}, which no model has: {mending}.")
-    _check_weights(config, state.get("model"), path)
+        config.max_positions = typed(int, length, f"{where}.task: the length of its sequences", _MADE_BY, _MENDING)
+    _check_numbers(vars(config), f"{where}.model")
+    width = config.embedding_dim or config.encoder_embed_dim
+    _check_weights(state.get("model"), _ENCODER, config.encoder_layers, width, path)
     return config
+
+
+def check_translator(model: dict[str, Any], task: dict[str, Any], weights: Any, path: Union[str, os.PathLike]) -> None:
+    """The same of an encoder-decoder: one of ours, or fairseq's `transformer`, whose fields are all of its options.
+
+    Args:
+        model, task: their configurations.
+        weights: by name.
+        path: of the file, for the messages.
+
+    Raises:
+        UserError: as `saved_config`.
+    """
+    ours = model["_name"] in TRANSLATORS
+    if ours:
+        config = vars(_config(TRANSLATORS[model["_name"]], model, path))
+    else:
+        config = _sizes(model)
+    _check_numbers(config, f"{path}: cfg.model")
+    _check_numbers(_sizes(task), f"{path}: cfg.task")
+    for side in ("encoder", "decoder"):
+        layers, width = (config.get(f"{side}_{of}") or config.get(f"encoder_{of}") for of in ("layers", "embed_dim"))
+        _check_weights(weights, f"{side}.stack." if ours else f"{side}.", layers, width, path)
 
 
 def refuse_old_form(state: dict[str, Any], task: dict[str, Any], path: Union[str, os.PathLike]) -> None:
@@ -71,15 +92,32 @@ def refuse_old_form(state: dict[str, Any], task: dict[str, Any], path: Union[str
         )
 
 
-def _check_weights(config: TupeConfig, weights: Any, path: Union[str, os.PathLike]) -> None:
-    """A model of another size would be built before its weights were found not to fit."""
-    weights = weights if isinstance(weights, dict) else {}
-    words = weights.get(_WORDS)
-    layers = {name[len(_LAYERS) :].partition(".")[0] for name in weights if str(name).startswith(_LAYERS)}
-    width = config.embedding_dim or config.encoder_embed_dim
-    sizes = (config.encoder_layers, width)
-    if not isinstance(words, Tensor) or words.dim() != 2 or sizes != (len(layers), words.shape[1]):
+def _config(kind: type[T], model: dict[str, Any], path: Union[str, os.PathLike]) -> T:
+    fields = kind.__dataclass_fields__
+    for side in ("absolute", "relative", "decoder_absolute", "decoder_relative"):
+        if side in fields:
+            refuse_unknown(path, side, model.get(side), [choice.value for choice in fields[side].type])
+    return typed(kind, model, f"{path}: cfg.model", _MADE_BY, _MENDING)
+
+
+def _sizes(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name.endswith(("_layers", "_dim", "_heads", "_positions"))}
+
+
+def _check_numbers(fields: dict[str, Any], where: str) -> None:
+    for name, value in fields.items():
+        most = 1 if name.endswith("dropout") else MOST
+        if isinstance(value, (int, float)) and not 0 <= value <= most:
+            raise UserError(f"{where}: {name} is {value!r:.60}, which no model has: {_MENDING}.")
+
+
+def _check_weights(weights: Any, part: str, layers: Any, width: Any, path: Union[str, os.PathLike]) -> None:
+    """A model of another size would be built before its weights were found not to fit; `part` begins their names."""
+    weights, begin = weights if isinstance(weights, dict) else {}, f"{part}layers."
+    words = weights.get(f"{part}embed_tokens.weight")
+    found = {name[len(begin) :].partition(".")[0] for name in weights if str(name).startswith(begin)}
+    if not isinstance(words, Tensor) or words.dim() != 2 or (layers, width) != (len(found), words.shape[1]):
         raise UserError(
-            f"{path} does not hold the weights of the {config.encoder_layers} layers of width "
-            f"{width} that its configuration names: it is damaged or not a whole checkpoint."
+            f"{path} does not hold the weights of the {layers!s:.20} layers of width {width!s:.20} that its "
+            "configuration names: it is damaged or not a whole checkpoint."
         )

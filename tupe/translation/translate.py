@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,12 +19,13 @@ from torch import Tensor
 
 import tupe.models  # noqa: F401  fairseq builds the model by its name
 from tupe.checkpoints.average import average, last_checkpoints
+from tupe.checkpoints.fairseq_checkpoint import load_models
 from tupe.checkpoints.safe_load import safe_load
 from tupe.data.corpus.manifest import MODEL
-from tupe.data.corpus.vocabulary import Encoder
+from tupe.data.corpus.vocabulary import Encoder, dictionary_symbols
 from tupe.errors import UserError
 from tupe.files import typed
-from tupe.models.saved import refuse_old_form
+from tupe.models.saved import check_translator, refuse_old_form
 from tupe.systems import SEQ2SEQ_NAMES
 from tupe.translation.search import GNMTSequenceGenerator
 
@@ -51,6 +53,8 @@ class Search:
     def __post_init__(self) -> None:
         if self.beam < 1:
             raise UserError(f"--beam is {self.beam}: it must be at least 1.")
+        if not math.isfinite(self.length_penalty):
+            raise UserError(f"--length-penalty is {self.length_penalty}: it must be a finite number.")
 
 
 class Translator:
@@ -75,6 +79,8 @@ class Translator:
         search: Search = Search(),
         max_tokens: int = 4096,
     ) -> None:
+        if max_tokens < 1:
+            raise UserError(f"--max-tokens is {max_tokens}: it must be at least 1.")
         state = None
         if last is not None:
             if len(checkpoints) != 1:
@@ -87,10 +93,16 @@ class Translator:
         for name in (MODEL, f"dict.{trained.source_lang}.txt", f"dict.{trained.target_lang}.txt"):
             if not (data / name).is_file():
                 raise UserError(f"there is no {data / name}: give the data that the model was trained on with --data.")
-        paths, changed = [str(path) for path in checkpoints], {"data": str(data)}
         if state is not None:  # as fairseq has it once it has read it
-            state = {**checkpoint_utils.load_checkpoint_to_cpu(paths[0], changed), "model": state["model"]}
-        models, _, self.task = checkpoint_utils.load_model_ensemble_and_task(paths, changed, state=state)
+            read = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoints[0]), {"data": str(data)})
+            state = {**read, "model": state["model"]}
+        models, self.task = load_models(checkpoints, data, state)
+        known = dictionary_symbols(data / MODEL)
+        if not known == self.task.source_dictionary.symbols == self.task.target_dictionary.symbols:
+            raise UserError(
+                f"{data / MODEL} does not have the symbols of the dictionaries beside it: give the data that the model "
+                "was trained on with --data."
+            )
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.models = [model.to(self.device).eval() for model in models]
         self.encode, self.max_tokens = Encoder(data / MODEL), max_tokens
@@ -183,6 +195,7 @@ def _check(checkpoints: list[Path], state: Optional[dict]) -> _Trained:
             raise UserError(f"{path} has settings whose text fairseq runs as Python: give one from a source you trust.")
         wanted = {field: task.get(field) for field in _Trained.__dataclass_fields__}
         found.append(typed(_Trained, wanted, f"{path}: cfg.task", "training"))
+        check_translator(model, task, read.get("model"), path)
     return found[0]
 
 

@@ -79,9 +79,23 @@ def _listed(model: Path) -> list[str]:
     return [piece for piece in symbols(model) if piece not in (*FAIRSEQ_SYMBOLS, MASK)]
 
 
+def _open(model: Path) -> sentencepiece.SentencePieceProcessor:
+    try:
+        return sentencepiece.SentencePieceProcessor(model_file=str(model))
+    except RuntimeError:
+        raise UserError(
+            f"{model} is no SentencePiece model, or cut short: copy it again from where it is whole."
+        ) from None
+
+
+def dictionary_symbols(model: Path) -> list[str]:
+    """The symbols of fairseq's dictionary of a model, by their numbers."""
+    return [*FAIRSEQ_SYMBOLS, *_listed(model)]
+
+
 def symbols(model: Path) -> list[str]:
-    """The pieces by their numbers."""
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    """The pieces by their numbers. Raises `UserError` if there is no model in the file."""
+    pieces = _open(model)
     return [pieces.id_to_piece(number) for number in range(len(pieces))]
 
 
@@ -94,11 +108,14 @@ class Encoder:
         model: of SentencePiece.
         by_words: ask SentencePiece once for a word, which is faster. Right for BPE, whose pieces are merged within a
             word; `unigram` adds scores up over a line, and rounding may break a tie otherwise.
+
+    Raises:
+        UserError: if there is no model in the file.
     """
 
     def __init__(self, model: Path, by_words: bool = False) -> None:
-        self._model = sentencepiece.SentencePieceProcessor(model_file=str(model))
-        numbers = {piece: number for number, piece in enumerate((*FAIRSEQ_SYMBOLS, *_listed(model)))}
+        self._model = _open(model)
+        numbers = {piece: number for number, piece in enumerate(dictionary_symbols(model))}
         self._numbers = [numbers.get(piece, UNKNOWN_NUMBER) for piece in symbols(model)]
         self._words = Memo(self.__call__) if by_words else None
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import lzma
+import sys
 import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -63,19 +65,22 @@ class ParallelText:
         return self.target if source is None else self.source
 
 
-def lines(path: Path, keep_spaces: bool = False) -> Iterator[str]:
-    """The lines of a text file; each run of white space, U+2028 included, is one space unless `keep_spaces`."""
-    if not path.exists():
+def lines(path: Optional[Path], keep_spaces: bool = False) -> Iterator[str]:
+    """The lines of a text file, or of standard input.
+
+    Each run of white space, U+2028 included, is one space unless `keep_spaces`.
+    """
+    if path is not None and not path.exists():
         raise UserError(f"there is no {path}: give a file of text.")
-    if path.is_dir():
+    if path is not None and path.is_dir():
         raise UserError(f"{path} is a folder: give a file of text.")
-    number = 0
+    number, name = 0, path or "standard input"
     try:
-        with open_packed(path) as file:
+        with nullcontext(sys.stdin.buffer) if path is None else open_packed(path) as file:
             for number, raw in enumerate(file, 1):
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
                 yield line.rstrip("\r\n") if keep_spaces else " ".join(line.split())
     except UnicodeDecodeError as error:
-        raise UserError(f"line {number} of {path} is no UTF-8 ({error.reason}): convert the file first.") from None
+        raise UserError(f"line {number} of {name} is no UTF-8 ({error.reason}): convert the file first.") from None
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-        raise UserError(f"{path} cannot be read after its line {number}: {error}.") from None
+        raise UserError(f"{name} cannot be read after its line {number}: {error}.") from None
