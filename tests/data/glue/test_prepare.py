@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 from fairseq.data import Dictionary
@@ -218,6 +220,20 @@ def test_what_is_wrong_is_told(download, prepared, tmp_path, capsys):
     assert "there is no" in fails(download, tmp_path, out)
     assert "train.tsv, the train file of QNLI" in fails(tmp_path, prepared, out, "QNLI")
     assert "has 8 rows and ends at line 8, but the published file has 8551" in fails(download, prepared, out, "CoLA")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to(path.name)])
+def test_a_test_file_that_is_none_is_refused(make, download, prepared, tmp_path, capsys):
+    """It may be absent, but then there is nothing in its place."""
+    copy = shutil.copytree(download / "CoLA", tmp_path / "download/CoLA")
+    (copy / "test.tsv").unlink()
+    arguments = ["prepare-glue", str(copy.parent), str(prepared), str(tmp_path / "out"), "CoLA", "--partial"]
+    make(copy / "test.tsv")
+    assert main(arguments) == 1
+    assert f"{copy / 'test.tsv'}, the test file of CoLA, is a folder, a pipe or a" in capsys.readouterr().err
+    (copy / "test.tsv").rmdir() if (copy / "test.tsv").is_dir() else (copy / "test.tsv").unlink()
+    assert main(arguments) == 0
+    assert not list((tmp_path / "out/CoLA/input0").glob("test.*"))
 
 
 def test_sizes_are_checked_always_and_checksums_when_asked(download, prepared, tmp_path, capsys):

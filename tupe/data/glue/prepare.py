@@ -147,9 +147,12 @@ def _files(task: Task, glue: Path) -> dict[Split, Path]:
     if task.otherwise and not (glue / task.splits[0].files[0]).is_file() and present(task, glue):
         splits = task.otherwise
     for split in splits:
-        path = next((glue / name for name in split.files if (glue / name).is_file()), None)
+        paths = [glue / name for name in split.files if os.path.lexists(glue / name)]
+        path = next((path for path in paths if path.is_file()), None)
         if path is not None:
             found[split] = path
+        elif paths:
+            raise UserError(f"{paths[0]}, the {split.name} file of {task.name}, is a folder, a pipe or a broken link.")
         elif (split.labelled and not split.optional) or len(splits) == 1:
             raise UserError(f"there is no {glue / split.files[0]}, the {split.name} file of {task.name}.")
     return found
