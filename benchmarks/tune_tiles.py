@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import multiprocessing
-import os
 import time
 from argparse import Namespace
 from typing import Callable, Optional
@@ -21,6 +20,7 @@ import torch
 import triton
 
 from tupe.attention.kernels.launch import Inputs, Launcher, Options
+from tupe.cores import available_cores
 
 Tile = dict[str, int]
 KERNELS = ("forward", "query_gradient", "key_gradient", "bias_gradient")
@@ -119,7 +119,7 @@ def main() -> None:
     launcher, found = steps(args)
     cases = [(args, kernel, tile) for kernel in found for tile in candidates(args)]
     if torch.cuda.is_available():
-        with multiprocessing.get_context("spawn").Pool(min(len(cases), os.cpu_count() or 1)) as pool:
+        with multiprocessing.get_context("spawn").Pool(min(len(cases), available_cores())) as pool:
             refused = pool.map(compile_one, cases, chunksize=1)
         cases = [case for case, reason in zip(cases, refused) if reason is None]
     for kernel, step in found.items():

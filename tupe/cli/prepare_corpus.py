@@ -8,9 +8,9 @@ Example: tupe prepare-corpus data/100 de=dewiki/ fr=frwiki/ --languages others/ 
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
+from tupe.cores import available_cores
 from tupe.data.text.stages import LANGUAGES, PROFILES, STAGES
 
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-tokens", type=int, default=126, metavar="N", help="longer lines are cut (default: %(default)s)")
     add("--shards", type=int, metavar="N", help="folders of training data (default: one a gigabyte of text)")
     add("--verify", action="store_true", help="check all checksums of a corpus that is done")
-    add("--workers", type=int, default=os.cpu_count(), metavar="N", help="processes (default: all cores)")
+    add("--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores it may use)")
     for name, stage in STAGES.items():
         add(f"--{name}", action=argparse.BooleanOptionalAction, default=None, help=f"stage: {stage.help}")
 

@@ -6,9 +6,9 @@ Example: tupe prepare-glue glue_data data/wiki data/glue CoLA STS-B
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
+from tupe.cores import available_cores
 from tupe.data.glue.tasks import TASKS
 from tupe.data.xtreme import TEST_LANGUAGES
 from tupe.errors import UserError
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("tasks", metavar="TASK", nargs="*", help=f"of {', '.join(TASKS)} (default: all that GLUE_DIR has)")
     add("--partial", action="store_true", help="take files that do not have as many rows as published")
     add("--verify", action="store_true", help="check all checksums of tasks that are done")
-    add("--workers", type=int, default=os.cpu_count(), metavar="N", help="processes (default: all cores)")
+    add("--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores it may use)")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -7,10 +7,10 @@ Example: tupe prepare-qa data/wiki data/squad train=train-v1.1.json valid=dev-v1
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 from tupe.cli._labels import check_names, split_label
+from tupe.cores import available_cores
 from tupe.data.qa.rules import RULES
 from tupe.errors import UserError
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--rules", choices=RULES, default="squad", help="by which answers are scored (default: %(default)s)")
     add("--language", default="en", metavar="L", help="of splits that do not say theirs (default: %(default)s)")
     add("--verify", action="store_true", help="check all checksums of splits that are done")
-    add("--workers", type=int, default=os.cpu_count(), metavar="N", help="processes (default: all cores)")
+    add("--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores it may use)")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -8,8 +8,9 @@ Example: tupe prepare-translation OUT en de --train data/train --valid data/val 
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
+
+from tupe.cores import available_cores
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-tokens", type=int, default=250, metavar="N", help="longest training side, in pieces (default: 250)")
     add("--max-ratio", type=float, default=1.5, metavar="R", help="of the lengths of a training pair (default: 1.5)")
     add("--verify", action="store_true", help="check all checksums of data that is done")
-    add("--workers", type=int, default=os.cpu_count(), metavar="N", help="processes (default: all cores)")
+    add("--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores it may use)")
 
 
 def run(args: argparse.Namespace) -> None:
