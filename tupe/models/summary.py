@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 import torch
 from fairseq.data import Dictionary
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from tupe.models.config import CONFIGS
 from tupe.models.electra import DiscriminatorHead, build_networks
@@ -17,21 +19,35 @@ from tupe.models.seq2seq.model import Seq2SeqModel
 from tupe.models.tupe import TupeLanguageModelEncoder, as_namespace
 from tupe.systems import ELECTRA_NAMES
 
+_DRAWS = ("normal_", "uniform_", "xavier_uniform_", "kaiming_uniform_")
+
 
 def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object) -> nn.Module:
     """The parts of the named model, under its names, whose parameters have shapes and no memory.
 
     `fields` override those of its name.
     """
-    args, dictionary = as_namespace(CONFIGS[name](max_positions=max_positions, **fields)), _dictionary(vocab_size)
-    model = nn.Module()
-    with torch.device("meta"):
+    return _built(name, as_namespace(CONFIGS[name](max_positions=max_positions, **fields)), vocab_size)
+
+
+def _built(name: str, args: Namespace, vocab_size: int) -> nn.Module:
+    model, dictionary = nn.Module(), _dictionary(vocab_size)
+    with torch.device("meta"), _NoValues():
         if name in ELECTRA_NAMES:
             model.generator, model.encoder = build_networks(args, dictionary)
             model.discriminator_head = DiscriminatorHead(args.encoder_embed_dim, args.activation_fn)
         else:
             model.encoder = TupeLanguageModelEncoder(args, dictionary)
     return model
+
+
+class _NoValues(TorchFunctionMode):
+    """Nothing is drawn for tensors without memory: PyTorch would import its compiler for it, which takes a second."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if getattr(func, "__name__", None) in _DRAWS:
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 @lru_cache(maxsize=1)
@@ -57,9 +73,11 @@ class Size(NamedTuple):
 
 def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: object) -> Size:
     """How large the named model is (`tupe systems`). `fields` override those of its name."""
-    layers = fields.pop("encoder_layers", CONFIGS[name].encoder_layers)
-    one, two = (_count(meta_model(name, vocab_size, max_positions, encoder_layers=n, **fields)) for n in (1, 2))
-    return Size(*(first + (layers - 1) * (second - first) for first, second in zip(one, two)))  # layers are alike
+    args = as_namespace(CONFIGS[name](max_positions=max_positions, **fields))
+    some = (Namespace(**{**vars(args), "encoder_layers": layers}) for layers in (1, 2))
+    one, two = (_count(_built(name, fewer, vocab_size)) for fewer in some)
+    more = args.encoder_layers - 1  # layers are alike
+    return Size(*(first + more * (second - first) for first, second in zip(one, two)))
 
 
 def without_generator(model: nn.Module) -> int:
@@ -80,7 +98,7 @@ def count_translators_parameters(name: str, vocab_size: int, max_positions: int,
     """The same of an encoder-decoder; one table of words for source, target and output, unless `fields` differ."""
     names = dict.fromkeys(("source_dictionary", "target_dictionary"), _dictionary(vocab_size))
     task = SimpleNamespace(cfg=None, max_positions=lambda: (max_positions, max_positions), **names)
-    with torch.device("meta"):
+    with torch.device("meta"), _NoValues():
         model = Seq2SeqModel.build_model(TRANSLATORS[name](**{"share_all_embeddings": True, **fields}), task)
     of_positions = ("position_bias.", "cross_position.", "input_positions.", ".relative.")
     counts = {name: p.numel() for name, p in model.named_parameters()}  # a shared one once
