@@ -14,6 +14,7 @@ import itertools
 import multiprocessing
 import time
 from argparse import Namespace
+from concurrent.futures import ProcessPoolExecutor
 from typing import Callable, Optional
 
 import torch
@@ -119,8 +120,9 @@ def main() -> None:
     launcher, found = steps(args)
     cases = [(args, kernel, tile) for kernel in found for tile in candidates(args)]
     if torch.cuda.is_available():
-        with multiprocessing.get_context("spawn").Pool(min(len(cases), available_cores())) as pool:
-            refused = pool.map(compile_one, cases, chunksize=1)
+        spawn = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(available_cores(), spawn) as pool:  # raises where a process dies, which Pool awaits
+            refused = list(pool.map(compile_one, cases))
         cases = [case for case, reason in zip(cases, refused) if reason is None]
     for kernel, step in found.items():
         launcher.candidate = None

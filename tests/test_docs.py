@@ -5,6 +5,7 @@ goes through the parser of the real one. What a program does is tested elsewhere
 """
 
 import argparse
+import ast
 import importlib
 import inspect
 import json
