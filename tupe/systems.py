@@ -6,7 +6,8 @@ overridden on the command line, so a combination that no paper named is a flag a
 
 from __future__ import annotations
 
-from typing import Union
+from collections.abc import Mapping
+from typing import Optional, Union
 
 Fields = dict[str, Union[str, int, float, bool]]
 
@@ -49,6 +50,12 @@ DESCRIPTIONS: dict[str, tuple[str, str]] = {
     "linformer": ("Linformer", "x_i W^Q ((E x)_j W^K)^T/sqrt(d), positions added to the words"),
     "diet_abs_lin": ("DIET-ABS^LIN", "x_i W^Q ((E x)_j W^K)^T/sqrt(d) + P_Q[i] . P_K[j]"),
 }
+
+
+def system_of(fields: Mapping[str, object]) -> Optional[str]:
+    """The system whose row these fields of a model are, if they are one's."""
+    return next((name for name, row in SYSTEMS.items() if row.items() <= fields.items()), None)
+
 
 #: Other names of a system: the paper's best is the plain `tupe_*`.
 ALIASES: dict[str, str] = {"tupe": "tupe_r"}

@@ -1,5 +1,7 @@
 """Averaged checkpoints: the mean, and only of what has one."""
 
+from argparse import Namespace
+
 import pytest
 import torch
 
@@ -56,6 +58,15 @@ def test_other_models_are_refused(save):
         average([first, save("larger.pt", 1, a=torch.ones(4))])
     with pytest.raises(UserError, match="differ in count, whose whole numbers have no mean"):
         average([first, save("count.pt", 1, count=torch.tensor(4))])
-    torch.save({"weights": 1}, first.with_name("none.pt"))
-    with pytest.raises(UserError, match=r"none\.pt is not a checkpoint of fairseq"):
-        average([first, first.with_name("none.pt")])
+    for none in ({"weights": 1}, {"model": {"a": 1}, "cfg": {"model": {"_name": "x"}}}):
+        torch.save(none, first.with_name("none.pt"))
+        with pytest.raises(UserError, match=r"none\.pt is not a checkpoint of fairseq"):
+            average([first, first.with_name("none.pt")])
+
+
+def test_a_model_of_fairseqs_own(save):
+    """Its fields are a namespace."""
+    paths = [save(f"checkpoint{value}.pt", value, Namespace(arch="transformer", width=3)) for value in (1, 2)]
+    torch.testing.assert_close(average(paths)["model"]["a"], torch.full((2, 3), 1.5, dtype=torch.float16))
+    with pytest.raises(UserError, match="differ in width"):
+        average([*paths, save("other.pt", 1, Namespace(arch="transformer", width=4))])

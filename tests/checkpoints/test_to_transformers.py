@@ -203,6 +203,32 @@ def test_fine_tuned_there_and_back(task, labels, make_checkpoint, corpus, tmp_pa
         assert torch.equal(again.model.eval()(ids, features_only=True, classification_head_name=HEAD)[0], wanted)
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"task": {"_name": "sentence_prediction", "num_classes": 1, "data": "gone"}},
+            "cannot be loaded .*input0/dict.txt",
+        ),
+        ({"optimizer_history": [3]}, r"optimizer_history is not .*\[0\] is 3"),
+        ({"optimizer_history": [{"num_updates": "many"}]}, "the number of its updates is not .*'many'"),
+        ({"optimizer_history": {"x": 1}}, "optimizer_history is not "),
+        ({"result": ["task"]}, "result.json is not "),
+    ],
+)
+def test_what_is_not_of_a_run_is_refused(changed, said, make_checkpoint, corpus, tmp_path, capsys):
+    make_checkpoint(tmp_path / "best.pt")
+    state = torch.load(tmp_path / "best.pt", weights_only=True)
+    for name, value in changed.items():
+        (state["cfg"] if name == "task" else state)[name] = value
+    torch.save(state, tmp_path / "best.pt")
+    (tmp_path / "result.json").write_text(json.dumps(changed.get("result", {})))
+    arguments = ["--no-tokenizer", "--result", str(tmp_path / "result.json")]
+    assert main(["export", str(tmp_path / "best.pt"), str(corpus), str(tmp_path / "out"), *arguments]) == 1
+    assert re.search(rf"^error: .*{said}", capsys.readouterr().err, re.MULTILINE)
+    assert not (tmp_path / "out").exists()
+
+
 def test_answers_there_and_back(make_checkpoint, corpus, tmp_path, capsys):
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 

@@ -39,7 +39,7 @@ class Sweep:
     launcher: Literal["basic", "joblib"] = "basic"
     share: Union[int, float, None] = None
     on: bool = False
-    seeds: list[int] = checked(maximum=9, default_factory=list)
+    seeds: list[int] = checked(minimum=1, default_factory=list)
     scores: dict[str, Optional[float]] = field(default_factory=dict)
     other: Any = None
 
@@ -93,7 +93,7 @@ def test_a_dataclass_goes_through_a_file(tmp_path):
         ({"launcher": 1}, "launcher is 1, not one of basic, joblib"),
         ({"share": "a"}, "share is 'a', not a whole number, and share is 'a', not a finite number"),
         ({"on": 1}, "on is 1, not true or false"),
-        ({"seeds": [1, 10]}, "seeds[1] is 10, not 9 or less"),
+        ({"seeds": [1, 0]}, "seeds[1] is 0, not 1 or more"),
         ({"seeds": [1.0]}, "seeds[0] is 1.0, not a whole number"),
         ({"scores": {"a": "b"}}, "scores['a'] is 'b', not a finite number"),
         ({"scores": {"a": "\x1b[31m" * 100}}, r"scores['a'] is '\x1b[31m"),

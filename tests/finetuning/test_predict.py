@@ -1,6 +1,5 @@
 """Predictions of made models in the GLUE server's format: order, labels, scores, and what is refused."""
 
-import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +9,7 @@ from fairseq.data import Dictionary
 
 from tests.commands import run
 from tests.samples import write_checkpoint, write_task
+from tupe.checkpoints import fairseq_checkpoint
 from tupe.cli.main import main
 from tupe.data.binary import EOS, writer
 from tupe.data.glue.tasks import TASKS
@@ -60,20 +60,7 @@ def fine_tune(path, data, num_classes, head=True, max_positions=32):
     for weight in model.parameters():  # as initialised, it would say nearly the same of every sentence
         if weight.dim() > 1:
             torch.nn.init.normal_(weight, std=0.3)
-    model_cfg = {**dataclasses.asdict(config), "_name": "tupe_tiny"}
-    model_cfg = {key: value for key, value in model_cfg.items() if value is not None}
-    torch.save(
-        {
-            "args": None,
-            "cfg": {"common": {"seed": 1}, "task": cfg, "model": model_cfg, "bpe": None, "tokenizer": None},
-            "model": model.state_dict(),
-            "optimizer_history": [
-                {"num_updates": 0, "criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}
-            ],
-            "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
-        },
-        path,
-    )
+    fairseq_checkpoint.write_checkpoint(path, model, "tupe_tiny", cfg)
     return model.eval(), dictionary
 
 

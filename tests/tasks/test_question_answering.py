@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from tests.criterions.test_sentence_prediction import local_part
 from tests.data.qa.conftest import LINES, squad, write_corpus, write_json
+from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
 from tupe.cli.main import main
 from tupe.criterions import TupeQuestionAnsweringCriterion
 from tupe.criterions import sentence_prediction as worker_module
@@ -232,26 +233,8 @@ def test_a_model_answers_the_questions_that_it_was_trained_on(data, tmp_path, ca
 
 def save(path, task, model):
     """A checkpoint as fine-tuning leaves it."""
-    config = OmegaConf.structured(CONFIGS["tupe_tiny"](**FIELDS, **NO_DROPOUT))
-    config = OmegaConf.to_container(config, enum_to_str=True)
-    torch.save(
-        {
-            "args": None,
-            "cfg": {
-                "common": {"seed": 1},
-                "task": {**OmegaConf.to_container(task.cfg, enum_to_str=True), "_name": "tupe_question_answering"},
-                "model": {**config, "_name": "tupe_tiny", "max_positions": 48},
-                "bpe": None,
-                "tokenizer": None,
-            },
-            "model": model.state_dict(),
-            "optimizer_history": [
-                {"num_updates": 0, "criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}
-            ],
-            "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
-        },
-        path,
-    )
+    cfg = {**OmegaConf.to_container(task.cfg, enum_to_str=True), "_name": "tupe_question_answering"}
+    write_checkpoint(path, model, "tupe_tiny", cfg)
 
 
 def test_heads_come_and_go_with_the_task(data):

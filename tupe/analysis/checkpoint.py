@@ -7,13 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Union
 
-from fairseq.data import Dictionary
-from torch import Tensor
-
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
 from tupe.models.describe import full_name
 from tupe.models.saved import saved_config
+from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import ELECTRA_PARTS, TupeLanguageModelEncoder, as_namespace
 from tupe.systems import DESCRIPTIONS, SYSTEMS
 
@@ -43,7 +41,8 @@ def open_encoder(checkpoint: Checkpoint, name: str = "") -> TupeLanguageModelEnc
     weights = {
         name[len(_ENCODER) :]: weight.float() for name, weight in state["model"].items() if name.startswith(_ENCODER)
     }
-    encoder = TupeLanguageModelEncoder(args, _dictionary(weights["sentence_encoder.embed_tokens.weight"]))
+    symbols = len(weights["sentence_encoder.embed_tokens.weight"])
+    encoder = TupeLanguageModelEncoder(args, dictionary_of_size(symbols))
     encoder.discriminates = any(name.startswith(ELECTRA_PARTS) for name in state["model"])  # exported or not
     if encoder.discriminates:  # a discriminator's head tells tokens apart and names none
         weights = {**{f"lm_head.{name}": value for name, value in encoder.lm_head.state_dict().items()}, **weights}
@@ -58,11 +57,3 @@ def open_encoder(checkpoint: Checkpoint, name: str = "") -> TupeLanguageModelEnc
 def systems_with(has: Callable[[Namespace], bool]) -> str:
     """The papers' systems whose fields are such, as in `TUPE-A, TUPE-R`: where to find a term that a model lacks."""
     return ", ".join(DESCRIPTIONS[name][0] for name, fields in SYSTEMS.items() if has(Namespace(**fields)))
-
-
-def _dictionary(embeddings: Tensor) -> Dictionary:
-    """As many symbols as there are embeddings: fairseq's own come first in every dictionary."""
-    dictionary = Dictionary()
-    for index in range(len(dictionary), len(embeddings)):
-        dictionary.add_symbol(str(index))
-    return dictionary

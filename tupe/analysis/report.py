@@ -47,7 +47,7 @@ def write_report(folder: Union[str, Path], models: list[str]) -> Path:
     encoders = [open_encoder(folder / "pretraining" / model / CHECKPOINT, label(model)) for model in models]
     plot_position(position_correlation(encoders[0]), folder / "position.png")
     hubs = {model: _hub(folder / "pretraining" / model, corpus) for model in models}
-    results, filled = _results(folder, logs, hubs), _filled(hubs, corpus)
+    results, filled = _results(folder, logs, hubs), _filled(hubs)
     machine = (
         f"Python {platform.python_version()}, torch {torch.__version__}, CPU, {torch.get_num_threads()} threads. "
         "Same data, updates, settings and seed for every system; one run each, so small differences mean little."
@@ -115,14 +115,12 @@ def _hub(run: Path, corpus: Manifest):
     return TupeModel.from_pretrained(str(run), CHECKPOINT, folder, sentencepiece_model=model).eval()
 
 
-def _filled(hubs: dict, corpus: Manifest) -> list[list[str]]:
+def _filled(hubs: dict) -> list[list[str]]:
     """The table of what each model puts in place of `<mask>`, with its probability."""
-    process = corpus.text_processing().line
     rows = [["fill_mask", *map(label, hubs)]]
     for sentence in SENTENCES:
-        masked = " <mask> ".join(process(part.strip()) for part in sentence.split("<mask>"))
         cells = []
         for hub in hubs.values():
-            cells.append(", ".join(f"{word.strip()} {p:.2f}" for _, p, word in hub.fill_mask(masked, topk=3)))
+            cells.append(", ".join(f"{word.strip()} {p:.2f}" for _, p, word in hub.fill_mask(sentence, topk=3)))
         rows.append([sentence, *cells])
     return rows

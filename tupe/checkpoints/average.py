@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
+from tupe.models.saved import saved_fields
 
 _SAVED = (re.compile(r"checkpoint_\d+_(\d+)\.pt"), re.compile(r"checkpoint(\d+)\.pt"))  # by updates, by epochs
 
@@ -45,8 +46,8 @@ def average(paths: list[Path]) -> dict[str, Any]:
     total: dict[str, Tensor] = {}
     for path in paths:
         state = safe_load(path)
-        model, cfg = state.get("model"), (state.get("cfg") or {}).get("model")
-        if not isinstance(model, dict) or not cfg:
+        model, cfg = state.get("model"), saved_fields(saved_fields(state.get("cfg")).get("model"))
+        if not isinstance(model, dict) or not all(isinstance(tensor, Tensor) for tensor in model.values()) or not cfg:
             raise UserError(f"{path} is not a checkpoint of fairseq: give one that is")
         if not total:
             first, total = cfg, {name: _as_sum(tensor) for name, tensor in model.items()}

@@ -12,7 +12,7 @@ from tupe.data.corpus.manifest import NAME, Content, Manifest
 from tupe.data.glue.tasks import TASKS
 from tupe.errors import UserError
 from tupe.files import read_json, typed
-from tupe.systems import DESCRIPTIONS, SIZES, SYSTEM_FIELDS, SYSTEMS
+from tupe.systems import DESCRIPTIONS, SIZES, system_of
 
 if TYPE_CHECKING:
     from tupe.checkpoints.to_transformers import Loaded
@@ -55,8 +55,8 @@ class Score:
     @classmethod
     def read(cls, path: Path) -> Score:
         """Raises `UserError` if the file is not of a run."""
-        content = read_json(path, "fine-tuning")
-        known = {name: content[name] for name in cls.__dataclass_fields__ if name in content} if content else content
+        content = typed(dict[str, Any], read_json(path, "fine-tuning"), str(path), "fine-tuning")
+        known = {name: content[name] for name in cls.__dataclass_fields__ if name in content}
         return typed(cls, known, str(path), "fine-tuning")
 
 
@@ -116,7 +116,7 @@ class About:
         name = loaded.cfg["model"]["_name"]
         return cls(
             model=name,
-            system=_system(fields),
+            system=system_of(fields),
             fields=fields,
             kind=loaded.kind,
             labels=loaded.labels,
@@ -152,14 +152,6 @@ class About:
         if not self.tokenizer:
             notes.append("there is no tokenizer in the folder: encode text as the corpus was encoded")
         return notes
-
-
-def _system(fields: dict[str, Any]) -> Optional[str]:
-    chosen = [name for name in SYSTEM_FIELDS if name in next(iter(SYSTEMS.values())) or name == "position_rank"]
-    for name, row in SYSTEMS.items():
-        if all(fields[field] == row.get(field, fields[field]) for field in chosen):
-            return name
-    return None
 
 
 def card(about: About, name: str) -> str:

@@ -9,7 +9,7 @@ from tupe.checkpoints.fairseq_checkpoint import write_weights
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
 from tupe.models.config import TupeConfig
-from tupe.models.saved import saved_config
+from tupe.models.saved import saved_config, saved_updates
 from tupe.models.tupe import as_namespace
 from tupe.systems import ELECTRA, ELECTRA_NAMES, plain_name
 
@@ -36,7 +36,6 @@ def export_discriminator(source: Union[str, Path], target: Union[str, Path]) -> 
     name = plain_name(config._name)
     fields = {field: value for field, value in vars(as_namespace(config)).items() if hasattr(TupeConfig, field)}
     weights = {key: tensor for key, tensor in state["model"].items() if not key.startswith("generator.")}
-    history = state.get("optimizer_history") or [{}]
-    updates = int(history[-1].get("num_updates", 0))
+    updates = saved_updates(state, source)
     write_weights(Path(target), {**fields, "_name": name}, weights, config.max_positions, updates=updates)
     return name

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
-from tupe.checkpoints.release import dictionary_of_size
 from tupe.checkpoints.transformers_format import OUTPUT_EMBEDDINGS, WINDOWS, model_fields, to_ours
 from tupe.errors import UserError
 from tupe.files import check_file, read_json, typed
 from tupe.models.saved import saved_config
+from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeModel
 
 _MADE_BY = "`tupe export`"

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Union
 
-from fairseq.data import Dictionary
 from torch import Tensor
 
 from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
@@ -20,6 +19,7 @@ from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig
+from tupe.models.summary import dictionary_of_size
 
 PathLike = Union[str, Path]
 
@@ -74,15 +74,6 @@ def release_config(args: Namespace) -> TupeConfig:
         load_checkpoint_heads=True,
         **fields,
     )
-
-
-def dictionary_of_size(size: int) -> Dictionary:
-    """`size` symbols, `<mask>` last: only the size of the release's own dictionary matters to the model."""
-    dictionary = Dictionary()
-    for index in range(len(dictionary), size - 1):
-        dictionary.add_symbol(f"token{index}")
-    dictionary.add_symbol("<mask>")
-    return dictionary
 
 
 def load_release(path: PathLike) -> TupeModel:

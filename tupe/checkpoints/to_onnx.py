@@ -156,9 +156,7 @@ def _difference(found: list[np.ndarray], wanted: list[np.ndarray]) -> float:
 def _trace(model: nn.Module, outputs: list[str], path: Path) -> None:
     """Freezes the positions of `model` and writes its graph."""
     getattr(model, "tupe", model).freeze_positions()
-    model.set_attn_implementation(
-        "eager"
-    )  # the exporter's decomposition of sdpa does not know the layout of its result
+    model.set_attn_implementation("eager")  # the exporter's sdpa does not know the layout of its result
     ids = torch.full((2, min(7, model.config.max_position_embeddings)), 4 % model.config.vocab_size)
     dynamic = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
     with _quiet():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Optional
 
@@ -26,11 +25,11 @@ from tupe.checkpoints.transformers_format import (
     config_fields,
     to_theirs,
 )
-from tupe.data.corpus.manifest import MODEL
+from tupe.data.corpus.manifest import MODEL, versions
 from tupe.errors import UserError
 from tupe.files import atomic, own, sha256, write_json
 from tupe.models.config import TupeConfig
-from tupe.models.saved import saved_config
+from tupe.models.saved import saved_config, saved_updates
 from tupe.models.tupe import TupeModel
 from tupe.systems import SYSTEM_FIELDS
 
@@ -71,12 +70,12 @@ def load(checkpoint: Path, data: Path) -> Loaded:
     """
     state = safe_load(checkpoint)
     _check_fields(checkpoint, saved_config(state, checkpoint))
-    cfg = state["cfg"]
+    cfg, updates = state["cfg"], saved_updates(state, checkpoint)
     task = cfg.get("task") or {}
     fine_tuned = task.get("_name") == "tupe_sentence_prediction"
     wanted = [data / "input0/dict.txt", data / "label/dict.txt"] if fine_tuned else [data / "dict.txt"]
     if task.get("num_classes") == 1:  # a regression
-        del wanted[1]
+        del wanted[1:]
     for path in wanted:
         if not path.is_file():
             what = "the prepared task that it was fine-tuned on" if fine_tuned else "the corpus that it was trained on"
@@ -105,8 +104,6 @@ def load(checkpoint: Path, data: Path) -> Loaded:
                 f"{data}/label/dict.txt has {len(set(labels))} labels for the {fairseq_task.cfg.num_classes} classes "
                 f"of {checkpoint}: give the task that it was fine-tuned on"
             )
-    history = state.get("optimizer_history") or [{}]
-    updates = int(history[-1].get("num_updates") or 0)
     symbols, untrained = fairseq_task.source_dictionary.symbols, "encoder.lm_head.bias" not in state["model"]
     return Loaded(model.eval().float(), symbols, cfg, updates, head, labels, kind, untrained and kind == "MaskedLM")
 
@@ -160,7 +157,7 @@ def config(loaded: Loaded) -> dict[str, Any]:
             "head": loaded.head,
             **{name: loaded.cfg["task"][name] for name in WINDOWS if name in loaded.cfg["task"]},
         },
-        "tupe_version": _version(),
+        "tupe_version": versions().get("tupe", "unknown"),
     }
     if loaded.labels is not None:
         regression = len(loaded.labels) == 1
@@ -223,10 +220,3 @@ def export(
         write_json(out / "config.json", config(loaded))  # last: without it the folder is none
     untrained = "the model was a discriminator: its language-model head is untrained, take the features (AutoModel)"
     return [*described.notes, *([untrained] if loaded.untrained else [])]
-
-
-def _version() -> str:
-    try:
-        return version("tupe")
-    except PackageNotFoundError:
-        return "unknown"

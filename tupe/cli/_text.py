@@ -11,11 +11,5 @@ def add_text(parser: argparse.ArgumentParser, required: bool = True) -> None:
     add = parser.add_argument
     add("--data", type=Path, required=required, help="folder of the corpus, for its vocabulary and its held-out text")
     add("--text", type=Path, metavar="FILE", help="a file of text, in place of the held-out one")
-    add(
-        "--length",
-        type=int,
-        default=128,
-        metavar="N",
-        help="tokens of a sequence; positions (default: %(default)s)",
-    )
+    add("--length", type=int, default=128, metavar="N", help="tokens of a sequence; positions (default: %(default)s)")
     add("--sequences", type=int, default=8, metavar="N", help="at most (default: %(default)s)")

@@ -15,7 +15,7 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
 from tupe.criterions.metrics import area_under_curve, detection, log_percent
-from tupe.criterions.throughput import log_throughput, seconds_at_peak, training_flops
+from tupe.criterions.throughput import log_throughput, seconds_at_peak
 from tupe.errors import UserError
 
 #: Of the scores that the area under the curve is taken of; the middle is where the decision changes.
@@ -125,10 +125,7 @@ class TupeElectraCriterion(FairseqCriterion):
             "nslots": masked.numel(),
         }
         if self.training:
-            operations = training_flops(model, sample["ntokens"], masked.shape[1], len(positions))
-            seconds = seconds_at_peak(operations, model.discriminator_head.dense.weight)
-            if seconds is not None:
-                log["seconds_at_peak"] = seconds
+            log.update(seconds_at_peak(model, sample["ntokens"], masked.shape[1], len(positions)))
         return loss, sample["ntokens"], log
 
     def uniform(self, model: nn.Module, ids: list[int], length: int) -> Tensor:

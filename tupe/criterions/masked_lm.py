@@ -11,7 +11,7 @@ from fairseq.criterions.masked_lm import MaskedLmConfig, MaskedLmLoss
 from fairseq.logging import metrics
 from torch import Tensor, nn
 
-from tupe.criterions.throughput import log_throughput, seconds_at_peak, training_flops
+from tupe.criterions.throughput import log_throughput, seconds_at_peak
 from tupe.errors import UserError
 
 
@@ -55,10 +55,7 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
         }
         if self.training:
             length = net_input["src_tokens"].shape[1]
-            operations = training_flops(model, sample["ntokens"], length, len(positions))
-            seconds = seconds_at_peak(operations, model.encoder.lm_head.dense.weight)
-            if seconds is not None:
-                log["seconds_at_peak"] = seconds
+            log.update(seconds_at_peak(model, sample["ntokens"], length, len(positions)))
         return loss, len(positions), log
 
     def _check(self, model: nn.Module) -> None:

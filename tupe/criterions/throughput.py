@@ -75,12 +75,13 @@ def _weights(module: nn.Module) -> int:
     return sum(weight.numel() for weight in module.parameters() if weight.ndim == 2)
 
 
-def seconds_at_peak(operations: int, weight: torch.Tensor) -> Optional[float]:
-    """How long the device of `weight` needs at its 16-bit peak; None if that is unknown, or it computes in 32 bits."""
+def seconds_at_peak(model: nn.Module, tokens: int, length: int, predicted: int) -> dict[str, float]:
+    """For the log, how long `training_flops` take at the device's 16-bit peak; empty if unknown, or in 32 bits."""
+    weight = model.encoder.sentence_encoder.layers[0].fc1.weight
     peak = _peak(weight.device)
     if peak is None or (weight.dtype == torch.float32 and not torch.is_autocast_enabled()):
-        return None
-    return operations / peak
+        return {}
+    return {"seconds_at_peak": training_flops(model, tokens, length, predicted) / peak}
 
 
 def log_throughput(logging_outputs: list[dict]) -> None:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
 from typing import Any, Callable
 
 from tupe.errors import UserError
@@ -50,6 +51,13 @@ def pool(workers: int) -> Iterator[Map]:
         except BaseException:
             executor.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """The items in lists of `size`; the last may be shorter."""
+    items = iter(items)
+    while batch := list(islice(items, size)):
+        yield batch
 
 
 def _start(parent: int) -> None:

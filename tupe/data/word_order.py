@@ -35,9 +35,7 @@ def swap_neighbours(sentence: str, rng: random.Random) -> Optional[str]:
     return " ".join(words)
 
 
-def write_word_order(
-    sentences: Sequence[str], folder: Union[str, Path], *, dev_share: float = 0.2, seed: int = 1
-) -> dict[str, int]:
+def write_word_order(sentences: Sequence[str], folder: Union[str, Path], *, seed: int = 1) -> dict[str, int]:
     """Writes `train.tsv`, `dev.tsv` and `test.tsv` as CoLA has them, and returns the number of lines of each.
 
     A line of train and dev is `source<TAB>label<TAB>star<TAB>sentence`, without a header; test has a header, and
@@ -46,7 +44,6 @@ def write_word_order(
     Args:
         sentences: English sentences, from documents that pre-training has not seen.
         folder: is made if it is missing.
-        dev_share: share of the sentences in dev; as many are in test.
         seed: of the swaps and of the order.
 
     Raises:
@@ -61,7 +58,7 @@ def write_word_order(
             seen.update((sentence, swapped))
             pairs.append((sentence, swapped))
     rng.shuffle(pairs)
-    count = int(dev_share * len(pairs))
+    count = len(pairs) // 5  # a fifth in dev, as many in test
     parts = {"dev": pairs[:count], "test": pairs[count : 2 * count], "train": pairs[2 * count :]}
     if not all(parts.values()):
         raise UserError(

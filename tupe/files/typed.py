@@ -39,18 +39,15 @@ _ATOMS = {bool: "true or false", int: "a whole number", float: "a finite number"
 _UNIONS = (Union, getattr(types, "UnionType", Union))  # Optional[int], and `int | None` from Python 3.10
 
 
-def checked(
-    minimum: float | None = None, maximum: float | None = None, pattern: str | None = None, **others: Any
-) -> Any:
-    """A field of a dataclass whose value (or each of its values) is in a range, or matches a pattern as a whole.
+def checked(minimum: float | None = None, pattern: str | None = None, **others: Any) -> Any:
+    """A field of a dataclass whose value (or each of its values) is not too low, or matches a pattern as a whole.
 
     Args:
         minimum: the least.
-        maximum: the greatest.
         pattern: regular expression.
         others: of `dataclasses.field`.
     """
-    limits = {"minimum": minimum, "maximum": maximum, "pattern": pattern}
+    limits = {"minimum": minimum, "pattern": pattern}
     return dataclasses.field(metadata={name: limit for name, limit in limits.items() if limit is not None}, **others)
 
 
@@ -175,8 +172,6 @@ def _atom(kind: type, value: Any, where: str, limits: dict[str, Any]) -> Any:
     value = _require(fits, value, value, where, _ATOMS[kind])
     if "minimum" in limits:
         _require(value >= limits["minimum"], value, value, where, f"{limits['minimum']} or more")
-    if "maximum" in limits:
-        _require(value <= limits["maximum"], value, value, where, f"{limits['maximum']} or less")
     if "pattern" in limits:
         _require(re.fullmatch(limits["pattern"], value), value, value, where, f"like {limits['pattern']}")
     return kind(value)

@@ -84,7 +84,7 @@ def answers(model: nn.Module, windows: QuestionWindows, longest: int) -> dict[st
         windows: of an evaluation split.
         longest: pieces of an answer at most.
     """
-    found: dict[int, list[tuple[int, Candidate]]] = {number: [] for number in range(windows.num_questions)}
+    found: dict[int, list[tuple[int, Candidate]]] = {number: [] for number in range(len(windows.questions))}
     batches = windows.batch_by_size(windows.ordered_indices(), max_sentences=_BATCH)
     with tqdm(desc=windows.name, total=len(windows), disable=None, unit=" windows") as bar:
         for batch in batches:

@@ -26,7 +26,7 @@ def visible_gpus() -> list[str]:
 
 
 @contextlib.contextmanager
-def one_gpu(poll: float = 1.0) -> Iterator[dict[str, str]]:
+def one_gpu() -> Iterator[dict[str, str]]:
     """Waits for a GPU that no other run has; yields the environment that shows a process this one alone.
 
     Where only one is visible, as in a SLURM job, or none, there is nothing to choose.
@@ -42,4 +42,4 @@ def one_gpu(poll: float = 1.0) -> Iterator[dict[str, str]]:
                 if mine:
                     yield {"CUDA_VISIBLE_DEVICES": gpu}
                     return
-        time.sleep(poll)
+        time.sleep(1)

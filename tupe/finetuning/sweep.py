@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
-from tupe.files import sha256, typed
+from tupe.files import sha256
 from tupe.finetuning.benchmarks import TASKS
 from tupe.finetuning.finetune import check_dictionary, data_checksum
 from tupe.finetuning.gpus import visible_gpus
@@ -25,7 +25,7 @@ from tupe.finetuning.plan import Plan
 from tupe.finetuning.runs import FAILED, LOG, Run, failure, result
 from tupe.finetuning.settings import CONFIGS, assignment, read_settings
 from tupe.models.describe import full_name
-from tupe.models.saved import saved_config
+from tupe.models.saved import saved_config, saved_updates
 from tupe.models.tupe import as_namespace
 
 _OURS = ("optimization.lr", "common.seed", "checkpoint.save_dir", "common.log_format")  # what the sweep itself sets
@@ -68,14 +68,11 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
     model = full_name(as_namespace(saved_config(state, checkpoint)))
     for task in tasks:
         check_dictionary(state, checkpoint, data / task, task)
-    history = state.get("optimizer_history")
-    last = history[-1] if isinstance(history, list) and history else None
-    updates = last.get("num_updates") if isinstance(last, dict) else None
     return Plan(
         checkpoint=str(checkpoint.resolve()),
         sha256=sha256(checkpoint),
         model=model,
-        updates=typed(int, updates, f"{checkpoint}: the number of its updates", "training"),
+        updates=saved_updates(state, checkpoint),
         data=str(data.resolve()),
         overrides=overrides,
         runs=tuple(runs),

@@ -16,7 +16,7 @@ from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
 from tupe.models.summary import Size, count_parameters, meta_model
 from tupe.models.tupe import as_namespace
 from tupe.position.own import OWN, own_options
-from tupe.systems import DESCRIPTIONS, ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS, SYSTEMS
+from tupe.systems import DESCRIPTIONS, ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS, system_of
 
 #: Fields that make the position encoding; the others of `SYSTEM_FIELDS` are sizes and layers.
 POSITION_FIELDS = (*SYSTEM_FIELDS[: SYSTEM_FIELDS.index("encoder_layers")], *own_options())
@@ -82,10 +82,8 @@ def equation(args: Namespace) -> str:
 
 def system(args: Namespace) -> str:
     """What the papers call the system of these fields, or that they have none."""
-    for name, row in SYSTEMS.items():
-        if all(getattr(args, field) == value for field, value in row.items()):
-            return DESCRIPTIONS[name][0]
-    return "a combination that no paper names"
+    name = system_of(vars(args))
+    return DESCRIPTIONS[name][0] if name else "a combination that no paper names"
 
 
 def full_name(args: Namespace) -> str:

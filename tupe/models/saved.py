@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from argparse import Namespace
 from typing import Any, Optional, TypeVar, Union
 
 from torch import Tensor
@@ -78,6 +79,19 @@ def check_translator(model: dict[str, Any], task: dict[str, Any], weights: Any, 
     for side in ("encoder", "decoder"):
         layers, width = (config.get(f"{side}_{of}") or config.get(f"encoder_{of}") for of in ("layers", "embed_dim"))
         _check_weights(weights, f"{side}.stack." if ours else f"{side}.", layers, width, path)
+
+
+def saved_fields(part: object) -> dict[str, Any]:
+    """A part of a configuration, which fairseq saves in either form."""
+    part = vars(part) if isinstance(part, Namespace) else part
+    return part if isinstance(part, dict) else {}
+
+
+def saved_updates(state: dict[str, Any], path: Union[str, os.PathLike]) -> int:
+    """How many updates the model in a checkpoint was trained for. Raises `UserError` if that is no number."""
+    history = typed(list[dict[str, Any]], state.get("optimizer_history"), f"{path}: optimizer_history", "training")
+    last = history[-1].get("num_updates") if history else None
+    return typed(int, last, f"{path}: the number of its updates", "training")
 
 
 def refuse_old_form(state: dict[str, Any], task: dict[str, Any], path: Union[str, os.PathLike]) -> None:

@@ -50,12 +50,15 @@ class _NoValues(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-@lru_cache(maxsize=1)
-def _dictionary(size: int) -> Dictionary:
+def dictionary_of_size(size: int) -> Dictionary:
+    """`size` symbols without meaning behind fairseq's own, for a model that needs their number alone."""
     dictionary = Dictionary()
     for index in range(len(dictionary), size):
         dictionary.add_symbol(str(index))
     return dictionary
+
+
+_dictionary = lru_cache(maxsize=1)(dictionary_of_size)
 
 
 class Size(NamedTuple):

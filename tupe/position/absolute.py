@@ -97,6 +97,10 @@ class UntiedAbsolute(nn.Module):
         query, key = in_float32(self.query, p[queries]), in_float32(self.key, p[keys])
         return tuple(x.unflatten(-1, (self.num_heads, -1)).transpose(0, 1) for x in (query, key))
 
+    def factors(self, span: Span) -> tuple[Tensor, Tensor]:
+        """Those of the positions of `span`, `(H, m, d_h)` each, unscaled."""
+        return self.project(self.table(span.end), span.queries, span.keys)
+
     def forward(
         self,
         length: int,
@@ -115,8 +119,7 @@ class UntiedAbsolute(nn.Module):
         if vectors is not None:
             query, key = self.project(vectors)
             return self.scale * (query * key).sum(-1).t()
-        span = Span.of(length, num_keys, query_offset)
-        query, key = self.project(self.table(span.end), span.queries, span.keys)
+        query, key = self.factors(Span.of(length, num_keys, query_offset))
         if factors:
             return query, key
         with no_autocast(query.device):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Optional, Union
 
 from torch import Tensor
 
 from tupe.position.absolute import PositionTable, UntiedAbsolute
 from tupe.position.length import Span
-from tupe.position.precision import in_float32, no_autocast
+from tupe.position.precision import in_float32
 
 
 class UntiedTwoSided(UntiedAbsolute):
@@ -30,15 +29,8 @@ class UntiedTwoSided(UntiedAbsolute):
         self.key_table = PositionTable(num_keys, embed_dim)
         self.key_layer_norm = deepcopy(self.layer_norm)
 
-    def forward(
-        self, length: int, num_keys: Optional[int] = None, query_offset: int = 0, factors: bool = False
-    ) -> Union[Tensor, tuple[Tensor, Tensor]]:
-        """As `UntiedAbsolute`'s; the keys are all there, `(H, length, num_keys)`."""
-        span = Span.of(length, None, query_offset)
-        query = in_float32(self.query, in_float32(self.layer_norm, self.table(span.end)[span.queries]))
+    def factors(self, span: Span) -> tuple[Tensor, Tensor]:
+        """As `UntiedAbsolute`'s; the keys are all there, whatever `span` says of them."""
+        query = in_float32(self.query, in_float32(self.layer_norm, self.table(span.queries.stop)[span.queries]))
         key = in_float32(self.key, in_float32(self.key_layer_norm, self.key_table.weight))
-        query, key = (x.unflatten(-1, (self.num_heads, -1)).transpose(0, 1) for x in (query, key))
-        if factors:
-            return query, key
-        with no_autocast(query.device):
-            return (query * self.scale) @ key.transpose(1, 2)
+        return tuple(x.unflatten(-1, (self.num_heads, -1)).transpose(0, 1) for x in (query, key))

@@ -117,7 +117,7 @@ class TupeQuestionAnsweringTask(FairseqTask):
             data.scores(question, data.text(windows[row], int(first[row]), int(last[row])))
             for question, row in best.items()
         ]
-        return tuple(100 * float(sum(values)) / data.num_questions for values in zip(*found))
+        return tuple(100 * float(sum(values)) / len(data.questions) for values in zip(*found))
 
     def max_positions(self) -> int:
         return self.cfg.max_positions

@@ -25,7 +25,7 @@ from tupe.data.corpus.manifest import MODEL
 from tupe.data.corpus.vocabulary import Encoder, dictionary_symbols
 from tupe.errors import UserError
 from tupe.files import typed
-from tupe.models.saved import check_translator, refuse_old_form
+from tupe.models.saved import check_translator, refuse_old_form, saved_fields
 from tupe.systems import SEQ2SEQ_NAMES
 from tupe.translation.search import GNMTSequenceGenerator
 
@@ -182,8 +182,8 @@ def _check(checkpoints: list[Path], state: Optional[dict]) -> _Trained:
     found = []
     for path in checkpoints:
         read = state or safe_load(path)
-        cfg = _fields(read.get("cfg"))
-        task, model = _fields(cfg.get("task")), _fields(cfg.get("model"))
+        cfg = saved_fields(read.get("cfg"))
+        task, model = saved_fields(cfg.get("task")), saved_fields(cfg.get("model"))
         refuse_old_form(read, task, path)
         name = str(model.get("_name") or "something else")
         known = name in SEQ2SEQ_NAMES or ARCH_MODEL_REGISTRY.get(name) is TransformerModel
@@ -199,15 +199,9 @@ def _check(checkpoints: list[Path], state: Optional[dict]) -> _Trained:
     return found[0]
 
 
-def _fields(part: object) -> dict[str, Any]:
-    """A part of a configuration, which fairseq saves in either form."""
-    part = vars(part) if isinstance(part, Namespace) else part
-    return part if isinstance(part, dict) else {}
-
-
 def _evaluated(fields: dict[str, Any]) -> bool:
     """Whether there is text in a field that fairseq's `transformer` evaluates."""
     return any(
-        (isinstance(value, str) and str(name).endswith(_EVALUATED)) or _evaluated(_fields(value))
+        (isinstance(value, str) and str(name).endswith(_EVALUATED)) or _evaluated(saved_fields(value))
         for name, value in fields.items()
     )

@@ -14,7 +14,7 @@ from tests.data.conftest import as_text, made_documents
 from tests.data.corpus.test_pipeline import decoded, files, prepare
 from tests.data.kills import run_killed
 from tupe.cli.main import main
-from tupe.data.corpus import pipeline, scan, vocabulary
+from tupe.data.corpus import scan, vocabulary
 from tupe.data.languages import is_language, languages, probabilities
 from tupe.errors import UserError
 from tupe.pretraining import _read_data
@@ -100,7 +100,7 @@ def test_the_vocabulary_learns_by_smoothed_frequency(text, tmp_path, monkeypatch
     monkeypatch.setattr(
         vocabulary, "train", lambda lines, *rest: learnt.append(lines := list(lines)) or train(lines * 9, *rest)
     )
-    monkeypatch.setitem(pipeline.SAMPLE_BYTES, "unigram", 12_000)
+    monkeypatch.setitem(vocabulary.SAMPLE_BYTES, "unigram", 12_000)
     prepare(tmp_path / "out", *inputs(tmp_path), "--vocab-alpha", "0.3", "--vocab-size", 140)
     (lines,) = learnt
     scripts = {"en": str.isascii, "he": lambda c: "א" <= c <= "ת", "zh": lambda c: c >= "老"}

@@ -46,9 +46,6 @@ from tupe.data.parallel import Map, pool
 from tupe.errors import UserError
 from tupe.files import atomic, checksums, move_into, own, read, remove_unfinished, sizes, write
 
-# Of text that SentencePiece is trained on: some 1 GB of memory.
-SAMPLE_BYTES = {"bpe": 100 << 20, "unigram": 48 << 20}
-
 
 def prepare(
     out: Path, inputs: list[Input], settings: Settings, workers: int, shared: Optional[Manifest] = None
@@ -200,7 +197,7 @@ class _Preparation:
     def _sample(self) -> Iterator[str]:
         """Lines of each language by its smoothed share of the bytes: some of them, or all, or all and some again."""
         sizes = [_cleaned_bytes(parts) for parts in self.languages.values()]
-        most = min(sum(sizes), SAMPLE_BYTES[self.settings.model_type])
+        most = min(sum(sizes), vocabulary.SAMPLE_BYTES[self.settings.model_type])
         shares = (most * probabilities(sizes, self.settings.vocab_alpha) / sizes).tolist()
         for share, parts in zip(shares, self.languages.values()):
             files = (part.path("clean", "train.txt") for part in parts)

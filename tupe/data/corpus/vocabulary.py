@@ -19,6 +19,8 @@ UNKNOWN = "<unk>"
 FAIRSEQ_SYMBOLS = ("<s>", "<pad>", "</s>", UNKNOWN)
 UNKNOWN_NUMBER = FAIRSEQ_SYMBOLS.index(UNKNOWN)
 MASK = "<mask>"
+#: Text that `train` should get, in bytes: some 1 GB of memory.
+SAMPLE_BYTES = {"bpe": 100 << 20, "unigram": 48 << 20}
 _THREADS = 16  # a fixed number: with another, sums of floats would come out differently
 
 

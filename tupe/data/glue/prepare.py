@@ -18,10 +18,10 @@ from tupe.data.corpus.manifest import NAME, Manifest
 from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, Encoder, symbols
 from tupe.data.glue.reader import Report, Row, rows
 from tupe.data.glue.tasks import Split, Task
-from tupe.data.parallel import Map
+from tupe.data.parallel import Map, batches
 from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
-from tupe.files import check_checksums, check_sizes, checksums, own, read, sha256, sizes, whole_folder, write
+from tupe.files import check_contents, checksums, own, read, sha256, sizes, whole_folder, write
 
 MADE_BY = "tupe prepare-glue"
 _BATCH = 1000  # rows that a process gets at a time
@@ -91,11 +91,10 @@ def _prepare(task: Task, glue: Path, corpus: Manifest, out: Path, any_size: bool
         "text": {"stages": list(corpus.content.settings.stages), "language": corpus.content.settings.language},
     }
     if (out / NAME).is_file():
-        content = read(out / NAME, Content, MADE_BY, f"remove {out} and start again")
+        mending = f"remove {out} and start again"
+        content = read(out / NAME, Content, MADE_BY, mending)
         if content.made_of == made_of:
-            check_sizes(out, content.sizes, MADE_BY, f"remove {out} and start again")
-            if verify:
-                check_checksums(out, content.checksums, MADE_BY, f"remove {out} and start again")
+            check_contents(out, content.sizes, content.checksums if verify else {}, MADE_BY, mending)
             return content
     elif os.path.lexists(out):
         raise UserError(f"{out} is there, but not made by this command: choose another folder for OUT.")
@@ -105,7 +104,7 @@ def _prepare(task: Task, glue: Path, corpus: Manifest, out: Path, any_size: bool
             reports[split.name] = report = Report()
             found = rows(path, task, split, report, any_size)
             bar = tqdm(found, f"{task.name} {split.name}", split.rows, leave=False, disable=None, unit=" rows")
-            _write(map_(partial(_encode, corpus.folder), _batches(bar)), folder, task, split, corpus)
+            _write(map_(partial(_encode, corpus.folder), batches(bar, _BATCH)), folder, task, split, corpus)
         for number in range(len(task.texts)):
             (folder / f"input{number}/dict.txt").write_bytes(corpus.dictionary.read_bytes())
         (folder / "label").mkdir(exist_ok=True)  # of files without labels too, whose predictions are named by it
@@ -168,16 +167,6 @@ def _check_languages(folder: Path, task: Task) -> None:
                 f"the {task.name} files {path.stem} and {other.stem} do not have the same labels line by line: one "
                 "lacks lines, or is of another set; get them anew."
             )
-
-
-def _batches(rows_: Iterable[Row]) -> Iterator[list[Row]]:
-    batch: list[Row] = []
-    for row in rows_:
-        batch.append(row)
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    yield batch
 
 
 def _encode(corpus: Path, batch: list[Row]) -> list[tuple[list[list[int]], Optional[str]]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,7 +49,6 @@ class QuestionWindows(LengthWindows):
         names = ("context", "question", "begin", "end")
         self._context, self._question, self._begins, self._ends = map(self._indexed, names)
         examples = np.load(folder / EXAMPLES, allow_pickle=False)
-        self._paragraphs: Optional[list[Paragraph]] = None
         self.number, self._place, *target = examples.T  # of the question and paragraph in the file
         self._asked = np.minimum(self._question.sizes, cfg.max_query)
         pieces = self._context.sizes[self._place]
@@ -132,7 +132,7 @@ class QuestionWindows(LengthWindows):
             "ntokens": sum(len(sample["source"]) for sample in samples),
             "target": torch.from_numpy(np.stack([sample["target"] for sample in samples])),
         }
-        if not self.training and samples:
+        if not self.training:
             batch["split"] = self.split_number
             batch["may_begin"], batch["may_end"] = torch.zeros(2, *source.shape, dtype=torch.bool)
             for row, sample in enumerate(samples):
@@ -140,23 +140,15 @@ class QuestionWindows(LengthWindows):
                 batch["may_end"][row, slice(*sample["context"])] = True
         return batch
 
-    @property
+    @cached_property
     def paragraphs(self) -> list[Paragraph]:
         """The questions as they were published; read when they are first asked for."""
-        if self._paragraphs is None:
-            self._paragraphs = read(self._folder / "questions.json")
-            self._questions = [question for paragraph in self._paragraphs for question in paragraph.questions]
-        return self._paragraphs
+        return read(self._folder / "questions.json")
 
-    @property
+    @cached_property
     def questions(self) -> list[Question]:
         """All questions of the split's file."""
-        return self.paragraphs and self._questions
-
-    @property
-    def num_questions(self) -> int:
-        """All questions of the split's file."""
-        return len(self.questions)
+        return [question for paragraph in self.paragraphs for question in paragraph.questions]
 
     def question_of(self, windows_: list[int]) -> np.ndarray:
         """The number in `questions` of those that windows belong to."""

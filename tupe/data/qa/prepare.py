@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
@@ -24,7 +24,7 @@ from tupe.data.binary import check_folder, writer
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.reader import open_packed
 from tupe.data.corpus.vocabulary import symbols
-from tupe.data.parallel import Map
+from tupe.data.parallel import Map, batches
 from tupe.data.qa.pieces import Encoder, Pieces
 from tupe.data.qa.reader import Paragraph, Question, read
 from tupe.data.qa.report import EXAMPLES, LONG, MADE_BY, REPORT, Report
@@ -142,12 +142,11 @@ def _write(
     examples: list[tuple[int, int, int, int]] = []
     counts, first, number = Counter(contexts=len(paragraphs)), "", 0
     total = sum(len(paragraph.questions) for paragraph in paragraphs)
-    batches = (paragraphs[i : i + _BATCH] for i in range(0, len(paragraphs), _BATCH))
     with ExitStack() as stack:
         add = {name: stack.enter_context(writer(folder / name, symbols)) for name in ("context", "question")}
         add.update((name, stack.enter_context(writer(folder / name, _CHARACTERS))) for name in ("begin", "end"))
         bar = stack.enter_context(tqdm(desc=split, total=total, leave=False, disable=None, unit=" questions"))
-        for place, encoded in enumerate(_flat(map_(encode, batches))):
+        for place, encoded in enumerate(chain.from_iterable(map_(encode, batches(paragraphs, _BATCH)))):
             for name, values in zip(("context", "begin", "end"), encoded.context):
                 add[name](values, np.array([len(values)]))
             for question, target in zip(encoded.questions, encoded.targets):
@@ -159,11 +158,6 @@ def _write(
             first = first or encoded.first
             bar.update(len(encoded.questions))
     return examples, counts, first
-
-
-def _flat(batches: Iterable[list[Encoded]]) -> Iterator[Encoded]:
-    for batch in batches:
-        yield from batch
 
 
 def _encode(corpus: Path, rules: str, language: str, batch: list[Paragraph]) -> list[Encoded]:

@@ -91,9 +91,9 @@ class TextProcessing:
             text = function(text)
         return text
 
-    def around(self, text: str, symbol: str = "<mask>") -> str:
-        """`line` of what stands around each `symbol` of a text, which stays as it is."""
-        return f" {symbol} ".join(map(self.line, text.split(symbol))).strip()
+    def around(self, text: str) -> str:
+        """`line` of what stands around each `<mask>` of a text, which stays as it is."""
+        return " <mask> ".join(map(self.line, text.split("<mask>"))).strip()
 
     def document(self, lines: list[str], counts: Counter) -> list[str]:
         """What all stages make of the lines of a document.

@@ -17,7 +17,7 @@ import itertools
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
@@ -28,8 +28,8 @@ from tqdm import tqdm
 
 from tupe.data.binary import EOS, check_folder, writer
 from tupe.data.corpus.manifest import MODEL, NAME, versions
-from tupe.data.corpus.vocabulary import Encoder, train, write_dictionary
-from tupe.data.parallel import Map
+from tupe.data.corpus.vocabulary import SAMPLE_BYTES, Encoder, train, write_dictionary
+from tupe.data.parallel import Map, batches
 from tupe.data.translation.cleaning import Cleaning
 from tupe.data.translation.manifest import MADE_BY, Content, Settings
 from tupe.data.translation.parallel_text import ParallelText
@@ -49,8 +49,6 @@ from tupe.files import (
 )
 
 _BATCH = 1000  # pairs that a process gets at a time
-#: Text that SentencePiece is trained on, in bytes: some 1 GB of memory.
-SAMPLE_BYTES = {"bpe": 100 << 20, "unigram": 48 << 20}
 
 
 def prepare(
@@ -133,7 +131,7 @@ def _split(
 ) -> dict[str, int]:
     """Writes the data of a split; returns what became of its pairs."""
     cleaning = settings.cleaning if name == "train" else None
-    pairs = _batches(tqdm(text.pairs(), name, size["lines"], leave=False, disable=None, unit=" pairs"))
+    pairs = batches(tqdm(text.pairs(), name, size["lines"], leave=False, disable=None, unit=" pairs"), _BATCH)
     counts = _write(map_(partial(_encode, data / MODEL, cleaning), pairs), data, name, settings)
     if counts["kept"] == 0:
         raise UserError(f"of {size['lines']:,} pairs none is left: raise --max-tokens or --max-ratio.")
@@ -151,12 +149,6 @@ def _read(name: str, text: ParallelText) -> dict[str, int]:
     if not counts["lines"]:
         raise UserError(f"{text.source} is empty: it needs at least one line.")
     return dict(counts)
-
-
-def _batches(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    pairs = iter(pairs)
-    while batch := list(itertools.islice(pairs, _BATCH)):
-        yield batch
 
 
 def _encode(

@@ -42,10 +42,7 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         encoder = Seq2SeqEncoder(args, task.source_dictionary, tables[0])
         decoder = Seq2SeqDecoder(args, task.target_dictionary, *tables[1:])
         model = cls(encoder, decoder)
-        for layer in (
-            *encoder.stack.layers,
-            *decoder.stack.layers,
-        ):  # as fairseq's; the feed-forward parts are PyTorch's
+        for layer in (*encoder.stack.layers, *decoder.stack.layers):  # as fairseq's; feed-forward parts are PyTorch's
             for attention in (module for module in layer.modules() if isinstance(module, Attention)):
                 nn.init.xavier_uniform_(attention.qkv_proj.weight)
                 nn.init.xavier_uniform_(attention.out_proj.weight)
