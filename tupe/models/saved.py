@@ -88,10 +88,13 @@ def saved_fields(part: object) -> dict[str, Any]:
 
 
 def saved_updates(state: dict[str, Any], path: Union[str, os.PathLike]) -> int:
-    """How many updates the model in a checkpoint was trained for. Raises `UserError` if that is no number."""
-    history = typed(list[dict[str, Any]], state.get("optimizer_history"), f"{path}: optimizer_history", "training")
-    last = history[-1].get("num_updates") if history else None
-    return typed(int, last, f"{path}: the number of its updates", "training")
+    """How many updates the model in a checkpoint was trained for, 0 where it does not say.
+
+    Raises `UserError` if that is no number.
+    """
+    history = state.get("optimizer_history") or [{}]
+    last = typed(list[dict[str, Any]], history, f"{path}: optimizer_history", "training")[-1]
+    return typed(int, last.get("num_updates", 0), f"{path}: the number of its updates", "training")
 
 
 def refuse_old_form(state: dict[str, Any], task: dict[str, Any], path: Union[str, os.PathLike]) -> None:
