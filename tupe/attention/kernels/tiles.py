@@ -23,7 +23,7 @@ TILES: dict[tuple[str, int, bool], dict[str, tuple[Tile, Tile]]] = {
     ("large", 2, True): {
         "forward": ((128, 64, 8, 2), (128, 64, 8, 2)),
         "query_gradient": ((64, 64, 8, 2), (32, 32, 4, 2)),
-        "key_gradient": ((64, 128, 8, 2), (32, 128, 8, 1)),
+        "key_gradient": ((64, 128, 8, 2), (32, 64, 8, 1)),
     },
     ("large", 4, False): {
         "forward": ((64, 32, 4, 2), (64, 32, 4, 2)),
