@@ -24,6 +24,7 @@ STEPS = (
     ("untied positions, the reset, and that scale", "tupe_a_plain", BASELINE),
     ("the layer norm of untied positions", "tupe_a", "tupe_a_plain"),
     ("the reset", "tupe_a", "tupe_a_tie_cls"),
+    ("the products of words with untied positions", "bert_ad", "tupe_a_tie_cls"),
     ("T5's bias, on untied positions", "tupe_r", "tupe_a"),
     ("T5's bias, on added positions", "bert_r", BASELINE),
     ("a warm-up of 10% in place of 2%, on added positions", "bert_a_warm", BASELINE),
