@@ -289,7 +289,7 @@ def main() -> None:
             continue
         try:
             measured = compare(args, size, mode)
-        except RuntimeError as error:  # the other sizes and modes go on
+        except (BrokenPipeError, RuntimeError) as error:  # the other sizes and modes go on
             failed.append(f"{size}, {mode}: {error}")
             continue
         print("", table(measured), sep="\n", flush=True)

@@ -10,6 +10,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
+from tupe.checkpoints import extras
 from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
 from tupe.checkpoints.transformers_format import OUTPUT_EMBEDDINGS, WINDOWS, model_fields, to_ours
 from tupe.errors import UserError
@@ -91,7 +92,7 @@ def _weights(folder: Path) -> dict[str, Tensor]:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
     except ModuleNotFoundError:
-        raise UserError("an import needs safetensors: pip install 'tupe[transformers]' (Python >= 3.11)") from None
+        raise UserError(f"an import needs safetensors: {extras.TRANSFORMERS}") from None
     index = folder / "model.safetensors.index.json"
     files = ["model.safetensors"]
     if index.is_file():

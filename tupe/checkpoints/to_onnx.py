@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from tupe.checkpoints import extras
 from tupe.errors import UserError
 from tupe.files import atomic, read_json
 
@@ -74,15 +75,11 @@ def export_onnx(folder: Path, int8: bool = False, data: Optional[Path] = None) -
         import onnx  # noqa: F401
         import onnxruntime
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"an ONNX graph needs {error.name}: pip install 'tupe[transformers,onnx]' (Python >= 3.11)"
-        ) from None
+        raise UserError(f"an ONNX graph needs {error.name}: {extras.ONNX}") from None
     try:
         import tupe.transformers as ours
     except ImportError as error:  # Transformers is missing, or too old
-        raise UserError(
-            f"an ONNX graph needs Transformers ({error}): pip install 'tupe[transformers,onnx]' (Python >= 3.11)"
-        ) from None
+        raise UserError(f"an ONNX graph needs Transformers ({error}): {extras.ONNX}") from None
     config = read_json(folder / "config.json", "`tupe export`")
     name = (config.get("architectures") or [None])[0] if isinstance(config, dict) else None
     if name not in ours.__all__ or name == "TupeConfig":

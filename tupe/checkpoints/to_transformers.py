@@ -10,9 +10,9 @@ from typing import Any, Optional
 
 from torch import Tensor
 
-import tupe.models  # noqa: F401  fairseq builds the model by its name
+from tupe.checkpoints import extras
 from tupe.checkpoints.card import About, card
-from tupe.checkpoints.fairseq_checkpoint import load_models
+from tupe.checkpoints.load import load_models
 from tupe.checkpoints.safe_load import safe_load
 from tupe.checkpoints.tokenizer import build_tokenizer, tokenizer_config
 from tupe.checkpoints.transformers_format import (
@@ -189,7 +189,7 @@ def export(
     try:
         from safetensors.torch import save
     except ModuleNotFoundError:
-        raise UserError("an export needs safetensors: pip install 'tupe[transformers]' (Python >= 3.11)") from None
+        raise UserError(f"an export needs safetensors: {extras.TRANSFORMERS}") from None
     loaded = load(checkpoint, data)
     corpus = corpus or data
     built = None

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from tupe.checkpoints import extras
 from tupe.errors import UserError
 
 BOS, PAD, EOS, UNK = SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
@@ -33,9 +34,7 @@ def build_tokenizer(model: Path, symbols: Sequence[str]):
     try:
         from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"the tokenizer needs {error.name}: pip install 'tupe[transformers]' (Python >= 3.11)"
-        ) from None
+        raise UserError(f"the tokenizer needs {error.name}: {extras.TRANSFORMERS}") from None
     proto = _read(model)
     pieces = {piece.piece: piece for piece in proto.pieces}
     normal = [piece.piece for piece in proto.pieces if piece.type == _NORMAL]
@@ -96,9 +95,7 @@ def _read(model: Path):
     try:
         from sentencepiece import sentencepiece_model_pb2
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"the tokenizer needs {error.name}: pip install 'tupe[transformers]' (Python >= 3.11)"
-        ) from None
+        raise UserError(f"the tokenizer needs {error.name}: {extras.TRANSFORMERS}") from None
     proto = sentencepiece_model_pb2.ModelProto()
     try:
         proto.ParseFromString(model.read_bytes())

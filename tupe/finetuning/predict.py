@@ -15,8 +15,7 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 from tqdm import tqdm
 
-import tupe.models  # noqa: F401  fairseq builds the model by its name
-from tupe.checkpoints.fairseq_checkpoint import load_models
+from tupe.checkpoints.load import load_models
 from tupe.checkpoints.safe_load import safe_load
 from tupe.data.glue.tasks import TASKS, Split, Task
 from tupe.errors import UserError

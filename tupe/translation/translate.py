@@ -17,9 +17,8 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.models.transformer import TransformerModel
 from torch import Tensor
 
-import tupe.models  # noqa: F401  fairseq builds the model by its name
 from tupe.checkpoints.average import average, last_checkpoints
-from tupe.checkpoints.fairseq_checkpoint import load_models
+from tupe.checkpoints.load import load_models
 from tupe.checkpoints.safe_load import safe_load
 from tupe.data.corpus.manifest import MODEL
 from tupe.data.corpus.vocabulary import Encoder, dictionary_symbols
