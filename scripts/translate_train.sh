@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains a translation model in DIET's setting (configs/translation/wmt18_en_de.yaml) or another, on any number of GPUs and
+# Trains a translation model in DIET's setting (configs/translation/wmt18.yaml) or another, on any number of GPUs and
 # nodes; gradient accumulation keeps the effective batch whatever the number of GPUs.
 #
 #   bash scripts/translate_train.sh DATA [key=value ...]                                        all GPUs of this machine
@@ -10,7 +10,8 @@
 # DATA            folder made by scripts/prepare_translation.sh
 # key=value       any key of the configuration, for example optimization.max_update=300000 checkpoint.save_dir=OUT;
 #                 any flag of the model is one of them: model.cross_position=low_rank
-# CONFIG          a file of configs/translation, wmt18_en_de by default; its head says what to expect
+# CONFIG          a file of configs/translation, wmt18 by default; its head says what to expect, and what else to give:
+#                 wmt18 takes four pairs of languages, task.source_lang=en task.target_lang=de
 # MODEL           seq2seq_SYSTEM_SIZE; `tupe systems` lists them
 # TOKENS_PER_GPU  source or target tokens a GPU and step; lower it where memory is short
 #
@@ -23,7 +24,7 @@ set -euo pipefail
 [ $# -ge 1 ] || usage
 data=$1
 shift
-find_config translation wmt18_en_de
+find_config translation wmt18
 [[ ${MODEL:-seq2seq_} == seq2seq_* ]] || # before the configuration's fields are refused, one by one
     fail "MODEL is $MODEL, which does not translate: \`tupe systems --translation\` lists what does"
 find_processes

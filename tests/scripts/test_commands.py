@@ -148,7 +148,7 @@ def test_cpu_by_choice_or_not(clone):
     [
         ({}, None, 4096, 8),
         ({"CONFIG": "multi30k_en_de", "MODEL": "seq2seq_shaw_tiny"}, "seq2seq_shaw_tiny", 4096, 2),
-        ({"CONFIG": "wmt18_cs_en", "PROCESSES": "4", "TOKENS_PER_GPU": "2048"}, None, 2048, 4),
+        ({"CONFIG": "wmt18", "PROCESSES": "4", "TOKENS_PER_GPU": "2048"}, None, 2048, 4),
     ],
 )
 def test_translation_is_what_the_configuration_says(environment, model, max_tokens, update_freq, clone):

@@ -61,7 +61,8 @@ def test_parameters_are_those_of_the_model(overrides, parallel):
 
 @pytest.mark.parametrize(("processes", "update_freq"), [(1, 8), (8, 1)])
 def test_the_batch_of_the_paper(processes, update_freq, parallel):
-    cfg = config(parallel, f"optimization.update_freq=[{update_freq}]", name="wmt18_en_de")
+    languages = "task.source_lang=en", "task.target_lang=de"
+    cfg = config(parallel, f"optimization.update_freq=[{update_freq}]", *languages, name="wmt18")
     assert "= at most 32,768 source" in list(plan(cfg, Launch(nodes=1, processes=processes, gpus=0)))[1]
 
 
@@ -71,7 +72,8 @@ def test_the_batch_of_the_paper(processes, update_freq, parallel):
         (["model._name=seq2seq_tupe_huge"], "no translation model seq2seq_tupe_huge"),
         (["model._name=transformer"], "no translation model transformer"),
         (["task.data=/nowhere"], "there is no /nowhere/manifest.json: give what tupe prepare-translation wrote"),
-        (["task.source_lang=de", "task.target_lang=en"], "is of en to de, but the configuration of de to en"),
+        (["task.source_lang=de", "task.target_lang=en"], "is of en to de: set task.source_lang=en and task.target_lang=de"),
+        (["task.source_lang=???"], "is of en to de: set task.source_lang=en and task.target_lang=de"),
         (["common.fp16=true"], "bf16"),
         (["dataset.max_tokens=null"], "in tokens"),
         (["dataset.batch_size=8"], "in tokens"),

@@ -1,6 +1,6 @@
 """Prints what the training of a translation model will be; scripts/translate_train.sh begins with it.
 
-Example: tupe translation-plan --gpus 8 configs/translation wmt18_en_de task.data=DATA optimization.update_freq=[1]
+Example: tupe translation-plan --gpus 8 configs/translation multi30k_en_de task.data=DATA optimization.update_freq=[1]
 """
 
 from __future__ import annotations

@@ -71,10 +71,10 @@ def made_of(cfg: DictConfig) -> dict[str, Any]:
 
 def _data(cfg: DictConfig) -> Content:
     content = Content.load(Path(cfg.task.data))
-    if list(content.settings.languages) != [cfg.task.source_lang, cfg.task.target_lang]:
+    source, target = content.settings.languages
+    if (cfg.task.get("source_lang"), cfg.task.get("target_lang")) != (source, target):
         raise UserError(
-            f"{cfg.task.data} is of {' to '.join(content.settings.languages)}, but the configuration of "
-            f"{cfg.task.source_lang} to {cfg.task.target_lang}: set CONFIG to another, or task.source_lang and "
-            "task.target_lang."
+            f"{cfg.task.data} is of {source} to {target}: set task.source_lang={source} and task.target_lang={target}, "
+            "or give other data."
         )
     return content
