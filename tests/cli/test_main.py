@@ -100,5 +100,11 @@ def test_a_wrong_argument_is_a_sentence(capsys):
     assert capsys.readouterr().err == "error: the following arguments are required: out: see tupe sweep --help.\n"
 
 
+def test_an_option_is_not_guessed_from_its_beginning(capsys):
+    with pytest.raises(SystemExit):
+        main(["systems", "--flag"])
+    assert capsys.readouterr().err == "error: unrecognized arguments: --flag: see tupe systems --help.\n"
+
+
 def raise_(text):
     raise UserError(text)

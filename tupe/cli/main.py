@@ -94,7 +94,7 @@ def _run(argv: list[str]) -> None:
         import_own()
     command = importlib.import_module(f"tupe.cli.{files[argv[0]].stem}")
     as_written = argparse.RawDescriptionHelpFormatter
-    parser = _Parser(f"tupe {argv[0]}", description=command.__doc__, formatter_class=as_written)
+    parser = _Parser(f"tupe {argv[0]}", description=command.__doc__, formatter_class=as_written, allow_abbrev=False)
     command.add_arguments(parser)
     logging.disable(logging.INFO)  # fairseq is talkative
     command.run(parser.parse_intermixed_args(argv[1:]))
