@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq.data import Dictionary
+from fairseq.models import MODEL_REGISTRY
 
 from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
 from tupe.data.corpus.inputs import Identity
@@ -15,7 +16,6 @@ from tupe.data.corpus.settings import Settings
 from tupe.fairseq_mends.dictionaries import dictionary_sha256
 from tupe.files import checksums, write
 from tupe.models.config import CONFIGS
-from tupe.models.tupe import TupeModel
 
 with contextlib.suppress(ImportError):  # before Transformers, which would import a torchaudio that does not load
     import tupe.transformers  # noqa: F401
@@ -38,7 +38,7 @@ def make_checkpoint(request):
         config = CONFIGS[name](**{**small, "encoder_attention_heads": 2, **fields})
         config.dictionary_sha256 = dictionary_sha256(dictionary)
         torch.manual_seed(0)
-        model = TupeModel.build_model(config, SimpleNamespace(source_dictionary=dictionary)).eval()
+        model = MODEL_REGISTRY[name].build_model(config, SimpleNamespace(source_dictionary=dictionary)).eval()
         if spans:
             model.register_span_head()
         for parameter in model.parameters():

@@ -42,10 +42,14 @@ def test_snippets_run_as_printed(make_checkpoint, cleaned_corpus, tmp_path, monk
         make_checkpoint(tmp_path / f"{name}.pt", max_positions=64, **head)
         assert main(["export", f"{name}.pt", str(data), name, *options]) == 0
         write(tmp_path / f"{name}.py", [snippets(tmp_path / name / "README.md")])
+    make_checkpoint(tmp_path / "electra.pt", "electra_tupe_r_tiny", max_positions=64)
+    assert main(["export-electra", "electra.pt", "discriminator.pt"]) == 0
+    assert main(["export", "discriminator.pt", str(cleaned_corpus), "discriminator"]) == 0
+    write(tmp_path / "discriminator.py", [snippets(tmp_path / "discriminator/README.md")])
     assert main(["export-onnx", "tupe-base-rte"]) == 0
     write(tmp_path / "docs.py", [snippets(ROOT / "docs/transformers.md")])
 
-    files = ["tupe-base.py", "tupe-base-rte.py", "tupe-base-squad.py", "words.py", "docs.py"]
+    files = ["tupe-base.py", "tupe-base-rte.py", "tupe-base-squad.py", "words.py", "discriminator.py", "docs.py"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run([sys.executable, "-c", RUN, *files], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -57,3 +61,5 @@ def test_snippets_run_as_printed(make_checkpoint, cleaned_corpus, tmp_path, monk
     for name in ("tupe-base-squad.py", "docs.py"):
         assert printed[name].splitlines()[-1]
     assert printed["words.py"] == ""
+    assert re.fullmatch(r"torch.Size\(\[1, \d+, \d+\]\)\n", printed["discriminator.py"])
+    assert "pipeline_tag: feature-extraction\n" in (tmp_path / "discriminator/README.md").read_text()

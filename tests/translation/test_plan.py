@@ -72,7 +72,10 @@ def test_the_batch_of_the_paper(processes, update_freq, parallel):
         (["model._name=seq2seq_tupe_huge"], "no translation model seq2seq_tupe_huge"),
         (["model._name=transformer"], "no translation model transformer"),
         (["task.data=/nowhere"], "there is no /nowhere/manifest.json: give what tupe prepare-translation wrote"),
-        (["task.source_lang=de", "task.target_lang=en"], "is of en to de: set task.source_lang=en and task.target_lang=de"),
+        (
+            ["task.source_lang=de", "task.target_lang=en"],
+            "is of en to de: set task.source_lang=en and task.target_lang=de",
+        ),
         (["task.source_lang=???"], "is of en to de: set task.source_lang=en and task.target_lang=de"),
         (["common.fp16=true"], "bf16"),
         (["dataset.max_tokens=null"], "in tokens"),

@@ -69,6 +69,7 @@ class About:
         system: row of `tupe.systems.SYSTEMS`, if the fields are those of one.
         fields: of the model.
         kind: as of `Loaded`.
+        untrained: as of `Loaded`: the features are what it is for.
         labels: as of `Loaded`.
         updates: how many it was trained for.
         seed: of the run.
@@ -84,6 +85,7 @@ class About:
     system: Optional[str]
     fields: dict[str, Any]
     kind: str
+    untrained: bool
     labels: Optional[list[str]]
     updates: int
     seed: Optional[int]
@@ -119,6 +121,7 @@ class About:
             system=system_of(fields),
             fields=fields,
             kind=loaded.kind,
+            untrained=loaded.untrained,
             labels=loaded.labels,
             updates=loaded.updates,
             seed=(loaded.cfg.get("common") or {}).get("seed"),
@@ -129,6 +132,11 @@ class About:
             licence=licence,
             base_model=base_model,
         )
+
+    @property
+    def pipeline(self) -> str:
+        """The task of the hub."""
+        return "feature-extraction" if self.untrained else _PIPELINES[self.kind]
 
     @property
     def cleaning(self) -> list[str]:
@@ -148,6 +156,10 @@ class About:
         if self.corpus is None and self.tokenizer:
             notes.append(
                 "there is no manifest.json beside the SentencePiece model, so how the text was cleaned is not known"
+            )
+        if self.untrained:
+            notes.append(
+                "the model was a discriminator: its language-model head is untrained, take the features (AutoModel)"
             )
         if not self.tokenizer:
             notes.append("there is no tokenizer in the folder: encode text as the corpus was encoded")
@@ -188,7 +200,7 @@ def _front_matter(about: About, name: str) -> str:
         lines.append(f"license: {_yaml(about.licence)}")
     if language and language != "xx":
         lines.append(f"language: {_yaml(language)}")
-    lines += ["library_name: transformers", f"pipeline_tag: {_PIPELINES[about.kind]}", "tags:", "- tupe", "- fairseq"]
+    lines += ["library_name: transformers", f"pipeline_tag: {about.pipeline}", "tags:", "- tupe", "- fairseq"]
     if about.base_model:
         lines.append(f"base_model: {_yaml(about.base_model)}")
     if about.scores:
@@ -200,7 +212,7 @@ def _front_matter(about: About, name: str) -> str:
             f"- name: {_yaml(name)}",
             "  results:",
             "  - task:",
-            f"      type: {_PIPELINES[about.kind]}",
+            f"      type: {about.pipeline}",
             "    dataset:",
             f"      name: {_yaml(f'{prefix}{first.task}, development set')}",
             f"      type: {_yaml('glue' if glue else first.task.lower())}",
@@ -217,17 +229,26 @@ def _yaml(text: str) -> str:
 
 
 def _snippet(about: About, name: str) -> str:
-    auto, loaded = f"AutoModelFor{about.kind}", f"from_pretrained({name!r}, trust_remote_code=True)"
+    auto = "AutoModel" if about.untrained else f"AutoModelFor{about.kind}"
+    loaded = f"from_pretrained({name!r}, trust_remote_code=True)"
     if not about.tokenizer:
         return f"from transformers import {auto}\n\nmodel = {auto}.{loaded}"
-    answers = about.kind == "QuestionAnswering"
+    piped = about.kind != "QuestionAnswering" and not about.untrained
     lines = [
-        f"from transformers import {auto}, AutoTokenizer{'' if answers else ', pipeline'}",
+        f"from transformers import {auto}, AutoTokenizer{', pipeline' if piped else ''}",
         "",
         f"model = {auto}.{loaded}",
         f"tokenizer = AutoTokenizer.{loaded}",
     ]
-    if answers:
+    if piped:
+        asked = "The capital of France is <mask>." if about.kind == "MaskedLM" else "A sentence."
+        lines.append(f'print(pipeline({about.pipeline!r}, model=model, tokenizer=tokenizer)("{asked}"))')
+    elif about.untrained:
+        lines += [
+            'batch = tokenizer("A sentence.", return_tensors="pt")',
+            "print(model(**batch).last_hidden_state.shape)  # (1, tokens, width)",
+        ]
+    else:
         lines += [
             'batch = tokenizer("Who was it?", "It was Anna.", return_tensors="pt")',
             "scores = model(**batch)",
@@ -235,9 +256,6 @@ def _snippet(about: About, name: str) -> str:
             "end = start + scores.end_logits[0, start:].argmax()",
             'print(tokenizer.decode(batch["input_ids"][0, start : end + 1]))',
         ]
-    else:
-        asked = "The capital of France is <mask>." if about.kind == "MaskedLM" else "A sentence."
-        lines.append(f'print(pipeline({_PIPELINES[about.kind]!r}, model=model, tokenizer=tokenizer)("{asked}"))')
     if about.cleaning:
         lines += [
             "",

@@ -218,5 +218,4 @@ def export(
         with atomic(out / "README.md") as unfinished:
             unfinished.write_text(card(described, out.resolve().name), encoding="utf-8")
         write_json(out / "config.json", config(loaded))  # last: without it the folder is none
-    untrained = "the model was a discriminator: its language-model head is untrained, take the features (AutoModel)"
-    return [*described.notes, *([untrained] if loaded.untrained else [])]
+    return described.notes
