@@ -5,7 +5,7 @@
 #
 # TASK        CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE or WNLI; XNLI, SQuAD or TyDiQA
 # CHECKPOINT  a pre-trained checkpoint of this plugin (tupe convert-release for the authors')
-# DATA        folder made by scripts/prepare_glue.sh, of this task or of all
+# DATA        folder made by scripts/prepare_glue.sh (questions: tupe prepare-qa), of this task or of all
 # key=value   any key of the configuration, for example optimization.lr=[2e-5] common.seed=3 checkpoint.save_dir=OUT;
 #             recipe=electra is ELECTRA's fine-tuning
 #

@@ -12,7 +12,7 @@
 #                 any flag of the model is one of them: model.cross_position=low_rank
 # CONFIG          a file of configs/translation, wmt18 by default; its head says what to expect, and what else to give:
 #                 wmt18 takes four pairs of languages, task.source_lang=en task.target_lang=de
-# MODEL           seq2seq_SYSTEM_SIZE; `tupe systems` lists them
+# MODEL           seq2seq_SYSTEM_SIZE; `tupe systems --translation` lists them
 # TOKENS_PER_GPU  source or target tokens a GPU and step; lower it where memory is short
 #
 # First it checks the data and prints the plan (size, batch, updates, disk for the checkpoints), and ends if that cannot work.
