@@ -78,6 +78,14 @@ def test_pretraining(results):
     assert "TUPE-R" not in rows
 
 
+def test_summary(results):
+    """The papers' systems alone, from the lowest loss; a score where all tasks were fine-tuned."""
+    rows = table(results, "summary")
+    assert list(rows)[2:] == ["BERT-A", "RoBERTa"]
+    assert rows["BERT-A"] == ["2", "6.100 ± 0.141", "–", "30.0", "1.00", "–"]
+    assert rows["RoBERTa"] == ["1", "7.000", "never", "–", "–", "–"]
+
+
 def test_shares(results):
     rows = table(results, "shares")
     assert rows["scaled"] == ["45 [0, 100]%"]  # 40% and 50%, cut off where shares end
@@ -97,14 +105,14 @@ def test_rates(results):
 
 
 def test_glue_and_cost(results):
-    assert table(results, "glue")["BERT-A"] == ["100", "2", "12.0 ± 2.8", "50.0"]
+    assert table(results, "glue")["BERT-A"] == ["100", "2", "12.0 ± 2.8", "50.0", "30.0"]
     results.design = dataclasses.replace(
         results.design, finetuning=dataclasses.replace(results.design.finetuning, tasks=("MNLI", "CoLA"))
     )
     results.records[Run("glue", "bert_a", 1, at="end")] = tuned = finetuning(MNLI_m=70.0, MNLI_mm=71.0, CoLA=10.0)
     tuned.scores["MNLI-mm"]["0.2"] = (99.0,)  # of a rate that is not the best for MNLI-m
-    assert table(results, "glue")["system"] == ["updates", "seeds", "MNLI-m", "MNLI-mm", "CoLA"]
-    assert table(results, "glue")["BERT-A"] == ["100", "2", "70.0", "71.0", "12.0 ± 2.8"]
+    assert table(results, "glue")["system"] == ["updates", "seeds", "MNLI-m", "MNLI-mm", "CoLA", "average"]
+    assert table(results, "glue")["BERT-A"] == ["100", "2", "70.0", "71.0", "12.0 ± 2.8", "50.3"]
     assert table(results, "cost")["TUPE-R"] == ["1.06 (1.02-1.10)", "–"]
     assert BLOCKS["cost"](results)[-1] == "one core."
 
@@ -151,7 +159,7 @@ def test_a_document(results, tmp_path, leave, capsys):
     assert main(["study-report", "--document", str(document), "--records", str(leave({}))]) == 0
     assert document.read_text() == first
     document.write_text(f"<!-- study {size} costs -->\n<!-- end -->")
-    with pytest.raises(UserError, match="has a mark 'costs': the marks are curves, scores, state, pretraining"):
+    with pytest.raises(UserError, match="has a mark 'costs': the marks are curves, scores, state, summary, pretraining"):
         render(document, leave({}))
     capsys.readouterr()
     assert main(["study-report", "--size", str(size), "--records", str(leave({})), "--print", "rates"]) == 0

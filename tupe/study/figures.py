@@ -14,6 +14,8 @@ from tupe.study.tables import Results
 def plot_curves(results: Results, output: Path) -> bool:
     """Draws a line for each system, a band from the lowest to the highest seed, and the baseline's end.
 
+    The legend names them in the order of their ends.
+
     Returns:
         Whether there was something to draw.
 
@@ -23,7 +25,7 @@ def plot_curves(results: Results, output: Path) -> bool:
     if not any(map(results.finals, results.design.systems)):
         return False
     figure = new_figure(9, 5)
-    ax = figure.subplots()
+    ax, lines = figure.subplots(), []
     for number, name in enumerate(results.design.systems):
         finals = list(results.finals(name).values())
         if not finals:
@@ -34,7 +36,8 @@ def plot_curves(results: Results, output: Path) -> bool:
         losses = np.array([[curve[update] for update in updates] for curve in curves])  # (seeds, validations)
         style = {"color": colour(number), "linestyle": dashes(number)}
         seeds = f"{len(finals)} seed{'s' if len(finals) > 1 else ''}"
-        ax.plot(updates, losses.mean(0), linewidth=1.2, label=f"{results.design.label(name)}, {seeds}", **style)
+        label = f"{results.design.label(name)}, {seeds}"
+        lines += ax.plot(updates, losses.mean(0), linewidth=1.2, label=label, **style)
         ax.fill_between(updates, losses.min(0), losses.max(0), color=style["color"], alpha=0.2, linewidth=0)
     baseline = results.finals(BASELINE)
     if baseline:
@@ -42,7 +45,8 @@ def plot_curves(results: Results, output: Path) -> bool:
         ax.axhline(end, color="0.4", linewidth=0.8, linestyle=":")
     ax.set(xlabel="updates", ylabel="validation loss (bits a masked token)", xlim=(0, results.design.updates))
     ax.grid(alpha=0.3)
-    figure.legend(loc="outside right upper", fontsize=8)
+    lines.sort(key=lambda line: -line.get_ydata()[-1])  # as they lie above one another
+    figure.legend(handles=lines, loc="outside right upper", fontsize=8)
     save_figure(figure, output)
     return True
 

@@ -13,7 +13,7 @@ from tupe.analysis.heads import PATTERNS
 from tupe.criterions.metrics import spearman
 from tupe.finetuning.columns import GLUE, Column
 from tupe.study.design import BASELINE, CONTROL, Design, Run
-from tupe.study.records import Pretraining, Record, best_rate
+from tupe.study.records import Cost, Pretraining, Record, best_rate
 from tupe.study.statistics import Mean, mean, share
 
 #: Whose final loss is to be reached.
@@ -73,6 +73,12 @@ class Results:
             if best in ours:
                 found[run.seed] = ours[best]
         return found
+
+    def averages(self, system: str, at: str) -> list[float]:
+        """Of each pre-training that all tasks were fine-tuned from, the mean of their scores, as GLUE's average."""
+        of_tasks = [self.scores(system, column, at) for column in self.columns]
+        seeds = set.intersection(*map(set, of_tasks)) if of_tasks else ()
+        return [statistics.fmean(scores[seed] for scores in of_tasks) for seed in sorted(seeds)]
 
     def losses_and_scores(self, system: str, column: Column, at: str) -> list[tuple[float, float]]:
         """Of each checkpoint that was fine-tuned, with the validation loss that it had."""
@@ -138,21 +144,37 @@ def pretraining(results: Results) -> list[str]:
     return lines
 
 
+def summary(results: Results) -> list[str]:
+    """The papers' systems in short, those with the lowest loss first; without the rows that change one of them."""
+    design, rows = results.design, []
+    costs = next((record.times for record in results.records.values() if isinstance(record, Cost)), {})
+    for name in _there(results):
+        if name != CONTROL and design.model(name) != name:
+            continue
+        loss = mean([record.loss for record in results.finals(name).values()])
+        averages, times = results.averages(name, "end"), costs.get(name, {})
+        cells = (
+            design.label(name),
+            str(loss.number),
+            _spread(loss, 3),
+            _share(results, name, BASELINE),
+            _spread(mean(averages), 1) if averages else _NONE,
+            *(f"{times[mode][1]:.2f}" if mode in times else _NONE for mode in _MODES),
+        )
+        rows.append((loss.mean, cells))
+    reached = f"{design.label(BASELINE)}'s final loss after"
+    scores = f"score of {len(results.columns)}"
+    head = ("system", "seeds", "validation loss, bits", reached, scores, *(f"time, {mode}" for mode in _MODES))
+    return _table(head, [cells for _, cells in sorted(rows)])
+
+
 def shares(results: Results) -> list[str]:
     """At which share of the updates the baselines' final losses are reached."""
     design = results.design
     targets = [target for target in TARGETS if results.finals(target)]
     rows = []
     for name in _there(results):
-        cells = []
-        for target in targets:
-            found = results.paired(name, target, lambda ours, theirs: share(ours.curve, theirs.loss))
-            reached = [100 * part for part in found if part is not None]
-            text = f"{_interval(mean(reached), 0, limits=(0, 100))}%" if reached else _NONE
-            if len(reached) < len(found):
-                text = f"{text}; {len(found) - len(reached)} of {len(found)} never" if reached else "never"
-            cells.append(_NONE if name == target or not found else text)
-        rows.append((design.label(name), *cells))
+        rows.append((design.label(name), *(_share(results, name, target) for target in targets)))
     return _table(("system", *(f"final loss of {design.label(target)} after" for target in targets)), rows)
 
 
@@ -194,9 +216,10 @@ def glue(results: Results) -> list[str]:
             scores = [list(results.scores(name, column, at).values()) for column in results.columns]
             if any(scores):
                 number = max(map(len, scores))
+                scores.append(results.averages(name, at))
                 cells = (_spread(mean(found), 1) if found else _NONE for found in scores)
                 rows.append((design.label(name), f"{design.after(at):,}", str(number), *cells))
-    return _table(("system", "updates", "seeds", *(column.name for column in results.columns)), rows)
+    return _table(("system", "updates", "seeds", *(column.name for column in results.columns), "average"), rows)
 
 
 def correlation(results: Results) -> list[str]:
@@ -259,6 +282,7 @@ def cost(results: Results) -> list[str]:
 #: Name of a mark in a document -> what stands there.
 BLOCKS: dict[str, Callable[[Results], list[str]]] = {
     "state": state,
+    "summary": summary,
     "pretraining": pretraining,
     "shares": shares,
     "ablations": ablations,
@@ -274,6 +298,18 @@ BLOCKS: dict[str, Callable[[Results], list[str]]] = {
 def _there(results: Results) -> list[str]:
     """The systems that have been pre-trained, in the order of the design."""
     return [name for name in results.design.systems if results.finals(name)]
+
+
+def _share(results: Results, name: str, target: str) -> str:
+    """Of a system's updates, after which the target's final loss is reached, seed by seed."""
+    found = results.paired(name, target, lambda ours, theirs: share(ours.curve, theirs.loss))
+    if name == target or not found:
+        return _NONE
+    reached = [100 * part for part in found if part is not None]
+    if not reached:
+        return "never"
+    text = f"{_interval(mean(reached), 0, limits=(0, 100))}%"
+    return text if len(reached) == len(found) else f"{text}; {len(found) - len(reached)} of {len(found)} never"
 
 
 def _host(record: Record) -> str:
