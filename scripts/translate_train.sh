@@ -2,16 +2,16 @@
 # Trains a translation model in DIET's setting (configs/translation/wmt18.yaml) or another, on any number of GPUs and
 # nodes; gradient accumulation keeps the effective batch whatever the number of GPUs.
 #
-#   bash scripts/translate_train.sh DATA [key=value ...]                                        all GPUs of this machine
-#   NODES=2 NODE_RANK=0 MASTER_ADDR=host0 bash scripts/translate_train.sh DATA [key=value ...]  on each node, its rank
-#   srun --nodes 2 --ntasks-per-node 1 --gpus-per-node 8 bash scripts/translate_train.sh DATA   SLURM: 16 GPUs
+#   bash scripts/translate_train.sh DATA LANGUAGES [key=value ...]                              all GPUs of this machine
+#   NODES=2 NODE_RANK=0 MASTER_ADDR=host0 bash scripts/translate_train.sh DATA LANGUAGES ...    on each node, its rank
+#   srun --nodes 2 --ntasks-per-node 1 --gpus-per-node 8 bash scripts/translate_train.sh DATA LANGUAGES     SLURM: 16 GPUs
 #   GPUS=0 CONFIG=multi30k_en_de bash scripts/translate_train.sh DATA                           on the CPU
 #
 # DATA            folder made by scripts/prepare_translation.sh
+# LANGUAGES       of the data, task.source_lang=en task.target_lang=de, where the configuration has none
 # key=value       any key of the configuration, for example optimization.max_update=300000 checkpoint.save_dir=OUT;
 #                 any flag of the model is one of them: model.cross_position=low_rank
-# CONFIG          a file of configs/translation, wmt18 by default; its head says what to expect, and what else to give:
-#                 wmt18 takes four pairs of languages, task.source_lang=en task.target_lang=de
+# CONFIG          a file of configs/translation, wmt18 by default; its head says what to expect
 # MODEL           seq2seq_SYSTEM_SIZE; `tupe systems --translation` lists them
 # TOKENS_PER_GPU  source or target tokens a GPU and step; lower it where memory is short
 #

@@ -80,8 +80,10 @@ def test_pretraining(results):
 
 def test_summary(results):
     """The papers' systems alone, from the lowest loss; a score where all tasks were fine-tuned."""
+    results.records[Run("final", "tupe_r", 1)] = pretraining(9.0, 7.0, 6.0, 5.0, 4.5, lr=0.002)
     rows = table(results, "summary")
-    assert list(rows)[2:] == ["BERT-A", "RoBERTa"]
+    assert list(rows)[2:] == ["TUPE-R", "BERT-A", "RoBERTa"]
+    assert rows["TUPE-R"] == ["1", "4.500", "60%", "–", "1.06", "–"]
     assert rows["BERT-A"] == ["2", "6.100 ± 0.141", "–", "30.0", "1.00", "–"]
     assert rows["RoBERTa"] == ["1", "7.000", "never", "–", "–", "–"]
 
@@ -140,6 +142,7 @@ def test_length_and_heads(results):
 def test_what_is_missing_is_said(results, design):
     text = "\n".join(BLOCKS["state"](results))
     assert text.startswith("16 of 25 runs, 13.0 processor hours, on abacus; PyTorch 2.0.")
+    assert "Missing: 1 of `final`, 8 of `glue`." in text
     assert "**Not complete**, seeds done: TUPE-R 0 of 1." in text
 
 
@@ -159,7 +162,9 @@ def test_a_document(results, tmp_path, leave, capsys):
     assert main(["study-report", "--document", str(document), "--records", str(leave({}))]) == 0
     assert document.read_text() == first
     document.write_text(f"<!-- study {size} costs -->\n<!-- end -->")
-    with pytest.raises(UserError, match="has a mark 'costs': the marks are curves, scores, state, summary, pretraining"):
+    with pytest.raises(
+        UserError, match="has a mark 'costs': the marks are curves, scores, state, summary, pretraining"
+    ):
         render(document, leave({}))
     capsys.readouterr()
     assert main(["study-report", "--size", str(size), "--records", str(leave({})), "--print", "rates"]) == 0

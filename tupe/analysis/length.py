@@ -122,7 +122,7 @@ def plot_loss_by_position(losses: dict[str, PositionLoss], output: Union[str, Pa
     axes = figure.subplots()
     width = max(1, max(len(loss.bits) for loss in losses.values()) // 32)
     for number, (label, loss) in enumerate(losses.items()):
-        axes.plot(*loss.smooth(width), color=colour(number), label=f"{label}: {loss.mean():.3f} bits")
+        axes.plot(*loss.smooth(width), color=colour(number), label=f"{label}: {loss.mean(1):.3f} bits")
     axes.set(xlabel="position", ylabel="loss (bits a masked token)", xlim=(0, None))
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=2)

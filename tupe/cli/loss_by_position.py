@@ -1,6 +1,6 @@
 """Prints the validation loss at positions and lengths, beyond those of training too; draws it on demand.
 
-A row is a model and a length: bits a masked token in all, and in each quarter of the sequence.
+A row is a model and a length: bits a masked token after [CLS], which is never in doubt, in all and in each quarter.
 
 Example: tupe loss-by-position TUPE-R=tupe.pt longer.pt --data DATA --lengths 128 256 --output length.png
 """
@@ -42,8 +42,8 @@ def run(args: argparse.Namespace) -> None:
                 print(f"{name:<40}{length:>8}  too long for it")
                 continue
             found[f"{name}, {length} positions"] = loss
-            quarters = (loss.mean(q * length // 4, (q + 1) * length // 4) for q in range(4))
-            print(f"{name:<40}{length:>8}{loss.mean():>8.3f}" + "".join(f"{mean:>8.3f}" for mean in quarters))
+            quarters = (loss.mean(max(1, q * length // 4), (q + 1) * length // 4) for q in range(4))
+            print(f"{name:<40}{length:>8}{loss.mean(1):>8.3f}" + "".join(f"{mean:>8.3f}" for mean in quarters))
     if not found:
         raise missing
     if args.output:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Optional
 
@@ -74,6 +75,11 @@ class Results:
                 found[run.seed] = ours[best]
         return found
 
+    @property
+    def cost(self) -> Optional[Cost]:
+        """What the systems take, if it was measured."""
+        return next((record for record in self.records.values() if isinstance(record, Cost)), None)
+
     def averages(self, system: str, at: str) -> list[float]:
         """Of each pre-training that all tasks were fine-tuned from, the mean of their scores, as GLUE's average."""
         of_tasks = [self.scores(system, column, at) for column in self.columns]
@@ -101,6 +107,9 @@ def state(results: Results) -> list[str]:
     hosts = ", ".join(dict.fromkeys(_host(record) for record in records.values()))
     torch = ", ".join(sorted({record.versions.get("torch", "?") for record in records.values()}))
     lines = [f"{len(records)} of {len(runs)} runs, {hours:.1f} processor hours, on {hosts}; PyTorch {torch}."]
+    missing = Counter(run.part for run in runs if run not in records)
+    if missing:
+        lines.append(f"Missing: {', '.join(f'{number} of `{part}`' for part, number in missing.items())}.")
     few = []
     for name, system in design.systems.items():
         there = len(results.finals(name))
@@ -147,7 +156,7 @@ def pretraining(results: Results) -> list[str]:
 def summary(results: Results) -> list[str]:
     """The papers' systems in short, those with the lowest loss first; without the rows that change one of them."""
     design, rows = results.design, []
-    costs = next((record.times for record in results.records.values() if isinstance(record, Cost)), {})
+    costs = results.cost.times if results.cost else {}
     for name in _there(results):
         if name != CONTROL and design.model(name) != name:
             continue
@@ -163,7 +172,7 @@ def summary(results: Results) -> list[str]:
         )
         rows.append((loss.mean, cells))
     reached = f"{design.label(BASELINE)}'s final loss after"
-    scores = f"score of {len(results.columns)}"
+    scores = f"mean of {', '.join(column.name for column in results.columns)}"
     head = ("system", "seeds", "validation loss, bits", reached, scores, *(f"time, {mode}" for mode in _MODES))
     return _table(head, [cells for _, cells in sorted(rows)])
 
@@ -266,7 +275,7 @@ def heads(results: Results) -> list[str]:
 
 def cost(results: Results) -> list[str]:
     """Time of a training step and of inference, over the first system's."""
-    record = next((results.records[run] for run in results.records if run.part == "cost"), None)
+    record = results.cost
     if record is None:
         return ["Nothing yet."]
     rows = [

@@ -72,7 +72,7 @@ def made_of(cfg: DictConfig) -> dict[str, Any]:
 def _data(cfg: DictConfig) -> Content:
     content = Content.load(Path(cfg.task.data))
     source, target = content.settings.languages
-    if (cfg.task.get("source_lang"), cfg.task.get("target_lang")) != (source, target):
+    if (cfg.task.source_lang, cfg.task.target_lang) != (source, target):
         raise UserError(
             f"{cfg.task.data} is of {source} to {target}: set task.source_lang={source} and task.target_lang={target}, "
             "or give other data."
