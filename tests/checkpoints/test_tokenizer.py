@@ -56,7 +56,10 @@ def differing(tokenizer, encode, texts):
 def test_real_lines(both, lines):
     tokenizer, encode, kind, _ = both
     wrong = differing(tokenizer, encode, lines)
-    assert len(wrong) <= (0 if kind == "bpe" else 20), wrong[:3]  # Unigram: two cuts of equal score
+    if kind == "unigram":  # of two cuts of equal score each takes its own: the same pieces in another order
+        assert len(wrong) < len(lines) / 500
+        wrong = [text for text in wrong if sorted(tokenizer(text)["input_ids"]) != sorted(encode(text))]
+    assert not wrong
 
 
 def test_accents_apart_and_joined(both):

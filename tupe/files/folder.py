@@ -74,7 +74,10 @@ def own(
     """
     of = json.loads(json.dumps(of))  # as it is read again: tuples are lists
     _check_place(folder)
-    check_owner(folder, made_by, of, besides, mending, is_begun)  # before a lock is left in a folder of others
+    if wait:  # whose it is counts when the others have ended
+        _check_others(folder, made_by, besides, mending)
+    else:  # before a lock is left in a folder of others
+        check_owner(folder, made_by, of, besides, mending, is_begun)
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     with lock(folder / LOCK, wait) as mine:
         if mine is None:
@@ -104,10 +107,7 @@ def check_owner(
     """The identity of a folder, if it has one. Arguments and errors as of `own`, but nothing is locked or written."""
     found = identity(folder, mending)
     if found is None:
-        others = _others(folder, besides)
-        if others:
-            names = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
-            raise UserError(f"{folder} holds what is not of {made_by} ({names}): {mending}.")
+        _check_others(folder, made_by, besides, mending)
     elif found.made_by != made_by:
         raise UserError(f"{folder} is of {_short(found.made_by)}, not of {made_by}: {mending}.")
     else:
@@ -162,6 +162,13 @@ def _check_place(folder: Path) -> None:
     first = next(parent for parent in folder.absolute().parents if os.path.lexists(parent))
     if not first.is_dir():
         raise UserError(f"{first} is not a folder, so that {folder} cannot be in it: give another name.")
+
+
+def _check_others(folder: Path, made_by: str, besides: Collection[str], mending: str) -> None:
+    others = _others(folder, besides)
+    if others and not os.path.lexists(folder / IDENTITY):
+        names = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+        raise UserError(f"{folder} holds what is not of {made_by} ({names}): {mending}.")
 
 
 def _others(folder: Path, besides: Collection[str]) -> list[str]:
