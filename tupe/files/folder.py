@@ -74,10 +74,11 @@ def own(
     """
     of = json.loads(json.dumps(of))  # as it is read again: tuples are lists
     _check_place(folder)
-    if wait:  # whose it is counts when the others have ended
-        _check_others(folder, made_by, besides, mending)
-    else:  # before a lock is left in a folder of others
-        check_owner(folder, made_by, of, besides, mending, is_begun)
+    try:
+        check_owner(folder, made_by, of, besides, mending, is_begun)  # before a lock is left in a folder of others
+    except UserError:
+        if not (wait and os.path.lexists(folder / LOCK)):  # who is at work there may give it up
+            raise
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     with lock(folder / LOCK, wait) as mine:
         if mine is None:
@@ -107,7 +108,10 @@ def check_owner(
     """The identity of a folder, if it has one. Arguments and errors as of `own`, but nothing is locked or written."""
     found = identity(folder, mending)
     if found is None:
-        _check_others(folder, made_by, besides, mending)
+        others = _others(folder, besides)
+        if others:
+            names = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+            raise UserError(f"{folder} holds what is not of {made_by} ({names}): {mending}.")
     elif found.made_by != made_by:
         raise UserError(f"{folder} is of {_short(found.made_by)}, not of {made_by}: {mending}.")
     else:
@@ -162,13 +166,6 @@ def _check_place(folder: Path) -> None:
     first = next(parent for parent in folder.absolute().parents if os.path.lexists(parent))
     if not first.is_dir():
         raise UserError(f"{first} is not a folder, so that {folder} cannot be in it: give another name.")
-
-
-def _check_others(folder: Path, made_by: str, besides: Collection[str], mending: str) -> None:
-    others = _others(folder, besides)
-    if others and not os.path.lexists(folder / IDENTITY):
-        names = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
-        raise UserError(f"{folder} holds what is not of {made_by} ({names}): {mending}.")
 
 
 def _others(folder: Path, besides: Collection[str]) -> list[str]:
