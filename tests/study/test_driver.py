@@ -30,14 +30,14 @@ ENDS = {"fails": "ValueError: it cannot be", "diverges": "error: the loss or a g
 folder, updates, lr, pause, end = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]), sys.argv[5]
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 log = os.path.join(folder, "hydra_train.log")
-lines = open(log).read().splitlines() if os.path.exists(log) else ["num. shared model params: 1,234 (num. trained"]
-for update in range(len(lines) - 1, updates):
+if not os.path.exists(log):
+    open(log, "w").write("num. shared model params: 1,234 (num. trained\n")
+for update in range(len(open(log).readlines()) - 1, updates):
     if end in ENDS and update == 1:
         sys.exit(ENDS[end])
     time.sleep(pause)
     loss = {"loss": 9, "num_updates": update + 1, "wps": 100, "wpb": 200}
-    lines.append(json.dumps({"epoch": 1, **loss}))
-    open(log, "w").write("\n".join(lines) + "\n")
+    open(log, "a").write(json.dumps({"epoch": 1, **loss}) + "\n")
 valid = {"valid_loss": 8 + abs(lr - 0.002), "valid_accuracy": 30, "valid_num_updates": updates}
 open(log, "a").write(json.dumps({"epoch": 1, **valid}) + "\n")
 if end == "unsaved":
@@ -204,13 +204,16 @@ def test_a_run_that_was_finished_on_another_machine_is_not_swept_here(study, tmp
 
 
 @pytest.mark.parametrize("how", ["signal", "minutes"])
-def test_stopped_it_goes_on(how, study):
+def test_stopped_it_goes_on(how, study, monkeypatch):
     options = {"systems": ["bert_a"], "parts": ["search"]}
-    slow = study(pause=0.3, **options)
+    slow = study(pause=0.8, **options)
     logs = [slow.folder(run) / "hydra_train.log" for run in slow.wanted]
 
+    def begun():
+        return all(log.exists() and len(log.read_text().splitlines()) > 1 for log in logs)
+
     def interrupt():
-        while not all(log.exists() for log in logs):
+        while not begun():
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -219,7 +222,9 @@ def test_stopped_it_goes_on(how, study):
         with pytest.raises(UserError, match=r"interrupted with 0 of 2 runs done: the same command goes on"):
             slow.do(jobs=2)
     else:
-        assert slow.do(jobs=2, minutes=1.5 / 60) == 2
+        with monkeypatch.context() as clock:
+            clock.setattr(time, "monotonic", lambda: 60.0 * begun())
+            assert slow.do(jobs=2, minutes=0.5) == 2
     before = [len(log.read_text().splitlines()) for log in logs]
     assert all(1 < number < 11 for number in before)
     assert study(**options).do(jobs=2) == 0
