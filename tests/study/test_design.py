@@ -56,7 +56,7 @@ def test_those_of_the_repository(size):
     ("before", "after", "sentence"),
     [
         ("tupe_r: {", "tupe_x: {", "compares tupe_x, which `tupe systems` does not list"),
-        ("mid: 20", "mid: 25", "saves at its validations"),
+        ("mid: 20", "mid: 25", "keeps the checkpoint of update 25, but saves every 20"),
         ("updates: 100", "updates: many", "made.yaml is not what a study writes"),
         ("groups:", "groups: [", "is no YAML"),
     ],

@@ -200,7 +200,15 @@ def test_a_run_that_was_finished_on_another_machine_is_not_swept_here(study, tmp
     (here.corpus / "manifest.json").touch()
     options = ["--size", f"{tmp_path}/made.yaml", "--parts", "glue", "--systems", "bert_a"]
     assert main(["study", *options, "--records", f"{tmp_path}/records", "--out", f"{tmp_path}/out"]) == 0
-    assert "4 fine-tunings, as glue/bert_a.seed_1.end, are of checkpoints that are not in" in capsys.readouterr().out
+    assert "checkpoints of 4 missing fine-tunings, as glue/bert_a.seed_1.end, are not in" in capsys.readouterr().out
+
+
+def test_a_pretraining_done_again_begins_its_fine_tunings_anew(study):
+    here = study(systems=["bert_a"])
+    begun = here.folder(Run("glue", "bert_a", 1, at="end")) / "sweep"
+    begun.mkdir(parents=True)
+    here.do(jobs=2)
+    assert not begun.exists()
 
 
 @pytest.mark.parametrize("how", ["signal", "minutes"])

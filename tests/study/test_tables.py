@@ -151,21 +151,21 @@ def test_a_document(results, tmp_path, leave, capsys):
     document = tmp_path / "results.md"
     size = tmp_path / "made.yaml"
     document.write_text(
-        f"# Ours\n\n<!-- study {size} pretraining -->\nold\n<!-- end -->\nand <!-- study {size} curves -->\n"
+        "# Ours\n\n<!-- study made pretraining -->\nold\n<!-- end -->\nand <!-- study made curves -->\n"
         "<!-- end -->\nthe end\n"
     )
-    written = render(document, leave({}))
+    written = render(document, leave({}), str(size))
     first = document.read_text()
     assert "old" not in first and first.startswith("# Ours\n") and first.endswith("\nthe end\n")
     assert "| BERT-A | 1,234,567 |" in first and "![Validation loss" in first
     assert [path.suffix for path in written] == [".md", ".png"] and written[1].stat().st_size > 10_000
-    assert main(["study-report", "--document", str(document), "--records", str(leave({}))]) == 0
+    assert main(["study-report", "--size", str(size), "--document", str(document), "--records", str(leave({}))]) == 0
     assert document.read_text() == first
-    document.write_text(f"<!-- study {size} costs -->\n<!-- end -->")
+    document.write_text("<!-- study made costs -->\n<!-- end -->")
     with pytest.raises(
         UserError, match="has a mark 'costs': the marks are curves, scores, state, summary, pretraining"
     ):
-        render(document, leave({}))
+        render(document, leave({}), str(size))
     capsys.readouterr()
     assert main(["study-report", "--size", str(size), "--records", str(leave({})), "--print", "rates"]) == 0
     assert capsys.readouterr().out.startswith("| system | 0.001 | 0.002 |")

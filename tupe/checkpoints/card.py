@@ -182,9 +182,9 @@ def card(about: About, name: str) -> str:
         f"# {name}\n\n{paper}{f' ({size})' if size else ''}, an encoder of the family of TUPE: {shape}.\n\n"
         f"    logit = {logit}\n\nPosition terms: {terms}.",
         f"## Use\n\n```python\n{_snippet(about, name)}\n```\n\n`trust_remote_code` runs `modeling_tupe.py` of this "
-        "folder; with `pip install tupe` and `import tupe.transformers` it is not needed. Transformers >= 5.14. Where "
-        "torchaudio is installed for CUDA and PyTorch for the CPU, Transformers fails to import it: "
-        "`pip uninstall torchaudio`.",
+        "folder; with the plugin installed from its repository and `import tupe.transformers` it is not needed. "
+        "Transformers >= 5.14. Where torchaudio is installed for CUDA and PyTorch for the CPU, Transformers fails to "
+        "import it: `pip uninstall torchaudio`.",
         f"## Training\n\n{_training(about)}",
     ]
     if about.scores:
@@ -259,7 +259,7 @@ def _snippet(about: About, name: str) -> str:
     if about.cleaning:
         lines += [
             "",
-            "from tupe.data.text.stages import TextProcessing  # pip install 'tupe[corpus]'",
+            "from tupe.data.text.stages import TextProcessing  # the plugin, with its extra `corpus`",
             "",
             f"clean = TextProcessing({about.corpus.settings.stages!r}, "
             f"{about.corpus.settings.language!r}).around  # before the tokenizer; <mask> stays",

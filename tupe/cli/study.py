@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
     from tupe.cores import available_cores
     from tupe.errors import UserError
     from tupe.study.design import read_design
-    from tupe.study.driver import Study
+    from tupe.study.driver import Study, pretraining_of
     from tupe.study.records import read_records
 
     design = read_design(args.size)
@@ -56,7 +56,9 @@ def run(args: argparse.Namespace) -> None:
     print(f"study: {len(study.wanted) - missing} of {len(study.wanted)} runs have a record in {study.records}")
     elsewhere = study.without_checkpoint(read_records(study.records, design))
     if elsewhere:
+        record = pretraining_of(elsewhere[0]).path
         print(
-            f"study: {len(elsewhere)} fine-tunings, as {elsewhere[0]}, are of checkpoints that are not in {study.out}: "
-            "copy them from where they were trained, or move the records of their pre-trainings away to train them here"
+            f"study: checkpoints of {len(elsewhere)} missing fine-tunings, as {elsewhere[0]}, are not in {study.out}: "
+            "copy them from where they were trained, or move the records of their pre-trainings, as "
+            f"{study.records / record}, away to train them here"
         )

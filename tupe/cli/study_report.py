@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> None:
     from tupe.study.tables import BLOCKS
 
     if args.print is None:
-        for path in render(args.document, args.records):
+        for path in render(args.document, args.records, args.size):
             print(f"written: {path}")
         return
     if args.print not in BLOCKS:

@@ -183,10 +183,9 @@ def read_design(size: str) -> Design:
     except yaml.YAMLError as error:
         raise UserError(f"{path} is no YAML: {' '.join(str(error).split())}.") from None
     design = typed(Design, content, str(path), "a study", "see configs/study/cpu.yaml")
-    if design.mid % max(1, design.updates // design.validations):
-        raise UserError(
-            f"{path} keeps the checkpoint of update {design.mid}, but saves at its validations: change mid."
-        )
+    every = max(1, design.updates // design.validations)
+    if design.mid % every:
+        raise UserError(f"{path} keeps the checkpoint of update {design.mid}, but saves every {every}: change mid.")
     for name in design.systems:
         if design.model(name) not in (*SYSTEMS, ROBERTA):
             raise UserError(f"{path} compares {design.model(name)}, which `tupe systems` does not list.")

@@ -17,7 +17,7 @@ from tupe.study.figures import plot_curves, plot_scores
 from tupe.study.records import read_records
 from tupe.study.tables import BLOCKS, Results
 
-_MARKS = re.compile(r"(<!-- study (?P<size>\S+) (?P<block>\S+) -->\n)(?P<old>.*?)(?P<end><!-- end -->)", re.DOTALL)
+_MARKS = re.compile(r"(<!-- study (?P<study>\S+) (?P<block>\S+) -->\n)(?P<old>.*?)(?P<end><!-- end -->)", re.DOTALL)
 
 #: Name of a mark in a document -> what draws its picture, the title, and the end of the picture's name.
 FIGURES = {
@@ -32,8 +32,10 @@ def read_results(size: str, records: Path) -> Results:
     return Results(design, read_records(records / design.name, design))
 
 
-def render(document: Path, records: Path) -> list[Path]:
+def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
     """Makes all that stands between marks anew, and the figures beside it in `images`; returns what was written.
+
+    A mark has the name of a study: of one in `configs/study`, or of the file `size`.
 
     Raises:
         UserError: for a mark that no table has, or a record that is damaged.
@@ -42,10 +44,10 @@ def render(document: Path, records: Path) -> list[Path]:
     written = [document]
 
     def block(match: re.Match) -> str:
-        size, name = match["size"], match["block"]
-        if size not in found:
-            found[size] = read_results(size, records)
-        results = found[size]
+        study, name = match["study"], match["block"]
+        if study not in found:
+            found[study] = read_results(size if Path(size).stem == study else study, records)
+        results = found[study]
         if name in FIGURES:
             plot, title, ending = FIGURES[name]
             picture = document.parent / "images" / f"study_{results.design.name}{ending}.png"

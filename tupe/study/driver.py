@@ -105,7 +105,7 @@ class Study:
         if run.part == "cost":
             return finetuning.cost_settings(self.design)
         if run.part == "glue":
-            pretrained = records.get(_pretraining(run))
+            pretrained = records.get(pretraining_of(run))
             return None if pretrained is None else finetuning.sweep_settings(self.design, run, pretrained.settings)
         lr = run.lr if run.part == "search" else best_rate(self.design, run.system, records)
         return None if lr is None else training.settings(self.design, run, lr, self.corpus)
@@ -198,7 +198,7 @@ class Study:
 
     def _pretrained(self, run: Run) -> Optional[Path]:
         """The checkpoint that a sweep is of; None unless its pre-training ended here, and not only elsewhere."""
-        folder = self.folder(_pretraining(run))
+        folder = self.folder(pretraining_of(run))
         log = training.log_of(folder)
         ended = log is not None and max(log.valid, default=0) >= self.design.updates
         return training.checkpoint(self.design, folder, run.at) if ended else None
@@ -206,7 +206,7 @@ class Study:
     def without_checkpoint(self, records: dict[Run, Record]) -> list[Run]:
         """The missing fine-tunings whose pre-training ended on another machine."""
         missing = [run for run in self.wanted if run.part == "glue" and run not in records]
-        return [run for run in missing if _pretraining(run) in records and not self._pretrained(run)]
+        return [run for run in missing if pretraining_of(run) in records and not self._pretrained(run)]
 
     def folder(self, run: Run) -> Path:
         """Where a run takes place."""
@@ -232,6 +232,8 @@ class Study:
                 records[run] = found
                 if run.part == "search":
                     shutil.rmtree(folder)
+                for at in ("end", "mid") if run.part == "final" else ():  # begun with another checkpoint, if at all
+                    shutil.rmtree(self.folder(Run("glue", run.system, run.seed, at=at)), ignore_errors=True)
                 return
             write(folder / _BEGUN, Begun(one.of, spent))
             if not one.process.asked:
@@ -273,6 +275,6 @@ class Study:
             bar.refresh()
 
 
-def _pretraining(run: Run) -> Run:
+def pretraining_of(run: Run) -> Run:
     """The one whose checkpoint a sweep is of."""
     return Run("final", run.system, run.seed)

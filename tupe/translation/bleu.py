@@ -51,7 +51,7 @@ def score(
         from sacrebleu.metrics import BLEU, CHRF
         from sacrebleu.significance import PairedTest
     except ImportError:
-        raise UserError("BLEU needs sacrebleu: pip install 'tupe[translation]' (or sacrebleu).") from None
+        raise UserError("BLEU needs sacrebleu: pip install '.[translation]' (or sacrebleu).") from None
     if tokenize not in BLEU.TOKENIZERS:
         raise UserError(f"there is no tokeniser {tokenize}: choose one of {', '.join(BLEU.TOKENIZERS)}.")
     references = list(lines(reference, keep_spaces=True))
