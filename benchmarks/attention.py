@@ -16,8 +16,6 @@ one large product of the same type. With --graph a step is replayed as a CUDA gr
 from Python.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json
@@ -27,8 +25,9 @@ import sys
 import time
 import traceback
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any
 
 import torch
 import torch._dynamo
@@ -37,7 +36,7 @@ from attention_rivals import DESCRIPTIONS, attention_of, inputs, lengths_of, tok
 from measured import machine, spread
 from torch import Tensor
 
-from tupe.linear import linear
+from tupe.layers import linear
 
 #: mode -> its matrix products, twice
 MODES = {"forward": 4, "backward": 10, "forward + backward": 14}
@@ -77,7 +76,7 @@ def arguments() -> Namespace:
 # ------------------------------------------------------------------------------------------------------------- a step
 
 
-def same_bits(step: Callable[[], Any], args: Namespace) -> Optional[bool]:
+def same_bits(step: Callable[[], Any], args: Namespace) -> bool | None:
     """Whether five steps on the same inputs, with the same random numbers, have one outcome."""
     if args.graph:
         return None
@@ -146,7 +145,7 @@ def seconds(step: Callable[[], None], repeats: int, args: Namespace) -> float:
     return start.elapsed_time(end) / 1000 / repeats
 
 
-def extra_memory(step: Callable[[], None], mode: str, tokens: int, args: Namespace) -> Optional[int]:
+def extra_memory(step: Callable[[], None], mode: str, tokens: int, args: Namespace) -> int | None:
     """Bytes that a step takes at most, beyond its inputs, the output and the gradients of query, key and value."""
     if not args.on_gpu or args.graph:
         return None
@@ -242,8 +241,11 @@ def row(record: dict[str, Any]) -> str:
 
 def draw(records: list[dict[str, Any]], title: str, path: Path) -> None:
     """Time over FlashAttention's without a bias, and the extra memory, over the length."""
-    import matplotlib
-
+    try:
+        import matplotlib
+    except ImportError:  # the numbers need PyTorch and Triton alone
+        print("no picture: matplotlib is not installed", file=sys.stderr)
+        return
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 

@@ -1,10 +1,9 @@
 """The rivals of `attention.py`: how each computes attention with a bias, on what, and what it cannot do."""
 
-from __future__ import annotations
-
 from argparse import Namespace
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Callable, Optional
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -32,7 +31,7 @@ SIDE_BY_SIDE = ("packed", "varlen")
 
 
 def eager(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor, mask: Optional[Tensor], scale: float, dropout: float
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor, mask: Tensor | None, scale: float, dropout: float
 ) -> Tensor:
     logits = query * scale @ key.transpose(-2, -1) + bias
     logits = logits if mask is None else logits.masked_fill(mask, -torch.inf)
@@ -67,7 +66,7 @@ def attention_of(rival: str, batch: int, length: int, args: Namespace) -> Attend
         function = torch.compile(compiled[rival], dynamic=False)
         return lambda q, k, v, bias: function(q, k, v, bias, keys, scale, dropout)
 
-    def sdpa(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor] = None) -> Tensor:
+    def sdpa(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> Tensor:
         if bias is not None:
             bias = bias.expand(len(q), -1, -1, -1)
             bias = bias if keys is None else bias.masked_fill(keys, -torch.inf)
@@ -100,11 +99,13 @@ def attention_of(rival: str, batch: int, length: int, args: Namespace) -> Attend
         "flash": sdpa,
         "sdpa": sdpa,
         "eager": lambda q, k, v, bias: eager(q, k, v, bias, keys, scale, dropout),
-        "ours": lambda q, k, v, bias: biased_attention(q, k, v, bias, **options),
+        "ours": lambda q, k, v, bias: biased_attention(q, k, v, bias, backend="triton", **options),
         "factors": lambda q, k, v, a, b, theta: biased_attention(
             q, k, v, StructuredBias(a, b, None, theta), backend="factors", **options
         ),
-        "structured": lambda q, k, v, *parts: biased_attention(q, k, v, StructuredBias(*parts), **options),
+        "structured": lambda q, k, v, *parts: biased_attention(
+            q, k, v, StructuredBias(*parts), backend="triton", **options
+        ),
     }[rival]
 
 
@@ -116,7 +117,7 @@ def turn_of(name: str, args: Namespace) -> AbstractContextManager[None]:
     return sdpa_kernel(kernels[name] if args.on_gpu else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH])
 
 
-def unsuited(rival: str, mode: str, args: Namespace) -> Optional[str]:
+def unsuited(rival: str, mode: str, args: Namespace) -> str | None:
     if not args.on_gpu and rival in ("structured", "flex", "cudnn", "packed", "varlen"):
         return "needs a GPU"
     if mode == "backward" and args.graph:

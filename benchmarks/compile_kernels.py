@@ -1,24 +1,27 @@
 """Compiles the Triton kernels for given GPUs, without one, and shows what they need.
 
-    python benchmarks/compile_kernels.py                      # every tile of the table, for Hopper and Ampere
+    python benchmarks/compile_kernels.py                      # every tile of the table, for all kinds of GPUs
     python benchmarks/compile_kernels.py --quick              # bf16 and heads of 64, for Hopper
     python benchmarks/compile_kernels.py --tile 128 64 8 3    # the same with another tile
+    python benchmarks/compile_kernels.py --quick --ptxas PATH   # the machine code by that ptxas
 
-Ends with 1 if a kernel needs more shared memory than a block of that GPU may have, or if Hopper's wgmma instructions
-wait for each other, which ptxas calls serialized. Spills are bytes a thread: some dozens matter little, hundreds do.
+Ends with 1 if a kernel needs more shared memory than a block of that GPU may have, if Hopper's wgmma instructions
+wait for each other, which ptxas calls serialized, if its machine code writes a register that a wgmma still reads
+(`sass.py`; `without waits` is the control), or if it has atomics. Spills are bytes a thread: some dozens matter little,
+hundreds do. `copies` are asynchronous ones of 16 bytes, `small copies` of fewer; `loop` is the number of instructions
+of the inner loop, of a warp. Without --ptxas the machine code is by every ptxas that is there: Triton's own, or that of
+TRITON_PTXAS_PATH, and for Hopper that of the extra `gpu`.
 """
-
-from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import sass
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
@@ -26,9 +29,20 @@ from triton.backends.nvidia.driver import CudaDriver
 from triton.runtime.driver import driver
 
 from tupe.attention.kernels import launch, tiles
+from tupe.attention.verification import compiler
 
 #: capability: (name, column of tiles.TILES, bytes of shared memory that a block may have)
-GPUS = {90: ("H100, H200", "large", 227 << 10), 80: ("A100", "small", 163 << 10), 86: ("RTX 30", "small", 99 << 10)}
+GPUS = {
+    90: ("H100, H200", "large", 227 << 10),
+    80: ("A100", "small", 163 << 10),
+    86: ("RTX 30", "small", 99 << 10),
+    89: ("RTX 40, L40", "small", 99 << 10),
+    100: ("B200", "large", 227 << 10),
+    103: ("B300", "large", 227 << 10),
+    120: ("RTX 50", "small", 99 << 10),
+}
+KINDS = ("dense", "packed", "TUPE-R", "DIET-ABS", "dense, float32 bias")  # the third and fourth in parts
+BIN = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 
 class Target(CudaDriver):
@@ -50,7 +64,7 @@ class Target(CudaDriver):
 def kernels(dtype: torch.dtype, width: int, bias: str, length: int = 500) -> list[tuple]:
     """`(kernel, grid, tile, arguments)` of every launch, with padding and dropout, for 32 sequences and 12 heads.
 
-    `packed` is the dense bias of sequences side by side.
+    `packed` is the dense bias of sequences side by side; a float32 bias is what autocast leaves to 16-bit queries.
     """
     launches = []
 
@@ -72,6 +86,7 @@ def kernels(dtype: torch.dtype, width: int, bias: str, length: int = 500) -> lis
     parts = {
         "dense": {"bias": empty(1, 12, length, length)},
         "packed": {"bias": empty(1, 12, length, length)},
+        "dense, float32 bias": {"bias": empty(1, 12, length, length, dtype=torch.float32)},
         "TUPE-R": {**factors, "relative": empty(12, 2 * length - 1), "theta": empty(12)},
         "DIET-ABS": {**factors, "segment": empty(12, 2, 2), "segments": empty(batch, tokens, dtype=torch.uint8)},
     }[bias]
@@ -90,26 +105,41 @@ def kernels(dtype: torch.dtype, width: int, bias: str, length: int = 500) -> lis
     return launches
 
 
-def report(kernel, capability: int) -> dict[str, object]:
-    """Registers, spills and shared memory of a compiled kernel."""
-    ptxas = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
+def report(kernel, capability: int, ptxas: Path) -> dict[str, object]:
+    """Registers, spills, shared memory and the inner loop of a kernel whose PTX `ptxas` compiles."""
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "kernel.ptx"
+        source, cubin = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
         source.write_text(kernel.asm["ptx"])
-        name = f"sm_{capability}" + "a" * (capability == 90)
-        command = [str(ptxas), "-v", f"--gpu-name={name}", str(source), "-o", os.devnull]
+        name = f"sm_{capability}" + "a" * (capability >= 90)
+        command = [str(ptxas), "-v", f"--gpu-name={name}", str(source), "-o", str(cubin)]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        code, loops = sass.parse(sass.disassemble(cubin.read_bytes(), BIN / "nvdisasm"))
     return {
         "registers": int(re.search(r"Used (\d+) registers", said)[1]),
         "spill": int(re.search(r"(\d+) bytes spill stores", said)[1]),
         "shared": kernel.metadata.shared,
         "wgmma": kernel.asm["ptx"].count("wgmma.mma_async"),
+        "in registers": sum(bool(instruction.reads_as_operand()) for instruction in code),
+        "early writes": len(sass.early_writes(code, loops)),
+        "without waits": len(sass.early_writes(code, loops, waits=False)),
+        "atomics": len(re.findall(r"\b(?:atom|red)\.", kernel.asm["ptx"])),
+        "copies": len(re.findall(r"cp\.async\.cg[^\n]*, 0x10|cp\.async\.cg[^\n]*, 16", kernel.asm["ptx"])),
+        "small copies": len(re.findall(r"cp\.async\.ca", kernel.asm["ptx"])),
+        "loop": sum(sass.inner_loop(code, loops).values()),
         "serialized": "serialized" in said,
     }
 
 
-def check(capability: int, tile: list[int] | None, **case) -> bool:
-    """Prints a line for each kernel; whether all fit."""
+def compilers(capability: int, named: Path | None) -> list[Path]:
+    """The ptxas to compile with: Triton's for a GPU, and for Hopper that of the extra `gpu`; or the one named."""
+    if named is not None:
+        return [named]
+    wheel = compiler.wheel_ptxas() if capability == 90 else None
+    return [path for path in dict.fromkeys((compiler.ptxas(divmod(capability, 10)), wheel)) if path is not None]
+
+
+def check(capability: int, tile: list[int] | None, named: Path | None, **case) -> bool:
+    """Prints a line for each kernel and compiler; whether all fit and none writes too early."""
     name, column, limit = GPUS[capability]
     driver.set_active(Target(capability))
     tiles.memory = lambda device: column
@@ -120,23 +150,36 @@ def check(capability: int, tile: list[int] | None, **case) -> bool:
     for kernel, grid, blocks, arguments in kernels(**case):
         if tile is not None:
             blocks = dict(zip(("BLOCK_M", "BLOCK_N", "num_warps", "num_stages"), tile))
-        needs = report(kernel.warmup(grid=grid, **arguments, **blocks), capability)
-        fits &= needs["shared"] <= limit and not needs["serialized"]
-        said = "  ".join(f"{key} {value:>6}" for key, value in needs.items())
-        print(f"  {kernel.__name__:<24} {tuple(blocks.values())!s:<16} {said}", flush=True)
+        compiled = kernel.warmup(grid=grid, **arguments, **blocks)
+        for ptxas in compilers(capability, named):
+            needs = report(compiled, capability, ptxas)
+            if needs["in registers"] and not needs["without waits"]:  # the same code made wrong on purpose
+                sys.exit("error: the check of early writes does not see them where every wait is taken away.")
+            fits &= needs["shared"] <= limit and not (needs["serialized"] or needs["early writes"] or needs["atomics"])
+            said = "  ".join(f"{key} {value:>6}" for key, value in needs.items())
+            version = compiler.ptxas_version(ptxas)
+            print(f"  {kernel.__name__:<24} {tuple(blocks.values())!s:<16} ptxas {version:<9} {said}", flush=True)
     return fits
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="only bf16 and heads of 64, for Hopper")
+    parser.add_argument("--quick", action="store_true", help="only bf16 and heads of 64")
     parser.add_argument("--tile", type=int, nargs=4, metavar=("M", "N", "WARPS", "STAGES"), help="implies --quick")
+    parser.add_argument("--ptxas", type=Path, help="default: every one that is there")
+    parser.add_argument("--gpus", type=int, nargs="+", choices=GPUS, help="default: all; Hopper with --quick")
     args = parser.parse_args()
-    gpus, dtypes, widths = GPUS, (torch.bfloat16, torch.float32), (64, 128)
+    if args.ptxas is not None and compiler.ptxas_version(args.ptxas) is None:
+        sys.exit(f"error: {args.ptxas} does not run: name a ptxas.")
+    gpus, dtypes, widths = args.gpus or GPUS, (torch.bfloat16, torch.float32), (64, 128)
     if args.quick or args.tile:
-        gpus, dtypes, widths = (90,), (torch.bfloat16,), (64,)
-    cases = itertools.product(gpus, dtypes, widths, ("dense", "packed", "TUPE-R", "DIET-ABS"))  # the last two in parts
-    results = [check(gpu, args.tile, dtype=dtype, width=width, bias=bias) for gpu, dtype, width, bias in cases]
+        gpus, dtypes, widths = args.gpus or (90,), (torch.bfloat16,), (64,)
+    cases = itertools.product(gpus, dtypes, widths, KINDS)
+    results = [
+        check(gpu, args.tile, args.ptxas, dtype=dtype, width=width, bias=bias)
+        for gpu, dtype, width, bias in cases
+        if not (dtype == torch.float32 and "float32" in bias)
+    ]
     return 0 if all(results) else 1
 
 

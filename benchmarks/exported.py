@@ -3,8 +3,6 @@
 Example: OMP_NUM_THREADS=1 python benchmarks/exported.py --system tupe_r --size base --shapes 1x16 1x128 8x128
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import tempfile

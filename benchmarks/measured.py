@@ -1,7 +1,5 @@
 """What every benchmark says of its figures: the machine, and quartiles."""
 
-from __future__ import annotations
-
 import os
 import statistics
 

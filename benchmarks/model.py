@@ -19,8 +19,6 @@ forward pass to the features. Parameters are in the type itself, as with `--memo
 for an older numpy, whose names `numpy.float` and the like are given back to it.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json
@@ -33,8 +31,9 @@ import sys
 import time
 import warnings
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any
 
 import torch
 from measured import machine, spread
@@ -156,7 +155,7 @@ class Rival:
         print("step", file=self.process.stdin, flush=True)
         return float(self.answer())
 
-    def end(self) -> dict[str, Optional[int]]:
+    def end(self) -> dict[str, int | None]:
         print("end", file=self.process.stdin, flush=True)
         return json.loads(self.answer())
 

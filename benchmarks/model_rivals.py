@@ -1,13 +1,12 @@
 """The rivals of `model.py`: how each is built, and its step."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +15,9 @@ from torch import Tensor, nn
 from tupe.systems import ALIASES, DESCRIPTIONS, ELECTRA, SYSTEMS
 
 ELECTRAS = tuple(f"{ELECTRA}{name}" for name in (*SYSTEMS, *ALIASES))  # generator and discriminator
-OURS = (*SYSTEMS, *ALIASES, *ELECTRAS, "tupe_compiled")
+#: One model by several backends of its attention: rival -> (system, backend).
+BY_BACKEND = {f"tupe_a_{backend}": ("tupe_a", backend) for backend in ("triton", "factors", "sdpa")}
+OURS = (*SYSTEMS, *ALIASES, *ELECTRAS, "tupe_compiled", *BY_BACKEND)
 AT_INFERENCE = {"tupe_compiled": "tupe", "roberta_fused": "roberta"}  # they differ in training alone
 _PLAIN = {name: name[len(ELECTRA) :] for name in ELECTRAS}
 PRODUCTS = 10  # in a step of the matrix product
@@ -24,6 +25,7 @@ NAMES = {
     **{name: f"{DESCRIPTIONS[ALIASES.get(name, name)][0]}, ours" for name in (*SYSTEMS, *ALIASES)},
     **{name: f"{DESCRIPTIONS[ALIASES.get(plain, plain)][0]}, ours, with a generator" for name, plain in _PLAIN.items()},
     "tupe_compiled": "TUPE-R, ours, --compile",
+    **{rival: f"TUPE-A, ours, {backend}" for rival, (_, backend) in BY_BACKEND.items()},
     "roberta": "RoBERTa, fairseq's",
     "roberta_fused": "RoBERTa, fairseq's, fused_adamw",
     "authors": "TUPE-R, the authors'",
@@ -34,9 +36,9 @@ def build_ours(args: Namespace, dictionary: Any) -> nn.Module:
     from tupe.models import ElectraModel, TupeModel
     from tupe.models.config import CONFIGS
 
-    name = f"{args.rival.removesuffix('_compiled')}_{args.size}"
+    system, backend = BY_BACKEND.get(args.rival, (args.rival.removesuffix("_compiled"), args.backend))
     compiled = args.rival.endswith("_compiled")
-    config = CONFIGS[name](max_positions=args.length, attention_backend=args.backend, compile=compiled)
+    config = CONFIGS[f"{system}_{args.size}"](max_positions=args.length, attention_backend=backend, compile=compiled)
     model = ElectraModel if args.rival in ELECTRAS else TupeModel
     return model.build_model(config, SimpleNamespace(source_dictionary=dictionary))
 
@@ -151,7 +153,7 @@ def model_step(args: Namespace) -> Callable[[], None]:
 
 def product_step(args: Namespace) -> Callable[[], None]:
     """`PRODUCTS` square matrix products."""
-    from tupe.linear import linear
+    from tupe.layers import linear
 
     a, b = (torch.randn(args.product, args.product, device=args.device, dtype=getattr(torch, args.dtype)) for _ in "ab")
 

@@ -11,8 +11,6 @@ optimizer: `fused_adamw` for ours, `adam` for fairseq's (`transformer_fused` is 
 fairseq's `SequenceGenerator` for all, to the length of the source, since models that learnt nothing do not end.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import time

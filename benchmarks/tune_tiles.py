@@ -7,15 +7,13 @@ Prints the fastest five for each kernel, in microseconds, and beside them what t
 first, in as many processes as there are cores.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import multiprocessing
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from typing import Callable, Optional
 
 import torch
 import triton
@@ -30,7 +28,7 @@ KERNELS = ("forward", "query_gradient", "key_gradient", "bias_gradient")
 class Tuned(Launcher):
     """A launcher with one tile for all kernels; it can compile without running."""
 
-    candidate: Optional[Tile] = None
+    candidate: Tile | None = None
     only_compile = False
 
     def tile(self, kernel: str) -> Tile:
@@ -95,7 +93,7 @@ def candidates(args: Namespace) -> list[Tile]:
     return [dict(zip(names, tile)) for tile in itertools.product(args.rows, args.rows, args.warps, args.stages)]
 
 
-def compile_one(case: tuple[Namespace, str, Tile]) -> Optional[str]:
+def compile_one(case: tuple[Namespace, str, Tile]) -> str | None:
     """Puts a compiled kernel into Triton's cache; what went wrong, if anything did."""
     args, kernel, tile = case
     launcher, found = steps(args)

@@ -12,8 +12,6 @@ On several, each does its tasks of a step, and all end a step before one begins 
 What is done is not done again. Lines that cannot be read stop it: datatrove by itself would go on without them.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -3,8 +3,6 @@
 Example: python scripts/draw_tupe.py docs/images/tupe.png
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 

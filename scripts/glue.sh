@@ -13,8 +13,8 @@
 # SEEDS       1,2,3,4,5 by default
 #
 # Interrupted, the same command goes on: finished runs are kept, others are done anew. A run that fails does not stop
-# the others. Of each task the best run's checkpoint is kept. The table again: tupe glue-table OUT
+# the others. Of each task the best run's checkpoint is kept. The table again: tupe table OUT
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 [ $# -ge 3 ] || usage
-exec python3 -m tupe glue-sweep ${TASKS:+"--tasks=$TASKS"} ${LRS:+"--lrs=$LRS"} ${SEEDS:+"--seeds=$SEEDS"} "$@"
+exec python3 -m tupe sweep glue ${TASKS:+"--tasks=$TASKS"} ${LRS:+"--lrs=$LRS"} ${SEEDS:+"--seeds=$SEEDS"} "$@"

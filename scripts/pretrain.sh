@@ -14,6 +14,7 @@
 # MODEL          `tupe systems` lists them
 # BATCH          sequences an update
 # BATCH_PER_GPU  sequences a GPU and step; lower it where memory is short
+# MAX_UNUSED     share of the tokens that may be in lines too long to be used, 0.01 by default
 #
 # First it prints the plan (size, batch, updates, tokens, disk for the checkpoints), and ends if that cannot work.
 # Ctrl-C, SIGTERM and SIGUSR1 finish the update and save; run again, it goes on from the last checkpoint.
@@ -37,4 +38,4 @@ user_dir=$(python3 -m tupe user-dir)
 settings+=("common.user_dir=$(quoted "$user_dir")" "task.data=$(quoted "$data")" ${MODEL:+"model._name=$MODEL"}
     "dataset.batch_size=$per_gpu" "optimization.update_freq=[$update_freq]")
 take_settings "$@"
-start pretraining-plan
+start pretraining-plan ${MAX_UNUSED:+--max-unused "$MAX_UNUSED"}

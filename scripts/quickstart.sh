@@ -35,7 +35,7 @@ start_or_go_on() {
             ;;
         *) fail "$out holds what is not of quickstart.sh: set QUICKSTART_OUT to another folder." ;;
     esac
-    mkdir -p "$out/done"
+    mkdir -p "$out/done" 2>/dev/null || fail "$out cannot be a folder: set QUICKSTART_OUT to one that can be written"
     echo "$settings" >"$out/settings"
 }
 
@@ -47,6 +47,26 @@ step_once() {
         step "$@"
         touch "$out/done/$1"
     fi
+}
+
+# Runs a step of all models side by side, each on one thread, with the model's name before each line.
+step_of_models() { # STEP
+    local model
+    declare -A running
+    step_name=$1
+    trap 'wait; exit 130' INT TERM # Ctrl-C reaches the trainings too, which save a checkpoint first
+    for model in "${models[@]}"; do
+        step_once "$1-$model" "$1" "$model" > >(awk -v name="$model" '{ print name ": " $0; fflush() }') 2>&1 &
+        running[$model]=$!
+    done
+    for model in "${models[@]}"; do wait "${running[$model]}" || step_name=$1-$model; done
+    trap 'exit 130' INT TERM
+    [ "$step_name" = "$1" ] || exit 1
+}
+
+# Bash starts what goes side by side with SIGINT ignored: this ends a command by Ctrl-C all the same.
+interruptible() {
+    python3 -c 'import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])' "$@"
 }
 
 text() {
@@ -61,12 +81,12 @@ prepare() {
 }
 
 pretrain() { # MODEL
-    CONFIG=quickstart MODEL=$1 GPUS=0 PROCESSES=1 bash scripts/pretrain.sh "$out/corpus" \
+    CONFIG=quickstart MODEL=$1 GPUS=0 PROCESSES=1 interruptible bash scripts/pretrain.sh "$out/corpus" \
         "optimization.max_update=$updates" "checkpoint.save_dir=$out/pretraining/$1"
 }
 
 finetune() { # MODEL
-    bash scripts/finetune_glue.sh CoLA "$out/pretraining/$1/checkpoint_last.pt" "$out/glue-data" \
+    interruptible bash scripts/finetune_glue.sh CoLA "$out/pretraining/$1/checkpoint_last.pt" "$out/glue-data" \
         "checkpoint.save_dir=$out/finetuning/$1" "optimization.max_epoch=$epochs" "optimization.lr=[0.0005]" \
         common.cpu=true common.fp16=false common.log_format=json dataset.num_workers=0
 }
@@ -88,13 +108,12 @@ if [ "${QUICKSTART_INSTALL:-1}" != 0 ]; then
 elif ! command -v tupe >/dev/null; then
     fail "no command tupe is on PATH: activate where it is installed, or leave QUICKSTART_INSTALL unset."
 fi
-cores=$(python3 tupe/cores.py)
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores < 4 ? cores : 4))} # these models are too small for more
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} # models so small gain little by more, and lose much beside other work
 start_or_go_on
 step_once text text
 step_once prepare prepare
-for model in "${models[@]}"; do step_once "pretrain-$model" pretrain "$model"; done
-for model in "${models[@]}"; do step_once "finetune-$model" finetune "$model"; done
+step_of_models pretrain
+step_of_models finetune
 step report report
 done_note="$out/report.html and report.md"
 if python3 -c 'import google.protobuf, safetensors, tokenizers' 2>/dev/null; then

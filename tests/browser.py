@@ -3,8 +3,6 @@
 Debian and Ubuntu: `apt-get install chromium-headless-shell`, or `chromium`. Chrome will do; CHROMIUM names another.
 """
 
-from __future__ import annotations
-
 import base64
 import fcntl
 import json
@@ -14,14 +12,14 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--disable-dev-shm-usage",
            "--disable-background-networking", "--no-first-run", "--hide-scrollbars")  # fmt: skip
 
 
-def find_browser() -> Optional[str]:
+def find_browser() -> str | None:
     """Its command, or none."""
     return next(filter(None, map(shutil.which, filter(None, (os.environ.get("CHROMIUM"), *NAMES)))), None)
 
@@ -33,7 +31,7 @@ class Browser:
         self.problems: list[str] = []
         self.requests: list[str] = []
         self.number = 0
-        self.session: Optional[str] = None
+        self.session: str | None = None
         self.folder = tempfile.mkdtemp()
         to_read, self.to = os.pipe()
         self.answers, to_write = os.pipe()

@@ -45,18 +45,18 @@ def tupe(*arguments):
 
 
 def finetune(task, checkpoint, data, *overrides):
-    """`scripts/finetune_glue.sh` without its processes: the command in this one, the training forked. Like `run`."""
+    """`tupe finetune-glue` in this process, with its training forked. Like `run`."""
     out, error = io.StringIO(), io.StringIO()
 
-    def training(command, held):
-        done = run(*command, check=False)
+    def training(program, arguments, start):
+        done = run(program, *arguments, check=False)
         out.write(done.stdout)
         error.write(done.stderr)
         if done.returncode:
             raise SystemExit(done.returncode)
 
     command = ["finetune-glue", task, checkpoint, data, "dataset.num_workers=0", *overrides]
-    patched = mock.patch("tupe.finetuning.finetune._train", training)
+    patched = mock.patch("tupe.finetuning.finetune._run", training)
     with patched, contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
         status = tupe(*command)
     return subprocess.CompletedProcess(command, status, out.getvalue(), error.getvalue())

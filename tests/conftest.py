@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: workers and their commands share the cores
+os.environ["TUPE_CHECK_KERNELS"] = "0"  # no test depends on what the user's cache says of the kernels
 
 import fairseq_cli.train  # noqa: F401  before the plugin, as in fairseq's commands
 import pytest
@@ -46,6 +47,9 @@ SLOW = (
     "attention/test_benchmark",
     "benchmarks/",
     "attention/test_triton",
+    "attention/verification/test_check",
+    "attention/verification/test_trusted",
+    "doctor/",
     "checkpoints/test_card",
     "checkpoints/test_extend",
     "checkpoints/test_release",
@@ -59,12 +63,18 @@ SLOW = (
     "data/test_python_docs",
     "data/translation/test_prepare",
     "examples/",
+    "fairseq_mends/test_epochs",
     "finetuning/test_kills",
+    "pretended_cuda/",
     "optim/",
     "test_packaging",
     "test_pretraining",
     "translation/test_translate",
 )
+
+
+def pytest_addoption(parser):
+    parser.addoption("--all-pairs", action="store_true", help="all cases of tests/pretended_cuda, not six of them")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -2,11 +2,12 @@
 
 import os
 import platform
+import sys
 
 import pytest
 
 from tests.commands import ROOT, run
-from tupe.cores import available_cores, processor
+from tupe.cores import available_cores, cpu_environment, processor, visible_gpus
 
 CORE = min(os.sched_getaffinity(0))
 
@@ -55,7 +56,21 @@ def test_scripts_share_the_cores_among_processes_and_do_not_spin(processes, give
     code = f'. scripts/lib/command.sh; for_cpu {processes}; echo "$OMP_NUM_THREADS $GOMP_SPINCOUNT"'
     environment = {"OMP_NUM_THREADS": "", "GOMP_SPINCOUNT": "", **given}
     done = run("taskset", "--cpu-list", CORE, "bash", "-c", code, cwd=ROOT, **environment)
-    assert done.stdout.split() == [str(threads), given.get("GOMP_SPINCOUNT", "100000")]
+    found_threads, spins = done.stdout.split()
+    assert found_threads == str(threads)
+    assert spins == given["GOMP_SPINCOUNT"] if given else spins in ("1000", "100000")
+
+
+@pytest.mark.parametrize(
+    ("loadavg", "spins"), [("0.1 0.1 0.1 1/200 77", 100_000), ("9.9 1 1 3/200 77", 1_000), ("", 100_000)]
+)
+def test_threads_spin_where_the_cores_are_free(monkeypatch, tmp_path, loadavg, spins):
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/loadavg").write_text(loadavg)
+    assert cpu_environment(root=tmp_path)["GOMP_SPINCOUNT"] == str(spins)
 
 
 def test_the_processor_by_its_name_or_its_kind(tmp_path):
@@ -63,3 +78,32 @@ def test_the_processor_by_its_name_or_its_kind(tmp_path):
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cpuinfo").write_text("processor\t: 0\nmodel name\t: Some CPU 9000\n")
     assert processor(tmp_path) == "Some CPU 9000"
+
+
+SMI = """#!/bin/sh
+echo 'GPU 0: NVIDIA A100 (UUID: GPU-a)'
+echo '  MIG 3g.20gb Device 0: (UUID: MIG-b)'
+echo 'GPU 1: NVIDIA A100 (UUID: GPU-c)'
+"""
+
+
+@pytest.mark.parametrize(
+    ("variable", "gpus"),
+    [(None, ["0", "1"]), ("", []), ("3,5", ["3", "5"]), ("1,-1,0", ["1"]), ("-1", []), ("GPU-c", ["GPU-c"])],
+)
+def test_gpus_that_may_be_used_by_package_and_scripts(variable, gpus, tmp_path, monkeypatch):
+    command = tmp_path / "nvidia-smi"
+    command.write_text(SMI)
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    assert visible_gpus() == gpus
+    assert run(sys.executable, ROOT / "tupe/cores.py", "gpus", PATH=os.environ["PATH"]).stdout == f"{len(gpus)}\n"
+
+
+def test_without_nvidia_smi_there_is_no_gpu(tmp_path, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert visible_gpus() == []

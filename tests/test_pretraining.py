@@ -6,10 +6,13 @@ import re
 import shutil
 from argparse import Namespace
 from collections import namedtuple
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tests.commands import ROOT, hydra_train
 from tupe.analysis.cost import read_costs
@@ -42,8 +45,8 @@ def test_numbers(corpus, tmp_path):
     assert first.startswith("tupe_tiny, 859k parameters, 91 symbols, on 2 node(s) x 4 process(es)")
     assert batch == "8 x 4 sequences x 8 accumulated = 256 an update, of 32 tokens each: 8,192 tokens an update"
     assert total.startswith(f"1,000,000 updates: 8.19G tokens, {8.192e9 / tokens:,.3g} times the training data of ")
-    # last, best, one being written, three to resume from, and ten for good
-    assert disk == f"checkpoints in {tmp_path}/a/b: at most 16 of 10.3MB, 165MB; 10GB free"
+    # last, best, the copy of one of them, three to resume from and the newest, and ten for good
+    assert disk == f"checkpoints in {tmp_path}/a/b: at most 17 of 10.4MB, 177MB; 10GB free"
 
 
 @pytest.mark.parametrize("precision", ["fp16=false", "bf16=true", "memory_efficient_bf16=true"])
@@ -84,13 +87,17 @@ def test_an_epoch_is_one_shard(corpus):
 @pytest.mark.parametrize(
     ("overrides", "number"),
     [
-        ([], 3 + 3 + 10),  # last, best and the one being written; the last three; every 100k
+        ([], 3 + 3 + 1 + 10),  # last, best and a copy; the last three and the newest; every 100k
         (["checkpoint.keep_interval_updates=0"], 3 + 40),  # all, every 25k
         (["checkpoint.keep_interval_updates=-1"], 3 + 40),
         (["optimization.max_update=1000"], 3),
         (["optimization.max_epoch=4", "checkpoint.no_epoch_checkpoints=false"], 3 + 4),
         (["optimization.max_epoch=4", "checkpoint.no_epoch_checkpoints=false", "checkpoint.save_interval=2"], 3 + 2),
-        (["optimization.max_epoch=4", "checkpoint.no_epoch_checkpoints=false", "checkpoint.keep_last_epochs=3"], 3 + 3),
+        (
+            ["optimization.max_epoch=4", "checkpoint.no_epoch_checkpoints=false", "checkpoint.keep_last_epochs=3"],
+            3 + 3 + 1,
+        ),
+        (["optimization.max_update=1000", "checkpoint.keep_best_checkpoints=2"], 3 + 2),
     ],
 )
 def test_number_of_checkpoints(overrides, number, corpus):
@@ -109,7 +116,13 @@ def test_number_of_checkpoints(overrides, number, corpus):
         (["dataset.max_tokens=64"], "in sequences"),
         (["dataset.batch_size=20"], "fairseq would use 16"),
         (["model._name=tupe_base", "checkpoint.keep_interval_updates=-1"], "10GB free"),
-        (["checkpoint.sav_dir=x"], "sav_dir"),
+        (["checkpoint.sav_dir=x"], r"^checkpoint has no sav_dir \(did you mean save_dir\?\): nothing would read it$"),
+        (["optimization.max_epoch=abc"], "^optimization cannot have this max_epoch: Value 'abc'"),
+        (["common.log_format=xml"], "^common cannot have this log_format: Invalid value 'xml', expected one of"),
+        (["task=nan"], "^the configuration base cannot be made|^task "),
+        (["common.log_file=configs/pretraining"], "common.log_file is configs/pretraining, which cannot be written"),
+        (["foo.bar=1"], "^the configuration has no foo: nothing would read it$"),
+        (["optimization.max_update"], "^'optimization.max_update' is no setting: give key=value"),
         (["lr_scheduler.warmup_updates=50", "optimization.max_update=50"], "warm-up of 50 .* run of 50"),
         (["optimization.max_update=many"], "max_update"),
         (["optimization.update_freq=[0]"], "optimization.update_freq is 0"),
@@ -124,6 +137,33 @@ def test_number_of_checkpoints(overrides, number, corpus):
 def test_refuses(overrides, said, corpus):
     with pytest.raises(UserError, match=said):
         list(plan(config(corpus, *overrides), CPU))
+
+
+def test_the_precision_of_another_machine_is_its_own(corpus):
+    """The plan of a cluster, on a machine without GPUs, without `--gpus`."""
+    assert list(plan(config(corpus, "common.fp16=true"), replace(CPU, here=False)))
+
+
+def test_lines_that_are_too_long_to_be_used(corpus):
+    data = MMapIndexedDataset(str(corpus / "train"))  # kept: `sizes` is memory that it unmaps
+    sizes = np.array(data.sizes)
+    longest, total = int(sizes.max()), int(sizes.sum())
+    few = int(sizes[sizes >= longest].sum())
+
+    def lines(length, *overrides, **launch):
+        cfg = config(corpus, f"task.tokens_per_sample={length}", *overrides)
+        return list(plan(cfg, Launch(nodes=1, processes=1, gpus=0, **launch)))
+
+    assert "never be used" not in "".join(lines(longest + 1))
+    said = f"{few:,} of {total:,} tokens ({few / total:.2%}) would never be used"
+    assert lines(longest, max_unused=few / total)[0].startswith(f"warning: {said}")
+    with pytest.raises(
+        UserError, match=re.escape(said) + rf".*longest needs {longest + 1}\): .*--max-tokens {longest - 2}"
+    ):
+        lines(longest, max_unused=few / total - 1e-6)
+    with pytest.raises(UserError, match="would never be used"):
+        lines(5)
+    assert "never be used" not in "".join(lines(5, "task.sample_break_mode=none"))
 
 
 @pytest.mark.parametrize("launch", [Launch(0, 1, 0), Launch(1, 0, 0), Launch(1, 1, -2)])

@@ -3,3 +3,5 @@
 This file imports nothing, so that `tupe.position` and `tupe.attention` work in any PyTorch code. Given `--user-dir`,
 fairseq itself imports every file of `tupe.tasks` and `tupe.models`, and they register what the plugin has.
 """
+
+__version__ = "0.2.0.dev0"

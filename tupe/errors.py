@@ -1,7 +1,5 @@
 """The one exception for what a user can mend: one sentence that says what was wrong, where, and what to do."""
 
-from __future__ import annotations
-
 try:  # Hydra prints these without a traceback
     from hydra.errors import CompactHydraException as _Compact
 except ImportError:  # `tupe.position` and `tupe.attention` work without Hydra

@@ -1,31 +1,36 @@
-"""What a pre-training run will be, said before it begins; and what cannot work, refused."""
-
-from __future__ import annotations
+"""Print the plan of a pre-training before it begins, and refuse what cannot work."""
 
 import math
 import os
+import re
 import shutil
 import warnings
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
+import numpy as np
 import torch
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq.dataclass.initialize import add_defaults, hydra_init
+from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from torch import nn
 from yaml import YAMLError
 
 from tupe.criterions.throughput import KNOWN_DEVICES, peak_flops, training_flops
+from tupe.data.binary import check_indexed
 from tupe.data.corpus.manifest import NAME, Manifest
 from tupe.data.corpus.report import vocabulary_warning
 from tupe.data.languages import languages, probabilities
 from tupe.errors import UserError
+from tupe.fairseq_mends.folders import refuse_outputs
+from tupe.fairseq_mends.names import refuse_unknown_keys
 from tupe.fairseq_mends.ranges import refuse_out_of_range
-from tupe.files import check_indexed, read_text, sha256
+from tupe.files import read_text, sha256
 from tupe.models.config import CONFIGS
 from tupe.models.describe import full_name
 from tupe.models.summary import meta_model, without_generator
@@ -33,10 +38,12 @@ from tupe.models.tupe import as_namespace
 from tupe.position.own import own_options
 from tupe.systems import ELECTRA, ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS, named_electras, named_models
 
-_PREPARED_BY = "scripts/prepare_corpus.sh"
+_PREPARED_BY = "tupe prepare-corpus"
 _MANY_EPOCHS = 100
 _BY_NAME = ("model", "task", "criterion", "optimizer", "lr_scheduler")  # of which Hydra knows what the file names
 _MULTILINGUAL = "tupe_multilingual_masked_lm"
+_BYTES_OF_A_TENSOR = 400  # beside its numbers: names, alignment and directory of the zip
+_BYTES_OF_A_CHECKPOINT = 20_000  # beside its tensors: configuration and meters
 _HALVES = ("fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16", "amp")
 
 
@@ -46,28 +53,36 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
     Raises:
         UserError: for a file, key or value that cannot be.
     """
-    try:  # as in fairseq, which Hydra 1.0 and 1.3 come with
-        from hydra import compose, initialize_config_dir
-
-        version = {"version_base": "1.1"}
-    except ImportError:
-        from hydra.experimental import compose, initialize_config_dir
-
-        version = {}
     if not (folder / f"{name}.yaml").is_file():  # Hydra would compose fairseq's empty schema
         raise UserError(f"there is no {folder / name}.yaml: give the folder and the name of a configuration.")
     hydra_init(name)
     try:
         overrides = with_pluses(overrides, folder, name)
-        with warnings.catch_warnings(), initialize_config_dir(config_dir=str(folder.resolve()), **version):
+        with warnings.catch_warnings(), initialize_config_dir(config_dir=str(folder.resolve()), version_base="1.1"):
             warnings.simplefilter("ignore")  # fairseq's schema has the name of the file, which Hydra 1.1 deprecates
             cfg = compose(config_name=name, overrides=overrides)
         add_defaults(cfg)
     except UserError:
         raise
-    except (HydraException, OmegaConfBaseException, YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"the configuration {name} cannot be made: {' '.join(str(error).split())}") from None
+    except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:  # a group that is a number
+        for override in overrides:
+            if not override.startswith("~"):  # which has no value
+                _refuse_override(override)
+        reason = re.split(r"\s(?:To append|Either remove|See https)", str(error))[0]  # without Hydra's advice
+        raise UserError(f"the configuration {name} cannot be made: {' '.join(reason.split())}") from None
     return cfg
+
+
+def _refuse_override(override: str) -> None:
+    """Raise a `UserError` for `GROUP.FIELD=VALUE` with a group, field or value that fairseq does not have."""
+    key, equals, value = override.partition("=")
+    if not equals:
+        raise UserError(f"'{override}' is no setting: give key=value, as optimization.max_update=1000.")
+    try:
+        asked = OmegaConf.to_container(OmegaConf.from_dotlist([f"{key.lstrip('+')}={value}"]))
+    except (OmegaConfBaseException, YAMLError):
+        raise UserError(f"{key} cannot be {value!r:.60}: quote it, or write a list as [1,2].") from None
+    refuse_unknown_keys({group: part for group, part in asked.items() if group != "hydra"})
 
 
 def with_pluses(arguments: list[str], folder: Path, name: str) -> list[str]:
@@ -77,12 +92,7 @@ def with_pluses(arguments: list[str], folder: Path, name: str) -> list[str]:
 
 
 def plus(override: str, named: Mapping[str, Container[str]]) -> str:
-    """`model.FIELD=VALUE`, with or without a plus, as Hydra wants it: with one where the file does not name the field.
-
-    Args:
-        override: any.
-        named: the fields that are there, by group.
-    """
+    """Write `model.FIELD=VALUE` as Hydra wants it: with a plus where the file's group does not name the field."""
     key, equals, value = override.partition("=")
     bare = key.lstrip("+")
     group, _, field = bare.partition(".")
@@ -93,25 +103,17 @@ def plus(override: str, named: Mapping[str, Container[str]]) -> str:
 
 @dataclass(frozen=True)
 class Launch:
-    """Where a run takes place.
+    """Where a run takes place."""
 
-    Attributes:
-        nodes: machines.
-        processes: on each machine.
-        gpus: on each machine; 0 for the CPU.
-        here: whether it starts on this machine, whose GPUs and disk must then do.
-        gpu: of which kind they are, as `h100`, if the plan is to say hours.
-        mfu: share of their peak that training uses.
-        measured: what `tupe.analysis.cost.read_costs` returns, if the plan is to say hours by it.
-    """
-
-    nodes: int
-    processes: int
-    gpus: int
-    here: bool = True
-    gpu: Optional[str] = None
-    mfu: float = 0.4
-    measured: Optional[tuple[str, list[dict[str, Any]]]] = None
+    nodes: int  # machines
+    processes: int  # on each machine
+    gpus: int  # on each machine; 0 for the CPU
+    here: bool = True  # whether it starts on this machine, whose GPUs and disk must then do
+    gpu: str | None = None  # of which kind they are, as `h100`, if the plan is to say hours
+    mfu: float = 0.4  # share of their peak that training uses
+    # what `tupe.analysis.cost.read_costs` returns, if the plan is to say hours by it
+    measured: tuple[str, list[dict[str, Any]]] | None = None
+    max_unused: float = 0.01  # share of the tokens that may be in lines too long to be used
 
     def __str__(self) -> str:
         return f"{self.nodes} node(s) x {self.processes} process(es), {self.gpus} GPU(s) a node"
@@ -129,8 +131,9 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     name, length = cfg.model._name, cfg.task.tokens_per_sample
     _check(cfg, launch)
     shards = _shards(cfg)
-    symbols, sizes = _read_data(shards, cfg.task)
+    symbols, sizes, unused = _read_data(shards, cfg.task)
     tokens = sum(sizes.values())
+    yield from unused.said(tokens, length, launch.max_unused)
     fields = {key: value for key, value in cfg.model.items() if key != "_name"}
     fields["max_positions"] = fields["max_positions"] or length
     model = meta_model(name, symbols, **fields)
@@ -164,11 +167,11 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     yield from vocabulary_warning(symbols, tokens)
     if times > _MANY_EPOCHS:
         yield f"warning: the data are repeated {times:,.0f} times, where BERT and TUPE did some 40: take more text"
-    yield disk(cfg, launch, updates, epoch, parameters)
+    yield disk(cfg, launch, updates, epoch, model)
 
 
 def made_of(cfg: DictConfig) -> dict[str, Any]:
-    """What the folder of a run is of, `tupe.files.own`: its model and data; not how long or where it trains."""
+    """Return what a run's folder depends on (`tupe.files.own`): model and data, not how long or where it trains."""
     data = {}
     for number, shard in enumerate(_shards(cfg)):
         known = Manifest.load(shard).content.checksums if (shard / NAME).is_file() else {}
@@ -225,7 +228,8 @@ def _check(cfg: DictConfig, launch: Launch) -> None:
 
 
 def check_machine(cfg: DictConfig, launch: Launch) -> None:
-    """Raises a `UserError` for GPUs that are not there, and for a precision that the CPU has not."""
+    """Raises a `UserError` for GPUs that are not there, a precision that the CPU has not, and outputs that spoil."""
+    refuse_outputs(cfg)
     if min(launch.nodes, launch.processes) < 1 or launch.gpus < 0:
         raise UserError(f"{launch} cannot be: give numbers above 0; only GPUs may be 0.")
     if launch.here and launch.gpus > torch.cuda.device_count():
@@ -233,13 +237,44 @@ def check_machine(cfg: DictConfig, launch: Launch) -> None:
             f"{launch.gpus} GPU(s) are asked for, but PyTorch {torch.__version__} sees {torch.cuda.device_count()}: "
             "set GPUS, look at nvidia-smi and CUDA_VISIBLE_DEVICES, and install a PyTorch with CUDA."
         )
-    if launch.gpus == 0 and cfg.common.fp16 and not cfg.common.memory_efficient_fp16:
+    if launch.here and launch.gpus == 0 and cfg.common.fp16 and not cfg.common.memory_efficient_fp16:
         raise UserError("the CPU does not train with common.fp16=true: leave it out, or set common.bf16=true.")
 
 
-def _read_data(shards: list[Path], task: DictConfig) -> tuple[int, dict[str, int]]:
-    """The number of symbols, and of tokens to train on by language."""
+@dataclass
+class _Unused:
+    """Tokens in lines that fairseq skips, because they are longer than a block."""
+
+    tokens: int = 0
+    longest: int = 0  # tokens of the longest line, `</s>` included
+
+    def add(self, sizes: np.ndarray, task: DictConfig) -> None:
+        """Count the lines of `sizes` tokens that, with `<s>`, are longer than `tokens_per_sample`."""
+        if task.sample_break_mode != "none":  # which cuts lines anywhere
+            skipped = sizes[sizes >= task.tokens_per_sample]
+            self.tokens += int(skipped.sum())
+            self.longest = max(self.longest, int(skipped.max(initial=0)))
+
+    def said(self, tokens: int, length: int, most: float) -> Iterator[str]:
+        """Yield a line about them, if there are any. Raise a `UserError` if their share is above `most`."""
+        if not self.tokens:
+            return
+        lost = (
+            f"{self.tokens:,} of {tokens:,} tokens ({self.tokens / tokens:.2%}) would never be used, because fairseq "
+            f"skips lines that do not fit into task.tokens_per_sample={length} (the longest needs {self.longest + 1})"
+        )
+        if self.tokens > most * tokens:
+            raise UserError(
+                f"{lost}: raise task.tokens_per_sample, set task.sample_break_mode=none, which cuts lines, prepare "
+                f"the data with --max-tokens {length - 2}, or accept it by --max-unused (MAX_UNUSED of the script)"
+            )
+        yield f"warning: {lost}"
+
+
+def _read_data(shards: list[Path], task: DictConfig) -> tuple[int, dict[str, int], _Unused]:
+    """The number of symbols, and of tokens to train on by language, and of those that would not be used."""
     tokens: dict[str, int] = {}
+    unused = _Unused()
     for shard in reversed(shards):  # the symbols are those of the first
         text = read_text(shard / "dict.txt", _PREPARED_BY)
         if not text.strip():
@@ -254,16 +289,17 @@ def _read_data(shards: list[Path], task: DictConfig) -> tuple[int, dict[str, int
             check_indexed(shard / language / "train", _PREPARED_BY)
             data = MMapIndexedDataset(str(shard / language / "train"))  # kept: `sizes` is memory that it unmaps
             tokens[language] = tokens.get(language, 0) + int(data.sizes.sum())
+            unused.add(data.sizes, task)
     for language in tokens:
         valid = shards[0] / language / "valid"
         if not valid.with_suffix(".bin").is_file():
             raise UserError(f"there is no {valid}.bin: the first folder holds the validation data.")
         check_indexed(valid, _PREPARED_BY)
-    return text.count("\n") + 5, tokens  # <s>, <pad>, </s>, <unk>, and <mask>, which the task adds
+    return text.count("\n") + 5, tokens, unused  # <s>, <pad>, </s>, <unk>, and <mask>, which the task adds
 
 
 def _languages(sizes: dict[str, int], alpha: float, total: int) -> Iterator[str]:
-    """How often languages are drawn, and how often each of their tokens is seen: the most and the least."""
+    """Say how often the most and the least frequent language is drawn, and how often each of its tokens is seen."""
     drawn = dict(zip(sizes, probabilities(list(sizes.values()), alpha).tolist()))
     times = {language: total * drawn[language] / sizes[language] for language in sizes}
     most, least = max(drawn, key=drawn.get), min(drawn, key=drawn.get)
@@ -284,7 +320,7 @@ def _predicted(cfg: DictConfig, tokens: int) -> int:
 
 
 def _hours(launch: Launch, flops: int) -> str:
-    """How long `flops` operations take."""
+    """Say how long `flops` operations take."""
     peak = peak_flops(launch.gpu.upper())
     if peak is None:
         raise UserError(f"the peak of a {launch.gpu} is not known: give --gpu one of {', '.join(KNOWN_DEVICES)}.")
@@ -301,7 +337,7 @@ def _hours(launch: Launch, flops: int) -> str:
 
 
 def _measured_hours(cfg: DictConfig, launch: Launch, tokens: int) -> str:
-    """How long `tokens` take at the speed that was measured."""
+    """Say how long `tokens` take at the speed that was measured."""
     conditions, records = launch.measured
     args, length, compiled = as_namespace(cfg.model), cfg.task.tokens_per_sample, "_compiled" * cfg.model.compile
     rows = named_electras() if args._name.startswith(ELECTRA) else named_models()
@@ -332,7 +368,7 @@ def check_warmup(cfg: DictConfig, updates: int) -> None:
 
 
 def number_of_updates(cfg: DictConfig, epoch: int) -> int:
-    """How many updates the run has, if an epoch has `epoch`."""
+    """Return the number of updates of the run, if an epoch has `epoch`."""
     most, epochs = cfg.optimization.max_update, cfg.optimization.max_epoch
     by_epochs = epoch * epochs if epochs > 0 else math.inf
     updates = min(most if most > 0 else math.inf, by_epochs)
@@ -341,20 +377,23 @@ def number_of_updates(cfg: DictConfig, epoch: int) -> int:
     return int(updates)
 
 
-def disk(cfg: DictConfig, launch: Launch, updates: int, epoch: int, parameters: int) -> str:
-    """What the checkpoints of `parameters` need. Raises a `UserError` where there is too little."""
-    rounded = any(cfg.common[half] and not cfg.common[f"memory_efficient_{half}"] for half in ("fp16", "bf16"))
-    state = 16 if rounded else 12  # bytes: a parameter, Adam's two moments, and the parameter before it was rounded
-    checkpoint, size = cfg.checkpoint, parameters * state
-    every, keep = checkpoint.save_interval_updates, checkpoint.keep_interval_updates
-    pattern = checkpoint.keep_interval_updates_pattern
-    number = 3  # the last, the best, and one that is being written
-    if every > 0:
-        number += _kept(updates // every, keep)
+def disk(cfg: DictConfig, launch: Launch, updates: int, epoch: int, model: nn.Module) -> str:
+    """Say what the checkpoints of `model` need, at the moment when they need the most.
+
+    Raises:
+        UserError: if there is too little space.
+    """
+    checkpoint, size = cfg.checkpoint, checkpoint_size(cfg, model)
+    pattern, keep = checkpoint.keep_interval_updates_pattern, checkpoint.keep_interval_updates
+    number = 3  # the last, the best, and the copy that takes the place of one of them
+    by_updates = updates // checkpoint.save_interval_updates if checkpoint.save_interval_updates > 0 else 0
+    by_epochs = 0 if checkpoint.no_epoch_checkpoints else updates // epoch // checkpoint.save_interval
+    limits = (by_updates, keep), (by_epochs, checkpoint.keep_last_epochs)
+    number += sum(_kept(*limit) for limit in limits)
+    number += any(_kept(*limit) < limit[0] for limit in limits)  # the newest, before the oldest is removed
+    number += max(checkpoint.keep_best_checkpoints, 0)
     if pattern > 0 and keep > 0:
         number += updates // pattern
-    if not checkpoint.no_epoch_checkpoints:
-        number += _kept(updates // epoch // checkpoint.save_interval, checkpoint.keep_last_epochs)
     folder = Path(checkpoint.save_dir)
     there = sum(path.stat().st_size for path in folder.glob("checkpoint*.pt"))
     exists = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
@@ -367,6 +406,14 @@ def disk(cfg: DictConfig, launch: Launch, updates: int, epoch: int, parameters: 
         )
     line = f"checkpoints in {folder}: at most {number} of {_bytes(size)}, {_bytes(number * size)}"
     return f"{line}; {_bytes(free)} free" if launch.here else line
+
+
+def checkpoint_size(cfg: DictConfig, model: nn.Module) -> int:
+    """Bytes of a checkpoint of `model` (upper bound) with its optimizer's state."""
+    rounded = any(cfg.common[half] and not cfg.common[f"memory_efficient_{half}"] for half in ("fp16", "bf16"))
+    state = 16 if rounded else 12  # bytes: a parameter, Adam's two moments, and the parameter before it was rounded
+    shapes = [p.numel() for p in model.parameters()]
+    return sum(shapes) * state + len(shapes) * 3 * _BYTES_OF_A_TENSOR + _BYTES_OF_A_CHECKPOINT
 
 
 def _kept(written: int, keep: int) -> int:

@@ -4,18 +4,25 @@ A model is `<system>_<size>`, for `--arch` and for Hydra's `model._name`: `tupe_
 overridden on the command line, so a combination that no paper named is a flag away.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Optional, Union
 
-Fields = dict[str, Union[str, int, float, bool]]
+Fields = dict[str, str | int | float | bool]
+
+#: Field -> the terms and ways of sharing that there are. `tupe/transformers/configuration_tupe.py`, which is shipped
+#: alone with exported models, has a copy.
+CHOICES: dict[str, tuple[str, ...]] = {
+    "absolute": ("none", "input", "untied", "untied_cross", "low_rank", "low_rank_input", "free"),
+    "relative": ("none", "bucketed", "clipped", "unbinned", "parametric", "shaw"),
+    "reset": ("none", "paper", "release"),
+    "segment": ("none", "input", "per_head"),
+    "sharing": ("none", "layer", "head"),
+}
 
 #: What a row does not say: the sum of the attention has no segments, and the layers share it.
 _DEFAULTS: Fields = {"segment": "none", "sharing": "layer", "linformer_k": 0}
 
 
-def _system(absolute: str, relative: str, reset: str = "none", **others: Union[str, int]) -> Fields:
+def _system(absolute: str, relative: str, reset: str = "none", **others: str | int) -> Fields:
     return {"absolute": absolute, "relative": relative, "reset": reset, **_DEFAULTS, **others}
 
 
@@ -52,7 +59,7 @@ DESCRIPTIONS: dict[str, tuple[str, str]] = {
 }
 
 
-def system_of(fields: Mapping[str, object]) -> Optional[str]:
+def system_of(fields: Mapping[str, object]) -> str | None:
     """The system whose row these fields of a model are, if they are one's."""
     return next((name for name, row in SYSTEMS.items() if row.items() <= fields.items()), None)
 
@@ -102,13 +109,13 @@ def named_models() -> dict[str, Fields]:
 
 
 def named_electras() -> dict[str, Fields]:
-    """The same of the models for replaced-token detection; what has a table of untied positions shares it."""
+    """Like `named_models`, for replaced-token detection; models with a table of untied positions share it."""
     shared = {True: {"share_positions": "table"}, False: {"share_positions": "none"}}
     models = _named(ELECTRA, ELECTRA_SIZES)
     return {name: {**row, **shared[str(row["absolute"]).startswith("untied")]} for name, row in models.items()}
 
 
-def _translates(name: str, **others: Union[str, int]) -> Fields:
+def _translates(name: str, **others: str | int) -> Fields:
     return {**SYSTEMS[name], "reset": "none", "segment": "none", **others}
 
 

@@ -1,7 +1,5 @@
 """Whether code runs on plain tensors, whose values it may look at, or is recorded or transformed."""
 
-from __future__ import annotations
-
 import torch
 from torch.autograd import forward_ad
 

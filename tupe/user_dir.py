@@ -1,9 +1,8 @@
-"""The folder that fairseq's --user-dir takes: this package, or a user's own that imports it."""
-
-from __future__ import annotations
+"""Locate the folders that fairseq's commands take: `--user-dir`, which may be a user's own, and `--config-dir`."""
 
 import os
 from argparse import Namespace
+from importlib import resources
 from pathlib import Path
 
 from tupe.errors import UserError
@@ -13,7 +12,11 @@ VARIABLE = "TUPE_USER_DIR"
 
 
 def user_dir() -> Path:
-    """Raises `UserError` if the environment names a folder that is no package of Python."""
+    """Return the folder for `--user-dir`.
+
+    Raises:
+        UserError: if the environment names a folder that is no Python package.
+    """
     own = os.environ.get(VARIABLE)
     if not own:
         return Path(__file__).resolve().parent
@@ -25,8 +28,18 @@ def user_dir() -> Path:
     return folder
 
 
+def config_dir(kind: str = "") -> Path:
+    """Return the folder of the shipped configurations, or of one `kind`: `pretraining`, `finetuning`, ...
+
+    A wheel has them in the package; in a clone, also an editable installation, they stand beside it.
+    """
+    package = Path(str(resources.files("tupe"))).resolve()
+    inside = package / "configs"
+    return (inside if inside.is_dir() else package.parent / "configs") / kind
+
+
 def import_own() -> None:
-    """Imports the folder that the environment names, if it names one, so that its terms are registered."""
+    """Import the package that the environment names, if any, so that its terms are registered."""
     if os.environ.get(VARIABLE):
         from fairseq.utils import import_user_module
 

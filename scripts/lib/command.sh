@@ -4,8 +4,7 @@
 #   fail SENTENCE    says what is wrong, in one line whatever is in it, and ends the script
 #   number NAME N    the variable NAME of the environment, N by default; ends the script if it is no whole number above 0
 #   value FILE KEY   what a configuration says of KEY; of a list, the first
-#   for_cpu N        sets what N processes on the CPU need (docs/performance.md): each its share of the cores that may be
-#                    used, threads that sleep soon when they wait, and a glibc that keeps the memory of tensors
+#   for_cpu N        sets what N processes on the CPU need: `cpu_environment` of tupe/cores.py
 #   quoted TEXT      TEXT as one value of Hydra's, whatever is in it, save ${...} and a backslash at its end or before '
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -40,11 +39,9 @@ value() {
 }
 
 for_cpu() {
-    local cores
-    cores=$(python3 "$root/tupe/cores.py")
-    export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores < $1 ? 1 : cores / $1))} GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-100000}
-    export MALLOC_MMAP_THRESHOLD_=${MALLOC_MMAP_THRESHOLD_:-1073741824}
-    export MALLOC_TRIM_THRESHOLD_=${MALLOC_TRIM_THRESHOLD_:-1073741824}
+    local settings setting
+    settings=$(python3 "$root/tupe/cores.py" "$1")
+    for setting in $settings; do export "$setting"; done
 }
 
 quoted() {

@@ -2,13 +2,13 @@
 # repository's root sources this file after steps.sh and says
 #   step install install
 #   use_venv                 puts the commands of .venv first on PATH
-# PYTHON names the Python (3.9 or later) that .venv is made with.
+# PYTHON names the Python (3.11 or later) that .venv is made with.
 
 install() {
     local stamp=.venv/installed # written last: for what .venv is complete
     [ -e .venv/bin/python ] || [ -L .venv/bin/python ] || make_venv
     is_supported .venv/bin/python ||
-        fail ".venv holds no Python of version 3.9 or later that runs: remove it (rm -r .venv) and run this again."
+        fail ".venv holds no Python of version 3.11 or later that runs: remove it (rm -r .venv) and run this again."
     [ -z "${PYTHON-}" ] || [ "$("$PYTHON" --version)" = "$(.venv/bin/python --version)" ] ||
         fail ".venv is of another Python than PYTHON ($PYTHON): remove it (rm -r .venv) or leave PYTHON unset."
     .venv/bin/python -m pip --version >/dev/null 2>&1 || .venv/bin/python -m ensurepip # interrupted while it was made
@@ -21,19 +21,14 @@ install() {
     fi
     rm -f "$stamp"
     can_compile
-    local constraints install_fairseq
-    if .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
-        constraints="constraints.txt"
-        install_fairseq=(--no-build-isolation fairseq-fixed) # in isolation it would build against a second torch
-    else
-        constraints="constraints-py39.txt"
-        install_fairseq=(fairseq) # in isolation there is no torch, and it leaves out extensions whose sources it lacks
-    fi
     pip_install pip setuptools wheel
     pip_install torch
     pip_install numpy cython
-    pip_install "${install_fairseq[@]}"
+    pip_install --no-build-isolation fairseq-fixed # in isolation it would build against a second torch
     pip_install --no-build-isolation --editable '.[test]'
+    # fairseq brings torchaudio, which nothing here uses. Beside a CPU build of PyTorch it does not load, and Transformers,
+    # which imports it wherever it is installed, fails
+    .venv/bin/python -c "import torchaudio" 2>/dev/null || .venv/bin/python -m pip uninstall --quiet --yes torchaudio
     echo "checking that it runs"
     .venv/bin/fairseq-train --help >/dev/null
     .venv/bin/tupe user-dir >/dev/null
@@ -62,11 +57,11 @@ find_python() {
             return
         fi
     done
-    fail "no Python of version 3.9 or later runs as ${PYTHON:-python3}: install one, or say where it is (PYTHON=...)."
+    fail "no Python of version 3.11 or later runs as ${PYTHON:-python3}: install one, or say where it is (PYTHON=...)."
 }
 
 is_supported() {
-    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 9))' >/dev/null 2>&1
+    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
 }
 
 # fairseq and, on GPUs, Triton compile C++ code against Python's headers.
@@ -81,12 +76,12 @@ can_compile() {
 pip_install() {
     echo "-- pip install $*"
     # with CUDA_HOME set, fairseq's build looks for CUDA sources that its package lacks
-    env -u CUDA_HOME .venv/bin/python -m pip install --disable-pip-version-check --constraint "$constraints" "$@"
+    env -u CUDA_HOME .venv/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt "$@"
 }
 
-# Changes with the pins, with what setup.py asks for, with the Python, and when the folder moves.
+# Changes with the pins, with what pyproject.toml asks for, with the Python, and when the folder moves.
 fingerprint() {
-    .venv/bin/python - constraints*.txt setup.py pyproject.toml scripts/lib/install.sh <<'EOF'
+    .venv/bin/python - constraints.txt setup.py pyproject.toml scripts/lib/install.sh <<'EOF'
 import hashlib, os, pathlib, sys
 parts = [sys.version.encode(), os.getcwd().encode(), *(pathlib.Path(name).read_bytes() for name in sys.argv[1:])]
 print(hashlib.sha256(b"\0".join(parts)).hexdigest())

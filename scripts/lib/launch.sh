@@ -3,7 +3,7 @@
 #   find_processes        sets `gpus` and `processes` of each node and `world`, their number, from GPUS, PROCESSES, NODES, or
 #                         SLURM; and `settings`, the keys of Hydra that follow from them
 #   take_settings ARGS... adds to `settings` those of the user: checkpoint.save_dir may have any name
-#   start PLAN            says by `tupe PLAN` what the training will be, and becomes it: fairseq-hydra-train on them with
+#   start PLAN [OPTION..] says by `tupe PLAN` what the training will be, and becomes it: fairseq-hydra-train on them with
 #                         `settings`, to which it adds Hydra's pluses, and which keeps others from the folder until it ends;
 #                         or its sentence, if it cannot work
 
@@ -13,12 +13,12 @@ find_config() {
 }
 
 find_processes() {
-    if [ -n "${SLURM_NNODES-}" ]; then
-        NODES=$SLURM_NNODES NODE_RANK=$SLURM_NODEID
-        MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p) # reads all: `head` could end scontrol by SIGPIPE
-    fi
+    [ -z "${SLURM_NNODES-}" ] || nodes_of_slurm
     nodes=$(number NODES 1)
-    gpus=${GPUS:-$(($({ nvidia-smi -L 2>/dev/null || true; } | wc -l)))}
+    local port
+    port=$(number MASTER_PORT 29500)
+    [ "$port" -le 65535 ] || fail "MASTER_PORT is $MASTER_PORT: give the number of a port, at most 65535"
+    gpus=${GPUS:-$(python3 "$root/tupe/cores.py" gpus)}
     if [ "$gpus" = 0 ]; then processes=$(number PROCESSES 1); else processes=$(number GPUS "$gpus"); fi
     [ "$gpus" != 0 ] || [ -n "${GPUS-}" ] || echo "warning: nvidia-smi sees no GPU: this trains on the CPU, in float32" >&2
     world=$((nodes * processes))
@@ -30,6 +30,29 @@ find_processes() {
             distributed_training.ddp_backend=legacy_ddp distributed_training.distributed_init_method=env://
             distributed_training.distributed_no_spawn=true)
     fi
+}
+
+nodes_of_slurm() {
+    NODES=$SLURM_NNODES
+    NODE_RANK=${SLURM_NODEID:-0}
+    [ "$NODES" != 1 ] || return 0
+    [ -n "${SLURM_NODEID-}" ] || fail "SLURM_NNODES is $NODES, but SLURM_NODEID is not set: start this on each node by srun, or by sbatch scripts/pretrain.sbatch, or unset SLURM_NNODES"
+    [ -n "${SLURM_JOB_NODELIST-}" ] || fail "SLURM_NNODES is $NODES, but SLURM_JOB_NODELIST is not set: start this by srun, or unset SLURM_NNODES and set NODES, NODE_RANK and MASTER_ADDR"
+    MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" 2>/dev/null | sed -n 1p) || true # sed reads all: `head` could end scontrol by SIGPIPE
+    [ -n "$MASTER_ADDR" ] || fail "scontrol does not say the nodes of SLURM_JOB_NODELIST=$SLURM_JOB_NODELIST: unset SLURM_NNODES and set NODES, NODE_RANK and MASTER_ADDR"
+    MASTER_PORT=${MASTER_PORT:-$((20000 + ${SLURM_JOB_ID:-9500} % 20000))} # two jobs may share a node
+}
+
+# Sets `meeting`, where the processes of a run meet: one machine takes any free port unless MASTER_PORT names one
+find_meeting() {
+    local port=${MASTER_PORT:-29500}
+    if [ "$nodes" = 1 ] && [ -z "${MASTER_PORT-}" ]; then
+        meeting=(--standalone --local-addr 127.0.0.1)
+        return
+    fi
+    meeting=(--nnodes "$nodes" --node-rank "${NODE_RANK:-0}" --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "$port")
+    [ "${NODE_RANK:-0}" != 0 ] || python3 -c 'import socket, sys; s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(("", int(sys.argv[1])))' "$port" 2>/dev/null ||
+        fail "the port $port is taken or not allowed: set MASTER_PORT to another one, the same on every node$([ "$nodes" != 1 ] || echo ", or to nothing")"
 }
 
 take_settings() {
@@ -48,10 +71,10 @@ start() {
         export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1
         export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=${TORCH_ELASTIC_SHUTDOWN_TIMEOUT:-600}
         # each process knows its rank from torchrun alone
-        train=(torchrun --nnodes "$nodes" --node-rank "${NODE_RANK:-0}" --nproc-per-node "$processes"
-            --master-addr "${MASTER_ADDR:-127.0.0.1}" --master-port "${MASTER_PORT:-29500}" --no-python
+        find_meeting
+        train=(torchrun "${meeting[@]}" --nproc-per-node "$processes" --no-python
             bash -c 'exec "$@" distributed_training.distributed_rank=$RANK' rank "${train[@]}")
     fi
-    exec python3 -m tupe "$1" --here --nodes "$nodes" --node-rank "${NODE_RANK:-0}" --gpus "$gpus" \
+    exec python3 -m tupe "$@" --here --nodes "$nodes" --node-rank "${NODE_RANK:-0}" --gpus "$gpus" \
         --processes "$processes" "$folder" "$CONFIG" "${settings[@]}" --start "${train[@]}"
 }

@@ -18,7 +18,7 @@ step() {
     step_name=$1
     shift
     echo "== $script_name: $step_name"
-    mkdir -p "$log_dir"
+    mkdir -p "$log_dir" 2>/dev/null || fail "$log_dir cannot be a folder: name a place that can be written"
     # tee ignores Ctrl-C, so that the command's last words are not lost
     "$@" 2>&1 | tee -i "$log_dir/$step_name.log"
 }

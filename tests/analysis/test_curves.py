@@ -76,6 +76,9 @@ def test_hours_are_those_of_training(tmp_path):
 def test_logs_without_records_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"there is no .*no\.log"):
         read_log(tmp_path / "no.log")
+    (tmp_path / "number.log").write_text('{"loss": 9.5}\n{"valid_loss": 9.5}\n')
+    with pytest.raises(UserError, match=r"number.log has no records of training"):
+        read_log(tmp_path / "number.log")
     (tmp_path / "other.log").write_text("train_inner | epoch 001: 10 / 20 loss=9.5\n" + inner(10, 9.5)[:-9])
     with pytest.raises(UserError, match=r"other.log has no records of training: .*log_format=json"):
         read_log(tmp_path / "other.log")
@@ -119,9 +122,9 @@ def test_the_command_takes_folders_with_and_without_a_label(tmp_path, monkeypatc
     (folder / "hydra_train.log").write_text(inner(10, 8))
     monkeypatch.setattr(curves, "plot_training", lambda logs, *_: drawn.extend(logs))
     drawn = []
-    assert main(["plot-training", str(folder), f"a={folder}", f"b={folder}", "--output", str(picture)]) == 0
+    assert main(["plot", "training", str(folder), f"a={folder}", f"b={folder}", "--output", str(picture)]) == 0
     assert drawn == [str(folder), "a", "b"]
-    assert main(["plot-training", f"a={folder}", f"a={folder}", "--output", str(picture)]) == 1
+    assert main(["plot", "training", f"a={folder}", f"a={folder}", "--output", str(picture)]) == 1
     assert "two are called 'a'" in capsys.readouterr().err
 
 
@@ -160,7 +163,7 @@ def test_the_share_stands_in_the_legend(tmp_path):
 def test_against_a_run_that_is_not_there(tmp_path, capsys):
     log = tmp_path / "run.log"
     log.write_text("\n".join([inner(10, 9.5), valid(10, 9)]))
-    assert main(["plot-training", f"A={log}", "--against", "B", "--output", str(tmp_path / "a.png")]) == 1
+    assert main(["plot", "training", f"A={log}", "--against", "B", "--output", str(tmp_path / "a.png")]) == 1
     assert "there is no run 'B': --against takes one of A" in capsys.readouterr().err
 
 
@@ -168,7 +171,7 @@ def test_against_a_run_without_validation(tmp_path, capsys):
     for name, lines in (("A", [inner(10, 9.5), valid(10, 9)]), ("B", [inner(10, 9.5)])):
         (tmp_path / name).write_text("\n".join(lines))
     runs = [f"{name}={tmp_path / name}" for name in "AB"]
-    assert main(["plot-training", *runs, "--against", "B", "--output", str(tmp_path / "a.png")]) == 1
+    assert main(["plot", "training", *runs, "--against", "B", "--output", str(tmp_path / "a.png")]) == 1
     assert "has no validation in its log yet" in capsys.readouterr().err
 
 

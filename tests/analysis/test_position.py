@@ -55,7 +55,7 @@ def test_fewer_than_two_positions_are_refused(length, save):
 
 def test_other_models_are_refused(tmp_path):
     torch.save({"cfg": {"model": {"_name": "roberta"}}, "model": {}}, tmp_path / "other.pt")
-    with pytest.raises(UserError, match=r"'roberta'.* none of ours"):
+    with pytest.raises(UserError, match=r"fairseq's model roberta .* none of ours"):
         position_correlation(tmp_path / "other.pt")
 
 

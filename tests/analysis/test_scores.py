@@ -43,10 +43,10 @@ def test_a_line_for_each_system(sweeps):
 
 def test_the_command_draws_it(sweeps, tmp_path, capsys):
     arguments = [f"{label}={out}" if label else str(out) for label, out in sweeps]
-    assert main(["plot-scores", *arguments, "--column", "RTE", "--output", str(tmp_path / "s.svg")]) == 0
+    assert main(["plot", "scores", *arguments, "--column", "RTE", "--output", str(tmp_path / "s.svg")]) == 0
     text = (tmp_path / "s.svg").read_text()
     assert all(said in text for said in ("tupe_base reset=none", "BERT-A", "RTE (percent)", "updates of pre-training"))
-    assert main(["plot-scores", *arguments, "--column", "MNLI-m", "--output", str(tmp_path / "t.svg")]) == 1
+    assert main(["plot", "scores", *arguments, "--column", "MNLI-m", "--output", str(tmp_path / "t.svg")]) == 1
     assert "there is no column MNLI-m in these sweeps: take one of CoLA, RTE" in capsys.readouterr().err
 
 

@@ -36,8 +36,8 @@ def test_a_term_of_ones_own_has_none_that_are_known():
 def test_the_figure_calls_it_by_its_fields_or_by_its_name(save, tmp_path):
     checkpoint, _ = save("tupe_tiny", reset="none")
     assert "tupe_tiny reset=none" in position_similarity(checkpoint).model
-    for name, shown in (([], "reset=none"), (["--name", "ours, $a$"], "ours, ")):
-        assert main(["plot-similarity", str(checkpoint), *name, "--output", str(tmp_path / "a.svg")]) == 0
+    for name, shown in (("", "reset=none"), ("ours, $a$=", "ours, ")):
+        assert main(["plot", "similarity", f"{name}{checkpoint}", "--output", str(tmp_path / "a.svg")]) == 0
         assert shown in (tmp_path / "a.svg").read_text()
 
 

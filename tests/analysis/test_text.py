@@ -10,6 +10,7 @@ from tests.data.conftest import as_text, made_documents
 from tupe.analysis.text import read_tokens
 from tupe.cli.main import main
 from tupe.errors import UserError
+from tupe.fairseq_mends.dictionaries import dictionary_sha256, read_dictionary
 
 
 @pytest.fixture(scope="module")
@@ -21,11 +22,23 @@ def corpus(tmp_path_factory):
     return folder / "data"
 
 
+def encoder_of(dictionary, checksum):
+    """The parts of a model that `read_tokens` asks: name, number of symbols, checksum of the dictionary."""
+    return SimpleNamespace(
+        shown_as="TUPE-A",
+        args=SimpleNamespace(dictionary_sha256=checksum),
+        sentence_encoder=SimpleNamespace(embed_tokens=torch.nn.Embedding(len(dictionary), 1)),
+    )
+
+
 @pytest.fixture(scope="module")
-def encoder(corpus):
-    """Of a model only the number of its words counts."""
-    embeddings = torch.nn.Embedding(len(Dictionary.load(str(corpus / "dict.txt"))) + 1, 1)
-    return SimpleNamespace(sentence_encoder=SimpleNamespace(embed_tokens=embeddings))
+def dictionary(corpus):
+    return read_dictionary(corpus / "dict.txt", "a test")
+
+
+@pytest.fixture(scope="module")
+def encoder(dictionary):
+    return encoder_of(dictionary, dictionary_sha256(dictionary))
 
 
 def test_held_out_text_in_rows_of_equal_length(corpus, encoder):
@@ -58,6 +71,17 @@ def test_a_text_without_a_token(content, corpus, encoder, tmp_path):
 def test_what_does_not_fit(corpus, encoder):
     with pytest.raises(UserError, match="a length of 3 or more"):
         read_tokens(encoder, corpus, 2)
-    other = SimpleNamespace(sentence_encoder=SimpleNamespace(embed_tokens=torch.nn.Embedding(9, 1)))
-    with pytest.raises(UserError, match=r"symbols, but the model 9: give the corpus that it was trained on"):
-        read_tokens(other, corpus, 9)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_another_dictionary_is_refused(recorded, corpus, dictionary, tmp_path):
+    """One of the same size too, where the checkpoint recorded the checksum of its own."""
+    other = Dictionary.load(str(corpus / "dict.txt"))
+    other.add_symbol("<mask>")
+    other.symbols[5:7] = other.symbols[6:4:-1]
+    if not recorded:
+        other.add_symbol("one-more")
+    model = encoder_of(other, dictionary_sha256(other) if recorded else None)
+    how = "other symbols or order" if recorded else f"{len(other)} symbols, the data's has {len(dictionary)}"
+    with pytest.raises(UserError, match=rf"the checkpoint of TUPE-A was trained with another dictionary \({how}\)"):
+        read_tokens(model, corpus, 9)

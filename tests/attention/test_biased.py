@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.attention.bounds import BOUNDS
 from tupe.attention import BACKENDS, biased_attention
+from tupe.attention.verification.bounds import BOUNDS
 from tupe.errors import UserError
 from tupe.position import StructuredBias
 

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.attention.bounds import BOUNDS
 from tupe.attention import biased_attention
+from tupe.attention.verification.bounds import BOUNDS
 from tupe.position import StructuredBias
 
 

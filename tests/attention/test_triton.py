@@ -7,10 +7,10 @@ import torch
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from tests.attention.bounds import BOUNDS
 from tests.models.largest_tensor import LargestTensor
 from tupe.attention import biased_attention
 from tupe.attention.reference import reference
+from tupe.attention.verification.bounds import BOUNDS
 from tupe.position import StructuredBias
 
 ON_GPU = torch.cuda.is_available()

@@ -1,11 +1,15 @@
 """Which attention is chosen where, and what the log says of it."""
 
 import logging
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from tests.commands import ROOT
 from tupe.attention import biased, biased_attention, prefers_parts, triton_support
 from tupe.attention.biased import BACKENDS, choose_backend
 from tupe.attention.sdpa import sdpa
@@ -14,7 +18,7 @@ from tupe.position import StructuredBias
 
 def tensor(device="cuda", dtype=torch.bfloat16, width=64):
     """What the choice looks at, of a tensor on a device that may not be here."""
-    return SimpleNamespace(device=torch.device(device), dtype=dtype, shape=(2, 3, 5, width))
+    return SimpleNamespace(device=torch.device(device), dtype=dtype, shape=(2, 3, 5, width), numel=lambda: 1)
 
 
 @pytest.fixture
@@ -107,3 +111,22 @@ def test_the_log_says_it_once(caplog, monkeypatch):
     assert caplog.messages == [
         "attention by PyTorch's scaled_dot_product_attention: the Triton kernels need an NVIDIA GPU"
     ]
+
+
+def test_no_queries_are_nothing_for_the_kernels(monkeypatch):
+    """Their backward pass divides by the number of programs."""
+    monkeypatch.setattr(triton_support, "device_obstacle", lambda device: None)
+    key = torch.zeros(1, 2, 5, 16)
+    assert triton_support.obstacle(key[:, :, :0], key, None) == "there are no queries"
+    assert triton_support.obstacle(key, key, None) is None
+
+
+@pytest.mark.parametrize(("value", "interpreted"), [("true", True), ("0", False)])
+def test_whether_triton_interprets_is_read_as_triton_reads_it(value, interpreted):
+    pytest.importorskip("triton")
+    code = "from tupe.attention.kernels.tile import INTERPRETED; print(INTERPRETED.value)"
+    environment = {**os.environ, "TRITON_INTERPRET": value}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(interpreted)

@@ -53,7 +53,7 @@ def make_checkpoint(request):
             task = {**criterion, **data, "num_classes": num_classes, "seed": 1}
         if spans:
             criterion = {"_name": "tupe_question_answering"}
-            task = {**criterion, **data, "max_query": 8, "doc_stride": 8}
+            task = {**criterion, **data, "max_query": 8, "doc_stride": 8, "max_answer": 30}
         write_checkpoint(path, model, name, task, criterion)
         return model
 

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import sys
 import sysconfig
 import unicodedata
 from pathlib import Path
@@ -11,13 +12,18 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
+from tests.samples import write_manifest
 from tupe.data.corpus import vocabulary
+from tupe.data.text.characters import repaired
+from tupe.data.text.stages import PROFILES
 from tupe.errors import UserError
 from tupe.models import TupeModel
 
 pytest.importorskip("tokenizers")
 pytest.importorskip("transformers")
-from tupe.checkpoints.tokenizer import build_tokenizer, tokenizer_config
+from tokenizers import Regex, normalizers
+
+from tupe.checkpoints.tokenizer import build_tokenizer, cleaning, tokenizer_config
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +36,7 @@ def lines():
 
 @pytest.fixture(scope="module", params=["bpe-cased", "bpe-lower", "unigram-cased", "unigram-lower"])
 def both(request, lines, make_checkpoint, tmp_path_factory):
-    """The tokenizer, loaded as a user loads it, and `encode` of fairseq's hub interface."""
+    """The tokenizer, loaded as a user loads it, and `encode` of fairseq's hub interface, which reads the manifest."""
     from transformers import AutoTokenizer
 
     import tupe.transformers  # noqa: F401
@@ -41,10 +47,11 @@ def both(request, lines, make_checkpoint, tmp_path_factory):
     accents = ["Zoë naïve façade Ærø Łódź", "Ǎ ë ï Ő ű č ž ñ"] * 50
     vocabulary.train([*lines[:3000], *accents], model, 1000, kind, case == "lower")
     vocabulary.write_dictionary(model, folder / "dict.txt")
+    write_manifest(folder)
     make_checkpoint(folder / "best.pt", of=folder)
     hub = TupeModel.from_pretrained(str(folder), "best.pt", str(folder))
     dictionary = hub.task.source_dictionary
-    build_tokenizer(model, dictionary.symbols).save(str(folder / "tokenizer.json"))
+    build_tokenizer(model, dictionary.symbols, PROFILES["sentencepiece"]).save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer_config(64, True)))
     return AutoTokenizer.from_pretrained(folder), lambda *texts: hub.encode(*texts).tolist(), kind, dictionary
 
@@ -69,6 +76,28 @@ def test_accents_apart_and_joined(both):
     texts = ["".join(generator.choices(letters, k=20)) for _ in range(500)]
     for form in ("NFC", "NFD"):
         assert not differing(tokenizer, encode, [unicodedata.normalize(form, text) for text in texts])
+
+
+def test_characters_that_are_no_text(both):
+    """The corpus' first stage removes them; SentencePiece alone makes them spaces or unknown pieces."""
+    tokenizer, encode, _, _ = both
+    generator = random.Random(0)
+    odd = "\u00ad\u200b\u200e\ufeff\u202a\u202c\u0085\x1c\x07\t\u2028\u200c\u200d\ue000\ufffd"
+    texts = ["".join(generator.choices("abcé a.,", k=4) + generator.choices(odd, k=2)) * 3 for _ in range(500)]
+    assert not differing(tokenizer, encode, ["co\u00adoperation", "Dubai (\u062f\u200e) is", *texts])
+
+
+def test_the_cleaning_is_the_corpus_s():
+    """Covers every character of Unicode but those that Python's tables do not have yet."""
+    pairs = cleaning(PROFILES["sentencepiece"])
+    steps = normalizers.Sequence([normalizers.Replace(Regex(pattern), content) for pattern, content in pairs])
+    characters = [chr(c) for c in range(sys.maxunicode + 1) if not 0xD800 <= c < 0xE000]
+    wanted = [" " if c.isspace() else repaired(c) for c in characters]
+    found = steps.normalize_str("|".join(characters)).split("|")
+    del wanted[ord("|")], characters[ord("|")], found[ord("|") : ord("|") + 2]
+    wrong = [c for c, ours, theirs in zip(characters, wanted, found, strict=True) if ours != theirs]
+    assert {unicodedata.category(c) for c in wrong} <= {"Cn"}
+    assert cleaning(None) == [] and len(cleaning(["tokenise"])) == 1
 
 
 @pytest.mark.skipif("TUPE_TEXT" not in os.environ, reason="TUPE_TEXT names no file of text")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -8,32 +6,49 @@ from pathlib import Path
 import pytest
 
 from tupe.cli import main as module
-from tupe.cli.main import main
+from tupe.cli.main import COMMANDS, GROUPS, OF_SCRIPTS, RENAMED, main, parser_of
 from tupe.errors import UserError
 
 
 def test_help_lists_every_command_with_a_line(capsys):
     assert main(["--help"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    listed = dict(line.split(None, 1) for line in lines[lines.index("commands:") + 1 :])
-    assert (
-        listed["user-dir"]
-        == "Prints the folder that fairseq's --user-dir takes: this package, or the one that TUPE_USER_DIR names."
-    )
-    assert "main" not in listed
+    text = capsys.readouterr().out
+    listed = dict(line.split(None, 1) for line in text.splitlines() if line.startswith("  "))
+    assert list(listed) == [name for names in GROUPS.values() for name in names]
+    assert all(f"\n\n{group}:\n" in text for group in GROUPS)
     assert listed["average-checkpoints"].startswith("Writes the mean")
+    assert not listed.keys() & set(OF_SCRIPTS)
+    assert main([]) == 0
+    assert capsys.readouterr().out == text
+
+
+def test_every_file_is_a_command_of_one_group():
+    files = {path.stem.rstrip("_").replace("_", "-") for path in Path(module.__file__).parent.glob("[!_]*.py")}
+    assert sorted(files - {"main"}) == sorted(COMMANDS)
 
 
 @pytest.mark.parametrize(
-    ("argv", "wrong"), [([], "no command was given"), (["user_dir"], "there is no command 'user_dir'")]
+    ("wrong", "meant"),
+    [("user_dir", "user-dir"), ("pretran", "pretraining-plan"), ("tabel", "table"), ("--output", None)],
 )
-def test_a_wrong_command_is_told_the_known_ones(argv, wrong, capsys):
-    assert main(argv) == 1
+def test_a_wrong_command_is_told_the_nearest(wrong, meant, capsys):
+    assert main([wrong]) == 1
+    near = f"did you mean {meant}? " if meant else ""
+    said = f"error: there is no command '{wrong}': {near}tupe --help lists the commands.\n"
+    assert capsys.readouterr() == ("", said)
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_a_former_name_works_and_says_the_new_one(name, tmp_path, capsys):
+    """The new one's help, which a wrong value would not reach."""
+    now = " ".join(RENAMED[name])
+    with pytest.raises(SystemExit) as end:
+        main([name, "--help"])
+    assert end.value.code == 0
     out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith(f"error: {wrong}: the commands of tupe are ")
-    assert "user-dir" in err
-    assert err.count("\n") == 1
+    assert out.startswith(f"usage: tupe {RENAMED[name][0]} ")
+    assert err == f"warning: tupe {name} is now tupe {now}; version 0.3.0 ends the old name\n"
+    parser_of(RENAMED[name][0]).parse_args([*RENAMED[name][1:], "a", "b", "c", *["--output", "d"] * ("plot" in name)])
 
 
 def test_a_reader_that_stops_early_is_no_error():
@@ -72,14 +87,12 @@ def test_help_imports_no_torch():
     """What a user waits for on `tupe COMMAND --help`."""
     code = """
 import contextlib, io, sys
-from pathlib import Path
 from tupe.cli import main
-for path in Path(main.__file__).parent.glob("[!_]*.py"):
-    if path.stem != "main":
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
-            main.main([path.stem.replace("_", "-"), "--help"])
-            sys.exit(f"{path.stem} has no --help")
-        assert not {"torch", "fairseq"} & sys.modules.keys(), path.stem
+for name in main.COMMANDS:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        main.main([name, "--help"])
+        sys.exit(f"{name} has no --help")
+    assert not {"torch", "fairseq"} & sys.modules.keys(), name
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -1,9 +1,13 @@
+import subprocess
+import sys
+
 import pytest
 
 from tupe.cli.main import main
 from tupe.models.summary import count_parameters, meta_model
 from tupe.systems import (
     ELECTRA_FIELDS,
+    ELECTRA_SIZES,
     SEQ2SEQ_FIELDS,
     SEQ2SEQ_SIZES,
     SEQ2SEQ_SYSTEMS,
@@ -14,12 +18,26 @@ from tupe.systems import (
 
 
 def test_table_has_every_system_and_size(capsys):
-    assert main(["systems", "--vocab-size", "100", "--max-positions", "16"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    for name in SYSTEMS:
-        assert sum(line.startswith(f"{name} ") for line in lines) == 2  # the equation, and the parameter counts
-        assert sum(line.startswith(f"electra_{name} ") for line in lines) == 1
-    assert all(size in "\n".join(lines) for size in SIZES)
+    for model, sizes, electra in (("", SIZES, []), ("electra_", ELECTRA_SIZES, ["--electra"])):
+        assert main(["systems", *electra]) == 0
+        plain = capsys.readouterr().out
+        assert main(["systems", *electra, "--vocab-size", "100", "--max-positions", "16"]) == 0
+        counted = capsys.readouterr().out
+        assert counted.startswith(f"{plain}\nparameters, 100 symbols, 16 positions")
+        for name in SYSTEMS:
+            assert plain.count(f"\n{model}{name} ") == 1  # the fields
+            assert counted.count(f"\n{model}{name} ") == 2  # and the counts
+        assert all(f"{size} {fields['encoder_layers']} x " in plain for size, fields in sizes.items())
+        assert ("electra_" in counted) == bool(electra)
+        assert main(["systems", *electra, "--parameters"]) == 0
+        assert "32,768 symbols, 512 positions" in capsys.readouterr().out
+
+
+def test_the_list_needs_no_torch():
+    """Measure what a user waits for."""
+    code = "import sys; from tupe.cli.main import main; main(['systems']); sys.exit('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "tupe_a_tie_cls" in done.stdout
 
 
 def test_encoder_decoders(capsys):
@@ -27,7 +45,8 @@ def test_encoder_decoders(capsys):
     lines = capsys.readouterr().out.splitlines()
     for name in SEQ2SEQ_SYSTEMS:
         assert sum(line.startswith(f"{name} ") for line in lines) == 2
-    assert all(size in lines[-1] for size in SEQ2SEQ_SIZES)
+    sizes = next(line for line in lines if line.startswith("sizes: "))
+    assert all(f"{size} " in sizes for size in SEQ2SEQ_SIZES)
     base = 6 * 8 * (31 + 16)  # DIET-REL's, of six layers a side, eight heads, 16 positions
     assert any(line.startswith("diet_rel ") and f" {base:,} / " in line for line in lines)
 

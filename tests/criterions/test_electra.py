@@ -93,6 +93,13 @@ def gradients(model, loss):
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
+def test_batches_that_carry_words_and_numbers_give_the_same(task, model, sample):
+    words = [row * max(LENGTHS) + column for row, column, _ in MASKED if (row, column) not in ((0, 0), (1, 5))]
+    known = {**sample, "ids": sample["id"].tolist(), "masked_words": torch.tensor(words), "pairs": False}
+    (got, *_, log), (want, *_, other) = (criterion(task)(model, one) for one in (known, sample))
+    assert torch.equal(got, want) and log["masked"] == other["masked"] == 5
+
+
 def independent(model, sample, update, weight=50.0, temperature=1.0):
     """The loss, `M` and `N` as the equations say, one position at a time."""
     source, target = sample["net_input"]["src_tokens"].clone(), sample["target"]

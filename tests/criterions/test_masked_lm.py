@@ -56,6 +56,13 @@ def batch(lengths, masked):
     }
 
 
+def test_batches_that_carry_the_positions_give_the_same(model, task):
+    sample = batch([9, 5], [1, 4, 10])
+    known = {**sample, "masked_tokens": torch.tensor([1, 4, 10]), "pairs": False}
+    got, want = (criterion(TupeMaskedLmCriterion, task)(model, one) for one in (known, sample))
+    assert torch.equal(got[0], want[0]) and got[1] == want[1] == 3
+
+
 def logged(criterion, logs):
     with metrics.aggregate(new_root=True) as meters:
         type(criterion).reduce_metrics(logs)

@@ -89,6 +89,16 @@ def test_share_is_logged_in_training_with_16_bits_where_the_peak_is_known(monkey
     assert "mfu" not in logged(criterion, built)
 
 
+def test_all_processes_log_the_same_keys_whatever_their_device(monkeypatch):
+    """fairseq sums the log over the processes, and would never end where one has a key more than another."""
+    criterion, built = TupeMaskedLmCriterion(MaskedLmConfig(tpu=False), task()), model().bfloat16()
+    unknown = criterion(built, batch())[2]
+    monkeypatch.setattr(throughput, "_peak", lambda device: 1e12)
+    known = criterion(built, batch())[2]
+    assert unknown.keys() == known.keys()
+    assert unknown["seconds_at_peak"] == 0 < known["seconds_at_peak"]
+
+
 def test_padding_is_a_share_of_the_batch():
     criterion, sample = TupeMaskedLmCriterion(MaskedLmConfig(tpu=False), task()), batch()
     sample["net_input"]["src_tokens"][:, LENGTH // 4 :] = 1

@@ -1,6 +1,5 @@
 """Replaced-token detection by the real commands: two processes are one, a run goes on bit for bit, fine-tuning."""
 
-import os
 import re
 import shutil
 
@@ -20,7 +19,7 @@ def pretrain(corpus, folder, processes, *keys):
         "bash", "scripts/pretrain.sh", corpus, *KEYS, "task.tokens_per_sample=32", "optimization.lr=[0.003]",
         "common.log_format=json", "common.log_interval=1", "dataset.num_workers=0", f"checkpoint.save_dir={folder}",
         *keys, CONFIG="electra", MODEL="electra_tupe_r_tiny", GPUS="0", PROCESSES=str(processes), BATCH="8",
-        BATCH_PER_GPU="4", MASTER_PORT=str(20000 + os.getpid() % 10000),
+        BATCH_PER_GPU="4",
     )  # fmt: skip
 
 

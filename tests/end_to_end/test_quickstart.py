@@ -62,7 +62,7 @@ def test_quickstart(tmp_path):
     settings = {"QUICKSTART_UPDATES": "60", "QUICKSTART_EPOCHS": "1"}
     status, lines = interrupted(tmp_path, **settings)
     assert status == 130
-    assert lines[-1] == "quickstart.sh: INTERRUPTED in step pretrain-tupe_tiny"
+    assert lines[-1] == "quickstart.sh: INTERRUPTED in step pretrain"
 
     status, lines, errors = quickstart(tmp_path, **settings)
     assert status == 0, "\n".join(lines[-30:]) + errors

@@ -89,7 +89,7 @@ def test_interrupted_broken_and_failed_runs(checkpoint, glue, tmp_path, capsys):
         f"error: all 1 run(s) in {out} failed: the reasons are above, and in their folders.\n"
     )
 
-    assert tupe("glue-table", f"TUPE-R={out}", "--published", "--format", "json") == 0
+    assert tupe("table", f"TUPE-R={out}", "--published", "--format", "json") == 0
     as_json = json.loads(capsys.readouterr().out)
     assert as_json[0]["system"] == "TUPE-R"
     assert as_json[0]["cells"]["MNLI-m"]["failed"] == 1
@@ -116,11 +116,11 @@ def scores(printed):
         (["--tasks=RTE"], "common.log_interval=1", "has no training data of RTE"),
         (["--tasks=AX"], "common.log_interval=1", "no GLUE task AX"),
         (["--tasks=MNLI"], "optimization.lr=[1]", "LRS"),
-        (["--tasks=MNLI", "--seeds=one"], "common.log_interval=1", "no list of numbers"),
+        (["--tasks=MNLI", "--seeds=one"], "common.log_interval=1", "one is not a whole number from 0 to"),
     ],
 )
 def test_refuses(options, override, said, checkpoint, glue, tmp_path, capsys):
     """As `scripts/glue.sh` gives them to the command."""
-    assert tupe("glue-sweep", *options, *command(checkpoint, glue, tmp_path / "out", override)[2:]) in (1, 2)
+    assert tupe("sweep", "glue", *options, *command(checkpoint, glue, tmp_path / "out", override)[2:]) in (1, 2)
     assert said in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

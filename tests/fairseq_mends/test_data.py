@@ -1,12 +1,14 @@
 import numpy as np
 import pytest
+from fairseq import tasks
 from fairseq.data import FairseqDataset, data_utils
 from hypothesis import given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
 import tupe.fairseq_mends  # noqa: F401
 from tupe.errors import UserError
-from tupe.fairseq_mends.ours import serve
+from tupe.fairseq_mends.task import serve
 
 PREPROCESS = r".*fairseq-preprocess .*--destdir "
 
@@ -39,10 +41,38 @@ def test_missing_split(names, split, corpus, train, tmp_path):
         train(tmp_path, data=data)
 
 
+def test_the_split_of_a_translation_is_none(corpus, train, tmp_path):
+    """An encoder reads nothing of `valid.en-de.de.bin`."""
+    data = folder_with(corpus, tmp_path / "data", "dict.txt")
+    for end in ("bin", "idx"):
+        (data / f"valid.en-de.de.{end}").symlink_to(corpus / f"valid.{end}")
+    with pytest.raises(UserError, match=rf"there is no split 'valid' \({data}/valid\.bin\): {PREPROCESS}{data}"):
+        train(tmp_path, data=data)
+
+
+@pytest.mark.parametrize("content", [b"", b"an index of nothing that fairseq knows"])
+def test_an_index_that_fairseq_does_not_know(content, corpus, train, tmp_path):
+    data = folder_with(corpus, tmp_path / "data", *VALID, "train.bin")
+    (data / "train.idx").write_bytes(content)
+    with pytest.raises(UserError, match=rf"{data}/train\.idx"):
+        train(tmp_path, data=data)
+
+
 def test_empty_split(corpus, train, tmp_path):
     data = folder_with(corpus, tmp_path / "data", *VALID, "train.idx")
     (data / "train.bin").touch()
     with pytest.raises(UserError, match=rf"the split 'train' has no tokens \({data}/train\.bin is empty\)"):
+        train(tmp_path, data=data)
+
+
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_a_token_that_the_dictionary_lacks(split, corpus, train, tmp_path):
+    data = folder_with(corpus, tmp_path / "data", *VALID, "train.bin", "train.idx")
+    damaged = bytearray((data / f"{split}.bin").read_bytes())
+    damaged[20:22] = b"\xff\xff"
+    (data / f"{split}.bin").unlink()
+    (data / f"{split}.bin").write_bytes(damaged)
+    with pytest.raises(UserError, match=rf"{data}/{split}\.bin is damaged .*: its token 10 is number 65,535 of \d+"):
         train(tmp_path, data=data)
 
 
@@ -73,6 +103,23 @@ def test_some_sequences_too_long(corpus, train, tmp_path):
     assert (tmp_path / "checkpoint_last.pt").exists()
 
 
+def test_training_says_how_many_tokens_it_skips(corpus, train, tmp_path, caplog):
+    """Lines that do not fit into a block, as fairseq fills it: each would be a block of its own, which is too long."""
+    data = data_utils.load_indexed_dataset(str(corpus / "train"))  # kept: `sizes` is memory that it unmaps
+    sizes = np.array(data.sizes)
+    length = int(np.percentile(sizes, 80))
+    skipped = sizes[sizes >= length]
+    options = ("--tokens-per-sample", length, "--sample-break-mode", "complete", "--disable-validation")
+    train(tmp_path, *options)
+    (said,) = (record.getMessage() for record in caplog.records if "never used" in record.getMessage())
+    assert f"{len(skipped)} of " in said and f"longer than max_positions={length};" in said
+    share = float(said.partition("%")[0]) / 100
+    assert share == pytest.approx(skipped.sum() / sizes.sum(), rel=0.05)  # blocks also have <s>
+    caplog.clear()
+    train(tmp_path / "cut", *options, "--sample-break-mode", "none")
+    assert "never used" not in caplog.text
+
+
 class Lengths(FairseqDataset):
     def __init__(self, sizes):
         self.sizes = np.array(sizes)
@@ -92,3 +139,9 @@ def test_every_sequence_is_in_one_batch(sizes, multiple, max_sentences):
     assert np.concatenate(batches).tolist() == indices.tolist()
     assert max(map(len, batches)) <= max(max_sentences, multiple)
     assert [batch.tolist() for batch in batches[: len(theirs)]] == [batch.tolist() for batch in theirs]
+
+
+def test_a_corpus_is_no_data_of_a_translation(tmp_path):
+    cfg = OmegaConf.create({"_name": "translation", "data": str(tmp_path), "source_lang": "en", "target_lang": "de"})
+    with pytest.raises(UserError, match=r"there is no .*dict.en.txt: give the folder of a translation's data"):
+        tasks.setup_task(cfg)

@@ -8,6 +8,7 @@ from tests.commands import ROOT, environment
 PROGRAM = """
 import sys, time, torch
 import tupe.fairseq_mends
+tupe.fairseq_mends.install()
 from fairseq.data.iterators import BufferedIterator
 
 class Batches(list):

@@ -9,7 +9,8 @@ import torch
 from fairseq.dataclass.configs import DistributedTrainingConfig
 from omegaconf import OmegaConf
 
-from tests.commands import ROOT, run, train_log
+from tests.commands import ROOT, hydra_command, run, train_log
+from tests.models.small import small_batch, small_dictionary, small_model
 from tupe.errors import UserError
 from tupe.fairseq_mends.launch import configure, unused_parameters
 
@@ -86,11 +87,39 @@ def test_fully_sharded_on_the_cpu_ends_with_the_sentence(train, tmp_path):
         fairseq_cli.train.fsdp_enable_wrap(DistributedTrainingConfig(ddp_backend="fully_sharded"))
 
 
-@pytest.mark.parametrize(("heads", "unused"), [({}, False), ({"mnli": torch.nn.Linear(1, 1)}, True)])
-def test_finetuning_has_unused_parameters(heads, unused):
-    cfg = OmegaConf.create({"distributed_training": {"find_unused_parameters": False}})
-    unused_parameters(cfg, None, SimpleNamespace(classification_heads=torch.nn.ModuleDict(heads)))
-    assert cfg.distributed_training.find_unused_parameters == unused
+CLASSES = {"features_only": True, "classification_head_name": "classes"}
+
+
+@pytest.mark.parametrize(
+    ("criterion", "name", "options", "some_unused"),
+    [
+        ("tupe_masked_lm", "tupe_tiny", {}, False),
+        ("tupe_sentence_prediction", "tupe_tiny", CLASSES, True),
+        ("tupe_sentence_prediction", "electra_tupe_tiny", CLASSES, True),
+        ("tupe_question_answering", "tupe_tiny", {"spans": True}, True),
+        ("one_of_a_user", "tupe_tiny", {"features_only": True}, True),
+    ],
+)
+def test_parameters_without_a_gradient_are_looked_for(criterion, name, options, some_unused):
+    """`pytorch_ddp` raises at the second update where a parameter has no gradient and it was not told to look."""
+    dictionary = small_dictionary()
+    model = small_model(name, dictionary)
+    if "spans" in options:
+        model.register_span_head()
+    if options is CLASSES:
+        model.register_classification_head("classes", 2)
+    out, _ = model(small_batch(dictionary, [9, 7, 5]), **options)
+    sum(part.sum() for part in (out if isinstance(out, tuple) else (out,))).backward()
+    assert any(p.grad is None for p in model.parameters()) == some_unused
+    cfg = {"distributed_training": {"find_unused_parameters": False}, "criterion": {"_name": criterion}}
+    unused_parameters(cfg := OmegaConf.create(cfg), None, model)
+    assert cfg.distributed_training.find_unused_parameters == some_unused
+
+
+def test_a_translation_has_no_unused_parameters():
+    cfg = OmegaConf.create({"distributed_training": {"find_unused_parameters": False}, "criterion": {}})
+    unused_parameters(cfg, None, torch.nn.Linear(1, 1))
+    assert not cfg.distributed_training.find_unused_parameters
 
 
 def test_bare_torchrun_trains_one_model_and_resumes(corpus, tmp_path):
@@ -109,13 +138,23 @@ def test_bare_torchrun_trains_one_model_and_resumes(corpus, tmp_path):
     assert updates == [("1", "16"), ("2", "16"), ("3", "16")]
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="official fairseq reads torchrun's environment under Hydra")
-def test_bare_torchrun_under_hydra_is_refused(corpus, tmp_path):
-    """There the plugin is imported too late to connect the processes, but not too late to stop them."""
+def test_bare_torchrun_under_hydra(corpus, tmp_path):
+    """The callback of configs/ imports the plugin in time to connect the processes."""
+    command = hydra_command(
+        corpus, tmp_path, "model._name=tupe_tiny", "+model.encoder_layers=1", "optimization.max_update=5"
+    )
+    done = run("torchrun", "--standalone", "--nproc-per-node", 2, "--no-python", *command)
+    records = train_log((tmp_path / "hydra_train.log").read_text())["train_inner"]
+    assert max(int(record["bsz"]) for record in records) == 2 * 8, done.stderr[-2000:]  # one update of both
+
+
+def test_bare_torchrun_under_hydra_is_refused_without_the_callback(corpus, tmp_path):
+    """Without the callback of configs/ the plugin is imported too late to connect the processes, not to stop them."""
     done = run(
         "torchrun", "--standalone", "--nproc-per-node", 2, "--no-python", "fairseq-hydra-train",
         "--config-dir", ROOT / "configs/pretraining", "--config-name", "base", f"task.data={corpus}",
-        "common.user_dir=tupe", "common.cpu=true", f"checkpoint.save_dir={tmp_path}", check=False,
+        "common.user_dir=tupe", "common.cpu=true", f"checkpoint.save_dir={tmp_path}", "~hydra.callbacks.user_dir",
+        check=False,
     )  # fmt: skip
     assert done.returncode == 1
     assert "torchrun started 2 processes, but each would train alone" in done.stderr

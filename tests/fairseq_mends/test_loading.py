@@ -2,7 +2,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils, distributed_utils
 
-from tests.checkpoints.test_safe_load import Malicious
+from tests.test_safe_load import Malicious
 from tupe.errors import UserError
 
 
@@ -34,6 +34,14 @@ def test_other_dictionaries_are_no_checkpoints(key, trained, tmp_path):
     other = changed(trained, tmp_path / "other.pt", **{key: None})
     with pytest.raises(UserError, match=rf"other\.pt is not a checkpoint of fairseq, which has {key}"):
         checkpoint_utils.load_checkpoint_to_cpu(str(other))
+
+
+def test_training_does_not_go_on_from_weights_that_are_nan(trained, tmp_path):
+    model = torch.load(trained / "checkpoint_last.pt", weights_only=True)["model"]
+    model["encoder.lm_head.bias"][0] = float("nan")
+    diverged = changed(trained, tmp_path / "diverged.pt", model=model)
+    with pytest.raises(UserError, match=r"diverged\.pt holds weights that are NaN .* encoder\.lm_head\.bias"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(diverged))
 
 
 @pytest.fixture

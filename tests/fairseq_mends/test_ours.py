@@ -10,7 +10,8 @@ import torch
 from omegaconf import OmegaConf
 
 from tests.commands import ROOT, run
-from tupe.fairseq_mends.ours import our_configuration, ours, serve
+from tupe.fairseq_mends.ours import our_configuration, ours
+from tupe.fairseq_mends.task import serve
 from tupe.models import TupeModel
 
 #: Trains as `fairseq-train` does, in one process: each command of `argv[2]`, again after it has finished, and what was
@@ -19,7 +20,8 @@ PROGRAM = """
 import json, sys
 when, commands, out = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
 if when == "first":
-    import tupe.models
+    import tupe.models, tupe.fairseq_mends
+    tupe.fairseq_mends.install()
 import fairseq_cli.train as train
 if when == "last":
     import tupe.models

@@ -9,8 +9,8 @@ from fairseq.optim.amp_optimizer import AMPOptimizer
 from omegaconf import OmegaConf
 
 from tupe.errors import UserError
-from tupe.fairseq_mends.ours import serve
 from tupe.fairseq_mends.precision import consistent_precision
+from tupe.fairseq_mends.task import serve
 
 FLAGS = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
 

@@ -3,7 +3,7 @@ import pytest
 from hydra._internal.utils import run_and_report
 from torch.multiprocessing import ProcessRaisedException
 
-from tests.commands import hydra_train, run
+from tests.commands import hydra_train, run, train_command
 from tupe.analysis.curves import read_log
 from tupe.errors import UserError
 from tupe.fairseq_mends.printing import print_sentence
@@ -49,8 +49,6 @@ def raised(error):
 def ended(error=None):
     """A job of Hydra's; as `main` asks for its value."""
     job = hydra.core.utils.JobReturn(overrides=["a=b"])
-    if not hasattr(hydra.core.utils, "JobStatus"):  # Hydra 1.0 raises at once
-        return run_and_report(lambda: raised(error) if error else 3)
     job.return_value = error or 3
     job.status = hydra.core.utils.JobStatus.FAILED if error else hydra.core.utils.JobStatus.COMPLETED
     return run_and_report(lambda: job.return_value)
@@ -76,5 +74,34 @@ def test_a_run_without_hydra_logs_beside_its_checkpoints(train, tmp_path, caplog
         train(tmp_path / name, "--log-format", "json", "--log-interval", 1, "--max-update", updates)
     assert list(read_log(tmp_path / "one").train) == [1, 2, 3, 4]
     assert list(read_log(tmp_path / "other").train) == [1, 2]
-    train(tmp_path / "named", "--log-file", tmp_path / "log", "--max-update", 1)
+    train(tmp_path / "named", "--log-file", tmp_path / "log", "--warmup-updates", 0, "--max-update", 1)
     assert not (tmp_path / "named/train.log").exists()
+
+
+def test_plain_fairseq_train_speaks_of_the_run_alone(corpus, tmp_path):
+    """No deprecations of fairseq's calls, and no line of 8 kB with every field of fairseq's configuration."""
+    done = run(
+        *train_command(corpus, tmp_path / "ours", "--arch", "tupe_tiny", "--warmup-updates", 0, "--max-update", 1),
+        PYTHONWARNINGS="",
+    )
+    assert done.stderr == ""
+    assert "configuration: task masked_lm, model tupe_tiny, criterion tupe_masked_lm, optimizer adam;" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) < 1000
+
+
+def test_fairseqs_own_models_keep_its_log(corpus, tmp_path):
+    options = (
+        "--arch",
+        "roberta",
+        "--encoder-layers",
+        1,
+        "--criterion",
+        "masked_lm",
+        "--warmup-updates",
+        0,
+        "--max-update",
+        1,
+    )
+    done = run(*train_command(corpus, tmp_path, *options), PYTHONWARNINGS="")
+    assert "| {'_name': None, 'common': " in done.stdout
+    assert "configuration: " not in done.stdout

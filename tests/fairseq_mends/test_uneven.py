@@ -21,7 +21,7 @@ from tests.data.translation.conftest import pairs
 from tests.tasks.test_question_answering import made_questions
 from tupe.cli.main import main
 from tupe.errors import UserError
-from tupe.fairseq_mends.ours import serve
+from tupe.fairseq_mends.task import serve
 
 COMMON = (
     "--arch", "tupe_tiny", "--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 16,

@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Optional, Union
+from typing import Any, ClassVar, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -37,10 +37,10 @@ class Sweep:
     pair: tuple[int, str] = (0, "")
     reset: Reset = Reset.PAPER
     launcher: Literal["basic", "joblib"] = "basic"
-    share: Union[int, float, None] = None
+    share: int | float | None = None
     on: bool = False
     seeds: list[int] = checked(minimum=1, default_factory=list)
-    scores: dict[str, Optional[float]] = field(default_factory=dict)
+    scores: dict[str, float | None] = field(default_factory=dict)
     other: Any = None
 
 

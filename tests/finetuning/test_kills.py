@@ -15,33 +15,31 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.commands import ROOT
 from tests.samples import write_checkpoint, write_task
 from tupe.finetuning.runs import Run, result
 
 TRAINING = """\
-#!/usr/bin/env bash
-exec python3 - "$@" <<'END'
-import fcntl, json, os, sys, time
+import fcntl, os, shutil, sys, time
 from pathlib import Path
-settings = dict(setting.split("=", 1) for setting in sys.argv[4:])
-folder = Path(settings["checkpoint.save_dir"])
-folder.joinpath("hydra_train.log").touch()
-with open(folder / "checkpoint_last.pt", "a") as busy:
-    try:
-        fcntl.flock(busy, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        folder.parents[2].joinpath("two at a time").touch()
-    time.sleep(0.4)
-    folder.joinpath("checkpoint_best.pt").touch()
-    score = float(settings["common.seed"]) * 10
-    folder.joinpath(".part").write_text(json.dumps({"score": score}))
-    folder.joinpath(".part").replace(folder / "result.json")
-busy = folder / "checkpoint_last.pt"
-busy.unlink()
-END
+
+def cli_main():
+    settings = dict(argument.split("=", 1) for argument in sys.argv if "=" in argument)
+    folder = Path(settings["checkpoint.save_dir"].strip("'"))
+    folder.joinpath("hydra_train.log").touch()
+    with open(folder / "checkpoint_last.pt", "a") as busy:
+        try:
+            fcntl.flock(busy, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            folder.parents[2].joinpath("two at a time").touch()
+        time.sleep(0.4)
+        shutil.copy(f"{os.environ['KILLS_TEST']}/{settings['common.seed']}.pt", folder / "checkpoint_best.pt")
 """
+#: The real package but for this module.
+PACKAGE = "import pkgutil\n__path__ = pkgutil.extend_path(__path__, __name__)\n"
+KEPT = ("log", "result.json", "hydra_train.log", ".tupe.json", ".tupe.lock")
 RUNS = [Run("CoLA", 2e-5, seed) for seed in range(1, 5)]
 
 
@@ -65,14 +63,18 @@ def test_a_sweep_that_is_killed(tmp_path):
     clone, out, mark = tmp_path / "clone", tmp_path / "out", f"KILLS_TEST={tmp_path}"
     for name in ("tupe", "configs"):
         shutil.copytree(ROOT / name, clone / name)
-    (clone / "scripts").mkdir()
-    (clone / "scripts/finetune_glue.sh").write_text(TRAINING)
+    (clone / "fairseq_cli").mkdir()
+    (clone / "fairseq_cli/__init__.py").write_text(PACKAGE)
+    (clone / "fairseq_cli/hydra_train.py").write_text(TRAINING)
     write_task(tmp_path / "data/CoLA")
     write_checkpoint(tmp_path / "a.pt", "data")
-    command = [sys.executable, "-m", "tupe", "glue-sweep", "--tasks", "CoLA", "--lrs", "2e-5", "--seeds", "1,2,3,4"]
+    state = torch.load(write_checkpoint(tmp_path / "trained.pt", "data", num_classes=2), weights_only=True)
+    for run in RUNS:
+        state["extra_state"]["best"] = 10.0 * run.seed
+        torch.save(state, tmp_path / f"{run.seed}.pt")
+    command = [sys.executable, "-m", "tupe", "sweep", "glue", "--tasks", "CoLA", "--lrs", "2e-5", "--seeds", "1,2,3,4"]
     command += [str(tmp_path / "a.pt"), str(tmp_path / "data"), str(out)]
-    path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
-    environment = {**os.environ, "PYTHONPATH": str(clone), "PATH": path, "KILLS_TEST": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": str(clone), "KILLS_TEST": str(tmp_path)}
 
     for _ in range(3):
         process = subprocess.Popen(
@@ -102,7 +104,7 @@ def test_a_sweep_that_is_killed(tmp_path):
     left = {
         path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file() and "/hydra/" not in f"{path}"
     }
-    kept = {f"{run.folder}/{name}" for run in RUNS for name in ("log", "result.json", "hydra_train.log")}
+    kept = {f"{run.folder}/{name}" for run in RUNS for name in KEPT}
     locks = {f"{run.folder.parent}/.{run.folder.name}.lock" for run in RUNS} | {"CoLA/.best.lock"}
     assert left == {"sweep.json", ".tupe.json", ".tupe.lock", f"{RUNS[-1].folder}/checkpoint_best.pt", *kept, *locks}
     assert len(json.loads((out / "sweep.json").read_text())["runs"]) == 4

@@ -91,7 +91,7 @@ def read(path, rows=ROWS):
 def test_labels_of_each_row_in_order(labels, tmp_path):
     data = prepare(tmp_path, "RTE", labels)
     model, dictionary = fine_tune(tmp_path / "best.pt", data, 2)
-    run("tupe", "glue-predict", tmp_path / "best.pt", data, tmp_path / "out", "--partial")
+    run("tupe", "predict", tmp_path / "best.pt", data, tmp_path / "out", "--partial")
     predicted = read(tmp_path / "out/RTE.tsv")
     assert predicted == [labels[int(score.argmax())] for score in scores(model, dictionary, tmp_path, "RTE")]
     assert len(set(predicted)) == 2
@@ -143,14 +143,33 @@ def test_mnli_has_two_files_and_predicts_ax(tmp_path):
     assert set(read(file)) <= set(labels)
 
 
-@pytest.mark.parametrize("command", ["glue-predict", "predict"])
-def test_a_head_that_was_not_trained(command, tmp_path, capsys):
+def test_a_head_that_was_not_trained(tmp_path, capsys):
     """fairseq would build one at random, and predict by it."""
     write_task(tmp_path / "CoLA")
     write_checkpoint(tmp_path / "best.pt", tmp_path / "CoLA", num_classes=2, head=False)
-    assert main([command, str(tmp_path / "best.pt"), str(tmp_path / "CoLA"), str(tmp_path / "out"), "--partial"]) == 1
+    assert main(["predict", str(tmp_path / "best.pt"), str(tmp_path / "CoLA"), str(tmp_path / "out"), "--partial"]) == 1
     said = f"error: {tmp_path}/best.pt holds no trained classification head, so that its predictions would be random: "
     assert capsys.readouterr().err.startswith(said)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_checkpoint_is_read_once(tmp_path, monkeypatch):
+    data = prepare(tmp_path, "RTE", ("not_entailment", "entailment"))
+    fine_tune(tmp_path / "best.pt", data, 2)
+    reads, load = [], torch.load
+    monkeypatch.setattr(torch, "load", lambda file, **options: reads.append(file) or load(file, **options))
+    assert main(["predict", str(tmp_path / "best.pt"), str(data), str(tmp_path / "out"), "--partial"]) == 0
+    assert reads == [str(tmp_path / "best.pt")]
+
+
+def test_a_token_that_the_dictionary_lacks(tmp_path, capsys):
+    data = prepare(tmp_path, "RTE", ("not_entailment", "entailment"))
+    fine_tune(tmp_path / "best.pt", data, 2)
+    damaged = bytearray((data / "input1/test.bin").read_bytes())
+    damaged[20:22] = b"\xff\xff"
+    (data / "input1/test.bin").write_bytes(damaged)
+    assert main(["predict", str(tmp_path / "best.pt"), str(data), str(tmp_path / "out"), "--partial"]) == 1
+    assert "input1/test.bin is damaged or has another dictionary: its token 10 is" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -162,7 +181,7 @@ def test_refuses(tmp_path, capsys):
     fine_tune(untuned, data, 0, head=False)
 
     def said(checkpoint, folder=data, *options):
-        assert main(["glue-predict", str(checkpoint), str(folder), str(tmp_path / "out"), *options]) == 1
+        assert main(["predict", str(checkpoint), str(folder), str(tmp_path / "out"), *options]) == 1
         assert not (tmp_path / "out").exists()
         return capsys.readouterr().err
 
@@ -175,7 +194,7 @@ def test_refuses(tmp_path, capsys):
     (tmp_path / "SQuAD/valid/report.json").touch()
     assert "was not fine-tuned on questions" in said(good, tmp_path / "SQuAD")
     (data / "input1/test.bin").rename(data / "input1/elsewhere.bin")
-    assert "no test set" in said(good, data, "--partial")
+    assert "has no .bin beside it" in said(good, data, "--partial")
     (data / "input1/elsewhere.bin").rename(data / "input1/test.bin")
     other = prepare(tmp_path / "other", "RTE", ("entailment", "not_entailment"))
     assert "numbers differently" in said(good, other, "--partial")

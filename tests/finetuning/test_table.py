@@ -228,17 +228,17 @@ def test_plans_that_are_joined_at_once(tmp_path):
 
 
 def test_command_refuses_what_is_no_sweep(tmp_path, capsys):
-    assert main(["glue-table", str(tmp_path)]) == 1
+    assert main(["table", str(tmp_path)]) == 1
     assert "sweep.json" in capsys.readouterr().err
     (tmp_path / "sweep.json").write_text("{}")
-    assert main(["glue-table", str(tmp_path)]) == 1
+    assert main(["table", str(tmp_path)]) == 1
     assert "not what scripts/glue.sh or scripts/xtreme.sh writes" in capsys.readouterr().err
 
 
 def test_command_wants_different_names(out, capsys):
-    assert main(["glue-table", str(out), str(out)]) == 1
+    assert main(["table", str(out), str(out)]) == 1
     assert "LABEL=PATH" in capsys.readouterr().err
-    assert main(["glue-table", str(out), f"again={out}", "--output", str(out / "t.md")]) == 0
+    assert main(["table", str(out), f"again={out}", "--output", str(out / "t.md")]) == 0
     assert "| again |" in (out / "t.md").read_text()
 
 

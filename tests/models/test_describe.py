@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tupe.cli.main import main
+from tupe.errors import UserError
 from tupe.models.config import TupeConfig
 from tupe.models.describe import equation, system, with_fields
 from tupe.systems import DESCRIPTIONS, SYSTEMS
@@ -91,3 +92,18 @@ def test_wrong_input(arguments, said, capsys):
     assert err.startswith("error: ")
     assert said in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "said"),
+    [
+        ("roberta_base", [], r"fairseq's model roberta_base \(RobertaModel\): `tupe systems` lists ours"),
+        ("seq2seq_t5_tiny", [], "is an encoder-decoder: `tupe systems --translation`"),
+        ("tupe_base", ["encoder_layers=100000000"], "encoder_layers is 100000000: give a number from 1 to 1024"),
+        ("tupe_base", ["encoder_layers=-4"], "encoder_layers is -4: give a number from 1 to 1024"),
+        ("tupe_base", ["encoder_attention_heads=0"], "encoder_attention_heads is 0: give a number from 1"),
+    ],
+)
+def test_what_no_model_of_ours_is(name, fields, said):
+    with pytest.raises(UserError, match=said):
+        with_fields(name, fields)

@@ -27,7 +27,7 @@ def test_is_the_same_model(build, pairs, name, fields, monkeypatch):
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
     model.zero_grad()
     monkeypatch.setattr(encoder, "prefers_parts", lambda *_: True)
-    bias = next(model.encoder.sentence_encoder.layer_terms(pairs, torch.float32)).bias
+    bias = next(model.encoder.sentence_encoder.layer_terms(pairs, torch.float32))[0].bias
     assert isinstance(bias, StructuredBias) == (fields.get("absolute") != "free" and not name.startswith("shaw"))
     in_parts, _ = model(pairs)
     torch.testing.assert_close(in_parts, whole)
@@ -51,7 +51,7 @@ def test_is_the_same_model(build, pairs, name, fields, monkeypatch):
 def test_factors_as_wider_heads(build, pairs, name, fields):
     """The same model; TUPE-R's bias by distance has none, and is computed as ever."""
     models = [build(name, attention_backend=backend, dropout=0.0, **fields).train() for backend in ("factors", "sdpa")]
-    terms = next(models[0].encoder.sentence_encoder.layer_terms(pairs, torch.float32))
+    (terms,) = next(models[0].encoder.sentence_encoder.layer_terms(pairs, torch.float32))
     assert isinstance(terms.bias, StructuredBias) == (not name.startswith("tupe_r"))
     found = []
     for model in models:

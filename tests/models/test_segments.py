@@ -39,8 +39,8 @@ def test_single_sentences_have_one_bias_for_the_batch(build, tokens, pairs):
     encoder = build("diet_abs_tiny").encoder.sentence_encoder
     position = encoder.position_bias(13).bias  # (H, n, n)
     first = encoder.segment_attention.weight[0, :, :1, :1]  # (H, 1, 1)
-    torch.testing.assert_close(next(encoder.layer_terms(tokens, torch.float32)).bias, position + first)
-    assert next(encoder.layer_terms(pairs, torch.float32)).bias.shape == (3, 3, 13, 13)
+    torch.testing.assert_close(next(encoder.layer_terms(tokens, torch.float32))[0].bias, position + first)
+    assert next(encoder.layer_terms(pairs, torch.float32))[0].bias.shape == (3, 3, 13, 13)
 
 
 @torch.no_grad()

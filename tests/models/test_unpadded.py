@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.attention.bounds import BOUNDS
 from tests.models.small import small_batch
+from tupe.attention.verification.bounds import BOUNDS
 from tupe.models import unpadded
 from tupe.models.unpadded import Unpadded, group_sizes
 from tupe.systems import SYSTEMS

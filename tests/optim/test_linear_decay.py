@@ -4,7 +4,6 @@ import copy
 import math
 from argparse import ArgumentParser, Namespace
 
-import fairseq
 import pytest
 import torch
 from fairseq.data import FairseqDataset
@@ -129,12 +128,7 @@ def test_epochs_end_at_zero_and_equal_the_same_run_in_updates(
     assert rates == [in_updates.step_update(u) for u in range(updates + 1)]
 
 
-cuts_short = pytest.mark.skipif(
-    fairseq.__version__ == "0.12.2", reason="fairseq 0.12.2 cuts a resumed epoch short with skip_remainder_batch"
-)
-
-
-@pytest.mark.parametrize("skip_remainder_batch", [False, pytest.param(True, marks=cuts_short)])
+@pytest.mark.parametrize("skip_remainder_batch", [False, True])
 @pytest.mark.parametrize("stop_at", range(1, 11))
 def test_a_resumed_run_has_the_same_rates(stop_at, skip_remainder_batch):
     skip = {"skip_remainder_batch": skip_remainder_batch}

@@ -122,7 +122,7 @@ class TestCache:
         [
             lambda p: p.relative.weight.add_(1),
             lambda p: torch.optim.SGD(p.parameters(), lr=0.1).step(),
-            lambda p: torch.optim.AdamW(p.parameters(), lr=0.1, fused=True).step(),
+            lambda p: (torch.optim.AdamW(p.parameters(), lr=0.1, fused=True).step(), p.eval()),
             lambda p: p.load_state_dict({name: t + 1 for name, t in p.state_dict().items()}),
             lambda p: (p.train(), p.relative.weight.data.add_(1), p.eval()),
             lambda p: (p.relative.weight.data.add_(1), p.clear_cache()),

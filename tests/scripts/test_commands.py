@@ -1,9 +1,8 @@
 """What the scripts give to the commands, from a clone and of folders with any names. The commands are recorders."""
 
-from __future__ import annotations
-
 import json
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -75,18 +74,18 @@ def clone(tmp_path) -> Clone:
 @pytest.mark.parametrize(
     ("script", "command"),
     [
-        ("prepare_corpus.sh", "prepare-corpus"),
-        ("prepare_glue.sh", "prepare-glue"),
-        ("prepare_translation.sh", "prepare-translation"),
-        ("finetune_glue.sh", "finetune-glue"),
-        ("glue.sh", "glue-sweep"),
-        ("study.sh", "study"),
+        ("prepare_corpus.sh", ["prepare-corpus"]),
+        ("prepare_glue.sh", ["prepare-glue"]),
+        ("prepare_translation.sh", ["prepare-translation"]),
+        ("finetune_glue.sh", ["finetune-glue"]),
+        ("glue.sh", ["sweep", "glue"]),
+        ("study.sh", ["study"]),
     ],
 )
 def test_arguments_go_through(script, command, clone):
     arguments = ["a b", "it's", "c,d=[1]", "-x"]
     clone.run(script, *arguments)
-    assert clone.calls() == [[command, *arguments]]
+    assert clone.calls() == [[*command, *arguments]]
 
 
 @pytest.mark.parametrize("script", ["pretrain.sh", "finetune_glue.sh", "glue.sh", "translate_train.sh", "translate.sh"])
@@ -200,3 +199,71 @@ def test_the_quickstart_leaves_what_is_of_others(name, tmp_path):
         done.stderr == f"error: {tmp_path} holds what is not of quickstart.sh: set QUICKSTART_OUT to another folder.\n"
     )
     assert sorted(path.name for path in tmp_path.rglob("*")) == sorted([name, "text", "mine"])
+
+
+TWO = {"PROCESSES": "2", "BATCH": "32", "BATCH_PER_GPU": "16"}
+
+
+@pytest.fixture
+def taken():
+    """A port that somebody listens on."""
+    with socket.socket() as listening:
+        listening.bind(("", 0))
+        listening.listen()
+        yield str(listening.getsockname()[1])
+
+
+def test_two_runs_on_one_machine_do_not_meet(clone, taken):
+    """torchrun finds a free port unless one is asked for."""
+    clone.run("pretrain.sh", "DATA", **TWO)
+    launched = clone.calls()[-1]
+    assert "--standalone" in launched
+    assert "--master-port" not in launched
+    with socket.socket() as unused:
+        unused.bind(("", 0))
+        free = str(unused.getsockname()[1])
+    clone.run("pretrain.sh", "DATA", MASTER_PORT=free, **TWO)
+    launched = clone.calls()[-1]
+    assert launched[launched.index("--master-port") + 1] == free
+    done = clone.run("pretrain.sh", "DATA", MASTER_PORT=taken, **TWO)
+    said = f"error: the port {taken} is taken or not allowed: set MASTER_PORT to another one"
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert done.stderr.startswith(said)
+
+
+SLURM = {"SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_JOB_NODELIST": "a,b", "SLURM_JOB_ID": "42"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"MASTER_PORT": "99999"}, "MASTER_PORT is 99999: give the number of a port, at most 65535"),
+        ({"MASTER_PORT": "abc"}, "MASTER_PORT is abc: give a whole number above 0"),
+        ({**SLURM, "SLURM_NODEID": ""}, "SLURM_NNODES is 2, but SLURM_NODEID is not set"),
+        ({**SLURM, "SLURM_JOB_NODELIST": ""}, "SLURM_NNODES is 2, but SLURM_JOB_NODELIST is not set"),
+        (SLURM, "scontrol does not say the nodes of SLURM_JOB_NODELIST=a,b"),
+        ({"SLURM_NNODES": "two"}, "SLURM_NNODES is two"),
+    ],
+)
+def test_launchers_variables_that_cannot_be(environment, said, clone):
+    done = clone.run("pretrain.sh", "DATA", **TWO, **environment)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: {said}")
+    assert len(done.stderr.splitlines()) == 1
+    assert clone.calls() == []
+
+
+def test_nodes_of_slurm_meet_at_a_port_of_the_job(clone):
+    scontrol = clone.root / ".venv/bin/scontrol"
+    scontrol.write_text("#!/bin/sh\nprintf 'a\\nb\\n'\n")
+    scontrol.chmod(0o755)
+    clone.run("pretrain.sh", "DATA", **SLURM, PROCESSES="1", BATCH="32", BATCH_PER_GPU="16")
+    launched = clone.calls()[-1]
+    options = launched[launched.index("--nnodes") : launched.index("--nproc-per-node")]
+    assert options == ["--nnodes", "2", "--node-rank", "1", "--master-addr", "a", "--master-port", "20042"]
+
+
+def test_quickstart_where_no_folder_can_be():
+    done = run("bash", "scripts/quickstart.sh", check=False, QUICKSTART_INSTALL="0", QUICKSTART_OUT="/dev/null/x")
+    assert done.returncode == 1
+    assert done.stderr == "error: /dev/null/x cannot be a folder: set QUICKSTART_OUT to one that can be written\n"

@@ -3,8 +3,6 @@
 What the commands read is in tests/cli/test_inputs.py; here is what stands between a user and them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

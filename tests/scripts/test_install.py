@@ -1,7 +1,5 @@
 """What `scripts/test.sh` says on a machine that lacks something. Nothing is installed here."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -18,7 +16,7 @@ from tests.commands import ROOT
 def clone(tmp_path) -> Path:
     folder = tmp_path / "a clone"
     shutil.copytree(ROOT / "scripts", folder / "scripts")
-    for path in [*ROOT.glob("constraints*.txt"), ROOT / "setup.py", ROOT / "pyproject.toml"]:
+    for path in [ROOT / "constraints.txt", ROOT / "setup.py", ROOT / "pyproject.toml"]:
         shutil.copy(path, folder)
     return folder
 
@@ -49,7 +47,7 @@ FAILED = "test.sh: FAILED in step install (see runs/test/install.log)"
 
 def test_no_python(clone):
     sentence, failed = run(clone, PYTHON="/no/python")
-    assert sentence.startswith("error: no Python of version 3.9 or later runs as /no/python: install one")
+    assert sentence.startswith("error: no Python of version 3.11 or later runs as /no/python: install one")
     assert failed == FAILED
 
 
@@ -65,15 +63,15 @@ def test_a_script_without_pytorch_says_what_to_run(clone, tmp_path):
 
 
 def test_python_too_old(clone, tmp_path):
-    old = executable(tmp_path / "python3.8", "#!/bin/sh\nexit 1\n")
-    assert run(clone, PYTHON=old)[0].startswith("error: no Python of version 3.9 or later runs as ")
+    old = executable(tmp_path / "python3.10", "#!/bin/sh\nexit 1\n")
+    assert run(clone, PYTHON=old)[0].startswith("error: no Python of version 3.11 or later runs as ")
 
 
 def test_venv_whose_python_is_gone(clone):
     (clone / ".venv" / "bin").mkdir(parents=True)
     (clone / ".venv" / "bin" / "python").symlink_to("/no/python")
     sentence, failed = run(clone)
-    assert sentence.startswith("error: .venv holds no Python of version 3.9 or later that runs: remove it")
+    assert sentence.startswith("error: .venv holds no Python of version 3.11 or later that runs: remove it")
     assert failed == FAILED
 
 

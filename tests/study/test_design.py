@@ -59,6 +59,8 @@ def test_those_of_the_repository(size):
         ("mid: 20", "mid: 25", "keeps the checkpoint of update 25, but saves every 20"),
         ("updates: 100", "updates: many", "made.yaml is not what a study writes"),
         ("groups:", "groups: [", "is no YAML"),
+        ("tupe_r: {seeds: 1", "tupe_r: {seeds: 100000000", "seeds is 100000000, not 1000 or less"),
+        ("updates: 100", "updates: " + 100_000 * "1", "is no YAML: Exceeds the limit"),
     ],
 )
 def test_what_is_no_study(before, after, sentence, tmp_path):

@@ -19,7 +19,6 @@ from tupe.finetuning.runs import grid
 from tupe.study import driver, finetuning, tables, training
 from tupe.study.design import Run
 from tupe.study.driver import Study
-from tupe.study.process import Process
 from tupe.study.records import read_records
 from tupe.study.tables import Results
 
@@ -56,14 +55,14 @@ def study(design, prepared, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "_measured", lambda *_: {})  # there are no checkpoints
 
     def make(pause=0.0, fails=(), unsaved=(), diverges=(), **options):
-        def launch(design, run, lr, corpus, folder, gpu):
+        def command(design, run, lr, corpus, folder, gpu):
             started.append(str(run))
             ends = {"fails": fails, "unsaved": unsaved, "diverges": diverges}
             end = next((end for end, runs in ends.items() if str(run) in runs), "ends")
             length = training.updates(design, run)
-            return [sys.executable, "-S", "-c", TRAINING, str(folder), str(length), str(lr), str(pause), end], {}
+            return [sys.executable, "-S", "-c", TRAINING, str(folder), str(length), str(lr), str(pause), end]
 
-        monkeypatch.setattr(training, "launch", launch)
+        monkeypatch.setattr(training, "command", command)
         parts = options.pop("parts", ("search", "final"))
         return Study(design, tmp_path / "records", out, parts, **options)
 
@@ -157,15 +156,6 @@ def test_one_that_fails_to_save_its_end(study, tmp_path, capsys):
     assert study(**options).do(jobs=2) == 0
 
 
-def test_one_that_ends_as_it_is_stopped(tmp_path, monkeypatch):
-    process = Process([sys.executable, "-S", "-c", "raise SystemExit(3)"], {}, tmp_path / "log")
-    os.waitid(os.P_PID, process._process.pid, os.WEXITED | os.WNOWAIT)
-    with monkeypatch.context() as patch:
-        patch.setattr(Process, "ended", lambda _: False)  # when it was asked
-        process.stop()
-    assert process.ended() and process.code == 3 and process.seconds > 0
-
-
 def test_a_sweep_with_failed_runs_has_no_record(tmp_path):
     runs = grid(["CoLA"], [0.001], [1, 2])
     Plan("c.pt", "1", "bert_a_tiny", 100, "d", (), tuple(runs)).join(tmp_path)
@@ -183,11 +173,11 @@ def test_a_run_that_was_finished_on_another_machine_is_not_swept_here(study, tmp
     here.glue.mkdir()
     swept = []
 
-    def launch(design, checkpoint, *_):
+    def command(design, checkpoint, *_):
         swept.append(checkpoint.parent.name)
-        return ["false"], {}
+        return ["false"]
 
-    monkeypatch.setattr(finetuning, "sweep_launch", launch)
+    monkeypatch.setattr(finetuning, "sweep_command", command)
     for run in (Run("final", "bert_a", seed) for seed in (1, 2)):
         for name in ("checkpoint_last.pt", "checkpoint_1_20.pt"):
             (here.folder(run) / name).touch()
@@ -252,23 +242,27 @@ def test_what_another_process_does_is_left_to_it(study, monkeypatch):
 
 
 def test_the_commands(design, prepared, tmp_path):
-    """Those of the house, with the system's own settings; fairseq's model by fairseq's command."""
+    """A plan that becomes the training, with the system's own settings; fairseq's model by fairseq's command alone."""
     run = Run("final", "bert_a_scaled", 2)
-    command, environment = training.launch(design, run, 0.002, prepared, tmp_path / "it's", gpu=False)
-    assert command[:3] == ["bash", str(ROOT / "scripts/pretrain.sh"), str(prepared)]
-    expected = {"CONFIG": "study", "MODEL": "bert_a_tiny", "GPUS": "0", "PROCESSES": "1", "BATCH": "4"}
-    assert expected.items() <= environment.items()
-    assert {"+model.content_terms=2", "common.seed=2", "optimization.lr=[0.002]", "optimization.max_update=100",
-            f"checkpoint.save_dir={tmp_path}/it's"} <= {*command}  # fmt: skip
-    command, _ = training.launch(design, Run("final", "roberta", 1), 0.001, prepared, tmp_path, gpu=False)
-    assert {"model._name=roberta", "criterion._name='masked_lm'", "+model.encoder_layers=4"} <= {*command}
+    command = training.command(design, run, 0.002, prepared, tmp_path / "it's", gpu=False)
+    plan, train = command[: command.index("--start")], command[command.index("--start") + 1 :]
+    assert plan[:4] == [sys.executable, "-m", "tupe", "pretraining-plan"] and "study" in plan
+    expected = {"+model.content_terms=2", "common.seed=2", "optimization.lr=[0.002]", "optimization.max_update=100",
+                "model._name='bert_a_tiny'", "dataset.batch_size=4", "optimization.update_freq=[1]", "common.cpu=True",
+                f"checkpoint.save_dir='{tmp_path}/it\\'s'", f"common.user_dir='{ROOT / 'tupe'}'"}  # fmt: skip
+    assert expected <= {*plan} and expected <= {*train}
+    command = training.command(design, Run("final", "roberta", 1), 0.001, prepared, tmp_path, gpu=True)
+    assert {"model._name='roberta'", "criterion._name='masked_lm'", "+model.encoder_layers=4"} <= {*command}
+    assert "pretraining-plan" not in command and "common.cpu=True" not in command
+    sweep = finetuning.sweep_command(design, tmp_path / "a.pt", tmp_path / "glue", tmp_path / "sweep")
+    assert sweep[3:8] == ["sweep", "glue", "--tasks=CoLA,STS-B", "--lrs=0.001", "--seeds=1,2"]
     of = training.settings(design, run, 0.002, prepared)
     assert of["pretraining"]["model"]["content_terms"] == 2
     assert training.overrides(design, Run("search", "tupe_r", 1, lr=0.001), 0.001)["common.log_interval"] == 1  # of 10
     assert "log_interval" not in of["pretraining"]["common"]
 
 
-def test_what_cannot_be(study, design, tmp_path, capsys):
+def test_what_cannot_be(study, design, tmp_path, capsys, monkeypatch):
     with pytest.raises(UserError, match=r"there is no system tupe_x in the study: it has bert_a"):
         study(systems=["tupe_x"])
     with pytest.raises(UserError, match=r"made\.yaml is not a folder: give the name of a folder"):
@@ -276,8 +270,9 @@ def test_what_cannot_be(study, design, tmp_path, capsys):
     (tmp_path / "out/made/corpus").unlink()
     with pytest.raises(UserError, match=r"there is no corpus in .*: give text files"):
         study().prepare([], None)
+    with monkeypatch.context() as patch, pytest.raises(UserError, match=r"by model\.py of a clone: leave them out by"):
+        patch.setattr(finetuning, "BENCHMARK", tmp_path / "model.py")
+        study(parts=["cost"]).do(jobs=1)
     options = ["--size", f"{tmp_path}/made.yaml", "--records", str(tmp_path / "records"), "--out", str(tmp_path)]
-    assert main(["study", "--jobs", "-1", *options]) == 1
-    assert "both must be above 0" in capsys.readouterr().err
     assert main(["study", "--list", *options]) == 0
     assert "missing search/bert_a.lr_0.001" in capsys.readouterr().out

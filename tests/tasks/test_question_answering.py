@@ -226,15 +226,21 @@ def test_a_model_answers_the_questions_that_it_was_trained_on(data, tmp_path, ca
         assert sum(one["probability"] for one in candidates) == pytest.approx(1)
     (chinese,) = json.loads((out / "test-zh.json").read_text()).values()
     assert chinese and chinese in LINES["zh"] * 3
+    save(checkpoint, task, model, without=("max_answer",))
+    assert main(["predict", str(checkpoint), str(data), str(out), "--splits", "valid", "--max-answer", "1"]) == 0
+    shortened = json.loads((out / "valid.json").read_text())
+    assert any(" " in text for text in predictions.values()) and not any(" " in text for text in shortened.values())
+    assert main(["predict", str(checkpoint), str(data), str(out), "--splits", "valid", "--max-query", "44"]) == 1
+    assert "set --max-query (task.max_query) to a number from 1 to 43" in capsys.readouterr().err
     for split in ("test-de", "train"):
         assert main(["predict", str(checkpoint), str(data), str(out), "--splits", split]) == 1
         assert f"no split {split} to answer in {data}, which has test-zh, valid" in capsys.readouterr().err
 
 
-def save(path, task, model):
-    """A checkpoint as fine-tuning leaves it."""
+def save(path, task, model, without=()):
+    """A checkpoint as fine-tuning leaves it, its task without some fields, as an import of version 0.1.0 wrote it."""
     cfg = {**OmegaConf.to_container(task.cfg, enum_to_str=True), "_name": "tupe_question_answering"}
-    write_checkpoint(path, model, "tupe_tiny", cfg)
+    write_checkpoint(path, model, "tupe_tiny", {name: value for name, value in cfg.items() if name not in without})
 
 
 def test_heads_come_and_go_with_the_task(data):
@@ -251,7 +257,8 @@ def test_heads_come_and_go_with_the_task(data):
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"max_query": 44}, "max_positions is 48, but 4 special tokens"),
+        ({"max_query": 44}, "max_positions is 48, but 4 special tokens.* set --max-query .* from 1 to 43"),
+        ({"max_positions": 5}, "more: take a model with more positions"),
         ({"max_query": 0}, "a question of 0 pieces"),
         ({"doc_stride": 37}, "a window has 36 pieces of the context: set --doc-stride"),
         ({"doc_stride": 0}, "doc_stride is 0"),

@@ -347,3 +347,11 @@ def test_too_few_targets_are_refused(folder):
     folder.split("train", input0=["a", "b"], labels=[0.5])
     with pytest.raises(UserError, match="2 examples in input0 and 1 in label"):
         folder.task(regression_target=True, num_classes=1).load_dataset("train")
+
+
+@pytest.mark.parametrize("field", ["init_token", "separator_token"])
+@pytest.mark.parametrize("token", [-7, 10**9])
+def test_special_tokens_are_in_the_dictionary(field, token, folder):
+    folder.split("train", "mmap", input0=["a b"], labels=["no"])
+    with pytest.raises(UserError, match=rf"{field} is {token}, but the dictionary has \d+ symbols: give"):
+        folder.task(**{field: token})

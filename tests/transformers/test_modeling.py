@@ -5,11 +5,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from tupe import systems
 from tupe.checkpoints.to_transformers import Loaded, config, weights
 from tupe.checkpoints.transformers_format import CHOICES
 from tupe.models.config import CONFIGS
 from tupe.models.tupe import TupeModel
 from tupe.systems import SYSTEMS
+from tupe.transformers import configuration_tupe
 
 ours = pytest.importorskip("tupe.transformers")
 
@@ -182,6 +184,21 @@ def test_segments_and_lengths_are_the_users_too(dictionary):
         theirs()
 
 
+@torch.no_grad()
+def test_padding_on_the_left_is_refused(dictionary):
+    model, theirs = pair(dictionary, "tupe_r")
+    ids = tokens(37)
+    left = torch.stack([row.roll(int(row.eq(1).sum())) for row in ids])
+    for given in ({"input_ids": left}, {"input_ids": left, "attention_mask": left.ne(1).long()}):
+        with pytest.raises(ValueError, match=r"hides the first token .*: pad on the right"):
+            theirs(**given)
+    empty = torch.cat([ids, torch.ones_like(ids[:1])])  # a sequence without tokens
+    assert difference(theirs(empty).logits[:3], model(ids)[0]) < 1e-5
+    traced = torch.jit.trace(theirs, ids, strict=False, check_trace=False)  # nothing is checked there
+    assert difference(traced(ids)["logits"], model(ids)[0]) < 1e-5
+    assert traced(left)["logits"].shape == (3, 37, len(dictionary))
+
+
 def test_a_choice_that_is_none_is_refused():
     assert ours.configuration_tupe.CHOICES.items() <= CHOICES.items()
     for field in ours.configuration_tupe.CHOICES:
@@ -204,3 +221,7 @@ def test_saved_and_loaded_again_is_the_same(tmp_path, auto):
         assert again.lm_head.decoder.weight is again.tupe.embed_tokens.weight
         assert model.resize_token_embeddings(22).weight.shape == (22, 16)
         assert model(ids).logits.shape == (1, 4, 22)
+
+
+def test_the_shipped_copy_of_the_choices():
+    assert configuration_tupe.CHOICES == systems.CHOICES

@@ -44,7 +44,9 @@ def test_numbers(parallel, tmp_path):
         f"8,000 updates: at most {8000 / epoch:,.3g} times the {train['kept']} pairs of {tokens[0] / 1000:.3g}k en and "
         f"{tokens[1] / 1000:.3g}k de tokens, {epoch} updates or more each"
     )
-    assert disk.startswith(f"checkpoints in {tmp_path}/a: at most 13 of ")  # last, best, one being written, ten epochs
+    assert disk.startswith(
+        f"checkpoints in {tmp_path}/a: at most 14 of "
+    )  # last, best, a copy, ten epochs and the newest
 
 
 @pytest.mark.parametrize("overrides", [(), ("model.share_all_embeddings=false", "+model.cross_position=low_rank")])

@@ -1,16 +1,12 @@
 """A checkpoint's model as it is, to be looked at: on the CPU, in float32, without a task or data."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Union
 
-from tupe.checkpoints.safe_load import safe_load
+from tupe.checkpoints.load import open_checkpoint
 from tupe.errors import UserError
 from tupe.models.describe import full_name
-from tupe.models.saved import saved_config
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import ELECTRA_PARTS, TupeLanguageModelEncoder, as_namespace
 from tupe.systems import DESCRIPTIONS, SYSTEMS
@@ -19,7 +15,7 @@ _ENCODER = "encoder."
 
 
 #: A checkpoint's file, or what `open_encoder` made of it.
-Checkpoint = Union[str, Path, TupeLanguageModelEncoder]
+Checkpoint = str | Path | TupeLanguageModelEncoder
 
 
 def open_encoder(checkpoint: Checkpoint, name: str = "") -> TupeLanguageModelEncoder:
@@ -36,14 +32,14 @@ def open_encoder(checkpoint: Checkpoint, name: str = "") -> TupeLanguageModelEnc
     """
     if isinstance(checkpoint, TupeLanguageModelEncoder):
         return checkpoint
-    state = safe_load(checkpoint)
-    args = as_namespace(saved_config(state, checkpoint))
+    opened = open_checkpoint(checkpoint)
+    args = as_namespace(opened.config)
     weights = {
-        name[len(_ENCODER) :]: weight.float() for name, weight in state["model"].items() if name.startswith(_ENCODER)
+        name[len(_ENCODER) :]: weight.float() for name, weight in opened.weights.items() if name.startswith(_ENCODER)
     }
     symbols = len(weights["sentence_encoder.embed_tokens.weight"])
     encoder = TupeLanguageModelEncoder(args, dictionary_of_size(symbols))
-    encoder.discriminates = any(name.startswith(ELECTRA_PARTS) for name in state["model"])  # exported or not
+    encoder.discriminates = any(name.startswith(ELECTRA_PARTS) for name in opened.weights)  # exported or not
     if encoder.discriminates:  # a discriminator's head tells tokens apart and names none
         weights = {**{f"lm_head.{name}": value for name, value in encoder.lm_head.state_dict().items()}, **weights}
     try:

@@ -1,17 +1,15 @@
-"""What position encodings cost in time, from what `benchmarks/model.py --output` measured (DIET, table 1)."""
-
-from __future__ import annotations
+"""Draw the time that position encodings cost, as `benchmarks/model.py --output` measured it (DIET, table 1)."""
 
 import math
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 from tupe.analysis.figure import colour, new_figure, plain, save_figure
 from tupe.errors import UserError
 from tupe.files import read_json
 
 
-def read_costs(path: Union[str, Path]) -> tuple[str, list[dict[str, Any]]]:
+def read_costs(path: str | Path) -> tuple[str, list[dict[str, Any]]]:
     """The conditions of the measurement, and a record for each size, mode and model.
 
     A record's `time_over_first` is a model's time over that of the first of its size and mode: the median with its
@@ -45,14 +43,8 @@ def cost_rows(records: list[dict[str, Any]]) -> list[list[str]]:
     return [["model", *map(" ".join, groups)], *([rival, *cells] for rival, cells in rows.items())]
 
 
-def plot_costs(run: str, records: list[dict[str, Any]], output: Union[str, Path]) -> None:
-    """Draws a group of bars for each size and mode: time over the first model's, with quartiles.
-
-    Args:
-        run: the conditions, as `read_costs` returns them.
-        records: the measurements.
-        output: the picture's file.
-    """
+def plot_costs(run: str, records: list[dict[str, Any]], output: str | Path) -> None:
+    """Draw a group of bars for each size and mode: time over the first model's, with quartiles; see `read_costs`."""
     groups = list(dict.fromkeys((record["size"], record["mode"]) for record in records))
     bars = len({record["rival"] for record in records})
     figure = new_figure(max(4.0, max(3.2, 0.45 * bars) * len(groups)), 4)

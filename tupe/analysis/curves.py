@@ -1,12 +1,10 @@
 """Curves of training from the logs of fairseq, as JSON (`common.log_format=json`) or in its default format."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
 from pathlib import Path
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,11 +36,11 @@ class TrainingLog(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """That the updates took."""
+        """The seconds that the updates took."""
         return 3600 * max(record["hours"] for record in self.train.values())
 
 
-def read_log(path: Union[str, Path]) -> TrainingLog:
+def read_log(path: str | Path) -> TrainingLog:
     """Reads a run's folder, its `hydra_train.log` or `train.log`, a `--log-file`, or what fairseq printed.
 
     Of an update that was logged twice, as it happens when a run was resumed, the later record counts.
@@ -61,10 +59,10 @@ def read_log(path: Union[str, Path]) -> TrainingLog:
     train: Records = {}
     valid: Records = {}
     for record in map(_record, lines):
-        if "valid_loss" in record:
+        if "valid_loss" in record and "valid_num_updates" in record:
             values = {name[len("valid_") :]: value for name, value in record.items() if name.startswith("valid_")}
             valid[int(values["num_updates"])] = values
-        elif "loss" in record:
+        elif "loss" in record and "num_updates" in record:
             train[int(record["num_updates"])] = record
     if not train:
         raise UserError(
@@ -104,12 +102,12 @@ def _add_hours(train: Records, valid: Records) -> None:
         record["hours"] = float(np.interp(update, [0, *updates], [0, *hours]))
 
 
-def reaches(log: TrainingLog, loss: float) -> Optional[float]:
+def reaches(log: TrainingLog, loss: float) -> float | None:
     """The update at which the validation loss of a run is first `loss` or less, between validations on a line.
 
     None if it never is. TUPE's headline: it reaches what BERT-A ends with after 30% of the updates.
     """
-    before: Optional[tuple[int, float]] = None
+    before: tuple[int, float] | None = None
     for update, lower in losses(log):
         if lower <= loss:
             if before is None:
@@ -127,19 +125,13 @@ def losses(log: TrainingLog) -> list[tuple[int, float]]:
 
 
 def plot_training(
-    logs: dict[str, TrainingLog], output: Union[str, Path], title: str = "Training", against: Optional[str] = None
+    logs: dict[str, TrainingLog], output: str | Path, title: str = "Training", against: str | None = None
 ) -> None:
-    """Draws loss and learning rate of several runs, against updates and against the time of training.
+    """Draw loss and learning rate of labelled runs, against updates and against the time of training.
 
-    Of a generator and a discriminator the loss is the generator's, and how well the discriminator tells tokens apart is
-    drawn below it.
-
-    Args:
-        logs: label of a run -> its log.
-        output: the picture's file.
-        title: stands above the picture.
-        against: label of the run whose last validation loss is drawn as a line; of each other run the legend says at
-            which share of that run's updates it is reached.
+    For a generator and a discriminator the loss is the generator's; below it stands how well the discriminator tells
+    tokens apart. The last validation loss of the run `against` is a line, and the legend says at which share of its
+    updates each other run reaches it.
 
     Raises:
         UserError: if that run has no validation yet.

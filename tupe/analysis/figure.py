@@ -7,7 +7,7 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,17 +25,17 @@ _DASHES, _MARKERS = ("-", "--", ":", "-."), "os^D"
 
 
 def colour(number: int) -> str:
-    """Of the line or bar with this number, from 0."""
+    """Return the colour of the line or bar with this number, from 0."""
     return _COLOURS[number % len(_COLOURS)]
 
 
 def dashes(number: int) -> str:
-    """Of the line with this number: with its colour, 28 that differ."""
+    """Return the dashes of the line with this number; with its colour, 28 lines differ."""
     return _DASHES[number // len(_COLOURS) % len(_DASHES)]
 
 
 def marker(number: int) -> str:
-    """Of the points with this number: with their colour, 28 that differ."""
+    """Return the marker of the points with this number; with their colour, 28 kinds differ."""
     return _MARKERS[number // len(_COLOURS) % len(_MARKERS)]
 
 
@@ -64,7 +64,7 @@ def set_title(figure: Figure, text: str) -> None:
     figure.suptitle("\n".join(textwrap.fill(plain(line), width, break_on_hyphens=False) for line in text.splitlines()))
 
 
-def save_figure(figure: Figure, path: Union[str, Path]) -> None:
+def save_figure(figure: Figure, path: str | Path) -> None:
     """Writes the figure in the format of the name's ending. Raises `UserError` for one that there is not."""
     path = Path(path)
     formats = figure.canvas.get_supported_filetypes()
@@ -77,7 +77,7 @@ def save_figure(figure: Figure, path: Union[str, Path]) -> None:
 
 @contextlib.contextmanager
 def written(path: Path) -> Iterator[Path]:
-    """As `atomic`. Raises `UserError` for a file that cannot be written."""
+    """Like `atomic`, but raise `UserError` for a file that cannot be written."""
     try:
         with atomic(path) as unfinished:
             yield unfinished
@@ -126,7 +126,7 @@ def heat_maps(
 
 
 def colour_limit(values: np.ndarray, reset: bool = False) -> float:
-    """Where the colours of `(number, n, m)` end, on both sides of 0; see `heat_maps`."""
+    """Return where the colours of `(number, n, m)` end, on both sides of 0; see `heat_maps`."""
     sizes = abs(values[:, 1:, 1:] if reset else values)
     return float(np.quantile(sizes[np.isfinite(sizes)], 0.995)) or 1.0 if np.isfinite(sizes).any() else 1.0
 

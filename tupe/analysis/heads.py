@@ -1,4 +1,4 @@
-"""Which pattern each head's position correlation has (TUPE, figure 6: global, local, broad, previous, next).
+"""Name the pattern of each head's position correlation (TUPE, figure 6: global, local, broad, previous, next).
 
 The paper names five patterns by eye. Here they are measured on `p_i = softmax_j(v_ij)` of the word positions: what
 attention would be if all words were alike. `[CLS]`, where it is reset, is left out.
@@ -10,8 +10,6 @@ attention would be if all words were alike. `[CLS]`, where it is reset, is left 
 The first that holds is the name: `global`, entropy at least 0.97; `previous`, side at most -0.5; `next`, side at least
 0.5; `local`, near at least 0.5; else `broad`. The thresholds are ours.
 """
-
-from __future__ import annotations
 
 import math
 from collections import Counter
@@ -34,11 +32,9 @@ class HeadPattern(NamedTuple):
 
 
 def head_patterns(values: Tensor, reset: bool = False) -> list[HeadPattern]:
-    """The pattern of each head.
+    """Name the pattern of each head's position correlation, `(H, n, n)` with `n` at least 3.
 
-    Args:
-        values: position correlations, `(H, n, n)`, `n` at least 3.
-        reset: whether row and column 0 are those of an untied `[CLS]`.
+    With `reset`, row and column 0 are those of an untied `[CLS]`.
     """
     values = values.double()[:, reset:, reset:]
     n = values.shape[-1]
@@ -61,6 +57,6 @@ def _name(entropy: float, side: float, near: float) -> str:
 
 
 def summary(patterns: Iterable[HeadPattern]) -> str:
-    """How many heads show which: `3 local, 1 next`."""
+    """Count the heads of each pattern: `3 local, 1 next`."""
     counts = Counter(pattern.name for pattern in patterns)
     return ", ".join(f"{counts[name]} {name}" for name in PATTERNS if counts[name])

@@ -1,10 +1,8 @@
 """The loss at each position, in sequences as long as those of training or longer."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,14 +24,10 @@ class TooLong(UserError):
 
 
 class PositionLoss(NamedTuple):
-    """Losses of masked tokens in sequences of one length.
+    """Losses of masked tokens in sequences of one length."""
 
-    bits: sum at each position, `(n,)`, float64.
-    count: masked tokens at each position, `(n,)`.
-    """
-
-    bits: np.ndarray
-    count: np.ndarray
+    bits: np.ndarray  # sum at each position, `(n,)`, float64
+    count: np.ndarray  # masked tokens at each position, `(n,)`
 
     def mean(self, first: int = 0, stop: int = 1 << 62) -> float:
         """Bits a masked token at the positions `first .. stop - 1`."""
@@ -111,13 +105,8 @@ def _allow(encoder: TupeLanguageModelEncoder, length: int, checkpoint: Checkpoin
     inner.max_positions = length
 
 
-def plot_loss_by_position(losses: dict[str, PositionLoss], output: Union[str, Path]) -> None:
-    """Draws the loss against the position, means of a 32nd of the longest sequence each.
-
-    Args:
-        losses: label -> what was measured.
-        output: the picture's file.
-    """
+def plot_loss_by_position(losses: dict[str, PositionLoss], output: str | Path) -> None:
+    """Draw the loss against the position, means of a 32nd of the longest sequence each."""
     figure = new_figure(8, 4)
     axes = figure.subplots()
     width = max(1, max(len(loss.bits) for loss in losses.values()) // 32)

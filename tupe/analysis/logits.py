@@ -10,11 +10,8 @@ the projection of narrow embeddings; what is a constant (biases, segments) goes 
 they are; others have words to words and terms of their own.
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
-from typing import Optional, Union
 
 import torch
 from torch import Tensor, nn
@@ -30,15 +27,13 @@ from tupe.position import PositionTerms
 
 @torch.no_grad()
 def layer_logits(checkpoint: Checkpoint, tokens: Tensor) -> list[Tensor]:
-    """The logits of each layer, `(B, H, n, m)` in float64.
+    """Return the logits of each layer, `(B, H, n, m)` in float64, for tokens `(B, n)` without padding.
 
-    Args:
-        checkpoint: a path, or what `open_encoder` returned, which becomes float64.
-        tokens: `(B, n)`, without padding.
+    An encoder from `open_encoder` becomes float64.
     """
     found = []
     for attention, x, position in _attention_inputs(open_encoder(checkpoint), tokens):
-        query, key, _, bias = attention.inputs(x, position, None)
+        query, key, _, bias = attention.with_terms(*_heads(attention, x), position)
         logits = attention.scale * query @ key.transpose(-2, -1)
         found.append(logits if bias is None else logits + bias)
     return found
@@ -51,7 +46,7 @@ def _attention_inputs(
     found: list[tuple[SelfAttention, Tensor, PositionTerms]] = []
     stack = encoder.double().sentence_encoder
     hooks = [
-        layer.self_attn.register_forward_pre_hook(lambda module, given: found.append((module, *given[:2])))
+        layer.self_attn.register_forward_pre_hook(lambda module, given: found.append((module, given[0], *given[1])))
         for layer in stack.layers
     ]
     try:
@@ -62,6 +57,11 @@ def _attention_inputs(
     return found
 
 
+def _heads(attention: SelfAttention, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of `x` `(B, n, d)`, without padding."""
+    return attention.heads(attention.projected(x), None)
+
+
 def has_words_as_keys(args: Namespace) -> bool:
     """Whether each key is of one word: not those of a Linformer."""
     return not args.linformer_k
@@ -69,11 +69,9 @@ def has_words_as_keys(args: Namespace) -> bool:
 
 @torch.no_grad()
 def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str, Tensor]:
-    """What a logit of the first layer is the sum of, each `(H, n, n)` in float64, the mean over the sequences.
+    """Return what a logit of the first layer is the sum of, each `(H, n, n)` in float64, the mean over the sequences.
 
-    Args:
-        checkpoint: a path, or what `open_encoder` returned, which becomes float64.
-        tokens: `(B, n)`, without padding.
+    Tokens are `(B, n)`, without padding. An encoder from `open_encoder` becomes float64.
 
     Raises:
         UserError: for Linformer, whose keys are no tokens.
@@ -95,11 +93,11 @@ def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str
             words, positions = _shares(module, words, positions)
         x = words + positions
 
-    query, key, _ = attention.heads(x, None)
+    query, key, _ = _heads(attention, x)
     position_query, position_key = terms.query, terms.key
     if positions is not None:
-        zero = attention.heads(torch.zeros_like(x), None)
-        position_query, position_key = (of - bias for of, bias in zip(attention.heads(positions, None)[:2], zero))
+        zero = _heads(attention, torch.zeros_like(x))
+        position_query, position_key = (of - bias for of, bias in zip(_heads(attention, positions)[:2], zero))
         query, key = query - position_query, key - position_key
     pairs = {"word to word": (query, key)}
     if position_query is not None:
@@ -125,17 +123,8 @@ def _shares(module: nn.Module, words: Tensor, positions: Tensor) -> tuple[Tensor
     return words + module.bias, positions
 
 
-def plot_correlations(
-    correlations: dict[str, Tensor], title: str, output: Union[str, Path], reset: bool = False
-) -> None:
-    """Draws the mean over the heads of each correlation, on one scale (TUPE, figure 2).
-
-    Args:
-        correlations: see `first_layer_correlations`.
-        title: of the picture.
-        output: its file.
-        reset: whether `[CLS]` is untied, and drawn apart.
-    """
+def plot_correlations(correlations: dict[str, Tensor], title: str, output: str | Path, reset: bool = False) -> None:
+    """Draw each of `first_layer_correlations`, the mean over the heads, on one scale (TUPE, figure 2)."""
     values = torch.stack([value.mean(0) for value in correlations.values()]).numpy()
     figure = heat_maps(values, list(correlations), "part of the logit, mean of the heads", reset=reset)
     set_title(figure, title)
@@ -144,13 +133,11 @@ def plot_correlations(
 
 def logit_ranks(
     checkpoint: Checkpoint, tokens: Tensor, relative_tolerance: float = 1e-6
-) -> tuple[Tensor, Optional[Tensor]]:
-    """Ranks of the logits of every layer and head, and of the position term alone (DIET, figures 2 and 8).
+) -> tuple[Tensor, Tensor | None]:
+    """Compute ranks of the logits of every layer and head, and of the position term alone (DIET, figures 2 and 8).
 
-    Args:
-        checkpoint: a path, or what `open_encoder` returned, which becomes float64.
-        tokens: `(B, n)`, without padding.
-        relative_tolerance: singular values above this share of the largest count.
+    Tokens are `(B, n)`, without padding. Singular values above `relative_tolerance` of the largest count. An encoder
+    from `open_encoder` becomes float64.
 
     Returns:
         `(L, H)`, the mean over the sequences; and of each position term, `(H,)` as layers share them; `None` without.
@@ -164,13 +151,10 @@ def logit_ranks(
     return logits, None if bias is None else numerical_rank(bias, relative_tolerance)
 
 
-def plot_ranks(ranks: dict[str, tuple[Tensor, Optional[Tensor]]], length: int, output: Union[str, Path]) -> None:
-    """Draws the mean rank of the logits over the layers, with the range of the heads, for one model or several.
+def plot_ranks(ranks: dict[str, tuple[Tensor, Tensor | None]], length: int, output: str | Path) -> None:
+    """Draw the mean rank of the logits over the layers, with the range of the heads, for one model or several.
 
-    Args:
-        ranks: label -> see `logit_ranks`; the term's stands in the legend.
-        length: `n`, the highest rank that there can be.
-        output: the picture's file.
+    `ranks` are of `logit_ranks`, by label; `length` is `n`, the highest rank that there can be.
     """
     figure = new_figure(6, 4)
     square = figure.subplots()

@@ -6,8 +6,6 @@ no script or style run but the page's own, told by their checksums, and no reque
 The numbers of heat maps are 16 bits each, a share of the largest of their map (so to 1 in 65,534 of it), in base64.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html
@@ -18,7 +16,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from string import Template
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -42,61 +40,42 @@ _NOT_A_NUMBER = np.iinfo(np.int16).min
 
 
 class Maps(NamedTuple):
-    """Heat maps of one model.
+    """Heat maps of one model."""
 
-    values: `(number, n, m)`, queries by keys.
-    titles, said: of each.
-    summary: of all.
-    reset: whether row and column 0 are those of an untied `[CLS]`.
-    """
-
-    values: np.ndarray
-    titles: Sequence[str]
+    values: np.ndarray  # `(number, n, m)`, queries by keys
+    titles: Sequence[str]  # of each
     said: Sequence[str] = ()
-    summary: str = ""
-    reset: bool = False
+    summary: str = ""  # of all
+    reset: bool = False  # whether row and column 0 are those of an untied `[CLS]`
 
 
 class MapsFigure(NamedTuple):
-    """A figure of heat maps.
+    """A figure of heat maps."""
 
-    id, title, text: its anchor, heading and explanation.
-    label: of the colours.
-    axes: of keys and queries.
-    has: whether a system has what it shows; the page says of a model that lacks it which have it.
-    maps: a model's, from its encoder, the number of positions, and sequences of tokens.
-    needs_text: whether it needs those.
-    one_scale: whether the models are on one scale of colours; else each is on its own.
-    """
-
-    id: str
+    id: str  # its anchor
     title: str
     text: str
-    label: str
-    axes: tuple[str, str]
+    label: str  # of the colours
+    axes: tuple[str, str]  # of keys and queries
+    # whether a system has what it shows; the page says of a model that lacks it which have it
     has: Callable[[Namespace], bool]
-    maps: Callable[[TupeLanguageModelEncoder, int, Optional[Tensor]], Maps]
-    needs_text: bool = False
-    one_scale: bool = True
+    # a model's, from its encoder, the number of positions, and sequences of tokens
+    maps: Callable[[TupeLanguageModelEncoder, int, Tensor | None], Maps]
+    needs_text: bool = False  # whether it needs those
+    one_scale: bool = True  # whether the models are on one scale of colours; else each is on its own
 
 
 class Table(NamedTuple):
-    """A table of the page.
-
-    title, text: its heading and explanation.
-    rows: the first is the heads, the first cell of a row its name.
-    notes: below it.
-    words: whether the cells are words, not numbers.
-    """
+    """A table of the page."""
 
     title: str
     text: str
-    rows: Sequence[Sequence[str]]
-    notes: Sequence[str] = ()
-    words: bool = False
+    rows: Sequence[Sequence[str]]  # the first is the heads, the first cell of a row its name
+    notes: Sequence[str] = ()  # below it
+    words: bool = False  # whether the cells are words, not numbers
 
 
-def _positions(encoder: TupeLanguageModelEncoder, length: int, tokens: Optional[Tensor]) -> Maps:
+def _positions(encoder: TupeLanguageModelEncoder, length: int, tokens: Tensor | None) -> Maps:
     correlation = position_correlation(encoder, length)
     patterns = head_patterns(correlation.values, correlation.reset)
     said = [pattern.name for pattern in patterns]
@@ -108,24 +87,24 @@ def _positions(encoder: TupeLanguageModelEncoder, length: int, tokens: Optional[
     )
 
 
-def _resets(encoder: TupeLanguageModelEncoder, length: int, tokens: Optional[Tensor]) -> Maps:
+def _resets(encoder: TupeLanguageModelEncoder, length: int, tokens: Tensor | None) -> Maps:
     correlation = position_correlation(encoder, length)
     pairs = torch.stack([correlation.before, correlation.values], 1).flatten(0, 1).numpy()
     said = ["before the reset", "after it"] * len(correlation.names)
     return Maps(pairs, [name for name in correlation.names for _ in range(2)], said, "", True)
 
 
-def _similarities(encoder: TupeLanguageModelEncoder, length: int, tokens: Optional[Tensor]) -> Maps:
+def _similarities(encoder: TupeLanguageModelEncoder, length: int, tokens: Tensor | None) -> Maps:
     similarity = position_similarity(encoder)
     return Maps(similarity.values[:, :length, :length].numpy(), similarity.names)
 
 
-def _segments(encoder: TupeLanguageModelEncoder, length: int, tokens: Optional[Tensor]) -> Maps:
+def _segments(encoder: TupeLanguageModelEncoder, length: int, tokens: Tensor | None) -> Maps:
     segments = segment_values(encoder)
     return Maps(segments.values.numpy(), segments.names)
 
 
-def _correlations(encoder: TupeLanguageModelEncoder, length: int, tokens: Optional[Tensor]) -> Maps:
+def _correlations(encoder: TupeLanguageModelEncoder, length: int, tokens: Tensor | None) -> Maps:
     found = first_layer_correlations(encoder, tokens)
     values = torch.stack([value.mean(0) for value in found.values()]).numpy()
     return Maps(values, list(found), (), f"the mean of {len(tokens)} sequences and all heads", has_reset(encoder.args))
@@ -187,15 +166,15 @@ FIGURES = (
 
 
 def write_page(
-    output: Union[str, Path],
+    output: str | Path,
     encoders: Sequence[TupeLanguageModelEncoder],
     *,
     length: int = 128,
     texts: Sequence[Tensor] = (),
-    logs: Optional[dict[str, TrainingLog]] = None,
-    against: Optional[str] = None,
+    logs: dict[str, TrainingLog] | None = None,
+    against: str | None = None,
     tables: Sequence[Table] = (),
-    scores: Optional[dict[str, ScoreCurve]] = None,
+    scores: dict[str, ScoreCurve] | None = None,
 ) -> None:
     """Writes the page.
 
@@ -307,7 +286,7 @@ def _maps(
     }
 
 
-def _curves(logs: dict[str, TrainingLog], against: Optional[str]) -> dict[str, Any]:
+def _curves(logs: dict[str, TrainingLog], against: str | None) -> dict[str, Any]:
     lines = []
     for name, log in logs.items():
         records = losses(log)

@@ -1,10 +1,8 @@
 """The learnt position correlation of every head, with the reset and without it (TUPE, figures 6 and 4)."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,18 +15,13 @@ from tupe.position import PositionBias
 
 
 class PositionCorrelation(NamedTuple):
-    """What the positions alone add to the logits before the softmax.
+    """Compute what the positions alone add to the logits before the softmax."""
 
-    values: `(H, n, n)`; `(L H, n, n)` if every layer has its own, `(L, n, n)` if the heads of a layer share one.
-    names: of each of them.
-    title: the model, and who shares.
-    before: as `values`, without the reset; `None` where `[CLS]` is tied.
-    """
-
+    # `(H, n, n)`; `(L H, n, n)` if every layer has its own, `(L, n, n)` if the heads of a layer share one
     values: Tensor
-    names: list[str]
-    title: str
-    before: Optional[Tensor] = None
+    names: list[str]  # of each of them
+    title: str  # the model, and who shares
+    before: Tensor | None = None  # as `values`, without the reset; `None` where `[CLS]` is tied
 
     @property
     def reset(self) -> bool:
@@ -47,12 +40,8 @@ def has_reset(args: Namespace) -> bool:
     return args.reset != "none"
 
 
-def position_correlation(checkpoint: Checkpoint, length: Optional[int] = None) -> PositionCorrelation:
-    """The position correlation that a checkpoint of this plugin holds.
-
-    Args:
-        checkpoint: pre-trained or fine-tuned; a path, or what `open_encoder` returned.
-        length: number of positions `n`, `[CLS]` included; default: all that the model has.
+def position_correlation(checkpoint: Checkpoint, length: int | None = None) -> PositionCorrelation:
+    """Return the position correlation of a checkpoint or open encoder, at all or its first `length` positions.
 
     Raises:
         UserError: if the file cannot be read, if its model adds the positions to the words or has none, or if `length`
@@ -83,13 +72,8 @@ def position_correlation(checkpoint: Checkpoint, length: Optional[int] = None) -
     return PositionCorrelation(values, names, f"Position correlation of {encoder.shown_as}, {sharing}", before)
 
 
-def plot_position(correlation: PositionCorrelation, output: Union[str, Path]) -> None:
-    """Draws one square a head, named by its pattern (`tupe.analysis.heads`).
-
-    Args:
-        correlation: see `position_correlation`.
-        output: the picture's file.
-    """
+def plot_position(correlation: PositionCorrelation, output: str | Path) -> None:
+    """Draw one square a head, named by its pattern (`tupe.analysis.heads`)."""
     values, patterns = correlation.values.numpy(), head_patterns(correlation.values, correlation.reset)
     titles = [f"{name}: {pattern.name}" for name, pattern in zip(correlation.names, patterns)]
     if correlation.reset:
@@ -99,13 +83,8 @@ def plot_position(correlation: PositionCorrelation, output: Union[str, Path]) ->
     save_figure(figure, output)
 
 
-def plot_reset(correlation: PositionCorrelation, head: int, output: Union[str, Path]) -> None:
-    """Draws one head without the reset and with it (TUPE, figure 4).
-
-    Args:
-        correlation: of a system with a reset.
-        head: its number, from 1.
-        output: the picture's file.
+def plot_reset(correlation: PositionCorrelation, head: int, output: str | Path) -> None:
+    """Draw one head, counted from 1, without the reset and with it (TUPE, figure 4).
 
     Raises:
         UserError: if the system has no reset, or there is no such head.

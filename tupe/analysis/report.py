@@ -1,10 +1,8 @@
 """The quickstart's report: systems side by side, with loss curves and the learnt position correlation; and a page."""
 
-from __future__ import annotations
-
 import platform
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 import torch
 
@@ -30,12 +28,11 @@ SENTENCES = (
 )
 
 
-def write_report(folder: Union[str, Path], models: list[str]) -> Path:
-    """Writes `report.html`, `report.md` and its pictures into the quickstart's folder; returns the path of `report.md`.
+def write_report(folder: str | Path, models: list[str]) -> Path:
+    """Write `report.html`, `report.md` and its pictures into the quickstart's folder; return the path of `report.md`.
 
-    Args:
-        folder: has `corpus`, and for each model `pretraining/<model>` and `finetuning/<model>`.
-        models: their names; the position correlation is that of the first.
+    The folder has `corpus`, and for each model `pretraining/<model>` and `finetuning/<model>`. The position correlation
+    is that of the first model.
 
     Raises:
         UserError: if one of them is not finished.
@@ -81,7 +78,7 @@ def write_report(folder: Union[str, Path], models: list[str]) -> Path:
 
 
 def label(model: str) -> str:
-    """What the system of a named model is called in its paper: `tupe_tiny` is `TUPE-R`."""
+    """Return the name in its paper of a named model's system: `tupe_tiny` is `TUPE-R`."""
     system = model.rpartition("_")[0]
     return DESCRIPTIONS[ALIASES.get(system, system)][0]
 

@@ -1,36 +1,22 @@
 """Scores on a benchmark against the updates of pre-training (TUPE, figure 5)."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple
 
 from tupe.analysis.figure import colour, folded, new_figure, plain, save_figure
 
 
 class ScoreCurve(NamedTuple):
-    """The scores of checkpoints of one pre-training.
+    """The scores of checkpoints of one pre-training."""
 
-    updates: of each checkpoint, rising.
-    values: the score of each, percent.
-    spread: standard deviation over the seeds of each; `None` for an average or one seed.
-    score: what it is, such as `MNLI-m` or `average of 9 columns`.
-    """
-
-    updates: tuple[int, ...]
-    values: tuple[float, ...]
-    spread: tuple[Optional[float], ...]
-    score: str
+    updates: tuple[int, ...]  # of each checkpoint, rising
+    values: tuple[float, ...]  # the score of each, percent
+    spread: tuple[float | None, ...]  # standard deviation over the seeds of each; `None` for an average or one seed
+    score: str  # what it is, such as `MNLI-m` or `average of 9 columns`
 
 
-def plot_scores(curves: dict[str, ScoreCurve], output: Union[str, Path], title: str = "") -> None:
-    """Draws a line for each system, with the deviation over the seeds where there is one.
-
-    Args:
-        curves: name of a system -> its scores, all of the same columns.
-        output: the picture's file.
-        title: stands above it.
-    """
+def plot_scores(curves: dict[str, ScoreCurve], output: str | Path, title: str = "") -> None:
+    """Draw a line for each system, with the deviation over the seeds where there is one."""
     figure = new_figure(5.5, 3.8)
     square = figure.subplots()
     for number, (name, curve) in enumerate(curves.items()):

@@ -1,10 +1,8 @@
 """What a head adds to the logit between the segments of a sentence pair (DIET, figure 6)."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -15,16 +13,11 @@ from tupe.errors import UserError
 
 
 class SegmentValues(NamedTuple):
-    """`E_S[s_i, s_j]` of every head.
+    """`E_S[s_i, s_j]` of every head."""
 
-    values: `(L H, 2, 2)`, query by key; `(H, 2, 2)` where the layers share.
-    names: of each of them.
-    model: its name.
-    """
-
-    values: Tensor
-    names: list[str]
-    model: str
+    values: Tensor  # `(L H, 2, 2)`, query by key; `(H, 2, 2)` where the layers share
+    names: list[str]  # of each of them
+    model: str  # its name
 
 
 def has_segments(args: Namespace) -> bool:
@@ -50,13 +43,8 @@ def segment_values(checkpoint: Checkpoint) -> SegmentValues:
     return SegmentValues(weight.flatten(0, 1), [layer + head for layer in layers for head in heads], encoder.shown_as)
 
 
-def plot_segments(segments: SegmentValues, output: Union[str, Path]) -> None:
-    """Draws one square of four cells a head, with their numbers.
-
-    Args:
-        segments: see `segment_values`.
-        output: the picture's file.
-    """
+def plot_segments(segments: SegmentValues, output: str | Path) -> None:
+    """Draw one square of four cells a head, with their numbers."""
     axes = ("segment of the key", "segment of the query")
     values = segments.values.numpy()
     figure = heat_maps(values, segments.names, "added to the logit", axes, columns=8, size=1.3)

@@ -1,10 +1,8 @@
-"""How alike the learnt vectors of two positions are (DIET, figure 5): from BERT's table, or from an untied one."""
-
-from __future__ import annotations
+"""Compare the learnt vectors of two positions (DIET, figure 5), from BERT's table or from an untied one."""
 
 from argparse import Namespace
 from pathlib import Path
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,16 +13,11 @@ from tupe.errors import UserError
 
 
 class PositionSimilarity(NamedTuple):
-    """Cosines of the vectors of all pairs of positions.
+    """Cosines of the vectors of all pairs of positions."""
 
-    values: `(number of tables, n, n)`.
-    names: of the tables.
-    model: its name.
-    """
-
-    values: Tensor
-    names: list[str]
-    model: str
+    values: Tensor  # `(number of tables, n, n)`
+    names: list[str]  # of the tables
+    model: str  # its name
 
 
 def has_vectors(args: Namespace) -> bool:
@@ -57,13 +50,8 @@ def position_similarity(checkpoint: Checkpoint) -> PositionSimilarity:
     return PositionSimilarity(torch.stack([table @ table.t() for table in unit]), list(found), encoder.shown_as)
 
 
-def plot_similarity(similarity: PositionSimilarity, output: Union[str, Path]) -> None:
-    """Draws one square for each table.
-
-    Args:
-        similarity: see `position_similarity`.
-        output: the picture's file.
-    """
+def plot_similarity(similarity: PositionSimilarity, output: str | Path) -> None:
+    """Draw one square for each table."""
     axes = ("position", "position")
     figure = heat_maps(similarity.values.numpy(), similarity.names, "cosine similarity", axes)
     set_title(figure, f"Position vectors of {similarity.model}")

@@ -1,25 +1,25 @@
 """Real text as sequences of a model: of a file, or what a prepared corpus holds out."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Optional
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 from torch import Tensor
 
+from tupe.data.binary import check_indexed
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.vocabulary import Encoder
 from tupe.errors import UserError
-from tupe.files import check_indexed, read_text
+from tupe.fairseq_mends.dictionaries import read_dictionary, refuse_other_dictionary
+from tupe.files import read_text
 from tupe.models.tupe import TupeLanguageModelEncoder
+
+_MADE_BY = "tupe prepare-corpus"
 
 
 def read_tokens(
-    encoder: TupeLanguageModelEncoder, data: Path, length: int, number: int = 8, text: Optional[Path] = None
+    encoder: TupeLanguageModelEncoder, data: Path, length: int, number: int = 8, text: Path | None = None
 ) -> Tensor:
     """Sequences `<s> ...` of equal length, without padding.
 
@@ -34,21 +34,20 @@ def read_tokens(
         `(B, n)`, B at most `number` and n at most `length`.
 
     Raises:
-        UserError: if the corpus has another vocabulary than the model, or the text has fewer than 2 tokens.
+        UserError: if the corpus has another dictionary than the model, or the text has fewer than 2 tokens.
     """
     if length < 3:
         raise UserError(f"a sequence of {length} token(s) has nothing to show: give a length of 3 or more.")
     corpus = Manifest.load(data)
-    dictionary = Dictionary.load(str(corpus.dictionary))
-    symbols = len(dictionary) + 1  # and <mask>
-    known = encoder.sentence_encoder.embed_tokens.num_embeddings
-    if symbols != known:
-        raise UserError(f"{data} has {symbols} symbols, but the model {known}: give the corpus that it was trained on.")
+    dictionary = read_dictionary(corpus.dictionary, _MADE_BY)
+    symbols = encoder.sentence_encoder.embed_tokens.num_embeddings
+    where = f" of {encoder.shown_as}"
+    refuse_other_dictionary(encoder.args.dictionary_sha256, dictionary, _MADE_BY, symbols, where, str(data))
     if text is None:
         if not (corpus.folder / "valid.idx").is_file():
             what = "holds out text by language" if corpus.content.languages else "has no held-out text"
             raise UserError(f"{data} {what}: give a file of text.")
-        check_indexed(corpus.folder / "valid", "tupe prepare-corpus")
+        check_indexed(corpus.folder / "valid", _MADE_BY, symbols=len(dictionary))
         valid = MMapIndexedDataset(str(corpus.folder / "valid"))
         tokens = np.concatenate([valid[i].numpy() for i in range(len(valid))]) if len(valid) else np.empty(0, np.int64)
     else:

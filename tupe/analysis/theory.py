@@ -20,17 +20,13 @@ So the relative term has `2n - 1` degrees of freedom and any rank up to `n`, and
 of rank `d_h`: neither contains the other.
 """
 
-from __future__ import annotations
-
-from typing import Optional
-
 import torch
 from torch import Tensor
 
 from tupe.errors import UserError
 
 
-def numerical_rank(matrix: Tensor, relative_tolerance: Optional[float] = None) -> Tensor:
+def numerical_rank(matrix: Tensor, relative_tolerance: float | None = None) -> Tensor:
     """Number of singular values above a share of the largest, of each matrix.
 
     Args:
@@ -52,10 +48,9 @@ def numerical_rank(matrix: Tensor, relative_tolerance: Optional[float] = None) -
 
 
 def toeplitz_factorisation(values: Tensor) -> tuple[Tensor, Tensor]:
-    """`G` and the diagonal of `D` with `B = G D G*`, for the Toeplitz matrix `B[j, k] = b[k - j]`.
+    """Compute `G` and the diagonal of `D` with `B = G D G*`, for the Toeplitz matrix `B[j, k] = b[k - j]`.
 
-    Args:
-        values: `b` of the distances `-(n-1) .. n-1`, `(2n - 1,)`, real or complex.
+    `values` are `b` of the distances `-(n-1) .. n-1`, `(2n - 1,)`, real or complex.
 
     Returns:
         `G` `(n, 2n)` and the diagonal `(2n,)`, both complex128; see the module for the constants.

@@ -1,9 +1,8 @@
 """One attention function, several ways to compute it."""
 
-from __future__ import annotations
-
 import logging
-from typing import Callable, Optional, Union
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +19,8 @@ logger = logging.getLogger(__name__)
 logged: set[str] = set()
 
 
-def triton(*arguments: object) -> Tensor:
+def triton(*arguments: Any) -> Tensor:
+    """Attend by the Triton kernels; arguments as of `triton_attention`."""
     from tupe.attention.triton_attention import triton_attention  # needs Triton
 
     return triton_attention(*arguments)
@@ -38,26 +38,27 @@ def choose_backend(
     backend: str,
     query: Tensor,
     value: Tensor,
-    bias: Union[Tensor, StructuredBias, None],
+    bias: Tensor | StructuredBias | None,
     padded: bool,
     dropout_p: float = 0.0,
 ) -> Callable[..., Tensor]:
-    """The function that computes these tensors' attention. Raises `UserError` for an unknown name."""
+    """Choose the function that computes these tensors' attention. Raises `UserError` for an unknown name."""
     if backend not in ("auto", *BACKENDS):
         raise UserError(f"unknown attention backend {backend!r}: choose auto or one of {', '.join(BACKENDS)}")
     if is_transformed():
         return reference
     if backend in ("reference", "sdpa"):
         return BACKENDS[backend]
-    if backend == "factors" or (backend == "auto" and only_plain_kernels(query.device)):
+    if backend == "factors" or (backend == "auto" and only_plain_kernels(query.device, query.dtype)):
         no_factors = factors_obstacle(bias)
         if no_factors is None:
-            log_once("attention by PyTorch's, the bias in wider heads")
+            missing = "" if backend == "factors" else f": {obstacle(query, value, bias, backend)}"
+            log_once(f"attention by PyTorch's, the bias in wider heads{missing}")
             return factors
         if backend == "factors":
             log_once(f"attention not in wider heads: {no_factors}")
             backend = "auto"
-    missing = obstacle(query, value, bias)
+    missing = obstacle(query, value, bias, backend)
     if missing is not None and backend == "auto" and plain_is_faster(query, bias, dropout_p):
         log_once(f"attention by plain PyTorch, the fastest on the CPU for a bias that learns or dropout: {missing}")
         return reference
@@ -70,8 +71,8 @@ def choose_backend(
     return triton
 
 
-def plain_is_faster(query: Tensor, bias: Union[Tensor, StructuredBias, None], dropout_p: float) -> bool:
-    """Whether SDPA would not fuse on the CPU, and take longer than the reference for it."""
+def plain_is_faster(query: Tensor, bias: Tensor | StructuredBias | None, dropout_p: float) -> bool:
+    """Tell whether SDPA would not fuse on the CPU, and so take longer than the reference."""
     parts = bias if isinstance(bias, StructuredBias) else (bias,)
     learns = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in parts)
     whole = query.dtype in (torch.float32, torch.float64)
@@ -81,16 +82,16 @@ def plain_is_faster(query: Tensor, bias: Union[Tensor, StructuredBias, None], dr
 def log_once(message: str) -> None:
     if not torch.compiler.is_compiling() and message not in logged:
         logged.add(message)
-        logger.info(message)
+        logger.log(logging.WARNING if "tupe doctor" in message else logging.INFO, message)
 
 
 def biased_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Union[Tensor, StructuredBias, None] = None,
+    bias: Tensor | StructuredBias | None = None,
     *,
-    key_padding_mask: Optional[Tensor] = None,
+    key_padding_mask: Tensor | None = None,
     scale: float,
     dropout_p: float = 0.0,
     training: bool = False,
@@ -118,9 +119,10 @@ def biased_attention(
         backend: `reference` (plain float32, the truth that the others are compared with), `sdpa` (PyTorch's fused
             kernels), `triton` (this project's, `docs/kernels.md`), `factors` (a bias in parts without values by
             distance as wider heads, `tupe/attention/factors.py`) or `auto`: `triton` on a GPU where there is a bias or
-            padding; `factors` for such a bias on a GPU without these kernels; `reference` on a CPU where a bias learns
-            or dropout is on; else `sdpa`. Where Triton or its GPU is missing, `triton` is `sdpa` too; for any other
-            bias `factors` is `auto`. The log says once which.
+            padding and these kernels were seen to be right (`tupe doctor`); `factors` for such a bias on another GPU;
+            `reference` on a CPU where a bias learns or dropout is on; else `sdpa`. Where Triton or its GPU is missing,
+            or the kernels were seen to be wrong, `triton` is `sdpa` too; for any other bias `factors` is `auto`. The
+            log says once which.
 
     Returns:
         `(B, H, T_q, d_h)` of the query's type.
@@ -129,7 +131,7 @@ def biased_attention(
         UserError: for shapes and types that do not fit and for an unknown backend.
     """
     if isinstance(bias, StructuredBias):
-        bias.check(*query.shape[:3], key.shape[2])
+        bias.check(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     check(query, key, value, None if isinstance(bias, StructuredBias) else bias, key_padding_mask)
     if causal and query.shape[2] > key.shape[2]:
         raise UserError(f"causal attention needs a key for each query, but has {query.shape[2]} and {key.shape[2]}")
@@ -139,7 +141,7 @@ def biased_attention(
     attend = choose_backend(backend, query, value, bias, key_padding_mask is not None, dropout_p)
     if attend is triton:
         return attend(query, key, value, bias, key_padding_mask, scale, dropout_p, causal)
-    if attend is factors:
+    if isinstance(bias, StructuredBias) and attend is factors:
         (query, key), bias = widen(query, key, bias, scale), None
     elif isinstance(bias, StructuredBias):
         bias = bias.dense(key.shape[2])
@@ -148,18 +150,16 @@ def biased_attention(
     return attend(query, key, value, bias, key_padding_mask, scale, dropout_p)
 
 
-def hide_future(query: Tensor, key: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """`bias` with -inf wherever a key comes after the query; the last query sees all keys."""
+def hide_future(query: Tensor, key: Tensor, bias: Tensor | None) -> Tensor:
+    """Return `bias` with -inf wherever a key comes after the query; the last query sees all keys."""
     lengths = query.shape[2], key.shape[2]
     future = torch.ones(lengths, dtype=torch.bool, device=query.device).triu(1 + lengths[1] - lengths[0])
     bias = query.new_zeros(lengths) if bias is None else bias
     return bias.masked_fill(future, -torch.inf)
 
 
-def check(
-    query: Tensor, key: Tensor, value: Tensor, bias: Optional[Tensor], key_padding_mask: Optional[Tensor]
-) -> None:
-    """Raises `UserError` with the shapes, or the types, if they do not make an attention."""
+def check(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, key_padding_mask: Tensor | None) -> None:
+    """Raise `UserError` with the shapes, or the types, if they do not make an attention."""
     if (
         query.ndim != 4
         or key.shape != (*query.shape[:2], key.shape[-2], query.shape[-1])
@@ -171,7 +171,7 @@ def check(
         )
     if not query.dtype == key.dtype == value.dtype:
         raise UserError(f"query, key and value must be of one type, but are {query.dtype}, {key.dtype}, {value.dtype}")
-    logits = (*query.shape[:3], key.shape[2])
+    logits = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     if bias is not None:
         check_bias(bias, logits)
     if key_padding_mask is not None and key_padding_mask.dtype != torch.bool:
@@ -181,7 +181,7 @@ def check(
 
 
 def check_bias(bias: Tensor, logits: tuple[int, int, int, int]) -> None:
-    """Raises `UserError` if a bias is not floating, or does not fit logits of the shape `(B, H, T_q, T_k)`."""
+    """Raise `UserError` if a bias is not floating, or does not fit logits of the shape `(B, H, T_q, T_k)`."""
     if not bias.is_floating_point():
         raise UserError(
             f"bias is {bias.dtype}, but is added to the logits: give padding as key_padding_mask, and hide other keys "

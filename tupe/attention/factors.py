@@ -7,10 +7,6 @@ left at 0, since `theta_1` changes no weight. Segments are two columns more, `su
 heads of 64 become 64 + 64 + 1 wide, DIET-ABS' 64 + d_p. A bias by distance has full rank and stays out.
 """
 
-from __future__ import annotations
-
-from typing import Optional, Union
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -20,15 +16,15 @@ from tupe.attention.sdpa import sdpa
 from tupe.position.structured import StructuredBias
 
 
-def factors_obstacle(bias: Union[Tensor, StructuredBias, None]) -> Optional[str]:
-    """What keeps a bias from being columns of queries and keys, as a half sentence; `None` if nothing does."""
+def factors_obstacle(bias: Tensor | StructuredBias | None) -> str | None:
+    """Return what keeps a bias from being columns of queries and keys, as half a sentence, or `None`."""
     if not isinstance(bias, StructuredBias) or (bias.query is None and bias.segment is None):
         return "the bias is not in factors"
     return None if bias.relative is None else "a bias by distance has no factors"
 
 
 def widen(query: Tensor, key: Tensor, bias: StructuredBias, scale: float) -> tuple[Tensor, Tensor]:
-    """Queries and keys `(B, H, T, w)` with the columns of `bias`; `w` is a multiple of 8, as fused kernels want it.
+    """Return queries and keys `(B, H, T, w)` with the columns of `bias`; `w` is a multiple of 8, for fused kernels.
 
     Args:
         query: `(B, H, T_q, d_h)`.
@@ -38,30 +34,30 @@ def widen(query: Tensor, key: Tensor, bias: StructuredBias, scale: float) -> tup
     """
     pos_q, pos_k, _, theta, segment, segments = bias.expand(query.shape[1])
     queries, keys = [], []
-    if pos_q is not None:
+    if pos_q is not None and pos_k is not None:
         pos_q = pos_q / scale
         if theta is not None:
-            pos_q, pos_k = (F.pad(part[:, 1:], (0, 0, 1, 0)) for part in (pos_q, pos_k))
+            pos_q, pos_k = F.pad(pos_q[:, 1:], (0, 0, 1, 0)), F.pad(pos_k[:, 1:], (0, 0, 1, 0))
             others = F.pad(pos_q.new_ones(len(pos_q), pos_q.shape[1] - 1, 1), (0, 0, 1, 0))
             column = F.pad(theta[1].to(pos_k.dtype)[:, None, None] / scale, (0, 0, 0, pos_k.shape[1] - 1))
             pos_q, pos_k = torch.cat((pos_q, others), -1), torch.cat((pos_k, column), -1)
         queries.append(pos_q.expand(len(query), *pos_q.shape))
         keys.append(pos_k.expand(len(key), *pos_k.shape))
-    if segment is not None:
+    if segment is not None and segments is not None:
         own = torch.stack((~segments, segments), -1)[:, None]  # (B, 1, T, 2)
         queries.append((own / scale).expand(-1, query.shape[1], -1, -1))
         keys.append(torch.where(segments[:, None, :, None], segment[None, :, None, :, 1], segment[None, :, None, :, 0]))
     spare = -(query.shape[-1] + sum(part.shape[-1] for part in queries)) % 8
-    wide = (torch.cat([x, *(p.to(x.dtype) for p in parts)], -1) for x, parts in ((query, queries), (key, keys)))
-    return tuple(F.pad(x, (0, spare)) for x in wide)
+    query, key = (torch.cat([x, *(p.to(x.dtype) for p in parts)], -1) for x, parts in ((query, queries), (key, keys)))
+    return F.pad(query, (0, spare)), F.pad(key, (0, spare))
 
 
 def factors(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Optional[Tensor],
-    key_padding_mask: Optional[Tensor],
+    bias: Tensor | None,
+    key_padding_mask: Tensor | None,
     scale: float,
     dropout_p: float,
 ) -> Tensor:

@@ -1,9 +1,5 @@
 """Attention of sequences that lie side by side, without padding between them; by the Triton kernels alone."""
 
-from __future__ import annotations
-
-from typing import Optional, Union
-
 import torch
 from torch import Tensor
 
@@ -17,11 +13,11 @@ def packed_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Union[Tensor, StructuredBias, None] = None,
+    bias: Tensor | StructuredBias | None = None,
     *,
     cu_seqlens: Tensor,
     max_length: int,
-    key_padding_mask: Optional[Tensor] = None,
+    key_padding_mask: Tensor | None = None,
     scale: float,
     dropout_p: float = 0.0,
     training: bool = False,
@@ -46,7 +42,7 @@ def packed_attention(
     if query.ndim != 3 or not query.shape == key.shape == value.shape or not query.dtype == key.dtype == value.dtype:
         said = ", ".join(f"{tuple(x.shape)} {x.dtype}" for x in (query, key, value))
         raise UserError(f"query, key and value must be (N, H, d_h) of one type, but are {said}")
-    missing = obstacle(query, value, bias)
+    missing = obstacle(query, value, bias, packed=True)
     if missing is not None:
         raise UserError(f"attention of sequences side by side: {missing}; pad them and call biased_attention")
     if cu_seqlens.ndim != 1 or len(cu_seqlens) < 2 or cu_seqlens.is_floating_point():

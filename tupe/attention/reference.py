@@ -1,13 +1,9 @@
 """The equation in plain PyTorch, in float32 or better: the truth that the other backends are compared with."""
 
-from __future__ import annotations
-
-from typing import Optional
-
 import torch
 from torch import Tensor
 
-from tupe.dropout import dropout
+from tupe.layers import dropout
 from tupe.position.precision import at_least_float32, no_autocast
 from tupe.tracing import is_traced
 
@@ -16,8 +12,8 @@ def reference(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Optional[Tensor],
-    key_padding_mask: Optional[Tensor],
+    bias: Tensor | None,
+    key_padding_mask: Tensor | None,
     scale: float,
     dropout_p: float,
 ) -> Tensor:
@@ -28,7 +24,7 @@ def reference(
 
 
 def attention_weights(
-    query: Tensor, key: Tensor, bias: Optional[Tensor], key_padding_mask: Optional[Tensor], scale: float
+    query: Tensor, key: Tensor, bias: Tensor | None, key_padding_mask: Tensor | None, scale: float
 ) -> Tensor:
     """`softmax(scale q k^T + bias)`, `(B, H, T_q, T_k)`, before dropout."""
     key = at_least_float32(key).contiguous()  # a product would copy the transposed, which is slower

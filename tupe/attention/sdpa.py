@@ -1,9 +1,5 @@
 """PyTorch's `scaled_dot_product_attention`, which picks its own fused kernel where one takes the bias."""
 
-from __future__ import annotations
-
-from typing import Optional
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -13,8 +9,8 @@ def sdpa(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Optional[Tensor],
-    key_padding_mask: Optional[Tensor],
+    bias: Tensor | None,
+    key_padding_mask: Tensor | None,
     scale: float,
     dropout_p: float,
 ) -> Tensor:

@@ -1,9 +1,5 @@
 """The Triton kernels as one differentiable function, with the other backends' signature. Importing it needs Triton."""
 
-from __future__ import annotations
-
-from typing import Optional, Union
-
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -17,30 +13,30 @@ class Attention(torch.autograd.Function):
     """The kernels, with gradients for all that is learnt."""
 
     @staticmethod
-    def forward(ctx, options: Options, *tensors: Optional[Tensor]) -> Tensor:
-        out, lse = Launcher(Inputs(*tensors), options).forward()
+    def forward(ctx, options: Options, *tensors: Tensor | None) -> Tensor:
+        out, lse = Launcher(Inputs._make(tensors), options).forward()
         ctx.save_for_backward(*tensors, out, lse)
         ctx.options = options
         return out.transpose(1, 2)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, d_out: Tensor) -> tuple[Optional[Tensor], ...]:
+    def backward(ctx, d_out: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         *inputs, out, lse = ctx.saved_tensors
-        wanted = Inputs(*ctx.needs_input_grad[1:])
-        return (None, *Launcher(Inputs(*inputs), ctx.options).backward(out, lse, d_out.transpose(1, 2), wanted))
+        wanted = Inputs._make(ctx.needs_input_grad[1:])
+        return (None, *Launcher(Inputs._make(inputs), ctx.options).backward(out, lse, d_out.transpose(1, 2), wanted))
 
 
 def triton_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Union[Tensor, StructuredBias, None],
-    key_padding_mask: Optional[Tensor],
+    bias: Tensor | StructuredBias | None,
+    key_padding_mask: Tensor | None,
     scale: float,
     dropout_p: float,
     causal: bool = False,
-    cu_seqlens: Optional[Tensor] = None,
+    cu_seqlens: Tensor | None = None,
     max_length: int = 0,
 ) -> Tensor:
     """As `reference`, by the kernels. Dropout's seed comes from PyTorch's generator: `torch.manual_seed` repeats it.

@@ -3,9 +3,7 @@
 Called from Python an operator costs several times what `torch.autograd.Function` does: only compiled code uses these.
 """
 
-from __future__ import annotations
-
-from typing import Optional
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,16 +16,16 @@ def attention_op(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Optional[Tensor],
-    pos_q: Optional[Tensor],
-    pos_k: Optional[Tensor],
-    relative: Optional[Tensor],
-    theta: Optional[Tensor],
-    segment: Optional[Tensor],
-    segments: Optional[Tensor],
-    padding: Optional[Tensor],
-    seed: Optional[Tensor],
-    starts: Optional[Tensor],
+    bias: Tensor | None,
+    pos_q: Tensor | None,
+    pos_k: Tensor | None,
+    relative: Tensor | None,
+    theta: Tensor | None,
+    segment: Tensor | None,
+    segments: Tensor | None,
+    padding: Tensor | None,
+    seed: Tensor | None,
+    starts: Tensor | None,
     scale: float,
     dropout_p: float,
     causal: bool,
@@ -49,16 +47,16 @@ def backward_op(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Optional[Tensor],
-    pos_q: Optional[Tensor],
-    pos_k: Optional[Tensor],
-    relative: Optional[Tensor],
-    theta: Optional[Tensor],
-    segment: Optional[Tensor],
-    segments: Optional[Tensor],
-    padding: Optional[Tensor],
-    seed: Optional[Tensor],
-    starts: Optional[Tensor],
+    bias: Tensor | None,
+    pos_q: Tensor | None,
+    pos_k: Tensor | None,
+    relative: Tensor | None,
+    theta: Tensor | None,
+    segment: Tensor | None,
+    segments: Tensor | None,
+    padding: Tensor | None,
+    seed: Tensor | None,
+    starts: Tensor | None,
     out: Tensor,
     lse: Tensor,
     d_out: Tensor,
@@ -71,12 +69,12 @@ def backward_op(
     """The gradients of the tensors that are true in `wanted`."""
     inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, segment, segments, padding, seed, starts)
     launcher = Launcher(inputs, Options(scale, dropout_p, causal, max_length))
-    gradients = launcher.backward(out, lse, d_out, Inputs(*wanted))
-    return [gradient.contiguous() for gradient, flag in zip(gradients, wanted) if flag]
+    gradients = launcher.backward(out, lse, d_out, Inputs._make(wanted))
+    return [g.contiguous() for g, flag in zip(gradients, wanted) if flag]  # pyright: ignore[reportOptionalMemberAccess]
 
 
 @backward_op.register_fake
-def _(*arguments: object) -> list[Tensor]:
+def _(*arguments: Any) -> list[Tensor]:
     wanted = arguments[len(Inputs._fields) + 3]  # out, lse and d_out come before
     return [torch.empty_like(t, memory_format=torch.contiguous_format) for t, flag in zip(arguments, wanted) if flag]
 
@@ -86,7 +84,7 @@ def setup_context(ctx, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(*tensors, *output)
 
 
-def backward(ctx, d_out: Tensor, _: Tensor) -> tuple[Optional[Tensor], ...]:
+def backward(ctx, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     wanted = list(ctx.needs_input_grad[: len(Inputs._fields)])
     options = ctx.scale, ctx.dropout_p, ctx.causal, ctx.max_length
     gradients = iter(backward_op(*ctx.saved_tensors, d_out, wanted, *options))

@@ -1,20 +1,18 @@
 """Whether the Triton kernels can compute an attention. Importing this needs no Triton."""
 
-from __future__ import annotations
-
 import importlib.util
-from typing import Optional, Union
 
 import torch
 from torch import Tensor
 
+from tupe.attention.verification.trusted import distrust
 from tupe.position.structured import StructuredBias
 
 MAX_WIDTH = 128  # of a head and of the factors of a bias
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
-#: Triton 3.4 or later, before which the kernels do not compile: PyTorch 2.8 is the first that comes with it.
-HAS_TRITON = importlib.util.find_spec("triton") is not None and torch.__version__ >= (2, 8)
+#: PyTorch 2.8, the oldest that is supported, comes with Triton 3.4, the oldest with which the kernels compile.
+HAS_TRITON = importlib.util.find_spec("triton") is not None
 
 #: Length from which the parts of a bias should be faster than the dense one, which costs memory traffic where they
 #: cost matrix products. A guess, not measured: `benchmarks/attention.py` times both on a GPU.
@@ -22,7 +20,13 @@ STRUCTURED_LENGTH = 2048
 
 
 def prefers_parts(
-    backend: str, device: torch.device, length: int, width: int, segments: bool = False, in_factors: bool = False
+    backend: str,
+    device: torch.device,
+    length: int,
+    width: int,
+    segments: bool = False,
+    in_factors: bool = False,
+    dtype: torch.dtype = torch.float32,
 ) -> bool:
     """Whether a bias for `biased_attention` is better made in parts: a backend will take them, and it pays.
 
@@ -36,41 +40,61 @@ def prefers_parts(
         width: of the heads or of the factors of the bias, whichever is more.
         segments: whether the bias has segments that differ, which would make the dense one `(B, H, T, T)`.
         in_factors: whether the bias would be factors, and no values by distance.
+        dtype: of the queries.
     """
-    if in_factors and (backend == "factors" or (backend == "auto" and only_plain_kernels(device))):
+    if in_factors and (backend == "factors" or (backend == "auto" and only_plain_kernels(device, dtype))):
         return True
-    takes = backend in ("auto", "triton") and device_obstacle(device) is None
+    takes = backend in ("auto", "triton") and kernels_obstacle(backend, device, dtype, "structured") is None
     return takes and width <= MAX_WIDTH and (segments or length >= STRUCTURED_LENGTH)
 
 
 def takes_packed(backend: str, device: torch.device, dtype: torch.dtype, width: int) -> bool:
     """Whether a backend of that name would be the kernels, for heads of that type and width: `packed_attention`."""
-    return backend in ("auto", "triton") and device_obstacle(device) is None and dtype in DTYPES and width <= MAX_WIDTH
+    takes = backend in ("auto", "triton") and dtype in DTYPES and width <= MAX_WIDTH
+    return takes and kernels_obstacle(backend, device, dtype, "packed") is None
 
 
-def obstacle(query: Tensor, value: Tensor, bias: Union[Tensor, StructuredBias, None]) -> Optional[str]:
-    """What keeps the kernels from these tensors, as a half sentence; `None` if nothing does."""
+def obstacle(
+    query: Tensor, value: Tensor, bias: Tensor | StructuredBias | None, backend: str = "triton", packed: bool = False
+) -> str | None:
+    """Return what keeps the kernels from these tensors, as a half sentence; `None` if nothing does.
+
+    Args:
+        query, value: `(B, H, T, d_h)`, or without `B`.
+        bias: of the logits.
+        backend: `auto` takes kernels that were seen to be right here, `triton` those that were not seen to be wrong.
+        packed: whether the sequences lie side by side.
+    """
     missing = device_obstacle(query.device)
     if missing is not None:
         return missing
     width = max(query.shape[-1], value.shape[-1])
     if isinstance(bias, StructuredBias) and bias.query is not None:
         width = max(width, bias.query.shape[-1])
+    if query.numel() == 0:
+        return "there are no queries"
     if query.dtype not in DTYPES:
         return f"the Triton kernels have no {str(query.dtype).removeprefix('torch.')}"
     if width > MAX_WIDTH or value.shape[-1] != query.shape[-1]:
         return f"the Triton kernels take heads of one width up to {MAX_WIDTH}"
-    return None
+    kind = "packed" if packed else "structured" if isinstance(bias, StructuredBias) else "dense"
+    return distrust(query.device, query.dtype, kind, backend)
 
 
-def only_plain_kernels(device: torch.device) -> bool:
-    """Whether this is a GPU that has PyTorch's kernels and not ours."""
-    return device.type == "cuda" and device_obstacle(device) is not None
+def only_plain_kernels(device: torch.device, dtype: torch.dtype) -> bool:
+    """Tell whether this is a GPU that has PyTorch's kernels and not ours, for a bias in parts."""
+    return device.type == "cuda" and kernels_obstacle("auto", device, dtype, "structured") is not None
 
 
-def device_obstacle(device: torch.device) -> Optional[str]:
+def kernels_obstacle(backend: str, device: torch.device, dtype: torch.dtype, kind: str) -> str | None:
+    """Return what keeps the kernels from a device, or from being trusted there with `dtype`; see `distrust`."""
+    return device_obstacle(device) or distrust(device, dtype, kind, backend)
+
+
+def device_obstacle(device: torch.device) -> str | None:
+    """Return what keeps the kernels from running on a device, as a half sentence; `None` if nothing does."""
     if device.type != "cuda" or torch.version.cuda is None:
         return "the Triton kernels need an NVIDIA GPU"
     if torch.cuda.get_device_capability(device) < (8, 0):
         return "the Triton kernels need a GPU of compute capability 8.0 or more"
-    return None if HAS_TRITON else "Triton, with PyTorch 2.8 or later, is not installed"
+    return None if HAS_TRITON else "Triton is not installed"

@@ -1,7 +1,5 @@
 """The mean of several checkpoints of one run, which translates better than the last alone (Vaswani et al., 6.1)."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -9,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
 from tupe.models.saved import saved_fields
+from tupe.safe_load import check_finite, safe_load
 
 _SAVED = (re.compile(r"checkpoint_\d+_(\d+)\.pt"), re.compile(r"checkpoint(\d+)\.pt"))  # by updates, by epochs
 
@@ -39,7 +37,7 @@ def average(paths: list[Path]) -> dict[str, Any]:
     """The last checkpoint of `paths` with the mean of all parameters, taken in float32, and without the optimizer.
 
     Raises:
-        UserError: if one is no checkpoint of fairseq, or they are not of the same model.
+        UserError: if one is no checkpoint of fairseq, its weights are not finite, or they are not of the same model.
     """
     if not paths:
         raise UserError("there is no checkpoint to average: give one or more")
@@ -49,6 +47,7 @@ def average(paths: list[Path]) -> dict[str, Any]:
         model, cfg = state.get("model"), saved_fields(saved_fields(state.get("cfg")).get("model"))
         if not isinstance(model, dict) or not all(isinstance(tensor, Tensor) for tensor in model.values()) or not cfg:
             raise UserError(f"{path} is not a checkpoint of fairseq: give one that is")
+        check_finite(model, path)
         if not total:
             first, total = cfg, {name: _as_sum(tensor) for name, tensor in model.items()}
             continue

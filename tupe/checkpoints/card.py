@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
-from tupe.data.corpus.manifest import NAME, Content, Manifest
+from tupe.data.corpus.manifest import MODEL, NAME, Content, Manifest
 from tupe.data.glue.tasks import TASKS
 from tupe.errors import UserError
 from tupe.files import read_json, typed
@@ -17,7 +17,8 @@ from tupe.systems import DESCRIPTIONS, SIZES, system_of
 if TYPE_CHECKING:
     from tupe.checkpoints.to_transformers import Loaded
 
-#: Stages of a corpus' text processing that SentencePiece does not do itself (lower case is in its model).
+#: Stages of a corpus' text processing that no tokenizer.json does. It does `repair-characters`, and lower case is in
+#: the SentencePiece model; the other stages choose or cut lines.
 _CLEANING = ("special-tokens", "normalise-punctuation", "tokenise")
 #: What the hub calls the heads' tasks; Transformers has no pipeline of the last any more.
 _PIPELINES = {
@@ -44,7 +45,7 @@ _CITATIONS = {
 
 @dataclass(frozen=True)
 class Score:
-    """What a run of fine-tuning left in `result.json`."""
+    """The part of a fine-tuning's `result.json` that a card shows."""
 
     task: str
     metric: str
@@ -62,39 +63,22 @@ class Score:
 
 @dataclass(frozen=True)
 class About:
-    """All that a card says.
+    """All that a card says."""
 
-    Attributes:
-        model: name of the architecture.
-        system: row of `tupe.systems.SYSTEMS`, if the fields are those of one.
-        fields: of the model.
-        kind: as of `Loaded`.
-        untrained: as of `Loaded`: the features are what it is for.
-        labels: as of `Loaded`.
-        updates: how many it was trained for.
-        seed: of the run.
-        task: that it was fine-tuned for.
-        corpus: its manifest, if there is one.
-        scores: of this run first, then of others.
-        tokenizer: whether there is one.
-        licence: its identifier.
-        base_model: what was fine-tuned.
-    """
-
-    model: str
-    system: Optional[str]
-    fields: dict[str, Any]
-    kind: str
-    untrained: bool
-    labels: Optional[list[str]]
-    updates: int
-    seed: Optional[int]
-    task: Optional[str]
-    corpus: Optional[Content]
-    scores: Sequence[Score]
-    tokenizer: bool
-    licence: Optional[str]
-    base_model: Optional[str]
+    model: str  # name of the architecture
+    system: str | None  # row of `tupe.systems.SYSTEMS`, if the fields are those of one
+    fields: dict[str, Any]  # of the model
+    kind: str  # as of `Loaded`
+    untrained: bool  # as of `Loaded`: the features are what it is for
+    labels: list[str] | None  # as of `Loaded`
+    updates: int  # how many it was trained for
+    seed: int | None  # of the run
+    task: str | None  # that it was fine-tuned for
+    corpus: Content | None  # its manifest, if there is one
+    scores: Sequence[Score]  # of this run first, then of others
+    tokenizer: bool  # whether there is one
+    licence: str | None  # its identifier
+    base_model: str | None  # what was fine-tuned
 
     @classmethod
     def gather(
@@ -104,8 +88,8 @@ class About:
         corpus: Path,
         tokenizer: bool,
         results: Sequence[Path] = (),
-        licence: Optional[str] = None,
-        base_model: Optional[str] = None,
+        licence: str | None = None,
+        base_model: str | None = None,
     ) -> About:
         """Reads the corpus' manifest, and `result.json` beside a fine-tuned checkpoint unless `results` are given."""
         beside = checkpoint.parent / "result.json"
@@ -116,6 +100,7 @@ class About:
             raise UserError("the results are of several tasks or metrics: give those of one (--result)")
         fields = vars(loaded.model.args)
         name = loaded.cfg["model"]["_name"]
+        known = all((corpus / file).is_file() for file in (NAME, MODEL))  # a prepared task has a manifest of its own
         return cls(
             model=name,
             system=system_of(fields),
@@ -126,7 +111,7 @@ class About:
             updates=loaded.updates,
             seed=(loaded.cfg.get("common") or {}).get("seed"),
             task=scores[0].task if scores else None,
-            corpus=Manifest.load(corpus).content if (corpus / NAME).is_file() else None,
+            corpus=Manifest.load(corpus).content if known else None,
             scores=scores,
             tokenizer=tokenizer,
             licence=licence,
@@ -139,14 +124,18 @@ class About:
         return "feature-extraction" if self.untrained else _PIPELINES[self.kind]
 
     @property
+    def stages(self) -> tuple[str, ...] | None:
+        """The stages of the corpus' text processing, if its manifest is there."""
+        return self.corpus.settings.stages if self.corpus else None
+
+    @property
     def cleaning(self) -> list[str]:
         """The stages of the text processing that the tokenizer leaves out."""
-        stages = self.corpus.settings.stages if self.corpus else ()
-        return [stage for stage in _CLEANING if stage in stages]
+        return [stage for stage in _CLEANING if stage in (self.stages or ())]
 
     @property
     def notes(self) -> list[str]:
-        """What a user has to know, a sentence each."""
+        """Sentences that a user has to know."""
         notes = []
         if self.cleaning and self.tokenizer:
             notes.append(
@@ -184,7 +173,7 @@ def card(about: About, name: str) -> str:
         f"## Use\n\n```python\n{_snippet(about, name)}\n```\n\n`trust_remote_code` runs `modeling_tupe.py` of this "
         "folder; with the plugin installed from its repository and `import tupe.transformers` it is not needed. "
         "Transformers >= 5.14. Where torchaudio is installed for CUDA and PyTorch for the CPU, Transformers fails to "
-        "import it: `pip uninstall torchaudio`.",
+        "import it: `pip uninstall torchaudio`. `LICENSE` is the licence of the code in this folder.",
         f"## Training\n\n{_training(about)}",
     ]
     if about.scores:
@@ -194,12 +183,12 @@ def card(about: About, name: str) -> str:
 
 
 def _front_matter(about: About, name: str) -> str:
-    language = about.corpus.settings.language if about.corpus else None
+    languages = sorted(about.corpus.languages) or [about.corpus.settings.language] if about.corpus else []
     lines = ["---"]
     if about.licence:
         lines.append(f"license: {_yaml(about.licence)}")
-    if language and language != "xx":
-        lines.append(f"language: {_yaml(language)}")
+    if set(languages) - {"xx"}:
+        lines += ["language:", *(f"- {_yaml(language)}" for language in languages if language != "xx")]
     lines += ["library_name: transformers", f"pipeline_tag: {about.pipeline}", "tags:", "- tupe", "- fairseq"]
     if about.base_model:
         lines.append(f"base_model: {_yaml(about.base_model)}")

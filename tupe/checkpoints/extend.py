@@ -5,19 +5,17 @@ is repeated. Parameters with a row for each position (`tupe.position.length.fit_
 values) have their rows repeated or interpolated. Position 0 is `[CLS]`'s, which stays what it is.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from tupe.checkpoints.safe_load import safe_load
+from tupe.checkpoints.load import open_checkpoint
 from tupe.errors import UserError
-from tupe.models.saved import MOST, saved_config
+from tupe.fairseq_mends.ranges import MOST
 from tupe.models.summary import meta_model
 from tupe.position import RelativeTerm
 
@@ -58,36 +56,26 @@ def _interpolate(tensor: Tensor, axis: int, old: int, new: int) -> Tensor:
 
 
 class Extended(NamedTuple):
-    """The new checkpoint, and what was done.
+    """The new checkpoint, and what was done."""
 
-    state: for `torch.save`.
-    old: how many positions there were.
-    changed: the parameters that have become longer.
-    optimizer: whether its state went along.
-    """
-
-    state: dict[str, Any]
-    old: int
-    changed: list[str]
-    optimizer: bool
+    state: dict[str, Any]  # for `torch.save`
+    old: int  # how many positions there were
+    changed: list[str]  # the parameters that have become longer
+    optimizer: bool  # whether its state went along
 
 
-def extend_positions(checkpoint: Union[str, Path], positions: int, rule: str = RULES[0]) -> Extended:
-    """Makes the model in `checkpoint` one of `positions`; its optimizer state and the rest go along.
+def extend_positions(checkpoint: str | Path, positions: int, rule: str = RULES[0]) -> Extended:
+    """Give the model in `checkpoint` more positions; its optimizer state and the rest go along.
 
-    Training resumes from it, with sequences of the new length from the beginning of the epoch.
-
-    Args:
-        checkpoint: of an encoder or of an ELECTRA of this plugin.
-        positions: more than it has.
-        rule: `repeat` the rows of the positions after `[CLS]`, or `interpolate` between them.
+    The rule is to `repeat` the rows of the positions after `[CLS]`, or to `interpolate` between them. Training resumes
+    from the checkpoint, with sequences of the new length from the beginning of the epoch.
 
     Raises:
         UserError: for no such checkpoint, a Linformer, or a number of positions that is not larger.
     """
-    state = safe_load(checkpoint)
-    config = saved_config(state, checkpoint)
-    old, weights = config.max_positions, state["model"]
+    opened = open_checkpoint(checkpoint)
+    state, config = opened.state, opened.config
+    old, weights = config.max_positions, opened.weights
     if config.linformer_k:
         raise UserError(
             f"{checkpoint} is a Linformer, whose keys are mixtures of its {old} positions: pre-train one of {positions}"
@@ -151,7 +139,7 @@ class _Optimizer:
     def __init__(self, order: list[str], weights: Mapping[str, Tensor], extended: Any) -> None:
         self.order, self.shapes, self.extended = order, [weights[name].shape for name in order], extended
 
-    def state(self, saved: Any) -> Optional[dict[str, Any]]:
+    def state(self, saved: Any) -> dict[str, Any] | None:
         """`saved` for the longer parameters; `None` if it is not of these parameters."""
         if not isinstance(saved, dict) or not isinstance(saved.get("state"), dict):
             return None

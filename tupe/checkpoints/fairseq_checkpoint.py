@@ -1,9 +1,8 @@
 """A model that was not trained here as a checkpoint of fairseq, to train on from or to load."""
 
-from __future__ import annotations
-
+import io
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,19 +16,13 @@ def write_checkpoint(
     target: Path,
     model: TupeModel,
     name: str,
-    task: Optional[dict[str, Any]] = None,
-    criterion: Optional[dict[str, Any]] = None,
+    task: dict[str, Any] | None = None,
+    criterion: dict[str, Any] | None = None,
 ) -> None:
-    """Writes `model` for `--restore-file`, `--finetune-from-model` and `TupeModel.from_pretrained`.
+    """Write `model` for `--restore-file`, `--finetune-from-model` and `TupeModel.from_pretrained`.
 
-    There is no optimizer's state in it, so training that goes on from it begins its own.
-
-    Args:
-        target: the file.
-        model: the model.
-        name: of its architecture.
-        task: configuration of the task, `masked_lm` unless it is another.
-        criterion: configuration of the criterion that the task's refers to.
+    There is no optimizer's state in it, so training that goes on from it begins its own. The task is `masked_lm` unless
+    another is given; `name` is the architecture's.
     """
     fields = {field: value for field, value in vars(model.args).items() if field in TupeConfig.__dataclass_fields__}
     write_weights(target, {**fields, "_name": name}, model.state_dict(), model.max_positions(), task, criterion)
@@ -40,11 +33,11 @@ def write_weights(
     config: dict[str, Any],
     weights: dict[str, Tensor],
     max_positions: int,
-    task: Optional[dict[str, Any]] = None,
-    criterion: Optional[dict[str, Any]] = None,
+    task: dict[str, Any] | None = None,
+    criterion: dict[str, Any] | None = None,
     updates: int = 0,
 ) -> None:
-    """As `write_checkpoint`, of the configuration and the weights of a model that was trained for `updates`."""
+    """Like `write_checkpoint`, from the configuration and the weights of a model that was trained for `updates`."""
     history = {"num_updates": updates, "criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}
     state = {
         "args": None,
@@ -64,6 +57,22 @@ def write_weights(
 
 
 def write_state(target: Path, state: dict[str, Any]) -> None:
-    """Writes what a checkpoint holds, atomically."""
-    with atomic(target) as unfinished, unfinished.open("wb") as file:  # torch.save to a path raises RuntimeError
+    """Write what a checkpoint holds, atomically. Raise `UserError` with the missing bytes if the disk is full."""
+
+    def size() -> int:
+        counter = _Counter()
+        torch.save(state, counter)
+        return counter.bytes
+
+    with atomic(target, size) as unfinished, unfinished.open("wb") as file:  # to a path, the error would name no cause
         torch.save(state, file)
+
+
+class _Counter(io.RawIOBase):
+    """A file that keeps only how many bytes were written to it."""
+
+    bytes = 0
+
+    def write(self, content: Any) -> int:
+        self.bytes += len(content)
+        return len(content)

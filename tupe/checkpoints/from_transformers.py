@@ -1,23 +1,24 @@
 """A folder of Transformers back as a checkpoint of fairseq, whether or not it was trained on in the meantime."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tupe.checkpoints import extras
 from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
-from tupe.checkpoints.transformers_format import OUTPUT_EMBEDDINGS, WINDOWS, model_fields, to_ours
+from tupe.checkpoints.transformers_format import CHECKSUM, OUTPUT_EMBEDDINGS, WINDOWS, checksum, model_fields, to_ours
+from tupe.data.qa.dataset import SPECIAL
 from tupe.errors import UserError
 from tupe.files import check_file, read_json, typed
 from tupe.models.saved import saved_config
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeModel
+from tupe.safe_load import check_finite
+from tupe.tasks.question_answering import TupeQuestionAnsweringConfig
 
 _MADE_BY = "`tupe export`"
 _WORDS = "encoder.sentence_encoder.embed_tokens.weight"
@@ -43,10 +44,11 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
     fields["untie_weights_roberta"] = not config.get("tie_word_embeddings", True)
     origin = config.get("fairseq") if isinstance(config.get("fairseq"), dict) else {}
     fields.update(_name=origin.get("model", "tupe_base"), dictionary_sha256=origin.get("dictionary_sha256"))
-    head = typed(Optional[str], origin.get("head"), f"{path}: fairseq.head", _MADE_BY) or _HEAD
-    state = {to_ours(key, head): value.float() for key, value in _weights(folder).items()}
+    head = typed(str | None, origin.get("head"), f"{path}: fairseq.head", _MADE_BY) or _HEAD
+    state = {to_ours(key, head): value.float() for key, value in read_weights(folder).items()}
     if _WORDS not in state:
         raise UserError(f"{folder}/model.safetensors has no {_WORDS}: give a folder of {_MADE_BY}")
+    check_finite(state, folder / "model.safetensors")
     checked = saved_config({"cfg": {"model": fields}, "model": state}, path)
     args = Namespace(**{name: getattr(value, "value", value) for name, value in vars(checked).items()})  # of an Enum
     symbols = len(state[_WORDS])
@@ -59,7 +61,9 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
         state.setdefault(OUTPUT_EMBEDDINGS, state[_WORDS])
     task = SimpleNamespace(source_dictionary=dictionary_of_size(symbols))
     torch.manual_seed(1)
+    checksum, args.dictionary_sha256 = args.dictionary_sha256, None  # the folder has no dictionary to compare
     model = TupeModel.build_model(args, task)
+    model.args.dictionary_sha256 = checksum
     out = state.get(f"classification_heads.{head}.out_proj.weight")
     if out is not None:
         try:
@@ -86,11 +90,15 @@ def _fill(model: TupeModel, state: dict[str, Tensor], folder: Path) -> list[str]
     return missing
 
 
-def _weights(folder: Path) -> dict[str, Tensor]:
-    """The tensors of `model.safetensors`, or of the parts that its index names."""
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Read the tensors of `model.safetensors`, or of the parts that its index names.
+
+    Raises:
+        UserError: if a file is missing or damaged. What `tupe export` wrote carries its checksum (`CHECKSUM`); what
+            Transformers saved since does not, and is taken as it is.
+    """
     try:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
+        from safetensors import SafetensorError, safe_open
     except ModuleNotFoundError:
         raise UserError(f"an import needs safetensors: {extras.TRANSFORMERS}") from None
     index = folder / "model.safetensors.index.json"
@@ -104,9 +112,17 @@ def _weights(folder: Path) -> dict[str, Tensor]:
         path = folder / Path(name).name
         check_file(path, _MADE_BY)
         try:
-            tensors.update(load_file(path))
+            with safe_open(path, framework="pt") as file:
+                written = (file.metadata() or {}).get(CHECKSUM)
+                part = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  no mapping
         except SafetensorError as error:
             raise UserError(f"{path} is damaged or no safetensors file ({error}): copy it again") from None
+        if written not in (None, checksum(part)):
+            raise UserError(
+                f"{path} is damaged: its weights are not those that {_MADE_BY} wrote (its checksum differs), so copy "
+                "it again or export the model again"
+            )
+        tensors.update(part)
     return tensors
 
 
@@ -136,10 +152,22 @@ def import_transformers(folder: Path, target: Path) -> list[str]:
             "regression_target": regression,
         }
     if getattr(model, "span_head", None) is not None:
-        origin = config["fairseq"] if isinstance(config.get("fairseq"), dict) else {}
-        where = f"{folder}/config.json: fairseq"
-        windows = {name: typed(int, origin[name], f"{where}.{name}", _MADE_BY) for name in WINDOWS if name in origin}
         criterion = {"_name": "tupe_question_answering"}
-        task = {**criterion, "data": "", "max_positions": model.max_positions(), **windows, "seed": 1}
+        task = {**_question_answering(config, model.max_positions(), f"{folder}/config.json: fairseq"), **criterion}
     write_checkpoint(target, model, model.args._name, task, criterion)
     return missing
+
+
+def _question_answering(config: dict[str, Any], max_positions: int, where: str) -> dict[str, Any]:
+    """All fields of the task, so that `tupe predict` and fairseq's overrides can set any of them.
+
+    What `config.json` lacks, because the model learnt to answer in Transformers, has the task's default or the largest
+    value that windows of `max_positions` have room for.
+    """
+    origin = config["fairseq"] if isinstance(config.get("fairseq"), dict) else {}
+    default, room = TupeQuestionAnsweringConfig, max(2, max_positions - SPECIAL)
+    max_query = min(default.max_query, room // 2)
+    windows = {"max_query": max_query, "doc_stride": min(default.doc_stride, room - max_query)}
+    windows.update({name: typed(int, origin[name], f"{where}.{name}", _MADE_BY) for name in WINDOWS if name in origin})
+    task = default(data="", max_positions=max_positions, seed=1, **windows)
+    return {name: getattr(value, "value", value) for name, value in vars(task).items()}  # an Enum's value

@@ -1,39 +1,90 @@
-"""Models out of checkpoints, with the dictionaries of their data, as fairseq builds them."""
+"""Open checkpoints: each file is read once, and its configuration checked, before a model is built from it."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from fairseq import checkpoint_utils
 from fairseq.tasks import FairseqTask
-from torch import nn
+from torch import Tensor, nn
 
 import tupe.models  # noqa: F401  fairseq builds a model by its name
 from tupe.errors import UserError
+from tupe.fairseq_mends.loading import opened
+from tupe.models.config import TupeConfig
+from tupe.models.saved import saved_config, saved_updates
+from tupe.safe_load import safe_load
 
 
-def load_models(
-    checkpoints: list[Path], data: Path, state: Optional[dict[str, Any]] = None, **settings: int
-) -> tuple[list[nn.Module], FairseqTask]:
-    """The models in some checkpoints, on the CPU, and their task.
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint of an encoder or an ELECTRA of this plugin."""
 
-    Args:
-        checkpoints: whose configurations were checked.
-        data: folder with the dictionaries.
-        state: what the one checkpoint holds, where that is not in its file.
-        settings: of the task, other than the checkpoints'.
+    path: Path  # of the file
+    state: dict[str, Any]  # all that the file holds, tensors on the CPU
+    config: TupeConfig  # the checked configuration of the model, `max_positions` filled in
+
+    def __str__(self) -> str:
+        """The path, as messages name a checkpoint."""
+        return str(self.path)
+
+    @property
+    def updates(self) -> int:
+        """The number of updates that the model was trained for, 0 where the file does not say."""
+        return saved_updates(self.state, self.path)
+
+    @property
+    def task(self) -> dict[str, Any]:
+        """The saved configuration of the task, none of whose values was checked."""
+        return self.state["cfg"].get("task") or {}
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """The parameters of the model by name."""
+        return self.state["model"]
+
+    def model(self, data: Path, **settings: int) -> tuple[nn.Module, FairseqTask]:
+        """Build the model on the CPU, and its task with `settings` replaced; `data` has the dictionaries.
+
+        Raises:
+            UserError: as `load_models`, and if the task lacks a field that `settings` names.
+        """
+        cfg = {**self.state["cfg"], "task": {**self.task, **settings}}
+        (model,), task = load_models({self.path: {**self.state, "cfg": cfg}}, data)
+        lacking = [name for name, value in settings.items() if getattr(task.cfg, name, None) != value]
+        if lacking:
+            raise UserError(f"the task of {self.path}, {task.cfg._name}, has no setting {lacking[0]}: leave it out")
+        return model, task
+
+
+def open_checkpoint(checkpoint: str | Path | Checkpoint) -> Checkpoint:
+    """Read a checkpoint and check its configuration and weights; one that is open already is returned as it is.
+
+    Raises:
+        UserError: as `safe_load` and `saved_config`.
+    """
+    if isinstance(checkpoint, Checkpoint):
+        return checkpoint
+    state = safe_load(checkpoint)
+    return Checkpoint(Path(checkpoint), state, saved_config(state, checkpoint))
+
+
+def load_models(states: Mapping[Path, dict[str, Any]], data: Path) -> tuple[list[nn.Module], FairseqTask]:
+    """Build the models in some checkpoints, on the CPU, and the task of the first, as fairseq does.
+
+    The configurations in `states` were checked; `data` is a folder with the dictionaries.
 
     Raises:
         UserError: if a dictionary is damaged, or the weights do not fit it or the configuration.
     """
-    names = [str(path) for path in checkpoints]
+    named = {str(path): state for path, state in states.items()}
     try:
-        overrides = {"data": str(data), **settings}
-        models, _, task = checkpoint_utils.load_model_ensemble_and_task(names, overrides, state=state)
+        with opened(named):
+            models, _, task = checkpoint_utils.load_model_ensemble_and_task([*named], {"data": str(data)})
     except UserError:
         raise
     except Exception as error:  # PyTorch's, of weights that do not fit; fairseq's own, of a damaged dictionary
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise UserError(f"{', '.join(names)} cannot be loaded with the data {data}: {reason!r}.") from error
+        raise UserError(f"{', '.join(named)} cannot be loaded with the data {data}: {reason!r}.") from error
     return models, task

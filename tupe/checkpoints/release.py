@@ -5,23 +5,20 @@ row `i + 1`. Its relative table has 33 rows: T5's 32 buckets, of which T5 never 
 `[CLS]` to the others; and row 32 for the others to `[CLS]`.
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Union
 
 from torch import Tensor
 
 from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
-from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig
 from tupe.models.summary import dictionary_of_size
+from tupe.safe_load import check_finite, safe_load
 
-PathLike = Union[str, Path]
+PathLike = str | Path
 
 CLS_TO_OTHERS, OTHERS_TO_CLS = 16, 32  # rows of the release's relative table
 
@@ -77,10 +74,9 @@ def release_config(args: Namespace) -> TupeConfig:
 
 
 def load_release(path: PathLike) -> TupeModel:
-    """Our model, in evaluation mode, from a checkpoint of the authors' code (TUPE-A or TUPE-R, pre- or post-norm).
+    """Load a checkpoint of the authors' code (TUPE-A or TUPE-R, pre- or post-norm) as our model, in evaluation mode.
 
-    Args:
-        path: a torch file with `args` (a Namespace) and `model` (a state dict).
+    Such a file has `args` (a Namespace) and `model` (a state dict).
 
     Raises:
         UserError: if the file is missing, carries code, or is not a checkpoint of the release.
@@ -93,6 +89,7 @@ def load_release(path: PathLike) -> TupeModel:
             f"{path} is no checkpoint of the TUPE release: it needs `args`, and `model` with "
             + " and ".join(sorted(tables))
         )
+    check_finite(release, path)
     config = release_config(args)
     weights = convert_release_state(release)
     dictionary = dictionary_of_size(len(weights[_OURS + "embed_tokens.weight"]))

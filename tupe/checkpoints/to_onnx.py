@@ -4,15 +4,13 @@ The finished position terms are one buffer of the graph, so none of their arithm
 `transformers` and `onnx`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +18,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from tupe.checkpoints import extras
+from tupe.checkpoints.from_transformers import read_weights
 from tupe.errors import UserError
 from tupe.files import atomic, read_json
 
@@ -33,19 +32,13 @@ Predict = Callable[[np.ndarray, np.ndarray], list[np.ndarray]]
 
 @dataclass(frozen=True)
 class Report:
-    """What was made and measured.
-
-    Attributes:
-        files: the graphs.
-        difference: largest difference of an output between onnxruntime and PyTorch, over max(1, the largest output).
-        scores: of the development set, by graph: PyTorch's model is `pytorch`.
-        metric: what they are.
-    """
+    """Files that were made, and what was measured."""
 
     files: list[Path]
+    # largest difference of an output between onnxruntime and PyTorch, over max(1, the largest output)
     difference: float
-    scores: dict[str, float]
-    metric: Optional[str]
+    scores: dict[str, float]  # of the development set, by graph: PyTorch's model is `pytorch`
+    metric: str | None
 
 
 class _Traced(nn.Module):
@@ -60,13 +53,11 @@ class _Traced(nn.Module):
         return tuple(found[name] for name in self.outputs)
 
 
-def export_onnx(folder: Path, int8: bool = False, data: Optional[Path] = None) -> Report:
-    """Writes `onnx/model.onnx`, and with `int8` `onnx/model_quantized.onnx`, into the folder of an exported model.
+def export_onnx(folder: Path, int8: bool = False, data: Path | None = None) -> Report:
+    """Write `onnx/model.onnx`, and with `int8` `onnx/model_quantized.onnx`, into the folder of an exported model.
 
-    Args:
-        folder: of `tupe export`, or of a model that was trained on in Transformers.
-        int8: also weights and products of 8 bits (dynamic quantization).
-        data: a prepared task or corpus with the split `valid`, to score the graphs on.
+    `int8` has weights and products of 8 bits (dynamic quantization). `data`, a prepared task or corpus with the split
+    `valid`, is what the graphs are scored on.
 
     Raises:
         UserError: a package is missing, the folder is none, a graph is not equal to the model, or `data` does not fit.
@@ -86,6 +77,7 @@ def export_onnx(folder: Path, int8: bool = False, data: Optional[Path] = None) -
         raise UserError(
             f"{folder}/config.json names the model {name!r}, which is none of ours: give a folder of `tupe export`"
         )
+    read_weights(folder)  # raises UserError for damaged weights, of which Transformers says nothing
     try:
         model = getattr(ours, name).from_pretrained(folder, dtype=torch.float32, use_safetensors=True).eval()
     except Exception as error:  # Transformers', of files; its configurations', of types; safetensors' own
@@ -193,19 +185,12 @@ def _quiet() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Development:
-    """Examples to score a graph on.
-
-    Attributes:
-        metric: its name.
-        tokens: of each example, `(n,)`.
-        targets: class or number of each example, or for a language model the word behind each mask, `(masks,)`.
-        masks: for a language model where they are, `(masks,)`.
-    """
+    """Examples to score a graph on."""
 
     metric: str
-    tokens: list[np.ndarray]
-    targets: list[Any]
-    masks: Optional[list[np.ndarray]]
+    tokens: list[np.ndarray]  # of each example, `(n,)`
+    targets: list[Any]  # class or number of each example, or for a language model the word behind each mask, `(masks,)`
+    masks: list[np.ndarray] | None  # for a language model where they are, `(masks,)`
 
     def score(self, predict: Predict, name: str) -> float:
         """Percent; of the whole set."""

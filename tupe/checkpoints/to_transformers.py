@@ -1,35 +1,35 @@
 """A checkpoint as a folder that Transformers loads, written without Transformers and without a network."""
 
-from __future__ import annotations
-
+import contextlib
 import dataclasses
-import shutil
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from torch import Tensor
 
 from tupe.checkpoints import extras
 from tupe.checkpoints.card import About, card
-from tupe.checkpoints.load import load_models
-from tupe.checkpoints.safe_load import safe_load
+from tupe.checkpoints.load import open_checkpoint
 from tupe.checkpoints.tokenizer import build_tokenizer, tokenizer_config
 from tupe.checkpoints.transformers_format import (
     AUTO_MAP,
+    CHECKSUM,
     CHOICES,
     FIELDS,
     OUTPUT_EMBEDDINGS,
     SAID_OTHERWISE,
     WINDOWS,
+    checksum,
     config_fields,
+    in_order,
     to_theirs,
 )
 from tupe.data.corpus.manifest import MODEL, versions
 from tupe.errors import UserError
-from tupe.files import atomic, own, sha256, write_json
+from tupe.files import own, sha256, write_bytes, write_json
 from tupe.models.config import TupeConfig
-from tupe.models.saved import saved_config, saved_updates
 from tupe.models.tupe import TupeModel
 from tupe.systems import SYSTEM_FIELDS
 
@@ -38,27 +38,16 @@ SHIPPED = ("configuration_tupe.py", "modeling_tupe.py")
 
 @dataclass(frozen=True)
 class Loaded:
-    """A checkpoint with all that an export needs.
+    """A checkpoint with all that an export needs."""
 
-    Attributes:
-        model: in evaluation mode, on the CPU, in float32.
-        symbols: of the dictionary, in order.
-        cfg: the checkpoint's configuration.
-        updates: how many it was trained for.
-        head: the classification head of the task that it was fine-tuned for.
-        labels: its classes; one name without meaning for a regression.
-        kind: `MaskedLM`, `SequenceClassification` or `QuestionAnswering`.
-        untrained: whether its language-model head is, as it was a discriminator.
-    """
-
-    model: TupeModel
-    symbols: list[str]
-    cfg: dict[str, Any]
-    updates: int
-    head: Optional[str]
-    labels: Optional[list[str]]
-    kind: str
-    untrained: bool = False
+    model: TupeModel  # in evaluation mode, on the CPU, in float32
+    symbols: list[str]  # of the dictionary, in order
+    cfg: dict[str, Any]  # the checkpoint's configuration
+    updates: int  # how many it was trained for
+    head: str | None  # the classification head of the task that it was fine-tuned for
+    labels: list[str] | None  # its classes; one name without meaning for a regression
+    kind: str  # `MaskedLM`, `SequenceClassification` or `QuestionAnswering`
+    untrained: bool = False  # whether its language-model head is, as it was a discriminator
 
 
 def load(checkpoint: Path, data: Path) -> Loaded:
@@ -68,10 +57,9 @@ def load(checkpoint: Path, data: Path) -> Loaded:
         UserError: for no checkpoint, a model that is none of our encoders, a field that an export does not know, and
             a dictionary that is missing or another.
     """
-    state = safe_load(checkpoint)
-    _check_fields(checkpoint, saved_config(state, checkpoint))
-    cfg, updates = state["cfg"], saved_updates(state, checkpoint)
-    task = cfg.get("task") or {}
+    opened = open_checkpoint(checkpoint)
+    _check_fields(checkpoint, opened.config)
+    cfg, updates, task = opened.state["cfg"], opened.updates, opened.task
     fine_tuned = task.get("_name") == "tupe_sentence_prediction"
     wanted = [data / "input0/dict.txt", data / "label/dict.txt"] if fine_tuned else [data / "dict.txt"]
     if task.get("num_classes") == 1:  # a regression
@@ -80,7 +68,7 @@ def load(checkpoint: Path, data: Path) -> Loaded:
         if not path.is_file():
             what = "the prepared task that it was fine-tuned on" if fine_tuned else "the corpus that it was trained on"
             raise UserError(f"there is no {path}: give as DATA the folder of {what}")
-    (model,), fairseq_task = load_models([checkpoint], data)
+    model, fairseq_task = opened.model(data)
     if not isinstance(model, TupeModel) or hasattr(model, "generator"):
         raise UserError(
             f"{checkpoint} holds {cfg['model']['_name']}, which is not a single encoder: only those are exported; of a "
@@ -104,7 +92,7 @@ def load(checkpoint: Path, data: Path) -> Loaded:
                 f"{data}/label/dict.txt has {len(set(labels))} labels for the {fairseq_task.cfg.num_classes} classes "
                 f"of {checkpoint}: give the task that it was fine-tuned on"
             )
-    symbols, untrained = fairseq_task.source_dictionary.symbols, "encoder.lm_head.bias" not in state["model"]
+    symbols, untrained = fairseq_task.source_dictionary.symbols, "encoder.lm_head.bias" not in opened.weights
     return Loaded(model.eval().float(), symbols, cfg, updates, head, labels, kind, untrained and kind == "MaskedLM")
 
 
@@ -167,8 +155,16 @@ def config(loaded: Loaded) -> dict[str, Any]:
     return content
 
 
+def _licence() -> str | None:
+    """The licence of the shipped code, if this package is installed and not only on the path."""
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        found = [file for file in metadata.files("tupe") or () if file.name == "LICENSE"]
+        return found[0].read_text("utf-8") if found else None
+    return None
+
+
 def export(
-    checkpoint: Path, data: Path, out: Path, corpus: Optional[Path] = None, tokenizer: bool = True, **about: Any
+    checkpoint: Path, data: Path, out: Path, corpus: Path | None = None, tokenizer: bool = True, **about: Any
 ) -> list[str]:
     """Writes the folder `out`: configuration, weights, tokenizer, model code and card.
 
@@ -192,6 +188,7 @@ def export(
         raise UserError(f"an export needs safetensors: {extras.TRANSFORMERS}") from None
     loaded = load(checkpoint, data)
     corpus = corpus or data
+    described = About.gather(checkpoint, loaded, corpus, tokenizer, **about)
     built = None
     if tokenizer:
         pieces = corpus / MODEL
@@ -200,22 +197,21 @@ def export(
                 f"there is no {pieces}: give the corpus' folder (--corpus), or export without a tokenizer "
                 "(--no-tokenizer)"
             )
-        built = build_tokenizer(pieces, loaded.symbols)
-    described = About.gather(checkpoint, loaded, corpus, tokenizer, **about)
+        built = build_tokenizer(pieces, loaded.symbols, described.stages)
     with own(out, "tupe export", {"checkpoint": sha256(checkpoint)}):
         for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):  # of an earlier export
             (out / name).unlink(missing_ok=True)
         for name in SHIPPED:
-            with atomic(out / name) as unfinished:
-                shutil.copyfile(Path(__file__).parents[1] / "transformers" / name, unfinished)
-        with atomic(out / "model.safetensors") as unfinished:
-            unfinished.write_bytes(save(weights(loaded), {"format": "pt"}))
+            write_bytes(out / name, (Path(__file__).parents[1] / "transformers" / name).read_bytes())
+        tensors = weights(loaded)
+        content = in_order(save(tensors, {"format": "pt", CHECKSUM: checksum(tensors)}))
+        write_bytes(out / "model.safetensors", content)
         if built is not None:
-            with atomic(out / "tokenizer.json") as unfinished:
-                built.save(str(unfinished))
+            write_bytes(out / "tokenizer.json", built.to_str(pretty=True).encode())
             has_mask = "<mask>" in loaded.symbols
             write_json(out / "tokenizer_config.json", tokenizer_config(loaded.model.max_positions(), has_mask))
-        with atomic(out / "README.md") as unfinished:
-            unfinished.write_text(card(described, out.resolve().name), encoding="utf-8")
+        if (licence := _licence()) is not None:
+            write_bytes(out / "LICENSE", licence.encode())
+        write_bytes(out / "README.md", card(described, out.resolve().name).encode())
         write_json(out / "config.json", config(loaded))  # last: without it the folder is none
     return described.notes

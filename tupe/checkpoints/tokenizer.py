@@ -4,10 +4,8 @@ Transformers' own conversions number anew (fairseq's order is `<s> <pad> </s> <u
 BPE model, so the tokenizer is built by hand. It needs the packages `tokenizers` and `protobuf`, not Transformers.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tupe.checkpoints import extras
@@ -18,14 +16,19 @@ MASK = "<mask>"
 _NORMAL, _USER_DEFINED, _BYTE = 1, 4, 6  # kinds of pieces, of sentencepiece_model.proto
 _UNIGRAM, _BPE = 1, 2  # kinds of models there
 _UNREACHED = -1e4  # score of a symbol that no text has
+#: What `str.split` takes as white space, and what `tupe.data.text.characters.repair` removes, as patterns of Oniguruma.
+_WHITE_SPACE = r"[\s\x{1c}-\x{1f}]+"
+_NO_TEXT = r"[\p{C}\x{fffd}&&[^\x{200c}\x{200d}]]"
 
 
-def build_tokenizer(model: Path, symbols: Sequence[str]):
-    """A `tokenizers.Tokenizer` of a SentencePiece model.
+def build_tokenizer(model: Path, symbols: Sequence[str], stages: Collection[str] | None = None):
+    """Build the `tokenizers.Tokenizer` of a SentencePiece model.
 
     Args:
         model: the SentencePiece model.
         symbols: of fairseq's dictionary, in order, `<mask>` included if the task has one.
+        stages: of the corpus' text processing (`tupe.data.text.stages`), if it is known. The tokenizer joins white
+            space and does `repair-characters`; `tupe.checkpoints.card` names the stages that it cannot do.
 
     Raises:
         UserError: if a package is missing, the model is none or of a kind that has no counterpart, or the dictionary is
@@ -51,8 +54,10 @@ def build_tokenizer(model: Path, symbols: Sequence[str]):
     else:
         tokenizer = Tokenizer(models.BPE(numbers, _merges(normal), unk_token=UNK, fuse_unk=True))
     spec = proto.normalizer_spec
-    # Precompiled maps whole graphemes only, so that a letter and its accent, when apart, would stay apart: NFC first
-    steps = [normalizers.NFC(), normalizers.Precompiled(spec.precompiled_charsmap)] if spec.precompiled_charsmap else []
+    steps = [normalizers.Replace(Regex(pattern), content) for pattern, content in cleaning(stages)]
+    if spec.precompiled_charsmap:
+        # NFC first: Precompiled maps whole graphemes only, so that a letter and its accent, when apart, would stay so
+        steps += [normalizers.NFC(), normalizers.Precompiled(spec.precompiled_charsmap)]
     steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r" \z"), "")]
     # Metaspace begins the first word with a space, but no symbol that stands there. Alone it stays as it is: the
     # symbol itself goes through these steps too
@@ -88,6 +93,13 @@ def tokenizer_config(max_length: int, has_mask: bool) -> dict[str, object]:
         "padding_side": "right",
         "clean_up_tokenization_spaces": False,
     }
+
+
+def cleaning(stages: Collection[str] | None) -> list[tuple[str, str]]:
+    """The patterns of a corpus' text processing that a tokenizer can replace, each with what takes its place."""
+    if stages is None:
+        return []
+    return [(_WHITE_SPACE, " "), *([(_NO_TEXT, "")] if "repair-characters" in stages else [])]
 
 
 def _read(model: Path):

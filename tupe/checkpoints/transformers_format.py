@@ -1,8 +1,14 @@
-"""What our configuration and parameters are called in a folder of Transformers: tables, both ways."""
+"""Translate names of our configuration and parameters to those of Transformers, and back."""
 
-from __future__ import annotations
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
 
-from typing import Any, Optional
+import torch
+from torch import Tensor
+
+from tupe import systems
 
 #: Field of `TupeConfig` -> name in `config.json`: what is usual there, else ours.
 FIELDS = {
@@ -38,15 +44,7 @@ ACTIVATIONS = {
 }
 
 #: What Transformers' model can compute, as `tupe.transformers.configuration_tupe` has it.
-CHOICES = {
-    "absolute": ("none", "input", "untied", "untied_cross", "low_rank", "low_rank_input", "free"),
-    "relative": ("none", "bucketed", "clipped", "unbinned", "parametric", "shaw"),
-    "reset": ("none", "paper", "release"),
-    "segment": ("none", "input", "per_head"),
-    "sharing": ("none", "layer", "head"),
-    "activation_fn": tuple(ACTIVATIONS),
-    "pooler_activation_fn": tuple(ACTIVATIONS),
-}
+CHOICES = {**systems.CHOICES, "activation_fn": tuple(ACTIVATIONS), "pooler_activation_fn": tuple(ACTIVATIONS)}
 
 #: What `config.json` says in other words.
 SAID_OTHERWISE = ("_name", "untie_weights_roberta")
@@ -69,6 +67,29 @@ WINDOWS = ("doc_stride", "max_query", "max_answer")
 OUTPUT_EMBEDDINGS = "encoder.lm_head.weight"
 
 
+#: In the metadata of `model.safetensors`. Transformers writes none when it saves the model again, as its weights may
+#: have been trained in the meantime.
+CHECKSUM = "tupe_sha256"
+
+
+def checksum(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of the names, types, shapes and bytes of tensors on the CPU, in the order of their names."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {[*tensor.shape]}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def in_order(content: bytes) -> bytes:
+    """A safetensors file with its metadata in the order of their names, which changes from one `save` to the next."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    packed = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode().ljust(end - 8)
+    return content[:8] + packed + content[end:]
+
+
 def config_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of `TupeConfig` in `fields` as in `config.json`."""
     theirs = {name: fields[name] for name in FIELDS if name in fields}
@@ -84,7 +105,7 @@ def model_fields(config: dict[str, Any]) -> dict[str, Any]:
     return ours
 
 
-def _prefixes(head: Optional[str]) -> list[tuple[str, str]]:
+def _prefixes(head: str | None) -> list[tuple[str, str]]:
     prefixes = [
         ("encoder.sentence_encoder.", "tupe."),
         (OUTPUT_EMBEDDINGS, "lm_head.decoder.weight"),
@@ -95,11 +116,11 @@ def _prefixes(head: Optional[str]) -> list[tuple[str, str]]:
     return prefixes if head is None else [*prefixes, (f"classification_heads.{head}.", "classifier.")]
 
 
-def to_theirs(name: str, head: Optional[str]) -> str:
+def to_theirs(name: str, head: str | None) -> str:
     """A parameter's name in `model.safetensors`; `head` is the classification head that is exported."""
     return next((theirs + name[len(ours) :] for ours, theirs in _prefixes(head) if name.startswith(ours)), name)
 
 
-def to_ours(name: str, head: Optional[str]) -> str:
+def to_ours(name: str, head: str | None) -> str:
     """A parameter's name in the fairseq model."""
     return next((ours + name[len(theirs) :] for ours, theirs in _prefixes(head) if name.startswith(theirs)), name)

@@ -3,19 +3,46 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tupe.errors import UserError
 
+if TYPE_CHECKING:
+    from tupe.analysis.curves import TrainingLog
+    from tupe.models.tupe import TupeLanguageModelEncoder
 
-def split_label(argument: str) -> tuple[str, Path]:
-    """The label, empty if there is none, and the path."""
+Labelled = tuple[str, Path]
+
+
+def split_label(argument: str) -> Labelled:
+    """Split `LABEL=PATH` into the label, empty if there is none, and the path: the type of such an argument."""
     plain = "=" not in argument or Path(argument).exists()
     label, path = ("", argument) if plain else argument.split("=", 1)
     return label, Path(path)
 
 
 def check_names(names: list[str]) -> None:
-    """Raises a `UserError` if a name is there twice."""
+    """Raise a `UserError` if a name is there twice."""
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"two are called '{name}': give each its own name, as in LABEL=PATH.")
+
+
+def open_encoders(checkpoints: list[Labelled]) -> list[TupeLanguageModelEncoder]:
+    """Open checkpoints that are compared. The label defaults to the model and its fields."""
+    from tupe.analysis.checkpoint import open_encoder
+
+    encoders = [open_encoder(path, label) for label, path in checkpoints]
+    check_names([encoder.shown_as for encoder in encoders])
+    return encoders
+
+
+def read_runs(runs: list[Labelled], against: str | None) -> dict[str, TrainingLog]:
+    """Read the logs of runs, by label, which defaults to the path. `against` is one of the labels, or None."""
+    from tupe.analysis.curves import read_log
+
+    logs = [(label or str(path), read_log(path)) for label, path in runs]
+    check_names([name for name, _ in logs])
+    if against not in (None, *dict(logs)):
+        raise UserError(f"there is no run '{against}': --against takes one of {', '.join(dict(logs)) or '--runs'}.")
+    return dict(logs)

@@ -1,25 +1,25 @@
-"""What the commands share that say what a training will be, and start it."""
-
-from __future__ import annotations
+"""Arguments and work of the commands that print the plan of a training and start it."""
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
+
+from tupe.cli._types import whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the machines and the configuration."""
     add = parser.add_argument
-    add("--nodes", type=int, default=1, metavar="N", help="machines (default: %(default)s)")
-    add("--gpus", type=int, default=0, metavar="N", help="on each machine; 0 for the CPU (default: %(default)s)")
-    add("--processes", type=int, metavar="N", help="on each machine (default: the GPUs, or 1)")
+    add("--nodes", type=whole(1, 100_000), default=1, metavar="N", help="machines (default: %(default)s)")
+    add("--gpus", type=whole(0, 1_000), default=0, metavar="N", help="on each machine; 0 for the CPU (default: 0)")
+    add("--processes", type=whole(1, 1_000), metavar="N", help="on each machine (default: the GPUs, or 1)")
     add("--here", action="store_true", help="the run starts on this machine, whose GPUs and disk are checked")
     add("folder", type=Path, help="of the configurations")
     add("config", help="name of one")
     add("overrides", nargs="*", metavar="key=value", help="of the configuration")
-    add("--node-rank", type=int, default=0, metavar="N", help="of this machine, from 0 (default: %(default)s)")
+    add("--node-rank", type=whole(0, 100_000), default=0, metavar="N", help="of this machine, from 0 (default: 0)")
     add("--start", nargs=argparse.REMAINDER, metavar="COMMAND", help="then become this command, alone in its folder")
 
 
@@ -30,16 +30,12 @@ def say_and_start(
     made_of: Callable[..., dict[str, Any]],
     **launch: Any,
 ) -> None:
-    """Prints the plan, and starts the training, whose folder is of one model and its data.
+    """Print the plan, and start the training, whose folder belongs to one model and its data.
 
-    Args:
-        args: see above.
-        made_by: the script.
-        plan: yields the lines, given the configuration and a `Launch`.
-        made_of: from the configuration, what the folder of the checkpoints is of.
-        launch: more of `Launch`.
+    `plan` yields the lines for a configuration and a `Launch`, which has the fields `launch` too; `made_of` says what
+    the folder of the checkpoints depends on.
     """
-    from tupe.files import check_owner, own
+    from tupe.files import Owner
     from tupe.pretraining import Launch, read_config, with_pluses
 
     cfg = read_config(args.folder, args.config, args.overrides)
@@ -50,17 +46,18 @@ def say_and_start(
         return
     start = with_pluses(args.start, args.folder, args.config)
     folder = Path(cfg.checkpoint.save_dir)
-    owned = {
-        "made_by": made_by,
-        "of": made_of(cfg),
-        "besides": os.listdir(folder) if folder.is_dir() else [],  # logs of a scheduler, what fairseq began alone
-        "mending": "set checkpoint.save_dir to another folder, or remove this one to train anew",
-        "is_begun": lambda: any(folder.glob("checkpoint*.pt")),
-    }
+    owner = Owner(
+        folder,
+        made_by,
+        made_of(cfg),
+        besides=None,  # logs of a scheduler, what fairseq began alone
+        mending="set checkpoint.save_dir to another folder, or remove this one to train anew",
+        is_begun=lambda: any(folder.glob("checkpoint*.pt")),
+    )
     if args.node_rank > 0:
-        check_owner(folder, **owned)
+        owner.check()
         os.execvp(start[0], start)
     else:
-        with own(folder, **owned) as mine:
+        with owner.hold() as mine:
             os.set_inheritable(mine.fileno(), True)  # the training holds the folder
             os.execvp(start[0], start)

@@ -1,15 +1,14 @@
 """Arguments of the commands that show a model on a text."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
+from tupe.cli._types import whole
 
-def add_text(parser: argparse.ArgumentParser, required: bool = True) -> None:
-    """Adds the corpus, the text, and how much of it."""
+
+def add_text(parser: argparse.ArgumentParser, of: str, sequences: int | None = None) -> None:
+    """Add the corpus, the text, and how many sequences of it; `of` says what needs them."""
     add = parser.add_argument
-    add("--data", type=Path, required=required, help="folder of the corpus, for its vocabulary and its held-out text")
-    add("--text", type=Path, metavar="FILE", help="a file of text, in place of the held-out one")
-    add("--length", type=int, default=128, metavar="N", help="tokens of a sequence; positions (default: %(default)s)")
-    add("--sequences", type=int, default=8, metavar="N", help="at most (default: %(default)s)")
+    add("--data", type=Path, help=f"{of}: folder of the corpus, for its vocabulary and its held-out text")
+    add("--text", type=Path, metavar="FILE", help=f"{of}: a file of text, in place of the held-out one")
+    add("--sequences", type=whole(1), default=sequences, metavar="N", help=f"{of}: at most (default: 8)")

@@ -3,27 +3,21 @@
 Example: tupe average-checkpoints checkpoints/run/average.pt checkpoints/run --last 10
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
+from tupe.cli._types import new_file, whole
 from tupe.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the file to write, the checkpoints, and how many of a folder."""
     add = parser.add_argument
-    add("out", type=Path, metavar="OUT", help="file to write, a new one")
+    add("out", type=new_file, metavar="OUT", help="file to write, a new one")
     add("checkpoints", type=Path, metavar="CHECKPOINT", nargs="+", help="files, or with --last a run's folder")
-    add("--last", type=int, metavar="K", help="of the folder, the last K checkpoints by updates, or else by epochs")
+    add("--last", type=whole(1), metavar="K", help="of the folder, the last K by updates, or else by epochs")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Writes the checkpoint and prints what it was made of."""
-    from tupe.files import check_new
-
-    check_new(args.out)
     from tupe.checkpoints.average import average, last_checkpoints
     from tupe.checkpoints.fairseq_checkpoint import write_state
 

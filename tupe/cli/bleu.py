@@ -5,14 +5,11 @@ tokenised: text/test.de of prepared data.
 Example: tupe bleu --hypotheses gen.out --reference data/text/test.de --baseline other.out
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the files and the options of SacreBLEU."""
     add = parser.add_argument
     add("--hypotheses", type=Path, required=True, metavar="FILE", help="translations, or the log of fairseq-generate")
     add("--reference", type=Path, required=True, metavar="FILE", help="what they are compared with, line by line")
@@ -22,7 +19,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints the scores."""
     from tupe.translation.bleu import score
 
     for line in score(args.hypotheses, args.reference, args.baseline, args.lowercase, args.tokenize):

@@ -4,23 +4,21 @@ Examples: tupe describe checkpoints/tupe_base/checkpoint_last.pt
           tupe describe tupe_base relative=unbinned reset=none
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 
+from tupe.cli._types import MOST_SYMBOLS, whole
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the model, the fields that are given, and the vocabulary and length that parameters are counted for."""
     add = parser.add_argument
     add("model", metavar="CHECKPOINT|MODEL", help="a checkpoint, or a name such as tupe_base")
     add("fields", nargs="*", metavar="field=value", help="of a named model: see `tupe systems --flags`")
-    add("--vocab-size", type=int, default=32_768, help="symbols of a named model (default: 32768)")
-    add("--max-positions", type=int, default=512, help="longest sequence of a named model (default: 512)")
+    add("--vocab-size", type=whole(5, MOST_SYMBOLS), default=32_768, help="symbols of a named model (default: 32768)")
+    add("--max-positions", type=whole(1), default=512, help="longest sequence of a named model (default: 512)")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints it."""
     from tupe.analysis.checkpoint import open_encoder
     from tupe.errors import UserError
     from tupe.models.describe import describe, with_fields

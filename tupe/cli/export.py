@@ -6,17 +6,17 @@ Example: tupe export checkpoints/tupe_base/checkpoint_best.pt DATA tupe-base
 docs/transformers.md says what can be done with it; `tupe import` is the way back.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
+
+from tupe.cli._types import output_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("checkpoint", type=Path, help="one of ours")
     add("data", type=Path, help="the folder of its dict.txt: its corpus, or the prepared task it was fine-tuned on")
-    add("out", type=Path, metavar="OUT", help="folder to write, new or empty")
+    add("out", type=output_folder, metavar="OUT", help="folder to write, new or empty")
     add("--corpus", type=Path, help="the folder of the SentencePiece model and manifest (default: DATA)")
     add("--no-tokenizer", action="store_true", help="write none, where the text was not encoded by SentencePiece")
     add("--result", type=Path, action="append", default=[], help="result.json of this run, then of other seeds")
@@ -25,7 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Writes the folder, and says what the user should know."""
     from tupe.checkpoints.to_transformers import export
     from tupe.files import read_json
 

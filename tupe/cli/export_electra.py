@@ -4,22 +4,18 @@ Example: tupe export-electra checkpoints/electra_tupe_base/checkpoint_last.pt ch
 Fine-tuning does not need it: it takes the discriminator from an electra_... checkpoint by itself.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
+from tupe.cli._types import new_file
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="IN", help="checkpoint of a model with a generator")
-    parser.add_argument("target", type=Path, metavar="OUT", help="file to write, a new one")
+    parser.add_argument("source", type=Path, metavar="IN", help="checkpoint of a model with a generator")
+    parser.add_argument("target", type=new_file, metavar="OUT", help="file to write, a new one")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Exports, and says what was written."""
-    from tupe.files import check_new
-
-    check_new(args.target)
     from tupe.checkpoints.electra import export_discriminator
 
     name = export_discriminator(args.source, args.target)

@@ -4,8 +4,6 @@ The graph is OUT/onnx/model.onnx, with --int8 also OUT/onnx/model_quantized.onnx
 Example: tupe export-onnx tupe-base-rte --int8 --data data/glue/RTE
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -17,7 +15,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Writes the graphs, and prints what was measured."""
     from tupe.checkpoints.to_onnx import export_onnx
 
     report = export_onnx(args.folder, args.int8, args.data)

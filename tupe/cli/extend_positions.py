@@ -7,26 +7,21 @@ Example: tupe extend-positions checkpoints/tupe_base/checkpoint_last.pt 1024 lon
          tupe loss-by-position checkpoints/tupe_base/checkpoint_last.pt longer.pt --data DATA --lengths 512 1024
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
+from tupe.cli._types import new_file, whole
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the checkpoint, the number of positions, the file to write and the rule."""
     add = parser.add_argument
     add("checkpoint", type=Path, metavar="CHECKPOINT", help="an encoder or ELECTRA of this plugin")
-    add("positions", type=int, metavar="POSITIONS", help="how many it is to have, [CLS] included")
-    add("out", type=Path, metavar="OUT", help="file to write, a new one")
+    add("positions", type=whole(1), metavar="POSITIONS", help="how many it is to have, [CLS] included")
+    add("out", type=new_file, metavar="OUT", help="file to write, a new one")
     add("--rule", choices=["repeat", "interpolate"], default="repeat", help="of absolute positions (default: repeat)")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Writes the checkpoint and prints which parameters have become longer."""
-    from tupe.files import check_new
-
-    check_new(args.out)
     from tupe.checkpoints.extend import extend_positions
     from tupe.checkpoints.fairseq_checkpoint import write_state
 

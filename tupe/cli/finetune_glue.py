@@ -3,14 +3,11 @@
 Example: tupe finetune-glue CoLA checkpoints/tupe_base/checkpoint_last.pt data/glue optimization.lr=[2e-5]
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the task, the checkpoint, the data and the settings."""
     add = parser.add_argument
     add("task", help="CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE or WNLI; XNLI, SQuAD or TyDiQA")
     add("checkpoint", type=Path, help="a pre-trained checkpoint of this plugin")
@@ -19,7 +16,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Trains, and prints the result in the last line."""
     from tupe.finetuning.finetune import finetune
 
     done = finetune(args.task, args.checkpoint, args.data, args.overrides)

@@ -1,16 +1,15 @@
 """Prints the result of a fine-tuning run in one line, and writes it to result.json in the run's folder."""
 
-from __future__ import annotations
-
 import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="folder of the run (checkpoint.save_dir)")
+    parser.add_argument("--test", metavar="TASK", default="", help="evaluate on the test sets of this task: XNLI, ...")
+    parser.add_argument("--model", metavar="NAME", default="", help="what the model is called")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints metric, best epoch and folder."""
     from tupe.finetuning.result import finetuning_result
 
-    print(finetuning_result(args.run).sentence(args.run))
+    print(finetuning_result(args.run, args.test, args.model).sentence(args.run))

@@ -4,22 +4,18 @@ The model may have been trained further in the meantime: the checkpoint holds it
 Example: tupe import tupe-base checkpoints/tupe_base.pt
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
+
+from tupe.cli._types import new_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="OUT", help="folder that `tupe export` or save_pretrained wrote")
-    parser.add_argument("checkpoint", type=Path, help="file to write, a new one, for --restore-file")
+    parser.add_argument("checkpoint", type=new_file, help="file to write, a new one, for --restore-file")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Writes the checkpoint, and says what in it is new."""
-    from tupe.files import check_new
-
-    check_new(args.checkpoint)
     from tupe.checkpoints.from_transformers import import_transformers
 
     new = import_transformers(args.folder, args.checkpoint)

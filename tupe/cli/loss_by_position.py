@@ -5,23 +5,23 @@ A row is a model and a length: bits a masked token after [CLS], which is never i
 Example: tupe loss-by-position TUPE-R=tupe.pt longer.pt --data DATA --lengths 128 256 --output length.png
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
 from tupe.cli._labels import check_names, split_label
+from tupe.cli._types import SEEDS, output_file, whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the checkpoints, the corpus, the lengths and the picture."""
     add = parser.add_argument
-    add("checkpoints", nargs="+", metavar="[LABEL=]CHECKPOINT", help="encoders; the label defaults to the path")
+    help_ = "encoders; the label defaults to the path"
+    add("checkpoints", type=split_label, nargs="+", metavar="[LABEL=]CHECKPOINT", help=help_)
     add("--data", type=Path, required=True, help="the prepared corpus, whose held-out text is read")
-    add("--lengths", type=int, nargs="+", metavar="N", help="of sequences (default: the model's positions)")
-    add("--sequences", type=int, default=1 << 30, metavar="N", help="at most so many of each length (default: all)")
-    add("--seed", type=int, default=1, help="of the masks (default: %(default)s)")
-    add("--output", metavar="FILE", help="file of a picture: .png, .pdf, .svg, ...")
+    add("--lengths", type=whole(1), nargs="+", metavar="N", help="of sequences (default: the model's positions)")
+    help_ = "at most so many of each length (default: all)"
+    add("--sequences", type=whole(1, 1 << 30), default=1 << 30, metavar="N", help=help_)
+    add("--seed", type=whole(*SEEDS), default=1, help="of the masks (default: %(default)s)")
+    add("--output", type=output_file, metavar="FILE", help="file of a picture: .png, .pdf, .svg, ...")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> None:
     from tupe.analysis.checkpoint import open_encoder
     from tupe.analysis.length import TooLong, loss_by_position, plot_loss_by_position
 
-    checkpoints = [(label or str(path), path) for label, path in map(split_label, args.checkpoints)]
+    checkpoints = [(label or str(path), path) for label, path in args.checkpoints]
     check_names([name for name, _ in checkpoints])
     found, missing = {}, None
     print(f"{'':<40}{'length':>8}{'bits':>8}" + "".join(f"{f'{q}/4':>8}" for q in range(1, 5)))

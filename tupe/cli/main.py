@@ -5,21 +5,52 @@ docstring, which is the command's help and whose first line is shown in the list
 and `run(args)`. `TUPE_USER_DIR` names a folder that is imported first, as fairseq's `--user-dir`.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
+import difflib
 import importlib
+import keyword
 import logging
 import os
 import re
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, NoReturn
+from types import ModuleType
+from typing import Any, NoReturn
 
+from tupe.cli._types import check_outputs
 from tupe.errors import UserError
 from tupe.user_dir import import_own
+
+#: The commands by what one wants, in the order of `tupe --help`.
+GROUPS = {
+    "examine a machine": ("doctor",),
+    "prepare data": ("prepare-corpus", "prepare-glue", "prepare-qa", "prepare-translation"),
+    "train": ("average-checkpoints", "extend-positions", "study", "study-report"),
+    "fine-tune": ("finetune-glue", "sweep", "table", "predict", "qa-score"),
+    "translate": ("translate", "bleu"),
+    "look": ("systems", "describe", "plot", "report", "loss-by-position"),
+    "take elsewhere": ("export", "export-onnx", "import", "export-electra", "convert-release"),
+}
+
+#: What the scripts and other commands call. They have a help, but do not stand in the list.
+OF_SCRIPTS = (
+    *("config-dir", "finetuning-result", "model-overrides", "pretraining-plan", "python-docs", "quickstart-report"),
+    *("translation-plan", "user-dir", "word-order"),
+)
+
+COMMANDS = (*(name for names in GROUPS.values() for name in names), *OF_SCRIPTS)
+
+_KINDS = ("correlations", "cost", "position", "ranks", "reset", "scores", "segments", "similarity", "training")
+#: Names of version 0.1.0, which go in 0.3.0, and what they are called now.
+RENAMED = {
+    "glue-predict": ("predict",),
+    "glue-sweep": ("sweep", "glue"),
+    "glue-table": ("table",),
+    **{f"plot-{kind}": ("plot", kind) for kind in _KINDS},
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -50,7 +81,7 @@ def _sentence(error: UserError | OSError) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Whatever a file's name or content puts into a message, it breaks no line and moves no cursor."""
+    """Escape what would break the line or move the cursor, such as a file's name in a message."""
     text = re.sub(r"\s*\n\s*", " ", text)
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
@@ -68,7 +99,7 @@ class _Parser(argparse.ArgumentParser):
     """One whose errors are a sentence, without the usage before it."""
 
     def add_argument(self, *names: str, **options: Any) -> argparse.Action:
-        """What may be left out is not among what is required; argparse does so by the default alone."""
+        """Make arguments that may be left out optional; argparse does so only if they have a default."""
         if options.get("nargs") == "*":
             options.setdefault("default", [])
         return super().add_argument(*names, **options)
@@ -77,29 +108,56 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"error: {_one_line(message)}: see {self.prog} --help.\n")
 
 
+def parser_of(command: str) -> argparse.ArgumentParser:
+    """Make the parser of a command in `COMMANDS`."""
+    module = _module(command)
+    as_written = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(f"tupe {command}", description=module.__doc__, formatter_class=as_written, allow_abbrev=False)
+    module.add_arguments(parser)
+    return parser
+
+
 def _run(argv: list[str]) -> None:
     _check_names(argv)
-    files = {path.stem.rstrip("_").replace("_", "-"): path for path in sorted(Path(__file__).parent.glob("[!_]*.py"))}
-    del files["main"]
-    if argv[:1] in (["-h"], ["--help"]):
-        print("usage: tupe COMMAND [-h] ...\n\ncommands:")
-        width = max(map(len, files)) + 2
-        for name, path in files.items():
-            print(f"  {name:<{width}}{_summary(path)}")
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_list_of_commands())
         return
-    if not argv or argv[0] not in files:
-        wrong = f"there is no command '{argv[0]}'" if argv else "no command was given"
-        raise UserError(f"{wrong}: the commands of tupe are {', '.join(files)} (see tupe --help).")
-    if argv[0] != "user-dir":
+    if argv[0] in RENAMED:
+        now = RENAMED[argv[0]]
+        print(f"warning: tupe {argv[0]} is now tupe {' '.join(now)}; version 0.3.0 ends the old name", file=sys.stderr)
+        argv = [*now, *argv[1:]]
+    command, *arguments = argv
+    if command not in COMMANDS:
+        near = difflib.get_close_matches(command, COMMANDS)
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
+        raise UserError(f"there is no command '{command}': {meant}tupe --help lists the commands.")
+    if command != "user-dir":
         import_own()
-    command = importlib.import_module(f"tupe.cli.{files[argv[0]].stem}")
-    as_written = argparse.RawDescriptionHelpFormatter
-    parser = _Parser(f"tupe {argv[0]}", description=command.__doc__, formatter_class=as_written, allow_abbrev=False)
-    command.add_arguments(parser)
+    parser = parser_of(command)
     logging.disable(logging.INFO)  # fairseq is talkative
-    command.run(parser.parse_intermixed_args(argv[1:]))
+    args = parser.parse_intermixed_args(arguments)
+    check_outputs(parser, args)
+    _module(command).run(args)
 
 
-def _summary(path: Path) -> str:
-    """First line of the file's docstring, read without importing the file."""
+def _module(command: str) -> ModuleType:
+    return importlib.import_module(f"tupe.cli.{_stem(command)}")
+
+
+def _list_of_commands() -> str:
+    width = max(len(name) for names in GROUPS.values() for name in names) + 2
+    lines = ["usage: tupe COMMAND [-h] ..."]
+    for group, names in GROUPS.items():
+        lines += ["", f"{group}:", *(f"  {name:<{width}}{_summary(name)}" for name in names)]
+    return "\n".join(lines)
+
+
+def _stem(command: str) -> str:
+    """The command's file, without its ending; one whose name is Python's has an underscore."""
+    return f"{command}_" if keyword.iskeyword(command) else command.replace("-", "_")
+
+
+def _summary(command: str) -> str:
+    """First line of the command's docstring, read without importing the file."""
+    path = Path(__file__).with_name(f"{_stem(command)}.py")
     return (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]

@@ -4,8 +4,6 @@ Example: fairseq-hydra-train --config-dir configs/finetuning --config-name glue 
              $(tupe model-overrides CHECKPOINT) task.data=DATA ...
 """
 
-from __future__ import annotations
-
 import argparse
 
 
@@ -14,7 +12,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints one override a line."""
-    from tupe.finetuning.start import model_overrides
+    from tupe.finetuning.model_overrides import model_overrides
 
     print("\n".join(model_overrides(args.checkpoint)))

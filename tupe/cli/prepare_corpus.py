@@ -5,36 +5,34 @@ Example: tupe prepare-corpus data/wiki extracted/ --profile paper
 Example: tupe prepare-corpus data/100 de=dewiki/ fr=frwiki/ --languages others/ --vocab-size 120000
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
-from tupe.cores import available_cores
+from tupe.cli._types import MOST_SYMBOLS, add_workers, output_folder, real, whole
 from tupe.data.text.stages import LANGUAGES, PROFILES, STAGES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the folder, the inputs, the profile with its stages, and the vocabulary."""
     add = parser.add_argument
-    add("out", type=Path, metavar="OUT", help="folder of the prepared corpus")
+    add("out", type=output_folder, metavar="OUT", help="folder of the prepared corpus")
     add("inputs", type=Path, metavar="INPUT", nargs="*", help="text files, folders; de=INPUT: German ones")
     add("--books", type=Path, metavar="FOLDER", nargs="+", default=[], help="folders whose files are one document each")
     help_ = "folders whose files and folders are called by their languages, as de.txt.xz and de"
     add("--languages", type=Path, metavar="FOLDER", nargs="+", default=[], help=help_)
     add("--profile", choices=PROFILES, help="which stages run (default: paper, of many languages sentencepiece)")
     add("--language", help="of the sentence and token rules (default: en for paper, xx = any for sentencepiece)")
-    add("--vocab-size", type=int, default=32768, metavar="N", help="symbols of the dictionary (default: %(default)s)")
+    help_ = "symbols of the dictionary (default: %(default)s)"
+    add("--vocab-size", type=whole(1, MOST_SYMBOLS), default=32768, metavar="N", help=help_)
     help_ = "of SentencePiece (default: bpe, of many languages unigram)"
     add("--model-type", choices=["bpe", "unigram"], help=help_)
     help_ = "the vocabulary learns from each language in proportion to its size^A (default: %(default)s)"
-    add("--vocab-alpha", type=float, default=0.5, metavar="A", help=help_)
+    add("--vocab-alpha", type=real(0, 1), default=0.5, metavar="A", help=help_)
     add("--vocabulary", type=Path, metavar="FROM", help="take the vocabulary of this prepared corpus; train none")
     add("--valid-documents", type=number_or_share, metavar="N", default=0.01, help="held out: number or share (0.01)")
-    add("--max-tokens", type=int, default=126, metavar="N", help="longer lines are cut (default: %(default)s)")
-    add("--shards", type=int, metavar="N", help="folders of training data (default: one a gigabyte of text)")
+    add("--max-tokens", type=whole(1), default=126, metavar="N", help="longer lines are cut (default: %(default)s)")
+    add("--shards", type=whole(1), metavar="N", help="folders of training data (default: one a gigabyte of text)")
     add("--verify", action="store_true", help="check all checksums of a corpus that is done")
-    add("--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores it may use)")
+    add_workers(parser)
     for name, stage in STAGES.items():
         add(f"--{name}", action=argparse.BooleanOptionalAction, default=None, help=f"stage: {stage.help}")
 

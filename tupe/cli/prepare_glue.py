@@ -3,31 +3,27 @@
 Example: tupe prepare-glue glue_data data/wiki data/glue CoLA STS-B
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
-from tupe.cores import available_cores
+from tupe.cli._types import add_workers, output_folder
 from tupe.data.glue.tasks import TASKS
 from tupe.data.xtreme import TEST_LANGUAGES
 from tupe.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the folders and the tasks."""
     add = parser.add_argument
     add("glue", type=Path, metavar="GLUE_DIR", help="the official download: CoLA/train.tsv and so on")
     add("corpus", type=Path, metavar="CORPUS_MANIFEST", help="manifest.json of a prepared corpus, or its folder")
-    add("out", type=Path, metavar="OUT", help="gets a folder for each task")
+    add("out", type=output_folder, metavar="OUT", help="gets a folder for each task")
     add("tasks", metavar="TASK", nargs="*", help=f"of {', '.join(TASKS)} (default: all that GLUE_DIR has)")
     add("--partial", action="store_true", help="take files that do not have as many rows as published")
     add("--verify", action="store_true", help="check all checksums of tasks that are done")
-    add("--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores it may use)")
+    add_workers(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prepares the tasks, and prints for each file what became of its rows."""
     from tupe.data.corpus.manifest import Manifest
     from tupe.data.glue.prepare import other_languages, prepare, present
     from tupe.data.glue.report import lines

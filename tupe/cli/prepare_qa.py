@@ -4,44 +4,39 @@ The splits are train, valid, valid1, ..., test, and test-de, test-fr, ... of a l
 Example: tupe prepare-qa data/wiki data/squad train=train-v1.1.json valid=dev-v1.1.json test-de=xquad.de.json
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
 from tupe.cli._labels import check_names, split_label
-from tupe.cores import available_cores
+from tupe.cli._types import add_workers, output_folder
 from tupe.data.qa.rules import RULES
 from tupe.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the corpus, the folder, the files and how they are scored."""
     add = parser.add_argument
     add("corpus", type=Path, metavar="CORPUS_MANIFEST", help="manifest.json of a prepared corpus, or its folder")
-    add("out", type=Path, metavar="OUT", help="folder of the prepared data")
-    add("files", metavar="SPLIT=FILE", nargs="+", help="SQuAD's JSON, also .xz .gz .bz2")
+    add("out", type=output_folder, metavar="OUT", help="folder of the prepared data")
+    add("files", type=split_label, metavar="SPLIT=FILE", nargs="+", help="SQuAD's JSON, also .xz .gz .bz2")
     add("--rules", choices=RULES, default="squad", help="by which answers are scored (default: %(default)s)")
     add("--language", default="en", metavar="L", help="of splits that do not say theirs (default: %(default)s)")
     add("--verify", action="store_true", help="check all checksums of splits that are done")
-    add("--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores it may use)")
+    add_workers(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prepares the files, and prints for each what became of its questions."""
     from tupe.data.corpus.manifest import Manifest
     from tupe.data.parallel import pool
     from tupe.data.qa.prepare import prepare
     from tupe.data.qa.report import lines
 
-    files = [split_label(argument) for argument in args.files]
-    for split, path in files:
+    for split, path in args.files:
         if not split:
             raise UserError(f"'{path}' does not say which split it is: give SPLIT=FILE, such as train={path}.")
-    check_names([split for split, _ in files])
+    check_names([split for split, _ in args.files])
     corpus = Manifest.load(args.corpus)
     with pool(args.workers) as map_:
-        reports = prepare(dict(files), corpus, args.out, args.rules, args.language, args.verify, map_)
+        reports = prepare(dict(args.files), corpus, args.out, args.rules, args.language, args.verify, map_)
     for split, report in reports.items():
         print("\n".join(lines(args.out.name, split, report)))
     print(f"data: {args.out}")

@@ -5,34 +5,31 @@ Files are named by what stands before the language: --train data/train reads dat
 Example: tupe prepare-translation OUT en de --train data/train --valid data/val --test data/test_2016 --vocab-size 10000
 """
 
-from __future__ import annotations
-
 import argparse
-from pathlib import Path
 
-from tupe.cores import available_cores
+from tupe.cli._types import MOST_SYMBOLS, add_workers, output_folder, real, whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the folder, the languages, the files, the vocabulary and the cleaning."""
     add = parser.add_argument
-    add("out", type=Path, metavar="OUT", help="folder of the prepared data")
+    add("out", type=output_folder, metavar="OUT", help="folder of the prepared data")
     add("source", metavar="SOURCE", help="language that is translated, as its files end: en")
     add("target", metavar="TARGET", help="language of the translations: de")
     add("--train", required=True, metavar="PREFIX", help="training data, without the language")
     add("--valid", required=True, metavar="PREFIX", help="validation data")
     add("--test", nargs="*", default=[], metavar="PREFIX", help="test data, one or more; the second becomes test1")
-    add("--vocab-size", type=int, default=32000, metavar="N", help="symbols of both languages (default: %(default)s)")
+    help_ = "symbols of both languages (default: %(default)s)"
+    add("--vocab-size", type=whole(1, MOST_SYMBOLS), default=32000, metavar="N", help=help_)
     add("--model-type", choices=["bpe", "unigram"], default="bpe", help="of SentencePiece (default: %(default)s)")
     add("--lower-case", action="store_true", help="fold case in the SentencePiece model")
-    add("--max-tokens", type=int, default=250, metavar="N", help="longest training side, in pieces (default: 250)")
-    add("--max-ratio", type=float, default=1.5, metavar="R", help="of the lengths of a training pair (default: 1.5)")
+    add("--max-tokens", type=whole(1), default=250, metavar="N", help="longest training side, in pieces (default: 250)")
+    help_ = "of the lengths of a training pair (default: %(default)s)"
+    add("--max-ratio", type=real(1, 1000), default=1.5, metavar="R", help=help_)
     add("--verify", action="store_true", help="check all checksums of data that is done")
-    add("--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores it may use)")
+    add_workers(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prepares the data, and prints for each split what became of its pairs."""
     from tupe.data.parallel import pool
     from tupe.data.translation.cleaning import Cleaning
     from tupe.data.translation.manifest import Settings

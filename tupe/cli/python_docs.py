@@ -4,23 +4,24 @@ OUT gets pretraining.txt and, of other documents, finetuning.txt: a paragraph a 
 Example: tupe python-docs runs/text
 """
 
-from __future__ import annotations
-
 import argparse
 import platform
-from pathlib import Path
+
+from tupe.cli._types import output_folder, whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the folder and the share of the second file."""
-    parser.add_argument("out", type=Path, metavar="OUT", help="folder of the two files")
+    parser.add_argument("out", type=output_folder, metavar="OUT", help="folder of the two files")
     parser.add_argument(
-        "--held-out", type=int, default=20, metavar="PERCENT", help="documents in finetuning.txt (default: %(default)s)"
+        "--held-out",
+        type=whole(0, 100),
+        default=20,
+        metavar="PERCENT",
+        help="documents in finetuning.txt (default: %(default)s)",
     )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Writes the files and prints what is in them."""
     from tupe.data.python_docs import is_held_out, python_documents, write_documents
     from tupe.files import own
 

@@ -4,8 +4,6 @@ XQuAD and TyDiQA-GoldP go by SQuAD's rules. Files may be packed by xz, gzip or b
 Example: tupe qa-score --rules mlqa --language de test-context-de-question-de.json predictions/test-de.json
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -13,7 +11,6 @@ from tupe.data.qa.rules import RULES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the two files and the rules."""
     add = parser.add_argument
     add("reference", type=Path, metavar="REFERENCE", help="questions with their answers, SQuAD's JSON")
     add("predictions", type=Path, metavar="PREDICTIONS", help="JSON, a text for each id")

@@ -3,19 +3,15 @@
 Example: tupe quickstart-report runs/quickstart tupe_tiny bert_a_tiny
 """
 
-from __future__ import annotations
-
 import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the quickstart's folder and the models."""
     parser.add_argument("folder", help="what the quickstart wrote")
     parser.add_argument("models", nargs="+", metavar="MODEL", help="pre-trained and fine-tuned there")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Writes the report, prints it and says where it is."""
     from tupe.analysis.report import write_report
 
     report = write_report(args.folder, args.models)

@@ -4,33 +4,30 @@ Example: tupe report report.html TUPE-R=tupe_base/checkpoint_last.pt BERT-A=bert
              --runs TUPE-R=tupe_base BERT-A=bert_a_base --against BERT-A --glue TUPE-R=runs/glue/tupe_base --data DATA
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
-from tupe.cli._labels import check_names, split_label
+from tupe.cli._labels import open_encoders, read_runs, split_label
 from tupe.cli._text import add_text
+from tupe.cli._types import output_file, whole
 from tupe.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the page, what it is of, and the text."""
     add = parser.add_argument
-    add("out", type=Path, help="the page, .html")
-    add("checkpoints", nargs="+", metavar="[NAME=]CHECKPOINT", help="the name defaults to the model and its fields")
-    add("--runs", nargs="+", default=[], metavar="[NAME=]RUN", help="folders of runs, or their logs, for the curves")
+    add("out", type=output_file, help="the page, .html")
+    some = {"type": split_label, "nargs": "+"}
+    add("checkpoints", **some, metavar="[NAME=]CHECKPOINT", help="the name defaults to the model and its fields")
+    add("--runs", **some, default=[], metavar="[NAME=]RUN", help="folders of runs, or their logs, for the curves")
     add("--against", metavar="NAME", help="a run: say when the others reach the validation loss that it ends with")
-    add("--glue", nargs="+", default=[], metavar="[NAME=]SWEEP", help="sweeps for the table; of several a curve too")
-    add("--cost", metavar="FILE", help="model.json of benchmarks/model.py --output, for a table of times")
-    add_text(parser, required=False)
+    add("--glue", **some, default=[], metavar="[NAME=]SWEEP", help="sweeps for the table; of several a curve too")
+    add("--cost", type=Path, metavar="FILE", help="model.json of benchmarks/model.py --output, for a table of times")
+    add("--length", type=whole(1), default=128, metavar="N", help="positions, tokens of a sequence (default: 128)")
+    add_text(parser, of="words and positions, ranks", sequences=8)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Writes the page and prints where it is, and how large."""
-    from tupe.analysis.checkpoint import open_encoder
     from tupe.analysis.cost import cost_rows, read_costs
-    from tupe.analysis.curves import read_log
     from tupe.analysis.page import Table, write_page
     from tupe.analysis.text import read_tokens
     from tupe.finetuning.formats import as_text, failures
@@ -39,15 +36,9 @@ def run(args: argparse.Namespace) -> None:
 
     if args.text is not None and args.data is None:
         raise UserError("--text needs --data, the folder of the corpus that the model was trained on.")
-    encoders = [open_encoder(path, name) for name, path in map(split_label, args.checkpoints)]
-    check_names([encoder.shown_as for encoder in encoders])
-    runs = [(name or str(path), read_log(path)) for name, path in map(split_label, args.runs)]
-    check_names([name for name, _ in runs])
-    if args.against not in (None, *dict(runs)):
-        raise UserError(
-            f"there is no run '{args.against}': --against takes one of {', '.join(dict(runs)) or '--runs'}."
-        )
-    rows = by_label(map(split_label, args.glue))
+    encoders = open_encoders(args.checkpoints)
+    logs = read_runs(args.runs, args.against)
+    rows = by_label(args.glue)
     every = [row for of_system in rows.values() for row in of_system]
     tables = []
     if every:
@@ -68,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
         encoders,
         length=args.length,
         texts=texts,
-        logs=dict(runs),
+        logs=logs,
         against=args.against,
         tables=tables,
         scores=score_curves(rows) if any(len(of_system) > 1 for of_system in rows.values()) else None,

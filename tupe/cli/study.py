@@ -5,22 +5,22 @@ tables of them. After a stop, the same command goes on.
 Example: tupe study wiki.txt.xz --glue glue_data --jobs 2
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 from pathlib import Path
 
+from tupe.cli._types import output_folder, real, whole
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the texts, the size, the folders, and what is to be done."""
     add = parser.add_argument
     add("texts", nargs="*", type=Path, metavar="TEXT", help="of the corpus; none where it is prepared")
     add_size(parser)
-    add("--out", type=Path, default=Path("runs/study"), help="corpus, checkpoints, logs (default: %(default)s)")
+    add("--out", type=output_folder, default=Path("runs/study"), help="corpus, checkpoints, logs (default: Path)")
     add("--glue", type=Path, metavar="FOLDER", help="GLUE download; without it, nothing is fine-tuned")
-    add("--jobs", type=int, metavar="N", help="runs at a time (default: the design's, or one a core)")
-    add("--minutes", type=float, default=math.inf, metavar="M", help="then save and end (default: when all is done)")
+    add("--jobs", type=whole(1, 10_000), metavar="N", help="runs at a time (default: the design's, or one a core)")
+    help_ = "then save and end (default: when all is done)"
+    add("--minutes", type=real(0.001, math.inf), default=math.inf, metavar="M", help=help_)
     add("--parts", nargs="+", choices=["search", "final", "glue", "cost"], default=[], help="default: all")
     add("--systems", nargs="+", default=[], metavar="SYSTEM", help="default: all of the study")
     add("--list", action="store_true", help="say what is done and what is missing, and do nothing")
@@ -34,9 +34,7 @@ def add_size(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Does the runs, and says what is missing."""
     from tupe.cores import available_cores
-    from tupe.errors import UserError
     from tupe.study.design import read_design
     from tupe.study.driver import Study, pretraining_of
     from tupe.study.records import read_records
@@ -49,8 +47,6 @@ def run(args: argparse.Namespace) -> None:
             print("done   " if one in records else "missing", one)
         return
     jobs = args.jobs or design.jobs or available_cores()
-    if jobs < 1 or not args.minutes > 0:
-        raise UserError(f"--jobs is {jobs} and --minutes {args.minutes:g}: both must be above 0.")
     study.prepare(args.texts, args.glue)
     missing = study.do(jobs, args.minutes)
     print(f"study: {len(study.wanted) - missing} of {len(study.wanted)} runs have a record in {study.records}")

@@ -3,8 +3,6 @@
 Example: tupe study-report
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -12,14 +10,12 @@ from tupe.cli.study import add_size
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the document, and what is to be printed instead."""
     add_size(parser)
     parser.add_argument("--document", type=Path, default=Path("docs/results.md"), help="default: %(default)s")
     parser.add_argument("--print", metavar="TABLE", help="print this table of --size: state, pretraining, shares, ...")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Renders the document, or prints a table."""
     from tupe.errors import UserError
     from tupe.study.document import read_results, render
     from tupe.study.tables import BLOCKS

@@ -5,51 +5,28 @@ not finished: runs that were interrupted or failed are done anew.
 Example: tupe sweep glue --tasks CoLA,RTE checkpoints/tupe_base/checkpoint_last.pt data/glue runs/glue/tupe_base
 """
 
-from __future__ import annotations
-
 import argparse
-import math
 from pathlib import Path
-from typing import Callable
 
+from tupe.cli._types import SEEDS, listed, output_folder, real, whole
 from tupe.errors import UserError
 from tupe.finetuning.benchmarks import BENCHMARKS
 from tupe.finetuning.runs import grid
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the benchmark, the grid, the checkpoint, the folders, and overrides."""
-    parser.add_argument("benchmark", choices=BENCHMARKS, help="whose tasks, learning rates and seeds")
-    add_grid(parser)
-
-
-def add_grid(parser: argparse.ArgumentParser) -> None:
-    """The arguments without the benchmark."""
     add = parser.add_argument
-    add("--tasks", type=_list(str), metavar="A,B", help="default: all of the benchmark")
-    add("--lrs", type=_list(float), metavar="A,B", help="default: the papers', 2e-5,3e-5,4e-5,5e-5 of GLUE")
-    add("--seeds", type=_list(int), metavar="A,B", help="default: 1,2,3,4,5")
+    add("benchmark", choices=BENCHMARKS, help="whose tasks, learning rates and seeds")
+    add("--tasks", type=listed(str), metavar="A,B", help="default: all of the benchmark")
+    add("--lrs", type=listed(real(0, 1e38)), metavar="A,B", help="default: the papers', 2e-5,3e-5,4e-5,5e-5 of GLUE")
+    add("--seeds", type=listed(whole(*SEEDS)), metavar="A,B", help="default: 1,2,3,4,5")
     add("checkpoint", type=Path, help="a pre-trained checkpoint of this plugin")
     add("data", type=Path, help="folder with a prepared folder for each task")
-    add("out", type=Path, help="folder of the sweep")
+    add("out", type=output_folder, help="folder of the sweep")
     add("overrides", nargs="*", metavar="key=value", help="of configs/finetuning; hydra... for the launcher")
 
 
-def _list(kind: Callable) -> Callable:
-    def values(text: str) -> list:
-        try:
-            found = list(dict.fromkeys(kind(value) for value in text.replace(",", " ").split()))
-            if kind is not str and not all(0 <= value < math.inf for value in found):
-                raise ValueError
-            return found
-        except (ValueError, OverflowError):
-            raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers such as 1,2,3") from None
-
-    return values
-
-
 def run(args: argparse.Namespace) -> None:
-    """Prints the plan, does the runs, and prints the table."""
     from tupe.finetuning.formats import markdown
     from tupe.finetuning.sweep import make_plan, sweep
     from tupe.finetuning.table import read_sweep

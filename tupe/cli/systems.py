@@ -1,7 +1,9 @@
-"""Prints the named systems with their fields and parameter counts.
+"""Prints the named systems with their fields; with --parameters how large they are.
 
-The models are `<system>_<size>`: `--arch tupe_base`, `model._name=bert_ad_small`. Counts are for the paper's
-vocabulary (32,768) and 512 positions unless told otherwise. Encoder-decoders are `seq2seq_<system>_<size>`.
+The models are `<system>_<size>`: `--arch tupe_base`, `model._name=bert_ad_small`. Encoder-decoders are
+`seq2seq_<system>_<size>`, models with a generator `electra_<system>_<size>`.
+Examples: tupe systems
+          tupe systems --parameters --vocab-size 50000
 """
 
 from __future__ import annotations
@@ -10,80 +12,98 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tupe.cli._types import MOST_SYMBOLS, whole
+from tupe.systems import (
+    ALIASES,
+    DESCRIPTIONS,
+    ELECTRA,
+    ELECTRA_SIZES,
+    SEQ2SEQ_SIZES,
+    SEQ2SEQ_SYSTEMS,
+    SIZES,
+    SYSTEMS,
+    Fields,
+)
+
 if TYPE_CHECKING:
     from tupe.models.summary import Size
 
+_WIDTHS = {"absolute": 14, "relative": 10, "reset": 7, "segment": 10, "sharing": 9}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--vocab-size", type=int, default=32_768, help="symbols of the dictionary (default: 32768)")
-    parser.add_argument("--flags", action="store_true", help="explain the flags that make a system, and no table")
-    parser.add_argument("--translation", action="store_true", help="the encoder-decoders instead of the encoders")
-    parser.add_argument("--max-positions", type=int, default=512, help="longest sequence (default: 512)")
+    add = parser.add_argument
+    add("--electra", action="store_true", help="the models with a generator, for replaced-token detection")
+    add("--translation", action="store_true", help="the encoder-decoders instead of the encoders")
+    add("--parameters", action="store_true", help="count the parameters")
+    add("--vocab-size", type=whole(5, MOST_SYMBOLS), help="count for so many symbols (default: 32,768, the paper's)")
+    add("--max-positions", type=whole(1), help="count for so many positions (default: 512)")
+    add("--flags", action="store_true", help="explain the flags that make a system, and no table")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints one table of systems and one of sizes."""
     if args.flags:
         print_flags()
         return
     if args.translation:
-        print_translators(args)
-        return
-    from tupe.models.summary import count_parameters
-    from tupe.systems import ALIASES, DESCRIPTIONS, ELECTRA, ELECTRA_SIZES, SIZES, SYSTEMS
+        sizes, names = SEQ2SEQ_SIZES, {name: f"seq2seq_{name}" for name in SEQ2SEQ_SYSTEMS}
+        print_systems(SEQ2SEQ_SYSTEMS, ("absolute", "relative", "sharing"))
+    elif args.electra:
+        sizes, names = ELECTRA_SIZES, {f"{ELECTRA}{name}": f"{ELECTRA}{name}" for name in SYSTEMS}
+        print_systems({f"{ELECTRA}{name}": fields for name, fields in SYSTEMS.items()}, tuple(_WIDTHS))
+    else:
+        sizes, names = SIZES, {name: name for name in SYSTEMS}
+        print_systems(SYSTEMS, tuple(_WIDTHS), DESCRIPTIONS)
+        for alias, name in ALIASES.items():
+            print(f"{alias:<16}another name of {name}")
+    print("sizes: " + "; ".join(f"{name} {_size(fields)}" for name, fields in sizes.items()))
+    if args.parameters or args.vocab_size or args.max_positions:
+        from tupe.models.summary import count_parameters, count_translators_parameters
 
-    widths = {"absolute": 14, "relative": 10, "reset": 7, "segment": 10, "sharing": 9}
-    print(f"{'system':<16}{'paper':<16}" + "".join(f"{key:<{width}}" for key, width in widths.items()) + "logit")
-    for name, fields in SYSTEMS.items():
-        paper, logit = DESCRIPTIONS[name]
-        print(f"{name:<16}{paper:<16}" + "".join(f"{fields[key]:<{width}}" for key, width in widths.items()) + logit)
-    for alias, name in ALIASES.items():
-        print(f"{alias:<16}another name of {name}")
-
-    print_parameters(args, {name: name for name in SYSTEMS}, SIZES, count_parameters)
-    print("\nwith a generator, for replaced-token detection (discriminator + what the generator has alone)")
-    print(f"{'':<24}" + "".join(f"{size:>26}" for size in ELECTRA_SIZES))
-    for name in SYSTEMS:
-        names = (f"{ELECTRA}{name}_{size}" for size in ELECTRA_SIZES)
-        counts = (count_parameters(each, args.vocab_size, args.max_positions) for each in names)
-        cells = (f"{count.total - count.generator:,} + {count.generator:,}" for count in counts)
-        print(f"{ELECTRA + name:<24}" + "".join(f"{cell:>26}" for cell in cells))
-    rows = (
-        f"{size} {f['encoder_layers']} x {f['encoder_embed_dim']}, {f['encoder_attention_heads']} heads, generator "
-        f"{f['generator_size'] * f['encoder_embed_dim']:.0f}"
-        for size, f in ELECTRA_SIZES.items()
-    )
-    print("sizes: " + "; ".join(rows))
+        count = count_translators_parameters if args.translation else count_parameters
+        print_parameters(names, sizes, count, args.vocab_size or 32_768, args.max_positions or 512)
 
 
-def print_translators(args: argparse.Namespace) -> None:
-    """The same two tables of the encoder-decoders."""
-    from tupe.models.summary import count_translators_parameters
-    from tupe.systems import SEQ2SEQ_SIZES, SEQ2SEQ_SYSTEMS
+def print_systems(
+    systems: dict[str, Fields], fields: tuple[str, ...], described: dict[str, tuple[str, str]] | None = None
+) -> None:
+    """Print a row of fields for each system, with its name in the papers and its logit where they are `described`."""
+    widths = [max(map(len, systems)) + 2, *(_WIDTHS[field] for field in fields)]
+    rows = [["system", *fields], *([name, *(str(row[field]) for field in fields)] for name, row in systems.items())]
+    if described:
+        widths.insert(1, 16)
+        for row, (paper, logit) in zip(rows, [("paper", "logit"), *(described[name] for name in systems)]):
+            row[1:] = [paper, *row[1:], logit]
+    for row in rows:
+        print("".join(f"{cell:<{width}}" for cell, width in zip(row, [*widths, 0])).rstrip())
 
-    widths = {"absolute": 14, "relative": 10, "sharing": 9}
-    print(f"{'system':<16}" + "".join(f"{key:<{width}}" for key, width in widths.items()))
-    for name, fields in SEQ2SEQ_SYSTEMS.items():
-        print(f"{name:<16}" + "".join(f"{fields[key]:<{width}}" for key, width in widths.items()))
-    names = {name: f"seq2seq_{name}" for name in SEQ2SEQ_SYSTEMS}
-    print_parameters(args, names, SEQ2SEQ_SIZES, count_translators_parameters)
+
+def _size(fields: Fields) -> str:
+    text = f"{fields['encoder_layers']} x {fields['encoder_embed_dim']}, {fields['encoder_attention_heads']} heads"
+    if "generator_size" in fields:
+        text += f", generator {fields['generator_size'] * fields['encoder_embed_dim']:.0f}"
+    return text
 
 
 def print_parameters(
-    args: argparse.Namespace,
     names: dict[str, str],
-    sizes: dict[str, dict],
+    sizes: dict[str, Fields],
     count: Callable[[str, int, int], Size],
+    symbols: int,
+    positions: int,
 ) -> None:
-    """Parameters by system, whose models begin as `names` says, and by size."""
-    print(f"\nparameters, {args.vocab_size:,} symbols, {args.max_positions} positions (position encoding / model)")
-    print(f"{'':<16}" + "".join(f"{size:>26}" for size in sizes))
+    """Print the parameters by system, whose models begin as `names` says, and by size."""
+    of = "discriminator + what the generator has alone" if sizes is ELECTRA_SIZES else "position encoding / model"
+    print(f"\nparameters, {symbols:,} symbols, {positions} positions ({of})")
+    width = max(map(len, names)) + 2
+    print(f"{'':<{width}}" + "".join(f"{size:>26}" for size in sizes))
     for name, begin in names.items():
-        cells = (count(f"{begin}_{size}", args.vocab_size, args.max_positions) for size in sizes)
-        print(f"{name:<16}" + "".join(f"{f'{cell.position:,} / {cell.total:,}':>26}" for cell in cells))
-    rows = (f"{size} {f['encoder_layers']} x {f['encoder_embed_dim']}" for size, f in sizes.items())
-    heads = (f"{f['encoder_attention_heads']} heads" for f in sizes.values())
-    print("sizes: " + "; ".join(f"{row}, {head}" for row, head in zip(rows, heads)))
+        counts = [count(f"{begin}_{size}", symbols, positions) for size in sizes]
+        cells = (
+            f"{n.total - n.generator:,} + {n.generator:,}" if n.generator else f"{n.position:,} / {n.total:,}"
+            for n in counts
+        )
+        print(f"{name:<{width}}" + "".join(f"{cell:>26}" for cell in cells))
 
 
 def print_flags() -> None:

@@ -1,35 +1,32 @@
-"""Prints the table of one sweep or several, of GLUE or XTREME: median of the seeds, then the best learning rate.
+"""Prints the table of sweeps of GLUE or XTREME: the median of the seeds, then the best learning rate.
 
 Example: tupe table TUPE-R=runs/glue/tupe_base runs/glue/bert_a_base --published
 """
 
-from __future__ import annotations
-
 import argparse
-from pathlib import Path
 
 from tupe.cli._labels import check_names, split_label
+from tupe.cli._types import output_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the sweeps, the published rows, the format and the file."""
     add = parser.add_argument
-    add("sweeps", nargs="+", metavar="[LABEL=]OUT", help="folder of a sweep; labelled by model and updates")
+    help_ = "folder of a sweep; the label defaults to its model and updates"
+    add("sweeps", type=split_label, nargs="+", metavar="[LABEL=]OUT", help=help_)
     kinds = ["base", "large", "electra", "xtreme"]
     add("--published", nargs="?", const="base", choices=kinds, help="add TUPE's rows of a size, or DIET's of XTREME")
     add("--by-language", action="store_true", help="a column for each language too")
     add("--format", choices=["markdown", "csv", "json"], default="markdown", help="default: %(default)s")
-    add("--output", type=Path, metavar="FILE", help="default: the screen")
+    add("--output", type=output_file, metavar="FILE", help="default: the screen")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints the table."""
     from tupe.files import atomic
     from tupe.finetuning.formats import as_csv, as_json, markdown
     from tupe.finetuning.published import PUBLISHED
     from tupe.finetuning.table import read_sweep
 
-    rows = [read_sweep(path, label, args.by_language) for label, path in map(split_label, args.sweeps)]
+    rows = [read_sweep(path, label, args.by_language) for label, path in args.sweeps]
     check_names([row.name for row in rows])
     rows += PUBLISHED[args.published] if args.published else []
     text = {"markdown": markdown, "csv": as_csv, "json": as_json}[args.format](rows)

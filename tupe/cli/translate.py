@@ -4,34 +4,29 @@ Several checkpoints are an ensemble; one with --average K is the mean of its run
 Example: tupe translate checkpoints/run/checkpoint_best.pt --data DATA --input test.en --output test.de
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path
 
+from tupe.cli._types import output_file, real, whole
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the models, the text and the search."""
     add = parser.add_argument
     add("checkpoints", type=Path, metavar="CHECKPOINT", nargs="+", help="of scripts/translate_train.sh")
     add("--input", type=Path, metavar="FILE", help="text, one sentence a line (default: standard input)")
-    add("--output", type=Path, metavar="FILE", help="translations (default: standard output)")
-    add(
-        "--data",
-        type=Path,
-        metavar="DATA",
-        help="prepared data, for its vocabulary (default: the path in the checkpoint, which may be relative)",
-    )
-    add("--average", type=int, metavar="K", help="take the mean of the last K checkpoints")
-    add("--beam", type=int, default=10, metavar="N", help="hypotheses at a time (default: %(default)s)")
-    add("--length-penalty", type=float, default=0.6, metavar="A", help="exponent alpha (default: %(default)s)")
+    add("--output", type=output_file, metavar="FILE", help="translations (default: standard output)")
+    help_ = "prepared data, for its vocabulary (default: the path in the checkpoint, which may be relative)"
+    add("--data", type=Path, metavar="DATA", help=help_)
+    add("--average", type=whole(1), metavar="K", help="take the mean of the last K checkpoints")
+    add("--beam", type=whole(1, 10_000), default=10, metavar="N", help="hypotheses at a time (default: %(default)s)")
+    add("--length-penalty", type=real(-20, 20), default=0.6, metavar="A", help="exponent alpha (default: %(default)s)")
     add("--normalization", choices=["gnmt", "fairseq"], default="gnmt", help="scores / ((5 + n) / 6)^A, or / n^A")
-    add("--max-tokens", type=int, default=40960, metavar="N", help="pieces a batch, times the beam (default: 40960)")
+    help_ = "pieces a batch, times the beam (default: %(default)s)"
+    add("--max-tokens", type=whole(1), default=40960, metavar="N", help=help_)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Writes the translations."""
     from tqdm import tqdm
 
     from tupe.data.translation.parallel_text import lines

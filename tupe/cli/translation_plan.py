@@ -3,8 +3,6 @@
 Example: tupe translation-plan --gpus 8 configs/translation multi30k_en_de task.data=DATA optimization.update_freq=[1]
 """
 
-from __future__ import annotations
-
 import argparse
 
 from tupe.cli._plan import add_arguments, say_and_start
@@ -13,7 +11,6 @@ __all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints the plan; with --start, becomes the training."""
     from tupe.translation.plan import made_of, plan
 
     say_and_start(args, "scripts/translate_train.sh", plan, made_of)

@@ -3,26 +3,29 @@
 Example: tupe word-order runs/text/finetuning.txt runs/glue, then tupe prepare-glue runs/glue CORPUS OUT CoLA --partial
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
+from tupe.cli._types import SEEDS, output_folder, whole
 from tupe.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the text and the folder."""
     parser.add_argument("text", type=Path, metavar="TEXT", help="a text file, a paragraph a line")
-    parser.add_argument("glue", type=Path, metavar="GLUE_DIR", help="gets CoLA/train.tsv, CoLA/dev.tsv, CoLA/test.tsv")
     parser.add_argument(
-        "--max-words", type=int, default=20, metavar="N", help="longer sentences are left out (default: %(default)s)"
+        "glue", type=output_folder, metavar="GLUE_DIR", help="gets CoLA/train.tsv, CoLA/dev.tsv, CoLA/test.tsv"
     )
-    parser.add_argument("--seed", type=int, default=1, help="of the swaps and the order (default: %(default)s)")
+    parser.add_argument(
+        "--max-words",
+        type=whole(2),
+        default=20,
+        metavar="N",
+        help="longer sentences are left out (default: %(default)s)",
+    )
+    parser.add_argument("--seed", type=whole(*SEEDS), default=1, help="of the swaps and the order (default: 1)")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Writes the files and prints what is in them."""
     from tupe.data.python_docs import split_sentences
     from tupe.data.word_order import write_word_order
     from tupe.files import check_file, own, sha256

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from tupe.criterions.metrics import area_under_curve, detection, log_percent
 from tupe.criterions.throughput import log_throughput, seconds_at_peak
+from tupe.data.batches import known, masked_positions
 from tupe.errors import UserError
 
 #: Of the scores that the area under the curve is taken of; the middle is where the decision changes.
@@ -78,6 +79,7 @@ class TupeElectraCriterion(FairseqCriterion):
         Args:
             model: an `ElectraModel`.
             sample: a batch of fairseq's task `masked_lm`; `target` `(B, T)` is padding where nothing was masked.
+                Where it lacks what `MaskedBatches` adds, the device is asked.
             reduce: as in fairseq, unused.
 
         Raises:
@@ -89,9 +91,11 @@ class TupeElectraCriterion(FairseqCriterion):
         original = torch.where(chosen, target, masked)
         special = original.eq(self.bos) | original.eq(self.eos)
         masked = torch.where(special, original, masked)
-        # waits for the device, to learn M and who they are
-        positions = (chosen & ~special).flatten().nonzero().flatten()  # (M,)
-        uniform = self.uniform(model, sample["id"].tolist(), masked.shape[1]).to(masked.device, non_blocking=True)
+        positions, ids = sample.get("masked_words"), sample.get("ids")  # (M,)
+        if positions is None:
+            _, positions = masked_positions(target, self.task.source_dictionary)
+        ids = sample["id"].tolist() if ids is None else ids
+        uniform = self.uniform(model, ids, masked.shape[1]).to(masked.device, non_blocking=True)
         said = model(
             masked,
             original=original,
@@ -99,7 +103,7 @@ class TupeElectraCriterion(FairseqCriterion):
             uniform=uniform.flatten()[positions],
             temperature=self.temperature,
             with_dropout=self.with_dropout,
-            num_tokens=sample["ntokens"],
+            **known(sample),
         )
 
         wanted = original.flatten()[positions]

@@ -1,7 +1,5 @@
 """Masked language modelling: cross-entropy and accuracy at the masked positions."""
 
-from __future__ import annotations
-
 import inspect
 import math
 
@@ -12,14 +10,15 @@ from fairseq.logging import metrics
 from torch import Tensor, nn
 
 from tupe.criterions.throughput import log_throughput, seconds_at_peak
+from tupe.data.batches import known, masked_positions
 from tupe.errors import UserError
 
 
 @register_criterion("tupe_masked_lm", dataclass=MaskedLmConfig)
 class TupeMaskedLmCriterion(MaskedLmLoss):
-    """fairseq's `masked_lm`, with the accuracy, and with one wait for the device instead of several.
+    """fairseq's `masked_lm`, with the accuracy, and without waiting for the device.
 
-    The positions of the targets are looked up once; their number, which is then known on the host, is the sample size,
+    The positions of the targets come with the batch; their number, which is thus known on the host, is the sample size,
     and the model gets the positions themselves, so that neither features nor targets are selected by a mask.
     """
 
@@ -32,6 +31,7 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
             model: called with `masked_tokens`, indices `(N,)` into the `B * T` tokens, and `num_tokens`;
                 returns logits `(N, V)`.
             sample: a batch of fairseq's task `masked_lm`; `target` `(B, T)` is padding where nothing is predicted.
+                Where it lacks what `MaskedBatches` adds, the device is asked.
             reduce: as in fairseq, unused.
 
         Raises:
@@ -39,11 +39,12 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
         """
         self._check(model)
         net_input = sample["net_input"]
-        target = sample["target"].flatten()  # (B * T,)
-        positions = target.ne(self.padding_idx).nonzero().flatten()  # (N,); waits for the device, to learn N
-        target = target[positions]
+        positions = sample.get("masked_tokens")  # (N,)
+        if positions is None:
+            positions, _ = masked_positions(sample["target"], self.task.source_dictionary)
+        target = sample["target"].flatten()[positions]  # (N,)
 
-        logits = model(**net_input, masked_tokens=positions, num_tokens=sample["ntokens"])[0]  # (N, V)
+        logits = model(**net_input, masked_tokens=positions, **known(sample))[0]  # (N, V)
         loss = modules.cross_entropy(logits, target, ignore_index=self.padding_idx, reduction="sum")
         log = {
             "loss": loss.detach(),

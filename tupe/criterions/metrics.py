@@ -5,10 +5,8 @@ for class `j`. Its cells are integers, so a sum over batches and workers is exac
 Pearson and Spearman correlation are taken of all predictions and targets, in an order that no split changes.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Callable
+from collections.abc import Callable
 
 import numpy as np
 import torch

@@ -13,6 +13,7 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
 from tupe.criterions.sentence_prediction import worker_slots
+from tupe.data.batches import known
 from tupe.data.qa.answers import best_spans
 from tupe.errors import UserError
 
@@ -44,7 +45,7 @@ class TupeQuestionAnsweringCriterion(FairseqCriterion):
             reduce: as in fairseq, unused.
         """
         source, target = sample["net_input"]["src_tokens"], sample["target"]
-        (begin, end), _ = model(**sample["net_input"], spans=True, num_tokens=sample["ntokens"])  # (B, T) each
+        (begin, end), _ = model(**sample["net_input"], spans=True, **known(sample))  # (B, T) each
         padding = source.eq(self.padding_idx)
         loss = sum(
             F.cross_entropy(side.masked_fill(padding, -math.inf), target[:, place], reduction="sum") / 2

@@ -2,8 +2,8 @@
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Callable
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,7 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
 from tupe.criterions.metrics import ExamplesMeter, accuracy, f1, log_percent, matthews, pearson, spearman
+from tupe.data.batches import known
 from tupe.errors import UserError
 
 
@@ -68,9 +69,8 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
         if "target" not in sample:
             raise UserError("the data have no labels, so that there is no loss: add the folder label to the data")
         net_input, target = sample["net_input"], sample["target"].flatten()
-        scores, _ = model(
-            **net_input, features_only=True, classification_head_name=self.head, num_tokens=sample["ntokens"]
-        )
+        options = {"features_only": True, "classification_head_name": self.head}
+        scores, _ = model(**net_input, **options, **known(sample))
         scores = scores.float()
 
         log = {"ntokens": sample["ntokens"], "nsentences": len(target), "sample_size": len(target)}

@@ -1,7 +1,5 @@
 """The used share of a device's peak in pre-training, an estimate: what the batches need by what it could do."""
 
-from __future__ import annotations
-
 import functools
 import re
 from typing import Optional
@@ -76,18 +74,21 @@ def _weights(module: nn.Module) -> int:
 
 
 def seconds_at_peak(model: nn.Module, tokens: int, length: int, predicted: int) -> dict[str, float]:
-    """For the log, how long `training_flops` take at the device's 16-bit peak; empty if unknown, or in 32 bits."""
+    """For the log, how long `training_flops` take at the device's 16-bit peak; 0 if unknown, or in 32 bits.
+
+    All processes log the same keys, or fairseq's sum over them would never end: their GPUs may differ.
+    """
     weight = model.encoder.sentence_encoder.layers[0].fc1.weight
     peak = _peak(weight.device)
     if peak is None or (weight.dtype == torch.float32 and not torch.is_autocast_enabled()):
-        return {}
+        return {"seconds_at_peak": 0.0}
     return {"seconds_at_peak": training_flops(model, tokens, length, predicted) / peak}
 
 
 def log_throughput(logging_outputs: list[dict]) -> None:
-    """Logs `padding`, percent of `nslots` that are no `ntokens`, and `mfu` where `seconds_at_peak` is known."""
+    """Logs `padding`, percent of `nslots` that are no `ntokens`, and `mfu` where `seconds_at_peak` is above 0."""
     slots, tokens = (float(sum(log[key] for log in logging_outputs)) for key in ("nslots", "ntokens"))
     metrics.log_scalar("padding", 100 * (1 - tokens / max(slots, 1)), slots, round=1)
-    if "seconds_at_peak" in logging_outputs[0]:
-        seconds = float(sum(log["seconds_at_peak"] for log in logging_outputs))
+    seconds = float(sum(log.get("seconds_at_peak", 0) for log in logging_outputs))
+    if seconds:
         metrics.log_speed("mfu", 100 * seconds / distributed.get_data_parallel_world_size(), round=1)

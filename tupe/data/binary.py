@@ -1,16 +1,24 @@
-"""fairseq's binary data, `train.bin` and `train.idx`, written by its own writer of indexes in blocks of sequences."""
+"""fairseq's binary data: `train.bin` holds the tokens, `train.idx` the size of each sequence and where it begins.
 
-from __future__ import annotations
+Indexes are written by fairseq's own writer, in blocks of sequences. When data is opened, all of it is checked
+(`check_indexed`); fairseq reads it from end to end anyway, so that a later access finds it in memory.
+"""
 
 import contextlib
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Callable
+from typing import BinaryIO
 
 import numpy as np
 
 from tupe.errors import UserError
-from tupe.files import atomic
+from tupe.files import atomic, check_checksums, check_file, check_sizes
+
+_MAGIC = b"MMIDIDX\x00\x00"  # fairseq.data.indexed_dataset.MMapIndexedDataset
+_HEADER = struct.Struct("<9sQBQ")  # the magic, a version, the code of the type of a token, how many sequences
+_TYPES = dict(enumerate(("u1", "i1", "i2", "i4", "i8", "f8", "f8", "u2", "u4", "u8"), 1))  # of a token, by that code
+_BLOCK = 1 << 20  # sequences or tokens that are checked at a time
 
 EOS = 2  # the number of </s> in every dictionary of fairseq
 
@@ -25,7 +33,7 @@ def check_folder(folder: Path) -> None:
 
 
 def type_of_tokens(symbols: int) -> type:
-    """What `fairseq-preprocess` writes tokens as: `uint16`, or `int32` for a large dictionary."""
+    """Return the type that `fairseq-preprocess` writes tokens as: `uint16`, or `int32` for a large dictionary."""
     from fairseq.data.indexed_dataset import best_fitting_int_dtype
 
     return best_fitting_int_dtype(symbols)
@@ -33,12 +41,7 @@ def type_of_tokens(symbols: int) -> type:
 
 @contextlib.contextmanager
 def writer(prefix: Path, symbols: int) -> Iterator[Callable[[np.ndarray, np.ndarray], None]]:
-    """Yields `add(tokens, sizes)`: appends sequences, whose tokens follow each other. The index comes last.
-
-    Args:
-        prefix: of the two files.
-        symbols: in the dictionary.
-    """
+    """Yield `add(tokens, sizes)`, which appends sequences whose tokens follow each other. The index comes last."""
     from fairseq.data.indexed_dataset import MMapIndexedDataset, data_file_path, index_file_path
 
     kind = type_of_tokens(symbols)
@@ -56,6 +59,100 @@ def writer(prefix: Path, symbols: int) -> Iterator[Callable[[np.ndarray, np.ndar
             entries.write(np.concatenate(lengths))
 
 
+def check_contents(
+    folder: Path, sizes: Mapping[str, int], checksums: Mapping[str, str], made_by: str, mending: str
+) -> None:
+    """Check what a manifest says: sizes, binary data against its index, and these checksums. Errors as of each."""
+    check_sizes(folder, sizes, made_by, mending)
+    for name in sizes:
+        if name.endswith(".idx"):
+            check_indexed((folder / name).with_suffix(""), made_by, mending)
+    check_checksums(folder, checksums, made_by, mending)
+
+
+def is_indexed(prefix: Path) -> bool:
+    """Tell whether there is data of this format; fairseq has an older one too, of which it reads everything."""
+    index, data = (prefix.with_name(f"{prefix.name}.{suffix}") for suffix in ("idx", "bin"))
+    if not index.is_file() or not data.is_file():
+        return False
+    with index.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
+def check_indexed(prefix: Path, made_by: str, mending: str = "prepare it again", symbols: int | None = None) -> int:
+    """Check `prefix.idx`, the size of `prefix.bin`, and that the dictionary has all tokens.
+
+    Args:
+        prefix: of the two files.
+        made_by: what writes such files, for the messages.
+        mending: what to do about a file that is wrong.
+        symbols: of the dictionary; without it the tokens are not read.
+
+    Returns:
+        How many sequences there are.
+
+    Raises:
+        UserError: if one is missing, is no binary data of fairseq's, is cut, or holds what its writer cannot have
+            written.
+    """
+    index, data = (prefix.with_name(f"{prefix.name}.{suffix}") for suffix in ("idx", "bin"))
+    for path in (index, data):
+        check_file(path, made_by)
+    size = index.stat().st_size
+    with index.open("rb") as file:
+        header = file.read(_HEADER.size)
+        if len(header) < _HEADER.size or not header.startswith(_MAGIC):
+            raise UserError(f"{index} is no index of fairseq's binary data: {mending}.")
+        _, version, code, number = _HEADER.unpack(header)
+        if version != 1 or code not in _TYPES:
+            raise UserError(f"{index} is of another version of fairseq's binary data: {mending}.")
+        if size != _HEADER.size + 12 * number:
+            raise UserError(f"{index} has {size:,} bytes, which are not those of {number:,} sequences: {mending}.")
+        kind = np.dtype(_TYPES[code])
+        expected = _end_of_sequences(file, number, kind.itemsize, mending)
+    found = data.stat().st_size
+    if found != expected:
+        raise UserError(f"{data} has {found:,} bytes, not the {expected:,} that {index.name} says: {mending}.")
+    if symbols is not None:
+        _check_tokens(data, kind, symbols, mending)
+    return number
+
+
+def _end_of_sequences(file: BinaryIO, number: int, item: int, mending: str) -> int:
+    """Bytes of all sequences in an index, each of which must begin where the one before it ends."""
+    end = 0
+    for first in range(0, number, _BLOCK):
+        count = min(_BLOCK, number - first)
+        file.seek(_HEADER.size + 4 * first)
+        sizes = np.frombuffer(file.read(4 * count), "<i4").astype(np.int64) * item
+        file.seek(_HEADER.size + 4 * number + 8 * first)
+        begins = np.frombuffer(file.read(8 * count), "<i8")
+        ends = end + np.cumsum(sizes)
+        wrong = np.flatnonzero((sizes < 0) | (begins != ends - sizes))
+        if len(wrong):
+            at = wrong[0]
+            raise UserError(
+                f"{file.name} is damaged: its sequence {first + at:,} of {number:,} has {sizes[at] // item:,} tokens "
+                f"from byte {begins[at]:,} on, not from {ends[at] - sizes[at]:,}: {mending}."
+            )
+        end = int(ends[-1])
+    return end
+
+
+def _check_tokens(data: Path, kind: np.dtype, symbols: int, mending: str) -> None:
+    with data.open("rb") as file:
+        first = 0
+        while block := file.read(_BLOCK * kind.itemsize):
+            tokens = np.frombuffer(block, kind)
+            if not 0 <= tokens.min() <= tokens.max() < symbols:
+                at = np.flatnonzero((tokens < 0) | (tokens >= symbols))[0]
+                raise UserError(
+                    f"{data} is damaged or has another dictionary: its token {first + at:,} is number {tokens[at]:,} "
+                    f"of {symbols:,} symbols: {mending}."
+                )
+            first += len(tokens)
+
+
 def _starts(sizes: np.ndarray) -> np.ndarray:
-    """Where each sequence begins, in tokens."""
+    """Return where each sequence begins, in tokens."""
     return np.cumsum(sizes, dtype=np.int64) - sizes

@@ -1,11 +1,8 @@
 """Data of many languages: a folder for each, called by its code, and how often each is drawn."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional
 
 import numpy as np
 
@@ -19,12 +16,8 @@ def is_language(name: str) -> bool:
     return _CODE.fullmatch(name) is not None
 
 
-def languages(folder: Path, chosen: Optional[str] = None) -> list[str]:
-    """The languages of a folder, sorted: its folders that are called by one.
-
-    Args:
-        folder: of the data.
-        chosen: these alone, as `de,en`.
+def languages(folder: Path, chosen: str | None = None) -> list[str]:
+    """List the languages that folders in `folder` are called by, sorted; of `chosen`, such as `de,en`, those alone.
 
     Raises:
         UserError: if there is none, or not one of those that were chosen.
@@ -45,7 +38,7 @@ def languages(folder: Path, chosen: Optional[str] = None) -> list[str]:
 
 
 def probabilities(sizes: Sequence[float], alpha: float) -> np.ndarray:
-    """How often each language is drawn, `p_l ~ n_l^alpha` (mBERT, XLM, XLM-R); with 1 by its size, with 0 all alike.
+    """Compute how often each language is drawn, `p_l ~ n_l^alpha` (mBERT, XLM, XLM-R): by size with 1, alike with 0.
 
     Raises:
         UserError: for an exponent that is not from 0 to 1.

@@ -1,7 +1,5 @@
 """Examples of alike length side by side, so that a batch has little padding, and yet at random."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +18,7 @@ def check_length_window(cfg: Any) -> None:
 
 
 class LengthWindows(FairseqDataset):
-    """Before another of fairseq's data sets among the bases: its batches, sorted by length within windows of them.
+    """Mixin, before one of fairseq's data sets: sorts its batches by length within windows of them.
 
     With a window of 50, examples are shuffled as ever; those of each 50 batches are sorted by length and cut into
     batches again, which fairseq shuffles every epoch by its seed. With a batch size there are as many of them.

@@ -1,7 +1,5 @@
 """A function over many items on several processes: results in order, few items in memory."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os
@@ -9,11 +7,11 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
-from typing import Any, Callable
+from typing import Any
 
 from tupe.errors import UserError
 

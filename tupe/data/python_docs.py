@@ -4,8 +4,6 @@ The files are parsed, never run. Running English is kept, sentence by sentence: 
 headings and markup go, and so does a sentence that was seen before.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import inspect
@@ -14,7 +12,6 @@ import sysconfig
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Optional, Union
 
 from tupe.errors import UserError
 from tupe.files import atomic
@@ -41,7 +38,7 @@ _FUNCTION_WORD = re.compile(
 _ASCII = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "…": "...", "\u00a0": " "})
 
 
-def python_documents(library: Optional[Path] = None) -> dict[str, Document]:
+def python_documents(library: Path | None = None) -> dict[str, Document]:
     """The documents of a standard library: one a topic of the language reference, and one a source file's docstrings.
 
     Args:
@@ -90,7 +87,7 @@ def is_held_out(name: str, percent: int) -> bool:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") % 100 < percent
 
 
-def write_documents(documents: list[Document], path: Union[str, Path]) -> None:
+def write_documents(documents: list[Document], path: str | Path) -> None:
     """Writes one paragraph a line and an empty line between documents."""
     text = "\n\n".join("\n".join(" ".join(sentences) for sentences in document) for document in documents)
     with atomic(Path(path)) as unfinished:

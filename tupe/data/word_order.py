@@ -4,13 +4,10 @@ Each sentence stands there twice, as written (1) and with two neighbouring words
 words, so a model that is blind to order cannot be better than chance: its Matthews correlation is 0.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional, Union
 
 from tupe.errors import UserError
 from tupe.files import atomic
@@ -18,7 +15,7 @@ from tupe.files import atomic
 _PLAIN_WORD = re.compile(r"[A-Za-z]+")
 
 
-def swap_neighbours(sentence: str, rng: random.Random) -> Optional[str]:
+def swap_neighbours(sentence: str, rng: random.Random) -> str | None:
     """The sentence with two neighbouring words swapped; nothing if no two can be.
 
     Words with punctuation and the first word, whose capital would tell, stay where they are.
@@ -35,16 +32,12 @@ def swap_neighbours(sentence: str, rng: random.Random) -> Optional[str]:
     return " ".join(words)
 
 
-def write_word_order(sentences: Sequence[str], folder: Union[str, Path], *, seed: int = 1) -> dict[str, int]:
-    """Writes `train.tsv`, `dev.tsv` and `test.tsv` as CoLA has them, and returns the number of lines of each.
+def write_word_order(sentences: Sequence[str], folder: str | Path, *, seed: int = 1) -> dict[str, int]:
+    """Write `train.tsv`, `dev.tsv` and `test.tsv` as CoLA has them, and return the number of lines of each.
 
     A line of train and dev is `source<TAB>label<TAB>star<TAB>sentence`, without a header; test has a header, and
-    `index<TAB>sentence`. Both forms of a sentence are in the same file.
-
-    Args:
-        sentences: English sentences, from documents that pre-training has not seen.
-        folder: is made if it is missing.
-        seed: of the swaps and of the order.
+    `index<TAB>sentence`. Both forms of a sentence are in the same file. The sentences are English, from documents that
+    pre-training has not seen; the seed is of the swaps and of the order.
 
     Raises:
         UserError: if so few sentences can be swapped that a file would be empty.

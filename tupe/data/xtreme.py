@@ -1,7 +1,5 @@
 """The languages of XTREME's test sets, by their folder (Hu et al., 2020); XQuAD's Romanian came later."""
 
-from __future__ import annotations
-
 TEST_LANGUAGES = {
     "XNLI": ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh"),
     "XQuAD": ("ar", "de", "el", "en", "es", "hi", "ru", "th", "tr", "vi", "zh"),

@@ -1,9 +1,11 @@
-"""What fairseq needs on today's Python and PyTorch, applied by importing this package, once.
+"""Patches for fairseq on today's Python and PyTorch. Importing this package changes nothing outside a command.
 
 Each file mends the traps of one subject: a function of fairseq is wrapped (`mend.mends`), or one of its modules sees a
 library with a few names replaced (`mend.overlay`); both refuse a fairseq for which the mend was not made. Runs of other
 models in the same process stay fairseq's (`ours`). A mend can go when fairseq no longer does what its docstring says.
 """
+
+import sys
 
 from tupe.fairseq_mends import (  # noqa: F401
     data,
@@ -11,8 +13,10 @@ from tupe.fairseq_mends import (  # noqa: F401
     ending,
     failures,
     folders,
+    kernels,
     launch,
     loading,
+    metric,
     names,
     numpy2,
     paths,
@@ -20,13 +24,20 @@ from tupe.fairseq_mends import (  # noqa: F401
     printing,
     ranges,
     resume,
+    saving,
     seeds,
     stop,
-    translation,
+    task,
+    trainer,
     uneven,
     validation,
+    whole_words,
 )
 from tupe.fairseq_mends.dictionaries import dictionary_sha256
-from tupe.fairseq_mends.ours import serve
+from tupe.fairseq_mends.mend import install, patched
+from tupe.fairseq_mends.task import serve
 
-__all__ = ["dictionary_sha256", "serve"]
+__all__ = ["dictionary_sha256", "install", "patched", "serve"]
+
+if not sys.modules.keys().isdisjoint({"fairseq_cli", "tupe.cli"}):  # a command, of fairseq or of ours
+    install()

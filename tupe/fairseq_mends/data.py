@@ -1,18 +1,20 @@
-"""Data for pre-training that is not there or is empty, and sequences longer than the model's positions."""
+"""Data that is not there, is empty or is damaged, and sequences longer than the model's positions."""
 
-from __future__ import annotations
-
-import glob
+import itertools
+import logging
 import os
+from pathlib import Path
 
-from fairseq import models, tasks, utils
-from fairseq.data import BaseWrapperDataset, FairseqDataset
-from fairseq.tasks import FairseqTask
-from fairseq.tasks.masked_lm import MaskedLMTask
+import numpy as np
+from fairseq import tasks, utils
+from fairseq.data import BaseWrapperDataset, FairseqDataset, data_utils, indexed_dataset
 
+from tupe.data.binary import check_indexed, is_indexed
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
-from tupe.fairseq_mends.ours import builds_ours, of_ours, serve
+from tupe.fairseq_mends.ours import of_ours, ours
+
+logger = logging.getLogger(__name__)
 
 
 @mends(tasks, "setup_task", "cfg")
@@ -27,96 +29,87 @@ def data_is_there(original):
             return original(cfg, *args, **kwargs)
         except OSError as error:
             if getattr(cfg, "_name", None) in ("masked_lm", "tupe_multilingual_masked_lm"):
-                _refuse_missing(cfg.data, error)
+                refuse_missing(cfg.data, error)
+            if getattr(cfg, "_name", None) == "translation" and error.filename:
+                raise UserError(
+                    f"there is no {error.filename}: give the folder of a translation's data, with a dictionary a "
+                    "language, or a checkpoint that was trained on these"
+                ) from error
             raise
 
     return setup_task
 
 
-@mends(models, "build_model", "cfg task", only_for=builds_ours)
-def every_folder_is_there(original):
-    """A folder that a later epoch would miss."""
-
-    def build_model(cfg, task, *args, **kwargs):
-        if isinstance(task, MaskedLMTask):
-            _refuse_missing(task.cfg.data)
-        return original(cfg, task, *args, **kwargs)
-
-    return build_model
-
-
-def _refuse_missing(data, error=None):
+def refuse_missing(data: str, error: OSError | None = None) -> None:
+    """Raise a `UserError` unless all folders of `data` are there, the first with a dictionary."""
     folders = utils.split_paths(data)
     for folder in folders:
         if not os.path.isdir(folder):
-            raise UserError(f"there is no data folder {os.path.abspath(folder)}: {_how_to_make(folder)}") from error
+            raise UserError(f"there is no data folder {os.path.abspath(folder)}: {how_to_make(folder)}") from error
     dictionary = os.path.join(folders[0], "dict.txt")
     if not os.path.isfile(dictionary):
-        raise UserError(f"there is no dictionary {os.path.abspath(dictionary)}: {_how_to_make(folders[0])}") from error
+        raise UserError(f"there is no dictionary {os.path.abspath(dictionary)}: {how_to_make(folders[0])}") from error
 
 
-@mends(MaskedLMTask, "load_dataset", "self split epoch", only_for=of_ours)
-def split_is_there(original):
-    """A split that does not exist, or that has no tokens, which cannot be mapped into memory."""
-
-    def load_dataset(self, split, epoch=1, **kwargs):
-        folders = utils.split_paths(self.cfg.data)
-        folder = folders[(epoch - 1) % len(folders)]  # one folder an epoch, in turn
-        path = os.path.abspath(os.path.join(folder, split))
-        if not glob.glob(glob.escape(path) + ".*") and not os.path.exists(path):
-            raise UserError(f"there is no split '{split}' ({path}.bin): {_how_to_make(folder)}")
-        if os.path.isfile(path + ".bin") and os.path.getsize(path + ".bin") == 0:
-            raise UserError(f"the split '{split}' has no tokens ({path}.bin is empty): {_how_to_make(folder)}")
-        return original(self, split, epoch=epoch, **kwargs)
-
-    return load_dataset
+def _of_our_dictionary(path, dictionary=None, *args, **kwargs):
+    return ours(dictionary)
 
 
-def _how_to_make(folder: str) -> str:
+@mends(data_utils, "load_indexed_dataset", "path dictionary dataset_impl combine", only_for=_of_our_dictionary)
+def data_is_whole(original):
+    """Damage in the middle of an index loads, and a token that the dictionary lacks fails in the embedding, later."""
+
+    def load_indexed_dataset(path, dictionary=None, dataset_impl=None, combine=False, **kwargs):
+        for number in itertools.count() if combine else [0]:
+            part = Path(f"{path}{number or ''}")  # with `combine`, fairseq appends train1, train2, ... to train
+            if not is_indexed(part):
+                _refuse_unknown_index(part)
+                break
+            check_indexed(part, "`fairseq-preprocess`", symbols=len(dictionary))
+        return original(path, dictionary, dataset_impl, combine, **kwargs)
+
+    return load_indexed_dataset
+
+
+def _refuse_unknown_index(prefix: Path) -> None:
+    index = Path(f"{prefix}.idx")
+    if index.exists() and indexed_dataset.infer_dataset_impl(str(prefix)) is None:
+        raise UserError(f"{index} is no index that fairseq knows, or has no .bin beside it: prepare the data again.")
+
+
+def how_to_make(folder: str) -> str:
     return (
         "make it from text, one sentence a line, with `fairseq-preprocess --only-source --trainpref TRAIN.txt "
         f"--validpref VALID.txt --destdir {folder}`"
     )
 
 
-@mends(MaskedLMTask, "max_positions", "self", only_for=of_ours)
-def blocks_have_a_length(original):
-    """Official fairseq 0.12.2 does not say how long the blocks are, from which a model takes its `max_positions`."""
+def check_lengths(indices, dataset, max_positions, training: bool) -> None:
+    """Check that sequences fit into `max_positions`, of which fairseq names one that does not.
 
-    def max_positions(self):
-        return original(self) or self.cfg.tokens_per_sample
-
-    return max_positions
-
-
-@mends(FairseqTask, "filter_indices_by_size", "self indices dataset max_positions", only_for=of_ours)
-def lengths_fit(original):
-    """Sequences above `max_positions`: fairseq names one of them, and in training skips even most of the data."""
-
-    def filter_indices_by_size(self, indices, dataset, max_positions=None, ignore_invalid_inputs=False):
-        kept, ignored = dataset.filter_indices_by_size(indices, max_positions)
-        if len(ignored) > (len(kept) if ignore_invalid_inputs else 0):
-            longest = max(dataset.size(index) for index in ignored)
-            raise UserError(
-                f"{len(ignored)} of {len(indices)} sequences are longer than max_positions={max_positions} (up to "
-                f"{longest} tokens): raise --max-positions (under Hydra +model.max_positions), lower "
-                "--tokens-per-sample, shorten them with --shorten-method truncate, or leave out a "
-                "few with --skip-invalid-size-inputs-valid-test"
-            )
-        return original(self, indices, dataset, max_positions, ignore_invalid_inputs)
-
-    return filter_indices_by_size
+    Raises:
+        UserError: if any is longer, or in training, which skips them, if most are.
+    """
+    kept, ignored = dataset.filter_indices_by_size(indices, max_positions)
+    if len(ignored) > (len(kept) if training else 0):
+        longest = max(dataset.size(index) for index in ignored)
+        raise UserError(
+            f"{len(ignored)} of {len(indices)} sequences are longer than max_positions={max_positions} (up to "
+            f"{longest} tokens): raise --max-positions (under Hydra +model.max_positions), lower "
+            "--tokens-per-sample, or leave out a few with --skip-invalid-size-inputs-valid-test"
+        )
+    if len(ignored):
+        _tell_unused(dataset, kept, ignored, max_positions)
 
 
-@mends(FairseqTask, "get_batch_iterator", "self dataset", only_for=of_ours)
-def data_of_ours(original):
-    """The data sets of a run of ours serve it, for `last_batch_stays`."""
-
-    def get_batch_iterator(self, dataset, *args, **kwargs):
-        serve(dataset)
-        return original(self, dataset, *args, **kwargs)
-
-    return get_batch_iterator
+def _tell_unused(dataset, kept, ignored, max_positions) -> None:
+    """Warn of sequences that training skips. fairseq names ten of them, and not how much of the data they are."""
+    unused, used = (int(np.sum([dataset.size(index) for index in indices])) for indices in (ignored, kept))
+    logger.warning(
+        f"{unused / (unused + used):.2%} of the tokens are never used: {len(ignored):,} of "
+        f"{len(ignored) + len(kept):,} sequences are longer than max_positions={max_positions}; raise "
+        "--tokens-per-sample and --max-positions, cut lines by --sample-break-mode none, or prepare shorter ones"
+    )
 
 
 @mends(FairseqDataset, "batch_by_size", "self indices", only_for=of_ours)

@@ -1,29 +1,25 @@
 """A checkpoint remembers its dictionary: another one of the same size would load without a word and mean nothing."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 
-from fairseq import models
 from fairseq.data import Dictionary
 from fairseq.tasks import FairseqTask
 
 from tupe.errors import UserError
-from tupe.fairseq_mends.mend import mends
-from tupe.fairseq_mends.ours import before_training, builds_ours
+from tupe.fairseq_mends.ours import before_training
 from tupe.files import check_file
 
 _PREPARED_BY = {  # the data of a task; else a corpus
     "TupeQuestionAnsweringTask": "tupe prepare-qa",
-    "TupeSentencePredictionTask": "scripts/prepare_glue.sh",
+    "TupeSentencePredictionTask": "tupe prepare-glue",
     "TranslationTask": "tupe prepare-translation",
 }
 
 
 def prepared_by(task: FairseqTask) -> str:
     """The command that makes the data of a task."""
-    return _PREPARED_BY.get(type(task).__name__, "scripts/prepare_corpus.sh --vocabulary")
+    return _PREPARED_BY.get(type(task).__name__, "tupe prepare-corpus --vocabulary")
 
 
 def read_dictionary(path: Path, made_by: str) -> Dictionary:
@@ -72,16 +68,3 @@ def dictionary_is_recorded(cfg, task, model):
     """Writes the checksum into `cfg.model`, which every checkpoint of the run carries."""
     if hasattr(cfg.model, "dictionary_sha256") and task.source_dictionary is not None:
         cfg.model.dictionary_sha256 = dictionary_sha256(task.source_dictionary)
-
-
-@mends(models, "build_model", "cfg task", only_for=builds_ours)
-def dictionary_is_the_same(original):
-    """The hub interface and `fairseq-validate` build the model from the checkpoint's configuration."""
-
-    def build_model(cfg, task, *args, **kwargs):
-        checksum = getattr(cfg, "dictionary_sha256", None)
-        if checksum is not None:
-            refuse_other_dictionary(checksum, task.source_dictionary, prepared_by(task))
-        return original(cfg, task, *args, **kwargs)
-
-    return build_model

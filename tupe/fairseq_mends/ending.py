@@ -1,17 +1,16 @@
 """The end of Python: fairseq's thread that makes batches aborts the process if it is in PyTorch at that time."""
 
-from __future__ import annotations
-
 import atexit
 import sys
 import threading
 
 from fairseq.data.iterators import BackgroundConsumer
 
+from tupe.fairseq_mends.mend import only_runs
+
 _SECONDS = 10  # for a batch; longer, it is as in fairseq
 
 
-@atexit.register
 def end_consumers() -> None:
     """Ends the threads after the batch that they are at: exit status 134 would hide that of the run."""
     for thread in threading.enumerate():
@@ -21,3 +20,9 @@ def end_consumers() -> None:
                 queue.maxsize = sys.maxsize
                 queue.not_full.notify()
             thread.join(_SECONDS)
+
+
+@only_runs
+def when_python_ends() -> None:
+    """For processes that train or validate."""
+    atexit.register(end_consumers)

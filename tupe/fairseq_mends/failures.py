@@ -1,34 +1,32 @@
 """Training that cannot go on: a loss or gradient that is not finite, or a loss scale at its floor."""
 
-from __future__ import annotations
-
+import contextlib
 import os
+from collections.abc import Iterator
 
 from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
-from tupe.fairseq_mends.mend import mends
-from tupe.fairseq_mends.ours import our_trainer
 
 _SHOWN = 32
 
 
-@mends(Trainer, "train_step", "self samples", only_for=our_trainer)
-def not_finite(original):
-    """fairseq saves `crash.pt`, runs the batch again to log where NaN appears, and ends with a traceback."""
+@contextlib.contextmanager
+def not_finite_is_explained(trainer: Trainer, samples: list[dict]) -> Iterator[None]:
+    """fairseq saves `crash.pt`, runs the batch again to log where NaN appears, and ends with a traceback.
 
-    def train_step(self, samples, *args, **kwargs):
-        try:
-            return original(self, samples, *args, **kwargs)
-        except Exception as error:
-            cause = error
-            while cause is not None and not isinstance(cause, FloatingPointError):
-                cause = cause.__context__  # the second run can fail in its own way
-            if cause is None:
-                raise
-            raise UserError(explain(self, samples, cause)) from error
-
-    return train_step
+    Raises:
+        UserError: `explain`, in place of that error.
+    """
+    try:
+        yield
+    except Exception as error:
+        cause = error
+        while cause is not None and not isinstance(cause, FloatingPointError):
+            cause = cause.__context__  # the second run can fail in its own way
+        if cause is None:
+            raise
+        raise UserError(explain(trainer, samples, cause)) from error
 
 
 def explain(trainer: Trainer, samples: list[dict], error: FloatingPointError) -> str:

@@ -1,7 +1,5 @@
 """Several processes: `torchrun`, processes that fairseq starts itself, and the CPU."""
 
-from __future__ import annotations
-
 import atexit
 import gc
 import importlib.util
@@ -11,9 +9,10 @@ import sys
 
 import torch
 from fairseq import distributed, distributed_utils
+from fairseq.models.roberta import RobertaModel
 
 from tupe.errors import UserError
-from tupe.fairseq_mends.mend import mends
+from tupe.fairseq_mends.mend import mends, only_runs, wrap
 from tupe.fairseq_mends.ours import before_training, our_configuration
 
 logger = logging.getLogger(__name__)
@@ -23,6 +22,10 @@ _HYDRA_LINES = (
     "distributed_init_method: env://, distributed_no_spawn: true"
 )
 _HYDRA_CPU_LINES = ", distributed_backend: gloo, ddp_backend: legacy_ddp"
+
+
+#: Criterions that give each parameter of an encoder of ours a gradient.
+_TRAIN_EVERY_PARAMETER = ("masked_lm", "tupe_masked_lm", "tupe_electra")
 
 
 @mends(distributed_utils, "call_main", "cfg main", only_for=lambda cfg, *args, **kwargs: our_configuration(cfg))
@@ -94,15 +97,17 @@ def shards_where_it_can(original):
     return fsdp_enable_wrap
 
 
-for _module in (distributed, sys.modules.get("fairseq_cli.train")):
-    if _module is not None:
-        mends(_module, "fsdp_enable_wrap", "cfg")(shards_where_it_can)
+@only_runs
+def shards() -> None:
+    for module in (distributed, sys.modules.get("fairseq_cli.train")):
+        if module is not None:
+            wrap(module, "fsdp_enable_wrap", "cfg", shards_where_it_can)
 
 
 @before_training
 def unused_parameters(cfg, task, model):
-    """Fine-tuning leaves the language-model head without gradients, at which `pytorch_ddp` stops."""
-    if len(getattr(model, "classification_heads", ())) > 0:
+    """A criterion of anything but words leaves the language-model head without gradients: `pytorch_ddp` would stop."""
+    if isinstance(model, RobertaModel) and getattr(cfg.criterion, "_name", None) not in _TRAIN_EVERY_PARAMETER:
         cfg.distributed_training.find_unused_parameters = True
 
 

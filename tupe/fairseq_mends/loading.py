@@ -1,9 +1,11 @@
 """fairseq reads checkpoints, and the configuration that rank 0 sends to the others, with `weights_only`."""
 
-from __future__ import annotations
-
 import collections
+import contextlib
 import typing
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any
 
 from fairseq import checkpoint_utils, distributed_utils
 from fairseq.models import MODEL_DATACLASS_REGISTRY
@@ -12,16 +14,30 @@ from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
 from torch.serialization import safe_globals
 
-from tupe.checkpoints.safe_load import fairseq_globals, safe_load
 from tupe.errors import UserError
-from tupe.fairseq_mends.mend import mends, overlay
+from tupe.fairseq_mends.mend import mends, overlay, patch, patched, put
 from tupe.fairseq_mends.ours import chosen, ours
 from tupe.position.own import refuse_unknown
+from tupe.safe_load import check_finite, fairseq_globals, safe_load
 
 _BROADCAST_GLOBALS = (
     *(DictConfig, ListConfig, ContainerMetadata, Metadata, AnyNode, distributed_utils._TensorPlaceholder),
     *(typing.Any, dict, list, int, collections.defaultdict),
 )
+
+
+_OPENED: ContextVar[Mapping[str, dict[str, Any]] | None] = ContextVar("opened checkpoints", default=None)
+
+
+@contextlib.contextmanager
+def opened(states: Mapping[str, dict[str, Any]]) -> Iterator[None]:
+    """While it lasts, fairseq takes what these files hold from `states`, by path, and does not read them again."""
+    token = _OPENED.set(states)
+    try:
+        with patched():
+            yield
+    finally:
+        _OPENED.reset(token)
 
 
 def load(file, **options) -> dict:
@@ -32,13 +48,19 @@ def load(file, **options) -> dict:
     Raises:
         UserError: as `safe_load`.
     """
-    return safe_load(file.name)
+    state = (_OPENED.get() or {}).get(file.name)
+    if state is None:
+        return safe_load(file.name)
+    return {**state, "model": {**state["model"]}}  # fairseq and the models change names in both
 
 
-# fairseq leaves `weights_only` to PyTorch's default: below 2.6 that runs what the file says, from 2.6 it refuses names
-# that fairseq itself wrote.
-overlay(checkpoint_utils, "torch", "load_ema_from_checkpoint", load=load)
-checkpoint_utils.torch = overlay(checkpoint_utils, "torch", "load_checkpoint_to_cpu", load=load)
+@patch
+def checkpoints_are_read_without_code() -> None:
+    """fairseq leaves `weights_only` to PyTorch's default: below 2.6 that runs what the file says, from 2.6 it refuses
+    names that fairseq itself wrote.
+    """
+    overlay(checkpoint_utils, "torch", "load_ema_from_checkpoint", load=load)
+    put(checkpoint_utils, "torch", overlay(checkpoint_utils, "torch", "load_checkpoint_to_cpu", load=load))
 
 
 @mends(checkpoint_utils, "load_checkpoint_to_cpu", "path")
@@ -57,6 +79,8 @@ def checkpoint_is_whole(original):
             error = _no_checkpoint(path, state)
             if error is not None:
                 raise error
+        if cfg and ours(chosen("model", cfg.get("model"))):
+            check_finite(state["model"], path)  # training that goes on from NaN computes nothing else
         return state
 
     return load_checkpoint_to_cpu

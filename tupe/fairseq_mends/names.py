@@ -1,11 +1,9 @@
 """Names that do not exist: fairseq prints its own 150 models, or all of its configuration, or a bare `KeyError`."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
-from collections.abc import Iterable, Mapping
-from typing import Any, Callable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from fairseq import criterions, models, optim, options, registry, tasks
 from fairseq.dataclass import utils as dataclass_utils
@@ -14,7 +12,8 @@ from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.optim import lr_scheduler
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_REGISTRY
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import OmegaConf
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
@@ -42,7 +41,7 @@ def refuse_unknown(name: str) -> None:
 
 @mends(options, "parse_args_and_arch", "parser input_args")
 def known_architecture(original):
-    """`--arch` with a name that the parser refuses."""
+    """`--arch` with a name that the parser refuses, and no `--task` where there is no default, as in validation."""
 
     def parse_args_and_arch(parser, *args, **kwargs):
         refuse, refused = parser.error, "argument --arch/-a: invalid choice: '"
@@ -55,6 +54,10 @@ def known_architecture(original):
         parser.error = error
         try:
             return original(parser, *args, **kwargs)
+        except KeyError as missing:
+            if missing.args == (None,):
+                raise UserError("no task is given: set --task, as the checkpoint was trained (masked_lm).") from missing
+            raise
         finally:
             vars(parser).pop("error", None)  # fairseq calls the function within itself
 
@@ -103,17 +106,18 @@ for _module in (dataclass_utils, models, tasks, registry):
 
 
 def refuse_unknown_keys(cfg: Mapping) -> None:
-    """Raises a `UserError` for a key that fairseq does not read, as `+optimization.max_updates=10`."""
+    """Raise a `UserError` for a key that fairseq does not read (`+optimization.max_updates=10`) or of another type."""
     groups = [group.name for group in dataclasses.fields(FairseqConfig)]
     unknown = next((key for key in cfg if key not in (*groups, "job_logging_cfg")), None)  # this one fairseq adds
     if unknown is not None:
         raise UserError(f"the configuration has no {unknown}{nearest(unknown, groups)}: nothing would read it")
     for group in dataclasses.fields(FairseqConfig):
-        if dataclasses.is_dataclass(group.type):
-            names = ["_name", *(field.name for field in dataclasses.fields(group.type))]
-            unknown = next((key for key in cfg.get(group.name) or () if key not in names), None)
-            if unknown is not None:
-                raise UserError(f"{group.name} has no {unknown}{nearest(unknown, names)}: nothing would read it")
+        part = cfg.get(group.name)
+        if dataclasses.is_dataclass(group.type) and part:
+            try:
+                OmegaConf.merge(OmegaConf.structured(group.type), part)
+            except OmegaConfBaseException as error:
+                raise cannot_be(group.name, part, group.type, error) from None
 
 
 @before_training
@@ -123,7 +127,7 @@ def known_keys(cfg, task, model):
 
 
 def known(kind: str, registry: Mapping[str, type]) -> Callable:
-    """Hydra's `KIND._name` with a name that does not exist, at which fairseq fails."""
+    """Hydra's `KIND._name` with a name that does not exist, or whose settings are not there, at which fairseq fails."""
 
     def around(original):
         def build(cfg, *args, **kwargs):
@@ -131,17 +135,29 @@ def known(kind: str, registry: Mapping[str, type]) -> Callable:
                 return original(cfg, *args, **kwargs)
             except Exception as error:
                 name = getattr(cfg, "_name", None)
-                if not isinstance(name, str) or name in registry:
-                    raise
-                raise UserError(
-                    f"there is no {kind} '{name}'{nearest(name, registry)}: change {kind}._name; "
-                    f"known are {', '.join(sorted(registry))}"
-                ) from error
+                if isinstance(name, str):
+                    _explain(kind, name, registry, error)
+                raise
 
         return build
 
     around.__qualname__ = f"known.{kind}"
     return around
+
+
+def _explain(kind: str, name: str, registry: Mapping[str, type], error: Exception) -> None:
+    if name not in registry:
+        raise UserError(
+            f"there is no {kind} '{name}'{nearest(name, registry)}: change {kind}._name; "
+            f"known are {', '.join(sorted(registry))}"
+        ) from error
+    if isinstance(error, (ConfigAttributeError, ConfigKeyError)):  # fairseq's older parts have flags and no dataclass
+        raise UserError(
+            f"the {kind} {name} needs a value of {error.key}, which has no default under Hydra: add "
+            f"+{kind}.{error.key}=VALUE, or use fairseq-train"
+        ) from error
+    if isinstance(error, ImportError):
+        raise UserError(f"the {kind} {name} needs a package: {str(error).splitlines()[0]}") from error
 
 
 mends(tasks, "setup_task", "cfg")(known("task", TASK_REGISTRY))

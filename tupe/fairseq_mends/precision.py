@@ -1,21 +1,19 @@
 """Half precision: bfloat16 from the command line, memory-efficient variants under Hydra, AMP, and the CPU."""
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 import sys
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from fairseq import options, trainer
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.optim.dynamic_loss_scaler import DynamicLossScaler
 from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin, _MemoryEfficientFP16OptimizerMixin
-from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends, overlay, replaced
-from tupe.fairseq_mends.ours import before_training, of_ours, our_configuration, our_trainer, serve
+from tupe.fairseq_mends.ours import before_training, of_ours, our_configuration
 
 logger = logging.getLogger(__name__)
 
@@ -61,17 +59,6 @@ def consistent_precision(cfg, task, model):
             logger.warning("fp16 is slow on the CPU: leave it out there, or take bf16")
         if common.amp:
             logger.warning("amp has no effect on the CPU: this run computes in float32 (bf16 works there)")
-
-
-@mends(Trainer, "_build_optimizer", "self", only_for=our_trainer)
-def optimizer_of_ours(original):
-    """The optimizer of a run of ours serves it, for the mends below."""
-
-    def _build_optimizer(self):
-        original(self)
-        serve(self._optimizer)
-
-    return _build_optimizer
 
 
 @mends(_FP16OptimizerMixin, "state_dict", "self", only_for=of_ours)
@@ -161,14 +148,6 @@ def _tensor(value: float) -> torch.Tensor:
 _ON_CPU = overlay(trainer, "torch", "Trainer.train_step", tensor=_tensor)
 
 
-@mends(Trainer, "train_step", "self samples", only_for=our_trainer)
-def overflow_on_the_cpu(original):
-    """After an fp16 overflow fairseq writes `torch.tensor(0.0).cuda()`, whatever the device."""
-
-    def train_step(self, *args, **kwargs):
-        if torch.cuda.is_available():
-            return original(self, *args, **kwargs)
-        with replaced(trainer, "torch", _ON_CPU):
-            return original(self, *args, **kwargs)
-
-    return train_step
+def overflows_on_the_cpu() -> AbstractContextManager:
+    """Let an fp16 overflow be one without a GPU: fairseq writes `torch.tensor(0.0).cuda()`, whatever the device."""
+    return nullcontext() if torch.cuda.is_available() else replaced(trainer, "torch", _ON_CPU)

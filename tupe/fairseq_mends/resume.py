@@ -1,8 +1,8 @@
 """A checkpoint that this run cannot continue from: which file, which fields differ, what to do."""
 
-from __future__ import annotations
-
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from fairseq import checkpoint_utils
@@ -11,14 +11,14 @@ from fairseq.trainer import Trainer
 from tupe.errors import UserError
 from tupe.fairseq_mends.dictionaries import prepared_by, refuse_other_dictionary, saved_size
 from tupe.fairseq_mends.mend import mends, replaced
-from tupe.fairseq_mends.ours import our_trainer
+from tupe.fairseq_mends.ours import ours
 from tupe.position.own import own_options
 from tupe.systems import ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS
 
 
 def trains_ours(cfg, trainer, *args, **kwargs) -> bool:
     """For `mends(only_for=...)` on a function of a trainer."""
-    return our_trainer(trainer)
+    return ours(trainer)
 
 
 @mends(checkpoint_utils, "load_checkpoint", "cfg trainer", only_for=trains_ours)
@@ -37,27 +37,6 @@ def named_checkpoint_exists(original):
     return load_checkpoint
 
 
-@mends(checkpoint_utils, "save_checkpoint", "cfg trainer epoch_itr val_loss", only_for=trains_ours)
-def copied_whole(original):
-    """A run killed while `checkpoint_last.pt` is copied from the newest checkpoint otherwise leaves half a file."""
-    files = checkpoint_utils.PathManager
-    copy_now = files.copy
-
-    def copy(source, target, overwrite=False):
-        if not files.supports_rename(target):
-            return copy_now(source, target, overwrite)
-        unfinished = f"{target}.part"
-        copy_now(source, unfinished, overwrite=True)
-        files.rename(unfinished, target)
-        return True
-
-    def save_checkpoint(*args, **kwargs):
-        with replaced(files, "copy", staticmethod(copy)):
-            return original(*args, **kwargs)
-
-    return save_checkpoint
-
-
 @mends(checkpoint_utils, "load_model_ensemble_and_task", "filenames")
 def checkpoints_exist(original):
     """`fairseq-validate --path` and the hub interface on a file that does not exist, at which they fail."""
@@ -73,41 +52,43 @@ def checkpoints_exist(original):
     return load_model_ensemble_and_task
 
 
-@mends(Trainer, "load_checkpoint", "self filename", only_for=our_trainer)
-def checkpoint_fits(original):
-    """fairseq says "please ensure that the architectures match" and hides the reason."""
+@contextlib.contextmanager
+def checkpoint_fits(trainer: Trainer, filename: str) -> Iterator[None]:
+    """Compare the checkpoint that is loaded with the run.
 
-    def load_checkpoint(self, filename, *args, **kwargs):
-        load = checkpoint_utils.load_checkpoint_to_cpu
+    fairseq says "please ensure that the architectures match" and hides the reason.
 
-        def load_and_compare(path, *load_args, **load_kwargs):
-            state = load(path, *load_args, **load_kwargs)
-            compare(path, state, self.cfg.model, self.task)
-            return state
+    Raises:
+        UserError: if the checkpoint is of something else.
+    """
+    load = checkpoint_utils.load_checkpoint_to_cpu
 
-        try:
-            with replaced(checkpoint_utils, "load_checkpoint_to_cpu", load_and_compare):
-                return original(self, filename, *args, **kwargs)
-        except AssertionError as error:  # another criterion or optimizer
+    def load_and_compare(path, *load_args, **load_kwargs):
+        state = load(path, *load_args, **load_kwargs)
+        compare(path, state, trainer.cfg.model, trainer.task)
+        return state
+
+    try:
+        with replaced(checkpoint_utils, "load_checkpoint_to_cpu", load_and_compare):
+            yield
+    except AssertionError as error:  # another criterion or optimizer
+        raise UserError(
+            f"{filename} cannot be continued: {str(error).rstrip('.')}; to start a new run from its parameters "
+            "use --finetune-from-model instead of --restore-file"
+        ) from error
+    except Exception as error:
+        reason = error.__context__
+        if "parameter group" in str(error):
             raise UserError(
-                f"{filename} cannot be continued: {str(error).rstrip('.')}; to start a new run from its parameters "
-                "use --finetune-from-model instead of --restore-file"
+                f"the optimizer in {filename} has other groups of parameters: resume with the --layer-decay that "
+                "it had, or with --reset-optimizer"
             ) from error
-        except Exception as error:
-            reason = error.__context__
-            if "parameter group" in str(error):
-                raise UserError(
-                    f"the optimizer in {filename} has other groups of parameters: resume with the --layer-decay that "
-                    "it had, or with --reset-optimizer"
-                ) from error
-            if isinstance(error, UserError) or not str(error).startswith("Cannot load model parameters"):
-                raise
-            if isinstance(reason, UserError):
-                raise reason from None
-            lines = "; ".join(line.strip() for line in str(reason).splitlines())
-            raise UserError(f"the parameters in {filename} are not those of this model: {lines[:400]}") from error
-
-    return load_checkpoint
+        if isinstance(error, UserError) or not str(error).startswith("Cannot load model parameters"):
+            raise
+        if isinstance(reason, UserError):
+            raise reason from None
+        lines = "; ".join(line.strip() for line in str(reason).splitlines())
+        raise UserError(f"the parameters in {filename} are not those of this model: {lines[:400]}") from error
 
 
 def _missing(path: str) -> UserError:

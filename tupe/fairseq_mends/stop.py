@@ -4,8 +4,6 @@ The exit status is 128 + the signal's number, as a shell reports it. A second si
 even one that waits for others for ever, because a thread listens.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import os
@@ -18,8 +16,8 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
-from tupe.fairseq_mends.mend import mends
-from tupe.fairseq_mends.ours import before_training, our_trainer
+from tupe.fairseq_mends.mend import mends, wrap
+from tupe.fairseq_mends.ours import before_training
 from tupe.fairseq_mends.resume import trains_ours
 
 logger = logging.getLogger(__name__)
@@ -71,19 +69,7 @@ class Listener:
 listener = Listener()
 
 
-@mends(Trainer, "_aggregate_logging_outputs", "self logging_outputs", only_for=our_trainer)
-def all_agree(original):
-    """What one process was told, or is due, all learn with the sums of the same update."""
-
-    def _aggregate_logging_outputs(self, logging_outputs, *stats, **kwargs):
-        outputs, (*stats, wishes) = original(self, logging_outputs, *stats, torch.tensor(_wishes(self)), **kwargs)
-        self.agreed = wishes.tolist()
-        return outputs, stats
-
-    return _aggregate_logging_outputs
-
-
-def _wishes(trainer: Trainer) -> list[float]:
+def wishes(trainer: Trainer) -> list[float]:
     """For each of `SIGNALS` whether this process got it, and whether it is time to save."""
     minutes = getattr(trainer.cfg.model, "save_interval_minutes", 0)
     due = (
@@ -94,9 +80,9 @@ def _wishes(trainer: Trainer) -> list[float]:
     return [*(float(listener.received == number) for number in SIGNALS), float(due)]
 
 
-def _agreed(trainer: Trainer) -> tuple[int | None, bool]:
+def agreed(trainer: Trainer) -> tuple[int | None, bool]:
     """The signal to stop by, or None; and whether to save."""
-    *signals, due = trainer.agreed if trainer.data_parallel_world_size > 1 else _wishes(trainer)
+    *signals, due = trainer.agreed if trainer.data_parallel_world_size > 1 else wishes(trainer)
     return next((number for number, wished in zip(SIGNALS, signals) if wished), None), bool(due)
 
 
@@ -117,8 +103,8 @@ def the_loop(cfg, task, model):
     """fairseq's loop over an epoch, and what it does after an update: whoever trains imported them, not we."""
     loop = sys.modules.get("fairseq_cli.train")
     if loop is not None:
-        mends(loop, "train", "cfg trainer task epoch_itr", only_for=trains_ours)(listens_or_is_finished)
-        mends(loop, "validate_and_save", "cfg trainer task epoch_itr", only_for=trains_ours)(saves_and_stops)
+        wrap(loop, "train", "cfg trainer task epoch_itr", listens_or_is_finished, only_for=trains_ours)
+        wrap(loop, "validate_and_save", "cfg trainer task epoch_itr", saves_and_stops, only_for=trains_ours)
 
 
 def listens_or_is_finished(original):
@@ -150,14 +136,14 @@ def saves_and_stops(original):
         def save():
             checkpoint_utils.save_checkpoint(cfg.checkpoint, trainer, epoch_itr, None)
 
-        stop, due = _agreed(trainer)
+        stop, due = agreed(trainer)
         if stop is not None or due:
             save()
         trainer.save_when_stopped = save if stop is None else None
         losses, should_stop = original(cfg, trainer, task, epoch_itr, *args, **kwargs)
         if trainer.save_when_stopped is not None or should_stop:
             return losses, should_stop
-        stop = _agreed(trainer)[0]
+        stop = agreed(trainer)[0]
         if trainer.data_parallel_world_size > 1:
             torch.distributed.barrier(trainer.data_parallel_process_group)  # nobody ends before all is written
         last = os.path.join(cfg.checkpoint.save_dir, "checkpoint_last.pt")
@@ -171,16 +157,9 @@ def saves_and_stops(original):
     return validate_and_save
 
 
-@mends(Trainer, "valid_step", "self sample", only_for=our_trainer)
-def saves_in_validation(original):
-    """A signal in a long validation: what was learnt is saved at once."""
-
-    def valid_step(self, *args, **kwargs):
-        log = original(self, *args, **kwargs)
-        save = getattr(self, "save_when_stopped", None)
-        if save is not None and _agreed(self)[0] is not None:
-            self.save_when_stopped = None
-            save()
-        return log
-
-    return valid_step
+def save_if_stopped(trainer: Trainer) -> None:
+    """Save at once what was learnt, when a signal came in a long validation."""
+    save = getattr(trainer, "save_when_stopped", None)
+    if save is not None and agreed(trainer)[0] is not None:
+        trainer.save_when_stopped = None
+        save()

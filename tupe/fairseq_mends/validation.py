@@ -1,7 +1,5 @@
 """A validation that was due when a checkpoint was saved, and that the process did not live to do."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from types import SimpleNamespace

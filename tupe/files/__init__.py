@@ -1,34 +1,46 @@
 """Files and folders, without knowing what is in them; the bottom of the house.
 
-typed      JSON and configurations as dataclasses, checked: `read`, `write`, `typed`, `checked`
-folder     a folder that a command owns: lock, identity, nothing foreign: `own`, `check_owner`, `move_into`
-whole      files and folders that are whole or not there: `atomic`, `whole_folder`, `write_json`; `check_new`
-contents   whether files are still what was written: `check_contents`
-lock       one process at a time: `lock`
+typed         JSON and configurations as dataclasses, checked: `read`, `write`, `typed`, `checked`
+folder        a folder that a command owns: lock, identity, nothing foreign: `own`, `Owner`, `move_into`
+atomic_files  files and folders that are whole or absent: `atomic`, `whole_folder`, `check_new`, `check_replaceable`
+space         one sentence for a full disk: `is_full`, `no_room`
+integrity     whether files are still what was written: `check_sizes`, `check_checksums`
+lock          one process at a time: `lock`
 """
 
-from tupe.files.contents import check_checksums, check_contents, check_indexed, check_sizes, checksums, sizes
-from tupe.files.folder import LOCK, check_owner, difference, identity, move_into, own
+from tupe.files.atomic_files import (
+    atomic,
+    check_new,
+    check_replaceable,
+    remove_unfinished,
+    sha256,
+    whole_folder,
+    write_bytes,
+    write_json,
+)
+from tupe.files.folder import LOCK, Owner, difference, identity, move_into, own
+from tupe.files.integrity import check_checksums, check_sizes, checksums, sizes
 from tupe.files.lock import lock
+from tupe.files.space import is_full, no_room
 from tupe.files.typed import check_file, checked, read, read_json, read_text, typed, write
-from tupe.files.whole import atomic, check_new, remove_unfinished, sha256, whole_folder, write_json
 
 __all__ = [
     "LOCK",
+    "Owner",
     "atomic",
     "check_checksums",
-    "check_contents",
     "check_file",
-    "check_indexed",
     "check_new",
-    "check_owner",
+    "check_replaceable",
     "check_sizes",
     "checked",
     "checksums",
     "difference",
     "identity",
+    "is_full",
     "lock",
     "move_into",
+    "no_room",
     "own",
     "read",
     "read_json",
@@ -39,5 +51,6 @@ __all__ = [
     "typed",
     "whole_folder",
     "write",
+    "write_bytes",
     "write_json",
 ]

@@ -12,113 +12,101 @@
   was made before an error, the folder is as it was before.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Callable, ClassVar, Optional
+from typing import IO, Any, ClassVar
 
 from tupe.errors import UserError
+from tupe.files.atomic_files import remove_unfinished
 from tupe.files.lock import lock
 from tupe.files.typed import read, write
-from tupe.files.whole import remove_unfinished
 
 IDENTITY, LOCK = ".tupe.json", ".tupe.lock"
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What made a folder.
-
-    Attributes:
-        made_by: the command.
-        of: checksums of the inputs, settings, versions: all that the contents depend on, as JSON has it.
-    """
+    """The identity of a folder: what made it, and of what."""
 
     version: ClassVar[int] = 1
     made_by: str
+    of: dict[str, Any]  # checksums of the inputs, settings, versions: all that the contents depend on, as JSON has it
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A command that makes a folder from the inputs and settings `of`, which messages name."""
+
+    folder: Path  # new, empty, or owned before
+    made_by: str
     of: dict[str, Any]
+    besides: Collection[str] | None = ()  # names that may be in it before it is owned; None for any
+    mending: str = "choose another folder"  # what to do about a folder that holds something else
+    # Whether the folder holds something to keep. Until it does, it may get another identity; after that, it gets none.
+    is_begun: Callable[[], bool] | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "of", json.loads(json.dumps(self.of)))  # as it is read again: tuples are lists
 
-@contextlib.contextmanager
-def own(
-    folder: Path,
-    made_by: str,
-    of: dict[str, Any],
-    besides: Collection[str] = (),
-    wait: bool = False,
-    mending: str = "choose another folder",
-    is_begun: Optional[Callable[[], bool]] = None,
-) -> Iterator[IO]:
-    """Holds a folder that has what `made_by` makes of `of`, and nothing else; it is made if there is none.
+    def check(self) -> Identity | None:
+        """Return the identity of the folder, if it has one. Raise a `UserError` if it holds something else."""
+        folder, made_by, mending = self.folder, self.made_by, self.mending
+        found = identity(folder, mending)
+        if found is None:
+            others = [] if self.besides is None else [name for name in _names(folder) if name not in self.besides]
+            if others:
+                names = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+                raise UserError(f"{folder} holds what is not of {made_by} ({names}): {mending}.")
+        elif found.made_by != made_by:
+            raise UserError(f"{folder} is of {_short(found.made_by)}, not of {made_by}: {mending}.")
+        else:
+            differs = difference(found.of, self.of)
+            if differs and (self.is_begun is None or self.is_begun()):
+                raise UserError(f"{folder} was begun with {differs}: {mending}.")
+        return found
 
-    Args:
-        folder: the folder, new, empty, or owned before.
-        made_by: the command, as a user knows it.
-        of: all that its contents depend on; names and values appear in messages.
-        besides: names that may be in it before it is owned.
-        wait: for another process to end, rather than refuse.
-        mending: what to do about a folder that holds something else.
-        is_begun: whether the folder holds something to keep. Until it does, it may get another identity; if it does but
-            has no identity, it gets none.
+    @contextlib.contextmanager
+    def hold(self, wait: bool = False) -> Iterator[IO]:
+        """Lock the folder, made if there is none, until the block ends; with `wait`, when other processes have ended.
 
-    Yields:
-        The locked file; a child that gets it by `pass_fds` holds the folder too.
+        Yields:
+            The locked file; a child that gets it by `pass_fds` holds the folder too.
 
-    Raises:
-        UserError: if another process is working there, or if the folder holds something else.
-    """
-    of = json.loads(json.dumps(of))  # as it is read again: tuples are lists
-    _check_place(folder)
-    try:
-        check_owner(folder, made_by, of, besides, mending, is_begun)  # before a lock is left in a folder of others
-    except UserError:
-        if not (wait and os.path.lexists(folder / LOCK)):  # who is at work there may give it up
-            raise
-    new = [path for path in (folder, *folder.parents) if not path.exists()]
-    with lock(folder / LOCK, wait) as mine:
-        if mine is None:
-            raise UserError(f"another process is working in {folder}: wait for it to end, or end it.")
-        found = check_owner(folder, made_by, of, besides, mending, is_begun)  # again: another may have begun meanwhile
-        remove_unfinished(folder)  # of a process that was killed
-        if found is None and is_begun is not None and is_begun():
-            pass
-        elif found is None or found.of != of:
-            write(folder / IDENTITY, Identity(made_by, of))
+        Raises:
+            UserError: if another process is working there, or if the folder holds something else.
+        """
+        folder = self.folder
+        _check_place(folder)
         try:
-            yield mine
-        except BaseException:
-            if found is None and not _others(folder, besides):
-                _leave(folder, new)
-            raise
+            self.check()  # before a lock is left in a folder of others
+        except UserError:
+            if not (wait and os.path.lexists(folder / LOCK)):  # who is at work there may give it up
+                raise
+        new = [path for path in (folder, *folder.parents) if not path.exists()]
+        with lock(folder / LOCK, wait) as mine:
+            if mine is None:
+                raise UserError(f"another process is working in {folder}: wait for it to end, or end it.")
+            found = self.check()  # again: another may have begun meanwhile
+            remove_unfinished(folder)  # of a process that was killed
+            if (found is None or found.of != self.of) and (found or not (self.is_begun and self.is_begun())):
+                write(folder / IDENTITY, Identity(self.made_by, self.of))
+            before = _names(folder)
+            try:
+                yield mine
+            except BaseException:
+                if found is None and _names(folder) == before:
+                    _leave(folder, new)
+                raise
 
 
-def check_owner(
-    folder: Path,
-    made_by: str,
-    of: dict[str, Any],
-    besides: Collection[str] = (),
-    mending: str = "choose another folder",
-    is_begun: Optional[Callable[[], bool]] = None,
-) -> Optional[Identity]:
-    """The identity of a folder, if it has one. Arguments and errors as of `own`, but nothing is locked or written."""
-    found = identity(folder, mending)
-    if found is None:
-        others = _others(folder, besides)
-        if others:
-            names = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
-            raise UserError(f"{folder} holds what is not of {made_by} ({names}): {mending}.")
-    elif found.made_by != made_by:
-        raise UserError(f"{folder} is of {_short(found.made_by)}, not of {made_by}: {mending}.")
-    else:
-        differs = difference(found.of, of)
-        if differs and (is_begun is None or is_begun()):
-            raise UserError(f"{folder} was begun with {differs}: {mending}.")
-    return found
+def own(folder: Path, made_by: str, of: dict[str, Any], wait: bool = False, **more: Any) -> AbstractContextManager[IO]:
+    """Hold a folder for what `made_by` makes of `of`; `more` are fields of `Owner`. Errors as `Owner.hold`."""
+    return Owner(folder, made_by, of, **more).hold(wait)
 
 
 def move_into(folder: Path, made: Path, names: Iterable[str], made_by: str) -> None:
@@ -137,13 +125,13 @@ def move_into(folder: Path, made: Path, names: Iterable[str], made_by: str) -> N
         (made / name).replace(folder / name)
 
 
-def identity(folder: Path, mending: str = "choose another folder") -> Optional[Identity]:
-    """What made a folder; None if it has no identity. Raises a `UserError` if that is damaged."""
+def identity(folder: Path, mending: str = "choose another folder") -> Identity | None:
+    """Read the identity of a folder, None if it has none. Raise a `UserError` if it is damaged."""
     path = folder / IDENTITY
     return read(path, Identity, "tupe", mending) if os.path.lexists(path) else None
 
 
-def difference(found: Any, asked: Any, name: str = "") -> Optional[str]:
+def difference(found: Any, asked: Any, name: str = "") -> str | None:
     """The first difference of two values of JSON, in words, or None: `settings.lr = 2e-05, not 3e-05`."""
     if isinstance(found, dict) and isinstance(asked, dict):
         for key in dict.fromkeys((*asked, *found)):
@@ -168,17 +156,14 @@ def _check_place(folder: Path) -> None:
         raise UserError(f"{first} is not a folder, so that {folder} cannot be in it: give another name.")
 
 
-def _others(folder: Path, besides: Collection[str]) -> list[str]:
-    """What is in a folder beside its identity and lock."""
+def _names(folder: Path) -> list[str]:
+    """List what is in a folder beside its identity and lock."""
     try:
-        names = os.listdir(folder)
+        names = sorted(os.listdir(folder))
     except FileNotFoundError:
         return []
-    return sorted(
-        name
-        for name in names
-        if name not in (IDENTITY, LOCK, *besides) and not name.startswith((f".{IDENTITY}.", f".{LOCK}."))
-    )
+    ours = (f".{IDENTITY}.", f".{LOCK}.")
+    return [name for name in names if name not in (IDENTITY, LOCK) and not name.startswith(ours)]
 
 
 def _leave(folder: Path, new: list[Path]) -> None:

@@ -1,19 +1,17 @@
 """Locks that end with the process that holds them, however it ends."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Optional
+from typing import IO
 
 from tupe.errors import UserError
 
 
 @contextlib.contextmanager
-def lock(path: Path, wait: bool = False) -> Iterator[Optional[IO]]:
+def lock(path: Path, wait: bool = False) -> Iterator[IO | None]:
     """Yields the locked file, or None if another process has it and `wait` is false.
 
     The lock is released by the last process that has the file open, however that ends; a child that inherits the file

@@ -1,4 +1,4 @@
-"""What comes from a file, as a dataclass: known fields only, all of them there, of their types, choices and ranges.
+"""Check what comes from a file as a dataclass: known fields, all of them there, of their types, choices and ranges.
 
     @dataclass(frozen=True)
     class Sweep:
@@ -16,8 +16,6 @@ Types are bool, int, float (finite), str (Unicode), Path, Any, Literal, Enum, Op
 dataclasses of these. What is wrong is one sentence with the file and the field.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import json
@@ -30,35 +28,27 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
 from tupe.errors import UserError
-from tupe.files.whole import write_json
+from tupe.files.atomic_files import write_json
 
 T = TypeVar("T")
 
 _MENDING = "copy it again from where it is whole, or make it again"
 _ATOMS = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text", Path: "a path"}
-_UNIONS = (Union, getattr(types, "UnionType", Union))  # Optional[int], and `int | None` from Python 3.10
+_UNIONS = (Union, types.UnionType)  # Optional[int] and `int | None`
 
 
-def checked(minimum: float | None = None, pattern: str | None = None, **others: Any) -> Any:
-    """A field of a dataclass whose value (or each of its values) is not too low, or matches a pattern as a whole.
-
-    Args:
-        minimum: the least.
-        pattern: regular expression.
-        others: of `dataclasses.field`.
-    """
-    limits = {"minimum": minimum, "pattern": pattern}
+def checked(
+    minimum: float | None = None, pattern: str | None = None, maximum: float | None = None, **others: Any
+) -> Any:
+    """Make a field of a dataclass whose value (or each of its values) is within limits, or matches all of `pattern`."""
+    limits = {"minimum": minimum, "pattern": pattern, "maximum": maximum}
     return dataclasses.field(metadata={name: limit for name, limit in limits.items() if limit is not None}, **others)
 
 
 def read(path: Path, kind: type[T], made_by: str, mending: str = _MENDING) -> T:
-    """Reads a JSON file as the dataclass `kind`.
+    """Read a JSON file as the dataclass `kind`, whose `version: ClassVar[int]`, if it has one, is that of the file.
 
-    Args:
-        path: the file.
-        kind: a dataclass; its `version: ClassVar[int]`, if it has one, is that of the file.
-        made_by: what writes such files, for the messages.
-        mending: what to do about a file that is wrong.
+    Messages say what such files are made by, and by `mending` what to do.
 
     Raises:
         UserError: if it is not there, cannot be read, is no JSON, or is not what `kind` says.
@@ -76,7 +66,7 @@ def read(path: Path, kind: type[T], made_by: str, mending: str = _MENDING) -> T:
 
 
 def read_json(path: Path, made_by: str, mending: str = _MENDING) -> Any:
-    """What a JSON file holds. Arguments and errors as `read`."""
+    """Read any JSON file. Arguments and errors as `read`."""
     text = read_text(path, made_by, mending)
     if not text.strip():
         raise _wrong(str(path), "it is empty", made_by, mending)
@@ -90,7 +80,7 @@ def read_json(path: Path, made_by: str, mending: str = _MENDING) -> Any:
 
 
 def read_text(path: Path, made_by: str, mending: str = _MENDING) -> str:
-    """What a file of UTF-8 text holds. Arguments and errors as `read`."""
+    """Read a file of UTF-8 text. Arguments and errors as `read`."""
     check_file(path, made_by)
     try:
         return path.read_text(encoding="utf-8")
@@ -119,14 +109,9 @@ def write(path: Path, record: Any) -> None:
 
 
 def typed(kind: type[T], value: Any, source: str, made_by: str, mending: str = _MENDING) -> T:
-    """`value`, of plain lists, dictionaries, numbers and text, as the type `kind`.
+    """Return `value`, of plain lists, dictionaries, numbers and text, as the type `kind`, such as a dataclass.
 
-    Args:
-        kind: a dataclass, or any of the types above.
-        value: what a file held.
-        source: where, for the messages.
-        made_by: as of `read`.
-        mending: as of `read`.
+    Messages name its `source`, what it was made by, and what to do.
 
     Raises:
         UserError: at the first field that is unknown, missing or not what its type says.
@@ -172,6 +157,8 @@ def _atom(kind: type, value: Any, where: str, limits: dict[str, Any]) -> Any:
     value = _require(fits, value, value, where, _ATOMS[kind])
     if "minimum" in limits:
         _require(value >= limits["minimum"], value, value, where, f"{limits['minimum']} or more")
+    if "maximum" in limits:
+        _require(value <= limits["maximum"], value, value, where, f"{limits['maximum']} or less")
     if "pattern" in limits:
         _require(re.fullmatch(limits["pattern"], value), value, value, where, f"like {limits['pattern']}")
     return kind(value)
@@ -233,6 +220,6 @@ def _require(fits: Any, result: Any, value: Any, where: str, what: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """In one line, whatever it is; long values are cut."""
+    """Show any value in one line; long ones are cut."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,17 +1,15 @@
 """Answers to the questions of a split: the files that SQuAD's and XTREME's scripts take, and their scores."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from fairseq.utils import move_to_cuda
 from torch import nn
 from tqdm import tqdm
 
-from tupe.checkpoints.safe_load import safe_load
+from tupe.checkpoints.load import Checkpoint, open_checkpoint
 from tupe.data.qa.answers import Candidate, best_spans, n_best, probabilities
 from tupe.data.qa.dataset import QuestionWindows
 from tupe.data.qa.rules import tokens
@@ -19,23 +17,18 @@ from tupe.data.qa.score import score
 from tupe.errors import UserError
 from tupe.files import write_json
 from tupe.finetuning.predict import load
-from tupe.models.saved import saved_config
 
 _BATCH = 32
 N_BEST = 20
 
 
 def predict_answers(
-    checkpoint: Path, data: Path, out: Path, splits: Sequence[str] = (), **settings: int
-) -> dict[str, Optional[dict[str, float]]]:
-    """Writes `SPLIT.json`, a text for each question, and `SPLIT.nbest.json`, the best `N_BEST` with probabilities.
+    checkpoint: Path | Checkpoint, data: Path, out: Path, splits: Sequence[str] = (), **settings: int
+) -> dict[str, dict[str, float] | None]:
+    """Write `SPLIT.json`, a text for each question, and `SPLIT.nbest.json`, the best `N_BEST` with probabilities.
 
-    Args:
-        checkpoint: fine-tuned on questions.
-        data: folder of `tupe prepare-qa`.
-        out: folder that gets the files.
-        splits: which; all test sets if there are none named, or, without test sets, the development sets.
-        settings: of the task, in place of those of the fine-tuning: `doc_stride`, `max_answer` and so on.
+    If no splits are named they are all test sets of `data`, or, without test sets, the development sets. `settings`
+    replace those of the fine-tuning: `doc_stride`, `max_answer` and so on.
 
     Returns:
         By split `exact_match` and `f1`, percent, by the rules that it was prepared for; None if its answers are secret.
@@ -43,9 +36,8 @@ def predict_answers(
     Raises:
         UserError: if the checkpoint has not learnt to answer, or a split is not there.
     """
-    state = safe_load(checkpoint)
-    saved_config(state, checkpoint)  # its sentence, if it is none of ours
-    if not answers_questions(state) or "span_head.weight" not in state["model"]:
+    checkpoint = open_checkpoint(checkpoint)
+    if not answers_questions(checkpoint) or "span_head.weight" not in checkpoint.weights:
         raise UserError(f"{checkpoint} was not fine-tuned on questions: give the checkpoint_best.pt of such a run.")
     there = sorted(path.parent.name for path in data.glob("*/report.json") if path.parent.name != "train")
     splits = list(splits) or [name for name in there if name.startswith("test")] or there
@@ -55,7 +47,7 @@ def predict_answers(
     if missing:
         raise UserError(f"there is no split {missing[0]} to answer in {data}, which has {', '.join(there)}.")
     model, task = load(checkpoint, data, **settings)
-    result: dict[str, Optional[dict[str, float]]] = {}
+    result: dict[str, dict[str, float] | None] = {}
     for split in splits:
         windows = task.load_dataset(split)
         best = answers(model, windows, task.cfg.max_answer)
@@ -69,21 +61,13 @@ def predict_answers(
     return result
 
 
-def answers_questions(state: dict[str, Any]) -> bool:
+def answers_questions(checkpoint: Checkpoint) -> bool:
     """Whether a checkpoint's task is `tupe_question_answering`."""
-    cfg = state.get("cfg")
-    task = cfg.get("task") if isinstance(cfg, dict) else None
-    return isinstance(task, dict) and task.get("_name") == "tupe_question_answering"
+    return checkpoint.task.get("_name") == "tupe_question_answering"
 
 
 def answers(model: nn.Module, windows: QuestionWindows, longest: int) -> dict[str, list[Candidate]]:
-    """The best answers to every question, by its id, best first.
-
-    Args:
-        model: with a span head.
-        windows: of an evaluation split.
-        longest: pieces of an answer at most.
-    """
+    """Return the best answers, of at most `longest` tokens, to every question, by its id, best first."""
     found: dict[int, list[tuple[int, Candidate]]] = {number: [] for number in range(len(windows.questions))}
     batches = windows.batch_by_size(windows.ordered_indices(), max_sentences=_BATCH)
     with tqdm(desc=windows.name, total=len(windows), disable=None, unit=" windows") as bar:

@@ -1,10 +1,7 @@
 """The columns of the papers' tables."""
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import dataclass
-from typing import Optional
 
 from tupe.data.xtreme import TEST_LANGUAGES
 from tupe.finetuning.runs import Result
@@ -12,26 +9,18 @@ from tupe.finetuning.runs import Result
 
 @dataclass(frozen=True)
 class Column:
-    """A column.
+    """A column."""
 
-    Attributes:
-        name: its heading.
-        task: the task.
-        subset: fairseq's name of the development set, or a test set by language, as in `XQuAD/test-de`; one that ends
-            with `/` stands for all languages, whose mean is taken.
-        metric: as the criterion logs it, in percent.
-        averaged: whether the papers' average has it.
-        gap: whether the score is English less the mean of the other languages, XTREME's transfer gap.
-    """
-
-    name: str
+    name: str  # its heading
     task: str
-    metric: str = "accuracy"
+    metric: str = "accuracy"  # as the criterion logs it, in percent
+    # fairseq's name of the development set, or a test set by language, as in `XQuAD/test-de`; one that ends with
+    # `/` stands for all languages, whose mean is taken
     subset: str = "valid"
-    averaged: bool = True
-    gap: bool = False
+    averaged: bool = True  # whether the papers' average has it
+    gap: bool = False  # whether the score is English less the mean of the other languages, XTREME's transfer gap
 
-    def score(self, result: Result) -> Optional[float]:
+    def score(self, result: Result) -> float | None:
         """The score of a finished run, at the epoch that is best on the task's first development set."""
         if self.subset == "valid":
             return result.score
@@ -52,7 +41,7 @@ class Column:
         )
 
     def differs(self, result: Result) -> str:
-        """How a mean differs from the papers', of the test sets of all languages: `valid, 2 of 15 languages`."""
+        """Say how a mean differs from the papers' over all languages' test sets: `valid, 2 of 15 languages`."""
         if not self.subset.endswith("/"):
             return ""
         names, number = self.splits(result), len(TEST_LANGUAGES[self.subset[:-1]])

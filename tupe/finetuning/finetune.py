@@ -1,29 +1,26 @@
-"""One fine-tuning on a task, `scripts/finetune_glue.sh`: its folder, its training by fairseq, its result."""
-
-from __future__ import annotations
+"""Fine-tune a checkpoint on one task: its folder, its training by fairseq, its result."""
 
 import hashlib
 import os
-import signal
-import subprocess
-import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
-from tupe.checkpoints.safe_load import safe_load
+from tupe.checkpoints.load import Checkpoint, open_checkpoint
+from tupe.cores import cpu_environment, visible_gpus
+from tupe.data.binary import check_indexed
 from tupe.data.qa.report import REPORT, Report
 from tupe.errors import UserError
 from tupe.fairseq_mends.dictionaries import dictionary_sha256, read_dictionary, refuse_other_dictionary, saved_size
-from tupe.files import check_file, check_indexed, own, sha256
-from tupe.finetuning import with_parent
+from tupe.files import check_file, own, sha256
 from tupe.finetuning.benchmarks import TASKS
-from tupe.finetuning.gpus import visible_gpus
-from tupe.finetuning.languages import evaluate, question_sets, tested
+from tupe.finetuning.languages import question_sets, tested
+from tupe.finetuning.model_overrides import overrides_for
+from tupe.finetuning.process import Process, python_command
 from tupe.finetuning.result import Result, finetuning_result
-from tupe.finetuning.runs import LOG, PREDICTIONS, result
+from tupe.finetuning.runs import LOG, result
 from tupe.finetuning.settings import CONFIGS, Settings, assignment, read_settings
-from tupe.finetuning.start import overrides_for
-from tupe.models.saved import saved_config
 from tupe.user_dir import user_dir
 
 MADE_BY = "scripts/finetune_glue.sh"
@@ -34,42 +31,44 @@ _GPU = (
 
 
 class Finished(NamedTuple):
-    """A finished run.
-
-    Attributes:
-        folder: where it is.
-        result: what came out.
-        before: whether it was finished when it was asked for.
-    """
+    """A finished fine-tuning."""
 
     folder: Path
     result: Result
-    before: bool
+    before: bool  # it was finished when it was asked for
 
 
-def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str]) -> Finished:
-    """Fine-tunes a checkpoint, or goes on where that was interrupted; a finished run stays as it is.
+class Failed(SystemExit):
+    """Raised for a training that failed and has said why; `code` is its exit status, above 128 after a signal."""
 
-    The run's folder is of this checkpoint, data and settings alone (`tupe.files.own`).
 
-    Args:
-        task: a name in `tupe.finetuning.benchmarks`.
-        checkpoint: a pre-trained checkpoint of this plugin.
-        data: the prepared task, or the folder of all.
-        overrides: `key=value` of configs/finetuning.
+@dataclass(frozen=True)
+class Start:
+    """How a fine-tuning's processes are started."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)  # beside this process's
+    log: IO[bytes] | None = None  # file for what they print; None to print it here
+    held: tuple[IO, ...] = ()  # locked files that they hold as long as they run
+
+
+def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str], start: Start = Start()) -> Finished:
+    """Fine-tune a checkpoint, or go on where that was interrupted; a finished run stays as it is.
+
+    The run's folder belongs to this checkpoint, data and settings alone (`tupe.files.own`). `data` is the prepared
+    task, or the folder of all; `overrides` are `key=value` of configs/finetuning.
 
     Raises:
         UserError: for what cannot be, or if the folder holds something else.
-        SystemExit: if the training failed, which it has said; with its status.
+        Failed: if the training failed.
     """
     if task not in TASKS:
         raise UserError(f"there is no task {task!r} to fine-tune: the tasks are {', '.join(TASKS)}.")
     data = data / task if (data / task).is_dir() else data
     settings = read_settings(task, overrides)
-    state = safe_load(checkpoint)
-    config = saved_config(state, checkpoint)
+    opened = open_checkpoint(checkpoint)
+    config = opened.config
     of = {"task": task, "checkpoint": sha256(checkpoint), "data": data_checksum(data, task), "settings": settings.of}
-    check_dictionary(state, checkpoint, data, task)
+    check_dictionary(opened, data, task)
     folder = Path(settings.save_dir) if settings.save_dir else default_folder(task, checkpoint, settings)
     mending = "set checkpoint.save_dir to another folder, or remove this one to train anew"
 
@@ -79,22 +78,25 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str]) -> F
     with own(folder, MADE_BY, of, besides=(LOG,), mending=mending, is_begun=is_begun) as held:
         before = result(folder) is not None
         if not before:
-            _train(_command(task, checkpoint, data, folder, overrides_for(config), settings.overrides), held)
-            tests = TASKS[task].tests
-            tested = tests and (lambda best: evaluate(best, data.parent, tests, folder / PREDICTIONS))
-            finetuning_result(folder, tested, config._name)
+            start = replace(start, held=(held, *start.held))
+            keys = [*overrides_for(config), *settings.overrides]
+            _run("fairseq-hydra-train", _arguments(task, checkpoint, data, folder, keys), start)
+            if TASKS[task].tests:  # in a process of its own, on the GPU of the training
+                _run("tupe", ["finetuning-result", "--test", task, "--model", config._name, str(folder)], start)
+            else:
+                finetuning_result(folder, model=config._name)
         (folder / "checkpoint_last.pt").unlink(missing_ok=True)  # was there to resume from
         return Finished(folder, result(folder), before)
 
 
 def default_folder(task: str, checkpoint: Path, settings: Settings) -> Path:
-    """`runs/finetuning/CHECKPOINT/TASK/lr_LR/seed_SEED`, as a sweep names it: 2e-05, also for 0.00002."""
+    """Return `runs/finetuning/CHECKPOINT/TASK/lr_LR/seed_SEED`, with the rate as a sweep writes it, 2e-05."""
     name = f"{checkpoint.absolute().parent.name}-{checkpoint.stem}"
     return Path("runs/finetuning", name, task, f"lr_{settings.lr:g}", f"seed_{settings.seed}")
 
 
 def data_checksum(data: Path, task: str) -> str:
-    """Checksum of a prepared task and its test sets, whose files are checked.
+    """Check the files of a prepared task and its test sets, and return their checksum.
 
     Raises:
         UserError: if there is none, or a file is cut.
@@ -120,10 +122,10 @@ def data_checksum(data: Path, task: str) -> str:
     return digest.hexdigest()
 
 
-def check_dictionary(state: dict[str, Any], checkpoint: Path, data: Path, task: str) -> None:
-    """Raises a `UserError` if a prepared task or its tests have another dictionary than the checkpoint of a `state`."""
+def check_dictionary(checkpoint: Checkpoint, data: Path, task: str) -> None:
+    """Raise a `UserError` if a task or its test sets have another dictionary than the checkpoint."""
     row = TASKS[task]
-    checksum, size = state["cfg"]["model"].get("dictionary_sha256"), saved_size(state)
+    checksum, size = checkpoint.config.dictionary_sha256, saved_size(checkpoint.state)
     for folder in dict.fromkeys((data, *tested(data.parent, row.tests))):
         path = folder / ("input0" if row.data.startswith("input") else "") / "dict.txt"
         dictionary = read_dictionary(path, row.prepared_by)
@@ -131,41 +133,22 @@ def check_dictionary(state: dict[str, Any], checkpoint: Path, data: Path, task: 
         checksum = dictionary_sha256(dictionary)  # of the tests' too, if the checkpoint has none
 
 
-def _command(
-    task: str, checkpoint: Path, data: Path, folder: Path, model: list[str], overrides: list[str]
-) -> list[str]:
+def _arguments(task: str, checkpoint: Path, data: Path, folder: Path, overrides: list[str]) -> list[str]:
     group, _, name = TASKS[task].config.partition("/")
     return [
-        *("fairseq-hydra-train", "--config-dir", str(CONFIGS), "--config-name", group, f"{group}={name}"),
+        *("--config-dir", str(CONFIGS), "--config-name", group, f"{group}={name}"),
         assignment("common.user_dir", user_dir()),
         assignment("task.data", data),
         assignment("checkpoint.finetune_from_model", checkpoint),
         assignment("checkpoint.save_dir", folder),
-        *(*model, *(_GPU if visible_gpus() else ["common.cpu=true"]), *overrides),
+        *(_GPU if visible_gpus() else ["common.cpu=true"]),
+        *overrides,
     ]  # fmt: skip
 
 
-def _train(command: list[str], held: IO) -> None:
-    """Runs the training, which holds the folder and what else was given to this process, and ends with it."""
-    os.set_inheritable(held.fileno(), True)
-    starter = [sys.executable, "-S", with_parent.__file__, str(os.getpid())]
-    process = subprocess.Popen([*starter, *command], stdin=subprocess.DEVNULL, close_fds=False)
-
-    def end(*_: object) -> None:
-        process.terminate()
-        raise SystemExit(128 + signal.SIGTERM)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        code = process.wait()
-    except KeyboardInterrupt:
-        try:
-            process.wait(10)  # it got the signal from the keyboard too, and says how to go on
-        except subprocess.TimeoutExpired:
-            process.terminate()
-        raise SystemExit(128 + signal.SIGINT) from None
-    finally:
-        process.wait()
-        signal.signal(signal.SIGTERM, before)
+def _run(program: str, arguments: list[str], start: Start) -> None:
+    """Run a program of this package or of fairseq. Raises `Failed` if it fails."""
+    environment = {**({} if visible_gpus() else cpu_environment()), **start.environment}
+    code = Process(python_command(program, *arguments), environment, start.log, start.held).finish()
     if code:
-        raise SystemExit(code if code > 0 else 128 - code)
+        raise Failed(code if code > 0 else 128 - code)

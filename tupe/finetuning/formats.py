@@ -1,11 +1,8 @@
 """The GLUE table as Markdown, CSV and JSON, and as cells."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
-from typing import Optional
 
 from tupe.finetuning.columns import Column
 from tupe.finetuning.table import Cell, Row, shown
@@ -37,7 +34,7 @@ def as_text(rows: list[Row]) -> list[list[str]]:
 
 
 def failures(rows: list[Row]) -> list[str]:
-    """What failed in which row, and why."""
+    """List what failed in which row, and why."""
     return [f"{row.name}: {run}: {why}" for row in rows for run, why in row.failed.items()]
 
 
@@ -98,11 +95,11 @@ def _failed(row: Row, column: Column) -> int:
     return sum(run.task == column.task for run in row.failed)
 
 
-def _number(value: Optional[float]) -> str:
+def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-def _cell(cell: Optional[Cell]) -> str:
+def _cell(cell: Cell | None) -> str:
     if cell is None:
         return "–"
     text = _number(cell.score)

@@ -1,33 +1,19 @@
-"""Which GPU a run of a sweep gets: two runs never share one."""
-
-from __future__ import annotations
+"""Give each run of a sweep a GPU of its own."""
 
 import contextlib
 import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tupe.cores import visible_gpus
 from tupe.files import lock
-
-
-def visible_gpus() -> list[str]:
-    """The GPUs of this machine that this process may use, as `CUDA_VISIBLE_DEVICES` names them."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if named is not None:
-        return [gpu for gpu in named.split(",") if gpu]
-    try:
-        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return []
-    return [str(number) for number in range(len(done.stdout.splitlines()))] if done.returncode == 0 else []
 
 
 @contextlib.contextmanager
 def one_gpu() -> Iterator[dict[str, str]]:
-    """Waits for a GPU that no other run has; yields the environment that shows a process this one alone.
+    """Wait for a GPU that no other run has, and yield the environment that shows a process this one alone.
 
     Where only one is visible, as in a SLURM job, or none, there is nothing to choose.
     """

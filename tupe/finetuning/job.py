@@ -1,29 +1,27 @@
-"""One run of a sweep as a job of Hydra, so that its launchers spread the runs: `scripts/glue.sh` starts the multirun.
+"""Do one run of a sweep as a job of Hydra, whose launchers spread the runs: `tupe sweep` starts the multirun.
 
-A run that fails says why in its folder, and its job ends well, so that the others go on. Each run is a process of its
-own, `scripts/finetune_glue.sh`, since fairseq leaves state behind in the process it trains in.
+A run that fails says why in its folder, and its job ends well, so that the others go on. Each training is a process of
+its own, because fairseq leaves state behind in the process it trains in.
 """
 
-from __future__ import annotations
-
-import inspect
 import os
 import re
 import signal
-import subprocess
 import threading
 import time
+import traceback
 from pathlib import Path
-from typing import IO
 
 import hydra
 from omegaconf import DictConfig
 
+from tupe.errors import UserError
+from tupe.fairseq_mends import install
 from tupe.files import lock, write
+from tupe.finetuning.finetune import Failed, Start, finetune
 from tupe.finetuning.gpus import one_gpu
 from tupe.finetuning.plan import Plan
 from tupe.finetuning.runs import FAILED, LOG, Failure, Run, clear, result
-from tupe.finetuning.settings import ROOT
 
 PARENT = "TUPE_SWEEP"  # in the environment of a multirun: the process that it ends with
 
@@ -39,7 +37,7 @@ _ASIDE = (_ADVICE, "    full_key: ", "    reference_type=", "    object_type=") 
 
 
 def perform(out: Path, run: Run) -> None:
-    """Does a run of the sweep in `out`, unless it is finished or another process is doing it.
+    """Do a run of the sweep in `out`, unless it is finished or another process is doing it.
 
     Leaves `result.json` in the run's folder, or `failed.json` with the reason.
     """
@@ -49,8 +47,8 @@ def perform(out: Path, run: Run) -> None:
             return
         folder.mkdir(parents=True, exist_ok=True)
         clear(folder)
-        with one_gpu() as environment:
-            code = _fine_tune(Plan.load(out), run, folder, environment, mine)
+        with one_gpu() as environment, (folder / LOG).open("wb") as log:
+            code = _fine_tune(Plan.load(out), run, folder, Start(environment, log, (mine,)))
         if code or result(folder) is None:
             write(folder / FAILED, Failure(reason(folder / LOG, code)))
             for checkpoint in folder.glob("checkpoint*.pt"):
@@ -59,20 +57,22 @@ def perform(out: Path, run: Run) -> None:
             keep_best(out / run.task)
 
 
-def _fine_tune(plan: Plan, run: Run, folder: Path, environment: dict[str, str], held: IO) -> int:
-    command = ["bash", str(ROOT / "scripts/finetune_glue.sh"), run.task, plan.checkpoint, plan.data]
-    command += [f"optimization.lr=[{run.lr!r}]", f"common.seed={run.seed}", f"checkpoint.save_dir={folder}"]
-    command += [*_OVERRIDES, *plan.overrides]
-    with (folder / LOG).open("wb") as log:  # in the process group of this job: a signal to it ends both
-        done = subprocess.run(
-            command, cwd=ROOT, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=log,
-            stderr=subprocess.STDOUT, pass_fds=[held.fileno()], check=False,
-        )  # fmt: skip
-    return done.returncode
+def _fine_tune(plan: Plan, run: Run, folder: Path, start: Start) -> int:
+    """Return the exit status; what went wrong is in the log."""
+    keys = [f"optimization.lr=[{run.lr!r}]", f"common.seed={run.seed}", f"checkpoint.save_dir={folder}"]
+    try:
+        finetune(run.task, Path(plan.checkpoint), Path(plan.data), [*keys, *_OVERRIDES, *plan.overrides], start)
+        return 0
+    except Failed as failed:
+        return failed.code
+    except Exception as error:  # the others go on
+        lines = f"error: {error}\n" if isinstance(error, UserError) else "".join(traceback.format_exception(error))
+        start.log.write(lines.encode())
+        return 1
 
 
 def reason(log: Path, code: int) -> str:
-    """Why a run failed: the sentence or the exception at the end of its log, or how it ended and its last line."""
+    """Return why a run failed: the sentence or exception at the end of its log, or its exit status and last line."""
     text = log.read_text(encoding="utf-8", errors="replace")
     _, by_hydra, end = text.rpartition(_HYDRA)
     lines = end.splitlines()[1:] if by_hydra else text.splitlines()
@@ -87,7 +87,7 @@ def reason(log: Path, code: int) -> str:
 
 
 def keep_best(task: Path) -> None:
-    """Of the finished runs of a task, whose folders are in `task`, keeps the checkpoint of the best alone."""
+    """Keep only the best run's checkpoint among the finished runs in the folder `task`."""
     with lock(task / ".best.lock", wait=True):
         scores = {path: result(path.parent) for path in task.glob("lr_*/seed_*/checkpoint_best.pt")}
         scores = {path: content.score for path, content in scores.items() if content}
@@ -95,18 +95,17 @@ def keep_best(task: Path) -> None:
             path.unlink()
 
 
-# As fairseq's own commands; Hydra 1.0, which official fairseq brings, has no version_base.
-_VERSION = {"version_base": "1.1"} if "version_base" in inspect.signature(hydra.main).parameters else {}
-
-
-@hydra.main(config_path=None, config_name="sweep", **_VERSION)
+@hydra.main(config_path=None, config_name="sweep", version_base="1.1")
 def main(cfg: DictConfig) -> None:
-    """The job: `configs/finetuning/sweep.yaml` says what it gets."""
-    perform(Path(cfg.out), Run(cfg.run.task, float(cfg.run.lr), int(cfg.run.seed)))
+    """Do the job; `configs/finetuning/sweep.yaml` says what it gets."""
+    try:
+        perform(Path(cfg.out), Run(cfg.run.task, float(cfg.run.lr), int(cfg.run.seed)))
+    except SystemExit as stopped:  # a worker of joblib would catch it and wait for another job
+        os._exit(stopped.code)
 
 
 def end_with(parent: int) -> None:
-    """Ends all processes of the multirun, which are this one's group, when the sweep that started it has ended."""
+    """End all processes of the multirun, which are this one's group, when the sweep that started it has ended."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -119,4 +118,5 @@ def end_with(parent: int) -> None:
 if __name__ == "__main__":
     if PARENT in os.environ:
         end_with(int(os.environ.pop(PARENT)))
+    install()
     main()

@@ -1,9 +1,6 @@
-"""A fine-tuned checkpoint on the test sets of every language: predictions in XTREME's files, and their scores."""
-
-from __future__ import annotations
+"""Evaluate a fine-tuned checkpoint on the test sets of every language: predictions in XTREME's files, and scores."""
 
 from pathlib import Path
-from typing import Optional
 
 import numpy as np
 
@@ -13,19 +10,13 @@ from tupe.finetuning.answers import predict_answers
 from tupe.finetuning.predict import labels_of
 
 
-def evaluate(checkpoint: Path, data: Path, tests: tuple[str, ...], out: Path) -> dict[str, dict[str, Optional[float]]]:
-    """Predicts what is there of `tests`, and writes `out/TEST/test-de.json`, or `.tsv`.
-
-    Args:
-        checkpoint: the best of a run, chosen on the development set of its training language.
-        data: folder of the prepared tasks.
-        tests: folders there.
-        out: folder for the predictions.
+def evaluate(checkpoint: Path, data: Path, tests: tuple[str, ...], out: Path) -> dict[str, dict[str, float | None]]:
+    """Predict the test sets of `tests` that there are in `data`, and write `out/TEST/test-de.json`, or `.tsv`.
 
     Returns:
         By test and split, as in `XQuAD/test-de`, the metrics in percent; sets whose answers are secret are left out.
     """
-    found: dict[str, dict[str, Optional[float]]] = {}
+    found: dict[str, dict[str, float | None]] = {}
     for folder in tested(data, tests):
         questions = [split.name for split in question_sets(folder)]
         if questions:
@@ -37,18 +28,18 @@ def evaluate(checkpoint: Path, data: Path, tests: tuple[str, ...], out: Path) ->
 
 
 def tested(data: Path, tests: tuple[str, ...]) -> list[Path]:
-    """The folders of `tests` that hold test sets, of questions or of sentences."""
+    """Return the folders of `tests` that hold test sets, of questions or of sentences."""
     folders = (data / name for name in tests)
     return [folder for folder in folders if question_sets(folder) or (folder / "input0").is_dir()]
 
 
 def question_sets(folder: Path) -> list[Path]:
-    """The test sets by language of a folder that `tupe prepare-qa` made."""
+    """Return the test sets by language of a folder that `tupe prepare-qa` made."""
     return sorted(split for split in folder.glob("test-*") if split.is_dir())
 
 
 def predict_labels(checkpoint: Path, data: Path, out: Path) -> dict[str, dict[str, float]]:
-    """Writes a label a line for the test set of each language, or, where there is none, the development set.
+    """Write one label per line for the test set of each language, or where there is none, its development set.
 
     Returns:
         By split the `accuracy`, percent.

@@ -1,8 +1,5 @@
-"""`sweep.json`: what a sweep is of, and the runs that it should have when it is complete."""
+"""Read and write `sweep.json`: the inputs of a sweep, and the runs that it has when it is complete."""
 
-from __future__ import annotations
-
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,43 +13,32 @@ MADE_BY = "scripts/glue.sh"
 
 @dataclass(frozen=True)
 class Plan:
-    """A sweep of one checkpoint.
-
-    Attributes:
-        checkpoint: the pre-trained checkpoint.
-        sha256: of that file.
-        model: its model's name, with the fields that were given.
-        updates: how many updates it was pre-trained for.
-        data: folder of the prepared GLUE tasks.
-        overrides: of the fine-tuning configuration, beyond learning rate and seed.
-        runs: what was asked for.
-        data_sha256: of each task's data.
-    """
+    """A sweep of one checkpoint."""
 
     checkpoint: str
-    sha256: str
-    model: str
-    updates: int = checked(minimum=0)
-    data: str
-    overrides: tuple[str, ...]
+    sha256: str  # of that file
+    model: str  # its model's name, with the fields that were given
+    updates: int = checked(minimum=0)  # how many updates it was pre-trained for
+    data: str  # folder of the prepared GLUE tasks
+    overrides: tuple[str, ...]  # of the fine-tuning configuration, beyond learning rate and seed
     runs: tuple[Run, ...]
-    data_sha256: dict[str, str] = checked(default_factory=dict)
+    data_sha256: dict[str, str] = checked(default_factory=dict)  # of each task's data
 
     @classmethod
-    def load(cls, out: Path) -> Plan:
-        """Reads the plan of the sweep in `out`. Raises a `UserError` if there is none, or if it is damaged."""
+    def load(cls, out: Path) -> "Plan":
+        """Read the plan of the sweep in `out`. Raises a `UserError` if there is none, or if it is damaged."""
         return read(out / NAME, cls, f"{MADE_BY} or scripts/xtreme.sh", "move it away and start the sweep again")
 
-    def join(self, out: Path) -> Plan:
-        """Writes the plan to `out`; runs that were planned there before stay in it.
+    def join(self, out: Path) -> "Plan":
+        """Write the plan to `out`; runs that were planned there before stay in it.
 
         Raises:
             UserError: if `out` holds something else, or a sweep of another checkpoint, other data or other settings, so
                 that the results would be mixed.
         """
         of = {"checkpoint": self.sha256, "overrides": list(self.overrides)}
-        earlier = os.listdir(out) if (out / NAME).is_file() else ()  # by a version that left no identity
-        with own(out, MADE_BY, of, besides=earlier, wait=True):
+        besides = None if (out / NAME).is_file() else ()  # made by a version that left no identity
+        with own(out, MADE_BY, of, wait=True, besides=besides):
             plan = self
             if (out / NAME).exists():
                 before = Plan.load(out)

@@ -1,12 +1,9 @@
 """Predictions for a task's test sets, in the files that the GLUE server takes (gluebenchmark.com)."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Callable
 
 import numpy as np
 import torch
@@ -15,25 +12,21 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from tupe.checkpoints.load import load_models
-from tupe.checkpoints.safe_load import safe_load
+from tupe.checkpoints.load import Checkpoint, open_checkpoint
+from tupe.data.binary import check_indexed
 from tupe.data.glue.tasks import TASKS, Split, Task
 from tupe.errors import UserError
-from tupe.files import atomic, check_file, check_indexed, typed
-from tupe.models.saved import saved_config
+from tupe.files import atomic, check_file, typed
 from tupe.tasks.sentence_prediction import JoinedSentences, TupeSentencePredictionTask
 
 _BATCH = 32
 
 
-def predict(checkpoint: Path, data: Path, out: Path, any_size: bool = False) -> list[Path]:
-    """Writes a file for each test set of a task: two for MNLI, and AX from a model of MNLI.
+def predict(checkpoint: Path | Checkpoint, data: Path, out: Path, any_size: bool = False) -> list[Path]:
+    """Write a file such as `out/CoLA.tsv` for each test set of a task: two for MNLI, and AX from a model of MNLI.
 
-    Args:
-        checkpoint: fine-tuned on the task.
-        data: the prepared task, a folder called as the task.
-        out: folder that gets `CoLA.tsv`, `MNLI-m.tsv` and so on.
-        any_size: accept test sets that have not as many rows as were published, which the server refuses.
+    `data` is the prepared task, in a folder called as the task. `any_size` accepts test sets that have not as many rows
+    as were published, which the server refuses.
 
     Returns:
         The files.
@@ -75,7 +68,7 @@ def labels_of(
 
 
 def file_name(task: Task, split: Split) -> str:
-    """What the server calls the file."""
+    """Return the name that the server wants for the file."""
     return {"test": "MNLI-m", "test1": "MNLI-mm"}[split.name] + ".tsv" if task.name == "MNLI" else f"{task.name}.tsv"
 
 
@@ -105,20 +98,21 @@ def scores(model: nn.Module, task: TupeSentencePredictionTask, sentences: Joined
     yield from (found[i] for i in range(len(order)))
 
 
-def load(checkpoint: Path, data: Path, **settings: int) -> tuple[nn.Module, FairseqTask]:
+def load(checkpoint: Checkpoint, data: Path, **settings: int) -> tuple[nn.Module, FairseqTask]:
     """The model in evaluation, on the GPU if there is one, and its task on other data, with other settings.
 
     Raises:
         UserError: if they do not fit together.
     """
-    (model,), task = load_models([checkpoint], data, **settings)
+    model, task = checkpoint.model(data, **settings)
     return model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), task
 
 
-def _load(checkpoint: Path, data: Path, task: Task) -> tuple[nn.Module, FairseqTask]:
+def _load(checkpoint: Path | Checkpoint, data: Path, task: Task) -> tuple[nn.Module, FairseqTask]:
+    checkpoint = open_checkpoint(checkpoint)
     trained = _trained(checkpoint, task)
     if task.classes:
-        check_file(data / "label/dict.txt", "scripts/prepare_glue.sh")
+        check_file(data / "label/dict.txt", "tupe prepare-glue")
     model, fairseq_task = load(checkpoint, data)
     if task.classes:
         _check_labels(fairseq_task.label_dictionary, data, task, Path(trained.data))
@@ -127,17 +121,15 @@ def _load(checkpoint: Path, data: Path, task: Task) -> tuple[nn.Module, FairseqT
 
 @dataclass(frozen=True)
 class _Trained:
-    """What `glue-predict` believes of the task that a checkpoint was fine-tuned on."""
+    """Fields of the task that a checkpoint was fine-tuned on, checked by `tupe predict`."""
 
     num_classes: int
     data: str = ""
     classification_head_name: str = "sentence_classification_head"
 
 
-def _trained(checkpoint: Path, task: Task) -> _Trained:
-    state = safe_load(checkpoint)
-    saved_config(state, checkpoint)  # its sentence, if it is none of ours
-    cfg = state["cfg"].get("task") or {}
+def _trained(checkpoint: Checkpoint, task: Task) -> _Trained:
+    cfg = checkpoint.task
     if cfg.get("_name") != "tupe_sentence_prediction":
         raise UserError(f"{checkpoint} is not fine-tuned: give the checkpoint_best.pt of a run of finetune_glue.sh.")
     known = {field.name: cfg[field.name] for field in fields(_Trained) if field.name in cfg}
@@ -147,7 +139,7 @@ def _trained(checkpoint: Path, task: Task) -> _Trained:
         raise UserError(
             f"{checkpoint} has {trained.num_classes} output(s): give one that was fine-tuned on {fine_tuned}."
         )
-    head = state["model"].get(f"classification_heads.{trained.classification_head_name}.out_proj.weight")
+    head = checkpoint.weights.get(f"classification_heads.{trained.classification_head_name}.out_proj.weight")
     if not isinstance(head, Tensor) or len(head) != trained.num_classes:
         raise UserError(
             f"{checkpoint} holds no trained classification head, so that its predictions would be random: give the "
@@ -161,13 +153,13 @@ def _check_labels(dictionary: Dictionary, data: Path, task: Task, trained: Path)
     if sorted(labels) != sorted(task.classes):
         raise UserError(
             f"{data}/label/dict.txt has the labels {', '.join(labels)}, but {task.name} {', '.join(task.classes)}: "
-            "prepare the task again with scripts/prepare_glue.sh."
+            "prepare the task again with tupe prepare-glue."
         )
     before, now = trained / "label/dict.txt", data / "label/dict.txt"
     if before.is_file() and before.read_bytes() != now.read_bytes():
         raise UserError(
             f"the model was fine-tuned with the labels of {before}, which {now} numbers differently: prepare both with "
-            "scripts/prepare_glue.sh."
+            "tupe prepare-glue."
         )
 
 
@@ -176,7 +168,7 @@ def _sentences(fairseq_task: FairseqTask, data: Path, task: Task, split: Split, 
     for side in range(len(task.texts)):
         path = data / f"input{side}" / split.name
         if path.with_name(f"{split.name}.bin").exists():
-            check_indexed(path, "scripts/prepare_glue.sh")
+            check_indexed(path, "tupe prepare-glue")
         part = data_utils.load_indexed_dataset(str(path), fairseq_task.source_dictionary)
         if part is None:
             raise UserError(f"there is no test set {path}.bin: prepare the task from a download that has it.")
@@ -191,7 +183,7 @@ def _sentences(fairseq_task: FairseqTask, data: Path, task: Task, split: Split, 
 
 
 def _writer(task: Task, fairseq_task: FairseqTask) -> Callable[[Tensor], str]:
-    """From the scores of an example to what stands in the file."""
+    """Make the function from the scores of an example to its text in the file."""
     if task.scale is not None:
         return lambda scores: f"{min(max(float(scores), 0.0), 1.0) * task.scale:.3f}"
     labels = fairseq_task.label_dictionary

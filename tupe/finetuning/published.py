@@ -1,7 +1,5 @@
 """Published scores: TUPE (*Rethinking Positional Encoding in Language Pre-training*) on GLUE, DIET on XTREME."""
 
-from __future__ import annotations
-
 from tupe.finetuning.columns import GLUE, XTREME, Column
 from tupe.finetuning.table import Cell, Row
 
@@ -49,7 +47,7 @@ def _rows(table: tuple[tuple, ...], source: str, columns: tuple[Column, ...] = G
     ]
 
 
-#: What `tupe glue-table --published` takes, and the rows; an average is always taken of the columns that are shown.
+#: What `tupe table --published` takes, and the rows; an average is always taken of the columns that are shown.
 PUBLISHED = {
     "base": _rows(_BASE, "TUPE, table 2"),
     "large": _rows(_LARGE, "TUPE, table 3"),

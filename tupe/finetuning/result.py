@@ -1,32 +1,28 @@
-"""What is left of a finished run."""
-
-from __future__ import annotations
+"""Collect a finished fine-tuning run into `result.json`."""
 
 import json
 import math
 import re
 from pathlib import Path
-from typing import Any, Callable, Optional, Union
+from typing import Any
 
-from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
 from tupe.files import typed, write
-from tupe.finetuning.runs import RESULT, Result, result
+from tupe.finetuning.benchmarks import TASKS
+from tupe.finetuning.languages import evaluate
+from tupe.finetuning.runs import PREDICTIONS, RESULT, Result, result
+from tupe.safe_load import safe_load
 
-PathLike = Union[str, Path]
-Metrics = dict[str, dict[str, Optional[float]]]
+PathLike = str | Path
 
 
-def finetuning_result(run: PathLike, evaluate: Optional[Callable[[Path], Metrics]] = None, model: str = "") -> Result:
-    """Metric, best epoch and settings of the fine-tuning run in the folder `run`, also written there as `result.json`.
+def finetuning_result(run: PathLike, task: str = "", model: str = "") -> Result:
+    """Return metric, best epoch and settings of the fine-tuning in `run`, and write them there as `result.json`.
 
     `metrics` has all metrics of the best validation (an epoch can have several), by development set (MNLI has two), if
-    the run was logged as JSON (`common.log_format=json`).
-
-    Args:
-        run: the folder.
-        evaluate: tests the best checkpoint; its metrics join those. Without it, earlier ones stay.
-        model: what it is called, as `electra_tupe_base` of a discriminator; by default as before, or as the checkpoint.
+    the run was logged as JSON (`common.log_format=json`). With a `task` the best checkpoint is evaluated on its test
+    sets; without, what was found on them before stays. The model's name is as before, or as the checkpoint's, unless it
+    is given.
 
     Raises:
         UserError: if there is no finished run.
@@ -46,7 +42,8 @@ def finetuning_result(run: PathLike, evaluate: Optional[Callable[[Path], Metrics
     epoch -= at("extra_state.train_iterator.iterations_in_epoch", int) == 0
     before = result(Path(run))
     tested = {name: values for name, values in (before.metrics if before else {}).items() if "/" in name}
-    tested = evaluate(best) if evaluate else tested
+    if task:
+        tested = evaluate(best, Path(at("cfg.task.data", str)).parent, TASKS[task].tests, Path(run) / PREDICTIONS)
     update = at("optimizer_history", list[dict[str, Any]])[-1:]
     found = Result(
         task=Path(at("cfg.task.data", str)).name,
@@ -59,7 +56,7 @@ def finetuning_result(run: PathLike, evaluate: Optional[Callable[[Path], Metrics
         lr=(at("cfg.optimization.lr", list[float]) or [math.nan])[0],
         seed=at("cfg.common.seed", int),
         data=at("cfg.task.data", str),
-        pretrained=at("cfg.checkpoint.finetune_from_model", Optional[str]),
+        pretrained=at("cfg.checkpoint.finetune_from_model", str | None),
         checkpoint=str(best),
     )
     write(Path(run) / RESULT, found)
@@ -69,8 +66,8 @@ def finetuning_result(run: PathLike, evaluate: Optional[Callable[[Path], Metrics
 _VALIDATION = re.compile(r"\[(valid\d*)\]\[INFO\] - (\{.*\})$", re.MULTILINE)
 
 
-def _metrics(log: Path, update: Optional[int]) -> dict[str, dict[str, Optional[float]]]:
-    """What was logged after an update, by development set; of a resumed run, the last time."""
+def _metrics(log: Path, update: int | None) -> dict[str, dict[str, float | None]]:
+    """Return the metrics that were logged after `update`, by development set; where that was logged twice, the last."""
     metrics = {}
     for subset, text in _VALIDATION.findall(log.read_text(encoding="utf-8", errors="replace")) if log.is_file() else ():
         try:

@@ -1,12 +1,10 @@
-"""One run of a sweep: where it lies, whether it is finished, and why it failed."""
-
-from __future__ import annotations
+"""A run of a sweep: its folder, its result, and why it failed."""
 
 import shutil
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Optional, TypeVar
+from typing import TypeVar
 
 from tupe.errors import UserError
 from tupe.files import checked, read, remove_unfinished
@@ -27,7 +25,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Where the run lies in the folder of its sweep."""
+        """Return the folder, relative to that of the sweep."""
         return Path(self.task, f"lr_{self.lr:g}", f"seed_{self.seed}")
 
     def __str__(self) -> str:
@@ -35,38 +33,30 @@ class Run:
 
 
 def grid(tasks: list[str], lrs: list[float], seeds: list[int]) -> list[Run]:
-    """All combinations."""
+    """Return a run for each combination."""
     return [Run(*combination) for combination in product(tasks, lrs, seeds)]
 
 
 @dataclass(frozen=True)
 class Result:
-    """`result.json` of a finished run.
+    """`result.json` of a finished run."""
 
-    Attributes:
-        score: of the best epoch, percent.
-        metrics: all of that epoch, by development set, and of the best checkpoint by language, as in `XQuAD/test-de`.
-        metric: what `score` is.
-        epoch: the best, from 1.
-        pretrained: the checkpoint that it started from.
-        checkpoint: of the best epoch.
-    """
-
-    score: float
-    metrics: dict[str, dict[str, Optional[float]]] = field(default_factory=dict)
+    score: float  # of the best epoch, percent
+    # all of that epoch, by development set, and of the best checkpoint by language, as in `XQuAD/test-de`
+    metrics: dict[str, dict[str, float | None]] = field(default_factory=dict)
     task: str = ""
-    metric: str = ""
-    epoch: int = 0
+    metric: str = ""  # what `score` is
+    epoch: int = 0  # the best, from 1
     max_epoch: int = 0
     model: str = ""
     lr: float = 0.0
     seed: int = 0
     data: str = ""
-    pretrained: Optional[str] = None
-    checkpoint: str = ""
+    pretrained: str | None = None  # the checkpoint that it started from
+    checkpoint: str = ""  # of the best epoch
 
     def sentence(self, folder: Path) -> str:
-        """All of it in one line."""
+        """Return the result in one line."""
         return (
             f"{self.metric} {self.score:.2f} at epoch {self.epoch} ({self.model}, lr {self.lr:g}, seed {self.seed}); "
             f"outputs in {folder}"
@@ -80,19 +70,19 @@ class Failure:
     reason: str
 
 
-def result(folder: Path) -> Optional[Result]:
-    """What `result.json` of a finished run holds; None for a run that is not finished, or whose file is damaged."""
+def result(folder: Path) -> Result | None:
+    """Return the result of a run; None for one that is not finished, or whose `result.json` is damaged."""
     return _read(folder / RESULT, Result)
 
 
-def failure(folder: Path) -> Optional[str]:
-    """Why a run failed; None for one that did not."""
+def failure(folder: Path) -> str | None:
+    """Return why a run failed; None for one that did not."""
     failed = _read(folder / FAILED, Failure)
     return failed and failed.reason
 
 
 def clear(folder: Path) -> None:
-    """Removes what an unfinished run has left in its folder, and nothing else."""
+    """Remove what an unfinished run has left in its folder, and nothing else."""
     remove_unfinished(folder)
     for pattern in (LOG, RESULT, FAILED, "hydra_train.log", "checkpoint*.pt", "crash.pt", ".tupe.json"):
         for path in folder.glob(pattern):
@@ -101,7 +91,7 @@ def clear(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
-def _read(path: Path, kind: type[T]) -> Optional[T]:
+def _read(path: Path, kind: type[T]) -> T | None:
     try:
         return read(path, kind, "scripts/finetune_glue.sh")
     except UserError:

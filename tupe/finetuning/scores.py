@@ -1,6 +1,6 @@
-"""From the sweeps of several checkpoints of one pre-training: the score against its updates."""
+"""Collect the score against the updates of a pre-training, from the sweeps of its checkpoints."""
 
-from __future__ import annotations
+import itertools
 
 from tupe.analysis.scores import ScoreCurve
 from tupe.errors import UserError
@@ -8,11 +8,9 @@ from tupe.finetuning.table import Row, shown
 
 
 def score_curves(rows: dict[str, list[Row]], column: str = "") -> dict[str, ScoreCurve]:
-    """The curve of each system.
+    """Return the curve of each system, from the rows of its checkpoints' sweeps (`read_sweep`).
 
-    Args:
-        rows: name of a system -> the rows of its checkpoints' sweeps (`read_sweep`).
-        column: the score of one column, such as `MNLI-m`; by default the average that the papers take of all.
+    It is of one column, such as `MNLI-m`, or of the average that the papers take of all.
 
     Raises:
         UserError: if there is no such column, a sweep lacks scores, two of a system are of the same updates, or the
@@ -26,7 +24,7 @@ def score_curves(rows: dict[str, list[Row]], column: str = "") -> dict[str, Scor
     found = {}
     for name, of_system in rows.items():
         ordered = sorted(of_system, key=lambda row: row.updates)
-        for before, after in zip(ordered, ordered[1:]):
+        for before, after in itertools.pairwise(ordered):
             if before.updates == after.updates:
                 raise UserError(
                     f"{name} has two sweeps after {after.updates:,} updates: give each system its own name."

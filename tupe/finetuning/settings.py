@@ -1,28 +1,26 @@
-"""Settings of a fine-tuning: the files of `configs/finetuning` with `key=value` over them, as Hydra reads them."""
-
-from __future__ import annotations
+"""Read the settings of a fine-tuning: the files of `configs/finetuning` with `key=value` over them, as Hydra does."""
 
 import enum
 import re
 from pathlib import Path
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-import tupe
 from tupe.errors import UserError
+from tupe.fairseq_mends.folders import refuse_outputs
 from tupe.fairseq_mends.names import refuse_unknown_keys
 from tupe.fairseq_mends.ranges import refuse_out_of_range
 from tupe.finetuning.benchmarks import TASKS
 from tupe.position.own import own_options
 from tupe.pretraining import plus
 from tupe.systems import SYSTEM_FIELDS
+from tupe.user_dir import config_dir
 
-ROOT = Path(tupe.__file__).resolve().parents[1]
-CONFIGS = ROOT / "configs/finetuning"
+CONFIGS = config_dir("finetuning")
 
 #: Epochs of a recipe on a task, where they are not those of its file: ELECTRA, table 7.
 _EPOCHS = {("electra", "RTE"): 10, ("electra", "STS-B"): 10}
@@ -34,8 +32,8 @@ _ASIDE = (
 )
 
 
-def assignment(key: str, value: Union[str, int, float, Path]) -> str:
-    """`key=value` for Hydra's command line, of any value: text is quoted.
+def assignment(key: str, value: str | int | float | Path) -> str:
+    """Return `key=value` for Hydra's command line; text is quoted.
 
     Raises:
         UserError: for text that Hydra would take for something else, `${...}`.
@@ -52,17 +50,11 @@ def assignment(key: str, value: Union[str, int, float, Path]) -> str:
 
 
 class Settings(NamedTuple):
-    """What the files and the command line say.
+    """The settings from the files and the command line."""
 
-    Attributes:
-        of: all that a result depends on, beside model, data and where it runs.
-        save_dir: where the user wants the run, or "".
-        overrides: as given, without `save_dir`.
-    """
-
-    of: dict[str, Any]
-    save_dir: str
-    overrides: list[str]
+    of: dict[str, Any]  # all that a result depends on, beside model, data and where it runs
+    save_dir: str  # where the user wants the run, or ""
+    overrides: list[str]  # as given, without `save_dir`
 
     @property
     def lr(self) -> float:
@@ -79,13 +71,11 @@ class Settings(NamedTuple):
 
 
 def read_settings(task: str, overrides: list[str]) -> Settings:
-    """The settings of a task with `key=value` over them.
+    """Return the settings of a task with `key=value` over them.
 
     Raises:
         UserError: for what is no `key=value`, or one that cannot be.
     """
-    if not CONFIGS.is_dir():
-        raise UserError("fine-tuning needs configs/ and scripts/ beside the package: run the scripts of a clone.")
     config = TASKS[task].config
     family = config.partition("/")[0]
     files = [family, config]
@@ -118,6 +108,7 @@ def read_settings(task: str, overrides: list[str]) -> Settings:
             others[key] = value
     of = OmegaConf.to_container(cfg)
     refuse_out_of_range(of)
+    refuse_outputs(of)
     for key in _ASIDE:
         group, _, name = key.partition(".")
         (of.get(group) or {}).pop(name, None) if name else of.pop(group, None)
@@ -126,11 +117,11 @@ def read_settings(task: str, overrides: list[str]) -> Settings:
 
 
 def _parse(override: str) -> tuple[str, Any]:
-    """Key and value of an override; of `~key`, None."""
+    """Return key and value of an override; the value of `~key` is None."""
     try:
         parsed = OverridesParser.create().parse_override(override)
         if parsed.is_sweep_override():
-            raise UserError(f"'{override}' is several values, but a run has one: use scripts/glue.sh.")
+            raise UserError(f"'{override}' is several values, but a run has one: use tupe sweep.")
         return parsed.key_or_group, None if parsed.is_delete() else parsed.value()
     except HydraException as error:
         reason = " ".join(str(error).split())

@@ -1,6 +1,4 @@
-"""The sweep: says what is to be done, starts Hydra's multirun of it, and shows how far it is."""
-
-from __future__ import annotations
+"""Plan a sweep, run it as a Hydra multirun, and show its progress."""
 
 import contextlib
 import os
@@ -14,31 +12,24 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-from tupe.checkpoints.safe_load import safe_load
+from tupe.checkpoints.load import open_checkpoint
+from tupe.cores import visible_gpus
 from tupe.errors import UserError
 from tupe.files import sha256
 from tupe.finetuning.benchmarks import TASKS
 from tupe.finetuning.finetune import check_dictionary, data_checksum
-from tupe.finetuning.gpus import visible_gpus
 from tupe.finetuning.job import PARENT, keep_best
 from tupe.finetuning.plan import Plan
 from tupe.finetuning.runs import FAILED, LOG, Run, failure, result
 from tupe.finetuning.settings import CONFIGS, assignment, read_settings
 from tupe.models.describe import full_name
-from tupe.models.saved import saved_config, saved_updates
 from tupe.models.tupe import as_namespace
 
 _OURS = ("optimization.lr", "common.seed", "checkpoint.save_dir", "common.log_format")  # what the sweep itself sets
 
 
 def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list[Run]) -> Plan:
-    """What a sweep is of.
-
-    Args:
-        checkpoint: a pre-trained checkpoint of this plugin.
-        data: folder of the prepared tasks.
-        overrides: `key=value` of the fine-tuning configuration.
-        runs: what is to be done.
+    """Check what a sweep of a checkpoint on the prepared tasks in `data` needs, and return its plan.
 
     Raises:
         UserError: if the checkpoint is none of ours, a task is unknown or not prepared, or an override is the sweep's.
@@ -64,15 +55,14 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
         )
     for task in tasks:
         read_settings(task, list(overrides))  # its sentence, if one of them cannot be
-    state = safe_load(checkpoint)
-    model = full_name(as_namespace(saved_config(state, checkpoint)))
+    opened = open_checkpoint(checkpoint)
     for task in tasks:
-        check_dictionary(state, checkpoint, data / task, task)
+        check_dictionary(opened, data / task, task)
     return Plan(
         checkpoint=str(checkpoint.resolve()),
         sha256=sha256(checkpoint),
-        model=model,
-        updates=saved_updates(state, checkpoint),
+        model=full_name(as_namespace(opened.config)),
+        updates=opened.updates,
         data=str(data.resolve()),
         overrides=overrides,
         runs=tuple(runs),
@@ -81,12 +71,9 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
 
 
 def sweep(out: Path, runs: Iterable[Run], hydra_overrides: list[str]) -> None:
-    """Does the runs that are not finished, with a bar that counts their epochs by the size of their data.
+    """Do the unfinished runs of the sweep in `out`, with a bar that counts epochs by the size of their data.
 
-    Args:
-        out: folder of the sweep, which holds its plan.
-        runs: what is to be done.
-        hydra_overrides: for Hydra itself, such as `hydra/launcher=joblib`.
+    `hydra_overrides` are for Hydra itself, such as `hydra/launcher=joblib`.
 
     Raises:
         UserError: if the launcher fails, on an interruption, and if no run is finished in the end.
@@ -139,14 +126,14 @@ def sweep(out: Path, runs: Iterable[Run], hydra_overrides: list[str]) -> None:
 
 
 def _end(process: subprocess.Popen) -> None:
-    """Ends Hydra and its workers, which end their runs: all are one group."""
+    """End Hydra and its workers, which are one process group and end their runs."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     process.wait()
 
 
 def multirun(out: Path, runs: list[Run], hydra_overrides: list[str]) -> list[str]:
-    """The command that does `runs` as jobs of a Hydra multirun."""
+    """Return the command that does `runs` as jobs of a Hydra multirun."""
     jobs = ",".join(f"{{task:{run.task},lr:{run.lr!r},seed:{run.seed}}}" for run in runs)
     command = [sys.executable, "-m", "tupe.finetuning.job", "--config-dir", str(CONFIGS), "--multirun"]
     command += [f"run={jobs}", assignment("out", out.resolve()), *hydra_overrides]
@@ -156,13 +143,13 @@ def multirun(out: Path, runs: list[Run], hydra_overrides: list[str]) -> list[str
 
 
 class _Size(NamedTuple):
-    """What a run reads: so many epochs of so many bytes."""
+    """The size of a run: how many epochs, and the bytes of each."""
 
     epochs: int
     epoch: int
 
     @classmethod
-    def of(cls, plan: Plan, task: str) -> _Size:
+    def of(cls, plan: Plan, task: str) -> "_Size":
         files = [path for part in ("input*/train.bin", "train/*.bin") for path in Path(plan.data, task).glob(part)]
         return cls(read_settings(task, list(plan.overrides)).epochs, sum(path.stat().st_size for path in files))
 
@@ -171,14 +158,14 @@ class _Size(NamedTuple):
         return self.epochs * self.epoch
 
     def done(self, folder: Path) -> int:
-        """Of a run that has not ended, by the validations in its log."""
+        """Return how many bytes an unfinished run has read, by the validations in its log."""
         with contextlib.suppress(OSError):
             return self.epoch * (folder / "hydra_train.log").read_bytes().count(b'"valid_loss"')
         return 0
 
 
 def _show(bar: tqdm, out: Path, size: dict[Run, _Size], running: set[Run]) -> None:
-    """Moves the bar to where the runs are, and takes those that have ended from `running`."""
+    """Move the bar to where the runs are, and take those that have ended from `running`."""
     for run in sorted(running, key=str):
         why = failure(out / run.folder)
         if why is not None:

@@ -1,13 +1,10 @@
 """The papers' table from the runs of a sweep: for each learning rate the median of the seeds, then the best rate."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Optional
 
 from tupe.finetuning.columns import COLUMNS, Column
 from tupe.finetuning.plan import Plan
@@ -16,15 +13,10 @@ from tupe.finetuning.runs import Run, failure, result
 
 @dataclass(frozen=True)
 class Rate:
-    """What the seeds of one learning rate gave.
-
-    Attributes:
-        lr: the learning rate.
-        scores: of the finished runs, percent.
-    """
+    """Scores of the seeds of one learning rate."""
 
     lr: float
-    scores: tuple[float, ...]
+    scores: tuple[float, ...]  # of the finished runs, percent
 
     @property
     def median(self) -> float:
@@ -32,57 +24,40 @@ class Rate:
         return statistics.median(self.scores)
 
     @property
-    def spread(self) -> Optional[float]:
+    def spread(self) -> float | None:
         """Standard deviation over the seeds, where there are two or more."""
         return statistics.stdev(self.scores) if len(self.scores) > 1 else None
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A column of one system.
+    """A column of one system."""
 
-    Attributes:
-        score: percent; None if there is no finished run.
-        planned: how many runs there should be, that have what the column is of.
-        best: the learning rate that the score is of; published rows have none.
-        rates: all learning rates with a finished run.
-        differs: how a mean over languages differs from the papers'.
-    """
-
-    score: Optional[float]
-    planned: int = 0
-    best: Optional[Rate] = None
-    rates: tuple[Rate, ...] = ()
-    differs: str = ""
+    score: float | None  # percent; None if there is no finished run
+    planned: int = 0  # how many runs there should be, that have what the column is of
+    best: Rate | None = None  # the learning rate that the score is of; published rows have none
+    rates: tuple[Rate, ...] = ()  # all learning rates with a finished run
+    differs: str = ""  # how a mean over languages differs from the papers'
 
     @property
     def finished(self) -> int:
-        """How many runs are finished."""
+        """Count the finished runs."""
         return sum(len(rate.scores) for rate in self.rates)
 
 
 @dataclass(frozen=True)
 class Row:
-    """A system.
+    """A system."""
 
-    Attributes:
-        name: what it is called in the table.
-        cells: by the name of the column.
-        failed: run and reason of the runs that failed.
-        source: where a published row is from.
-        languages: columns of single languages.
-        model: its name, and `updates` of its pre-training; of a published row, none.
-    """
-
-    name: str
-    cells: dict[str, Cell]
-    failed: dict[Run, str] = field(default_factory=dict)
-    source: str = ""
-    languages: tuple[Column, ...] = ()
-    model: str = ""
+    name: str  # what it is called in the table
+    cells: dict[str, Cell]  # by the name of the column
+    failed: dict[Run, str] = field(default_factory=dict)  # run and reason of the runs that failed
+    source: str = ""  # where a published row is from
+    languages: tuple[Column, ...] = ()  # columns of single languages
+    model: str = ""  # its name, and `updates` of its pre-training; of a published row, none
     updates: int = 0
 
-    def average(self, columns: list[Column]) -> Optional[float]:
+    def average(self, columns: list[Column]) -> float | None:
         """Mean over `columns`, MNLI-m and MNLI-mm each counting; None if one of them has no score."""
         scores = [self.cells[column.name].score for column in columns if column.name in self.cells]
         if not columns or len(scores) < len(columns) or None in scores:
@@ -147,7 +122,7 @@ def _named(column: Column, split: str) -> str:
     return f"{column.name} {language}" + ("" if kind == "test" else f" ({kind})")
 
 
-def _cell(column: Column, runs: list[Run], out: Path, lr: Optional[float]) -> Cell:
+def _cell(column: Column, runs: list[Run], out: Path, lr: float | None) -> Cell:
     scores: dict[float, list[float]] = {}
     planned, differs = 0, {}
     for run in runs:

@@ -3,6 +3,7 @@
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import dataclasses
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -12,12 +13,12 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from tupe.attention import BACKENDS
 from tupe.errors import UserError
 from tupe.position.own import read_own
-from tupe.systems import named_electras, named_models
+from tupe.systems import CHOICES, named_electras, named_models
 
 OWN_ABSOLUTE, OWN_RELATIVE, OWN_OPTIONS = read_own()  # terms of the user's own
 
 
-def with_own(choices: list[str], own: list[str]) -> ChoiceEnum:
+def with_own(choices: Sequence[str], own: list[str]) -> ChoiceEnum:
     """Raises `UserError` for a term of the user's own under a name of ours."""
     taken = set(choices) & set(own)
     if taken:
@@ -25,13 +26,11 @@ def with_own(choices: list[str], own: list[str]) -> ChoiceEnum:
     return ChoiceEnum([*choices, *own])
 
 
-ABSOLUTE_CHOICES = with_own(
-    ["none", "input", "untied", "untied_cross", "low_rank", "low_rank_input", "free"], OWN_ABSOLUTE
+ABSOLUTE_CHOICES = with_own(CHOICES["absolute"], OWN_ABSOLUTE)
+RELATIVE_CHOICES = with_own(CHOICES["relative"], OWN_RELATIVE)
+RESET_CHOICES, SEGMENT_CHOICES, SHARING_CHOICES = (
+    ChoiceEnum(CHOICES[name]) for name in ("reset", "segment", "sharing")
 )
-RELATIVE_CHOICES = with_own(["none", "bucketed", "clipped", "unbinned", "parametric", "shaw"], OWN_RELATIVE)
-RESET_CHOICES = ChoiceEnum(["none", "paper", "release"])
-SEGMENT_CHOICES = ChoiceEnum(["none", "input", "per_head"])
-SHARING_CHOICES = ChoiceEnum(["none", "layer", "head"])
 BACKEND_CHOICES = ChoiceEnum(["auto", *BACKENDS])
 SHARED_POSITIONS_CHOICES = ChoiceEnum(["none", "table", "all"])
 UNPAD_CHOICES = ChoiceEnum(["auto", "always", "never"])

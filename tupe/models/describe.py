@@ -1,7 +1,5 @@
 """What a model is: its attention logit as an equation, its parameters, and where each of its fields comes from."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from typing import Any
 
@@ -11,7 +9,10 @@ from omegaconf.errors import OmegaConfBaseException
 from tupe.criterions.throughput import training_flops
 from tupe.errors import UserError
 from tupe.fairseq_mends.names import cannot_be
+from tupe.fairseq_mends.ours import chosen
+from tupe.fairseq_mends.ranges import refuse_out_of_range
 from tupe.models.config import CONFIGS
+from tupe.models.saved import fairseq_model
 from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
 from tupe.models.summary import Size, count_parameters, meta_model
 from tupe.models.tupe import as_namespace
@@ -43,6 +44,10 @@ def with_fields(name: str, fields: list[str]) -> Namespace:
     Raises:
         UserError: for a name, a field or a value that there is not.
     """
+    if name in TRANSLATORS:
+        raise UserError(f"{name} is an encoder-decoder: `tupe systems --translation` says what it is.")
+    if name not in CONFIGS and (kind := chosen("model", name)):
+        raise UserError(f"{name} is {fairseq_model(name, kind)}: `tupe systems` lists ours, of which bert_a is BERT's.")
     if name not in CONFIGS:
         raise UserError(f"there is no checkpoint and no model {name}: `tupe systems` lists the models.")
     wrong = next((field for field in fields if "=" not in field), None)
@@ -53,6 +58,7 @@ def with_fields(name: str, fields: list[str]) -> Namespace:
     except OmegaConfBaseException as error:
         raise cannot_be(name, [field.partition("=")[0] for field in fields], CONFIGS[name], error) from None
     args._name = name
+    refuse_out_of_range({"model": vars(args)}, ["model"])
     return args
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from argparse import Namespace
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple
 
 import torch
-from fairseq import utils
 from fairseq.data import Dictionary
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from fairseq.tasks import FairseqTask
@@ -15,7 +14,9 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.linear import project
+from tupe.fairseq_mends.building import before_building
+from tupe.layers import Linear
+from tupe.models.activation import activation_function
 from tupe.models.config import ElectraConfig
 from tupe.models.linear_head import upgrade
 from tupe.models.position import build_position_bias, embedding_width
@@ -68,13 +69,13 @@ class DiscriminatorHead(nn.Module):
 
     def __init__(self, embed_dim: int, activation_fn: str) -> None:
         super().__init__()
-        self.dense = nn.Linear(embed_dim, embed_dim)
-        self.activation_fn = utils.get_activation_fn(activation_fn)
-        self.out_proj = nn.Linear(embed_dim, 1)
+        self.dense = Linear(embed_dim, embed_dim)
+        self.activation_fn = activation_function(activation_fn)
+        self.out_proj = Linear(embed_dim, 1)
 
     def forward(self, features: Tensor) -> Tensor:
         """`features` `(..., d)` to scores `(...)`."""
-        return project(self.out_proj, self.activation_fn(project(self.dense, features))).squeeze(-1)
+        return self.out_proj(self.activation_fn(self.dense(features))).squeeze(-1)
 
 
 class DiscriminatorEncoder(TupeLanguageModelEncoder):
@@ -186,8 +187,9 @@ class ElectraModel(TupeModel):
         self._register_load_state_dict_pre_hook(_loaded_into_both, with_module=True)
 
     @classmethod
-    def build_model(cls, cfg: Union[DictConfig, ElectraConfig, Namespace], task: FairseqTask) -> ElectraModel:
+    def build_model(cls, cfg: DictConfig | ElectraConfig | Namespace, task: FairseqTask) -> ElectraModel:
         """Raises `UserError` as `TupeModel.build_model` and `build_networks`, and without `<mask>`, or for `k > n`."""
+        before_building(cls, cfg, task)
         args = as_namespace(cfg)
         args.max_positions = args.max_positions or task.max_positions()
         if args.linformer_k > args.max_positions:
@@ -208,10 +210,10 @@ class ElectraModel(TupeModel):
         src_tokens: Tensor,
         features_only: bool = False,
         return_all_hiddens: bool = False,
-        classification_head_name: Optional[str] = None,
-        original: Optional[Tensor] = None,
+        classification_head_name: str | None = None,
+        original: Tensor | None = None,
         **kwargs: object,
-    ) -> Union[Detection, tuple[Tensor, dict]]:
+    ) -> Detection | tuple[Tensor, dict]:
         """As `TupeModel.forward`; or, with the `original` of masked tokens, both networks: see `detect`.
 
         Both are in one call, because a wrapper for several processes knows no other.
@@ -233,7 +235,8 @@ class ElectraModel(TupeModel):
         uniform: Tensor,
         temperature: float = 1.0,
         with_dropout: bool = True,
-        num_tokens: Optional[int] = None,
+        num_tokens: int | None = None,
+        pairs: bool | None = None,
     ) -> Detection:
         """The generator fills `src_tokens`, the discriminator scores the result; no gradient connects the two.
 
@@ -247,8 +250,10 @@ class ElectraModel(TupeModel):
             temperature: of the softmax that they are drawn from.
             with_dropout: draw from the logits that are returned; else the generator computes others in evaluation mode.
             num_tokens: how many are no padding, if the caller knows.
+            pairs: whether any sequence has two segments, if the caller knows.
         """
-        options = {"masked_tokens": masked_tokens, "num_tokens": num_tokens}
+        known = {"num_tokens": num_tokens, "pairs": pairs}
+        options = {"masked_tokens": masked_tokens, **known}
         logits = likely = self.generator(src_tokens, **options)[0]
         if self.training and not with_dropout:
             self.generator.eval()
@@ -257,7 +262,7 @@ class ElectraModel(TupeModel):
             self.generator.train()
         drawn = draw(likely, uniform, self.never, temperature)
         tokens = original.flatten().index_copy(0, masked_tokens, drawn).view_as(original)
-        scores, _ = self.encoder(tokens, features_only=True, num_tokens=num_tokens, head=self.discriminator_head)
+        scores, _ = self.encoder(tokens, features_only=True, head=self.discriminator_head, **known)
         return Detection(logits, tokens, scores)
 
     def aliases(self) -> dict[str, str]:

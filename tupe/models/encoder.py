@@ -1,19 +1,15 @@
 """The encoder: words (and for BERT, positions and segments) in; the position terms, computed once; the layers."""
 
-from __future__ import annotations
-
 import itertools
 from argparse import Namespace
-from collections.abc import Iterator
-from typing import Callable, Optional, Union
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.attention import prefers_parts, takes_packed
-from tupe.dropout import Dropout
-from tupe.linear import project
+from tupe.layers import Dropout, Linear
 from tupe.models.layer import TupeEncoderLayer, run_layer
 from tupe.models.position import build_position_bias, build_segment_attention, embedding_width, parts_width
 from tupe.models.unpadded import Group, Unpadded
@@ -57,13 +53,13 @@ class TupeEncoder(nn.Module):
         self.parts_width = parts_width(args, self.position_bias)
         self.layernorm_embedding = nn.Identity() if args.no_layernorm_embedding else nn.LayerNorm(embedding_dim)
         self.dropout = Dropout(args.dropout)
-        self.embedding_projection = nn.Identity() if embedding_dim == width else nn.Linear(embedding_dim, width)
+        self.embedding_projection = nn.Identity() if embedding_dim == width else Linear(embedding_dim, width)
         self.layers = nn.ModuleList(
             TupeEncoderLayer(args, self.position_bias.num_terms) for _ in range(args.encoder_layers)
         )
         self.layer_norm = nn.LayerNorm(width) if args.encoder_normalize_before else nn.Identity()
 
-    def key_padding_mask(self, src_tokens: Tensor, num_tokens: Optional[int]) -> Optional[Tensor]:
+    def key_padding_mask(self, src_tokens: Tensor, num_tokens: int | None) -> Tensor | None:
         """`(B, T)`, true at padding; nothing where there is none and that is known without asking the device."""
         if num_tokens is not None and num_tokens == src_tokens.numel():
             return None
@@ -72,7 +68,7 @@ class TupeEncoder(nn.Module):
             return None
         return mask
 
-    def without_padding(self, mask: Optional[Tensor], num_tokens: Optional[int]) -> Optional[Unpadded]:
+    def without_padding(self, mask: Tensor | None, num_tokens: int | None) -> Unpadded | None:
         """Where the tokens are, if the layers are to compute them alone; see `EncoderConfig.unpad`.
 
         A caller who does not say how many there are gets features at padding as well, unless `unpad` is `always`.
@@ -88,31 +84,41 @@ class TupeEncoder(nn.Module):
         return Unpadded.of(mask, num_tokens, self.num_heads if on_cpu and not self.compile else None)
 
     def layer_terms(
-        self, src_tokens: Tensor, dtype: torch.dtype, groups: Optional[tuple[Group, ...]] = None
-    ) -> Iterator[Union[PositionTerms, tuple[PositionTerms, ...]]]:
-        """The position terms of each layer in turn, or those of `groups`; what they share is computed once."""
-        length, segments, pairs = src_tokens.shape[1], None, False
-        if self.segment_attention is not None:
+        self,
+        src_tokens: Tensor,
+        dtype: torch.dtype,
+        groups: tuple[Group, ...] = (Group(None),),
+        pairs: bool | None = None,
+    ) -> Iterator[tuple[PositionTerms, ...]]:
+        """The position terms of each layer in turn, for each of `groups`; what they share is computed once."""
+        length, segments = src_tokens.shape[1], None
+        if self.segment_attention is None:
+            pairs = False
+        else:
             segments = segment_ids(src_tokens, self.eos)
-            pairs = is_traced() or bool(segments.any())  # waits for a GPU, which saves it much more than the time
+            if is_traced():
+                pairs = True
+            elif pairs is None:  # waits for a GPU, which saves it much more than the time
+                pairs = bool(segments.any())
         in_parts = self.parts_width is not None and prefers_parts(
-            self.attention_backend, src_tokens.device, length, self.parts_width, pairs, self.position_bias.in_factors
-        )
+            self.attention_backend, src_tokens.device, length, self.parts_width, pairs,
+            self.position_bias.in_factors, dtype,
+        )  # fmt: skip
         terms = self.position_bias(length, dtype, in_parts)
         if segments is not None and not in_parts and not pairs:  # one sentence each: one cell stands for all
             segments = segments[:1, :1]
-        if groups is None:
-            return self.with_segments(terms, segments, dtype, in_parts)
         of_groups = []
         for group in groups:
-            own = terms if group.length == length else terms.slice(group.length, self.position_bias.num_keys)
-            alike = segments is None or segments.numel() == 1
-            among = segments if alike else segments[group.rows, : group.length]
+            own, among = terms, segments
+            if group.length not in (None, length):
+                own = terms.slice(group.length, self.position_bias.num_keys)
+            if group.rows is not None and segments is not None and segments.numel() > 1:
+                among = segments[group.rows, : group.length]
             of_groups.append(self.with_segments(own, among, dtype, in_parts))
         return zip(*of_groups)
 
     def with_segments(
-        self, terms: PositionTerms, segments: Optional[Tensor], dtype: torch.dtype, in_parts: bool
+        self, terms: PositionTerms, segments: Tensor | None, dtype: torch.dtype, in_parts: bool
     ) -> Iterator[PositionTerms]:
         """The terms of each layer, with those of the `segments` `(B, T)`, or `(1, 1)` for the same of all."""
         if segments is not None and (in_parts or self.layers_share or segments.numel() == 1):
@@ -126,7 +132,7 @@ class TupeEncoder(nn.Module):
                     own = own.add_segments(self.segment_attention(layer=layer).to(dtype), segments, in_parts)
                 yield own
 
-    def embed(self, src_tokens: Tensor, mask: Optional[Tensor], unpadded: Optional[Unpadded]) -> Tensor:
+    def embed(self, src_tokens: Tensor, mask: Tensor | None, unpadded: Unpadded | None) -> Tensor:
         """The input of the first layer, `(B, T, d)` with zeros at padding, or `(N, d)`."""
         length = src_tokens.shape[1]
         x = self.embed_tokens(src_tokens if unpadded is None else unpadded.unpad(src_tokens))
@@ -136,16 +142,17 @@ class TupeEncoder(nn.Module):
         if self.input_segments is not None:
             segments = segment_ids(src_tokens, self.eos)
             x = x + self.input_segments(segments if unpadded is None else unpadded.unpad(segments))
-        x = project(self.embedding_projection, self.dropout(self.layernorm_embedding(x)))
+        x = self.embedding_projection(self.dropout(self.layernorm_embedding(x)))
         return x if mask is None or unpadded is not None else x.masked_fill(mask.unsqueeze(-1), 0)
 
     def forward(
         self,
         src_tokens: Tensor,
-        num_tokens: Optional[int] = None,
+        num_tokens: int | None = None,
         return_all_hiddens: bool = False,
-        head: Optional[Callable[[Tensor], Tensor]] = None,
-    ) -> tuple[Tensor, Optional[list[Tensor]]]:
+        head: Callable[[Tensor], Tensor] | None = None,
+        pairs: bool | None = None,
+    ) -> tuple[Tensor, list[Tensor] | None]:
         """Features of `src_tokens`.
 
         Args:
@@ -153,6 +160,7 @@ class TupeEncoder(nn.Module):
             num_tokens: how many of them are no padding, where the caller knows; `None` to look.
             return_all_hiddens: also return the input of the first layer and the output of each.
             head: from the features `(..., d)` of tokens to what is returned of them instead, `(...)`.
+            pairs: whether any sequence has two segments, where the caller knows; `None` to look.
 
         Returns:
             features `(B, T, d)`, without meaning at padding, and the `L + 1` hidden states `(B, T, d)` or `None`.
@@ -163,11 +171,11 @@ class TupeEncoder(nn.Module):
         check_length(src_tokens.shape[1], self.max_positions)
         mask = self.key_padding_mask(src_tokens, num_tokens)
         unpadded = None if return_all_hiddens else self.without_padding(mask, num_tokens)
-        groups = None if unpadded is None else unpadded.groups
+        groups = (Group(mask),) if unpadded is None else unpadded.groups
         x = self.embed(src_tokens, mask, unpadded)
         states = [x] if return_all_hiddens else None
-        for layer, position in zip(self.layers, self.layer_terms(src_tokens, compute_dtype(x), groups)):
-            x = run_layer(layer, x, position, mask, groups, compile=self.compile, recompute=self.checkpoint_activations)
+        for layer, position in zip(self.layers, self.layer_terms(src_tokens, compute_dtype(x), groups, pairs)):
+            x = run_layer(layer, x, position, groups, compile=self.compile, recompute=self.checkpoint_activations)
             if states is not None:
                 states.append(x)
         x = self.layer_norm(x)

@@ -1,11 +1,9 @@
 """fairseq's hub interface on text as it is: what the corpus did to its text before SentencePiece comes first."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from fairseq.data import Dictionary
@@ -26,7 +24,7 @@ class _Text:
     language: str
 
 
-def text_processing(folder: Path) -> Optional[TextProcessing]:
+def text_processing(folder: Path) -> TextProcessing | None:
     """What `tupe prepare-corpus` or `tupe prepare-glue` did to the text in `folder`; `None` if neither made it.
 
     Raises:

@@ -1,27 +1,22 @@
 """A Transformer layer, batch first, whose attention takes the position terms."""
 
-from __future__ import annotations
-
 import functools
 import math
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Callable, Optional, Union
 
 import torch
-import torch.nn.functional as F
-from fairseq import utils
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from tupe.attention import biased_attention, packed_attention
-from tupe.dropout import Dropout
 from tupe.errors import UserError
-from tupe.linear import is_plain, linear, project
+from tupe.layers import Dropout, Linear
+from tupe.models.activation import activation_function
 from tupe.models.linformer import LengthProjection
 from tupe.models.shaw import attention_with_relative_values
-from tupe.models.unpadded import Group
+from tupe.models.unpadded import Group, split
 from tupe.position import PositionTerms, ShawRelative, StructuredBias
 
 
@@ -51,8 +46,8 @@ class Attention(nn.Module):
         dropout: float,
         backend: str,
         *,
-        relative: Optional[ShawRelative] = None,
-        projection: Optional[LengthProjection] = None,
+        relative: ShawRelative | None = None,
+        projection: LengthProjection | None = None,
     ) -> None:
         super().__init__()
         if embed_dim % num_heads:
@@ -64,8 +59,8 @@ class Attention(nn.Module):
         self.scale = 1 / math.sqrt(num_terms * (embed_dim // num_heads))
         self.dropout = dropout
         self.backend = backend
-        self.qkv_proj = nn.Linear(embed_dim, 3 * embed_dim)
-        self.out_proj = nn.Linear(embed_dim, embed_dim)
+        self.qkv_proj = Linear(embed_dim, 3 * embed_dim)
+        self.out_proj = Linear(embed_dim, embed_dim)
         self.relative = relative
         self.projection = projection
 
@@ -75,9 +70,9 @@ class Attention(nn.Module):
 
     def part(self, x: Tensor, rows: slice) -> Tensor:
         """Some columns of `x (W^Q, W^K, W^V)`, by only those `rows` of the weight."""
-        if is_plain(self.qkv_proj, nn.Linear):
-            return linear(x, self.qkv_proj.weight[rows], self.qkv_proj.bias[rows])
-        return self.qkv_proj(x)[..., rows]
+        if isinstance(self.qkv_proj, Linear):
+            return self.qkv_proj(x, rows)
+        return self.qkv_proj(x)[..., rows]  # an adapter, or a layer of eight bits
 
     def query(self, x: Tensor) -> Tensor:
         """`x W^Q` in heads."""
@@ -90,7 +85,7 @@ class Attention(nn.Module):
 
     def with_terms(
         self, query: Tensor, key: Tensor, value: Tensor, position: PositionTerms
-    ) -> tuple[Tensor, Tensor, Tensor, Union[Tensor, StructuredBias, None]]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | StructuredBias | None]:
         """Query, key, value and bias, of which the logits are `scale query key^T + bias`."""
         if position.query is not None:
             query, key = query + position.query, key + position.key
@@ -107,11 +102,12 @@ class Attention(nn.Module):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        bias: Union[Tensor, StructuredBias, None],
-        key_padding_mask: Optional[Tensor],
+        position: PositionTerms,
+        key_padding_mask: Tensor | None,
         causal: bool = False,
     ) -> Tensor:
         """Queries `(B, H, T, d_h)`, keys and values `(B, H, m, d_h)`, `key_padding_mask` `(B, m)`: `(B, T, d)`."""
+        query, key, value, bias = self.with_terms(query, key, value, position)
         options = {
             "key_padding_mask": key_padding_mask,
             "scale": self.scale,
@@ -123,11 +119,7 @@ class Attention(nn.Module):
             out = attention_with_relative_values(query, key, value, bias, self.relative, **options)
         else:
             out = biased_attention(query, key, value, bias, **options, backend=self.backend)
-        return out.transpose(1, 2).flatten(2)
-
-    def attend(self, *inputs: object, **options: object) -> Tensor:
-        """`mix`, times `W^O`."""
-        return project(self.out_proj, self.mix(*inputs, **options))
+        return out.transpose(1, 2).flatten(2)  # B H T d_h -> B T d
 
 
 class SelfAttention(Attention):
@@ -139,64 +131,41 @@ class SelfAttention(Attention):
         """What is made of each token by itself: `(x W^Q, x W^K, x W^V)` in one, or with Linformer `x W^Q` and `x`."""
         if self.projection is not None:
             return self.part(x, slice(x.shape[-1])), x
-        return (project(self.qkv_proj, x),)
+        return (self.qkv_proj(x),)
 
-    def heads(self, x: Tensor, key_padding_mask: Optional[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries `(B, H, T, d_h)`, keys and values `(B, H, T, d_h)`, or `(B, H, k, d_h)` with Linformer."""
-        return self.heads_of(self.projected(x), key_padding_mask)
-
-    def heads_of(
-        self, projected: Sequence[Tensor], key_padding_mask: Optional[Tensor]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """As `heads`, of what `projected` made, each `(B, T, ...)`."""
+    def heads(self, projected: Sequence[Tensor], key_padding_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values `(B, H, T, d_h)` of what `projected` made, `(B, T, ...)`; Linformer has `k` keys."""
         if self.projection is not None:
             query, x = projected
-            return self.in_heads(query), *self.key_value(self.projection(x, key_padding_mask))
-        query, key, value = projected[0].chunk(3, dim=-1)
+            return self.in_heads(query), *self.key_value(self.projection(x, key_padding_mask))  # B T d -> B k d
+        query, key, value = projected[0].chunk(3, dim=-1)  # B T 3d -> B T d
         return self.in_heads(query), self.in_heads(key), self.in_heads(value)
 
-    def inputs(
-        self, x: Tensor, position: PositionTerms, key_padding_mask: Optional[Tensor]
-    ) -> tuple[Tensor, Tensor, Tensor, Union[Tensor, StructuredBias, None]]:
-        """Query, key, value and bias, of which the logits are `scale query key^T + bias`."""
-        return self.with_terms(*self.heads(x, key_padding_mask), position)
+    def forward(self, x: Tensor, position: tuple[PositionTerms, ...], groups: tuple[Group, ...]) -> Tensor:
+        """`x` `(B, T, d)`, one padded group, or `(N, d)`, the tokens of `groups` side by side; returns its shape.
 
-    def forward(
-        self,
-        x: Tensor,
-        position: Union[PositionTerms, tuple[PositionTerms, ...]],
-        key_padding_mask: Optional[Tensor],
-        groups: Optional[tuple[Group, ...]] = None,
-    ) -> Tensor:
-        """`x` `(B, T, d)`, `key_padding_mask` `(B, T)` true at padding; returns `(B, T, d)`.
-
-        With `groups` `(N, d)` to `(N, d)`; `position` is then one for each of them, and they have the padding.
+        `position` has the terms of each group.
         """
-        if groups is None:
-            mask = key_padding_mask if self.projection is None else None
-            return self.attend(*self.inputs(x, position, key_padding_mask), mask)
-        sizes = [len(group.places) for group in groups]
-        parts = zip(*(made.split(sizes) for made in self.projected(x)))
         out = []
-        for group, terms, part in zip(groups, position, parts):
+        for group, terms, *parts in zip(groups, position, *(split(made, groups) for made in self.projected(x))):
             if group.cu_seqlens is not None:
-                out.append(self.mix_packed(part[0], terms, group))
+                out.append(self.mix_packed(parts[0], terms, group))  # n 3d -> n d
                 continue
-            heads = self.heads_of([group.pad(made) for made in part], group.padding)
+            heads = self.heads([group.pad(part) for part in parts], group.padding)  # n 3d -> b t 3d -> b H t d_h
             mask = group.padding if self.projection is None else None
-            out.append(group.unpad(self.mix(*self.with_terms(*heads, terms), mask)))
-        return project(self.out_proj, torch.cat(out))
+            out.append(group.unpad(self.mix(*heads, terms, mask)))  # b t d -> n d
+        return self.out_proj(out[0] if len(out) == 1 else torch.cat(out))
 
     def mix_packed(self, projected: Tensor, position: PositionTerms, group: Group) -> Tensor:
         """Of tokens side by side, `(n, 3d)` to `(n, d)`, what `mix` does of a padded batch."""
-        query, key, value = projected.unflatten(-1, (3, self.num_heads, -1)).unbind(1)
+        query, key, value = projected.unflatten(-1, (3, self.num_heads, -1)).unbind(1)  # n 3d -> n H d_h
         bias = position.bias
         if position.query is not None:
             places = group.places % group.length
-            query = query + position.query[:, places].transpose(0, 1)
+            query = query + position.query[:, places].transpose(0, 1)  # H t d_h -> n H d_h
             key = key + position.key[:, places].transpose(0, 1)
         if isinstance(bias, StructuredBias) and bias.segments is not None:
-            bias = bias._replace(segments=bias.segments.flatten()[group.places])
+            bias = bias._replace(segments=bias.segments.flatten()[group.places])  # b t -> n
         return packed_attention(
             query,
             key,
@@ -208,7 +177,7 @@ class SelfAttention(Attention):
             scale=self.scale,
             dropout_p=self.dropout,
             training=self.training,
-        ).flatten(1)
+        ).flatten(1)  # n H d_h -> n d
 
 
 def build_self_attention(
@@ -236,16 +205,15 @@ class TupeEncoderLayer(nn.Module):
         self.normalize_before = args.encoder_normalize_before
         self.self_attn = build_self_attention(args, num_terms, self.attention)
         self.self_attn_layer_norm = nn.LayerNorm(width)
-        # PyTorch's gelu is the exact form, in float32 inside; fairseq's makes a float32 copy of its input.
-        self.activation = F.gelu if args.activation_fn == "gelu" else utils.get_activation_fn(args.activation_fn)
+        self.activation = activation_function(args.activation_fn)
         self.dropout = Dropout(args.dropout)
         self.activation_dropout = Dropout(args.activation_dropout)
-        self.fc1 = nn.Linear(width, args.encoder_ffn_embed_dim)
-        self.fc2 = nn.Linear(args.encoder_ffn_embed_dim, width)
+        self.fc1 = Linear(width, args.encoder_ffn_embed_dim)
+        self.fc2 = Linear(args.encoder_ffn_embed_dim, width)
         self.final_layer_norm = nn.LayerNorm(width)
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        return project(self.fc2, self.activation_dropout(self.activation(project(self.fc1, x))))
+        return self.fc2(self.activation_dropout(self.activation(self.fc1(x))))
 
     def residual(self, part: Callable[[Tensor], Tensor], x: Tensor, norm: nn.LayerNorm) -> Tensor:
         """`x + part(norm(x))` (pre-norm) or `norm(x + part(x))` (post-norm), with dropout of the part."""

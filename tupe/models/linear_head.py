@@ -1,7 +1,5 @@
 """ELECTRA's classification head, one linear layer, where RoBERTa's has two and an activation between them."""
 
-from __future__ import annotations
-
 import logging
 
 from fairseq.models.roberta import RobertaModel

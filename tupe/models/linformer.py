@@ -1,9 +1,5 @@
 """Linformer (Wang et al. 2020): keys and values of `k` rows, whatever the length, so that attention costs `n k`."""
 
-from __future__ import annotations
-
-from typing import Optional
-
 import torch
 from torch import Tensor, nn
 
@@ -27,7 +23,7 @@ class LengthProjection(nn.Module):
         nn.init.normal_(self.weight, std=max_positions**-0.5)  # E x has the scale of x
         fit_positions(self, "weight", 1)
 
-    def forward(self, x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+    def forward(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         """`x` `(B, T, d)`, `padding_mask` `(B, T)` true at padding; returns `(B, k, d)`."""
         if padding_mask is not None:
             x = x.masked_fill(padding_mask.unsqueeze(-1), 0)

@@ -1,9 +1,6 @@
 """From the configuration to the position terms of the attention."""
 
-from __future__ import annotations
-
 from argparse import Namespace
-from typing import Optional
 
 from tupe.errors import UserError
 from tupe.position import (
@@ -35,7 +32,7 @@ def sets_of_parameters(args: Namespace) -> int:
     return {"none": layers * heads, "layer": heads, "head": layers}[args.sharing]
 
 
-def build_own(side: str, args: Namespace) -> Optional[Term]:
+def build_own(side: str, args: Namespace) -> Term | None:
     """The registered term that `side` names, if it names one."""
     own = OWN[side].get(getattr(args, side))
     if own is None:
@@ -44,7 +41,7 @@ def build_own(side: str, args: Namespace) -> Optional[Term]:
     return own.term(sets_of_parameters(args), args.max_positions, **options)
 
 
-def build_absolute(args: Namespace) -> Optional[Term]:
+def build_absolute(args: Namespace) -> Term | None:
     """The absolute term of the attention; none where positions are added to the words."""
     sets, length, width = sets_of_parameters(args), args.max_positions, args.encoder_embed_dim
     if args.absolute in ("untied", "untied_cross"):
@@ -64,7 +61,7 @@ def build_absolute(args: Namespace) -> Optional[Term]:
     return build_own("absolute", args)
 
 
-def build_relative(args: Namespace, bidirectional: bool = True) -> Optional[Term]:
+def build_relative(args: Namespace, bidirectional: bool = True) -> Term | None:
     """The content-free relative term; Shaw's depends on the words and is built in the layer."""
     sets, width, max_distance = sets_of_parameters(args), args.encoder_embed_dim, args.relative_max_distance
     if args.relative == "bucketed":
@@ -108,14 +105,14 @@ def build_position_bias(args: Namespace, bidirectional: bool = True) -> Position
     )
 
 
-def parts_width(args: Namespace, position_bias: PositionBias) -> Optional[int]:
+def parts_width(args: Namespace, position_bias: PositionBias) -> int | None:
     """Width that a kernel needs for the bias in parts; `None` where it has none, or Shaw's term joins it as it is."""
     if position_bias.parts_width is None or args.relative == "shaw":
         return None
     return max(position_bias.parts_width, args.encoder_embed_dim // args.encoder_attention_heads)
 
 
-def build_segment_attention(args: Namespace) -> Optional[SegmentAttention]:
+def build_segment_attention(args: Namespace) -> SegmentAttention | None:
     """The segment term of the attention, shared as the other terms are."""
     if args.segment != "per_head":
         return None

@@ -1,42 +1,42 @@
 """The configuration of a model in a checkpoint, where nothing is taken on trust: a file can say anything."""
 
-from __future__ import annotations
-
 import os
 from argparse import Namespace
-from typing import Any, Optional, TypeVar, Union
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from tupe.errors import UserError
+from tupe.fairseq_mends.ours import chosen
+from tupe.fairseq_mends.ranges import refuse_value
 from tupe.files import typed
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
 from tupe.position.own import refuse_unknown
+from tupe.safe_load import check_finite
 from tupe.systems import SEQ2SEQ_NAMES
 
 T = TypeVar("T")
 
-MOST = 1 << 20  # of layers, widths, positions and so on
 _ENCODER = "encoder.sentence_encoder."
 _MADE_BY, _MENDING = "training", "take a checkpoint from a source that you trust"
 
 
-def saved_config(state: dict[str, Any], path: Union[str, os.PathLike]) -> TupeConfig:
+def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:
     """The checked configuration of the model that a checkpoint holds, `max_positions` filled in from its task.
 
     Args:
-        state: of `tupe.checkpoints.safe_load`.
+        state: of `tupe.safe_load`.
         path: of the file, for the messages.
 
     Raises:
         UserError: if the model is none of ours, or if a field is unknown, or not of its type, choices or range, or if
-            the weights are not those of such a model.
+            the weights are not those of such a model, or not finite.
     """
     where = f"{path}: cfg"
-    cfg = typed(Optional[dict[str, Any]], state.get("cfg"), where, _MADE_BY, _MENDING) or {}
+    cfg = typed(dict[str, Any] | None, state.get("cfg"), where, _MADE_BY, _MENDING) or {}
     model, task = (
-        typed(Optional[dict[str, Any]], cfg.get(part), f"{where}.{part}", _MADE_BY, _MENDING) or {}
+        typed(dict[str, Any] | None, cfg.get(part), f"{where}.{part}", _MADE_BY, _MENDING) or {}
         for part in ("model", "task")
     )
     refuse_old_form(state, task, path)
@@ -44,9 +44,11 @@ def saved_config(state: dict[str, Any], path: Union[str, os.PathLike]) -> TupeCo
     if name in SEQ2SEQ_NAMES:
         raise UserError(f"{path} is a translation model ({name}): give a pre-trained or fine-tuned encoder.")
     if not isinstance(name, str) or name not in CONFIGS:
+        kind = chosen("model", name)
+        held = fairseq_model(name, kind) if kind else f"the model {name!r:.60}"
         raise UserError(
-            f"{path} holds the model {name!r:.60}, which is none of ours (`tupe systems` lists them): give one of "
-            "ours, or convert the authors' with `tupe convert-release`."
+            f"{path} holds {held}, which is none of ours (`tupe systems` lists them): give one of ours, or convert the "
+            "authors' with `tupe convert-release`."
         )
     config = _config(CONFIGS[name], model, path)
     if config.max_positions is None:
@@ -58,7 +60,12 @@ def saved_config(state: dict[str, Any], path: Union[str, os.PathLike]) -> TupeCo
     return config
 
 
-def check_translator(model: dict[str, Any], task: dict[str, Any], weights: Any, path: Union[str, os.PathLike]) -> None:
+def fairseq_model(name: str, kind: type) -> str:
+    """Say what a model of fairseq's is: `fairseq's model roberta_base (RobertaModel)`."""
+    return f"fairseq's model {name} ({kind.__name__})"
+
+
+def check_translator(model: dict[str, Any], task: dict[str, Any], weights: Any, path: str | os.PathLike) -> None:
     """The same of an encoder-decoder: one of ours, or fairseq's `transformer`, whose fields are all of its options.
 
     Args:
@@ -87,7 +94,7 @@ def saved_fields(part: object) -> dict[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def saved_updates(state: dict[str, Any], path: Union[str, os.PathLike]) -> int:
+def saved_updates(state: dict[str, Any], path: str | os.PathLike) -> int:
     """How many updates the model in a checkpoint was trained for, 0 where it does not say.
 
     Raises `UserError` if that is no number.
@@ -97,7 +104,7 @@ def saved_updates(state: dict[str, Any], path: Union[str, os.PathLike]) -> int:
     return typed(int, last.get("num_updates", 0), f"{path}: the number of its updates", "training")
 
 
-def refuse_old_form(state: dict[str, Any], task: dict[str, Any], path: Union[str, os.PathLike]) -> None:
+def refuse_old_form(state: dict[str, Any], task: dict[str, Any], path: str | os.PathLike) -> None:
     """Raises `UserError` for settings that are not of today's form.
 
     fairseq takes `args` before `cfg`, and of models and tasks that have no dataclass it evaluates texts as Python.
@@ -109,7 +116,7 @@ def refuse_old_form(state: dict[str, Any], task: dict[str, Any], path: Union[str
         )
 
 
-def _config(kind: type[T], model: dict[str, Any], path: Union[str, os.PathLike]) -> T:
+def _config(kind: type[T], model: dict[str, Any], path: str | os.PathLike) -> T:
     fields = kind.__dataclass_fields__
     for side in ("absolute", "relative", "decoder_absolute", "decoder_relative"):
         if side in fields:
@@ -123,13 +130,17 @@ def _sizes(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _check_numbers(fields: dict[str, Any], where: str) -> None:
     for name, value in fields.items():
-        most = 1 if name.endswith("dropout") else MOST
-        if isinstance(value, (int, float)) and not 0 <= value <= most:
-            raise UserError(f"{where}: {name} is {value!r:.60}, which no model has: {_MENDING}.")
+        try:
+            refuse_value(name, value, f"{where}: {name}")
+        except UserError as error:
+            raise UserError(f"{str(error).partition(': give')[0]}, which no model has: {_MENDING}.") from None
 
 
-def _check_weights(weights: Any, part: str, layers: Any, width: Any, path: Union[str, os.PathLike]) -> None:
-    """A model of another size would be built before its weights were found not to fit; `part` begins their names."""
+def _check_weights(weights: Any, part: str, layers: Any, width: Any, path: str | os.PathLike) -> None:
+    """Refuse weights that are not finite, and those of another size before a model of that size is built.
+
+    `part` begins the names of the weights.
+    """
     weights, begin = weights if isinstance(weights, dict) else {}, f"{part}layers."
     words = weights.get(f"{part}embed_tokens.weight")
     found = {name[len(begin) :].partition(".")[0] for name in weights if str(name).startswith(begin)}
@@ -138,3 +149,4 @@ def _check_weights(weights: Any, part: str, layers: Any, width: Any, path: Union
             f"{path} does not hold the weights of the {layers!s:.20} layers of width {width!s:.20} that its "
             "configuration names: it is damaged or not a whole checkpoint."
         )
+    check_finite(weights, path)

@@ -1,14 +1,10 @@
 """Attention whose values carry relative positions (Shaw et al. 2018, eq. 3)."""
 
-from __future__ import annotations
-
-from typing import Optional
-
 from torch import Tensor
 
 from tupe.attention.biased import hide_future
 from tupe.attention.reference import attention_weights
-from tupe.dropout import dropout
+from tupe.layers import dropout
 from tupe.position import ShawRelative
 from tupe.position.precision import at_least_float32, no_autocast
 
@@ -20,7 +16,7 @@ def attention_with_relative_values(
     bias: Tensor,
     relative: ShawRelative,
     *,
-    key_padding_mask: Optional[Tensor],
+    key_padding_mask: Tensor | None,
     scale: float,
     dropout_p: float,
     training: bool,

@@ -1,7 +1,5 @@
 """The head of extractive question answering: for every position, how well an answer begins and ends there."""
 
-from __future__ import annotations
-
 import logging
 
 import torch

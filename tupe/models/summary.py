@@ -1,7 +1,5 @@
 """Sizes of the named models, without allocating them."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from functools import lru_cache
 from types import SimpleNamespace
@@ -97,12 +95,17 @@ def _count(model: nn.Module) -> Size:
     return Size(position, total, total - without_generator(model))
 
 
-def count_translators_parameters(name: str, vocab_size: int, max_positions: int, **fields: object) -> Size:
-    """The same of an encoder-decoder; one table of words for source, target and output, unless `fields` differ."""
+def meta_translator(name: str, vocab_size: int, max_positions: int, **fields: object) -> nn.Module:
+    """Build the named encoder-decoder without memory: one table of words unless `fields` say otherwise."""
     names = dict.fromkeys(("source_dictionary", "target_dictionary"), _dictionary(vocab_size))
     task = SimpleNamespace(cfg=None, max_positions=lambda: (max_positions, max_positions), **names)
     with torch.device("meta"), _NoValues():
-        model = Seq2SeqModel.build_model(TRANSLATORS[name](**{"share_all_embeddings": True, **fields}), task)
+        return Seq2SeqModel.build_model(TRANSLATORS[name](**{"share_all_embeddings": True, **fields}), task)
+
+
+def count_translators_parameters(name: str, vocab_size: int, max_positions: int, **fields: object) -> Size:
+    """Count the parameters of `meta_translator`."""
+    model = meta_translator(name, vocab_size, max_positions, **fields)
     of_positions = ("position_bias.", "cross_position.", "input_positions.", ".relative.")
     counts = {name: p.numel() for name, p in model.named_parameters()}  # a shared one once
     position = sum(n for name, n in counts.items() if any(part in name for part in of_positions))

@@ -1,11 +1,9 @@
 """The fairseq models: the TUPE encoder in RoBERTa's surroundings: LM head, classification heads, hub interface."""
 
-from __future__ import annotations
-
 import logging
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable, Optional, Union
 
 from fairseq import hub_utils
 from fairseq.data import Dictionary
@@ -16,9 +14,11 @@ from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from tupe.checkpoints.safe_load import safe_load
 from tupe.errors import UserError
-from tupe.linear import linear, project
+from tupe.fairseq_mends.building import before_building
+from tupe.fairseq_mends.mend import patched
+from tupe.layers import Linear, linear
+from tupe.models.activation import activation_function
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
 from tupe.models.hub import HubInterface, ProcessedText, text_processing
@@ -26,6 +26,7 @@ from tupe.models.linear_head import LinearHead, upgrade
 from tupe.models.position import embedding_width
 from tupe.models.saved import saved_config
 from tupe.models.span_head import SpanHead, adapt
+from tupe.safe_load import safe_load
 from tupe.systems import MODEL_NAMES
 
 logger = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ logger = logging.getLogger(__name__)
 ELECTRA_PARTS = ("generator.", "discriminator_head.")
 
 
-def as_namespace(cfg: Union[DictConfig, TupeConfig, Namespace]) -> Namespace:
+def as_namespace(cfg: DictConfig | TupeConfig | Namespace) -> Namespace:
     """A copy of the configuration with plain values, to which fairseq's RoBERTa may add fields of its own."""
     if isinstance(cfg, Namespace):
         return Namespace(**vars(cfg))
@@ -46,12 +47,12 @@ class LanguageModelHead(RobertaLMHead):
 
     def __init__(self, embed_dim: int, embedding_dim: int, output_dim: int, activation_fn: str, weight: Tensor) -> None:
         super().__init__(embedding_dim, output_dim, activation_fn, weight)
-        if embedding_dim != embed_dim:
-            self.dense = nn.Linear(embed_dim, embedding_dim)
+        self.activation_fn = activation_function(activation_fn)
+        self.dense = Linear.of(self.dense) if embedding_dim == embed_dim else Linear(embed_dim, embedding_dim)
 
     def forward(self, features: Tensor) -> Tensor:
         """`features` `(..., d)` to logits `(..., V)`."""
-        x = self.layer_norm(self.activation_fn(project(self.dense, features)))
+        x = self.layer_norm(self.activation_fn(self.dense(features)))
         return linear(x, self.weight, self.bias)
 
 
@@ -72,13 +73,14 @@ class TupeLanguageModelEncoder(RobertaEncoder):
         src_tokens: Tensor,
         features_only: bool = False,
         return_all_hiddens: bool = False,
-        masked_tokens: Optional[Tensor] = None,
-        num_tokens: Optional[int] = None,
-        head: Optional[Callable[[Tensor], Tensor]] = None,
-        src_lengths: Optional[Tensor] = None,
-        src_id: Optional[Tensor] = None,
-        target_tokens: Optional[Tensor] = None,
-        prev_output_tokens: Optional[Tensor] = None,
+        masked_tokens: Tensor | None = None,
+        num_tokens: int | None = None,
+        head: Callable[[Tensor], Tensor] | None = None,
+        pairs: bool | None = None,
+        src_lengths: Tensor | None = None,
+        src_id: Tensor | None = None,
+        target_tokens: Tensor | None = None,
+        prev_output_tokens: Tensor | None = None,
     ) -> tuple[Tensor, dict]:
         """See `TupeModel.forward` and `TupeEncoder.forward`.
 
@@ -86,13 +88,13 @@ class TupeLanguageModelEncoder(RobertaEncoder):
         `src_id` and, by `--include-target-tokens`, `target_tokens` masked_lm; `prev_output_tokens` sentence_prediction
         by `--add-prev-output-tokens`.
         """
-        x, states = self.sentence_encoder(src_tokens, num_tokens, return_all_hiddens, head)
+        x, states = self.sentence_encoder(src_tokens, num_tokens, return_all_hiddens, head, pairs)
         if not features_only:
             x = self.output_layer(x, masked_tokens)
         # fairseq's hub interface expects these time first
         return x, {"inner_states": states and [state.transpose(0, 1) for state in states]}
 
-    def output_layer(self, features: Tensor, masked_tokens: Optional[Tensor] = None) -> Tensor:
+    def output_layer(self, features: Tensor, masked_tokens: Tensor | None = None) -> Tensor:
         """Vocabulary logits: `(B, T, V)`, or `(N, V)` at `masked_tokens` only."""
         if masked_tokens is not None:
             features = features.flatten(0, 1)[masked_tokens.flatten()]
@@ -114,8 +116,9 @@ class TupeModel(RobertaModel):
         super(RobertaModel, cls).add_args(parser)  # RobertaModel's own flags would hide those of the dataclass
 
     @classmethod
-    def build_model(cls, cfg: Union[DictConfig, TupeConfig, Namespace], task: FairseqTask) -> TupeModel:
+    def build_model(cls, cfg: DictConfig | TupeConfig | Namespace, task: FairseqTask) -> "TupeModel":
         """Raises `UserError` for fields that do not fit together, and for a dictionary that is not the checkpoint's."""
+        before_building(cls, cfg, task)
         args = as_namespace(cfg)
         args.max_positions = args.max_positions or task.max_positions()
         return cls(args, TupeLanguageModelEncoder(args, task.source_dictionary))
@@ -125,10 +128,10 @@ class TupeModel(RobertaModel):
         src_tokens: Tensor,
         features_only: bool = False,
         return_all_hiddens: bool = False,
-        classification_head_name: Optional[str] = None,
+        classification_head_name: str | None = None,
         spans: bool = False,
         **kwargs: object,
-    ) -> tuple[Union[Tensor, tuple[Tensor, Tensor]], dict]:
+    ) -> tuple[Tensor | tuple[Tensor, Tensor], dict]:
         """Language-model logits, features, or the scores of a classification head or of the span head.
 
         Args:
@@ -140,6 +143,7 @@ class TupeModel(RobertaModel):
             masked_tokens: bool `(B, T)`, or indices `(N,)` into the `B * T` tokens: logits `(N, V)` of these alone.
             num_tokens: how many of `src_tokens` are no padding, if the caller knows: spares asking the device, and
                 computing padding (`--unpad`).
+            pairs: whether any sequence has two segments, if the caller knows: spares asking the device.
 
         Returns:
             the output, and a dictionary with `inner_states`.
@@ -149,7 +153,7 @@ class TupeModel(RobertaModel):
         return self.span_head(x) if spans else x, extra
 
     def register_classification_head(
-        self, name: str, num_classes: Optional[int] = None, inner_dim: Optional[int] = None, **kwargs: object
+        self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: object
     ) -> None:
         """As fairseq's, or of one layer with `linear_heads`."""
         if getattr(self.args, "linear_heads", False):
@@ -220,9 +224,10 @@ class TupeModel(RobertaModel):
         if pieces.is_file():
             kwargs.setdefault("sentencepiece_model", str(pieces))
         processing = text_processing(beside_data) if process_text else None
-        loaded = hub_utils.from_pretrained(  # as fairseq's `from_pretrained`, which logs the whole configuration
-            model_name_or_path, checkpoint_file, data_name_or_path, bpe=bpe, load_checkpoint_heads=True, **kwargs
-        )
+        with patched():
+            loaded = hub_utils.from_pretrained(  # as fairseq's `from_pretrained`, which logs the whole configuration
+                model_name_or_path, checkpoint_file, data_name_or_path, bpe=bpe, load_checkpoint_heads=True, **kwargs
+            )
         hub = HubInterface(loaded["args"], loaded["task"], loaded["models"][0])
         if processing is not None and hub.bpe is not None:
             hub.bpe = ProcessedText(hub.bpe, processing)

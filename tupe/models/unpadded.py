@@ -1,9 +1,9 @@
-"""A batch without its padding: tokens side by side, `(N, d)`, and groups of sequences that attend at one length."""
+"""Groups of sequences that attend at one length: a padded batch is one, tokens side by side `(N, d)` are several."""
 
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,42 +15,51 @@ _CALL = 12_000
 
 
 class Group(NamedTuple):
-    """Sequences of about one length, which lie next to each other among the tokens.
+    """Sequences that attend at one length: a padded batch `(B, T, d)`, or some that lie next to each other `(n, d)`.
 
-    rows: of the batch, `(b,)`.
+    padding: true at padding, `(b, t)`; `None` where there is none.
+    rows: of the batch, `(b,)`; `None` for all of a padded batch, as the two that follow.
     length: of the longest, `t`.
     places: of the tokens in `b * t` slots, `(n,)`; rising.
-    padding: true at padding, `(b, t)`; `None` where there is none.
     cu_seqlens: for attention without padding, `(b + 1,)`: where each sequence begins among the tokens, and `n`;
         `padding` is then of the tokens, `(n,)`.
     """
 
-    rows: Tensor
-    length: int
-    places: Tensor
-    padding: Optional[Tensor]
-    cu_seqlens: Optional[Tensor] = None
+    padding: Tensor | None
+    rows: Tensor | None = None
+    length: int | None = None
+    places: Tensor | None = None
+    cu_seqlens: Tensor | None = None
 
     @classmethod
-    def of(cls, rows: Tensor, padding: Tensor, num_tokens: Optional[int] = None) -> Group:
+    def of(cls, rows: Tensor, padding: Tensor, num_tokens: int | None = None) -> Group:
         """The `rows` of a batch, whose `padding` is `(b, t)`; `num_tokens`, if given, spares waiting for a GPU."""
         flat = padding.flatten()
         if num_tokens is None:
             places = flat.logical_not().nonzero().flatten()
         else:
             places = flat.to(torch.uint8).argsort(stable=True)[:num_tokens]
-        return cls(rows, padding.shape[1], places, None if len(places) == len(flat) else padding)
+        return cls(None if len(places) == len(flat) else padding, rows, padding.shape[1], places)
 
     def pad(self, x: Tensor) -> Tensor:
-        """`(n, d)` to `(b, t, d)`, zero at padding."""
+        """`(n, d)` to `(b, t, d)`, zero at padding; a padded batch as it is."""
+        if self.places is None:
+            return x
         if self.padding is not None:
             x = x.new_zeros(len(self.rows) * self.length, x.shape[-1]).index_put((self.places,), x)
         return x.unflatten(0, (len(self.rows), self.length))
 
     def unpad(self, x: Tensor) -> Tensor:
-        """`(b, t, d)` to `(n, d)`."""
+        """`(b, t, d)` to `(n, d)`; a padded batch as it is."""
+        if self.places is None:
+            return x
         x = x.flatten(0, 1)
         return x if self.padding is None else x.index_select(0, self.places)
+
+
+def split(x: Tensor, groups: tuple[Group, ...]) -> tuple[Tensor, ...]:
+    """The rows of `x` that belong to each of `groups`."""
+    return (x,) if len(groups) == 1 else x.split([len(group.places) for group in groups])
 
 
 class Unpadded(NamedTuple):
@@ -64,7 +73,7 @@ class Unpadded(NamedTuple):
     places: Tensor
 
     @classmethod
-    def of(cls, padding: Tensor, num_tokens: Optional[int], num_heads: Optional[int]) -> Unpadded:
+    def of(cls, padding: Tensor, num_tokens: int | None, num_heads: int | None) -> Unpadded:
         """The tokens of a batch with `padding` `(B, T)`, true at padding, which is on the right.
 
         Args:
@@ -87,7 +96,7 @@ class Unpadded(NamedTuple):
         return cls(tuple(groups), torch.cat(places))
 
     @classmethod
-    def packed(cls, padding: Tensor, num_tokens: Optional[int]) -> Unpadded:
+    def packed(cls, padding: Tensor, num_tokens: int | None) -> Unpadded:
         """One group for attention without padding, in order of falling length; `num_tokens` as in `of`.
 
         Padding before a sequence's last token is a token here, as collaters count it, and hidden by `Group.padding`.
@@ -97,7 +106,8 @@ class Unpadded(NamedTuple):
         lengths, rows = (places + 1).masked_fill(padding, 0).amax(1).sort(descending=True, stable=True)
         group = Group.of(rows, places >= lengths[:, None], num_tokens)
         starts = F.pad(lengths.cumsum(0), (1, 0)).clamp(max=len(group.places)).to(torch.int32)
-        starts[-1] = len(group.places)  # whatever `num_tokens` says, no token is beyond the last sequence
+        # no token is beyond the last sequence, whatever `num_tokens` says; `starts[-1] = ...` would wait for a GPU
+        starts[-1:].fill_(len(group.places))
         group = group._replace(padding=padding[rows].flatten()[group.places], cu_seqlens=starts)
         return cls((group,), rows[group.places // length] * length + group.places % length)
 

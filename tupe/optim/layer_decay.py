@@ -1,13 +1,13 @@
 """Learning rates that fall from the heads to the embeddings, layer by layer, as in ELECTRA's fine-tuning."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import chain
 
+import torch
 from fairseq.optim import FairseqOptimizer
 from fairseq.trainer import Trainer
+from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.fairseq_mends.mend import mends
@@ -17,29 +17,85 @@ _LAYER = re.compile(r"\bsentence_encoder\.layers\.(\d+)\.")
 _BELOW = re.compile(r"\bsentence_encoder\.(?!layers\.|layer_norm\.)")
 
 
-def shares(names: Iterable[str], decay: float, official: bool = False) -> dict[str, float]:
-    """Parameter -> its share of the learning rate: `decay^(L - l)` in layer `l` of `L`, from 0; heads have 1.
+def head_axes(model: nn.Module) -> dict[str, int]:
+    """Return the axis of each parameter along which the heads of one layer follow those of the layer before.
 
-    Embeddings, and the position terms, which are one parameter for all layers, have `decay^(L + 1)`; the layer norm
-    after the last layer has the last layer's.
+    Only encoders whose layers do not share their position terms have such parameters: `position_bias` and
+    `segment_attention` then hold the values of all layers in one tensor. Terms say their axes by `head_axes`.
+    """
+    axes = {}
+    for encoder_path, encoder in model.named_modules():
+        if getattr(encoder, "layers_share", True):
+            continue
+        for path, module in encoder.named_modules(prefix=encoder_path):
+            there = dict(module.named_parameters())
+            axes |= {f"{path}.{name}": axis for name, axis in getattr(module, "head_axes", {}).items() if name in there}
+    return axes
+
+
+def shares(names: Iterable[str], decay: float, official: bool = False, axes: Container[str] = ()) -> dict[str, float]:
+    """Return each parameter's share of the learning rate: `decay^(L - l)` in layer `l` of `L`, from 0; heads have 1.
+
+    Embeddings, and position terms that all layers share, have `decay^(L + 1)`; the layer norm after the last layer has
+    the last layer's. A tensor of all layers' terms has the last layer's too: `scale_layers` slows the others.
 
     Args:
         names: of the model's parameters.
         decay: of a layer over the next.
         official: one power more everywhere below the heads, as ELECTRA's code has it, not its paper.
+        axes: of `head_axes`.
     """
     names = list(names)
     layer = {name: int(found[1]) for name in names if (found := _LAYER.search(name))}
-    depth = 1 + max(layer.values(), default=-1)
+    depth = _depth(names)
 
     def power(name: str) -> int:
         if name in layer:
             return depth - layer[name] + official
-        if _BELOW.search(name):
+        if _BELOW.search(name) and name not in axes:
             return depth + 1 + official
         return 1 + official if "sentence_encoder." in name else 0
 
     return {name: decay ** power(name) for name in names}
+
+
+def _depth(names: Iterable[str]) -> int:
+    return 1 + max((int(found[1]) for name in names if (found := _LAYER.search(name))), default=-1)
+
+
+def scale_layers(
+    optimizer: FairseqOptimizer, parameters: Mapping[str, Tensor], decay: float, axes: Mapping[str, int]
+) -> None:
+    """Make the optimizer move layer `l` of the tensors in `axes` by `decay^(L - 1 - l)` of what it moves the last.
+
+    Args:
+        optimizer: of `parameters`.
+        parameters: by the names in the model; in half precision their copies in 32 bits.
+        decay: of a layer over the next.
+        axes: of `head_axes`.
+    """
+    powers = decay ** torch.arange(_depth(parameters) - 1, -1, -1.0)
+    scaled = []
+    for name, p in parameters.items():
+        if name in axes:
+            shape = [1] * p.dim()
+            shape[axes[name]] = -1
+            each = powers.repeat_interleave(p.shape[axes[name]] // len(powers))  # L H values, layer after layer
+            scaled.append((p, each.view(shape).to(p.device)))
+    if not scaled:
+        return
+    before: list[Tensor] = []
+
+    def keep(*args: object) -> None:
+        before[:] = [p.detach().clone() for p, _ in scaled]
+
+    @torch.no_grad()
+    def scale(*args: object) -> None:
+        for (p, share), was in zip(scaled, before):
+            p.copy_(was.float().lerp(p.float(), share))
+
+    optimizer.optimizer.register_step_pre_hook(keep)
+    optimizer.optimizer.register_step_post_hook(scale)
 
 
 def split_groups(optimizer: FairseqOptimizer, share_of: dict[str, float]) -> list[float]:
@@ -87,7 +143,8 @@ def tell_names(original):
         original(self)
         if hasattr(self.lr_scheduler, "follow_names"):
             named = chain(self.model.named_parameters(), self.criterion.named_parameters())
-            self.lr_scheduler.follow_names([name for name, p in named if p.requires_grad])
+            names = [name for name, p in named if p.requires_grad]
+            self.lr_scheduler.follow_names(names, head_axes(self.model))
             self.lr_scheduler.step_update(0)
 
     return _build_optimizer

@@ -2,7 +2,9 @@
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Optional
 
 from fairseq.data.iterators import EpochBatchIterator
@@ -84,11 +86,18 @@ class LinearDecaySchedule(FairseqLRScheduler):
         """Learns the iterator over the training data, from which the length of the epochs is read."""
         self.batches = batches
 
-    def follow_names(self, names: list[str]) -> None:
-        """Learns the names of the optimizer's parameters, and groups them by layer. Raises `UserError` if it cannot."""
+    def follow_names(self, names: list[str], axes: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Group the optimizer's parameters by layer. Raises `UserError` if it cannot.
+
+        Args:
+            names: of the parameters, in their order.
+            axes: of `layer_decay.head_axes`.
+        """
         if self.cfg.layer_decay < 1:
-            share_of = layer_decay.shares(names, self.cfg.layer_decay, self.cfg.layer_decay_official)
+            share_of = layer_decay.shares(names, self.cfg.layer_decay, self.cfg.layer_decay_official, axes)
+            in_order = list(self.optimizer.param_groups[0]["params"])
             self.group_shares = layer_decay.split_groups(self.optimizer, share_of)
+            layer_decay.scale_layers(self.optimizer, dict(zip(names, in_order)), self.cfg.layer_decay, axes)
 
     def total_updates(self, num_updates: int) -> Optional[int]:
         """`T`, if `num_updates` updates are done; None while the training data are not yet loaded."""

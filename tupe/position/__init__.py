@@ -23,8 +23,8 @@ And DIET-ABS of twelve layers that do not share it::
 
 from tupe.position.absolute import PositionTable, UntiedAbsolute
 from tupe.position.bias import PositionBias
-from tupe.position.check import check_term
 from tupe.position.free import FreeAbsolute
+from tupe.position.length import check_length, fit_positions
 from tupe.position.low_rank import LowRankAbsolute
 from tupe.position.own import register_absolute, register_relative
 from tupe.position.parametric import ParametricRelative
@@ -35,6 +35,7 @@ from tupe.position.segment import SegmentAttention, SegmentTable, segment_ids
 from tupe.position.shaw import ShawRelative
 from tupe.position.structured import StructuredBias
 from tupe.position.terms import PositionTerms, Term
+from tupe.position.testing import check_term
 from tupe.position.two_sided import UntiedTwoSided
 
 __all__ = [
@@ -58,7 +59,9 @@ __all__ = [
     "UntiedAbsolute",
     "UntiedTwoSided",
     "at_least_float32",
+    "check_length",
     "check_term",
+    "fit_positions",
     "register_absolute",
     "register_relative",
     "reset_cls",

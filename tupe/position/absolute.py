@@ -1,14 +1,13 @@
 """Absolute positions: a table added to the words (BERT), or a correlation of their own (TUPE, section 3.1)."""
 
-from __future__ import annotations
-
 import math
-from typing import Optional, Union
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from tupe.errors import UserError
+from tupe.layers import Linear
 from tupe.position.length import Span, check_length, fit_positions
 from tupe.position.precision import in_float32, no_autocast
 
@@ -61,12 +60,14 @@ class UntiedAbsolute(nn.Module):
         UserError: if `num_heads` does not divide `embed_dim` and there is no `head_dim`.
     """
 
+    head_axes: ClassVar[dict[str, int]] = {f"{side}.{of}": 0 for side in ("query", "key") for of in ("weight", "bias")}
+
     def __init__(
         self,
         max_positions: int,
         embed_dim: int,
         num_heads: int,
-        head_dim: Optional[int] = None,
+        head_dim: int | None = None,
         *,
         num_terms: int = 2,
         projection_bias: bool = False,
@@ -82,8 +83,8 @@ class UntiedAbsolute(nn.Module):
         self.scale = 1 / math.sqrt(num_terms * head_dim)
         self.table = PositionTable(max_positions, embed_dim)
         self.layer_norm = nn.LayerNorm(embed_dim) if layer_norm else nn.Identity()
-        self.query = nn.Linear(embed_dim, num_heads * head_dim, bias=projection_bias)
-        self.key = nn.Linear(embed_dim, num_heads * head_dim, bias=projection_bias)
+        self.query = Linear(embed_dim, num_heads * head_dim, bias=projection_bias)
+        self.key = Linear(embed_dim, num_heads * head_dim, bias=projection_bias)
         for projection in (self.query, self.key):
             nn.init.normal_(projection.weight, std=INIT_STD)
             if projection.bias is not None:
@@ -94,8 +95,11 @@ class UntiedAbsolute(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """`LN(p) U^Q` of the `queries` among `vectors` `(m, d)`, `LN(p) U^K` of the `keys`: `(H, m, d_h)`, unscaled."""
         p = in_float32(self.layer_norm, vectors)
-        query, key = in_float32(self.query, p[queries]), in_float32(self.key, p[keys])
-        return tuple(x.unflatten(-1, (self.num_heads, -1)).transpose(0, 1) for x in (query, key))
+        query, key = in_float32(self.query, p[queries]), in_float32(self.key, p[keys])  # (m, d) -> (m, H d_h)
+        return self._heads(query), self._heads(key)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(0, 1)  # (m, H d_h) -> (H, m, d_h)
 
     def factors(self, span: Span) -> tuple[Tensor, Tensor]:
         """Those of the positions of `span`, `(H, m, d_h)` each, unscaled."""
@@ -104,11 +108,11 @@ class UntiedAbsolute(nn.Module):
     def forward(
         self,
         length: int,
-        num_keys: Optional[int] = None,
+        num_keys: int | None = None,
         query_offset: int = 0,
         factors: bool = False,
-        vectors: Optional[Tensor] = None,
-    ) -> Union[Tensor, tuple[Tensor, Tensor]]:
+        vectors: Tensor | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """`absolute(i, j)` of some positions; see `PositionBias.forward`.
 
         Returns:

@@ -1,21 +1,19 @@
 """The sum of the content-free terms, `reset(absolute(i, j) + relative(j - i))`, computed once a batch."""
 
-from __future__ import annotations
-
 import math
-from typing import Optional
+from typing import cast
 
 import torch
 from torch import nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import UntiedAbsolute
-from tupe.position.kept import KeptTerms, plain_tensors
+from tupe.position.cache import TermCache, cacheable_tensors
 from tupe.position.length import Span
 from tupe.position.relative import RelativeTerm
 from tupe.position.reset import Reset, reset_cls
 from tupe.position.structured import StructuredBias
-from tupe.position.terms import PositionTerms, Term
+from tupe.position.terms import FactoredTerm, PositionTerms, Term
 
 
 class PositionBias(nn.Module):
@@ -25,8 +23,9 @@ class PositionBias(nn.Module):
     layers, and `PositionTerms.split(L)` hands them out. Heads that share have terms of `L` heads, one for each layer.
 
     The terms are a function of the parameters that compiles, exports, maps, and runs under any wrapper. In evaluation
-    without gradients `KeptTerms` keeps them until a parameter changes, and they are sliced for shorter inputs. A write
-    through `parameter.data` is invisible to PyTorch's version counter: call `train()`, `eval()` or `clear_cache()`.
+    without gradients they are cached until a parameter changes, and sliced for shorter inputs. Three things change them
+    unseen: a write through `parameter.data`, a step of a fused optimizer, and a hook on a module in here. Call
+    `train()`, `eval()` or `clear_cache()` after them.
 
     Args:
         absolute: `UntiedAbsolute`, `LowRankAbsolute`, `FreeAbsolute`, a `Term` of your own or nothing.
@@ -43,12 +42,12 @@ class PositionBias(nn.Module):
 
     def __init__(
         self,
-        absolute: Optional[Term] = None,
-        relative: Optional[Term] = None,
-        reset: Optional[Reset] = None,
+        absolute: Term | None = None,
+        relative: Term | None = None,
+        reset: Reset | None = None,
         *,
         cross: bool = False,
-        num_terms: Optional[int] = None,
+        num_terms: int | None = None,
     ) -> None:
         super().__init__()
         if cross and not isinstance(absolute, UntiedAbsolute):
@@ -66,7 +65,7 @@ class PositionBias(nn.Module):
                 f"relative={relative is not None}"
             )
         #: Keys of the terms, where they are not the positions.
-        self.num_keys: Optional[int] = getattr(absolute, "num_keys", None)
+        self.num_keys: int | None = getattr(absolute, "num_keys", None)
         if self.num_keys is not None and (reset is not None or relative is not None):
             raise UserError("relative positions and the [CLS] reset need a key for each position, not num_keys of them")
         self.absolute = absolute
@@ -78,34 +77,36 @@ class PositionBias(nn.Module):
         #: The longest input that all terms have; infinity for relative terms that repeat their ends.
         self.max_positions: float = min(getattr(term, "max_positions", math.inf) for term in (absolute, relative))
         #: Width of the factors of a bias in parts, 0 without factors; `None` where the bias has no parts.
-        self.parts_width: Optional[int] = 0 if cross or absolute is None else getattr(absolute, "width", None)
+        self.parts_width: int | None = 0 if cross or absolute is None else getattr(absolute, "width", None)
         if self.num_keys is not None or not (relative is None or isinstance(relative, RelativeTerm)):
             self.parts_width = None
         #: Whether a bias in parts is factors, with a reset perhaps, and no values by distance.
         self.in_factors = bool(self.parts_width) and relative is None
-        self._kept = KeptTerms()
+        self._cache = TermCache()
 
     def compute(
-        self, length: int, in_parts: bool = False, num_keys: Optional[int] = None, query_offset: int = 0
+        self, length: int, in_parts: bool = False, num_keys: int | None = None, query_offset: int = 0
     ) -> PositionTerms:
         """The terms in float32 or better, with their graph: `forward` without rounding, and nothing kept."""
         span = Span.of(length, num_keys, query_offset)
-        query, key = self.absolute(*span.arguments, factors=True) if self.cross else (None, None)
-        absolute = None if self.cross else self.absolute
+        query = key = None
+        absolute = self.absolute
+        if self.cross and absolute is not None:
+            query, key = absolute(*span.arguments, factors=True)
+            absolute = None
         if absolute is None and self.relative is None:
             return PositionTerms(None, query, key)
         theta = None if self.reset is None else self.reset(absolute)
         if self.gives_parts(in_parts, query_offset):
-            factors = (None, None) if absolute is None else absolute(*span.arguments, factors=True)
-            bias = StructuredBias(
-                None if absolute is None else factors[0] * absolute.scale,
-                factors[1],
-                None if self.relative is None else self.relative(*span.arguments, by_distance=True),
-                theta,
-            )
+            relative = None if self.relative is None else self.relative(*span.arguments, by_distance=True)
+            bias = StructuredBias(relative=relative, theta=theta)
+            if absolute is not None:
+                query_factor, key_factor = absolute(*span.arguments, factors=True)
+                scale = cast(FactoredTerm, absolute).scale
+                bias = bias._replace(query=query_factor * scale, key=key_factor)
         else:
             terms = [term(*span.arguments) for term in (absolute, self.relative) if term is not None]
-            bias = sum(terms[1:], terms[0])
+            bias = terms[0] if len(terms) == 1 else terms[0] + terms[1]
             if theta is not None:
                 bias = reset_cls(bias, theta, query_offset)
         return PositionTerms(bias, query, key)
@@ -120,7 +121,7 @@ class PositionBias(nn.Module):
         dtype: torch.dtype = torch.float32,
         in_parts: bool = False,
         *,
-        num_keys: Optional[int] = None,
+        num_keys: int | None = None,
         query_offset: int = 0,
     ) -> PositionTerms:
         """The terms of `length` queries, from position `query_offset` on, with the keys of the first positions.
@@ -135,22 +136,23 @@ class PositionBias(nn.Module):
                 decoding, of the full matrix's first `t + 1` columns.
         """
         span = Span.of(length, num_keys, query_offset)
-        tensors = plain_tensors(self)
+        tensors = cacheable_tensors(self)
         if tensors is None:
             return self.compute(length, in_parts, num_keys, query_offset).to(dtype)
         if span == Span.of(length):
-            return self._kept.first(length, self, tensors, dtype, in_parts).slice(length, self.num_keys)
+            return self._cache.first(length, self, tensors, dtype, in_parts).slice(length, self.num_keys)
         # Rows of what is kept in parts: linear memory, however many rows are asked for one by one.
         whole = torch.promote_types(dtype, torch.float32)
-        terms = self._kept.first(span.end, self, tensors, whole, in_parts=True)
+        terms = self._cache.first(span.end, self, tensors, whole, structured=True)
         terms = terms.slice(length, self.num_keys or num_keys, query_offset)
         if isinstance(terms.bias, StructuredBias) and not self.gives_parts(in_parts, query_offset):
             terms = terms._replace(bias=terms.bias.dense(span.num_keys, query_offset))
         return terms.to(dtype)
 
     def clear_cache(self) -> None:
-        self._kept.clear()
+        """Forget the terms of earlier evaluations."""
+        self._cache.clear()
 
-    def train(self, mode: bool = True) -> PositionBias:
+    def train(self, mode: bool = True) -> "PositionBias":
         self.clear_cache()
         return super().train(mode)

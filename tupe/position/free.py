@@ -1,8 +1,6 @@
 """A free correlation of every pair of positions (TUPE, appendix D: it "converges much slower"; an ablation)."""
 
-from __future__ import annotations
-
-from typing import Optional
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +18,8 @@ class FreeAbsolute(nn.Module):
         num_heads: `H`.
     """
 
+    head_axes: ClassVar[dict[str, int]] = {"weight": 0}
+
     def __init__(self, max_positions: int, num_heads: int) -> None:
         super().__init__()
         self.max_positions = max_positions
@@ -27,7 +27,7 @@ class FreeAbsolute(nn.Module):
         nn.init.normal_(self.weight, std=INIT_STD)
         fit_positions(self, "weight", 1, 2)
 
-    def forward(self, length: int, num_keys: Optional[int] = None, query_offset: int = 0) -> Tensor:
+    def forward(self, length: int, num_keys: int | None = None, query_offset: int = 0) -> Tensor:
         """`absolute(i, j)` of some positions, `(H, length, num_keys)`; see `PositionBias.forward`."""
         span = Span.of(length, num_keys, query_offset)
         check_length(span.end, self.max_positions)

@@ -1,10 +1,7 @@
 """How many positions a parameter has: longer input is refused, a checkpoint with more of them is sliced."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
-from typing import Optional
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +9,7 @@ from torch import Tensor, nn
 from tupe.errors import UserError
 
 
-@dataclass(frozen=True)  # the compiler of PyTorch 2.8 does not know the properties of a NamedTuple
+@dataclass(frozen=True)
 class Span:
     """Which cells of the terms of all positions: `length` rows from `query_offset` on, the first `num_keys` columns."""
 
@@ -21,7 +18,7 @@ class Span:
     query_offset: int
 
     @classmethod
-    def of(cls, length: int, num_keys: Optional[int] = None, query_offset: int = 0) -> Span:
+    def of(cls, length: int, num_keys: int | None = None, query_offset: int = 0) -> "Span":
         """With, if not given, the keys up to the last query."""
         return cls(length, query_offset + length if num_keys is None else num_keys, query_offset)
 
@@ -54,12 +51,12 @@ def take(tensor: Tensor, axis: int, rows: slice) -> Tensor:
 
     In `torch.export` one by one: a slice that is contiguous only when it is the whole would not hold for all lengths.
     """
-    if getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)():
+    if torch.compiler.is_exporting():
         return tensor.index_select(axis, torch.arange(rows.start or 0, rows.stop, device=tensor.device))
     return tensor[(*(slice(None),) * axis, rows)]
 
 
-def check_length(length: int, max_positions: int) -> None:
+def check_length(length: int, max_positions: float) -> None:
     """Raises `UserError` if a sequence of `length` tokens has more than `max_positions`."""
     if length > max_positions:
         raise UserError(

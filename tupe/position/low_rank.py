@@ -1,8 +1,6 @@
 """DIET-ABS: absolute positions as one low-rank matrix a head (Chen et al. 2021, eq. 1)."""
 
-from __future__ import annotations
-
-from typing import Optional, Union
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +25,9 @@ class LowRankAbsolute(nn.Module):
     """
 
     scale = 1.0
+    head_axes: ClassVar[dict[str, int]] = {"query": 0, "key": 0}
 
-    def __init__(self, max_positions: int, rank: int, num_heads: int, num_keys: Optional[int] = None) -> None:
+    def __init__(self, max_positions: int, rank: int, num_heads: int, num_keys: int | None = None) -> None:
         super().__init__()
         if rank < 1:
             raise UserError(f"position_rank is {rank}, but must be at least 1")
@@ -44,8 +43,8 @@ class LowRankAbsolute(nn.Module):
             fit_positions(self, "key", 1)
 
     def forward(
-        self, length: int, num_keys: Optional[int] = None, query_offset: int = 0, factors: bool = False
-    ) -> Union[Tensor, tuple[Tensor, Tensor]]:
+        self, length: int, num_keys: int | None = None, query_offset: int = 0, factors: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """`absolute(i, j)` of some positions; see `PositionBias.forward`. Keys that are no positions are all there.
 
         Returns:

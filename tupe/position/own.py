@@ -9,14 +9,12 @@ imported, before the plugin is: `--user-dir` does both (examples/own_term). A ch
 one.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Any, NamedTuple
 
 from torch import nn
 

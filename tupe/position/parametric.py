@@ -1,10 +1,11 @@
 """A relative term with parameters in common (TUPE, appendix D: "the improvement is just marginal"; an ablation)."""
 
-from __future__ import annotations
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from tupe.layers import Linear
 from tupe.position.absolute import INIT_STD
 from tupe.position.precision import in_float32
 from tupe.position.relative import RelativeTerm, check_max_distance, clipped_row
@@ -20,14 +21,16 @@ class ParametricRelative(RelativeTerm):
         max_distance: `t`, at least 1; there are `2 t + 1` vectors.
     """
 
+    head_axes: ClassVar[dict[str, int]] = {"query.weight": 0, "key.weight": 0}
+
     def __init__(self, embed_dim: int, num_heads: int, head_dim: int, max_distance: int = 128) -> None:
         super().__init__()
         check_max_distance(max_distance)
         self.max_distance = max_distance
         self.head_dim = head_dim
         self.weight = nn.Parameter(torch.empty(2 * max_distance + 1, embed_dim))
-        self.query = nn.Linear(embed_dim, num_heads * head_dim, bias=False)
-        self.key = nn.Linear(embed_dim, num_heads * head_dim, bias=False)
+        self.query = Linear(embed_dim, num_heads * head_dim, bias=False)
+        self.key = Linear(embed_dim, num_heads * head_dim, bias=False)
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=INIT_STD)
 

@@ -1,45 +1,32 @@
 """Position terms are computed in float32 (or better) whatever the model's precision, and rounded once, at the end."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from tupe.linear import is_plain, linear
-
 
 def at_least_float32(tensor: Tensor) -> Tensor:
-    """`tensor` itself if it is float32 or float64, else a float32 copy."""
+    """Return `tensor` itself if it is float32 or float64, else a float32 copy."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def no_autocast(device: torch.device) -> AbstractContextManager:
-    """A context in which `torch.autocast` does not lower the precision on `device`."""
+    """Return a context in which `torch.autocast` does not lower the precision on `device`."""
     on = torch.is_autocast_enabled(device.type)
     return torch.autocast(device_type=device.type, enabled=False) if on else nullcontext()
 
 
 def in_float32(module: nn.Module, x: Tensor) -> Tensor:
-    """`module(x)` with the input and the parameters in float32 or better, autocast or not.
-
-    Anything but a plain `Linear` or `LayerNorm` runs its own `forward`: hooks, adapters and quantised weights count.
-    """
+    """Return `module(x)` with the input and the parameters in float32 or better, autocast or not."""
     x = at_least_float32(x)
     with no_autocast(x.device):
-        if is_plain(module, nn.Linear) or is_plain(module, nn.LayerNorm):
-            weight, bias = (None if p is None else at_least_float32(p) for p in (module.weight, module.bias))
-            if isinstance(module, nn.Linear):
-                return linear(x, weight, bias)
-            return F.layer_norm(x, module.normalized_shape, weight, bias, module.eps)
         half = {name: p.float() for name, p in module.named_parameters() if at_least_float32(p) is not p}
         return functional_call(module, half, (x,)) if half else module(x)
 
 
 def compute_dtype(tensor: Tensor) -> torch.dtype:
-    """The type of a linear layer's output for the input `tensor`: autocast's if it is on, else the tensor's own."""
+    """Return the type of a linear layer's output for `tensor`: autocast's if it is on, else the tensor's own."""
     device = tensor.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tensor.dtype

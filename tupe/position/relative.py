@@ -4,10 +4,8 @@ Raffel et al. 2020 (T5); TUPE, eq. 9; Chen et al. 2021 (DIET-REL), eq. 3. The va
 `H x n x n` term is Toeplitz: `2n - 1` values a head, laid along the diagonals.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Optional
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -54,7 +52,7 @@ class RelativeTerm(nn.Module):
         return values[self.row(torch.arange(first, stop, device=values.device))].t()
 
     def forward(
-        self, length: int, num_keys: Optional[int] = None, query_offset: int = 0, by_distance: bool = False
+        self, length: int, num_keys: int | None = None, query_offset: int = 0, by_distance: bool = False
     ) -> Tensor:
         """`relative(j - i)` of some positions; see `PositionBias.forward`.
 
@@ -75,6 +73,8 @@ class RelativeBias(RelativeTerm):
         num_rows: rows of the table, `num_rows x H`.
         num_heads: `H`.
     """
+
+    head_axes: ClassVar[dict[str, int]] = {"weight": 1}
 
     def __init__(self, num_rows: int, num_heads: int) -> None:
         super().__init__()

@@ -8,9 +8,7 @@ r"""Untying [CLS] (TUPE, section 3.2 and eq. 10): its position is not correlated
 the paper has it and checkpoints hold it.
 """
 
-from __future__ import annotations
-
-from typing import Optional
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -45,8 +43,10 @@ class Reset(nn.Module):
         relative: whether the sum has a relative term; without one the conventions agree.
     """
 
+    head_axes: ClassVar[dict[str, int]] = {"scalars": 1, "relative": 1}
+
     def __init__(
-        self, num_heads: int, embed_dim: Optional[int] = None, convention: str = "paper", relative: bool = False
+        self, num_heads: int, embed_dim: int | None = None, convention: str = "paper", relative: bool = False
     ) -> None:
         super().__init__()
         if convention not in CONVENTIONS:
@@ -58,10 +58,11 @@ class Reset(nn.Module):
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=INIT_STD)
 
-    def forward(self, absolute: Optional[UntiedAbsolute] = None) -> Tensor:
+    def forward(self, absolute: UntiedAbsolute | None = None) -> Tensor:
         """`theta_1, theta_2` of every head, `(2, H)`. `absolute` holds the projections where theta has vectors."""
-        if self.vectors is None:
-            theta = at_least_float32(self.scalars)
-        else:
+        if self.vectors is not None and absolute is not None:
             theta = absolute(len(self.vectors), vectors=self.vectors)
+        else:
+            assert self.scalars is not None, "theta is made of vectors, which take the projections of `absolute`"
+            theta = at_least_float32(self.scalars)
         return theta if self.relative is None else theta + at_least_float32(self.relative)

@@ -4,10 +4,8 @@ The segments come from the tokens themselves. A pair is written `<s> a </s> </s>
 everything from the second of the two separators on is segment 1, as in BERT's `[CLS] a [SEP]` and `b [SEP]`.
 """
 
-from __future__ import annotations
-
 import logging
-from typing import Optional
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -88,10 +86,12 @@ class SegmentAttention(_Segments):
         num_layers: number of layers that have values of their own.
     """
 
+    head_axes: ClassVar[dict[str, int]] = {"weight": 0}
+
     def __init__(self, num_heads: int, num_layers: int = 1) -> None:
         super().__init__(num_layers, num_heads, 2, 2)
 
-    def forward(self, segments: Optional[Tensor] = None, layer: Optional[int] = None) -> Tensor:
+    def forward(self, segments: Tensor | None = None, layer: int | None = None) -> Tensor:
         """`segment(s_i, s_j)` of `segments` `(B, T)`, bool: `(B, H, T, T)` for one layer, `(B, L H, T, T)` for
         all.
 

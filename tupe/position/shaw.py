@@ -8,10 +8,6 @@ row, which in memory is a view with another stride (the "skewing" of Huang et al
 two more `q k^T`, and a tensor of twice the size of the attention weights.
 """
 
-from __future__ import annotations
-
-from typing import Optional
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -58,7 +54,7 @@ class ShawRelative(nn.Module):
             table = torch.cat([table, table[-1:].expand(near, -1)])
         return table[first - num_keys :] if far <= 0 else torch.cat([table[:1].expand(far, -1), table])
 
-    def forward(self, query: Tensor, scale: float = 1.0, num_keys: Optional[int] = None) -> Tensor:
+    def forward(self, query: Tensor, scale: float = 1.0, num_keys: int | None = None) -> Tensor:
         """`scale * q_i . a[j - i]` of `query` `(B, H, n, d_h)`, at the last `n` of `m` positions: `(B, H, n, m)`.
 
         `m` is `n` unless `num_keys` says otherwise.
@@ -71,13 +67,17 @@ class ShawRelative(nn.Module):
 
         `key` and `value` are `(B, H, m, d_h)`. Nothing is left then that plain attention does not do.
         """
-        tables = (self.key, self.value)
-        near = [None if table is None else self.by_distance(table, 0, key.shape[-2])[1:] for table in tables]
-        return tuple(t if a is None else t + a.to(t.dtype) for t, a in zip((key, value), near))
+        num_keys = key.shape[-2]
+        key = key + self.by_distance(self.key, 0, num_keys)[1:].to(key.dtype)
+        if self.value is not None:
+            value = value + self.by_distance(self.value, 0, num_keys)[1:].to(value.dtype)
+        return key, value
 
     def weighted_values(self, weights: Tensor) -> Tensor:
         """`sum_j weight_ij a^V[j - i]` of `weights` `(B, H, n, m)`, as in `forward`: `(B, H, n, d_h)`."""
-        return unskew(weights) @ self.by_distance(self.value, *weights.shape[-2:]).to(weights.dtype)
+        length, num_keys = weights.shape[-2:]
+        assert self.value is not None, "there is no a^V: build with values=True"
+        return unskew(weights) @ self.by_distance(self.value, length, num_keys).to(weights.dtype)
 
     def extra_repr(self) -> str:
         return f"{tuple(self.key.shape)}, values={self.value is not None}"

@@ -1,8 +1,8 @@
-"""A bias as the parts that it is the sum of, for kernels that never build the `H x T_q x T_k` tensor."""
+"""Structured bias: the parts that a bias is the sum of, for kernels that never build the `H x T_q x T_k` tensor."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,24 +29,24 @@ class StructuredBias(NamedTuple):
     segments: `s`, `(B, T)`, bool, true in segment 1; only where queries and keys are the same positions.
     """
 
-    query: Optional[Tensor] = None
-    key: Optional[Tensor] = None
-    relative: Optional[Tensor] = None
-    theta: Optional[Tensor] = None
-    segment: Optional[Tensor] = None
-    segments: Optional[Tensor] = None
+    query: Tensor | None = None
+    key: Tensor | None = None
+    relative: Tensor | None = None
+    theta: Tensor | None = None
+    segment: Tensor | None = None
+    segments: Tensor | None = None
 
     def contiguous(self) -> StructuredBias:
-        """As the kernels want the parts."""
+        """Return the bias with contiguous parts, as the kernels want them."""
         return StructuredBias(*(part if part is None else part.contiguous() for part in self))
 
     def to(self, dtype: torch.dtype) -> StructuredBias:
-        """With learnt parts of that type, contiguous."""
-        *learnt, segments = self
-        return StructuredBias(*(part if part is None else part.to(dtype) for part in learnt), segments).contiguous()
+        """Return the bias with its learnt parts rounded to `dtype`, contiguous."""
+        learnt = {name: part.to(dtype) for name, part in self._asdict().items() if part is not None}
+        return self._replace(**{**learnt, "segments": self.segments}).contiguous()
 
-    def slice(self, length: int, num_keys: Optional[int] = None, query_offset: int = 0) -> StructuredBias:
-        """The bias of some queries and keys; this one must have as many keys as queries. See `PositionBias.forward`.
+    def slice(self, length: int, num_keys: int | None = None, query_offset: int = 0) -> StructuredBias:
+        """Return the bias of some queries and keys; see `PositionBias.forward`. It must have as many keys as queries.
 
         `theta` is handed on as it is: `dense` must be told of an offset.
         """
@@ -60,7 +60,7 @@ class StructuredBias(NamedTuple):
         return StructuredBias(query, key, relative, theta, segment, segments).contiguous()
 
     def split(self, num_layers: int) -> list[StructuredBias]:
-        """The parts of each layer, where they are those of `L` times `H` heads."""
+        """Return the parts of each layer, where they are those of `L` times `H` heads."""
         of_heads = [self.query, self.key, self.relative, None if self.theta is None else self.theta.t(), self.segment]
         layers = zip(*([None] * num_layers if p is None else p.unflatten(0, (num_layers, -1)) for p in of_heads))
         return [
@@ -69,7 +69,7 @@ class StructuredBias(NamedTuple):
         ]
 
     def expand(self, num_heads: int) -> StructuredBias:
-        """With `num_heads` heads, where the parts are those of one that stands for all."""
+        """Return the bias with `num_heads` heads, where the parts are those of one head that stands for all."""
         query, key, relative, theta, segment, segments = self
         query, key, relative, segment = (
             part if part is None or len(part) != 1 else part.expand(num_heads, *part.shape[1:])
@@ -80,7 +80,7 @@ class StructuredBias(NamedTuple):
         return StructuredBias(query, key, relative, theta, segment, segments)
 
     def check(self, batch: int, num_heads: int, query_length: int, key_length: int) -> None:
-        """Raises `UserError` if the parts do not make a bias of `(num_heads, query_length, key_length)`."""
+        """Raise `UserError` if the parts do not make a bias of `(num_heads, query_length, key_length)`."""
         query, key, relative, theta, segment, segments = self.expand(num_heads)
         if query is None and relative is None and segment is None:
             raise UserError("a StructuredBias needs query and key, or relative, or segment and segments")
@@ -105,20 +105,18 @@ class StructuredBias(NamedTuple):
                 raise UserError(f"a StructuredBias has only one of {one} and {other}: give both or neither")
 
     def dense(self, key_length: int, query_offset: int = 0) -> Tensor:
-        """The bias as one tensor, `(H, T_q, key_length)`, with segments `(B, H, T_q, key_length)`; at least float32.
+        """Return the bias as one tensor in float32 or better, `(H, T_q, key_length)`, with segments `(B, H, ...)`.
 
         Its first row is that of the position `query_offset`, which the reset has to know.
         """
-        bias = None
-        if self.query is not None:
+        parts = []
+        if self.query is not None and self.key is not None:
             with no_autocast(self.query.device):
-                bias = at_least_float32(self.query).bmm(at_least_float32(self.key).transpose(1, 2))
+                parts.append(at_least_float32(self.query).bmm(at_least_float32(self.key).transpose(1, 2)))
         if self.relative is not None:
-            relative = toeplitz(at_least_float32(self.relative), key_length)
-            bias = relative if bias is None else bias + relative
+            parts.append(toeplitz(at_least_float32(self.relative), key_length))
         if self.theta is not None:
-            bias = reset_cls(bias, self.theta, query_offset)
-        if self.segment is not None:
-            segments = segment_bias(at_least_float32(self.segment), self.segments)
-            bias = segments if bias is None else bias + segments
-        return bias
+            parts = [reset_cls(sum(parts[1:], parts[0]), self.theta, query_offset)]
+        if self.segment is not None and self.segments is not None:
+            parts.append(segment_bias(at_least_float32(self.segment), self.segments))
+        return sum(parts[1:], parts[0])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Optional, Protocol, Union
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from tupe.position.structured import StructuredBias
 
 
 class Term(Protocol):
-    """What `PositionBias` asks of an absolute or relative term, and `tupe.position.check_term` tests.
+    """Protocol of the absolute and relative terms of `PositionBias`, tested by `tupe.position.check_term`.
 
     A module whose output is a function of its parameters and buffers and of positions: no random numbers, no state, in
     training as in evaluation. Naming this class among the bases, `class Mine(nn.Module, Term)`, promises it: the terms
@@ -25,12 +25,16 @@ class Term(Protocol):
         where it is a product `scale query_i . key_j`: that returns `(H, length, width)` and `(H, num_keys, width)`,
         unscaled. Relative terms in parts derive from `RelativeTerm`, which makes all of `by_distance`.
 
-    A parameter with a row for each position says so by `tupe.position.length.fit_positions`: it is then cut when a
+    A parameter with a row for each position says so by `tupe.position.fit_positions`: it is then cut when a
     shorter model loads it, and made longer by `tupe extend-positions`.
     """
 
-    def forward(self, length: int, num_keys: Optional[int] = None, query_offset: int = 0) -> Tensor:
-        """The values of `length` queries, from position `query_offset` on, and the keys of the first positions.
+    __call__: Callable[..., Any]  # of `nn.Module`, which calls `forward`
+
+    def forward(
+        self, length: int, num_keys: int | None = None, query_offset: int = 0
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Compute the values of `length` queries, from position `query_offset` on, and the keys of the first positions.
 
         Args:
             length: number of queries, at least 1; an integer, or a symbol of one where the term is exported.
@@ -43,6 +47,13 @@ class Term(Protocol):
         ...
 
 
+class FactoredTerm(Term, Protocol):
+    """Protocol of an absolute term that is a product of factors, as `Term` describes them."""
+
+    width: int
+    scale: float
+
+
 class PositionTerms(NamedTuple):
     """What the encoding adds to the attention; `None` where it adds nothing. `m` keys: `n`, or Linformer's `k`.
 
@@ -50,14 +61,16 @@ class PositionTerms(NamedTuple):
     query, key: added to the projected words before their product, `(H, n, d_h)` each (BERT-A^d).
     """
 
-    bias: Union[Tensor, StructuredBias, None] = None
-    query: Optional[Tensor] = None
-    key: Optional[Tensor] = None
+    bias: Tensor | StructuredBias | None = None
+    query: Tensor | None = None
+    key: Tensor | None = None
 
     def to(self, dtype: torch.dtype) -> PositionTerms:
-        return PositionTerms(*(None if term is None else term.to(dtype) for term in self))
+        """Round every term to `dtype`."""
+        bias, query, key = (None if term is None else term.to(dtype) for term in self)
+        return PositionTerms(bias, query, key)  # pyright: ignore[reportArgumentType]  (a loop widens the types)
 
-    def slice(self, length: int, num_keys: Optional[int] = None, query_offset: int = 0) -> PositionTerms:
+    def slice(self, length: int, num_keys: int | None = None, query_offset: int = 0) -> PositionTerms:
         """The terms of some of its positions; see `PositionBias.forward`."""
         span = Span.of(length, num_keys, query_offset)
         bias, query, key = self
@@ -82,12 +95,13 @@ class PositionTerms(NamedTuple):
             return self._replace(bias=bias._replace(segment=values, segments=segments))
         bias = segment_bias(values, segments)
         bias = bias[0] if bias.shape[0] == 1 else bias  # `len` would fix the number in a graph
-        return self._replace(bias=bias if self.bias is None else self.bias + bias)
+        before = self.bias.dense(bias.shape[-1]) if isinstance(self.bias, StructuredBias) else self.bias
+        return self._replace(bias=bias if before is None else before + bias)
 
     def split(self, num_layers: int) -> list[PositionTerms]:
         """The terms of each layer, where every layer has its own: `(L H, ...)` to `L` times `(H, ...)`."""
 
-        def of_layers(term: Union[Tensor, StructuredBias, None]) -> Sequence[Union[Tensor, StructuredBias, None]]:
+        def of_layers(term: Tensor | StructuredBias | None) -> Sequence[Tensor | StructuredBias | None]:
             if term is None:
                 return [None] * num_layers
             if isinstance(term, StructuredBias):

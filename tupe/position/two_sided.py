@@ -1,8 +1,7 @@
 """Untied positions of two sequences, a table for each: TUPE's term between a target and its source."""
 
-from __future__ import annotations
-
 from copy import deepcopy
+from typing import Any
 
 from torch import Tensor
 
@@ -23,7 +22,7 @@ class UntiedTwoSided(UntiedAbsolute):
         others: of `UntiedAbsolute`.
     """
 
-    def __init__(self, max_positions: int, num_keys: int, embed_dim: int, *others: object, **named: object) -> None:
+    def __init__(self, max_positions: int, num_keys: int, embed_dim: int, *others: Any, **named: Any) -> None:
         super().__init__(max_positions, embed_dim, *others, **named)
         self.num_keys = num_keys
         self.key_table = PositionTable(num_keys, embed_dim)
@@ -33,4 +32,4 @@ class UntiedTwoSided(UntiedAbsolute):
         """As `UntiedAbsolute`'s; the keys are all there, whatever `span` says of them."""
         query = in_float32(self.query, in_float32(self.layer_norm, self.table(span.queries.stop)[span.queries]))
         key = in_float32(self.key, in_float32(self.key_layer_norm, self.key_table.weight))
-        return tuple(x.unflatten(-1, (self.num_heads, -1)).transpose(0, 1) for x in (query, key))
+        return self._heads(query), self._heads(key)

@@ -1,4 +1,4 @@
-"""The systems compared on one budget: what is run, the record that each run leaves, and the tables and figures of them.
+"""Compare systems on one budget: the runs, the record that each leaves, and tables and figures of the records.
 
 design      `configs/study/SIZE.yaml`: systems, seeds, the search of the learning rate; the runs in their order
 records     one JSON file a run, of its settings alone

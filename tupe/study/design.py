@@ -1,21 +1,20 @@
-"""What a study compares, a file of `configs/study`, and the runs that follow from it, in their order."""
+"""Read the design of a study, a file of `configs/study`, and list the runs that follow from it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Optional
+from typing import Any, Literal
 
 import yaml
 
-import tupe
 from tupe.errors import UserError
 from tupe.files import checked, read_text, typed
 from tupe.systems import DESCRIPTIONS, SYSTEMS
+from tupe.user_dir import config_dir
 
-ROOT = Path(tupe.__file__).resolve().parents[1]
-CONFIGS = ROOT / "configs/study"
+CONFIGS = config_dir("study")
 
 #: fairseq's model, a check of the baseline: `BERT-A` by other code.
 ROBERTA = "roberta"
@@ -28,28 +27,23 @@ Part = Literal["search", "final", "glue", "cost"]
 
 @dataclass(frozen=True)
 class System:
-    """A row of the comparison.
+    """A row of the comparison."""
 
-    Attributes:
-        seeds: how many pre-trainings at the best rate, seeds 1, 2, ...; 0: the search alone.
-        model: a system of `tupe systems`, or `roberta`; the row's name if it is not given.
-        label: what tables call it; by default as in its paper.
-        settings: key -> value of the pre-training's configuration, for this row alone.
-        rates: of learning that its search tries beside those of all, where their best is at an end.
-    """
-
-    seeds: int = checked(minimum=0)
-    model: str = ""
-    label: str = ""
+    # how many pre-trainings at the best rate, seeds 1, 2, ...; 0: the search alone
+    seeds: int = checked(minimum=0, maximum=1000)
+    model: str = ""  # a system of `tupe systems`, or `roberta`; the row's name if it is not given
+    label: str = ""  # what tables call it; by default as in its paper
+    # key -> value of the pre-training's configuration, for this row alone
     settings: dict[str, Any] = field(default_factory=dict)
-    rates: tuple[float, ...] = ()
+    # of learning that its search tries beside those of all, where their best is at an end
+    rates: tuple[float, ...] = checked(minimum=0, default=())
 
 
 @dataclass(frozen=True)
 class Search:
-    """Of each system's learning rate: `rates`, each with `seed`, in runs of `updates` with a schedule of their own."""
+    """Search of the learning rates: `rates`, each with `seed`, in runs of `updates` with their own schedule."""
 
-    rates: tuple[float, ...]
+    rates: tuple[float, ...] = checked(minimum=0)
     updates: int = checked(minimum=1)
     seed: int = 1
 
@@ -58,71 +52,54 @@ class Search:
 class FineTuning:
     """A sweep of each final checkpoint and of that after `mid` updates; `settings` are `key=value` for its runs."""
 
-    tasks: tuple[str, ...]
-    rates: tuple[float, ...]
-    seeds: tuple[int, ...]
+    tasks: tuple[str, ...] = checked(pattern="[A-Za-z0-9-]+")
+    rates: tuple[float, ...] = checked(minimum=0)
+    seeds: tuple[int, ...] = checked(minimum=0, maximum=2**32 - 1)
     settings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Design:
-    """A file of `configs/study`.
+    """A file of `configs/study`."""
 
-    Attributes:
-        config: of `configs/pretraining`.
-        model_size: `tiny`, `small`, ...
-        corpus: options of `tupe prepare-corpus`.
-        settings: key -> value over `config`, for all systems.
-        updates: of each final run.
-        validations: of each final run, evenly spaced.
-        mid: after how many updates a checkpoint is kept.
-        search: of the learning rates.
-        groups: systems, done one group after another.
-        lengths: of sequences, at which the loss at each position is measured in the end.
-        finetuning: of the checkpoints.
-        cost: arguments of `benchmarks/model.py`.
-        jobs: pre-trainings at a time; 0: one for each core.
-        name: of the file.
-    """
-
-    config: str
-    model_size: str
-    corpus: tuple[str, ...]
-    settings: dict[str, Any]
-    updates: int = checked(minimum=1)
-    validations: int = checked(minimum=1)
-    mid: int = checked(minimum=1)
-    search: Search
-    groups: tuple[dict[str, System], ...]
-    lengths: tuple[int, ...]
-    finetuning: FineTuning
-    cost: tuple[str, ...]
-    jobs: int = checked(minimum=0)
-    name: str = ""
+    config: str  # of `configs/pretraining`
+    model_size: str  # `tiny`, `small`, ...
+    corpus: tuple[str, ...]  # options of `tupe prepare-corpus`
+    settings: dict[str, Any]  # key -> value over `config`, for all systems
+    updates: int = checked(minimum=1)  # of each final run
+    validations: int = checked(minimum=1)  # of each final run, evenly spaced
+    mid: int = checked(minimum=1)  # after how many updates a checkpoint is kept
+    search: Search  # of the learning rates
+    groups: tuple[dict[str, System], ...]  # systems, done one group after another
+    lengths: tuple[int, ...]  # of sequences, at which the loss at each position is measured in the end
+    finetuning: FineTuning  # of the checkpoints
+    cost: tuple[str, ...]  # arguments of `benchmarks/model.py`
+    jobs: int = checked(minimum=0)  # pre-trainings at a time; 0: one for each core
+    name: str = ""  # of the file
 
     @property
     def systems(self) -> dict[str, System]:
-        """Of all groups."""
+        """The systems of all groups."""
         return {name: system for group in self.groups for name, system in group.items()}
 
     def label(self, name: str) -> str:
-        """What tables call a system."""
+        """Return the name of a system in tables."""
         return self.systems[name].label or DESCRIPTIONS[self.model(name)][0]
 
     def model(self, name: str) -> str:
-        """The system of `tupe systems` that a row is of."""
+        """Return the system of `tupe systems` that a row compares."""
         return self.systems[name].model or name
 
     def rates(self, name: str) -> list[float]:
-        """All that a system's search tries, from the smallest."""
+        """Return the learning rates that a system's search tries, from the smallest."""
         return sorted({*self.search.rates, *self.systems[name].rates})
 
     def after(self, at: str) -> int:
-        """Updates of the checkpoint `at`: the `end`, or `mid`."""
+        """Return the updates of the checkpoint `at`: the `end`, or `mid`."""
         return self.mid if at == "mid" else self.updates
 
     def runs(self) -> Iterator[Run]:
-        """Yields all runs: of each group the search and then seed after seed; then the fine-tunings, and the costs."""
+        """Yield all runs: for each group the search, then seed after seed; at last the fine-tunings and the costs."""
         for group in self.groups:
             for name in group:
                 yield from (Run("search", name, self.search.seed, lr) for lr in self.rates(name))
@@ -136,25 +113,17 @@ class Design:
 
 @dataclass(frozen=True)
 class Run:
-    """One part of the study, which leaves one record.
+    """One part of the study, which leaves one record."""
 
-    Attributes:
-        part: a pre-training to find the rate, one at the best rate, a sweep of fine-tunings, or the measured costs.
-        system: the row.
-        seed: of the pre-training.
-        lr: of a search.
-        at: which checkpoint a sweep is of, `end` or `mid`.
-    """
-
-    part: Part
+    part: Part  # a pre-training to find the rate, one at the best rate, a sweep of fine-tunings, or the measured costs
     system: str
-    seed: int
-    lr: Optional[float] = None
-    at: str = ""
+    seed: int  # of the pre-training
+    lr: float | None = None  # of a search
+    at: str = ""  # which checkpoint a sweep is of, `end` or `mid`
 
     @property
     def path(self) -> Path:
-        """Of the record in its study's folder; without the suffix, of what the run writes meanwhile."""
+        """Path of the record in the study's folder; without the suffix, path of the run's own folder."""
         which = f"lr_{self.lr:g}" if self.lr is not None else f"seed_{self.seed}"
         return Path(self.part, f"{self.system}.{which}{self.at and f'.{self.at}'}.json")
 
@@ -163,13 +132,13 @@ class Run:
 
 
 def _by_seed(part: Part, group: dict[str, System], at: str = "") -> Iterator[Run]:
-    """Seed 1 of all, seed 2 of all, ...: at any time as many of one system as of the others."""
+    """Yield seed 1 of all systems, then seed 2 of all, ...: at any time all have about as many runs."""
     for seed in range(1, max(system.seeds for system in group.values()) + 1):
         yield from (Run(part, name, seed, at=at) for name, system in group.items() if seed <= system.seeds)
 
 
 def read_design(size: str) -> Design:
-    """The study `configs/study/SIZE.yaml`, or the file `size`.
+    """Return the study `configs/study/SIZE.yaml`, or that of the file `size`.
 
     Raises:
         UserError: if there is none, or it is not what a study is.
@@ -180,8 +149,8 @@ def read_design(size: str) -> Design:
         raise UserError(f"there is no study {size}: give one of {known}, or a file such as my.yaml.")
     try:
         content = yaml.safe_load(read_text(path, "a study"))
-    except yaml.YAMLError as error:
-        raise UserError(f"{path} is no YAML: {' '.join(str(error).split())}.") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a number of thousands of digits
+        raise UserError(f"{path} is no YAML: {' '.join(str(error).split()):.300}.") from None
     design = typed(Design, content, str(path), "a study", "see configs/study/cpu.yaml")
     every = max(1, design.updates // design.validations)
     if design.mid % every:

@@ -1,11 +1,9 @@
-"""Tables and figures of studies in a document that people write: what stands between two marks is made anew.
+"""Render tables and figures of studies between two marks of a document that people write.
 
 <!-- study cpu pretraining -->
 ...
 <!-- end -->
 """
-
-from __future__ import annotations
 
 import re
 from pathlib import Path
@@ -27,13 +25,13 @@ FIGURES = {
 
 
 def read_results(size: str, records: Path) -> Results:
-    """The records of a study in the folder of all."""
+    """Return the records of a study; `records` is the folder of all studies."""
     design = read_design(size)
     return Results(design, read_records(records / design.name, design))
 
 
 def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
-    """Makes all that stands between marks anew, and the figures beside it in `images`; returns what was written.
+    """Render all that stands between marks, and figures to `images` beside the document; return what was written.
 
     A mark has the name of a study: of one in `configs/study`, or of the file `size`.
 

@@ -1,31 +1,27 @@
-"""The study's runs, those that have no record yet, several at a time; stopped, the same command goes on."""
-
-from __future__ import annotations
+"""Do the runs of a study that have no record yet, several at a time; stopped, the same command goes on."""
 
 import contextlib
 import math
-import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import torch
 from tqdm import tqdm
 
-from tupe.cores import available_cores
+from tupe.cores import cpu_environment
 from tupe.errors import UserError
 from tupe.files import lock, read, write
 from tupe.finetuning.job import reason
+from tupe.finetuning.process import Process, python_command
 from tupe.finetuning.runs import LOG
 from tupe.study import finetuning, training
-from tupe.study.design import ROOT, Design, Run
-from tupe.study.process import Process
+from tupe.study.design import Design, Run
 from tupe.study.records import MADE_BY, Record, best_rate, check_settings, read_record, read_records
 
 _BEGUN = "begun.json"
@@ -34,7 +30,7 @@ _POLL = 0.5
 
 @dataclass(frozen=True)
 class Begun:
-    """What the folder of an interrupted run keeps: its settings, and the seconds of processors that it took."""
+    """Contents of the folder of an interrupted run: its settings, and the processor seconds that it took."""
 
     settings: dict[str, Any]
     seconds: float
@@ -47,14 +43,9 @@ class _Active(NamedTuple):
 
 
 class Study:
-    """A design, where its records are, and where its runs take place.
+    """A design, the folder of all studies' records, and the folder of their corpora, checkpoints and logs.
 
-    Args:
-        design: what is compared.
-        records: folder of the records of all studies; those of this one are in the folder of its name.
-        out: folder of the corpora, the checkpoints and the logs of all studies.
-        parts: of the runs, those that are wanted; all by default.
-        systems: the same.
+    Only runs of `parts` and of `systems` are wanted, or all if these are empty.
 
     Raises:
         UserError: for a system that the design has not, and a file in place of a folder.
@@ -80,28 +71,22 @@ class Study:
             if (not parts or run.part in parts) and (not systems or run.system in systems or run.part == "cost")
         ]
 
-    def prepare(self, texts: list[Path], glue: Optional[Path]) -> None:
-        """The corpus of `texts` and the tasks of a GLUE download; what is there already is kept.
+    def prepare(self, texts: list[Path], glue: Path | None) -> None:
+        """Prepare the corpus of `texts` and the tasks of a GLUE download; what is there already is kept.
 
         Raises:
             UserError: without texts and without a corpus.
             SystemExit: if a preparation failed, which it has said.
         """
         if texts:
-            self._script("prepare_corpus.sh", self.corpus, *texts, *self.design.corpus)
+            _run("prepare-corpus", self.corpus, *texts, *self.design.corpus)
         elif not (self.corpus / "manifest.json").is_file():
             raise UserError(f"there is no corpus in {self.corpus}: give text files.")
         if glue is not None:
-            self._script("prepare_glue.sh", glue, self.corpus, self.glue, *self.design.finetuning.tasks)
+            _run("prepare-glue", glue, self.corpus, self.glue, *self.design.finetuning.tasks)
 
-    @staticmethod
-    def _script(name: str, *arguments: object) -> None:
-        done = subprocess.run(["bash", str(ROOT / "scripts" / name), *map(str, arguments)], check=False)
-        if done.returncode:
-            raise SystemExit(done.returncode)
-
-    def settings(self, run: Run, records: dict[Run, Record]) -> Optional[dict[str, Any]]:
-        """All that a run depends on; None as long as one that comes before it has not ended."""
+    def settings(self, run: Run, records: dict[Run, Record]) -> dict[str, Any] | None:
+        """Return all that a run depends on; None as long as one that comes before it has not ended."""
         if run.part == "cost":
             return finetuning.cost_settings(self.design)
         if run.part == "glue":
@@ -111,7 +96,7 @@ class Study:
         return None if lr is None else training.settings(self.design, run, lr, self.corpus)
 
     def check(self) -> dict[Run, Record]:
-        """The records that there are.
+        """Return the records that there are.
 
         Raises:
             UserError: at the first that is damaged, or of other settings than its run would have here.
@@ -124,7 +109,7 @@ class Study:
         return records
 
     def do(self, jobs: int, minutes: float = math.inf) -> int:
-        """Does what is missing, `jobs` at a time, for so long; returns how many of the runs are missing after that.
+        """Do the missing runs, `jobs` at a time, for `minutes`; return how many are missing after that.
 
         Raises:
             UserError: on an interruption, and in the end if runs failed.
@@ -168,8 +153,7 @@ class Study:
     def _start_more(
         self, jobs: int, active: dict[Run, _Active], records: dict[Run, Record], failed: dict[Run, str]
     ) -> None:
-        """Starts what can be started, each with its share of the cores; costs are measured alone."""
-        cores = available_cores()
+        """Start what can be started, each with its share of the cores; costs are measured alone."""
         for run in self.wanted:
             if len(active) >= jobs or any(other.part == "cost" for other in active):
                 return
@@ -192,35 +176,35 @@ class Study:
                 held.close()
                 continue
             folder.mkdir(parents=True, exist_ok=True)
-            command, environment = self._launch(run, of, folder)
-            environment.setdefault("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", str(max(1, cores // jobs))))
-            active[run] = _Active(Process(command, environment, folder / LOG), held, of)
+            with (folder / LOG).open("ab") as log:
+                process = Process(self._command(run, of, folder), cpu_environment(jobs), log)
+            active[run] = _Active(process, held, of)
 
-    def _pretrained(self, run: Run) -> Optional[Path]:
-        """The checkpoint that a sweep is of; None unless its pre-training ended here, and not only elsewhere."""
+    def _pretrained(self, run: Run) -> Path | None:
+        """Return the checkpoint that a sweep fine-tunes; None unless its pre-training ended on this machine."""
         folder = self.folder(pretraining_of(run))
         log = training.log_of(folder)
         ended = log is not None and max(log.valid, default=0) >= self.design.updates
         return training.checkpoint(self.design, folder, run.at) if ended else None
 
     def without_checkpoint(self, records: dict[Run, Record]) -> list[Run]:
-        """The missing fine-tunings whose pre-training ended on another machine."""
+        """Return the missing fine-tunings whose pre-training ended on another machine."""
         missing = [run for run in self.wanted if run.part == "glue" and run not in records]
         return [run for run in missing if pretraining_of(run) in records and not self._pretrained(run)]
 
     def folder(self, run: Run) -> Path:
-        """Where a run takes place."""
+        """Return the folder that a run works in."""
         return self.out / run.path.with_suffix("")
 
-    def _launch(self, run: Run, of: dict[str, Any], folder: Path) -> tuple[list[str], dict[str, str]]:
+    def _command(self, run: Run, of: dict[str, Any], folder: Path) -> list[str]:
         if run.part == "cost":
-            return finetuning.cost_launch(self.design, folder)
+            return finetuning.cost_command(self.design, folder)
         if run.part == "glue":
-            return finetuning.sweep_launch(self.design, self._pretrained(run), self.glue, folder / "sweep")
-        return training.launch(self.design, run, of["lr"], self.corpus, folder, torch.cuda.is_available())
+            return finetuning.sweep_command(self.design, self._pretrained(run), self.glue, folder / "sweep")
+        return training.command(self.design, run, of["lr"], self.corpus, folder, torch.cuda.is_available())
 
     def _conclude(self, run: Run, one: _Active, records: dict[Run, Record], failed: dict[Run, str]) -> None:
-        """Writes the record of a run that has ended well; otherwise what it took until now."""
+        """Write the record of a run that has ended well; otherwise the time that it took until now."""
         folder = self.folder(run)
         spent = one.process.seconds
         if (folder / _BEGUN).is_file():
@@ -241,7 +225,7 @@ class Study:
         finally:
             one.held.close()
 
-    def _record(self, run: Run, one: _Active, folder: Path, spent: float) -> Optional[Record]:
+    def _record(self, run: Run, one: _Active, folder: Path, spent: float) -> Record | None:
         code = one.process.code
         diverged = code and run.part == "search" and training.DIVERGED.search(reason(folder / LOG, code))
         if code and not diverged:  # also where the last validation was logged: what was not saved cannot be used
@@ -258,7 +242,7 @@ class Study:
             one.process.stop()
 
     def _size(self, run: Run) -> int:
-        """In updates, for the bar."""
+        """Return how many updates a run counts in the bar."""
         return training.updates(self.design, run) if run.part in ("search", "final") else self.design.search.updates
 
     def _show(self, bar: tqdm, active: dict[Run, _Active], records: dict[Run, Record]) -> None:
@@ -275,6 +259,13 @@ class Study:
             bar.refresh()
 
 
+def _run(command: str, *arguments: object) -> None:
+    """Run a command of `tupe`. Raises `SystemExit` if it fails, which it has said."""
+    code = Process(python_command("tupe", command, *arguments)).finish()
+    if code:
+        raise SystemExit(code if code > 0 else 128 - code)
+
+
 def pretraining_of(run: Run) -> Run:
-    """The one whose checkpoint a sweep is of."""
+    """Return the pre-training whose checkpoint a sweep fine-tunes."""
     return Run("final", run.system, run.seed)

@@ -1,7 +1,5 @@
 """Pictures of all systems: validation loss against updates, and scores of the fine-tuned against validation loss."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,35 +1,38 @@
-"""What is done with the checkpoints of a study, and what its systems cost: commands of the house, and their records."""
-
-from __future__ import annotations
+"""Fine-tune the checkpoints of a study and measure its systems' costs: the commands, and their records."""
 
 import json
 import sys
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from tupe.analysis.cost import read_costs
+from tupe.errors import UserError
+from tupe.finetuning.process import python_command
 from tupe.finetuning.table import read_sweep
-from tupe.study.design import ROOT, Design, Run
+from tupe.study.design import Design, Run
 from tupe.study.records import Cost, FineTuning, these_versions, this_host
+from tupe.user_dir import config_dir
+
+BENCHMARK = config_dir().parent / "benchmarks/model.py"
 
 
 def sweep_settings(design: Design, run: Run, pretraining: dict[str, Any]) -> dict[str, Any]:
-    """All that a sweep's scores depend on: the pre-training, and the sweep itself."""
+    """Return all that a sweep's scores depend on: the pre-training, and the sweep itself."""
     sweep = design.finetuning
     of = {"tasks": sweep.tasks, "rates": sweep.rates, "seeds": sweep.seeds, "settings": sweep.settings}
     return json.loads(json.dumps({"run": str(run), "after": design.after(run.at), "sweep": of, "of": pretraining}))
 
 
-def sweep_launch(design: Design, checkpoint: Path, glue: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """`scripts/glue.sh` and its environment."""
+def sweep_command(design: Design, checkpoint: Path, glue: Path, folder: Path) -> list[str]:
+    """Return the command of a sweep."""
     sweep = design.finetuning
-    listed = {"TASKS": sweep.tasks, "LRS": sweep.rates, "SEEDS": sweep.seeds}
-    command = ["bash", str(ROOT / "scripts/glue.sh"), str(checkpoint), str(glue), str(folder), *sweep.settings]
-    return command, {name: ",".join(map(str, values)) for name, values in listed.items()}
+    lists = {"--tasks": sweep.tasks, "--lrs": sweep.rates, "--seeds": sweep.seeds}
+    options = [f"{name}={','.join(map(str, values))}" for name, values in lists.items()]
+    return python_command("tupe", "sweep", "glue", *options, checkpoint, glue, folder, *sweep.settings)
 
 
-def sweep_record(of: dict[str, Any], folder: Path, processor_seconds: float) -> Optional[FineTuning]:
-    """What the sweep in `folder` gave; None if runs of it failed, which it does again when it is asked again."""
+def sweep_record(of: dict[str, Any], folder: Path, processor_seconds: float) -> FineTuning | None:
+    """Return the record of the sweep in `folder`; None if runs of it failed, which are done again the next time."""
     row = read_sweep(folder)
     if row.failed:
         return None
@@ -38,19 +41,21 @@ def sweep_record(of: dict[str, Any], folder: Path, processor_seconds: float) -> 
 
 
 def cost_settings(design: Design) -> dict[str, Any]:
-    """What is measured."""
+    """Return what the measured costs depend on."""
     return {"run": "cost", "arguments": list(design.cost)}
 
 
-def cost_launch(design: Design, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """`benchmarks/model.py`, in the environment of the scripts."""
-    start = f'. "{ROOT}/scripts/lib/command.sh"; for_cpu 1; exec "$@"'
-    command = [sys.executable, str(ROOT / "benchmarks/model.py"), *design.cost, "--output", str(folder)]
-    return ["bash", "-c", start, "study", *command], {}
+def cost_command(design: Design, folder: Path) -> list[str]:
+    """Return the command of `benchmarks/model.py`. Raises a `UserError` where there is no clone with it."""
+    if not BENCHMARK.is_file():
+        raise UserError(
+            f"costs are measured by {BENCHMARK.name} of a clone: leave them out by --parts, or run it there."
+        )
+    return [sys.executable, str(BENCHMARK), *design.cost, "--output", str(folder)]
 
 
 def cost_record(of: dict[str, Any], folder: Path) -> Cost:
-    """What it measured."""
+    """Return the record of what it measured."""
     conditions, records = read_costs(folder / "model.json")
     times: dict[str, dict[str, tuple[float, float, float]]] = {}
     for record in records:

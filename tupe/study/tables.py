@@ -1,12 +1,9 @@
-"""What the records of a study say, as Markdown: every number from the files, and what is missing in words."""
-
-from __future__ import annotations
+"""Write the records of a study as Markdown: every number from the files, and what is missing in words."""
 
 import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Optional
 
 import numpy as np
 
@@ -39,12 +36,7 @@ _ORDER = 0.1
 
 
 class Results:
-    """The records of a study, by what tables ask for.
-
-    Args:
-        design: what is compared.
-        records: what there is of it.
-    """
+    """The records of a study, by what tables ask for."""
 
     def __init__(self, design: Design, records: dict[Run, Record]) -> None:
         self.design, self.records = design, records
@@ -53,14 +45,14 @@ class Results:
         """Seed -> pre-training at the best rate."""
         return {run.seed: self.records[run] for run in self._of("final", system)}
 
-    def paired(self, system: str, target: str, value: Callable[[Pretraining, Pretraining], Optional[float]]) -> list:
+    def paired(self, system: str, target: str, value: Callable[[Pretraining, Pretraining], float | None]) -> list:
         """`value` of the pre-trainings of two systems with the same seed, so of the same order of data and masks."""
         ours, theirs = self.finals(system), self.finals(target)
         return [value(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
 
     @property
     def columns(self) -> list[Column]:
-        """Of the tasks that are fine-tuned."""
+        """The columns of the tasks that are fine-tuned."""
         return [column for task in self.design.finetuning.tasks for column in GLUE if column.task == task]
 
     def scores(self, system: str, column: Column, at: str) -> dict[int, float]:
@@ -76,18 +68,18 @@ class Results:
         return found
 
     @property
-    def cost(self) -> Optional[Cost]:
-        """What the systems take, if it was measured."""
+    def cost(self) -> Cost | None:
+        """The measured costs of the systems, if there are any."""
         return next((record for record in self.records.values() if isinstance(record, Cost)), None)
 
     def averages(self, system: str, at: str) -> list[float]:
-        """Of each pre-training that all tasks were fine-tuned from, the mean of their scores, as GLUE's average."""
+        """Average the scores of all tasks, as GLUE does, for each pre-training that has all of them."""
         of_tasks = [self.scores(system, column, at) for column in self.columns]
         seeds = set.intersection(*map(set, of_tasks)) if of_tasks else ()
         return [statistics.fmean(scores[seed] for scores in of_tasks) for seed in sorted(seeds)]
 
     def losses_and_scores(self, system: str, column: Column, at: str) -> list[tuple[float, float]]:
-        """Of each checkpoint that was fine-tuned, with the validation loss that it had."""
+        """Pair the validation loss and the score of each checkpoint that was fine-tuned."""
         losses = {seed: dict(one.curve).get(self.design.after(at)) for seed, one in self.finals(system).items()}
         scores = self.scores(system, column, at).items()
         return [(losses[seed], score) for seed, score in scores if losses.get(seed) is not None]
@@ -310,7 +302,7 @@ def _there(results: Results) -> list[str]:
 
 
 def _share(results: Results, name: str, target: str) -> str:
-    """Of a system's updates, after which the target's final loss is reached, seed by seed."""
+    """Say after which share of a system's updates the target's final loss is reached, seed by seed."""
     found = results.paired(name, target, lambda ours, theirs: share(ours.curve, theirs.loss))
     if name == target or not found:
         return _NONE

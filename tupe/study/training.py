@@ -1,17 +1,14 @@
-"""A pre-training of the study: its settings, the command that does it, and its record."""
-
-from __future__ import annotations
+"""Pre-train a system of the study: its settings, the command, and its record."""
 
 import contextlib
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from omegaconf import OmegaConf
 
-import tupe
 from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.curves import LOG, TrainingLog, read_log
 from tupe.analysis.heads import head_patterns
@@ -20,12 +17,14 @@ from tupe.analysis.position import has_correlation, position_correlation
 from tupe.data.corpus.manifest import DICTIONARY, Manifest
 from tupe.errors import UserError
 from tupe.files import check_file
+from tupe.finetuning.process import python_command
 from tupe.finetuning.settings import assignment
-from tupe.study.design import ROBERTA, ROOT, Design, Run
+from tupe.study.design import ROBERTA, Design, Run
 from tupe.study.records import Pretraining, these_versions, this_host
 from tupe.systems import SIZES
+from tupe.user_dir import config_dir, user_dir
 
-CONFIGS = ROOT / "configs/pretraining"
+CONFIGS = config_dir("pretraining")
 
 _SEARCH_VALIDATIONS = 4
 #: Where a run is and what it keeps: its result does not depend on them.
@@ -36,18 +35,18 @@ DIVERGED = re.compile(r"NaN or infinite|Nan/Inf|Minimum loss scale")
 
 
 def updates(design: Design, run: Run) -> int:
-    """How long a pre-training is."""
+    """Return the number of updates of a pre-training."""
     return design.search.updates if run.part == "search" else design.updates
 
 
-def checkpoint(design: Design, folder: Path, at: str) -> Optional[Path]:
-    """The one at the `end` of the pre-training in a folder, or `mid`; None if it is not there."""
+def checkpoint(design: Design, folder: Path, at: str) -> Path | None:
+    """Return the checkpoint at the `end` of the pre-training in a folder, or at `mid`; None if it is not there."""
     name = "checkpoint_last.pt" if at == "end" else f"checkpoint_*_{design.mid}.pt"
     return next(folder.glob(name), None)
 
 
 def overrides(design: Design, run: Run, lr: float) -> dict[str, Any]:
-    """Key -> value over the configuration of the design, plus signs as Hydra wants them."""
+    """Return key -> value over the configuration of the design, with plus signs as Hydra wants them."""
     length, validations = updates(design, run), design.validations if run.part == "final" else _SEARCH_VALIDATIONS
     every = max(1, length // validations)
     system, model = design.systems[run.system], design.model(run.system)
@@ -71,7 +70,7 @@ def overrides(design: Design, run: Run, lr: float) -> dict[str, Any]:
 
 
 def settings(design: Design, run: Run, lr: float, corpus: Path) -> dict[str, Any]:
-    """All that the result of a pre-training depends on, as JSON has it."""
+    """Return all that the result of a pre-training depends on, as JSON has it."""
     cfg = OmegaConf.load(CONFIGS / f"{design.config}.yaml")
     for key, value in overrides(design, run, lr).items():
         OmegaConf.update(cfg, key.lstrip("+"), value, merge=False, force_add=True)
@@ -84,29 +83,25 @@ def settings(design: Design, run: Run, lr: float, corpus: Path) -> dict[str, Any
     return {"run": str(run), "lr": lr, "updates": updates(design, run), "data": data, "pretraining": of}
 
 
-def launch(
-    design: Design, run: Run, lr: float, corpus: Path, folder: Path, gpu: bool
-) -> tuple[list[str], dict[str, str]]:
-    """The command and its environment: `scripts/pretrain.sh`, or fairseq's own command for fairseq's own model."""
-    given = overrides(design, run, lr)
-    model, batch = given.pop("model._name"), given.pop("dataset.batch_size", None)
-    keys = [assignment(key, value) if isinstance(value, str) else f"{key}={value}" for key, value in given.items()]
-    if design.model(run.system) != ROBERTA:
-        environment = {"CONFIG": design.config, "MODEL": model, "GPUS": str(int(gpu)), "PROCESSES": "1"}
-        if batch is not None:
-            environment |= {"BATCH": str(batch), "BATCH_PER_GPU": str(batch)}
-        script = ["bash", str(ROOT / "scripts/pretrain.sh"), str(corpus)]
-        return [*script, *keys, f"checkpoint.save_dir={folder}"], environment
-    paths = {"common.user_dir": Path(tupe.__file__).parent, "task.data": corpus, "checkpoint.save_dir": folder}
-    keys += [*(assignment(key, path) for key, path in paths.items()), f"model._name={model}"]
-    keys += [] if batch is None else [f"dataset.batch_size={batch}"]
-    keys += ["distributed_training.distributed_world_size=1", *([] if gpu else ["common.cpu=true"])]
-    start = f'. "{ROOT}/scripts/lib/command.sh"; for_cpu 1; exec fairseq-hydra-train "$@"'
-    return ["bash", "-c", start, "study", "--config-dir", str(CONFIGS), "--config-name", design.config, *keys], {}
+def command(design: Design, run: Run, lr: float, corpus: Path, folder: Path, gpu: bool) -> list[str]:
+    """Return the command: fairseq's own, for a model of ours after its plan."""
+    given = {"common.user_dir": user_dir(), "task.data": corpus, "checkpoint.save_dir": folder}
+    given |= {"distributed_training.distributed_world_size": 1}
+    given |= {} if gpu else {"common.cpu": True, "common.fp16": False}
+    given |= overrides(design, run, lr)
+    if "dataset.batch_size" in given:  # of an update, whatever the configuration accumulates
+        given.setdefault("optimization.update_freq", [1])
+    texts = (str, Path)
+    keys = [assignment(key, value) if isinstance(value, texts) else f"{key}={value}" for key, value in given.items()]
+    train = python_command("fairseq-hydra-train", "--config-dir", CONFIGS, "--config-name", design.config, *keys)
+    if design.model(run.system) == ROBERTA:
+        return train
+    plan = ["pretraining-plan", "--here", "--gpus", int(gpu), CONFIGS, design.config, *keys, "--start", *train]
+    return python_command("tupe", *plan)
 
 
-def log_of(folder: Path) -> Optional[TrainingLog]:
-    """What a pre-training has logged until now; None before its first record."""
+def log_of(folder: Path) -> TrainingLog | None:
+    """Return the log of a pre-training; None before its first record."""
     try:
         return read_log(folder)
     except UserError:
@@ -121,8 +116,8 @@ def record(
     folder: Path,
     processor_seconds: float,
     diverged: bool = False,
-) -> Optional[Pretraining]:
-    """What the run in `folder` gave; None if it has not reached its end and did not diverge."""
+) -> Pretraining | None:
+    """Return the record of the run in `folder`; None if it has not reached its end and did not diverge."""
     log = log_of(folder)
     valid = log.valid if log else {}
     if not diverged and max(valid, default=0) < updates(design, run):
@@ -145,7 +140,7 @@ def record(
 
 
 def _measured(design: Design, corpus: Path, folder: Path) -> dict[str, Any]:
-    """The loss at each position, at the lengths that the model has, and the patterns of its heads."""
+    """Return the loss at each position, at the lengths that the model has, and the patterns of its heads."""
     encoder = open_encoder(checkpoint(design, folder, "end"))
     losses, patterns = {}, Counter()
     if has_correlation(encoder.args):  # before a length beyond them

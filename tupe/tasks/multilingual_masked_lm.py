@@ -12,7 +12,6 @@ from fairseq.data import (
     FairseqDataset,
     IdDataset,
     MaskTokensDataset,
-    NestedDictionaryDataset,
     NumelDataset,
     NumSamplesDataset,
     PrependTokenDataset,
@@ -28,10 +27,12 @@ from fairseq.tasks.language_modeling import SAMPLE_BREAK_MODE_CHOICES
 from fairseq.tasks.masked_lm import MaskedLMTask
 from omegaconf import II, MISSING
 
+from tupe.data.batches import MaskedBatches
+from tupe.data.binary import check_indexed
 from tupe.data.languages import languages, probabilities
 from tupe.errors import UserError
 from tupe.fairseq_mends.ours import before_training
-from tupe.files import check_indexed
+from tupe.fairseq_mends.task import TupeTask
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class MultilingualMaskedLMConfig(FairseqDataclass):
 
 
 @register_task("tupe_multilingual_masked_lm", dataclass=MultilingualMaskedLMConfig)
-class MultilingualMaskedLMTask(MaskedLMTask):
+class MultilingualMaskedLMTask(TupeTask, MaskedLMTask):
     """fairseq's `multilingual_masked_lm`, which knows no Hydra, rebuilt from the same parts.
 
     Each epoch draws anew, by (seed, epoch) alone, so that a resumed run draws the same: of a language whose probability
@@ -159,9 +160,8 @@ class MultilingualMaskedLMTask(MaskedLMTask):
         }
         with data_utils.numpy_seed(cfg.seed, epoch):
             shuffle = np.random.permutation(len(source))
-        return SortDataset(
-            NestedDictionaryDataset(sample, sizes=[source.sizes]), sort_order=[shuffle, np.asarray(source.sizes)]
-        )
+        batches = MaskedBatches(sample, [source.sizes], self.source_dictionary)
+        return SortDataset(batches, sort_order=[shuffle, np.asarray(source.sizes)])
 
     def has_sharded_data(self, split: str) -> bool:
         """Each epoch loads its own draw."""

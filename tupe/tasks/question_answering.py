@@ -8,7 +8,7 @@ from pathlib import Path
 from fairseq.data import Dictionary, FairseqDataset
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.logging import metrics
-from fairseq.tasks import FairseqTask, register_task
+from fairseq.tasks import register_task
 from omegaconf import II, MISSING, OmegaConf, open_dict
 from torch import nn
 
@@ -18,6 +18,7 @@ from tupe.data.qa.dataset import SPECIAL, QuestionWindows
 from tupe.data.qa.report import MADE_BY
 from tupe.errors import UserError
 from tupe.fairseq_mends.dictionaries import read_dictionary
+from tupe.fairseq_mends.task import TupeTask
 
 WITHOUT_ANSWER_CHOICES = ChoiceEnum(["bos", "drop"])
 
@@ -39,7 +40,7 @@ class TupeQuestionAnsweringConfig(FairseqDataclass):
 
 
 @register_task("tupe_question_answering", dataclass=TupeQuestionAnsweringConfig)
-class TupeQuestionAnsweringTask(FairseqTask):
+class TupeQuestionAnsweringTask(TupeTask):
     """`<s> question </s> </s> context </s>`, in windows where the context is too long."""
 
     def __init__(self, cfg: TupeQuestionAnsweringConfig, dictionary: Dictionary) -> None:
@@ -52,9 +53,11 @@ class TupeQuestionAnsweringTask(FairseqTask):
         """Raises `UserError` for settings that leave no room for a context, and for a folder that was not prepared."""
         room = cfg.max_positions - cfg.max_query - SPECIAL
         if cfg.max_query < 1 or room < 1:
+            longest = cfg.max_positions - SPECIAL - 1
+            query = f"set --max-query (task.max_query) to a number from 1 to {longest}"
             raise UserError(
                 f"max_positions is {cfg.max_positions}, but {SPECIAL} special tokens, a question of {cfg.max_query} "
-                "pieces and a context need more: lower --max-query (task.max_query), or raise --max-positions"
+                f"pieces and a context need more: {query if longest > 0 else 'take a model with more positions'}"
             )
         if not 0 < cfg.doc_stride <= room:
             raise UserError(

@@ -17,7 +17,6 @@ from fairseq.data import (
     ConcatDataset,
     FairseqDataset,
     IdDataset,
-    NestedDictionaryDataset,
     NumelDataset,
     NumSamplesDataset,
     RawLabelDataset,
@@ -31,8 +30,10 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import II, MISSING
 from torch import Tensor
 
+from tupe.data.batches import Batches
 from tupe.data.length_order import LENGTH_WINDOW, LengthWindows, check_length_window
 from tupe.errors import UserError
+from tupe.fairseq_mends.task import TupeTask
 
 
 @dataclass
@@ -54,7 +55,7 @@ class TupeSentencePredictionConfig(FairseqDataclass):
 
 
 @register_task("tupe_sentence_prediction", dataclass=TupeSentencePredictionConfig)
-class TupeSentencePredictionTask(SentencePredictionTask):
+class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
     """fairseq's `sentence_prediction`, with `<s> a </s> </s> b </s>` as input, cut so that both sentences stay.
 
     Labels are checked when a split is loaded, so that training never meets one that the model has no class for.
@@ -62,7 +63,7 @@ class TupeSentencePredictionTask(SentencePredictionTask):
 
     @classmethod
     def setup_task(cls, cfg: TupeSentencePredictionConfig, **kwargs: object) -> "TupeSentencePredictionTask":
-        """Raises `UserError` for a number of classes that cannot be, and for a missing folder or dictionary."""
+        """Raise `UserError` for impossible numbers of classes or tokens, and for a missing folder or dictionary."""
         if cfg.regression_target and cfg.num_classes != 1:
             raise UserError(
                 f"regression predicts one number, but num_classes is {cfg.num_classes}: set --num-classes 1"
@@ -76,7 +77,16 @@ class TupeSentencePredictionTask(SentencePredictionTask):
         _require(cfg.data, "input0", "dict.txt")
         if not cfg.regression_target:
             _require(cfg.data, "label", "dict.txt")
-        return super().setup_task(cfg, **kwargs)
+        task = super().setup_task(cfg, **kwargs)
+        symbols = len(task.source_dictionary)
+        for name in ("init_token", "separator_token"):
+            token = getattr(cfg, name)
+            if token is not None and not 0 <= token < symbols:
+                raise UserError(
+                    f"{name} is {token}, but the dictionary has {symbols} symbols: give the number of one (fairseq's "
+                    "<s> is 0, </s> is 2)"
+                )
+        return task
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
         """Loads a split: `train`, in an order by the seed, or `valid`, `valid1`, ..., in order of length.
@@ -115,7 +125,7 @@ class TupeSentencePredictionTask(SentencePredictionTask):
             "ntokens": NumelDataset(tokens, reduce=True),
             "target": RawLabelDataset(labels),
         }
-        dataset = InOrder(NestedDictionaryDataset(examples, sizes=[tokens.sizes]), sort_order=[order])
+        dataset = InOrder(Batches(examples, [tokens.sizes], self.source_dictionary), sort_order=[order])
         dataset.length_window = window
         self.datasets[split] = dataset
         return dataset

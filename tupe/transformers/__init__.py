@@ -4,22 +4,27 @@ The classes are the files that `tupe export` ships. Where attention is to run on
 `AutoModel.from_pretrained(path, attn_implementation="tupe")`.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
+import warnings
 
 try:
     importlib.import_module("torchaudio")
-except ImportError:
+except ModuleNotFoundError:
     pass
-except OSError:  # fairseq's torchaudio needs CUDA's libraries, and Transformers imports whatever torchaudio it finds
+except (ImportError, OSError):  # it needs CUDA's libraries, and Transformers imports whatever torchaudio it finds
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchaudio"]:
         del sys.modules[name]
     sys.modules["torchaudio"] = None
     from transformers.utils import is_torchaudio_available
 
     is_torchaudio_available.cache_clear()  # it may have looked before
+    warnings.warn(
+        "torchaudio, which fairseq brings, does not load beside this build of PyTorch, and Transformers fails on it: "
+        "it is hidden from this process, and `pip uninstall torchaudio` removes the cause",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 from tupe.transformers.configuration_tupe import TupeConfig
 from tupe.transformers.modeling_tupe import (

@@ -1,7 +1,5 @@
 """The configuration of an encoder of the family. This file is shipped with exported models: it imports no `tupe`."""
 
-from __future__ import annotations
-
 import transformers
 from transformers import PreTrainedConfig
 

@@ -10,7 +10,10 @@ This file is shipped with exported models: it imports no `tupe`. Parameters are 
 from __future__ import annotations
 
 import math
-from typing import ClassVar, NamedTuple, Optional
+import os
+import shutil
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +25,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import (
     BaseModelOutput,
     MaskedLMOutput,
+    ModelOutput,
     QuestionAnsweringModelOutput,
     SequenceClassifierOutput,
     TokenClassifierOutput,
@@ -130,7 +134,7 @@ def bucket_starts(half: int, max_distance: int) -> list[int]:
 class Relative(nn.Embedding):
     """`relative(j - i)`: one value a head for each distance, binned as in T5, clipped, or neither (DIET-REL)."""
 
-    def __init__(self, config: TupeConfig, width: Optional[int] = None) -> None:
+    def __init__(self, config: TupeConfig, width: int | None = None) -> None:
         super().__init__(relative_rows(config), config.position_sets if width is None else width)
         self.kind = config.relative
         self.middle = self.num_embeddings // 2
@@ -176,7 +180,7 @@ class Reset(nn.Module):
         self.scalars = None if untied else nn.Parameter(torch.empty(2, config.position_sets))
         self.relative = nn.Parameter(torch.empty(2, config.position_sets)) if own else None
 
-    def forward(self, correlation: Tensor, absolute: Optional[nn.Module]) -> Tensor:
+    def forward(self, correlation: Tensor, absolute: nn.Module | None) -> Tensor:
         """`reset(v)` of `correlation` `(S, n, n)`."""
         vectors = self.vectors
         theta = at_least_float32(self.scalars) if vectors is None else absolute.self_correlation(vectors)  # (2, S)
@@ -192,9 +196,9 @@ class Terms(NamedTuple):
     """What the positions add, `None` where nothing: `bias` to the logits, `(S, n, m)`, and for `untied_cross` `query`
     and `key` to the words' queries and keys, `(S, n, d_h)`."""
 
-    bias: Optional[Tensor] = None
-    query: Optional[Tensor] = None
-    key: Optional[Tensor] = None
+    bias: Tensor | None = None
+    query: Tensor | None = None
+    key: Tensor | None = None
 
 
 def num_products(config: TupeConfig) -> int:
@@ -298,10 +302,10 @@ def eager_attention_forward(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Optional[Tensor],
+    attention_mask: Tensor | None,
     scaling: float,
     dropout: float = 0.0,
-    position_bias: Optional[Tensor] = None,
+    position_bias: Tensor | None = None,
     **kwargs: object,
 ) -> tuple[Tensor, Tensor]:
     """The equation as it is written; the weights are returned too."""
@@ -344,7 +348,7 @@ class TupeSelfAttention(nn.Module):
         self.relative = ShawRelative(config) if config.relative == "shaw" else None
         self.projection = LengthProjection(config) if config.linformer_k else None
 
-    def project(self, x: Tensor, padding: Optional[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each `(B, H, n, d_h)`; with Linformer keys and values `(B, H, k, d_h)`."""
         if self.projection is None:
             parts = self.qkv_proj(x).chunk(3, -1)
@@ -356,8 +360,8 @@ class TupeSelfAttention(nn.Module):
         return query, key, value
 
     def forward(
-        self, x: Tensor, position: Terms, attention_mask: Optional[Tensor], padding: Optional[Tensor], **kwargs: object
-    ) -> tuple[Tensor, Optional[Tensor]]:
+        self, x: Tensor, position: Terms, attention_mask: Tensor | None, padding: Tensor | None, **kwargs: object
+    ) -> tuple[Tensor, Tensor | None]:
         """`x` `(B, n, d)` and the layer's terms, `bias` `(1 or B, 1 or H, n, m)`; returns `(B, n, d)` and weights."""
         query, key, value = self.project(x, padding)
         bias, position_query, position_key = position
@@ -407,7 +411,7 @@ class TupeLayer(GradientCheckpointingLayer):
         return self.dropout(self.fc2(self.activation_dropout(self.activation(self.fc1(x)))))
 
     def forward(
-        self, x: Tensor, position: Terms, attention_mask: Optional[Tensor], padding: Optional[Tensor], **kwargs: object
+        self, x: Tensor, position: Terms, attention_mask: Tensor | None, padding: Tensor | None, **kwargs: object
     ) -> Tensor:
         """`x` `(B, n, d)` to `(B, n, d)`."""
 
@@ -444,6 +448,33 @@ class TupePreTrainedModel(PreTrainedModel):
             for parameter in module.parameters(recurse=False):
                 initialization.normal_(parameter, std=self.config.initializer_range)
 
+    def save_pretrained(self, save_directory: str | os.PathLike, **kwargs: Any) -> None:
+        """Also keep what says where the model came from: `LICENSE`, and its card as `BASE_MODEL.md`.
+
+        `README.md` is left to the card of the new model, which `Trainer.create_model_card` writes.
+        """
+        super().save_pretrained(save_directory, **kwargs)
+        source, target = Path(self.name_or_path), Path(save_directory)
+        card = "BASE_MODEL.md" if (source / "BASE_MODEL.md").is_file() else "README.md"
+        for name, kept in ((card, "BASE_MODEL.md"), ("LICENSE", "LICENSE")):
+            if self.name_or_path and (source / name).is_file() and source.resolve() != target.resolve():
+                shutil.copyfile(source / name, target / kept)
+
+
+def check_padding(attention_mask: Tensor) -> None:
+    """Raise `ValueError` if the mask `(B, n)` hides the first token of a sequence, as padding on the left does.
+
+    Positions count from column 0, and `[CLS]` is read there. Only a mask on the CPU is checked, as a GPU would have to
+    be waited for, and none while the model is traced.
+    """
+    if attention_mask.device.type != "cpu" or torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return
+    if (attention_mask[:, 0].eq(0) & attention_mask.ne(0).any(1)).any():  # an empty sequence is none of them
+        raise ValueError(
+            "attention_mask hides the first token of a sequence, but positions count from the first column: pad on the "
+            "right (tokenizer.padding_side = 'right')"
+        )
+
 
 class TupeModel(TupePreTrainedModel):
     """Tokens to features. Sequences are `<s> a </s>` or `<s> a </s> </s> b </s>`, padded on the right."""
@@ -475,7 +506,7 @@ class TupeModel(TupePreTrainedModel):
         """Replaces the position parameters by the finished terms of all lengths, which nothing trains any more."""
         self.position_bias.freeze(self.config.max_position_embeddings)
 
-    def layer_terms(self, length: int, segments: Optional[Tensor], dtype: torch.dtype) -> list[Terms]:
+    def layer_terms(self, length: int, segments: Tensor | None, dtype: torch.dtype) -> list[Terms]:
         """The position terms of each layer, with the axes `(1 or B, 1 or H, n, m)`; shared ones are computed once."""
         layers = 1 if self.config.sharing == "layer" else len(self.layers)
         with torch.autocast(self.device.type, enabled=False):
@@ -491,23 +522,27 @@ class TupeModel(TupePreTrainedModel):
     @capture_outputs
     def forward(
         self,
-        input_ids: Optional[Tensor] = None,
-        attention_mask: Optional[Tensor] = None,
-        token_type_ids: Optional[Tensor] = None,
-        inputs_embeds: Optional[Tensor] = None,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
         **kwargs: object,
     ) -> BaseModelOutput:
         """Features `(B, n, d)`.
 
         Args:
             input_ids: `(B, n)`, `n` at most `max_position_embeddings`.
-            attention_mask: `(B, n)`, 0 at padding; where it is not given, padding is where the tokens are `<pad>`.
+            attention_mask: `(B, n)`, 0 at padding, which is on the right; where it is not given, padding is where the
+                tokens are `<pad>`.
             token_type_ids: `(B, n)`, segments 0 and 1; where they are not given, the separators tell them.
             inputs_embeds: `(B, n, d)`, in the place of `input_ids`; all is then segment 0 unless told otherwise.
+
+        Raises:
+            ValueError: if a sequence is too long, or a mask on the CPU has padding on the left.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
-        x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds  # B n d
         length = x.shape[1]
         if length > self.config.max_position_embeddings:
             raise ValueError(
@@ -532,12 +567,39 @@ class TupeModel(TupePreTrainedModel):
         x = self.dropout(self.layernorm_embedding(x))
         padding = None
         if attention_mask is not None and attention_mask.ndim == 2:
-            padding = attention_mask.eq(0).unsqueeze(-1)
+            check_padding(attention_mask)
+            padding = attention_mask.eq(0).unsqueeze(-1)  # B n 1
             x = x.masked_fill(padding, 0)
         mask = create_bidirectional_mask(self.config, x, attention_mask)
         for layer, position in zip(self.layers, self.layer_terms(length, segments, x.dtype)):
             x = layer(x, position, mask, padding, **kwargs)
         return BaseModelOutput(last_hidden_state=self.layer_norm(x))
+
+
+class TupeForTask(TupePreTrainedModel):
+    """The encoder and a head, which a subclass adds: its `scores`, its `loss`, and its class of outputs."""
+
+    output_class: ClassVar[type[ModelOutput]]
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__(config)
+        self.tupe = TupeModel(config)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,  # (B, n)
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | tuple[Tensor, Tensor] | None = None,
+        **kwargs: object,
+    ) -> ModelOutput:
+        """Scores, and the loss if there are labels. Other arguments are those of `TupeModel`."""
+        outputs = self.tupe(input_ids, attention_mask, token_type_ids, inputs_embeds, **kwargs)
+        scores = self.scores(outputs.last_hidden_state)
+        loss = None if labels is None else self.loss(*scores, labels, **kwargs)
+        return self.output_class(loss, *scores, outputs.hidden_states, outputs.attentions)
 
 
 class LanguageModelHead(nn.Module):
@@ -551,17 +613,17 @@ class LanguageModelHead(nn.Module):
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
 
     def forward(self, features: Tensor) -> Tensor:
-        return self.decoder(self.layer_norm(self.activation(self.dense(features))))
+        return self.decoder(self.layer_norm(self.activation(self.dense(features))))  # B n d -> B n V
 
 
-class TupeForMaskedLM(TupePreTrainedModel):
-    """The word at every position."""
+class TupeForMaskedLM(TupeForTask):
+    """The word at every position; `labels` `(B, n)`, -100 where there is nothing to predict."""
 
+    output_class = MaskedLMOutput
     _tied_weights_keys: ClassVar = {"lm_head.decoder.weight": "tupe.embed_tokens.weight"}
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__(config)
-        self.tupe = TupeModel(config)
         self.lm_head = LanguageModelHead(config)
         self.post_init()
 
@@ -571,23 +633,11 @@ class TupeForMaskedLM(TupePreTrainedModel):
     def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
         self.lm_head.decoder = new_embeddings
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Optional[Tensor] = None,
-        attention_mask: Optional[Tensor] = None,
-        token_type_ids: Optional[Tensor] = None,
-        inputs_embeds: Optional[Tensor] = None,
-        labels: Optional[Tensor] = None,
-        **kwargs: object,
-    ) -> MaskedLMOutput:
-        """Logits `(B, n, V)`; `labels` `(B, n)`, -100 where there is nothing to predict. The rest as `TupeModel`."""
-        outputs = self.tupe(input_ids, attention_mask, token_type_ids, inputs_embeds, **kwargs)
-        logits = self.lm_head(outputs.last_hidden_state)
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
-        return MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+    def scores(self, features: Tensor) -> tuple[Tensor]:
+        return (self.lm_head(features),)  # B n V
+
+    def loss(self, logits: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
+        return self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
 
 
 class ClassificationHead(nn.Module):
@@ -601,94 +651,76 @@ class ClassificationHead(nn.Module):
         self.out_proj = nn.Linear(config.hidden_size, config.num_labels)
 
     def forward(self, features: Tensor) -> Tensor:
-        x = self.dropout(features[:, 0])
+        x = self.dropout(features[:, 0])  # B n d -> B d
         if self.dense is not None:
             x = self.dropout(self.activation(self.dense(x)))
-        return self.out_proj(x)
+        return self.out_proj(x)  # B L
 
 
-class TupeForSequenceClassification(TupePreTrainedModel):
-    """Classes of a sentence or a pair, or with one label a number."""
+class TupeForSequenceClassification(TupeForTask):
+    """Classes of a sentence or a pair, or with one label a number; `labels` `(B,)`."""
+
+    output_class = SequenceClassifierOutput
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__(config)
-        self.tupe = TupeModel(config)
         self.classifier = ClassificationHead(config)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Optional[Tensor] = None,
-        attention_mask: Optional[Tensor] = None,
-        token_type_ids: Optional[Tensor] = None,
-        inputs_embeds: Optional[Tensor] = None,
-        labels: Optional[Tensor] = None,
-        **kwargs: object,
-    ) -> SequenceClassifierOutput:
-        """Scores `(B, num_labels)`; `labels` `(B,)`. The rest as `TupeModel`."""
-        outputs = self.tupe(input_ids, attention_mask, token_type_ids, inputs_embeds, **kwargs)
-        logits = self.classifier(outputs.last_hidden_state)
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **kwargs)
-        return SequenceClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+    def scores(self, features: Tensor) -> tuple[Tensor]:
+        return (self.classifier(features),)  # B L
+
+    def loss(self, logits: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
+        return self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **kwargs)
 
 
-class TupeForTokenClassification(TupePreTrainedModel):
-    """A class of every token."""
+class TupeForTokenClassification(TupeForTask):
+    """A class of every token; `labels` `(B, n)`, -100 where there is none."""
+
+    output_class = TokenClassifierOutput
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__(config)
-        self.tupe = TupeModel(config)
         self.dropout = nn.Dropout(config.classifier_dropout)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Optional[Tensor] = None,
-        attention_mask: Optional[Tensor] = None,
-        token_type_ids: Optional[Tensor] = None,
-        inputs_embeds: Optional[Tensor] = None,
-        labels: Optional[Tensor] = None,
-        **kwargs: object,
-    ) -> TokenClassifierOutput:
-        """Scores `(B, n, num_labels)`; `labels` `(B, n)`, -100 where there is none. The rest as `TupeModel`."""
-        outputs = self.tupe(input_ids, attention_mask, token_type_ids, inputs_embeds, **kwargs)
-        logits = self.classifier(self.dropout(outputs.last_hidden_state))
-        loss = None if labels is None else self.loss_function(logits, labels, self.config, **kwargs)
-        return TokenClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+    def scores(self, features: Tensor) -> tuple[Tensor]:
+        return (self.classifier(self.dropout(features)),)  # B n L
+
+    def loss(self, logits: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
+        return self.loss_function(logits, labels, self.config, **kwargs)
 
 
-class TupeForQuestionAnswering(TupePreTrainedModel):
+class TupeForQuestionAnswering(TupeForTask):
     """Where an answer begins and ends."""
+
+    output_class = QuestionAnsweringModelOutput
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__(config)
-        self.tupe = TupeModel(config)
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
         self.post_init()
 
-    @can_return_tuple
+    def scores(self, features: Tensor) -> tuple[Tensor, ...]:
+        return self.qa_outputs(features).unbind(-1)  # 2 x (B n)
+
+    def loss(self, start: Tensor, end: Tensor, labels: tuple[Tensor, Tensor], **kwargs: object) -> Tensor:
+        return self.loss_function(start, end, *labels, **kwargs)
+
     def forward(
         self,
-        input_ids: Optional[Tensor] = None,
-        attention_mask: Optional[Tensor] = None,
-        token_type_ids: Optional[Tensor] = None,
-        inputs_embeds: Optional[Tensor] = None,
-        start_positions: Optional[Tensor] = None,
-        end_positions: Optional[Tensor] = None,
+        input_ids: Tensor | None = None,  # (B, n)
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        start_positions: Tensor | None = None,  # (B,)
+        end_positions: Tensor | None = None,
         **kwargs: object,
     ) -> QuestionAnsweringModelOutput:
-        """Scores of every token as the first and as the last, `(B, n)` each. The rest as `TupeModel`."""
-        outputs = self.tupe(input_ids, attention_mask, token_type_ids, inputs_embeds, **kwargs)
-        start, end = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
-        loss = None
-        if start_positions is not None and end_positions is not None:
-            loss = self.loss_function(start, end, start_positions, end_positions, **kwargs)
-        return QuestionAnsweringModelOutput(loss, start, end, outputs.hidden_states, outputs.attentions)
+        """Scores of every token as the first and as the last. Other arguments are those of `TupeModel`."""
+        labels = None if start_positions is None or end_positions is None else (start_positions, end_positions)
+        return super().forward(input_ids, attention_mask, token_type_ids, inputs_embeds, labels, **kwargs)
 
 
 __all__ = [

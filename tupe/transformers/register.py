@@ -1,8 +1,4 @@
-"""What Transformers is told: our classes for its Auto classes, and our attention by the name `tupe`."""
-
-from __future__ import annotations
-
-from typing import Optional
+"""Registers the model classes with Transformers' Auto classes, and this project's attention by the name `tupe`."""
 
 from torch import Tensor, nn
 from transformers import (
@@ -27,10 +23,10 @@ def attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Optional[Tensor],
+    attention_mask: Tensor | None,
     scaling: float,
     dropout: float = 0.0,
-    position_bias: Optional[Tensor] = None,
+    position_bias: Tensor | None = None,
     **kwargs: object,
 ) -> tuple[Tensor, None]:
     """`tupe.attention.biased_attention`, as Transformers calls it; `attention_mask` is `(B, n)`, 0 at padding."""
@@ -41,7 +37,12 @@ def attention(
 
 
 def register() -> None:
-    """Tells it; again is no harm."""
+    """Register the classes and the attention. Safe to call twice.
+
+    `register_for_auto_class` makes `save_pretrained` and `Trainer.save_model` write the two files of code beside the
+    weights, so that the folder loads where this package is not installed.
+    """
+    TupeConfig.register_for_auto_class()
     AutoConfig.register(TupeConfig.model_type, TupeConfig, exist_ok=True)
     for auto, model in (
         (AutoModel, models.TupeModel),
@@ -51,5 +52,6 @@ def register() -> None:
         (AutoModelForTokenClassification, models.TupeForTokenClassification),
     ):
         auto.register(TupeConfig, model, exist_ok=True)
+        model.register_for_auto_class(auto.__name__)
     AttentionInterface.register("tupe", attention)
     AttentionMaskInterface.register("tupe", flash_attention_mask)

@@ -1,11 +1,9 @@
 """SacreBLEU and chrF of translations, and whether one system's are better than another's."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from tupe.data.translation.parallel_text import lines
 from tupe.errors import UserError
@@ -39,7 +37,7 @@ def read_hypotheses(path: Path) -> list[str]:
 
 
 def score(
-    hypotheses: Path, reference: Path, baseline: Optional[Path] = None, lower_case: bool = False, tokenize: str = "13a"
+    hypotheses: Path, reference: Path, baseline: Path | None = None, lower_case: bool = False, tokenize: str = "13a"
 ) -> Iterator[str]:
     """Yields the lines of the report: each metric with its signature, and beside a baseline the bootstrap's p-value.
 

@@ -1,6 +1,4 @@
-"""What the training of a translation model will be, said before it begins; and what cannot work, refused."""
-
-from __future__ import annotations
+"""Print the plan of a translation model's training before it begins, and refuse what cannot work."""
 
 import math
 from collections.abc import Iterator
@@ -15,7 +13,7 @@ from tupe.errors import UserError
 from tupe.fairseq_mends.ranges import refuse_out_of_range
 from tupe.models.describe import full_name
 from tupe.models.seq2seq.config import CONFIGS
-from tupe.models.summary import count_translators_parameters
+from tupe.models.summary import meta_translator
 from tupe.models.tupe import as_namespace
 from tupe.pretraining import Launch, check_machine, check_warmup, disk, model_of, number_of_updates, short
 
@@ -43,7 +41,8 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     args = as_namespace(cfg.model)
     fields = {field: value for field, value in vars(args).items() if field != "_name"}
     longest = max(task.max_source_positions, task.max_target_positions)
-    parameters = count_translators_parameters(name, symbols, longest, **fields).total
+    model = meta_translator(name, symbols, longest, **fields)
+    parameters = sum(p.numel() for p in model.parameters())
     yield f"{full_name(args)}, {short(parameters)} parameters, {symbols:,} symbols, on {launch}"
 
     world, accumulated = launch.nodes * launch.processes, cfg.optimization.update_freq[0]
@@ -58,11 +57,11 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
         f"{task.source_lang} and {short(tokens[1])} {task.target_lang} tokens, {epoch:,} updates or more each"
     )
     check_warmup(cfg, updates)
-    yield disk(cfg, launch, updates, epoch, parameters)
+    yield disk(cfg, launch, updates, epoch, model)
 
 
 def made_of(cfg: DictConfig) -> dict[str, Any]:
-    """What the folder of a run is of, `tupe.files.own`: its model and data; not how long or where it trains."""
+    """Like `tupe.pretraining.made_of`, for a translation model."""
     content, pair = _data(cfg), f"{cfg.task.source_lang}-{cfg.task.target_lang}"
     files = (MODEL, *(f"train.{pair}.{language}.bin" for language in content.settings.languages))
     sums = {name: content.checksums.get(name, "")[:12] for name in files}

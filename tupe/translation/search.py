@@ -1,7 +1,5 @@
 """fairseq's beam search with the length penalty of GNMT, which tensor2tensor, and so DIET, searched with."""
 
-from __future__ import annotations
-
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 

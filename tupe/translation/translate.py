@@ -1,17 +1,14 @@
 """Text in, translations out: the pieces, the batches, the search, and the lines in their order again."""
 
-from __future__ import annotations
-
 import itertools
-import math
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import torch
-from fairseq import checkpoint_utils, utils
+from fairseq import utils
 from fairseq.data import data_utils
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.models.transformer import TransformerModel
@@ -19,12 +16,12 @@ from torch import Tensor
 
 from tupe.checkpoints.average import average, last_checkpoints
 from tupe.checkpoints.load import load_models
-from tupe.checkpoints.safe_load import safe_load
 from tupe.data.corpus.manifest import MODEL
 from tupe.data.corpus.vocabulary import Encoder, dictionary_symbols
 from tupe.errors import UserError
 from tupe.files import typed
 from tupe.models.saved import check_translator, refuse_old_form, saved_fields
+from tupe.safe_load import safe_load
 from tupe.systems import SEQ2SEQ_NAMES
 from tupe.translation.search import GNMTSequenceGenerator
 
@@ -34,26 +31,19 @@ _WINDOW = 4096  # lines that are sorted by length, so that a batch has little pa
 
 @dataclass(frozen=True)
 class Search:
-    """How translations are looked for.
+    """Settings of the beam search."""
 
-    Attributes:
-        beam: hypotheses that are followed at a time.
-        length_penalty: `alpha`; larger ones prefer longer translations.
-        normalization: what `alpha` is the exponent of: `gnmt`, `((5 + n) / 6)^alpha`, or `fairseq`, `n^alpha`.
-        max_len_a, max_len_b: a source of `n_s` pieces gets at most `a n_s + b`.
-    """
-
-    beam: int = 10
-    length_penalty: float = 0.6
-    normalization: str = "gnmt"
-    max_len_a: float = 1.0
+    beam: int = 10  # hypotheses that are followed at a time
+    length_penalty: float = 0.6  # `alpha`; larger ones prefer longer translations
+    normalization: str = "gnmt"  # `alpha` is the exponent of `(5 + n) / 6`, or with `fairseq` of `n`
+    max_len_a: float = 1.0  # a source of `n_s` tokens gets at most `a n_s + b`
     max_len_b: int = 50
 
     def __post_init__(self) -> None:
         if self.beam < 1:
             raise UserError(f"--beam is {self.beam}: it must be at least 1.")
-        if not math.isfinite(self.length_penalty):
-            raise UserError(f"--length-penalty is {self.length_penalty}: it must be a finite number.")
+        if not abs(self.length_penalty) <= 20:
+            raise UserError(f"--length-penalty is {self.length_penalty}: it must be from -20 to 20.")
 
 
 class Translator:
@@ -73,29 +63,29 @@ class Translator:
     def __init__(
         self,
         checkpoints: list[Path],
-        data: Optional[Path] = None,
-        last: Optional[int] = None,
+        data: Path | None = None,
+        last: int | None = None,
         search: Search = Search(),
         max_tokens: int = 4096,
     ) -> None:
         if max_tokens < 1:
             raise UserError(f"--max-tokens is {max_tokens}: it must be at least 1.")
-        state = None
+        states: dict[Path, dict[str, Any]] = {}
         if last is not None:
             if len(checkpoints) != 1:
                 raise UserError("an average is of one run: give one checkpoint or folder with --average.")
             folder = checkpoints[0] if checkpoints[0].is_dir() else checkpoints[0].parent
-            checkpoints = last_checkpoints(folder, last)[-1:]
-            state = average(last_checkpoints(folder, last))
-        trained = _check(checkpoints, state)
+            paths = last_checkpoints(folder, last)
+            states[paths[-1]] = average(paths)
+        else:
+            for path in checkpoints:
+                states[path] = {**safe_load(path), "last_optimizer_state": None}  # frees its memory
+        trained, *_ = [_check(path, state) for path, state in states.items()]  # of each, that it can be used
         data = data or Path(trained.data.split(":")[0])
         for name in (MODEL, f"dict.{trained.source_lang}.txt", f"dict.{trained.target_lang}.txt"):
             if not (data / name).is_file():
                 raise UserError(f"there is no {data / name}: give the data that the model was trained on with --data.")
-        if state is not None:  # as fairseq has it once it has read it
-            read = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoints[0]), {"data": str(data)})
-            state = {**read, "model": state["model"]}
-        models, self.task = load_models(checkpoints, data, state)
+        models, self.task = load_models(states, data)
         known = dictionary_symbols(data / MODEL)
         if not known == self.task.source_dictionary.symbols == self.task.target_dictionary.symbols:
             raise UserError(
@@ -165,37 +155,33 @@ def _batches(sentences: list[Tensor], max_tokens: int) -> Iterator[list[int]]:
 
 @dataclass(frozen=True)
 class _Trained:
-    """What is believed of the task that a model was trained on."""
+    """Checked fields of the task that a model was trained on."""
 
     source_lang: str
     target_lang: str
     data: str
 
 
-def _check(checkpoints: list[Path], state: Optional[dict]) -> _Trained:
-    """The task that the models were trained on.
+def _check(path: Path, state: dict[str, Any]) -> _Trained:
+    """Return the task that the model in `state`, of the file `path`, was trained on.
 
     Raises:
         UserError: for a model that is neither ours nor fairseq's `transformer`, and for text that fairseq would run.
     """
-    found = []
-    for path in checkpoints:
-        read = state or safe_load(path)
-        cfg = saved_fields(read.get("cfg"))
-        task, model = saved_fields(cfg.get("task")), saved_fields(cfg.get("model"))
-        refuse_old_form(read, task, path)
-        name = str(model.get("_name") or "something else")
-        known = name in SEQ2SEQ_NAMES or ARCH_MODEL_REGISTRY.get(name) is TransformerModel
-        if task.get("_name") != "translation" or not known:
-            raise UserError(
-                f"{path} is no translation model, but {name:.60}: give a checkpoint of scripts/translate_train.sh."
-            )
-        if _evaluated(model):
-            raise UserError(f"{path} has settings whose text fairseq runs as Python: give one from a source you trust.")
-        wanted = {field: task.get(field) for field in _Trained.__dataclass_fields__}
-        found.append(typed(_Trained, wanted, f"{path}: cfg.task", "training"))
-        check_translator(model, task, read.get("model"), path)
-    return found[0]
+    cfg = saved_fields(state.get("cfg"))
+    task, model = saved_fields(cfg.get("task")), saved_fields(cfg.get("model"))
+    refuse_old_form(state, task, path)
+    name = str(model.get("_name") or "something else")
+    known = name in SEQ2SEQ_NAMES or ARCH_MODEL_REGISTRY.get(name) is TransformerModel
+    if task.get("_name") != "translation" or not known:
+        raise UserError(
+            f"{path} is no translation model, but {name:.60}: give a checkpoint of scripts/translate_train.sh."
+        )
+    if _evaluated(model):
+        raise UserError(f"{path} has settings whose text fairseq runs as Python: give one from a source you trust.")
+    wanted = {field: task.get(field) for field in _Trained.__dataclass_fields__}
+    check_translator(model, task, state.get("model"), path)
+    return typed(_Trained, wanted, f"{path}: cfg.task", "training")
 
 
 def _evaluated(fields: dict[str, Any]) -> bool:

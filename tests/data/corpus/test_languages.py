@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.commands import tupe
 from tests.data.conftest import as_text, made_documents
 from tests.data.corpus.test_pipeline import decoded, files, prepare
 from tests.data.kills import run_killed
-from tupe.cli.main import main
 from tupe.data.corpus import scan, vocabulary
 from tupe.data.languages import is_language, languages, probabilities
 from tupe.errors import UserError
@@ -152,7 +152,7 @@ def test_codes(name, code):
             ["he={0}/more/he.txt", "en={0}/text", "--shards", "11", "--vocab-size", "95"],
             "10 training documents in he do not fill 11 shards",
         ),
-        (["he={0}/more/he.txt", "--vocab-alpha", "1.5"], "--vocab-alpha is 1.5: it must be between 0 and 1"),
+        (["he={0}/more/he.txt", "--vocab-alpha", "1.5"], "--vocab-alpha: 1.5 is not a number from 0 to 1"),
         (["en={0}/text", "he={0}/text/en.txt"], "among the inputs twice"),
     ],
 )
@@ -161,7 +161,7 @@ def test_what_is_wrong_is_told(arguments, said, text, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     (tmp_path / "more/he.txt").touch()
     arguments = [argument.format(tmp_path) for argument in arguments]
-    assert main(["prepare-corpus", str(tmp_path / "out"), *SMALL, *arguments]) == 1
+    assert tupe("prepare-corpus", tmp_path / "out", *SMALL, *arguments) in (1, 2)  # 2 for a wrong number
     assert said in capsys.readouterr().err.splitlines()[-1]
 
 

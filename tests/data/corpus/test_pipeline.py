@@ -243,7 +243,6 @@ def test_what_is_wrong_is_told(text, tmp_path, capsys):
     assert "there is no" in fails(capsys, out, tmp_path / "nothing")
     assert "takes the ':' in" in fails(capsys, tmp_path / "a:b", *inputs(text))
     assert "is a file, but OUT is a folder" in fails(capsys, *inputs(text))
-    assert "--max-tokens is 0" in fails(capsys, out, *inputs(text), "--max-tokens", 0)
     assert "--valid-documents is 1.5" in fails(capsys, out, *inputs(text), "--valid-documents", 1.5)
     assert not out.exists()
     assert "36 cannot be held out" in fails(capsys, tmp_path / "all", *inputs(text), "--valid-documents", 36)

@@ -132,3 +132,12 @@ def test_one_table_for_two_dictionaries_is_refused(task):
     two = SimpleNamespace(**{**vars(task), "target_dictionary": other})
     with pytest.raises(UserError, match="source and target have 24 and 5 symbols"):
         Seq2SeqModel.build_model(CONFIGS["seq2seq_t5_tiny"](share_all_embeddings=True), two)
+
+
+def test_a_checkpoint_without_checksum_of_another_vocabulary(build):
+    model = build("t5")
+    state = model.state_dict()
+    name = next(name for name in state if name.endswith("embed_tokens.weight"))
+    state[name] = state[name][:-1]
+    with pytest.raises(UserError, match=r"another dictionary .* symbols, the data's has"):
+        model.load_state_dict(state)

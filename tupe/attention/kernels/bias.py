@@ -1,7 +1,5 @@
 """The bias of a tile, read from the dense tensor or made from its parts."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

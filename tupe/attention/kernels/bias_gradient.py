@@ -1,7 +1,5 @@
 """Backward: the gradient of a dense bias, summed over the batch in registers."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

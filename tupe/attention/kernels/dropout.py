@@ -1,7 +1,5 @@
 """Dropout's mask as a function of (seed, matrix, query, key): made again in each kernel, never stored."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -1,7 +1,5 @@
 """Forward: the online softmax of FlashAttention (Dao 2023), one program for a block of queries of one head."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -1,7 +1,5 @@
 """Backward, by columns: the gradients of the keys, of the values and of the bias's factor by keys."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -1,9 +1,7 @@
 """How the kernels are launched: their arguments, their grids, and the memory that they write."""
 
-from __future__ import annotations
-
 import functools
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -39,16 +37,16 @@ class Inputs(NamedTuple):
     query: Tensor
     key: Tensor
     value: Tensor
-    bias: Optional[Tensor] = None
-    pos_q: Optional[Tensor] = None
-    pos_k: Optional[Tensor] = None
-    relative: Optional[Tensor] = None
-    theta: Optional[Tensor] = None
-    segment: Optional[Tensor] = None
-    segments: Optional[Tensor] = None
-    padding: Optional[Tensor] = None
-    seed: Optional[Tensor] = None
-    starts: Optional[Tensor] = None
+    bias: Tensor | None = None
+    pos_q: Tensor | None = None
+    pos_k: Tensor | None = None
+    relative: Tensor | None = None
+    theta: Tensor | None = None
+    segment: Tensor | None = None
+    segments: Tensor | None = None
+    padding: Tensor | None = None
+    seed: Tensor | None = None
+    starts: Tensor | None = None
 
 
 class Options(NamedTuple):
@@ -143,7 +141,7 @@ class Launcher:
         """Chunks of the batch, so that `programs` programs for each fill the device twice."""
         return max(1, min(self.B, triton.cdiv(2 * multiprocessors(self.inputs.query.device), programs)))
 
-    def empty(self, *shape: int, dtype: Optional[torch.dtype] = None) -> Tensor:
+    def empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         return self.inputs.query.new_empty(shape, dtype=dtype)
 
     def forward(self) -> tuple[Tensor, Tensor]:
@@ -170,7 +168,7 @@ class Launcher:
         d_bias = self.bias_gradient(rows) if wanted.bias else None
         return Inputs(d_query, d_key, d_value, d_bias, d_pos_q, d_pos_k, d_relative, d_theta, d_segment)
 
-    def query_gradient(self, out: Tensor, rows: dict, wanted: Inputs) -> tuple[Optional[Tensor], ...]:
+    def query_gradient(self, out: Tensor, rows: dict, wanted: Inputs) -> tuple[Tensor | None, ...]:
         tile = self.tile("query_gradient")
         groups = triton.cdiv(self.T_q, tile["BLOCK_M"])
         chunks = self.B
@@ -213,7 +211,7 @@ class Launcher:
         second_keys = torch.stack(sums, dim=-1)
         return torch.stack([-second_keys, second_keys], dim=-1).to(self.inputs.segment.dtype)
 
-    def key_gradient(self, rows: dict, wanted: Inputs) -> tuple[Optional[Tensor], ...]:
+    def key_gradient(self, rows: dict, wanted: Inputs) -> tuple[Tensor | None, ...]:
         tile = self.tile("key_gradient")
         blocks = triton.cdiv(self.T_k, tile["BLOCK_N"])
         chunks = self.chunks(blocks * self.H) if wanted.pos_k else self.B
@@ -253,7 +251,7 @@ def by_token(tensor: Tensor) -> Tensor:
     return torch.empty_like(tensor.transpose(1, 2), memory_format=torch.contiguous_format)
 
 
-def total(partial: Optional[Tensor], part: Optional[Tensor]) -> Optional[Tensor]:
+def total(partial: Tensor | None, part: Tensor | None) -> Tensor | None:
     """The sum of the partial gradients of `part`, in its type."""
     if partial is None:
         return None

@@ -1,7 +1,5 @@
 """Backward, by rows: the gradients of the queries and of what the bias has by queries; also delta, for the others."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

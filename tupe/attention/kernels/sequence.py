@@ -1,7 +1,5 @@
 """Where the tokens of a sequence are, in a padded batch or side by side, and how far there are any."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

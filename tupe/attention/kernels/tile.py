@@ -4,14 +4,10 @@ A tile is `(BLOCK_M, BLOCK_N)`, queries by keys, or transposed. `query` and `key
 it, `(BLOCK_M, 1)` and `(1, BLOCK_N)`, or `(1, BLOCK_M)` and `(BLOCK_N, 1)`; it starts at `first_query` and `first_key`.
 """
 
-from __future__ import annotations
-
-import os
-
 import triton
 import triton.language as tl
 
-INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
+INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
 LOG2E = tl.constexpr(1.4426950408889634)
 
 #: Arguments of which no value is compiled for: lengths change from batch to batch.

@@ -1,7 +1,5 @@
 """The sizes of tiles, for each kernel and device."""
 
-from __future__ import annotations
-
 import functools
 
 import torch

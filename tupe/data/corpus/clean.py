@@ -1,7 +1,5 @@
 """Cleaning: of what the plan keeps of a part, the text after the stages, and how often its words occur."""
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -10,26 +8,19 @@ from functools import cache
 import numpy as np
 
 from tupe.data.corpus import rare_words, text
-from tupe.data.corpus.work import Part
+from tupe.data.corpus.parts import Part
 from tupe.data.text.stages import TextProcessing
 from tupe.files import atomic
 
 
 @dataclass(frozen=True)
 class Planned:
-    """What the plan keeps of a part.
-
-    Attributes:
-        part: the part.
-        repeated_documents: marks its documents that came before.
-        repeated_lines: marks such lines.
-        valid: marks documents that are held out.
-    """
+    """Facts that the plan keeps of a part."""
 
     part: Part
-    repeated_documents: np.ndarray
-    repeated_lines: np.ndarray
-    valid: np.ndarray
+    repeated_documents: np.ndarray  # marks its documents that came before
+    repeated_lines: np.ndarray  # marks such lines
+    valid: np.ndarray  # marks documents that are held out
 
 
 def clean(stages: tuple[str, ...], language: str, planned: Planned) -> None:

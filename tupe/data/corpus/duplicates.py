@@ -6,8 +6,6 @@ a time, and memory does not grow with the corpus; the marks lie in a file that i
 lines of 150 million (16 GB) get the same hash in one such corpus in 1,600.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,11 +19,9 @@ _ENTRY = np.dtype([("hash", "<u8"), ("place", "<u4")])  # the place in its block
 
 
 def repeated(files: Sequence[Path], marks: Path) -> np.ndarray:
-    """Marks each hash that an earlier one equals.
+    """Mark each 64-bit hash in `files` that an earlier one equals.
 
-    Args:
-        files: of 64-bit hashes, in order.
-        marks: file to write, a bool for each hash, in the same order; kept if it is there.
+    The marks, a bool for each hash, are written to the file `marks`; one that is there is kept.
 
     Returns:
         The marks, mapped from the file.
@@ -50,7 +46,7 @@ def repeated(files: Sequence[Path], marks: Path) -> np.ndarray:
 
 
 def number_of(files: Sequence[Path]) -> int:
-    """How many hashes are in the files."""
+    """Count the hashes in the files."""
     return sum(file.stat().st_size for file in files) // 8
 
 

@@ -1,45 +1,33 @@
 """Encoding: cleaned text without lines of rare words, short sentences joined, as tokens, long lines cut."""
 
-from __future__ import annotations
-
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Optional
 
 import numpy as np
 
 from tupe.data.binary import EOS
 from tupe.data.corpus import text
+from tupe.data.corpus.parts import Part
 from tupe.data.corpus.rare_words import RareWords
 from tupe.data.corpus.short_sentences import join
 from tupe.data.corpus.vocabulary import UNKNOWN_NUMBER, Encoder
-from tupe.data.corpus.work import Part
 from tupe.files import atomic
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """How parts are encoded.
+    """The settings by which parts are encoded."""
 
-    Attributes:
-        model: of SentencePiece.
-        by_words: whether the model is asked once for a word.
-        rare: the rare words; None leaves all lines in.
-        joined: whether short sentences are joined.
-        max_tokens: pieces of a line.
-        shards: folders that the training documents are dealt out to.
-    """
-
-    model: Path
-    by_words: bool
-    rare: Optional[Path]
-    joined: bool
-    max_tokens: int
-    shards: int
+    model: Path  # of SentencePiece
+    by_words: bool  # whether the model is asked once for a word
+    rare: Path | None  # the rare words; None leaves all lines in
+    joined: bool  # whether short sentences are joined
+    max_tokens: int  # pieces of a line
+    shards: int  # folders that the training documents are dealt out to
 
 
 class Sequences:

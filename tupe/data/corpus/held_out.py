@@ -1,17 +1,11 @@
-"""Which documents are held out for validation: whole documents, never lines of a training document."""
-
-from __future__ import annotations
-
-from typing import Union
+"""Choose the documents held out for validation: whole documents, never lines of a training document."""
 
 import numpy as np
 
 from tupe.errors import UserError
 
 
-def choose(
-    hashes: np.ndarray, repeated: np.ndarray, number: Union[int, float], inputs: str = "the inputs"
-) -> np.ndarray:
+def choose(hashes: np.ndarray, repeated: np.ndarray, number: int | float, inputs: str = "the inputs") -> np.ndarray:
     """Marks the documents to hold out: those with the smallest hashes, so their order in the inputs does not matter.
 
     Args:

@@ -1,6 +1,4 @@
-"""Which files a corpus is made of."""
-
-from __future__ import annotations
+"""Find the files that a corpus is made of."""
 
 import os
 import re
@@ -31,7 +29,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Identity:
-    """What tells whether an input is still the same file, wherever it is."""
+    """The properties by which an input is still the same file, wherever it is."""
 
     name: str
     book: bool
@@ -40,7 +38,7 @@ class Identity:
     language: str = ""
 
     @classmethod
-    def of(cls, file: Input) -> Identity:
+    def of(cls, file: Input) -> "Identity":
         """Identity of a file as it is now."""
         found = file.path.stat()
         return cls(file.name, file.book, found.st_size, found.st_mtime_ns, file.language)
@@ -87,7 +85,7 @@ def _language(name: Path) -> tuple[str, Path]:
 
 
 def _by_name(folder: Path) -> list[tuple[str, Path]]:
-    """What is in a folder, each with the language that it is called by."""
+    """List what is in a folder, each with the language that it is called by."""
     if not folder.is_dir():
         raise UserError(
             f"there is no folder {_printable(folder)}: give --languages one with a file or folder for each."

@@ -1,7 +1,5 @@
 """`manifest.json` beside a prepared corpus: how it was made, and the sizes and checksums of its files."""
 
-from __future__ import annotations
-
 import contextlib
 import platform
 from dataclasses import dataclass, field
@@ -9,11 +7,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import ClassVar
 
+import tupe
+from tupe.data.binary import check_contents
 from tupe.data.corpus.inputs import Identity
 from tupe.data.corpus.settings import Settings
 from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
-from tupe.files import check_checksums, check_contents, read
+from tupe.files import check_checksums, read
 
 NAME = "manifest.json"
 MODEL = "sentencepiece.bpe.model"  # the name that fairseq's hub looks for
@@ -23,8 +23,8 @@ MADE_BY = "tupe prepare-corpus"
 
 def versions() -> dict[str, str]:
     """The versions of what the contents of a corpus depend on."""
-    packages = ["tupe", "fairseq-fixed", "fairseq", "sentencepiece", "spacy", "sacremoses", "numpy"]
-    found = {"python": platform.python_version()}
+    packages = ["fairseq-fixed", "fairseq", "sentencepiece", "spacy", "sacremoses", "numpy"]
+    found = {"python": platform.python_version(), "tupe": tupe.__version__}
     for package in packages:
         with contextlib.suppress(PackageNotFoundError):
             found[package] = version(package)
@@ -42,44 +42,28 @@ class Counts:
 
 @dataclass(frozen=True)
 class Content:
-    """What the file holds.
-
-    Attributes:
-        settings: what the user asked for.
-        inputs: what it was made of.
-        data: folders of training data.
-        counts: what was done.
-        versions: of packages.
-        sizes: bytes of each file.
-        checksums: SHA-256 of each.
-        languages: of a corpus of many, what was done in each.
-    """
+    """Contents of the file."""
 
     version: ClassVar[int] = 2
-    settings: Settings
-    inputs: tuple[Identity, ...]
-    data: tuple[str, ...]
+    settings: Settings  # what the user asked for
+    inputs: tuple[Identity, ...]  # what it was made of
+    data: tuple[str, ...]  # folders of training data
     counts: Counts
     versions: dict[str, str]
     sizes: dict[str, int]
-    checksums: dict[str, str]
-    languages: dict[str, Counts] = field(default_factory=dict)
+    checksums: dict[str, str]  # SHA-256 of each
+    languages: dict[str, Counts] = field(default_factory=dict)  # of a corpus of many, what was done in each
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """A prepared corpus, seen from a command that uses it.
-
-    Attributes:
-        folder: where the corpus is.
-        content: what the file holds.
-    """
+    """A prepared corpus, seen from a command that uses it."""
 
     folder: Path
     content: Content
 
     @classmethod
-    def load(cls, path: Path) -> Manifest:
+    def load(cls, path: Path) -> "Manifest":
         """Reads a manifest, given the file or its folder, and checks the vocabulary beside it.
 
         Raises:

@@ -14,8 +14,6 @@ Of many languages each has parts of its own and a folder in the result; of one, 
 the language is called "". What came before is looked for in all; the vocabulary is of all.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os
@@ -26,7 +24,6 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Optional
 
 import numpy as np
 
@@ -38,9 +35,9 @@ from tupe.data.corpus.encode import Encoding, encode
 from tupe.data.corpus.held_out import choose
 from tupe.data.corpus.inputs import Identity, Input
 from tupe.data.corpus.manifest import DICTIONARY, MADE_BY, MODEL, NAME, Content, Counts, Manifest, versions
+from tupe.data.corpus.parts import Part, each, progress, total
 from tupe.data.corpus.scan import lots, scan
 from tupe.data.corpus.settings import Settings
-from tupe.data.corpus.work import Part, each, progress, total
 from tupe.data.languages import probabilities
 from tupe.data.parallel import Map, pool
 from tupe.errors import UserError
@@ -48,16 +45,9 @@ from tupe.files import atomic, checksums, move_into, own, read, remove_unfinishe
 
 
 def prepare(
-    out: Path, inputs: list[Input], settings: Settings, workers: int, shared: Optional[Manifest] = None
+    out: Path, inputs: list[Input], settings: Settings, workers: int, shared: Manifest | None = None
 ) -> Content:
-    """Prepares a corpus, or what is left to do of it.
-
-    Args:
-        out: folder of the prepared corpus.
-        inputs: files, in order.
-        settings: all that the result depends on beside them.
-        workers: processes.
-        shared: a corpus whose vocabulary is taken.
+    """Prepare the corpus `out`, or what is left to do; `shared` is one whose vocabulary is taken.
 
     Returns:
         The content of the manifest.
@@ -78,7 +68,7 @@ def prepare(
 
 
 def _by_name(identities: Sequence[Identity]) -> dict[str, str]:
-    """For each input what tells whether it is the same; of two of one name the second has its number."""
+    """Describe each input by its name, so that another is noticed; a second one of a name has its number."""
     named: dict[str, str] = {}
     for number, file in enumerate(identities):
         name = f"{file.name} ({number})" if file.name in named else file.name
@@ -96,7 +86,7 @@ class _Preparation:
         identities: tuple[Identity, ...],
         settings: Settings,
         workers: int,
-        shared: Optional[Manifest],
+        shared: Manifest | None,
     ) -> None:
         self.out, self.identities, self.settings, self.workers, self.shared = out, identities, settings, workers, shared
         self.work, self.data = out / "work", out / "work/data"

@@ -4,8 +4,6 @@ Words are counted by their hash, in a table of fixed size, so memory does not gr
 share a place may pass for frequent; a frequent word never passes for rare. The papers give no numbers; these are ours.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -39,11 +37,7 @@ def add_up(counts: Iterable[Path], path: Path) -> None:
 
 
 class RareWords:
-    """The rare words of a corpus.
-
-    Args:
-        path: what `add_up` wrote; it is mapped, and shared by the processes.
-    """
+    """The rare words of a corpus, which `add_up` wrote. The file is mapped, and shared by the processes."""
 
     def __init__(self, path: Path) -> None:
         rare = np.load(path, mmap_mode="r")

@@ -1,7 +1,5 @@
 """Documents from text files: plain text, books, WikiExtractor's output."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json
@@ -9,9 +7,9 @@ import lzma
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Callable, Optional
+from typing import BinaryIO
 
 from tupe.errors import UserError
 
@@ -26,7 +24,7 @@ JSON_LINE_BYTES = 64 << 20
 DOCUMENT_CHARACTERS = 8 << 20
 
 # What a format makes of the lines of a file: lines of text, and None at the end of a document.
-_Text = Iterator[Optional[str]]
+_Text = Iterator[str | None]
 
 
 def documents(path: Path, book: bool, counts: Counter) -> Iterator[list[str]]:
@@ -141,7 +139,7 @@ def _lines(file: BinaryIO, counts: Counter, limit: int) -> Iterator[str]:
 
 
 def _cut(raw: bytes) -> tuple[bytes, bytes]:
-    """In two, both with something in them: after the last space, or before the last byte that can begin a character."""
+    """Cut in two nonempty parts: after the last space, or before the last byte that can begin a character."""
     at = raw.rfind(b" ", len(raw) // 2, -1) + 1
     if at == 0:
         at = len(raw) - 1

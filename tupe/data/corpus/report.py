@@ -1,6 +1,4 @@
-"""What was done to a corpus, as lines to print."""
-
-from __future__ import annotations
+"""Say in lines to print what was done to a corpus."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +51,7 @@ def lines(out: Path, content: Content) -> Iterator[str]:
 
 
 def _language(left: dict[str, int]) -> str:
-    """What is left of a language, and how the vocabulary spells it; without spaces, characters tell more."""
+    """Say what is left of a language, and how the vocabulary spells it; without spaces, characters tell more."""
     tokens, valid = left.get("train tokens", 0), left.get("valid tokens", 0)
     word, character = (tokens / max(left.get(f"train {what}", 0), 1) for what in ("words", "characters"))
     unknown = 100 * left.get("train unknown tokens", 0) / max(tokens, 1)

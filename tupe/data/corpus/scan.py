@@ -4,21 +4,18 @@ Files are read in lots: a large one, or small ones together. A lot whose reading
 last part that was done; of a packed file that means unpacking it again, which is quick.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
 
 import numpy as np
 
 from tupe.data.corpus.inputs import Input
+from tupe.data.corpus.parts import Part, Position
 from tupe.data.corpus.reader import read_on
 from tupe.data.corpus.text import lines_as_text
-from tupe.data.corpus.work import Part, Position
 from tupe.files import atomic
 
 PART = 1 << 23  # characters of a part, and bytes of small files that are read together
@@ -26,13 +23,7 @@ PART = 1 << 23  # characters of a part, and bytes of small files that are read t
 
 @dataclass(frozen=True)
 class Lot:
-    """Files that one process reads, one after the other, of one language.
-
-    Attributes:
-        folder: of the work.
-        number: of the lot.
-        files: its inputs.
-    """
+    """Files that one process reads, one after the other, of one language."""
 
     folder: Path
     number: int
@@ -43,7 +34,7 @@ class Lot:
         return Part(self.folder, f"{self.number:06d}.{number:06d}")
 
     def parts(self) -> list[Part]:
-        """Those that were read, and, if that is not all, the next."""
+        """List the parts that were read, and, if these are not all, the next."""
         found = [self.part(0)]
         while found[-1].is_done("scan") and found[-1].note("scan").next:
             found.append(self.part(len(found)))
@@ -79,7 +70,7 @@ def scan(lot: Lot) -> int:
     return size
 
 
-def _divided(files: Sequence[Input], start: Position) -> Iterator[tuple[list[list[str]], Counter, Optional[Position]]]:
+def _divided(files: Sequence[Input], start: Position) -> Iterator[tuple[list[list[str]], Counter, Position | None]]:
     """Parts from a position on: documents, the reader's counts of them, and where the next part begins."""
     documents: list[list[str]] = []
     size, counts = 0, Counter()

@@ -1,9 +1,7 @@
-"""What the user asked of a corpus: everything that its contents depend on, beside the input files."""
-
-from __future__ import annotations
+"""Settings of a corpus: everything that its contents depend on, beside the input files."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Optional, Union
+from typing import Any
 
 from tupe.errors import UserError
 
@@ -12,32 +10,21 @@ from tupe.errors import UserError
 class Settings:
     """Settings of `tupe prepare-corpus`.
 
-    Attributes:
-        profile: the profile that `stages` and `language` were taken from.
-        stages: names of `tupe.data.text.stages.STAGES`.
-        language: of the rules that split sentences and tokens.
-        vocab_size: symbols of the dictionary, fairseq's own and `<mask>` included.
-        model_type: of SentencePiece: `bpe` or `unigram`.
-        valid_documents: documents held out for validation, or, as a float, their share.
-        shards: folders of training data, or None: as many as keep each below a gigabyte of text.
-        vocab_alpha: exponent that smooths the shares of the languages in what the vocabulary is trained on.
-        vocabulary: checksum of the SentencePiece model that is taken from another corpus; None trains one.
-        max_tokens: a longer line is cut, since fairseq never splits one: `--tokens-per-sample` less 2, or fewer.
-
     Raises:
         UserError: for a number that makes no sense.
     """
 
-    profile: str
-    stages: tuple[str, ...]
-    language: str
-    vocab_size: int
-    model_type: str
-    valid_documents: Union[int, float]
-    shards: Optional[int]
-    max_tokens: int
-    vocab_alpha: float = 0.5
-    vocabulary: Optional[str] = None
+    profile: str  # the profile that `stages` and `language` were taken from
+    stages: tuple[str, ...]  # names of `tupe.data.text.stages.STAGES`
+    language: str  # of the rules that split sentences and tokens
+    vocab_size: int  # symbols of the dictionary, fairseq's own and `<mask>` included
+    model_type: str  # of SentencePiece: `bpe` or `unigram`
+    valid_documents: int | float  # documents held out for validation, or, as a float, their share
+    shards: int | None  # folders of training data, or None: as many as keep each below a gigabyte of text
+    max_tokens: int  # a longer line is cut, since fairseq never splits one: `--tokens-per-sample` less 2, or fewer
+    vocab_alpha: float = 0.5  # exponent that smooths the shares of the languages in what the vocabulary is trained on
+    # checksum of the SentencePiece model that is taken from another corpus; None trains one
+    vocabulary: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "shards", "max_tokens"):
@@ -51,7 +38,7 @@ class Settings:
         if not 0 <= self.vocab_alpha <= 1:
             raise UserError(f"--vocab-alpha is {self.vocab_alpha}: it must be between 0 and 1.")
 
-    def with_vocabulary_of(self, other: Settings, checksum: str) -> Settings:
+    def with_vocabulary_of(self, other: "Settings", checksum: str) -> "Settings":
         """These settings with the vocabulary of a corpus that `other` made and whose model has a checksum.
 
         Raises:

@@ -1,14 +1,12 @@
 """fairseq's binary data: one folder, or for a large corpus several, of which fairseq reads one an epoch (`a:b:c`)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from tupe.data.binary import writer
-from tupe.data.corpus.work import Part
+from tupe.data.corpus.parts import Part
 
 SHARD_BYTES = 1 << 30  # of cleaned text
 
@@ -20,18 +18,10 @@ def folders(number: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Shard:
-    """Binary data to be made.
+    """Binary data to be made of parts of the corpus."""
 
-    Attributes:
-        prefix: of the two files.
-        split: `train` or `valid`.
-        number: of the shard.
-        parts: all parts of the corpus.
-        symbols: in the dictionary.
-    """
-
-    prefix: Path
-    split: str
+    prefix: Path  # of `.bin` and `.idx`
+    split: str  # `train` or `valid`
     number: int
     parts: tuple[Part, ...]
     symbols: int

@@ -1,7 +1,5 @@
 """Joins short sentences: each line of the data ends in `</s>`, and headings would be mostly that."""
 
-from __future__ import annotations
-
 import re
 
 SHORT = 16  # words

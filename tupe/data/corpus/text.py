@@ -1,7 +1,5 @@
 """Documents between two steps, in files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

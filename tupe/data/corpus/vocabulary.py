@@ -1,7 +1,5 @@
 """The SentencePiece model of a corpus, and fairseq's dictionary with the same symbols."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path

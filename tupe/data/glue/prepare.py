@@ -1,19 +1,17 @@
 """A task's files become folders for fairseq's sentence prediction, with a corpus' text processing and vocabulary."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Callable, ClassVar, Optional
+from typing import Any, ClassVar
 
 import numpy as np
 from tqdm import tqdm
 
-from tupe.data.binary import EOS, check_folder, writer
+from tupe.data.binary import EOS, check_contents, check_folder, writer
 from tupe.data.corpus.manifest import NAME, Manifest
 from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, Encoder, symbols
 from tupe.data.glue.reader import Report, Row, rows
@@ -21,7 +19,7 @@ from tupe.data.glue.tasks import Split, Task
 from tupe.data.parallel import Map, batches
 from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
-from tupe.files import check_contents, checksums, own, read, sha256, sizes, whole_folder, write
+from tupe.files import checksums, own, read, sha256, sizes, whole_folder, write
 
 MADE_BY = "tupe prepare-glue"
 _BATCH = 1000  # rows that a process gets at a time
@@ -29,43 +27,25 @@ _BATCH = 1000  # rows that a process gets at a time
 
 @dataclass(frozen=True)
 class Content:
-    """What a task's `manifest.json` holds.
-
-    Attributes:
-        task: its name.
-        classes: label names in the order of their numbers.
-        scale: the highest score, which the labels were divided by; null for classes.
-        made_of: checksums of the task's files and of the corpus' vocabulary, and the text processing.
-        splits: what became of the rows of each file.
-        sizes: bytes of each file that was written.
-        checksums: SHA-256 of each.
-    """
+    """Contents of a task's `manifest.json`."""
 
     version: ClassVar[int] = 2
     task: str
-    classes: tuple[str, ...]
-    scale: Optional[float]
-    made_of: dict[str, Any]
-    splits: dict[str, Report]
+    classes: tuple[str, ...]  # label names in the order of their numbers
+    scale: float | None  # the highest score, which the labels were divided by; null for classes
+    made_of: dict[str, Any]  # checksums of the task's files and of the corpus' vocabulary, and the text processing
+    splits: dict[str, Report]  # what became of the rows of each file
     sizes: dict[str, int]
-    checksums: dict[str, str]
+    checksums: dict[str, str]  # SHA-256 of each
 
 
 def prepare(
     tasks: Iterable[Task], glue: Path, corpus: Manifest, out: Path, any_size: bool, verify: bool, map_: Map
 ) -> Iterator[Content]:
-    """Writes `out/<task>` of each task: `input0`, for pairs `input1`, `label`, and `manifest.json`.
+    """Write `out/<task>` of each task: `input0`, for pairs `input1`, `label`, and `manifest.json`.
 
-    What is there already, of the same files and the same corpus, is not done again.
-
-    Args:
-        tasks: the tasks.
-        glue: folder of the download.
-        corpus: whose text processing and vocabulary are used.
-        out: folder of all tasks.
-        any_size: accept files that have not as many rows as were published.
-        verify: check the checksums of what was there already, not only its sizes.
-        map_: from `tupe.data.parallel.pool`.
+    What is there already, made from the same files and the same corpus, is not done again; `verify` checks its
+    checksums, not only its sizes. `any_size` accepts files that have not as many rows as were published.
 
     Yields:
         What each manifest holds.
@@ -75,8 +55,7 @@ def prepare(
             another process is working in `out`.
     """
     check_folder(out)
-    others = os.listdir(out) if out.is_dir() else []  # data in another vocabulary may be beside ours
-    with own(out, MADE_BY, {}, besides=others):
+    with own(out, MADE_BY, {}, besides=None):  # data in another vocabulary may be there
         for task in tasks:
             yield _prepare(task, glue, corpus, out / task.name, any_size, verify, map_)
 
@@ -169,8 +148,8 @@ def _check_languages(folder: Path, task: Task) -> None:
             )
 
 
-def _encode(corpus: Path, batch: list[Row]) -> list[tuple[list[list[int]], Optional[str]]]:
-    """Of each row the numbers of its texts' pieces, and the label."""
+def _encode(corpus: Path, batch: list[Row]) -> list[tuple[list[list[int]], str | None]]:
+    """Encode each row: the numbers of its texts' tokens, and the label."""
     processing, encoder = _tools(corpus)
     return [([encoder(processing.line(text)) for text in row.texts], row.label) for row in batch]
 

@@ -1,12 +1,9 @@
 """Rows from a GLUE file: columns between tabs, no quoting, and every row accounted for."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
 
 from tupe.data.glue.tasks import Split, Task
 from tupe.errors import UserError
@@ -22,28 +19,20 @@ class Row:
     """A row: its one or two texts, and its label as the model is trained on it (a class name, or a score in [0, 1])."""
 
     texts: tuple[str, ...]
-    label: Optional[str]
+    label: str | None
 
 
 @dataclass
 class Report:
-    """What became of the rows of a file: `read` is `kept`, `other_split` and all that was `dropped`.
+    """Counts of what became of the rows of a file: `read` is `kept`, `other_split` and all that was `dropped`."""
 
-    Attributes:
-        read: rows in the file, without the header.
-        kept: rows that were handed on.
-        other_split: rows that belong to another split of the task.
-        dropped: malformed rows, by the reason.
-        empty: malformed rows, by the reason, that were kept as empty texts, since predictions need every row.
-        first: line and reason of the first malformed row.
-    """
-
-    read: int = 0
-    kept: int = 0
-    other_split: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)
+    read: int = 0  # rows in the file, without the header
+    kept: int = 0  # rows that were handed on
+    other_split: int = 0  # rows that belong to another split of the task
+    dropped: dict[str, int] = field(default_factory=dict)  # malformed rows, by the reason
+    # malformed rows, by the reason, that were kept as empty texts, since predictions need every row
     empty: dict[str, int] = field(default_factory=dict)
-    first: str = ""
+    first: str = ""  # line and reason of the first malformed row
 
 
 def rows(path: Path, task: Task, split: Split, report: Report, partial: bool = False) -> Iterator[Row]:
@@ -93,7 +82,7 @@ def _check_header(found: list[str], path: Path, split: Split) -> None:
         raise UserError(f"{path}, line 1: the columns should be {', '.join(split.columns)}; there is {header[:200]!r}.")
 
 
-def _malformed(fields: list[str], task: Task, split: Split) -> Optional[str]:
+def _malformed(fields: list[str], task: Task, split: Split) -> str | None:
     if fields == [""]:
         return "nothing in it"
     if len(fields) != len(split.columns):

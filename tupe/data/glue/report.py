@@ -1,6 +1,4 @@
-"""What became of the rows of a task, as lines to print."""
-
-from __future__ import annotations
+"""Say in lines to print what became of the rows of a task."""
 
 from collections.abc import Iterator
 

@@ -1,63 +1,38 @@
 """The tasks of GLUE, and XNLI, as their files are: one table."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Optional
 
 from tupe.data.xtreme import TEST_LANGUAGES
 
 
 @dataclass(frozen=True)
 class Split:
-    """One file of a task.
+    """One file of a task."""
 
-    Attributes:
-        name: fairseq's: `train`, `valid`, `valid1`, `test`, `test1`; `valid-de`, `test-de` of a language.
-        files: where the file may be below the GLUE folder.
-        columns: their names, which the first line must say if the file has a header.
-        rows: of the published file.
-        header: whether the first line names the columns.
-        labelled: whether labels are read; every row of a file without labels is kept.
-        optional: whether it may be missing though it has labels.
-        borrowed: whether the file is another task's.
-        listed: for a file that holds two splits: whether this one has the rows that are listed in `dev_ids.tsv`.
-    """
-
-    name: str
-    files: tuple[str, ...]
-    columns: tuple[str, ...]
-    rows: int
-    header: bool = True
-    labelled: bool = True
-    optional: bool = False
-    borrowed: bool = False
-    listed: Optional[bool] = None
+    name: str  # fairseq's: `train`, `valid`, `valid1`, `test`, `test1`; `valid-de`, `test-de` of a language
+    files: tuple[str, ...]  # where the file may be below the GLUE folder
+    columns: tuple[str, ...]  # their names, which the first line must say if the file has a header
+    rows: int  # of the published file
+    header: bool = True  # whether the first line names the columns
+    labelled: bool = True  # whether labels are read; every row of a file without labels is kept
+    optional: bool = False  # whether it may be missing though it has labels
+    borrowed: bool = False  # whether the file is another task's
+    # for a file that holds two splits: whether this one has the rows that are listed in `dev_ids.tsv`
+    listed: bool | None = None
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task.
+    """A task."""
 
-    Attributes:
-        name: as in GLUE.
-        splits: its files.
-        texts: names of the columns that hold the one or two texts.
-        label: name of the column that holds the label or score.
-        classes: label names in the order of their numbers; none for a regression task.
-        synonyms: label names that mean one of the classes.
-        scale: the highest score; a score divided by it is in [0, 1].
-        otherwise: the files if those of `splits` are not there.
-    """
-
-    name: str
-    splits: tuple[Split, ...]
-    texts: tuple[str, ...]
-    label: str = "label"
-    classes: tuple[str, ...] = ()
-    synonyms: tuple[tuple[str, str], ...] = ()
-    scale: Optional[float] = None
-    otherwise: tuple[Split, ...] = ()
+    name: str  # as in GLUE
+    splits: tuple[Split, ...]  # its files
+    texts: tuple[str, ...]  # names of the columns that hold the one or two texts
+    label: str = "label"  # name of the column that holds the label or score
+    classes: tuple[str, ...] = ()  # label names in the order of their numbers; none for a regression task
+    synonyms: tuple[tuple[str, str], ...] = ()  # label names that mean one of the classes
+    scale: float | None = None  # the highest score; a score divided by it is in [0, 1]
+    otherwise: tuple[Split, ...] = ()  # the files if those of `splits` are not there
 
 
 def _splits(

@@ -1,7 +1,5 @@
 """From the scores of first and last pieces to answers: the best spans of a window, and of all windows of a question."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -67,6 +65,6 @@ def n_best(candidates: Iterable[Candidate], number: int) -> list[Candidate]:
 
 
 def probabilities(candidates: list[Candidate]) -> list[float]:
-    """Of the candidates, by a softmax over their scores."""
+    """Return the probabilities of the candidates, by a softmax over their scores."""
     scores = np.exp(np.array([c.score for c in candidates]) - max((c.score for c in candidates), default=0.0))
     return (scores / scores.sum()).tolist()

@@ -1,7 +1,5 @@
 """The windows of a split as fairseq's dataset, and the way back from a place in a window to the text."""
 
-from __future__ import annotations
-
 import logging
 from functools import cached_property
 from pathlib import Path
@@ -12,13 +10,13 @@ import torch
 from fairseq.data import Dictionary, data_utils
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
+from tupe.data.binary import check_indexed
 from tupe.data.length_order import LengthWindows
 from tupe.data.qa.reader import Paragraph, Question, read
-from tupe.data.qa.report import EXAMPLES, MADE_BY, Report
+from tupe.data.qa.report import EXAMPLES, MADE_BY, QUESTIONS, Report
 from tupe.data.qa.rules import scores, tokens
 from tupe.data.qa.windows import maximum_context, windows
 from tupe.errors import UserError
-from tupe.files import check_indexed
 
 logger = logging.getLogger(__name__)
 SPECIAL = 4  # <s> question </s> </s> context </s>
@@ -46,8 +44,8 @@ class QuestionWindows(LengthWindows):
         self.length_window = cfg.length_window if self.training else 0
         self.report = Report.load(folder)
         self._of = tokens(self.report.rules, self.report.language)
-        names = ("context", "question", "begin", "end")
-        self._context, self._question, self._begins, self._ends = map(self._indexed, names)
+        self._context, self._question = (self._indexed(name, len(dictionary)) for name in ("context", "question"))
+        self._begins, self._ends = map(self._indexed, ("begin", "end"))
         examples = np.load(folder / EXAMPLES, allow_pickle=False)
         self.number, self._place, *target = examples.T  # of the question and paragraph in the file
         self._asked = np.minimum(self._question.sizes, cfg.max_query)
@@ -69,8 +67,8 @@ class QuestionWindows(LengthWindows):
             raise UserError(f"no window of {folder.resolve()} has a whole answer in it: raise max_positions.")
         self.sizes = SPECIAL + self._asked[self._example] + self._length
 
-    def _indexed(self, name: str) -> MMapIndexedDataset:
-        check_indexed(self._folder / name, MADE_BY)
+    def _indexed(self, name: str, symbols: int | None = None) -> MMapIndexedDataset:
+        check_indexed(self._folder / name, MADE_BY, symbols=symbols)
         return MMapIndexedDataset(str(self._folder / name))
 
     def _keep(self, chosen: np.ndarray) -> None:
@@ -87,7 +85,7 @@ class QuestionWindows(LengthWindows):
         return self.sizes[index]
 
     def ordered_indices(self) -> np.ndarray:
-        """In training at random, by the seed; otherwise by length, so that there is little padding."""
+        """Order windows at random in training, by the seed; otherwise by length, so that there is little padding."""
         if not self.training:
             return np.argsort(self.sizes, kind="stable")
         with data_utils.numpy_seed(self._cfg.seed):
@@ -114,7 +112,7 @@ class QuestionWindows(LengthWindows):
         return item
 
     def _begin(self, index: int) -> int:
-        """Where the context begins in a window."""
+        """Return where the context begins in a window."""
         return int(self._asked[self._example[index]]) + SPECIAL - 1
 
     def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
@@ -129,6 +127,7 @@ class QuestionWindows(LengthWindows):
                 "src_lengths": torch.tensor([len(sample["source"]) for sample in samples]),
             },
             "nsentences": len(samples),
+            "pairs": True,
             "ntokens": sum(len(sample["source"]) for sample in samples),
             "target": torch.from_numpy(np.stack([sample["target"] for sample in samples])),
         }
@@ -143,7 +142,7 @@ class QuestionWindows(LengthWindows):
     @cached_property
     def paragraphs(self) -> list[Paragraph]:
         """The questions as they were published; read when they are first asked for."""
-        return read(self._folder / "questions.json")
+        return read(self._folder / QUESTIONS)
 
     @cached_property
     def questions(self) -> list[Question]:

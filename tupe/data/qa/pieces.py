@@ -4,10 +4,8 @@ SentencePiece normalises what it reads, by NFKC: lengths change. Its own offsets
 given; a piece that begins a word has the space before it among its characters.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 import sentencepiece
@@ -33,7 +31,7 @@ class Pieces(NamedTuple):
     begin: np.ndarray
     end: np.ndarray
 
-    def span(self, first: int, last: int) -> Optional[tuple[int, int]]:
+    def span(self, first: int, last: int) -> tuple[int, int] | None:
         """The first and last piece that hold the characters `first` to `last`; None if no piece does."""
         begin = int(np.searchsorted(self.end, first, side="right"))  # the first that ends behind `first`
         end = int(np.searchsorted(self.begin, last, side="right")) - 1
@@ -86,7 +84,7 @@ class Encoder:
         """The numbers of a text's pieces alone, in a fraction of the time."""
         return self._numbers[self._model.encode(self._clean(text)[0])]
 
-    def _clean(self, text: str) -> tuple[str, Optional[np.ndarray]]:
+    def _clean(self, text: str) -> tuple[str, np.ndarray | None]:
         """The text without broken characters, and where each character stood, if that is not its own place."""
         if text.isprintable() and "\ufffd" not in text:
             return text, None

@@ -6,16 +6,15 @@ A folder has `dict.txt` and a folder for each split, with `questions.json`, as i
 there is none); and `report.json`. Windows are made when it is read, so that length and stride can be chosen then.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import Callable, NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -27,7 +26,7 @@ from tupe.data.corpus.vocabulary import symbols
 from tupe.data.parallel import Map, batches
 from tupe.data.qa.pieces import Encoder, Pieces
 from tupe.data.qa.reader import Paragraph, Question, read
-from tupe.data.qa.report import EXAMPLES, LONG, MADE_BY, REPORT, Report
+from tupe.data.qa.report import EXAMPLES, LONG, MADE_BY, QUESTIONS, REPORT, Report
 from tupe.data.qa.rules import Tokens, scores, tokens
 from tupe.errors import UserError
 from tupe.files import atomic, checksums, own, sha256, sizes, whole_folder, write
@@ -50,16 +49,10 @@ class Encoded(NamedTuple):
 def prepare(
     files: dict[str, Path], corpus: Manifest, out: Path, rules: str, language: str, verify: bool, map_: Map
 ) -> dict[str, Report]:
-    """Adds the splits to the folder `out`, unless they are there already.
+    """Add the splits to the folder `out`; `verify` checks the checksums of those that are there already.
 
-    Args:
-        files: by split: `train`, `valid`, `valid1`, ..., `test`, or `test-de` of a language; SQuAD's JSON.
-        corpus: whose text processing and vocabulary are used.
-        out: the folder.
-        rules: by which answers are scored: `squad` or `mlqa`.
-        language: of the contexts of splits that do not say theirs.
-        verify: check the checksums of what was there already, not only its sizes.
-        map_: from `tupe.data.parallel.pool`.
+    The splits are `train`, `valid`, `valid1`, ..., `test`, or `test-de` of a language; their files are SQuAD's JSON.
+    `rules`, `squad` or `mlqa`, score the answers. Contexts of splits that do not say their language have `language`.
 
     Returns:
         What became of the questions of each split.
@@ -109,7 +102,7 @@ def _prepared(
         return report
     paragraphs = read(path)
     with whole_folder(out) as folder:
-        with open_packed(path) as packed, (folder / "questions.json").open("wb") as plain:
+        with open_packed(path) as packed, (folder / QUESTIONS).open("wb") as plain:
             shutil.copyfileobj(packed, plain)
         encode = partial(_encode, corpus.folder, rules, language)
         examples, counts, first = _write(split, paragraphs, len(symbols(corpus.model)), encode, folder, map_)
@@ -192,7 +185,7 @@ def _paragraph(encoder: Encoder, of: Tokens, paragraph: Paragraph) -> Encoded:
     return Encoded(context, questions, targets, counts, first)
 
 
-def _target(context: str, pieces: Pieces, question: Question) -> tuple[Optional[tuple[int, int]], str]:
+def _target(context: str, pieces: Pieces, question: Question) -> tuple[tuple[int, int] | None, str]:
     """The first and last piece of the first answer, or why there are none."""
     if not question.answers:
         return None, "no answer"

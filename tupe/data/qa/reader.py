@@ -1,7 +1,5 @@
 """Questions from the JSON of SQuAD v1.1, which MLQA, XQuAD and TyDiQA-GoldP share."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import zlib

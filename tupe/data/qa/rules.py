@@ -4,16 +4,13 @@ Rajpurkar et al., 2016 (evaluate-v1.1) and Lewis et al., 2020 (mlqa_evaluation_v
 then articles, and compare what is left: as a whole (exact match), or as a bag of tokens (F1).
 """
 
-from __future__ import annotations
-
 import re
 import string
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Callable
 
 from tupe.errors import UserError
 
@@ -35,11 +32,9 @@ _CHINESE = re.compile("[\u4e00-\u9fa5]|[^\\s\u4e00-\u9fa5]+")  # every character
 
 @cache
 def tokens(rules: str, language: str) -> Tokens:
-    """The function that makes the tokens of a text which are compared.
+    """Make the function that splits a text into the tokens that are compared.
 
-    Args:
-        rules: `squad` or `mlqa`.
-        language: of the context; SQuAD's rules are English whatever it is.
+    SQuAD's rules are English, whatever the language of the context is.
 
     Raises:
         UserError: if there are no such rules, or they do not know the language.

@@ -1,7 +1,5 @@
 """The scores of a file of predictions: exact match and F1, in percent of all questions, as the official scripts'."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Windows over contexts that are too long for a model, and the window in which a piece has most around it."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np
@@ -26,7 +24,7 @@ def windows(pieces: np.ndarray, capacity: np.ndarray, stride: int) -> tuple[np.n
 
 @lru_cache(maxsize=1 << 14)
 def maximum_context(pieces: int, capacity: int, stride: int) -> np.ndarray:
-    """In which window a piece counts: the one with the largest `min(left, right) + 0.01 length`, of equals the first.
+    """Mark where a token counts: in the window of the largest `min(left, right) + 0.01 length`, the first of equals.
 
     `left` and `right` are the pieces before and after it in a window (Devlin et al., 2019, run_squad.py).
 

@@ -1,7 +1,5 @@
 """Repairs broken UTF-8 and removes characters that are no text."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

@@ -1,8 +1,7 @@
 """Answers that are kept by their question, in bounded memory: for words, of which text has few different ones."""
 
-from __future__ import annotations
-
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 _LONGEST = 64
 
@@ -10,11 +9,8 @@ _LONGEST = 64
 class Memo(dict):
     """`memo[key]` is `function(key)`, asked once as long as it is kept.
 
-    `map(memo.__getitem__, keys)` runs without Python code for what is kept.
-
-    Args:
-        function: of a key.
-        size: keys; when so many are kept, all are forgotten. A long one is never kept: it hardly comes again.
+    `map(memo.__getitem__, keys)` runs without Python code for what is kept. When `size` keys are kept, all are
+    forgotten. A long one is never kept: it hardly comes again.
     """
 
     def __init__(self, function: Callable[[Any], Any], size: int = 1 << 18) -> None:

@@ -1,9 +1,7 @@
 """Normalises punctuation as Moses does: quotes, dashes, ellipses and the spaces around them become plain ASCII."""
 
-from __future__ import annotations
-
 import re
-from typing import Callable
+from collections.abc import Callable
 
 # What is not there to be matched itself: sets, classes, groups, repetitions.
 _SYNTAX = re.compile(r"\[[^]]*\]|\\[a-zA-Z]|(?<!\\)[()+\\ ]|\\(?=\W)")
@@ -28,7 +26,7 @@ def normaliser(language: str) -> Callable[[str], str]:
 
 
 def _needed(pattern: str) -> str:
-    """What a line must hold for a rule to change it: the last of its characters, "" if that is not seen."""
+    """Return a character that a line must hold for a rule to change it, "" if none is seen."""
     if pattern in (_SPACES, _RETURN):
         return {_SPACES: "  ", _RETURN: "\r"}[pattern]
     without = _SYNTAX.sub("", pattern)

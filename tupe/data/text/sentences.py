@@ -1,10 +1,8 @@
 """Splits lines into sentences by spaCy's rules for a language; no model is needed."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Callable
 
 from tupe.errors import UserError
 
@@ -18,14 +16,11 @@ _Begins = Callable[[str, bool], tuple[tuple[int, ...], bool]]
 
 
 def splitter(language: str) -> Callable[[list[str]], list[str]]:
-    """A function from the lines of a document to its sentences.
+    """Make a function from the lines of a document to its sentences, for a language of spaCy's or `xx` for any.
 
     spaCy's tokens are parts of words, and whether a sentence begins at one depends on those before it by one bit: a
     sentence ended, and no word came since. So spaCy is asked once for a word, and only for one that ends a sentence or
     comes next.
-
-    Args:
-        language: a language of spaCy's, or `xx` for any.
 
     Raises:
         UserError: if spaCy does not have the language.

@@ -1,7 +1,5 @@
 """Replaces URLs, e-mail addresses and file names by one special token each."""
 
-from __future__ import annotations
-
 import re
 
 SPECIAL_TOKENS = ("<url>", "<email>", "<file>")

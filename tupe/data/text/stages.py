@@ -1,12 +1,9 @@
 """The stages of text processing: one table, in the order in which they run, and the profiles that choose from it."""
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import ne
-from typing import Callable
 
 from tupe.data.text import characters, punctuation, sentences, special_tokens, tokens
 from tupe.errors import UserError
@@ -16,21 +13,16 @@ from tupe.errors import UserError
 class Stage:
     """A step of the cleaning that can be switched on and off.
 
-    Attributes:
-        help: what it does, for the command line.
-        line: makes, for a language, a function from a line to a line; an empty line goes.
-        document: makes, for a language, a function from the lines of a document to other lines.
-        paper: whether the `paper` profile has it.
-        sentencepiece: whether the `sentencepiece` profile has it.
-
     A stage with neither function needs the whole corpus and is done by `tupe.data.corpus`.
     """
 
-    help: str
+    help: str  # what it does, for the command line
+    # makes, for a language, a function from a line to a line; an empty line goes
     line: Callable[[str], Callable[[str], str]] | None = None
+    # makes, for a language, a function from the lines of a document to other lines
     document: Callable[[str], Callable[[list[str]], list[str]]] | None = None
-    paper: bool = True
-    sentencepiece: bool = True
+    paper: bool = True  # whether the `paper` profile has it
+    sentencepiece: bool = True  # whether the `sentencepiece` profile has it
 
 
 STAGES = {
@@ -59,11 +51,9 @@ LANGUAGES = {"paper": "en", "sentencepiece": "xx"}
 
 
 class TextProcessing:
-    """The stages that need no more than a document, ready to run.
+    """The stages that need no more than a document, ready to run; other `STAGES` are passed over.
 
-    Args:
-        stages: names from `STAGES`; those that need the whole corpus are passed over.
-        language: of the rules that split sentences and tokens.
+    The rules that split sentences and tokens are those of `language`.
 
     Raises:
         UserError: if there is no such stage or language, or a package is not there.

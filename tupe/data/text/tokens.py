@@ -1,10 +1,8 @@
 """Tokenises as Moses does (sacremoses)."""
 
-from __future__ import annotations
-
 import re
 import string
-from typing import Callable
+from collections.abc import Callable
 
 from tupe.data.text.memo import Memo
 from tupe.data.text.special_tokens import SPECIAL_TOKENS

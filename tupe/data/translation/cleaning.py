@@ -1,35 +1,29 @@
-"""Which pairs of the training data are left out, and how many for which reason."""
+"""Leave out pairs of the training data that are too long or too unequal."""
 
-from __future__ import annotations
-
+import math
 from dataclasses import dataclass
-from typing import Optional
 
 from tupe.errors import UserError
 
 
 @dataclass(frozen=True)
 class Cleaning:
-    """By length and ratio, counted in pieces, as Moses' `clean-corpus-n` does it in words.
-
-    Attributes:
-        max_tokens: the longest side that is kept.
-        max_ratio: how many times as long as the other a side may be.
+    """Limits of length and ratio, counted in tokens, as Moses' `clean-corpus-n` has them in words.
 
     Raises:
         UserError: for a number with which nothing could be kept.
     """
 
-    max_tokens: int
-    max_ratio: float
+    max_tokens: int  # the longest side that is kept
+    max_ratio: float  # how many times as long as the other a side may be
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
             raise UserError(f"--max-tokens is {self.max_tokens}: it must be at least 1.")
-        if not self.max_ratio >= 1:
-            raise UserError(f"--max-ratio is {self.max_ratio}: it must be at least 1.")
+        if not 1 <= self.max_ratio < math.inf:  # JSON, in which the manifest has it, knows no infinity
+            raise UserError(f"--max-ratio is {self.max_ratio}: it must be a number of at least 1.")
 
-    def reason(self, source: int, target: int) -> Optional[str]:
+    def reason(self, source: int, target: int) -> str | None:
         """Why a pair of these numbers of pieces is left out; `None` if it is kept."""
         shorter, longer = sorted((source, target))
         if shorter == 0:

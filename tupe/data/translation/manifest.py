@@ -1,15 +1,14 @@
 """`manifest.json` beside prepared parallel text: what it was made of, what became of it, and its files."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from tupe.data.binary import check_contents
 from tupe.data.corpus.manifest import DICTIONARY, MODEL, NAME
 from tupe.data.translation.cleaning import Cleaning
 from tupe.errors import UserError
-from tupe.files import check_checksums, check_contents, read
+from tupe.files import check_checksums, read
 
 MADE_BY = "tupe prepare-translation"
 _MENDING = "remove the folder and prepare it again"
@@ -17,21 +16,13 @@ _MENDING = "remove the folder and prepare it again"
 
 @dataclass(frozen=True)
 class Settings:
-    """All that the result depends on, beside the files.
+    """All that the result depends on, beside the files."""
 
-    Attributes:
-        languages: of source and target, as the files end.
-        vocab_size: symbols of the joint dictionary, fairseq's own included.
-        model_type: of SentencePiece: `bpe` or `unigram`.
-        lower_case: fold case in the SentencePiece model; scores are then of lower-cased text.
-        cleaning: of the training data.
-    """
-
-    languages: tuple[str, str]
-    vocab_size: int
-    model_type: str
-    lower_case: bool
-    cleaning: Cleaning
+    languages: tuple[str, str]  # of source and target, as the files end
+    vocab_size: int  # symbols of the joint dictionary, fairseq's own included
+    model_type: str  # of SentencePiece: `bpe` or `unigram`
+    lower_case: bool  # fold case in the SentencePiece model; scores are then of lower-cased text
+    cleaning: Cleaning  # of the training data
 
     def __post_init__(self) -> None:
         if self.languages[0] == self.languages[1]:
@@ -45,32 +36,19 @@ class Settings:
 
 @dataclass(frozen=True)
 class Content:
-    """What the file holds.
-
-    Attributes:
-        settings: what the user asked for.
-        files: by split, the SHA-256 of each file that was read.
-        splits: lines, pieces, and what was left out, of each split.
-        versions: of packages.
-        sizes: bytes of each file that was written.
-        checksums: SHA-256 of each.
-    """
+    """Contents of the file."""
 
     version: ClassVar[int] = 2
-    settings: Settings
-    files: dict[str, dict[str, str]]
-    splits: dict[str, dict[str, int]]
+    settings: Settings  # what the user asked for
+    files: dict[str, dict[str, str]]  # by split, the SHA-256 of each file that was read
+    splits: dict[str, dict[str, int]]  # lines, pieces, and what was left out, of each split
     versions: dict[str, str]
     sizes: dict[str, int]
-    checksums: dict[str, str]
+    checksums: dict[str, str]  # SHA-256 of each
 
     @classmethod
-    def load(cls, folder: Path, everything: bool = False) -> Content:
-        """Reads the manifest of a folder, and checks its files.
-
-        Args:
-            folder: of the data.
-            everything: check all checksums, not those of the vocabulary alone.
+    def load(cls, folder: Path, everything: bool = False) -> "Content":
+        """Read the manifest of a folder, and check its files; with `everything` all checksums, else the vocabulary's.
 
         Raises:
             UserError: if there is none, or if a file is missing, cut or not the one that was written.

@@ -1,7 +1,5 @@
 """Two files, line by line: a line of the one is the translation of the same line of the other."""
 
-from __future__ import annotations
-
 import itertools
 import lzma
 import sys
@@ -10,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
 
 from tupe.data.corpus.reader import open_packed
 from tupe.errors import UserError
@@ -20,18 +17,13 @@ PACKED = ("", ".gz", ".xz", ".bz2")
 
 @dataclass(frozen=True)
 class ParallelText:
-    """The two files of a split, plain or packed by gzip, xz or bzip2.
+    """The two files of a split, plain or packed by gzip, xz or bzip2."""
 
-    Attributes:
-        source: file of the language that is translated.
-        target: file of its translations.
-    """
-
-    source: Path
-    target: Path
+    source: Path  # file of the language that is translated
+    target: Path  # file of its translations
 
     @classmethod
-    def find(cls, prefix: str, languages: tuple[str, str]) -> ParallelText:
+    def find(cls, prefix: str, languages: tuple[str, str]) -> "ParallelText":
         """`PREFIX.en` and `PREFIX.de`, or packed ones. Raises `UserError` if one is missing."""
         files = []
         for language in languages:
@@ -61,11 +53,11 @@ class ParallelText:
                 )
             yield source, target
 
-    def _other(self, source: Optional[str]) -> Path:
+    def _other(self, source: str | None) -> Path:
         return self.target if source is None else self.source
 
 
-def lines(path: Optional[Path], keep_spaces: bool = False) -> Iterator[str]:
+def lines(path: Path | None, keep_spaces: bool = False) -> Iterator[str]:
     """The lines of a text file, or of standard input.
 
     Each run of white space, U+2028 included, is one space unless `keep_spaces`.

@@ -10,18 +10,16 @@ beside the binary data, `text/test.de`, as the reference of `tupe bleu`. What is
 interruption: the reading, the vocabulary, and each split.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -54,14 +52,10 @@ _BATCH = 1000  # pairs that a process gets at a time
 def prepare(
     out: Path, splits: dict[str, list[ParallelText]], settings: Settings, map_: Map, verify: bool = False
 ) -> Content:
-    """Makes the folder of a translation task, or what is left to do of it.
+    """Make the folder of a translation task, or what is left to do of it.
 
-    Args:
-        out: the folder.
-        splits: `train`, `valid` and `test`; a second test file becomes `test1`.
-        settings: what is made of them.
-        map_: from `tupe.data.parallel.pool`.
-        verify: check the checksums of what is done, not only its sizes.
+    The splits are `train`, `valid` and `test`; a second test file becomes `test1`. With `verify` the checksums of what
+    is done are checked, not only its sizes.
 
     Returns:
         The content of the manifest.
@@ -108,7 +102,7 @@ def _make(
 
 
 def _once(note: Path, make: Callable[[], Any]) -> Any:
-    """What `make` returns, or has returned before."""
+    """Return what `make` returns, or what it returned before."""
     if not note.exists():
         write_json(note, make())
     return read_json(note, MADE_BY)
@@ -152,7 +146,7 @@ def _read(name: str, text: ParallelText) -> dict[str, int]:
 
 
 def _encode(
-    model: Path, cleaning: Optional[Cleaning], batch: list[tuple[str, str]]
+    model: Path, cleaning: Cleaning | None, batch: list[tuple[str, str]]
 ) -> tuple[list[tuple[str, str]], list[tuple[list[int], list[int]]], Counter]:
     """A batch, the numbers of its pairs without those that are left out, and the reasons."""
     kept, counts = [], Counter(kept=0)

@@ -18,13 +18,13 @@ from tupe.models.config import (
     config_class,
     with_own,
 )
-from tupe.systems import named_translators
+from tupe.systems import CHOICES, named_translators
 
 _ABSOLUTE = ["none", "sinusoidal", "input", "untied", "low_rank"]
 ABSOLUTE_CHOICES = with_own(_ABSOLUTE, OWN_ABSOLUTE)
 DECODER_ABSOLUTE_CHOICES = with_own(["same", *_ABSOLUTE], OWN_ABSOLUTE)
 DECODER_RELATIVE_CHOICES = ChoiceEnum(["same", *(choice.value for choice in RELATIVE_CHOICES)])
-DECODER_SHARING_CHOICES = ChoiceEnum(["same", "none", "layer", "head"])
+DECODER_SHARING_CHOICES = ChoiceEnum(["same", *CHOICES["sharing"]])
 CROSS_CHOICES = ChoiceEnum(["none", "diagonal", "low_rank", "untied"])
 
 

@@ -3,8 +3,6 @@
 Two languages share neither order nor length, so `j - i` is at best a soft diagonal; both stacks know order without it.
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 from tupe.models.position import sets_of_parameters

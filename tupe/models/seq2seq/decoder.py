@@ -1,16 +1,13 @@
 """The decoder of a translation: of all target tokens at once in training, one by one in search."""
 
-from __future__ import annotations
-
 from argparse import Namespace
-from typing import Optional
 
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 
-from tupe.linear import linear
+from tupe.layers import linear
 from tupe.models.seq2seq.config import decoder_args
 from tupe.models.seq2seq.cross import build_cross_position
 from tupe.models.seq2seq.layer import State, TupeDecoderLayer
@@ -46,7 +43,7 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
         self,
         prev_output_tokens: Tensor,
         encoder_out: Source,
-        incremental_state: Optional[dict] = None,
+        incremental_state: dict | None = None,
         features_only: bool = False,
         **unused: object,
     ) -> tuple[Tensor, dict]:
@@ -61,7 +58,7 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
         return (x if features_only else self.output_layer(x)), extra
 
     def extract_features(
-        self, prev_output_tokens: Tensor, encoder_out: Source, incremental_state: Optional[dict] = None, **_: object
+        self, prev_output_tokens: Tensor, encoder_out: Source, incremental_state: dict | None = None, **_: object
     ) -> tuple[Tensor, dict]:
         """The features; see `forward`."""
         stack, states = self.stack, [None] * len(self.stack.layers)

@@ -1,9 +1,6 @@
 """The encoder of a translation."""
 
-from __future__ import annotations
-
 from argparse import Namespace
-from typing import Optional
 
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoder
@@ -14,6 +11,7 @@ from tupe.models.layer import TupeEncoderLayer
 from tupe.models.seq2seq.config import encoder_args
 from tupe.models.seq2seq.source import Source
 from tupe.models.seq2seq.stack import Stack
+from tupe.models.unpadded import Group
 from tupe.position.precision import compute_dtype
 
 
@@ -33,7 +31,7 @@ class Seq2SeqEncoder(FairseqEncoder):
     def max_positions(self) -> float:
         return int(min(super().max_positions(), self.stack.max_positions))
 
-    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **unused: object) -> Source:
+    def forward(self, src_tokens: Tensor, src_lengths: Tensor | None = None, **unused: object) -> Source:
         """Features of `src_tokens` `(B, T)`, each row `... </s>`, padded on the right.
 
         Raises:
@@ -51,7 +49,7 @@ class Seq2SeqEncoder(FairseqEncoder):
         if padding is not None:
             x = x.masked_fill(padding.unsqueeze(-1), 0)
         for layer, position in zip(self.stack.layers, self.stack.layer_terms(x.shape[1], x.device, compute_dtype(x))):
-            x = self.stack.run(layer, x, position, padding)
+            x = self.stack.run(layer, x, (position,), (Group(padding),))
         return Source(self.stack.layer_norm(x), padding)
 
     def reorder_encoder_out(self, encoder_out: Source, new_order: Tensor) -> Source:

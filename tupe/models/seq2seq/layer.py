@@ -1,9 +1,6 @@
 """A decoder layer: the encoder's, causal, with attention to the source between its two parts."""
 
-from __future__ import annotations
-
 from argparse import Namespace
-from typing import Optional
 
 import torch
 from torch import Tensor, nn
@@ -22,22 +19,22 @@ class CausalSelfAttention(SelfAttention):
 
     bidirectional = False
 
-    def forward(self, x: Tensor, position: PositionTerms, state: Optional[State] = None) -> Tensor:
+    def forward(self, x: Tensor, position: PositionTerms, state: State | None = None) -> Tensor:
         """`x` `(N, T, d)`: with `state` the last `T` positions, those before are kept there; returns `(N, T, d)`."""
-        query, key, value = self.heads(x, None)
+        query, key, value = self.heads(self.projected(x), None)
         if state is not None:
             if "key" in state:
                 key = torch.cat((state["key"], key), 2)
                 value = torch.cat((state["value"], value), 2)
             state["key"], state["value"] = key, value
         one = query.shape[2] == 1  # sees all keys
-        return self.attend(*self.with_terms(query, key, value, position), None, causal=not one)
+        return self.out_proj(self.mix(query, key, value, position, None, causal=not one))
 
 
 class CrossAttention(Attention):
     """Attention of the target to the source."""
 
-    def forward(self, x: Tensor, position: PositionTerms, source: Source, state: Optional[State] = None) -> Tensor:
+    def forward(self, x: Tensor, position: PositionTerms, source: Source, state: State | None = None) -> Tensor:
         """`x` `(N, T, d)` to `(N, T, d)`."""
         query = self.query(x)
         if state is None:
@@ -54,7 +51,7 @@ class CrossAttention(Attention):
             key, value, padding = (
                 None if t is None else t.repeat_interleave(source.beam, 0) for t in (key, value, padding)
             )
-        return self.attend(query, key, value, position.bias, padding).reshape(x.shape)
+        return self.out_proj(self.mix(query, key, value, position, padding)).reshape(x.shape)
 
 
 class TupeDecoderLayer(TupeEncoderLayer):
@@ -80,7 +77,7 @@ class TupeDecoderLayer(TupeEncoderLayer):
         position: PositionTerms,
         cross_position: PositionTerms,
         source: Source,
-        state: Optional[State] = None,
+        state: State | None = None,
     ) -> Tensor:
         """`x` `(N, T, d)` to `(N, T, d)`; see `CausalSelfAttention` for `state`."""
         x = self.residual(lambda x: self.self_attn(x, position, state), x, self.self_attn_layer_norm)

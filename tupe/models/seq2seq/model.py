@@ -1,17 +1,19 @@
 """The fairseq models: encoder and decoder, for fairseq's `translation` task with its criterions and generators."""
 
-from __future__ import annotations
-
 from argparse import Namespace
-from typing import Union
+from typing import Any
 
 from fairseq.data import Dictionary
+from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig
-from torch import nn
+from torch import Tensor, nn
 
 from tupe.errors import UserError
+from tupe.fairseq_mends.building import before_building
+from tupe.fairseq_mends.dictionaries import refuse_other_dictionary, saved_size
+from tupe.fairseq_mends.mend import patched
 from tupe.models.layer import Attention
 from tupe.models.seq2seq.config import CONFIGS, Seq2SeqConfig, check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
@@ -26,8 +28,9 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
     """
 
     @classmethod
-    def build_model(cls, cfg: Union[DictConfig, Seq2SeqConfig, Namespace], task: FairseqTask) -> Seq2SeqModel:
+    def build_model(cls, cfg: DictConfig | Seq2SeqConfig | Namespace, task: FairseqTask) -> "Seq2SeqModel":
         """Raises `UserError` for fields that do not fit together or the task."""
+        before_building(cls, cfg, task)
         args = as_namespace(cfg)
         check_terms(args)
         if getattr(task.cfg, "left_pad_source", False) or getattr(task.cfg, "left_pad_target", False):
@@ -49,6 +52,18 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
                 nn.init.zeros_(attention.out_proj.bias)
         return model
 
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> GeneratorHubInterface:
+        """Load like fairseq's, for a checkpoint of ours, whose file is read without running code."""
+        with patched():
+            return super().from_pretrained(*args, **kwargs)
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Raises `UserError` if the checkpoint has more or fewer words than the source's dictionary."""
+        size = saved_size({"model": state_dict})
+        refuse_other_dictionary(None, self.encoder.dictionary, "tupe prepare-translation", size)
+        super().upgrade_state_dict_named(state_dict, name)
+
     def max_positions(self) -> tuple[float, float]:
         """The longest source and target; the tables of the attention to the source end too."""
         source, target = super().max_positions()
@@ -69,7 +84,7 @@ def _embeddings(args: Namespace, source: Dictionary, target: Dictionary) -> tupl
         if source != target:
             raise UserError(
                 f"share_all_embeddings needs one dictionary, but source and target have {len(source)} and "
-                f"{len(target)} symbols of their own: prepare the data with scripts/prepare_translation.sh"
+                f"{len(target)} symbols of their own: prepare the data with tupe prepare-translation"
             )
         return first, first, first
     second = table(target)

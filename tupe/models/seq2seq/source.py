@@ -1,8 +1,6 @@
 """What the decoder reads of the source: each sentence once, however many hypotheses are made of it."""
 
-from __future__ import annotations
-
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,12 +17,12 @@ class Source(NamedTuple):
     """
 
     features: Tensor
-    padding: Optional[Tensor] = None
-    sentence: Optional[Tensor] = None
+    padding: Tensor | None = None
+    sentence: Tensor | None = None
     beam: int = 1
-    chosen: Optional[Tensor] = None
+    chosen: Tensor | None = None
 
-    def reorder(self, new_order: Tensor) -> Source:
+    def reorder(self, new_order: Tensor) -> "Source":
         """Row `n` becomes what row `new_order[n]` was; rows may be repeated and left out. Features stay."""
         sentence = new_order if self.sentence is None else self.sentence[new_order]
         number = len(self.features)
@@ -35,7 +33,7 @@ class Source(NamedTuple):
         everything = len(chosen) == number and torch.equal(chosen, torch.arange(number, device=chosen.device))
         return self._replace(sentence=sentence, beam=beam, chosen=None if everything else chosen)
 
-    def choose(self, of_sentences: Optional[Tensor]) -> Optional[Tensor]:
+    def choose(self, of_sentences: Tensor | None) -> Tensor | None:
         """`(S, ...)` to `(N / beam, ...)`."""
         if of_sentences is None or self.chosen is None:
             return of_sentences

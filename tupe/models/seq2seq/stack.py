@@ -1,7 +1,5 @@
 """What encoder and decoder have in common: words and positions in, the position terms, the layers."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from argparse import Namespace
@@ -12,7 +10,7 @@ from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
 from tupe.attention import prefers_parts
-from tupe.dropout import Dropout
+from tupe.layers import Dropout
 from tupe.models.layer import TupeEncoderLayer, run_layer
 from tupe.models.position import build_position_bias, parts_width
 from tupe.position import PositionTable, PositionTerms
@@ -101,7 +99,7 @@ class Stack(nn.Module):
     ) -> Iterator[PositionTerms]:
         """The position terms of each layer in turn: of the queries from `first` on, to the first `length` keys."""
         in_parts = self.parts_width is not None and prefers_parts(
-            self.attention_backend, device, length, self.parts_width, False, self.position_bias.in_factors
+            self.attention_backend, device, length, self.parts_width, False, self.position_bias.in_factors, dtype
         )
         return self.per_layer(self.position_bias(length - first, dtype, in_parts, query_offset=first))
 

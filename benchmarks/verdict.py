@@ -1,0 +1,70 @@
+"""Says what the rule of docs/kernels.md decides from measured steps: whether `auto` keeps the kernels at a length.
+
+    python benchmarks/verdict.py runs/gpu/attention/attention.json      # of attention alone, forward and backward
+    python benchmarks/verdict.py --model runs/gpu/backends/model.json   # of a training step
+
+A step with the kernels must be at least 10% faster than the best of the others; else `auto` takes that one, and the
+kernels stay for the lengths where they win.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+#: A rival may take at most this share of its time where the kernels are to stay.
+SHARE = 0.9
+LENGTH = 512
+OURS = ("ours", "structured")
+OTHERS = ("factors", "sdpa", "flex")
+
+
+def decide(times: dict[str, float]) -> str:
+    """Return the verdict on milliseconds by name: `kernels` against the others."""
+    others = {name: value for name, value in times.items() if name != "kernels"}
+    if "kernels" not in times or not others:
+        return "no verdict: the kernels or all of the others were not measured"
+    best = min(others, key=others.get)
+    ratio = times["kernels"] / others[best]
+    said = f"the kernels take {times['kernels']:.3g} ms, {best} takes {others[best]:.3g} ms, a ratio of {ratio:.2f}"
+    return f"{said}: auto {'keeps the kernels' if ratio <= SHARE else f'takes {best}'}"
+
+
+def by_length(records: list[dict]) -> dict[int, dict[str, float]]:
+    """Return the median milliseconds of forward and backward together, by length and name."""
+    found: dict[int, dict[str, float]] = {}
+    for record in records:
+        if record["mode"] == "forward + backward" and "milliseconds" in record:
+            name = "kernels" if record["rival"] in OURS else record["rival"]
+            if name == "kernels" or name in OTHERS:
+                times = found.setdefault(record["length"], {})
+                times[name] = min(times.get(name, float("inf")), record["milliseconds"][1])
+    return found
+
+
+def by_size(records: list[dict]) -> dict[str, dict[str, float]]:
+    """Return the median milliseconds of a training step by size and by the backend that ends a rival's name."""
+    found: dict[str, dict[str, float]] = {}
+    for record in records:
+        name = record["rival"].rpartition("_")[2]
+        if record["mode"] == "training" and name in ("triton", *OTHERS):
+            times = found.setdefault(record["size"], {})
+            times["kernels" if name == "triton" else name] = record["milliseconds"][1]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("records", nargs="?", type=Path, help="attention.json of attention.py")
+    parser.add_argument("--model", type=Path, help="model.json of model.py")
+    args = parser.parse_args()
+    if args.model is not None:
+        for size, times in by_size(json.loads(args.model.read_text())["records"]).items():
+            print(f"verdict, a training step of {size}: {decide(times)}")
+    if args.records is not None:
+        for length, times in sorted(by_length(json.loads(args.records.read_text())["records"]).items()):
+            rule = " (the rule's length)" if length == LENGTH else ""
+            print(f"verdict, attention at {length} tokens{rule}: {decide(times)}")
+
+
+if __name__ == "__main__":
+    main()

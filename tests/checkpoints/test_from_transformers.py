@@ -1,0 +1,35 @@
+"""Imports of folders that Transformers saved."""
+
+import pytest
+import torch
+
+from tupe.checkpoints.from_transformers import import_transformers
+from tupe.checkpoints.load import open_checkpoint
+from tupe.checkpoints.to_transformers import export
+from tupe.fairseq_mends.dictionaries import dictionary_sha256, read_dictionary
+
+pytest.importorskip("transformers")
+
+
+@pytest.mark.parametrize(("max_positions", "windows"), [(24, (10, 10)), (128, (62, 62)), (256, (64, 128))])
+def test_a_model_that_learnt_to_answer_in_transformers(max_positions, windows, make_checkpoint, corpus, tmp_path):
+    """A configuration without windows gets windows that fit the positions."""
+    from tupe.transformers import TupeForQuestionAnswering
+
+    make_checkpoint(tmp_path / "pretrained.pt", max_positions=max_positions)
+    export(tmp_path / "pretrained.pt", corpus, tmp_path / "exported", tokenizer=False)
+    TupeForQuestionAnswering.from_pretrained(tmp_path / "exported").save_pretrained(tmp_path / "fine-tuned")
+    import_transformers(tmp_path / "fine-tuned", tmp_path / "best.pt")
+    saved = torch.load(tmp_path / "best.pt", weights_only=True)["cfg"]["task"]
+    _, task = open_checkpoint(tmp_path / "best.pt").model(corpus)
+    assert (saved["max_query"], saved["doc_stride"]) == windows
+    assert saved.keys() == dict(task.cfg).keys()
+
+
+def test_the_checksum_of_the_dictionary_comes_back(make_checkpoint, corpus, tmp_path):
+    """An export carries it, but no dictionary that an import could compare it with."""
+    checksum = dictionary_sha256(read_dictionary(corpus / "dict.txt", "a test"))
+    make_checkpoint(tmp_path / "pretrained.pt", dictionary_sha256=checksum)
+    export(tmp_path / "pretrained.pt", corpus, tmp_path / "exported", tokenizer=False)
+    import_transformers(tmp_path / "exported", tmp_path / "back.pt")
+    assert open_checkpoint(tmp_path / "back.pt").config.dictionary_sha256 == checksum

@@ -1,0 +1,24 @@
+import pytest
+
+from tupe.cli.main import main, parser_of
+from tupe.cli.plot import FIGURES
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_the_help_says_what_it_shows(figure):
+    text = parser_of("plot").format_help()
+    assert FIGURES[figure].shows in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["ranks", "a.pt"], "tupe plot ranks needs --data, the corpus with the vocabulary of its checkpoints."),
+        (["reset", "a.pt", "--column", "x"], "--column does not change tupe plot reset, but scores: leave it out."),
+        (["segments", "a.pt", "b.pt"], "tupe plot segments draws one file at a time: give one of the 2."),
+        (["training", "a", "--head", "1"], "--head does not change tupe plot training, but reset: leave it out."),
+    ],
+)
+def test_what_a_figure_does_not_take_is_refused(arguments, said, capsys):
+    assert main(["plot", *arguments, "--output", "x.png"]) == 1
+    assert capsys.readouterr().err == f"error: {said}\n"

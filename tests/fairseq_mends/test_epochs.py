@@ -1,0 +1,78 @@
+"""A run resumed in its first, second or third epoch ends with the weights of the uninterrupted run."""
+
+import shutil
+
+import pytest
+import torch
+
+from tests.commands import run
+from tests.data.qa.conftest import squad, write_corpus, write_json
+from tests.tasks.test_multilingual_masked_lm import write_languages
+from tests.tasks.test_question_answering import made_questions
+from tests.translation.conftest import parallel  # noqa: F401
+from tupe.cli.main import main
+
+SIZE = ("--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 16, "--encoder-attention-heads", 2)
+MASKED = ("--arch", "tupe_tiny", "--criterion", "masked_lm", "--tokens-per-sample", 32, "--batch-size", 60)
+CLASSES = ("--arch", "tupe_tiny", "--max-positions", 48, "--num-classes", 2, "--batch-size", 32)
+
+#: For each task, the fixture of its data and the flags of a run with at least two updates an epoch.
+RUNS = {
+    "masked_lm": ("corpus", *MASKED),
+    "masked_lm by workers": ("corpus", *MASKED, "--num-workers", 2),
+    "electra": ("corpus", *MASKED, "--arch", "electra_tupe_r_tiny", "--criterion", "tupe_electra",
+                "--encoder-embed-dim", 32, "--generator-size", 0.5),
+    "tupe_multilingual_masked_lm": ("many_languages", *MASKED, "--task", "tupe_multilingual_masked_lm",
+                                    "--tokens-per-sample", 9),
+    "sentence_prediction": ("cola", *CLASSES, "--task", "sentence_prediction", "--criterion", "sentence_prediction"),
+    "tupe_sentence_prediction": ("cola", *CLASSES, "--task", "tupe_sentence_prediction", "--criterion",
+                                 "tupe_sentence_prediction", "--length-window", 2),
+    "tupe_question_answering": ("questions", "--task", "tupe_question_answering", "--arch", "tupe_tiny", "--criterion",
+                                "tupe_question_answering", "--max-positions", 48, "--max-query", 8, "--doc-stride", 16,
+                                "--batch-size", 40),
+    "translation": ("parallel", "--task", "translation", "-s", "en", "-t", "de", "--left-pad-source", "--arch",
+                    "seq2seq_tupe_r_tiny", "--share-all-embeddings", "--max-source-positions", 32,
+                    "--max-target-positions", 32, "--criterion", "label_smoothed_cross_entropy", "--max-tokens", 800),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def many_languages(tmp_path_factory):
+    return write_languages(tmp_path_factory.mktemp("languages"))
+
+
+@pytest.fixture
+def cola(glue):
+    return glue / "CoLA"
+
+
+@pytest.fixture(scope="module")
+def questions(tmp_path_factory):
+    folder, made = tmp_path_factory.mktemp("questions"), made_questions(100)
+    corpus = write_corpus(folder / "corpus", [paragraph["context"] for paragraph in made["data"][0]["paragraphs"]], 60)
+    splits = {"train": made, "valid": squad(("Bob sleeps.", [("a", "Who?", "Bob")]))}
+    files = [f"{split}={write_json(folder / f'{split}.json', what)}" for split, what in splits.items()]
+    assert main(["prepare-qa", str(corpus), str(folder / "data"), *files, "--workers", "1"]) == 0
+    return folder / "data"
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_resumed_in_any_epoch(name, request, tmp_path):
+    fixture, *flags = RUNS[name]
+    command = (
+        "fairseq-train", request.getfixturevalue(fixture), "--user-dir", "tupe", "--task", "masked_lm", *SIZE,
+        "--optimizer", "adam", "--lr", 0.01, "--cpu", "--num-workers", 0, "--max-epoch", 3, "--disable-validation",
+        *flags,
+    )  # fmt: skip
+    whole = tmp_path / "whole"
+    run(*command, "--save-dir", whole, "--save-interval-updates", 1)
+    expected = torch.load(whole / "checkpoint_last.pt", weights_only=True)["model"]
+    within = [min(whole.glob(f"checkpoint_{epoch}_*.pt")) for epoch in (1, 2)]
+    for checkpoint in (*within, whole / "checkpoint2.pt"):  # the last goes on in the third epoch
+        again = tmp_path / checkpoint.stem
+        again.mkdir()
+        shutil.copy(checkpoint, again / "checkpoint_last.pt")
+        run(*command, "--save-dir", again, "--no-epoch-checkpoints")
+        found = torch.load(again / "checkpoint_last.pt", weights_only=True)["model"]
+        assert found.keys() == expected.keys()
+        assert not [key for key in expected if not torch.equal(found[key], expected[key])], checkpoint.name

@@ -1,0 +1,183 @@
+"""Linear layers against float64, by whichever library this CPU gets and by oneDNN; dropout's rate and independence."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tupe.layers
+from tupe.layers import Dropout, Linear, OneDNNLinear, dropout, linear, plain
+
+HAS_ONEDNN = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+needs_onednn = pytest.mark.skipif(not HAS_ONEDNN, reason="this PyTorch comes without oneDNN")
+FUNCTIONS = [linear, pytest.param(OneDNNLinear.apply, marks=needs_onednn)]
+
+
+def outputs(function, x, weight, bias, seed):
+    """The product and its gradients, in the type of the arguments."""
+    leaves = [None if t is None else t.clone().requires_grad_() for t in (x, weight, bias)]
+    out = function(*leaves)
+    grad = torch.randn(out.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(out.dtype)
+    out.backward(grad)
+    return [out.detach(), *(leaf.grad for leaf in leaves if leaf is not None)]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@settings(max_examples=25, deadline=None)
+@given(
+    shape=st.lists(st.integers(1, 9), min_size=1, max_size=3), n=st.integers(1, 70), m=st.integers(1, 70),
+    has_bias=st.booleans(), strided=st.booleans(), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_product_and_gradients_agree_with_float64(function, shape, n, m, has_bias, strided, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x, weight, bias = (torch.randn(s, generator=generator) for s in ((*shape, n), (m, n), (m,)))
+    if strided:
+        x, weight = x.transpose(0, -2), torch.stack([weight, weight], dim=1)[:, 0]
+    bias = bias if has_bias else None
+    exact = outputs(F.linear, *(None if t is None else t.double() for t in (x, weight, bias)), seed)
+    for got, want in zip(outputs(function, x, weight, bias, seed), exact):
+        assert got.dtype == torch.float32
+        assert got.shape == want.shape
+        torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-4)
+
+
+@needs_onednn
+def test_second_derivative():
+    x, weight = torch.randn(5, 7), torch.randn(3, 7)
+
+    def second(function, x, weight):
+        x, weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
+        (first,) = torch.autograd.grad(function(x, weight, None).pow(3).sum(), x, create_graph=True)
+        return torch.autograd.grad(first.pow(2).sum(), weight)[0]
+
+    torch.testing.assert_close(
+        second(OneDNNLinear.apply, x, weight).double(),
+        second(F.linear, x.double(), weight.double()),
+        rtol=1e-4,
+        atol=1e-3,
+    )
+
+
+class Taken(Exception):
+    """oneDNN was asked."""
+
+
+@pytest.fixture
+def amd(monkeypatch):
+    """Pretend a CPU where oneDNN is faster; using it raises `Taken`."""
+
+    def take(*_):
+        raise Taken
+
+    monkeypatch.setattr(tupe.layers, "onednn_is_faster", lambda: True)
+    monkeypatch.setattr(tupe.layers.OneDNNLinear, "apply", take)
+
+
+def test_float32_is_taken(amd):
+    with pytest.raises(Taken):
+        linear(torch.randn(2, 3), torch.randn(4, 3))
+
+
+@pytest.mark.parametrize(
+    "x", [torch.randn(2, 3).double(), torch.randn(2, 3).bfloat16(), torch.randn(3), torch.randn(0, 3)]
+)
+def test_what_is_left_to_pytorch(amd, x):
+    weight = torch.randn(4, 3, dtype=x.dtype)
+    assert torch.equal(linear(x, weight), F.linear(x, weight))
+
+
+def test_switched_off(amd):
+    x, weight = torch.randn(2, 3), torch.randn(4, 3)
+    with torch.backends.mkldnn.flags(enabled=False):
+        assert torch.equal(linear(x, weight), F.linear(x, weight))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert linear(x, weight).dtype == torch.bfloat16
+
+
+def test_the_caches_of_primitives_are_small_unless_the_user_says_otherwise(monkeypatch):
+    environment = {"LRU_CACHE_CAPACITY": "7"}
+    monkeypatch.setattr(tupe.layers.os, "environ", environment)
+    tupe.layers.keep_few_primitives()
+    assert environment == {"LRU_CACHE_CAPACITY": "7", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"}
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_layer_gives_some_of_its_outputs(bias):
+    layer, x = Linear(5, 7, bias=bias), torch.randn(2, 3, 5)
+    torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias))
+    torch.testing.assert_close(layer(x, slice(2, 6)), layer(x)[..., 2:6])
+
+
+def test_a_layer_takes_the_parameters_of_another_and_draws_nothing():
+    given, state = torch.nn.Linear(3, 2), torch.get_rng_state()
+    layer = Linear.of(given)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert layer.weight is given.weight and layer.bias is given.bias
+
+
+def test_a_plain_copy_has_layers_of_pytorch_alone():
+    model = torch.nn.Sequential(Linear(3, 4), torch.nn.Tanh(), Linear(4, 2))
+    copied, x = plain(model), torch.randn(5, 3)
+    assert [type(module) for module in copied] == [torch.nn.Linear, torch.nn.Tanh, torch.nn.Linear]
+    assert all(type(module) is Linear for module in (model[0], model[2]))
+    torch.testing.assert_close(copied(x), model(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("p", [0.02, 0.1, 0.5, 0.9])
+def test_rate_scale_and_gradient(p, dtype):
+    torch.manual_seed(0)
+    x = torch.full((301, 7, 101), 2.0, dtype=dtype, requires_grad=True)
+    out = dropout(x, p)
+    out.sum().backward()
+    kept = out != 0
+    n = x.numel()
+    assert kept.sum().item() == pytest.approx((1 - p) * n, abs=5 * (p * (1 - p) * n) ** 0.5)
+    scale = 1 / (1 - p)
+    torch.testing.assert_close(out[kept].unique().double(), torch.tensor([2 * scale]).double(), rtol=5e-3, atol=0)
+    assert torch.equal(x.grad, out / 2)
+
+
+def test_numbers_are_independent():
+    """Neighbours, which share a draw, are kept together as often as chance has it."""
+    torch.manual_seed(1)
+    kept = (dropout(torch.ones(4_000_000), 0.5) != 0).view(-1, 4)
+    patterns = (kept * torch.tensor([8, 4, 2, 1])).sum(1).bincount(minlength=16)
+    assert (patterns - 62_500).abs().max() < 5 * (1_000_000 / 16) ** 0.5
+
+
+def test_the_generator_repeats_it():
+    x = torch.ones(3, 1001)
+    masks = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        masks.append(dropout(x, 0.3))
+    assert torch.equal(masks[0], masks[1])
+    assert not torch.equal(masks[0], masks[2])
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0, 3), (5, 3)])
+def test_shapes(shape):
+    assert dropout(torch.ones(shape), 0.5).shape == shape
+    transposed = torch.ones(*shape, 2).transpose(0, -1)
+    assert dropout(transposed, 0.5).shape == transposed.shape
+
+
+def test_limits():
+    x = torch.randn(100)
+    assert torch.equal(dropout(x, 0.0), x)
+    assert torch.equal(dropout(x, 0.7, training=False), x)
+    assert not dropout(x, 1.0).any()
+    assert dropout(x, 0.999999).isfinite().all()
+    with pytest.raises(ValueError, match="dropout probability"):
+        dropout(x, 1.5)
+
+
+def test_module():
+    x, module = torch.ones(1000), Dropout(0.4)
+    torch.manual_seed(3)
+    trained = module(x)
+    torch.manual_seed(3)
+    assert torch.equal(trained, dropout(x, 0.4))
+    assert torch.equal(module.eval()(x), F.dropout(x, 0.4, training=False))

@@ -1,0 +1,80 @@
+"""Importing the plugin changes nothing of fairseq, PyTorch or the process; checkpoints are read safely all the same."""
+
+import json
+import subprocess
+import sys
+
+from tests.commands import ROOT, environment
+from tests.fairseq_mends.conftest import trainer
+
+#: Prints what differs before and after some work: attributes of modules and classes, hooks, and the environment.
+PROGRAM = """
+import inspect, os, sys
+import torch, hydra._internal.utils, hydra.core.utils
+import fairseq, fairseq.checkpoint_utils, fairseq.hub_utils, fairseq.trainer
+import fairseq.data.data_utils, fairseq.data.token_block_dataset, fairseq.data.iterators
+
+def seen():
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TORCHINDUCTOR_")}
+    found = {"excepthook": sys.excepthook, "environment": environment}  # without what PyTorch sets for its compiler
+    hooks = vars(torch.nn.modules.module)
+    found |= {name: dict(table) for name, table in hooks.items() if name.startswith("_global_") and table is not None
+              and isinstance(table, dict)}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in ("fairseq", "hydra"):
+            for attribute, value in list(vars(module).items()):
+                if not inspect.ismodule(value):
+                    found[f"{name}.{attribute}"] = value
+                if inspect.isclass(value):
+                    inner = vars(value).items()
+                    found |= {f"{name}.{attribute}.{key}": part for key, part in inner if key != "__slotnames__"}
+    return found
+
+modules, before = set(sys.modules), seen()
+WORK
+assert "fairseq_cli" not in sys.modules
+after = seen()
+same = lambda one, other: one is other or (isinstance(one, dict) and one == other)
+changed = [name for name in before if name not in after or not same(before[name], after[name])]
+new = [name for name in after if name not in before and name.rpartition(".")[0] in modules | before.keys()]
+print(changed + new)
+"""
+IMPORTS = "import tupe, tupe.models, tupe.plugin, tupe.position, tupe.transformers, tupe.fairseq_mends\n"
+READS = """
+import json
+from tupe.models import TupeModel
+folder, data = json.loads(sys.argv[1])
+hub = TupeModel.from_pretrained(folder, "checkpoint_last.pt", data, bpe=None)
+hub.task.load_dataset("valid")
+batches = hub.task.get_batch_iterator(hub.task.dataset("valid"), max_sentences=7).frozen_batches
+assert sum(map(len, batches)) == len(hub.task.dataset("valid")), "fairseq's own drops the last batch"
+from tupe.checkpoints.load import load_models, open_checkpoint
+checkpoint = open_checkpoint(folder + "/checkpoint_last.pt")
+checkpoint.model(data)
+"""
+
+
+def left(work, *arguments):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.replace("WORK", work), *arguments],
+        cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.splitlines()[-1]
+
+
+def test_importing_changes_nothing():
+    assert left(IMPORTS) == "[]"
+
+
+def test_what_a_run_changes_is_seen():
+    """Otherwise the test above would hold whatever happens."""
+    changed = left(f"{IMPORTS}tupe.fairseq_mends.install()")
+    for name in ("excepthook", "fairseq.checkpoint_utils.torch", "fairseq.trainer.Trainer.__new__",
+                 "fairseq.checkpoint_utils.load_checkpoint", "fairseq.data.FairseqDataset.batch_by_size"):  # fmt: skip
+        assert f"'{name}'" in changed
+
+
+def test_a_notebook_reads_checkpoints_and_data_and_leaves_nothing(corpus, monkeypatch, tmp_path):
+    trainer(corpus, monkeypatch)(tmp_path)
+    assert left(READS, json.dumps([str(tmp_path), str(corpus)])) == "[]"

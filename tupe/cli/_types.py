@@ -1,0 +1,105 @@
+"""Types of arguments: numbers with bounds, and outputs, which never take the place of an input or of a checkpoint.
+
+    add("--sequences", type=whole(1), ...)
+    add("--output", type=output_file, ...)
+
+What an output may replace is checked for every command after its arguments are parsed (`check_outputs`), against all
+other arguments that name a file or folder.
+"""
+
+import argparse
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tupe.cores import available_cores
+from tupe.errors import UserError
+from tupe.files import check_new, check_replaceable
+
+#: Symbols of a dictionary: fairseq's four and the mask, and as many as anybody trains.
+MOST_SYMBOLS = 4_000_000
+SEEDS = 0, 2**32 - 1
+
+
+def whole(least: int, most: int = 1_000_000_000) -> Callable[[str], int]:
+    """Make the type of a whole number from `least` to `most`."""
+
+    def number(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = None
+        if value is None or not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text:.40} is not a whole number from {least:,} to {most:,}")
+        return value
+
+    return number
+
+
+def real(least: float, most: float) -> Callable[[str], float]:
+    """Make the type of a number from `least` to `most`; NaN is none."""
+
+    def number(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text:.40} is not a number from {least:g} to {most:g}")
+        return value
+
+    return number
+
+
+def listed(kind: Callable[[str], Any]) -> Callable[[str], list]:
+    """Make the type of a list such as `1,2,3`, in which each value counts once."""
+    return lambda text: list(dict.fromkeys(kind(value) for value in text.replace(",", " ").split()))
+
+
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    """Add the number of processes of a command that prepares data."""
+    help_ = "processes (default: all cores it may use)"
+    parser.add_argument("--workers", type=whole(1, 10_000), default=available_cores(), metavar="N", help=help_)
+
+
+def new_file(text: str) -> Path:
+    """A file that is not there yet: what took long to make is not written over."""
+    return Path(text)
+
+
+def output_file(text: str) -> Path:
+    """A text or picture, which may take the place of an earlier one."""
+    return Path(text)
+
+
+def output_folder(text: str) -> Path:
+    """A folder; the command decides what may be in it (`tupe.files.own`)."""
+    return Path(text)
+
+
+def check_outputs(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Raise a `UserError` for an output that is an input, or that takes the place of what is not a text or picture."""
+    kinds = {action.dest: action.type for action in parser._actions}
+    outputs = {name for name, kind in kinds.items() if kind in (new_file, output_file, output_folder)}
+    inputs = [path for name, value in vars(args).items() if name not in outputs for path in _paths(value)]
+    for name in outputs:
+        out = getattr(args, name)
+        if out is None:
+            continue
+        same = [path for path in inputs if out.exists() and path.exists() and path.samefile(out)]
+        if same:
+            raise UserError(f"{out} is {same[0]}, which the command reads: give another name for what it writes.")
+        if kinds[name] is new_file:
+            check_new(out)
+        elif kinds[name] is output_file:
+            check_replaceable(out, [path for path in inputs if path.is_dir()])
+
+
+def _paths(value: Any) -> Iterator[Path]:
+    """Every path in the value of an argument: a path, one with its label, or a list of such."""
+    if isinstance(value, Path):
+        yield value
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _paths(inner)

@@ -1,0 +1,18 @@
+"""Print the folder of the shipped configurations, for `fairseq-hydra-train --config-dir`.
+
+Example: fairseq-hydra-train --config-dir "$(tupe config-dir pretraining)" --config-name base \\
+    common.user_dir="$(tupe user-dir)" task.data=DATA
+"""
+
+import argparse
+
+from tupe.user_dir import config_dir
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    kinds = ("pretraining", "finetuning", "translation", "study")
+    parser.add_argument("kind", nargs="?", default="", choices=kinds, help="of which; default: the folder of all")
+
+
+def run(args: argparse.Namespace) -> None:
+    print(config_dir(args.kind))

@@ -1,0 +1,67 @@
+"""Batches that carry what a criterion needs on the host: to ask a GPU for it would be to wait for it."""
+
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary, NestedDictionaryDataset
+from torch import Tensor
+
+from tupe.position.segment import segment_ids
+
+
+class Batches(NestedDictionaryDataset):
+    """fairseq's batches, each with `pairs`: whether any of its sequences, of lengths `sizes`, has two segments."""
+
+    def __init__(self, entries: dict[str, Any], sizes: Any, dictionary: Dictionary) -> None:
+        super().__init__(entries, sizes)
+        self.dictionary = dictionary
+
+    def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
+        """The batch of some examples; empty without any."""
+        batch = super().collater(samples)
+        if batch:
+            batch["pairs"] = has_pairs(self.original(batch), self.dictionary)
+        return batch
+
+    def original(self, batch: dict[str, Any]) -> Tensor:
+        """The tokens `(B, T)` whose separators tell the segments apart."""
+        return batch["net_input"]["src_tokens"]
+
+
+class MaskedBatches(Batches):
+    """Batches of a masked language model, on whose `target` `(B, T)` is padding where nothing was masked.
+
+    Each also has `ids`, the examples' numbers as a list; `masked_tokens`, the indices `(N,)` of the masked tokens
+    among the `B * T`; and `masked_words`, those of them that are neither `<s>` nor `</s>`, `(M,)`.
+    """
+
+    def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
+        """The batch of some examples; empty without any."""
+        batch = super().collater(samples)
+        if batch:
+            batch["ids"] = batch["id"].tolist()
+            batch["masked_tokens"], batch["masked_words"] = masked_positions(batch["target"], self.dictionary)
+        return batch
+
+    def original(self, batch: dict[str, Any]) -> Tensor:
+        """The tokens `(B, T)` without masks: separators are masked too, and ELECTRA puts them back."""
+        target = batch["target"]
+        return torch.where(target.ne(self.dictionary.pad()), target, batch["net_input"]["src_tokens"])
+
+
+def known(batch: dict[str, Any]) -> dict[str, Any]:
+    """Return `num_tokens`, and `pairs` where the batch has it, so that a model of ours need not ask the device."""
+    return {"num_tokens": batch["ntokens"], **{name: batch[name] for name in ("pairs",) if name in batch}}
+
+
+def has_pairs(tokens: Tensor, dictionary: Dictionary) -> bool:
+    """Tell whether any sequence of `tokens` `(B, T)` has two segments."""
+    return bool(segment_ids(tokens, dictionary.eos()).any())
+
+
+def masked_positions(target: Tensor, dictionary: Dictionary) -> tuple[Tensor, Tensor]:
+    """`masked_tokens` and `masked_words`, as `MaskedBatches` has them, of `target` `(B, T)`; waits for its device."""
+    flat = target.flatten()
+    tokens = flat.ne(dictionary.pad()).nonzero().flatten()
+    found = flat[tokens]
+    return tokens, tokens[found.ne(dictionary.bos()) & found.ne(dictionary.eos())]

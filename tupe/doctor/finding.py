@@ -1,0 +1,58 @@
+"""Findings of an examination, as one line for a reader and as facts for a bug report."""
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class Status(enum.StrEnum):
+    """How much a finding matters: `FAILED` makes the exit status 1."""
+
+    OK = "ok"
+    NOTE = "note"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line.
+
+    name: of what was looked at.
+    status: see `Status`.
+    text: what was seen; where it is not well, also what to do.
+    facts: for the JSON file.
+    """
+
+    name: str
+    status: Status
+    text: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def line(self) -> str:
+        """Return the finding as it is printed."""
+        return f"{self.status:<8} {self.name}: {self.text}"
+
+
+Findings = Iterator[Finding]
+
+
+def ok(name: str, text: str, **facts: Any) -> Finding:
+    """Return a finding that all is well."""
+    return Finding(name, Status.OK, text, facts)
+
+
+def note(name: str, text: str, **facts: Any) -> Finding:
+    """Return a finding that is neither good nor bad, such as what was left out."""
+    return Finding(name, Status.NOTE, text, facts)
+
+
+def warning(name: str, text: str, **facts: Any) -> Finding:
+    """Return a finding that costs something, but not the numbers."""
+    return Finding(name, Status.WARNING, text, facts)
+
+
+def failed(name: str, text: str, **facts: Any) -> Finding:
+    """Return a finding that something does not work."""
+    return Finding(name, Status.FAILED, text, facts)

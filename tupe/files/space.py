@@ -1,0 +1,36 @@
+"""One sentence for a full disk: the file that does not fit, and how many bytes are missing."""
+
+import errno
+import re
+import shutil
+from pathlib import Path
+
+from tupe.errors import UserError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_RUST = re.compile(r"\(os error (\d+)\)")  # so safetensors and tokenizers name an error of the system
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Tell whether an exception, or one that it came from, says that a disk or a quota is full."""
+    while error is not None:
+        rust = _RUST.search(str(error))
+        if (rust and int(rust[1]) in _FULL) or (isinstance(error, OSError) and error.errno in _FULL):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def no_room(path: Path, size: int | None = None) -> UserError:
+    """The sentence about a file of `size` bytes (None: not known) that its disk has no room for.
+
+    What was written of it must be gone already: it would count as used.
+    """
+    free = shutil.disk_usage(path.parent).free
+    if size is None:
+        what = f"it needs more than the {free:,} bytes that are free"
+    elif size > free:
+        what = f"of its {size:,} bytes {size - free:,} do not fit"
+    else:
+        what = f"its {size:,} bytes are more than your quota leaves"
+    return UserError(f"{path} cannot be written, as the disk is full: {what}; make room, or give another place.")

@@ -1,0 +1,108 @@
+"""Run a program of this Python as a process that ends with this one, even by SIGKILL where the system can (Linux).
+
+    python -IS process.py PID COMMAND ...      # PID: of the parent, which may be gone already
+
+The kernel sends the signal, so the command needs to know nothing of it. The file is run as a program, because code
+between fork and exec of a process with threads may wait for ever.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+_PR_SET_PDEATHSIG = 1
+#: How this Python runs them, whatever PATH holds.
+_PROGRAMS = {
+    "tupe": ("-m", "tupe"),
+    "fairseq-hydra-train": ("-P", "-c", "from fairseq_cli.hydra_train import cli_main; cli_main()"),
+}
+
+
+def python_command(program: str, *arguments: object) -> list[str]:
+    """Return the command that runs `program`, `tupe` or `fairseq-hydra-train`, by this Python."""
+    return [sys.executable, *_PROGRAMS[program], *map(str, arguments)]
+
+
+class Process:
+    """A command in a session of its own, so that Ctrl-C reaches it through this process alone.
+
+    Args:
+        command: the program and its arguments.
+        environment: beside this process's.
+        log: file for what it prints; by default it prints where this process does.
+        held: locked files that it holds as long as it runs.
+
+    Attributes:
+        code: exit status, as `subprocess` has it; None while it runs.
+        asked: whether it was told to stop.
+        seconds: processor time of it and all that it started; known at its end.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        log: IO[bytes] | None = None,
+        held: Sequence[IO] = (),
+    ) -> None:
+        self.code: int | None = None
+        self.seconds = 0.0
+        self.asked = False
+        self._process = subprocess.Popen(
+            [sys.executable, "-IS", __file__, str(os.getpid()), *command], env={**os.environ, **(environment or {})},
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log and subprocess.STDOUT, start_new_session=True,
+            pass_fds=[file.fileno() for file in held],
+        )  # fmt: skip
+
+    def ended(self, wait: bool = False) -> bool:
+        """Return whether it has ended; with `wait`, wait for that."""
+        if self.code is None:
+            pid, status, usage = os.wait4(self._process.pid, 0 if wait else os.WNOHANG)
+            if pid:
+                self.code = self._process.returncode = os.waitstatus_to_exitcode(status)
+                self.seconds = usage.ru_utime + usage.ru_stime
+        return self.code is not None
+
+    def stop(self) -> None:
+        """Ask it to save and end. A second signal would end it at once, so it gets one."""
+        if not self.asked and not self.ended():
+            self.asked = True
+            os.kill(self._process.pid, signal.SIGTERM)  # `send_signal` would take the status that `ended` waits for
+
+    def finish(self) -> int:
+        """Wait for its end and return its exit status.
+
+        Raises:
+            SystemExit: on Ctrl-C and SIGTERM, after it was stopped and has ended.
+        """
+
+        def stop(number: int, _: object) -> None:
+            self.stop()
+            raise SystemExit(128 + number)
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            self.ended(wait=True)
+        finally:
+            self.ended(wait=True)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        return self.code
+
+
+def main() -> None:
+    """Become the command."""
+    parent, *command = sys.argv[1:]
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != int(parent):
+            sys.exit(128 + signal.SIGTERM)
+    os.execvp(command[0], command)
+
+
+if __name__ == "__main__":
+    main()

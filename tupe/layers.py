@@ -1,0 +1,130 @@
+"""Linear layers and dropout that are faster on the CPU than PyTorch's (`docs/performance.md`).
+
+Linear layers are computed in float32 by oneDNN on AMD CPUs with AVX-512, where PyTorch takes MKL. MKL computes there
+with the instructions of older CPUs, at half of oneDNN's speed or less.
+"""
+
+import copy
+import functools
+import os
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tupe.tracing import is_traced
+
+#: Primitives that oneDNN and PyTorch keep, each in a cache of its own, where the user does not say: by default 1,024.
+#: Without padding nearly every batch has a size of its own, and needs its own (docs/performance.md).
+_KEPT = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
+
+
+@functools.cache
+def onednn_is_faster() -> bool:
+    """Whether this is such a CPU, and PyTorch has both libraries."""
+    cpuinfo = Path("/proc/cpuinfo")
+    faster = (
+        torch.backends.mkl.is_available()
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+        and torch.backends.cpu.get_cpu_capability() == "AVX512"
+        and cpuinfo.is_file()
+        and "AuthenticAMD" in cpuinfo.read_text()
+    )
+    if faster:
+        keep_few_primitives()
+    return faster
+
+
+def keep_few_primitives() -> None:
+    """Sets `_KEPT` where the user has not said otherwise; works only before the first use of oneDNN."""
+    for name, number in _KEPT.items():
+        os.environ.setdefault(name, number)
+
+
+class OneDNNLinear(torch.autograd.Function):
+    """The operator by which compiled models call oneDNN, with gradients."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        x = x.contiguous()
+        if not weight.t().is_contiguous():
+            weight = weight.contiguous()  # rows apart from each other cost oneDNN a thousand times as long
+        ctx.save_for_backward(x, weight)
+        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [None], "")
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        rows = grad.flatten(0, -2)
+        return (
+            linear(grad, weight.t()) if ctx.needs_input_grad[0] else None,
+            linear(rows.t(), x.flatten(0, -2).t()) if ctx.needs_input_grad[1] else None,
+            rows.sum(0) if ctx.needs_input_grad[2] else None,
+        )
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`x weight^T + bias` for `x` `(..., n)`, `weight` `(m, n)` and `bias` `(m,)`: `(..., m)`, with gradients."""
+    plain = (
+        x.device.type != "cpu"
+        or not x.dtype == weight.dtype == torch.float32
+        or is_traced()
+        or torch.is_autocast_enabled("cpu")
+        or not torch.backends.mkldnn.enabled
+        or not onednn_is_faster()
+        or x.ndim < 2
+        or x.numel() == 0
+    )
+    return F.linear(x, weight, bias) if plain else OneDNNLinear.apply(x, weight, bias)
+
+
+class Linear(nn.Linear):
+    """`torch.nn.Linear` by `linear`."""
+
+    def forward(self, x: Tensor, rows: slice | None = None) -> Tensor:
+        """`x` `(..., n)` to `(..., m)`, or to the outputs that only some `rows` of the weight give."""
+        if rows is None:
+            return linear(x, self.weight, self.bias)
+        return linear(x, self.weight[rows], None if self.bias is None else self.bias[rows])
+
+    @classmethod
+    def of(cls, layer: nn.Linear) -> "Linear":
+        """A layer with the parameters of `layer`. No random numbers are drawn."""
+        own = nn.utils.skip_init(cls, layer.in_features, layer.out_features, bias=layer.bias is not None)
+        own.weight, own.bias = layer.weight, layer.bias
+        return own
+
+
+def plain(model: nn.Module) -> nn.Module:
+    """A copy of `model` whose linear layers are PyTorch's own.
+
+    For tools that know exact types alone: `torch.ao.quantization.quantize_dynamic(plain(model), {nn.Linear})`.
+    """
+    model = copy.deepcopy(model)
+    for module in model.modules():
+        if type(module) is Linear:
+            module.__class__ = nn.Linear
+    return model
+
+
+def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
+    """`torch.nn.functional.dropout` of `x`, of any shape; on the CPU the rate is a multiple of 1/65536.
+
+    Raises:
+        ValueError: if `p` is no probability.
+    """
+    rate = round(p * 65536)
+    if not training or not 0 < rate < 65536 or x.device.type != "cpu" or is_traced():
+        return F.dropout(x, p, training)
+    bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    kept = bits.view(torch.int16)[: x.numel()].view(x.shape) >= rate - 32768
+    return x * kept.to(x.dtype).mul_(65536 / (65536 - rate))
+
+
+class Dropout(nn.Dropout):
+    """`torch.nn.Dropout` by `dropout`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`x` of any shape, to the same."""
+        return dropout(x, self.p, self.training)

@@ -1,0 +1,72 @@
+"""Cache of the terms of a `PositionBias` between evaluations with the same weights."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from tupe.position.terms import PositionTerms
+from tupe.tracing import is_traced
+
+if TYPE_CHECKING:
+    from tupe.position.bias import PositionBias
+
+
+def cacheable_tensors(position: PositionBias) -> list[Tensor] | None:
+    """Return the parameters and buffers that the terms are made of, or `None` where nothing may be cached.
+
+    Nothing is cached in training, with gradients, under tracers and transforms, nor where a module may compute
+    something else than a function of those tensors: a wrapper, an adapter, a parametrisation, a class that does not
+    declare itself a `Term`. The parameters of a replica or a flattened module are not its own: it has none.
+    """
+    if position.training or torch.is_grad_enabled() or is_traced():
+        return None
+    if not all(_is_known(type(module)) for module in position.modules()):
+        return None
+    tensors = [*position.parameters(), *position.buffers()]
+    plain = all(type(t) in (nn.Parameter, Tensor) and not t.is_inference() for t in tensors)  # these count changes
+    return tensors if plain and any(isinstance(t, nn.Parameter) for t in tensors) else None
+
+
+@lru_cache
+def _is_known(kind: type) -> bool:
+    """Tell whether modules of `kind` are PyTorch's or ours, or derive from a `Term`."""
+    return kind.__module__.startswith(("torch.nn.modules.", "tupe.")) or any(
+        base.__module__.startswith("tupe.position.") for base in kind.__mro__
+    )
+
+
+class TermCache:
+    """Cache of position terms, keyed by (dtype, structured). Copies and pickles start empty.
+
+    A tensor is known by its address and its version, which every operation in place raises, except PyTorch's fused
+    optimizers and writes through `tensor.data`.
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self._entries: dict[tuple[torch.dtype, bool], tuple[int, list, list[Tensor], PositionTerms]] = {}
+
+    def __reduce__(self) -> tuple:
+        return TermCache, ()
+
+    def first(
+        self, length: int, position: PositionBias, tensors: list[Tensor], dtype: torch.dtype, structured: bool
+    ) -> PositionTerms:
+        """Return the terms of at least the first `length` positions of `position`, which are made of `tensors`.
+
+        They are computed for a power of two of positions, so that rising lengths compute them only a few times.
+        """
+        state = [(t.data_ptr(), t.dtype, t._version) for t in tensors]
+        num_positions, cached_state, _, terms = self._entries.get((dtype, structured), (0, [], [], PositionTerms()))
+        if num_positions < length or cached_state != state:
+            num_positions = int(max(length, min(1 << (length - 1).bit_length(), position.max_positions)))
+            terms = position.compute(num_positions, structured).to(dtype)
+            alive = [t.detach() for t in tensors]  # so that no other tensor comes to lie where one of them lay
+            self._entries[dtype, structured] = num_positions, state, alive, terms
+        return terms

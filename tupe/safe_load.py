@@ -1,0 +1,134 @@
+"""Read checkpoint files with `weights_only`: a file can hold tensors and plain values, never code.
+
+PyTorch reads a file whatever its bytes have become. So the checksums in the file are compared first (`safe_load`), and
+weights that no training leaves in a usable model are refused (`check_finite`).
+"""
+
+import argparse
+import os
+import pickle
+import re
+import tarfile
+import warnings
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.serialization import safe_globals
+
+from tupe.errors import UserError
+
+_REFUSED = re.compile(r"GLOBAL ([A-Za-z_][\w.]*)")  # in PyTorch's message
+_BLOCK = 1 << 20  # bytes that are read at a time to compute a checksum
+
+
+def fairseq_globals() -> list:
+    """List what fairseq writes into a checkpoint file beyond tensors and plain values.
+
+    `argparse.Namespace` is the configuration of a model without a dataclass; the numpy types are a best metric that
+    scipy or scikit-learn returned, and the statistics of `--eval-bleu`.
+    """
+    multiarray = np._core.multiarray
+    numpy_types = [np.ndarray, np.dtype, np.dtypes.Float64DType, np.dtypes.Int64DType]
+    return [argparse.Namespace, multiarray.scalar, multiarray._reconstruct, *numpy_types]
+
+
+def safe_load(path: str | os.PathLike) -> dict:
+    """Read the dictionary in a checkpoint file onto the CPU, without running anything that the file contains.
+
+    Raises:
+        UserError: the file is missing, is not a checkpoint, is cut short, has another checksum than was written, or
+            holds a class or function that fairseq does not write (the message names it).
+    """
+    path = os.fspath(path)
+    if os.path.isdir(path):
+        raise UserError(f"{path} is a folder: give a checkpoint, such as {os.path.join(path, 'checkpoint_last.pt')}")
+    if not os.path.isfile(path):
+        raise UserError(f"there is no checkpoint {os.path.abspath(path)}: give the path of one")
+    try:
+        _check_archive(path)
+        with safe_globals(fairseq_globals()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch warns of what it is about to refuse
+            state = torch.load(path, map_location="cpu", weights_only=True)
+    except (MemoryError, UserError):
+        raise
+    except PermissionError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}): give one that you may read") from error
+    except pickle.UnpicklingError as error:
+        refused = _REFUSED.search(str(error))
+        if refused is None:
+            raise _unreadable(path) from error
+        raise UserError(
+            f"checkpoint {path} was not loaded because it contains `{refused[1]}`, which fairseq does not write and "
+            "which could run code: use a checkpoint from a source you trust that holds tensors and plain values only"
+        ) from error
+    except Exception as error:  # a damaged file fails in many ways, depending on where it is damaged
+        raise _unreadable(path) from error
+    if not isinstance(state, dict):
+        raise UserError(f"{path} holds a {type(state).__name__}, not the dictionary that a checkpoint is")
+    return state
+
+
+def _unreadable(path: str) -> UserError:
+    return UserError(
+        f"{path} cannot be read as a checkpoint ({os.path.getsize(path):,} bytes): it is cut short, damaged or another "
+        "kind of file, so copy it again or give an earlier one"
+    )
+
+
+def _check_archive(path: str) -> None:
+    """Refuse archives that `torch.save` does not write, and those whose bytes have changed since it wrote them.
+
+    Files of PyTorch before 1.6 are no zip archives and have no checksums.
+    """
+    if not zipfile.is_zipfile(path):
+        if tarfile.is_tarfile(path):
+            raise _program(path)
+        return
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if any(member.filename.endswith("/constants.pkl") for member in members):
+            raise _program(path)
+        if not any(member.CRC for member in members):  # torch.serialization.set_crc32_options(False)
+            return
+        for member in members:
+            if member.compress_type != zipfile.ZIP_STORED:  # a compressed one could be of any size when read
+                raise _unreadable(path)
+            try:
+                with archive.open(member) as file:
+                    while file.read(_BLOCK):
+                        pass
+            except zipfile.BadZipFile as error:
+                raise UserError(
+                    f"{path} is damaged: {member.filename!r:.60} in it is not what was written (its checksum differs), "
+                    "so copy it again or give an earlier one"
+                ) from error
+
+
+def _program(path: str) -> UserError:
+    return UserError(
+        f"{path} is a TorchScript or tar archive, not a checkpoint: save the model's state_dict with torch.save"
+    )
+
+
+def check_finite(weights: Mapping[str, Any], path: str | os.PathLike) -> None:
+    """Raise `UserError` if a weight is NaN or infinite; the message names the first such tensor."""
+    for name, tensor in weights.items():
+        if isinstance(tensor, Tensor) and _has_values(tensor) and not all(map(torch.isfinite, torch.aminmax(tensor))):
+            raise UserError(
+                f"{path} holds weights that are NaN or infinite, first {name!s:.100}: its training had diverged or the "
+                "file is damaged, so give an earlier checkpoint"
+            )
+
+
+def _has_values(tensor: Tensor) -> bool:
+    """Tell whether a tensor holds floating-point numbers, each of which has its own place in memory.
+
+    A file can claim a tensor of any size by strides of 0; such a one fits no model, which its loading says.
+    """
+    if not tensor.is_floating_point() or tensor.layout is not torch.strided or tensor.device.type != "cpu":
+        return False
+    return 0 < tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
