@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from tests.commands import ROOT, environment
-from tests.fairseq_mends.conftest import trainer
+from tests.fairseq_patches.conftest import trainer
 
 #: Prints what differs before and after some work: attributes of modules and classes, hooks, and the environment.
 PROGRAM = """
@@ -39,7 +39,7 @@ changed = [name for name in before if name not in after or not same(before[name]
 new = [name for name in after if name not in before and name.rpartition(".")[0] in modules | before.keys()]
 print(changed + new)
 """
-IMPORTS = "import tupe, tupe.models, tupe.plugin, tupe.position, tupe.transformers, tupe.fairseq_mends\n"
+IMPORTS = "import tupe, tupe.models, tupe.plugin, tupe.position, tupe.transformers, tupe.fairseq_patches\n"
 READS = """
 import json
 from tupe.models import TupeModel
@@ -69,10 +69,18 @@ def test_importing_changes_nothing():
 
 def test_what_a_run_changes_is_seen():
     """Otherwise the test above would hold whatever happens."""
-    changed = left(f"{IMPORTS}tupe.fairseq_mends.install()")
+    changed = left(f"{IMPORTS}tupe.fairseq_patches.install()")
     for name in ("excepthook", "fairseq.checkpoint_utils.torch", "fairseq.trainer.Trainer.__new__",
                  "fairseq.checkpoint_utils.load_checkpoint", "fairseq.data.FairseqDataset.batch_by_size"):  # fmt: skip
         assert f"'{name}'" in changed
+
+
+def test_the_old_name_of_the_patches_works():
+    work = "import tupe.fairseq_mends; from tupe.fairseq_mends.early import ImportUserDir\n"
+    assert (
+        left(work + "assert tupe.fairseq_mends.install and ImportUserDir.__module__ == 'tupe.fairseq_patches.early'")
+        == "[]"
+    )
 
 
 def test_a_notebook_reads_checkpoints_and_data_and_leaves_nothing(corpus, monkeypatch, tmp_path):

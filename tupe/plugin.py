@@ -4,7 +4,7 @@ fairseq imports `tasks` and `models` of `--user-dir`; in the package only their 
 """
 
 import tupe.criterions
-import tupe.fairseq_mends
+import tupe.fairseq_patches
 import tupe.models.electra
 import tupe.models.seq2seq.model
 import tupe.models.tupe

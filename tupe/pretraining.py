@@ -27,15 +27,15 @@ from tupe.data.corpus.manifest import NAME, Manifest
 from tupe.data.corpus.report import vocabulary_warning
 from tupe.data.languages import languages, probabilities
 from tupe.errors import UserError
-from tupe.fairseq_mends.folders import refuse_outputs
-from tupe.fairseq_mends.names import refuse_unknown_keys
-from tupe.fairseq_mends.ranges import refuse_out_of_range
+from tupe.fairseq_patches.folders import refuse_outputs
+from tupe.fairseq_patches.names import refuse_unknown_keys
+from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.files import read_text, sha256
 from tupe.models.config import CONFIGS
 from tupe.models.describe import full_name
 from tupe.models.summary import meta_model, without_generator
 from tupe.models.tupe import as_namespace
-from tupe.position.own import own_options
+from tupe.position.registry import own_options
 from tupe.systems import ELECTRA, ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS, named_electras, named_models
 
 _PREPARED_BY = "tupe prepare-corpus"
@@ -183,7 +183,7 @@ def made_of(cfg: DictConfig) -> dict[str, Any]:
 
 
 def model_of(cfg: DictConfig, length: int) -> dict[str, Any]:
-    """The fields that change what a model's parameters compute; its name may differ, as in `fairseq_mends.resume`."""
+    """The fields that change what a model's parameters compute; its name may differ, as in `fairseq_patches.resume`."""
     fields = OmegaConf.to_container(cfg.model, resolve=True, enum_to_str=True)
     named = (*SYSTEM_FIELDS, *own_options(), *ELECTRA_FIELDS, *SEQ2SEQ_FIELDS)
     positions = {"max_positions": fields["max_positions"] or length} if "max_positions" in fields else {}

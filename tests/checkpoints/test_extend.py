@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.fairseq_mends.conftest import trainer
+from tests.fairseq_patches.conftest import trainer
 from tupe.checkpoints.extend import Axes, extend_positions
 from tupe.cli.main import main
 from tupe.errors import UserError

@@ -199,7 +199,7 @@ def test_the_trainer_shows_its_iterator():
     shown = follow_train_iterator(lambda trainer, epoch: batches(4, epoch=epoch))(Stub(), epoch=1)
     assert Stub.lr_scheduler.total_updates(0) == 12
     assert len(shown) == 4
-    assert any("follow_train_iterator" in name for name in Trainer.get_train_iterator.mended_by)
+    assert any("follow_train_iterator" in name for name in Trainer.get_train_iterator.patched_by)
 
 
 def test_the_command_line_has_the_two_warm_ups():

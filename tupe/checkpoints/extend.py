@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tupe.checkpoints.load import open_checkpoint
 from tupe.errors import UserError
-from tupe.fairseq_mends.ranges import MOST
+from tupe.fairseq_patches.ranges import MOST
 from tupe.models.summary import meta_model
 from tupe.position import RelativeTerm
 

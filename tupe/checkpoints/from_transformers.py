@@ -14,7 +14,7 @@ from tupe.checkpoints.transformers_format import CHECKSUM, OUTPUT_EMBEDDINGS, WI
 from tupe.data.qa.dataset import SPECIAL
 from tupe.errors import UserError
 from tupe.files import check_file, read_json, typed
-from tupe.models.saved import saved_config
+from tupe.models.checkpoint_config import saved_config
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeModel
 from tupe.safe_load import check_finite

@@ -112,7 +112,7 @@ def print_flags() -> None:
 
     from tupe.models.config import ElectraConfig
     from tupe.models.seq2seq.config import Seq2SeqConfig
-    from tupe.position.own import own_options
+    from tupe.position.registry import own_options
     from tupe.systems import ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS
 
     fields = {**Seq2SeqConfig.__dataclass_fields__, **ElectraConfig.__dataclass_fields__}

@@ -16,7 +16,7 @@ import hydra
 from omegaconf import DictConfig
 
 from tupe.errors import UserError
-from tupe.fairseq_mends import install
+from tupe.fairseq_patches import install
 from tupe.files import lock, write
 from tupe.finetuning.finetune import Failed, Start, finetune
 from tupe.finetuning.gpus import one_gpu

@@ -5,7 +5,7 @@ from pathlib import Path
 from tupe.checkpoints.load import open_checkpoint
 from tupe.finetuning.settings import assignment
 from tupe.models.config import TupeConfig
-from tupe.position.own import own_options
+from tupe.position.registry import own_options
 from tupe.systems import SYSTEM_FIELDS, plain_name
 
 PathLike = str | Path

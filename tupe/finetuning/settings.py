@@ -11,11 +11,11 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from tupe.errors import UserError
-from tupe.fairseq_mends.folders import refuse_outputs
-from tupe.fairseq_mends.names import refuse_unknown_keys
-from tupe.fairseq_mends.ranges import refuse_out_of_range
+from tupe.fairseq_patches.folders import refuse_outputs
+from tupe.fairseq_patches.names import refuse_unknown_keys
+from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.finetuning.benchmarks import TASKS
-from tupe.position.own import own_options
+from tupe.position.registry import own_options
 from tupe.pretraining import plus
 from tupe.systems import SYSTEM_FIELDS
 from tupe.user_dir import config_dir

@@ -12,7 +12,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from tupe.attention import BACKENDS
 from tupe.errors import UserError
-from tupe.position.own import read_own
+from tupe.position.registry import read_own
 from tupe.systems import CHOICES, named_electras, named_models
 
 OWN_ABSOLUTE, OWN_RELATIVE, OWN_OPTIONS = read_own()  # terms of the user's own

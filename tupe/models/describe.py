@@ -8,15 +8,15 @@ from omegaconf.errors import OmegaConfBaseException
 
 from tupe.criterions.throughput import training_flops
 from tupe.errors import UserError
-from tupe.fairseq_mends.names import cannot_be
-from tupe.fairseq_mends.ours import chosen
-from tupe.fairseq_mends.ranges import refuse_out_of_range
+from tupe.fairseq_patches.names import cannot_be
+from tupe.fairseq_patches.ranges import refuse_out_of_range
+from tupe.fairseq_patches.scope import chosen
+from tupe.models.checkpoint_config import fairseq_model
 from tupe.models.config import CONFIGS
-from tupe.models.saved import fairseq_model
 from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
 from tupe.models.summary import Size, count_parameters, meta_model
 from tupe.models.tupe import as_namespace
-from tupe.position.own import OWN, own_options
+from tupe.position.registry import OWN, own_options
 from tupe.systems import DESCRIPTIONS, ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS, system_of
 
 #: Fields that make the position encoding; the others of `SYSTEM_FIELDS` are sizes and layers.

@@ -16,7 +16,7 @@ from tupe.position import (
     UnbinnedRelative,
     UntiedAbsolute,
 )
-from tupe.position.own import OWN
+from tupe.position.registry import OWN
 
 
 def embedding_width(args: Namespace) -> int:

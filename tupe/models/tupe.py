@@ -15,16 +15,16 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.fairseq_mends.building import before_building
-from tupe.fairseq_mends.mend import patched
+from tupe.fairseq_patches.building import before_building
+from tupe.fairseq_patches.patching import patched
 from tupe.layers import Linear, linear
 from tupe.models.activation import activation_function
+from tupe.models.checkpoint_config import saved_config
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
 from tupe.models.hub import HubInterface, ProcessedText, text_processing
 from tupe.models.linear_head import LinearHead, upgrade
 from tupe.models.position import embedding_width
-from tupe.models.saved import saved_config
 from tupe.models.span_head import SpanHead, adapt
 from tupe.safe_load import safe_load
 from tupe.systems import MODEL_NAMES

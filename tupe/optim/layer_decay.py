@@ -10,8 +10,8 @@ from fairseq.trainer import Trainer
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.fairseq_mends.mend import mends
-from tupe.fairseq_mends.ours import chosen, ours
+from tupe.fairseq_patches.patching import patches
+from tupe.fairseq_patches.scope import chosen, in_scope
 
 _LAYER = re.compile(r"\bsentence_encoder\.layers\.(\d+)\.")
 _BELOW = re.compile(r"\bsentence_encoder\.(?!layers\.|layer_norm\.)")
@@ -129,9 +129,9 @@ def set_lr(optimizer: FairseqOptimizer, lr: float, group_shares: Sequence[float]
         group["lr"] = lr * share
 
 
-@mends(
+@patches(
     Trainer, "_build_optimizer", "self",
-    only_for=lambda self: ours(chosen("lr_scheduler", self.cfg.lr_scheduler)),
+    only_for=lambda self: in_scope(chosen("lr_scheduler", self.cfg.lr_scheduler)),
 )  # fmt: skip
 def tell_names(original):
     """Tells a schedule that wants it the names of the parameters; fairseq gives it the optimizer alone.

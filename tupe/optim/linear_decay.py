@@ -15,8 +15,8 @@ from fairseq.trainer import Trainer
 from omegaconf import II
 
 from tupe.errors import UserError
-from tupe.fairseq_mends.mend import mends
-from tupe.fairseq_mends.ours import chosen, ours
+from tupe.fairseq_patches.patching import patches
+from tupe.fairseq_patches.scope import chosen, in_scope
 from tupe.optim import layer_decay
 
 
@@ -147,9 +147,9 @@ class LinearDecaySchedule(FairseqLRScheduler):
         return math.ceil(len(self.batches) / self._update_freq(epoch))
 
 
-@mends(
+@patches(
     Trainer, "get_train_iterator", "self epoch",
-    only_for=lambda self, *args, **kwargs: ours(chosen("lr_scheduler", self.cfg.lr_scheduler)),
+    only_for=lambda self, *args, **kwargs: in_scope(chosen("lr_scheduler", self.cfg.lr_scheduler)),
 )  # fmt: skip
 def follow_train_iterator(original):
     """Shows the iterator over the training data to a schedule that wants it; fairseq shows it none.

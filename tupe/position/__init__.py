@@ -23,12 +23,13 @@ And DIET-ABS of twelve layers that do not share it::
 
 from tupe.position.absolute import PositionTable, UntiedAbsolute
 from tupe.position.bias import PositionBias
+from tupe.position.cross import UntiedTwoSided
 from tupe.position.free import FreeAbsolute
 from tupe.position.length import check_length, fit_positions
 from tupe.position.low_rank import LowRankAbsolute
-from tupe.position.own import register_absolute, register_relative
 from tupe.position.parametric import ParametricRelative
 from tupe.position.precision import at_least_float32
+from tupe.position.registry import register_absolute, register_relative
 from tupe.position.relative import BucketedRelative, ClippedRelative, RelativeBias, RelativeTerm, UnbinnedRelative
 from tupe.position.reset import Reset, reset_cls
 from tupe.position.segment import SegmentAttention, SegmentTable, segment_ids
@@ -36,7 +37,6 @@ from tupe.position.shaw import ShawRelative
 from tupe.position.structured import StructuredBias
 from tupe.position.terms import PositionTerms, Term
 from tupe.position.testing import check_term
-from tupe.position.two_sided import UntiedTwoSided
 
 __all__ = [
     "BucketedRelative",

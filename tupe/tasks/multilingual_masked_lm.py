@@ -31,8 +31,8 @@ from tupe.data.batches import MaskedBatches
 from tupe.data.binary import check_indexed
 from tupe.data.languages import languages, probabilities
 from tupe.errors import UserError
-from tupe.fairseq_mends.ours import before_training
-from tupe.fairseq_mends.task import TupeTask
+from tupe.fairseq_patches.scope import before_training
+from tupe.fairseq_patches.task import TupeTask
 
 logger = logging.getLogger(__name__)
 

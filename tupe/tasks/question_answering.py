@@ -17,8 +17,8 @@ from tupe.data.length_order import LENGTH_WINDOW, check_length_window
 from tupe.data.qa.dataset import SPECIAL, QuestionWindows
 from tupe.data.qa.report import MADE_BY
 from tupe.errors import UserError
-from tupe.fairseq_mends.dictionaries import read_dictionary
-from tupe.fairseq_mends.task import TupeTask
+from tupe.fairseq_patches.dictionaries import read_dictionary
+from tupe.fairseq_patches.task import TupeTask
 
 WITHOUT_ANSWER_CHOICES = ChoiceEnum(["bos", "drop"])
 

@@ -33,7 +33,7 @@ from torch import Tensor
 from tupe.data.batches import Batches
 from tupe.data.length_order import LENGTH_WINDOW, LengthWindows, check_length_window
 from tupe.errors import UserError
-from tupe.fairseq_mends.task import TupeTask
+from tupe.fairseq_patches.task import TupeTask
 
 
 @dataclass

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from tupe.data.corpus.manifest import MODEL
 from tupe.data.translation.manifest import Content
 from tupe.errors import UserError
-from tupe.fairseq_mends.ranges import refuse_out_of_range
+from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.models.describe import full_name
 from tupe.models.seq2seq.config import CONFIGS
 from tupe.models.summary import meta_translator

@@ -20,7 +20,7 @@ from tupe.data.corpus.manifest import MODEL
 from tupe.data.corpus.vocabulary import Encoder, dictionary_symbols
 from tupe.errors import UserError
 from tupe.files import typed
-from tupe.models.saved import check_translator, refuse_old_form, saved_fields
+from tupe.models.checkpoint_config import check_translator, refuse_old_form, saved_fields
 from tupe.safe_load import safe_load
 from tupe.systems import SEQ2SEQ_NAMES
 from tupe.translation.search import GNMTSequenceGenerator

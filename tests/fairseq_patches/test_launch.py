@@ -1,0 +1,162 @@
+"""Which processes train, and how they find each other."""
+
+import sys
+from types import SimpleNamespace
+
+import fairseq_cli.train
+import pytest
+import torch
+from fairseq.dataclass.configs import DistributedTrainingConfig
+from omegaconf import OmegaConf
+
+from tests.commands import ROOT, hydra_command, run, train_log
+from tests.models.small import small_batch, small_dictionary, small_model
+from tupe.errors import UserError
+from tupe.fairseq_patches.launch import configure, unused_parameters
+
+TORCHRUN = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400", "WORLD_SIZE": "4", "RANK": "3", "LOCAL_RANK": "1"}
+FIELDS = ("distributed_world_size", "distributed_rank", "distributed_init_method", "distributed_no_spawn", "device_id")
+BACKENDS = ("distributed_backend", "ddp_backend")
+
+
+@pytest.fixture
+def configured(monkeypatch):
+    """`configured(gpus, environment, **fields)`: fairseq's configuration after `configure`."""
+
+    def configured(gpus, environment=(), **fields):
+        for name in (*TORCHRUN, "SLURM_JOB_NODELIST"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in dict(environment).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+        distributed = OmegaConf.structured(DistributedTrainingConfig(device_id=0, distributed_world_size=max(1, gpus)))
+        distributed.update(fields)
+        configure(distributed, on_cpu=gpus == 0)
+        return distributed
+
+    return configured
+
+
+@pytest.mark.parametrize(
+    ("gpus", "device", "backends"), [(0, 0, ["gloo", "legacy_ddp"]), (2, 1, ["nccl", "pytorch_ddp"])]
+)
+@pytest.mark.parametrize("given", [{}, {"distributed_world_size": 2}, {"distributed_init_method": "env://"}])
+def test_torchrun(given, gpus, device, backends, configured):
+    distributed = configured(gpus, TORCHRUN, **given)
+    assert [distributed[field] for field in FIELDS] == [4, 3, "env://", True, device]
+    assert [str(distributed[field]) for field in BACKENDS] == backends
+
+
+def test_another_way_to_meet_is_left_alone(configured):
+    given = {"distributed_world_size": 4, "distributed_rank": 1, "distributed_init_method": "tcp://host:1"}
+    distributed = configured(2, TORCHRUN, **given)
+    assert {field: distributed[field] for field in given} == given
+
+
+@pytest.mark.parametrize("environment", [{}, {**TORCHRUN, "WORLD_SIZE": "1", "RANK": "0"}])
+def test_one_process_is_left_alone(environment, configured):
+    distributed = configured(0, environment)
+    assert [distributed[field] for field in FIELDS] == [1, 0, None, False, 0]
+    assert [str(distributed[field]) for field in BACKENDS] == ["nccl", "pytorch_ddp"]
+
+
+@pytest.mark.parametrize("method", [None, "tcp://host:1"])
+def test_nobody_would_start_the_processes_without_gpus(method, configured):
+    with pytest.raises(UserError, match=r"a world size of 2 .* sees 0 here: .*torchrun --nproc-per-node 2"):
+        configured(0, distributed_world_size=2, distributed_init_method=method)
+
+
+def test_more_processes_than_gpus_need_more_machines(configured):
+    with pytest.raises(UserError, match=r"a world size of 8 .* sees 2 here"):
+        configured(2, distributed_world_size=8)
+    for more_machines in ({"environment": {"SLURM_JOB_NODELIST": "a,b"}}, {"distributed_init_method": "tcp://host:1"}):
+        assert configured(2, distributed_world_size=8, **more_machines).distributed_world_size == 8
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_fully_sharded_without_what_it_needs(gpus, configured, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fairscale", None if gpus else SimpleNamespace(__spec__=True))
+    with pytest.raises(UserError, match="fully_sharded needs GPUs and the package fairscale"):
+        configured(gpus, ddp_backend="fully_sharded")
+
+
+def test_fully_sharded_on_the_cpu_ends_with_the_sentence(train, tmp_path):
+    with pytest.raises(UserError, match="fully_sharded needs GPUs"):
+        train(tmp_path, "--ddp-backend", "fully_sharded")
+    with pytest.raises(UserError, match="fully_sharded needs GPUs"):  # under Hydra, where it comes too late for that
+        fairseq_cli.train.fsdp_enable_wrap(DistributedTrainingConfig(ddp_backend="fully_sharded"))
+
+
+CLASSES = {"features_only": True, "classification_head_name": "classes"}
+
+
+@pytest.mark.parametrize(
+    ("criterion", "name", "options", "some_unused"),
+    [
+        ("tupe_masked_lm", "tupe_tiny", {}, False),
+        ("tupe_sentence_prediction", "tupe_tiny", CLASSES, True),
+        ("tupe_sentence_prediction", "electra_tupe_tiny", CLASSES, True),
+        ("tupe_question_answering", "tupe_tiny", {"spans": True}, True),
+        ("one_of_a_user", "tupe_tiny", {"features_only": True}, True),
+    ],
+)
+def test_parameters_without_a_gradient_are_looked_for(criterion, name, options, some_unused):
+    """`pytorch_ddp` raises at the second update where a parameter has no gradient and it was not told to look."""
+    dictionary = small_dictionary()
+    model = small_model(name, dictionary)
+    if "spans" in options:
+        model.register_span_head()
+    if options is CLASSES:
+        model.register_classification_head("classes", 2)
+    out, _ = model(small_batch(dictionary, [9, 7, 5]), **options)
+    sum(part.sum() for part in (out if isinstance(out, tuple) else (out,))).backward()
+    assert any(p.grad is None for p in model.parameters()) == some_unused
+    cfg = {"distributed_training": {"find_unused_parameters": False}, "criterion": {"_name": criterion}}
+    unused_parameters(cfg := OmegaConf.create(cfg), None, model)
+    assert cfg.distributed_training.find_unused_parameters == some_unused
+
+
+def test_a_translation_has_no_unused_parameters():
+    cfg = OmegaConf.create({"distributed_training": {"find_unused_parameters": False}, "criterion": {}})
+    unused_parameters(cfg, None, torch.nn.Linear(1, 1))
+    assert not cfg.distributed_training.find_unused_parameters
+
+
+def test_bare_torchrun_trains_one_model_and_resumes(corpus, tmp_path):
+    """Two processes with batches of 8 make updates of 16; resuming, rank 0 sends the checkpoint to rank 1."""
+    updates = []
+    for last in (1, 3):
+        done = run(
+            "torchrun", "--standalone", "--nproc-per-node", 2, "--no-python", "fairseq-train", corpus,
+            "--user-dir", "tupe", "--task", "masked_lm", "--criterion", "tupe_masked_lm", "--arch", "tupe_tiny",
+            "--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-attention-heads", 2, "--batch-size", 8,
+            "--tokens-per-sample", 32, "--optimizer", "adam", "--lr", 0.003, "--lr-scheduler", "fixed", "--cpu",
+            "--max-update", last, "--num-workers", 0, "--log-format", "json", "--log-interval", 1,
+            "--save-dir", tmp_path,
+        )  # fmt: skip
+        updates += [(record["num_updates"], record["bsz"]) for record in train_log(done.stdout)["train_inner"]]
+    assert updates == [("1", "16"), ("2", "16"), ("3", "16")]
+
+
+def test_bare_torchrun_under_hydra(corpus, tmp_path):
+    """The callback of configs/ imports the plugin in time to connect the processes."""
+    command = hydra_command(
+        corpus, tmp_path, "model._name=tupe_tiny", "+model.encoder_layers=1", "optimization.max_update=5"
+    )
+    done = run("torchrun", "--standalone", "--nproc-per-node", 2, "--no-python", *command)
+    records = train_log((tmp_path / "hydra_train.log").read_text())["train_inner"]
+    assert max(int(record["bsz"]) for record in records) == 2 * 8, done.stderr[-2000:]  # one update of both
+
+
+def test_bare_torchrun_under_hydra_is_refused_without_the_callback(corpus, tmp_path):
+    """Without the callback of configs/ the plugin is imported too late to connect the processes, not to stop them."""
+    done = run(
+        "torchrun", "--standalone", "--nproc-per-node", 2, "--no-python", "fairseq-hydra-train",
+        "--config-dir", ROOT / "configs/pretraining", "--config-name", "base", f"task.data={corpus}",
+        "common.user_dir=tupe", "common.cpu=true", f"checkpoint.save_dir={tmp_path}", "~hydra.callbacks.user_dir",
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "torchrun started 2 processes, but each would train alone" in done.stderr
+    assert "distributed_world_size: ${oc.decode:${oc.env:WORLD_SIZE}}" in done.stderr
+    assert not list(tmp_path.glob("*.pt"))

@@ -1,0 +1,113 @@
+import re
+
+import pytest
+import torch
+from fairseq import criterions, models, optim, tasks
+from fairseq.dataclass.initialize import add_defaults
+from fairseq.optim import lr_scheduler
+from fairseq_cli import validate
+from omegaconf import OmegaConf
+
+from tests.commands import hydra_train
+from tupe.errors import UserError
+from tupe.fairseq_patches.names import refuse_unknown, refuse_unknown_keys
+
+SAID = r"no model 'tupe_bse' \(did you mean tupe_base\?\): .* system .*bert_ad.* and size tiny, small, base, large"
+
+
+def test_architecture_on_the_command_line(train, tmp_path):
+    with pytest.raises(UserError, match=SAID):
+        train(tmp_path, arch="tupe_bse")
+
+
+def test_validation_without_a_task(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["fairseq-validate", "DATA", "--user-dir", "tupe", "--path", "none.pt"])
+    with pytest.raises(UserError, match="no task is given: set --task"):
+        validate.cli_main()
+
+
+def test_model_under_hydra():
+    with pytest.raises(UserError, match=SAID):
+        models.build_model(OmegaConf.create({"_name": "tupe_bse"}), None)
+
+
+@pytest.mark.parametrize("name", ["tupe_base", "bert_ad_tiny", "roberta", "roberta_base", "transformer_lm"])
+def test_known_models(name):
+    refuse_unknown(name)
+
+
+def test_nothing_near():
+    with pytest.raises(UserError, match=r"^there is no model 'xyz': a name is"):
+        refuse_unknown("xyz")
+
+
+@pytest.mark.parametrize(
+    ("build", "name", "near"),
+    [
+        (tasks.setup_task, "maskedlm", "masked_lm"),
+        (criterions.build_criterion, "tupe_masked_lmm", "tupe_masked_lm"),
+        (optim.build_optimizer, "adamm", "adam"),
+        (lr_scheduler.build_lr_scheduler, "linear_deca", "linear_decay"),
+    ],
+)
+def test_other_parts_under_hydra(build, name, near):
+    with pytest.raises(
+        UserError, match=rf"no \w+ '{name}' \(did you mean {near}\?\): change \w+\._name; known are .*\b{near}\b"
+    ):
+        build(OmegaConf.create({"_name": name}), *([] if build is tasks.setup_task else [[]]))
+
+
+NO_ABSOLUT = r"tupe_base has no absolut \(did you mean absolute\?\): nothing would read it"
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("absolut", NO_ABSOLUT),
+        ("attention_backend", "tupe_base cannot have this attention_backend: Invalid value 'flash'"),
+    ],
+)
+def test_fields_and_values_under_hydra(field, said):
+    """Where a model is built, and before, where fairseq fills in defaults."""
+    config = OmegaConf.create({"_name": "tupe_base", field: "flash"})
+    for asked in (lambda: models.build_model(config, None), lambda: add_defaults(OmegaConf.create({"model": config}))):
+        with pytest.raises(UserError, match=f"^{said}"):
+            asked()
+
+
+def test_fields_of_other_parts_under_hydra():
+    config = OmegaConf.create({"task": {"_name": "masked_lm", "tokens_per_sampl": 3}})
+    with pytest.raises(UserError, match=r"^masked_lm has no tokens_per_sampl \(did you mean tokens_per_sample\?\)"):
+        add_defaults(config)
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("+optimization.max_updates=10", r"optimization has no max_updates \(did you mean max_update\?\)"),
+        ("+model.relativ=unbinned", r"tupe_tiny has no relativ \(did you mean relative\?\)"),
+    ],
+)
+def test_keys_that_fairseq_does_not_read(corpus, tmp_path, key, said):
+    done = hydra_train(corpus, tmp_path, "model._name=tupe_tiny", key, check=False)
+    assert re.search(f"error: {said}: nothing would read it", done.stderr)
+    assert done.returncode == 1
+
+
+def test_groups_that_fairseq_does_not_read():
+    refuse_unknown_keys({"optimization": {"max_update": 1}, "job_logging_cfg": {}})
+    with pytest.raises(UserError, match=r"no optimisation \(did you mean optimization\?\): nothing would read it"):
+        refuse_unknown_keys({"optimisation": {"max_update": 1}})
+
+
+@pytest.mark.parametrize(("key", "value"), [("max_update", "abc"), ("lr", "x"), ("update_freq", [1.5])])
+def test_values_of_another_type(key, value):
+    with pytest.raises(UserError, match=f"^optimization cannot have this optimization.{key}|cannot have this {key}"):
+        refuse_unknown_keys({"optimization": {key: value}})
+
+
+@pytest.mark.parametrize("name", ["sgd", "adafactor", "adagrad", "adamax"])
+def test_an_optimizer_without_defaults_under_hydra(name):
+    parameters = [torch.nn.Parameter(torch.zeros(1))]
+    with pytest.raises(UserError, match=rf"^the optimizer {name} needs a value of lr, .* add \+optimizer.lr=VALUE"):
+        optim.build_optimizer(OmegaConf.create({"_name": name}), parameters)

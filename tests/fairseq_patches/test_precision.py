@@ -1,0 +1,129 @@
+import shutil
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.dataclass.configs import CommonConfig
+from fairseq.optim import build_optimizer
+from fairseq.optim.amp_optimizer import AMPOptimizer
+from omegaconf import OmegaConf
+
+from tupe.errors import UserError
+from tupe.fairseq_patches.precision import consistent_precision
+from tupe.fairseq_patches.task import put_in_scope
+
+FLAGS = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
+
+
+def parameters(folder):
+    return torch.load(folder / "checkpoint_last.pt", weights_only=True)["model"]
+
+
+HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@pytest.mark.parametrize("flag", ["--bf16", "--memory-efficient-bf16", "--fp16", "--memory-efficient-fp16", "--amp"])
+def test_command_line_trains_on_the_cpu(flag, train, tmp_path, caplog):
+    train(tmp_path, flag)
+    saved = parameters(tmp_path).values()  # in float32 always
+    computed_in = [
+        name for name, dtype in HALF.items() if all(torch.equal(tensor, tensor.to(dtype).float()) for tensor in saved)
+    ]
+    assert computed_in == [name for name in HALF if flag.endswith(name)]
+    assert ("amp has no effect on the CPU" in caplog.text) == (flag == "--amp")
+
+
+@pytest.mark.parametrize("flag", ["--fp16", "--memory-efficient-fp16", "--bf16", "--memory-efficient-bf16"])
+def test_resumed_run_has_the_same_bits(flag, train, tmp_path):
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    train(whole, flag, "--max-update", 6, "--save-interval-updates", 3, "--fp16-scale-window", 4)
+    resumed.mkdir()
+    shutil.copy(whole / "checkpoint_1_3.pt", resumed / "checkpoint_last.pt")
+    train(resumed, flag, "--max-update", 6, "--fp16-scale-window", 4)
+    ends = [torch.load(run / "checkpoint_last.pt", weights_only=True) for run in (whole, resumed)]
+    assert ends[1]["optimizer_history"][-1]["num_updates"] == 6
+    for part in ("model", "last_optimizer_state"):
+        torch.testing.assert_close(*(end[part] for end in ends), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("flag", ["--fp16", "--memory-efficient-fp16"])
+def test_overflow_on_the_cpu_skips_the_update(flag, train, tmp_path, caplog):
+    caplog.set_level("INFO")
+    train(tmp_path, flag, "--fp16-init-scale", 2**40)
+    assert "gradient overflow detected" in caplog.text
+    assert all(tensor.isfinite().all() for tensor in parameters(tmp_path).values())
+
+
+def test_tpu_without_torch_xla(train, tmp_path):
+    with pytest.raises(UserError, match="--tpu needs the package torch_xla"):
+        train(tmp_path, "--tpu")
+
+
+def optimizer_of(parameter, name="adam", **scaler):
+    """An optimizer; with arguments of a scaler, by AMP, which works on the CPU then."""
+    config = {"_name": name, "lr": [0.1], "adam_betas": "(0.9,0.98)", "adam_eps": 1e-6}
+    config.update({"tpu": False} if name == "adam" else {})
+    optimizer = build_optimizer(OmegaConf.create(config), [parameter])
+    if not scaler:
+        return optimizer
+    amp = AMPOptimizer.__new__(AMPOptimizer)
+    amp.fp32_optimizer, amp._grad_scaler, amp.min_loss_scale = optimizer, torch.amp.GradScaler("cpu", **scaler), 1e-4
+    put_in_scope(amp)
+    return amp
+
+
+@pytest.mark.parametrize("name", ["adam", "fused_adamw"])
+def test_amp_divides_gradients_by_the_scale_once(name):
+    moved = []
+    for scaler in ({}, {"init_scale": 2.0**20}):
+        parameter = torch.nn.Parameter(torch.ones(3))
+        optimizer = optimizer_of(parameter, name, **scaler)
+        optimizer.backward((parameter * torch.tensor([1e-4, 2e-4, 3e-4])).sum())
+        optimizer.clip_grad_norm(1.0)
+        optimizer.step()
+        moved.append(parameter.detach())
+    torch.testing.assert_close(*moved)
+
+
+def test_amp_goes_on_with_its_scale():
+    """And with the updates until it grows, which a run may wait for otherwise than the one before."""
+    parameter = torch.nn.Parameter(torch.ones(3))
+    before, after = (optimizer_of(parameter, init_scale=2.0**7, growth_interval=window) for window in (4, 6))
+    for _ in range(5):
+        before.backward(parameter.sum())
+        before.clip_grad_norm(1.0)
+        before.step()
+    after.load_state_dict(before.state_dict())
+    assert after.scaler.state_dict() == {**before.scaler.state_dict(), "growth_interval": 6}
+    assert after.scaler.get_scale() == 2.0**8
+
+
+def configured(cpu=True, **given):
+    """`common` as `Trainer` gets it."""
+    common = OmegaConf.structured(CommonConfig(cpu=cpu, **given))
+    consistent_precision(SimpleNamespace(common=common), None, None)
+    return common
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_memory_efficient_implies_half_precision_under_hydra(precision):
+    assert configured(**{f"memory_efficient_{precision}": True})[precision]
+    assert not any(configured()[flag] for flag in FLAGS)
+
+
+def test_flat_gradients_stay_on_the_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert [configured(cpu=cpu, fp16=True).fp16_no_flatten_grads for cpu in (False, True)] == [False, True]
+
+
+@pytest.mark.parametrize("two", [("fp16", "bf16"), ("amp", "memory_efficient_bf16")])
+def test_precisions_exclude_each_other(two):
+    with pytest.raises(UserError, match="exclude each other"):
+        configured(**dict.fromkeys(two, True))
+
+
+def test_fp16_without_a_gpu_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match=r"leave out --fp16 \(under Hydra common\.fp16=false\)"):
+        configured(cpu=False, fp16=True)
+    assert configured(cpu=True, fp16=True).fp16  # slow, and asked for twice

@@ -1,0 +1,215 @@
+import contextlib
+import dataclasses
+import importlib
+import math
+import sys
+from argparse import Namespace
+
+import pytest
+from fairseq import distributed_utils
+from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import MODEL_DATACLASS_REGISTRY
+from fairseq.optim import FairseqOptimizer, register_optimizer
+from fairseq.registry import REGISTRIES
+from fairseq.tasks import TASK_DATACLASS_REGISTRY
+from omegaconf import OmegaConf
+
+from tests.commands import hydra_train
+from tupe.errors import UserError
+from tupe.fairseq_patches.ranges import generation_is_checked, refuse_out_of_range
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--lr", -1], r"optimization.lr is -1.0: give a number, 0 or more"),
+        (["--batch-size", -3], r"dataset.batch_size is -3: give a number above 0"),
+        (["--update-freq", 0], r"optimization.update_freq is 0: give a number above 0"),
+        (["--required-batch-size-multiple", 0], r"required_batch_size_multiple is 0: give a number above 0"),
+        (["--adam-betas", "abc"], r"optimizer.adam_betas is abc: give two numbers, each a number from 0, below 1"),
+        (["--encoder-attention-heads", 0], r"encoder_attention_heads is 0: give a number from 1 to"),
+        (["--mask-prob", 1], r"task.mask_prob is 1.0: give a share above 0 and below 1"),
+        (["--lr", "1e999"], r"optimization.lr is inf: give a number, 0 or more"),
+        (["--dropout", -0.5], r"model.dropout is -0.5: give a share, from 0 to 1"),
+        (["--leave-unmasked-prob", 0.7, "--random-token-prob", 0.7], r"add up to 1.4: give at most 1"),
+    ],
+)
+def test_training_refuses(flags, said, train, tmp_path):
+    with pytest.raises(UserError, match=said):
+        train(tmp_path, *flags)
+    assert not list(tmp_path.glob("*.pt"))
+
+
+NOT_A_COUNT, NOT_A_RATE, NOT_A_SEED = "give a number above 0", "give a number, 0 or more", "from 0 to 4294967295"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        *((key, 0, NOT_A_COUNT) for key in (
+            "common.log_interval", "dataset.required_batch_size_multiple", "dataset.validate_interval",
+            "checkpoint.save_interval", "distributed_training.distributed_world_size", "task.mask_multiple_length",
+        )),
+        *((key, -1, NOT_A_RATE) for key in (
+            "dataset.num_workers", "optimization.max_update", "optimizer.adam_eps", "optimizer.weight_decay",
+            "checkpoint.save_interval_updates", "lr_scheduler.warmup_updates", "task.mask_stdev",
+        )),
+        *((key, math.nan, NOT_A_RATE) for key in (
+            "optimization.clip_norm", "optimizer.adam_eps", "model.save_interval_minutes",
+        )),
+        ("optimization.stop_min_lr", math.nan, "give a finite number"),
+        ("common.seed", -1, NOT_A_SEED),
+        ("common.seed", 1 << 32, NOT_A_SEED),
+        ("optimization.lr", [], "optimization.lr is empty: give a list"),
+        ("optimization.update_freq", [], "optimization.update_freq is empty: give a list"),
+        ("optimization.update_freq", [2, 0], "0: " + NOT_A_COUNT),
+        ("optimization.max_epoch", -2, NOT_A_RATE),
+        *(("model.encoder_layers", layers, "from 1 to 1024") for layers in (0, -4, 10**8)),
+        *(("model.encoder_attention_heads", heads, "from 1 to 1048576") for heads in (0, -4, 10**8)),
+        ("model.max_positions", -4, "from 1 to 1048576"),
+        *(("optimizer.adam_betas", betas, "give two numbers") for betas in (
+            "abc", "0.9", "(0.9, 1.0)", "(0.9, nan)", "__import__('os').abort()", [0.9], [0.9, "x"], "(0.9, True)",
+        )),
+    ],
+)  # fmt: skip
+def test_values_that_cannot_be(key, value, said):
+    group, _, name = key.partition(".")
+    for cfg in ({group: {name: value}}, OmegaConf.create({group: {name: value}})):
+        with pytest.raises(UserError, match=rf"^{key} is .*{said}|^{said}"):
+            refuse_out_of_range(cfg)
+
+
+def test_every_default_can_be():
+    """Covers fairseq's groups, and every model, task, criterion, optimizer and schedule that it knows."""
+    groups = {f.name: [f.type] for f in dataclasses.fields(FairseqConfig) if dataclasses.is_dataclass(f.type)}
+    registered = {"model": MODEL_DATACLASS_REGISTRY, "task": TASK_DATACLASS_REGISTRY}
+    registered |= {kind: registry["dataclass_registry"] for kind, registry in REGISTRIES.items()}
+    for group, kinds in {**groups, **{group: known.values() for group, known in registered.items()}}.items():
+        for kind in kinds:
+            refuse_out_of_range({group: {f.name: f.default for f in dataclasses.fields(kind)}})
+    assert len(groups) > 5 and len(registered["model"]) > 50
+
+
+def test_fields_of_another_package_are_its_own():
+    @register_optimizer("of_another", dataclass=dataclasses.make_dataclass("Of", [], bases=(FairseqDataclass,)))
+    class OfAnother(FairseqOptimizer):
+        pass
+
+    refuse_out_of_range({"optimizer": {"_name": "of_another", "eps": -1.0, "adam_betas": "abc"}})
+
+
+def test_hydra_refuses_before_a_process_begins(corpus, tmp_path):
+    """fairseq starts no process at a world size of 0, and ends with 0, before it imports the plugin by itself."""
+    done = hydra_train(corpus, tmp_path, "distributed_training.distributed_world_size=0", check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("error: distributed_training.distributed_world_size is 0: give")
+
+
+def test_what_is_there_may_be_at_its_end_or_not_set():
+    refuse_out_of_range(
+        OmegaConf.create(
+            {
+                "model": {"dropout": 0.0, "attention_dropout": 1},
+                "dataset": {"batch_size": None, "max_tokens": -1, "batch_size_valid": 1},
+                "optimization": {"lr": [0.0, 1e-3], "update_freq": [1]},
+            }
+        )
+    )
+
+
+@pytest.mark.parametrize("command", ["train", "validate"])
+def test_a_batch_has_a_size(command):
+    main = importlib.import_module(f"fairseq_cli.{command}").main
+    cfg = OmegaConf.create({
+        "task": "masked_lm", "model": "tupe_tiny", "criterion": "tupe_masked_lm",
+        "dataset": {"batch_size": None, "max_tokens": None}, "common": {"user_dir": None},
+    })  # fmt: skip
+    with pytest.raises(UserError, match="no size of a batch is given: set --batch-size or --max-tokens"):
+        distributed_utils.call_main(cfg, main)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"sampling": True, "nbest": 1, "beam": 5}, "generation.beam is 5: give --nbest equal to --beam"),
+        ({"sampling": False, "nbest": 6, "beam": 5}, "generation.nbest is 6, .* give --nbest at most --beam"),
+        ({"sampling": False, "sampling_topk": 3}, "generation.sampling_topk is 3, .* add --sampling"),
+        ({"diverse_beam_groups": 2, "beam": 5}, "generation.diverse_beam_groups is 2, .* give a divisor of the beam"),
+        ({"sampling": True, "diverse_beam_groups": 5, "beam": 5, "nbest": 5, "match_source_len": False,
+          "diversity_rate": -1.0}, "give one of these searches"),
+        ({"retain_iter_history": True}, "generation.retain_iter_history is True: leave it out"),
+        ({"iter_decode_max_iter": 3}, "generation.iter_decode_max_iter is 3: leave it out"),
+    ],
+)  # fmt: skip
+def test_fields_of_a_search_that_do_not_fit(fields, said):
+    with pytest.raises(UserError, match=said):
+        refuse_out_of_range({"generation": fields})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("common_eval.post_process", "nosuch", "common_eval.post_process is nosuch: give one of 'sentencepiece', "),
+        *(("common_eval.model_overrides", text, "give a dictionary") for text in (
+            "abc", "[1]", "{", "dict(data='/')", "__import__('os').abort()",
+        )),
+    ],
+)  # fmt: skip
+def test_texts_that_cannot_be(key, value, said):
+    group, _, name = key.partition(".")
+    with pytest.raises(UserError, match=said):
+        refuse_out_of_range({group: {name: value}})
+
+
+@pytest.mark.parametrize(("shard", "can_be"), [(-1, False), (0, True), (1, True), (2, False), (5, False)])
+def test_shards(shard, can_be):
+    cfg = OmegaConf.create({"dataset": {"shard_id": shard, "num_shards": 2}})
+    with (
+        contextlib.nullcontext() if can_be else pytest.raises(UserError, match=f"shard_id is {shard}, .*from 0, below")
+    ):
+        refuse_out_of_range(cfg)
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    """`command("generate", "--beam", 2)`: a command of translation, in this process, on data that is not there."""
+
+    def command(name, *flags):
+        module = importlib.import_module(f"fairseq_cli.{name}")
+        generation_is_checked()  # fairseq's module may be imported after fairseq was patched
+        words = ("fairseq-" + name, tmp_path, "--user-dir", "tupe", "--task", "translation", "--path", "no.pt", *flags)
+        monkeypatch.setattr(sys, "argv", [str(word) for word in words])
+        module.cli_main()
+
+    return command
+
+
+@pytest.mark.parametrize("name", ["generate", "interactive"])
+def test_commands_of_translation_refuse(name, command):
+    with pytest.raises(UserError, match=r"generation.sampling is True, .* give --nbest equal to --beam"):
+        command(name, "--sampling")
+    with pytest.raises(UserError, match=r"common_eval.model_overrides is abc: give a dictionary"):
+        command(name, "--model-overrides", "abc")
+
+
+def test_sentences_of_a_batch_are_read_at_once(command):
+    with pytest.raises(UserError, match=r"--batch-size 5 is above --buffer-size: raise the latter"):
+        command("interactive", "--batch-size", 5)
+
+
+def test_a_file_that_cannot_be_a_folder_of_results(command, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=f"^{tmp_path / 'file'}: File exists; give another path"):
+        command("generate", "--results-path", tmp_path / "file")
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    cfg = convert_namespace_to_omegaconf(Namespace(user_dir="tupe", path="no.pt"))
+
+    def main(cfg):
+        (tmp_path / "nosuch").read_text()
+
+    with pytest.raises(UserError, match=f"^{tmp_path / 'nosuch'}: No such file or directory; give another path"):
+        distributed_utils.call_main(cfg, main)

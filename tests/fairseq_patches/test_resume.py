@@ -1,0 +1,149 @@
+"""Checkpoints that a run cannot go on from, and runs that are already done."""
+
+import hashlib
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data import Dictionary
+from fairseq.tasks.masked_lm import MaskedLMTask
+from fairseq.tasks.sentence_prediction import SentencePredictionTask
+from fairseq.tasks.translation import TranslationTask
+
+from tupe.errors import UserError
+from tupe.fairseq_patches import dictionary_sha256
+from tupe.fairseq_patches.dictionaries import prepared_by, refuse_other_dictionary
+from tupe.tasks.question_answering import TupeQuestionAnsweringTask
+from tupe.tasks.sentence_prediction import TupeSentencePredictionTask
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_finished_run_stays_finished(train, tmp_path):
+    train(tmp_path)
+    before = digest(tmp_path / "checkpoint_last.pt")
+    train(tmp_path)
+    assert digest(tmp_path / "checkpoint_last.pt") == before
+    train(tmp_path, "--max-update", 4)
+    last = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    assert last["optimizer_history"][-1]["num_updates"] == 4
+
+
+@pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model"])
+def test_checkpoint_that_does_not_exist(flag, train, tmp_path):
+    with pytest.raises(UserError, match=r"there is no checkpoint /.*none\.pt"):
+        train(tmp_path, flag, tmp_path / "none.pt")
+
+
+def test_interrupted_finetuning_goes_on_without_the_pretrained_checkpoint(train, trained, tmp_path):
+    pretrained = tmp_path / "pretrained.pt"
+    pretrained.write_bytes((trained / "checkpoint_last.pt").read_bytes())
+    train(tmp_path / "run", "--finetune-from-model", pretrained)
+    pretrained.unlink()
+    train(tmp_path / "run", "--finetune-from-model", pretrained, "--max-update", 4)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--relative", "none", "--reset", "release"),
+         r"another system \(relative: checkpoint bucketed, here none; reset: checkpoint paper, here release\)"),
+        (("--encoder-layers", 2), r"\(encoder_layers: checkpoint 1, here 2\)"),
+        (("--criterion", "tupe_masked_lm"), r"cannot be continued: Criterion does not match.*--finetune-from-model"),
+        (("--optimizer", "sgd"), r"cannot be continued: Optimizer does not match"),
+    ],
+)  # fmt: skip
+def test_other_settings_than_the_checkpoints(flags, said, train, trained, tmp_path):
+    with pytest.raises(UserError, match=rf"checkpoint_last\.pt .*{said}"):
+        train(tmp_path, "--restore-file", trained / "checkpoint_last.pt", *flags)
+
+
+def test_arch_name_and_dropout_may_differ(train, trained, tmp_path):
+    last = trained / "checkpoint_last.pt"
+    train(tmp_path, "--finetune-from-model", last, "--dropout", 0.2, "--encoder-ffn-embed-dim", 16, arch="tupe_r_base")
+
+
+def test_checkpoint_of_fairseqs_model(train, trained, tmp_path):
+    train(tmp_path / "roberta", arch="roberta")
+    with pytest.raises(UserError, match=r"checkpoint_last\.pt is of fairseq's model roberta"):
+        train(tmp_path, "--finetune-from-model", tmp_path / "roberta/checkpoint_last.pt")
+    with pytest.raises(Exception, match="ensure that the architectures match"):  # fairseq's own sentence
+        train(tmp_path, "--finetune-from-model", trained / "checkpoint_last.pt", arch="roberta")
+
+
+def test_unreadable_checkpoint_keeps_its_sentence(train, tmp_path):
+    (tmp_path / "text.pt").write_text("no checkpoint")
+    with pytest.raises(UserError, match=r"text\.pt cannot be read as a checkpoint"):
+        train(tmp_path, "--restore-file", tmp_path / "text.pt")
+
+
+def with_dictionary(corpus, folder, change):
+    """The data of `corpus` with the lines of its dictionary changed."""
+    folder.mkdir()
+    for file in corpus.glob("*.[bi]*"):
+        (folder / file.name).symlink_to(file)
+    lines = (corpus / "dict.txt").read_text().splitlines()
+    (folder / "dict.txt").write_text("".join(f"{line}\n" for line in change(lines)))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda lines: lines[::-1], "other symbols or order"),
+        (lambda lines: [*lines, "new 1"], r"(\d+) symbols, the data's has \d+"),
+    ],
+)
+def test_other_dictionary(change, said, corpus, train, trained, tmp_path):
+    data, last = with_dictionary(corpus, tmp_path / "data", change), trained / "checkpoint_last.pt"
+    with pytest.raises(UserError, match=rf"{last} was trained with another dictionary \({said}\)"):
+        train(tmp_path / "run", "--finetune-from-model", last, data=data)
+
+
+def test_checkpoint_without_checksum(corpus, train, trained, tmp_path):
+    """As `tupe convert-release` writes it: the size is compared."""
+    state = torch.load(trained / "checkpoint_last.pt", weights_only=True)
+    state["cfg"]["model"]["dictionary_sha256"] = None
+    last = tmp_path / "converted.pt"
+    torch.save(state, last)
+    train(tmp_path / "same", "--finetune-from-model", last)
+    data = with_dictionary(corpus, tmp_path / "data", lambda lines: [*lines, "more 1"])
+    with pytest.raises(UserError, match=r"another dictionary \((\d+) symbols, the data's has \d+\)"):
+        train(tmp_path / "run", "--finetune-from-model", last, data=data)
+
+
+def test_other_dictionary_outside_training(corpus, trained, tmp_path):
+    """As the hub interface and `fairseq-validate` load a model."""
+    last, other = (
+        str(trained / "checkpoint_last.pt"),
+        with_dictionary(corpus, tmp_path / "data", lambda lines: lines[::-1]),
+    )
+    checkpoint_utils.load_model_ensemble_and_task([last], {"data": str(corpus)})
+    with pytest.raises(UserError, match=r"another dictionary \(other symbols"):
+        checkpoint_utils.load_model_ensemble_and_task([last], {"data": str(other)})
+    with pytest.raises(UserError, match=r"there is no checkpoint .*none\.pt"):
+        checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "none.pt")])
+
+
+@pytest.mark.parametrize(
+    ("task", "command"),
+    [
+        (TupeQuestionAnsweringTask, "tupe prepare-qa;"),
+        (TupeSentencePredictionTask, r"tupe prepare-glue;"),
+        (TranslationTask, "tupe prepare-translation;"),
+        (MaskedLMTask, r"tupe prepare-corpus --vocabulary;"),
+    ],
+)
+def test_other_dictionary_names_the_command_of_the_task(task, command):
+    with pytest.raises(UserError, match=command):
+        refuse_other_dictionary("of another", Dictionary(), prepared_by(object.__new__(task)))
+
+
+def test_checksum_is_of_the_symbols_in_order_the_same_for_both_tasks(corpus, trained):
+    dictionary = SentencePredictionTask.load_dictionary(str(corpus / "dict.txt"))
+    saved = torch.load(trained / "checkpoint_last.pt", weights_only=True)["cfg"]["model"]["dictionary_sha256"]
+    assert dictionary_sha256(dictionary) == saved
+    swapped = Dictionary.load(str(corpus / "dict.txt"))
+    assert dictionary_sha256(swapped) != saved  # no <mask>

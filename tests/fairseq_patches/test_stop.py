@@ -1,0 +1,221 @@
+"""Signals and minutes: what is saved, how the command ends, and that it goes on from there bit for bit."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+import torch
+from fairseq.trainer import Trainer
+
+from tests.commands import BIN, ROOT, environment
+from tupe.fairseq_patches import stop
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
+
+@pytest.fixture
+def after(monkeypatch):
+    """`after(update, act)`: calls `act` in an update, once."""
+
+    def after(update, act):
+        train_step, acts = Trainer.train_step, [act]
+
+        def step(self, samples, *args, **kwargs):
+            log = train_step(self, samples, *args, **kwargs)
+            if self.get_num_updates() == update and acts:
+                acts.pop()()
+            return log
+
+        monkeypatch.setattr(Trainer, "train_step", step)
+
+    return after
+
+
+def receive(number):
+    """Sends this process a signal, and waits until it is heard."""
+    os.kill(os.getpid(), number)
+    deadline = time.monotonic() + 10
+    while stop.listener.received is None and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def last(folder):
+    return torch.load(folder / "checkpoint_last.pt", weights_only=True)
+
+
+def updates(folder):
+    return last(folder)["optimizer_history"][-1]["num_updates"]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_signal_finishes_the_update_and_saves(number, train, after, tmp_path, caplog):
+    caplog.set_level("INFO")
+    before = [signal.getsignal(number) for number in NUMBERS]
+    after(2, lambda: receive(number))
+    with pytest.raises(SystemExit) as ended:
+        train(tmp_path, "--dropout", 0.1, "--max-update", 5)
+    assert ended.value.code == 128 + number
+    assert f"stopped by {number.name} after update 2: the same command goes on from {tmp_path}" in caplog.text
+    assert updates(tmp_path) == 2
+    assert [signal.getsignal(number) for number in NUMBERS] == before
+    train(tmp_path, "--dropout", 0.1, "--max-update", 5)
+    train(tmp_path / "whole", "--dropout", 0.1, "--max-update", 5)
+    for part in ("model", "last_optimizer_state"):
+        torch.testing.assert_close(last(tmp_path)[part], last(tmp_path / "whole")[part], rtol=0, atol=0)
+
+
+def test_a_signal_in_the_last_update_leaves_a_finished_run(train, after, tmp_path):
+    after(3, lambda: receive(signal.SIGTERM))
+    train(tmp_path)
+    assert updates(tmp_path) == 3
+
+
+def test_a_signal_in_validation_saves_at_once_and_validates(train, tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO")
+    valid_step, numbers = Trainer.valid_step, [signal.SIGUSR1]
+
+    def step(self, *args, **kwargs):
+        log = valid_step(self, *args, **kwargs)
+        if self.get_num_updates() == 2 and numbers:
+            assert not (tmp_path / "checkpoint_last.pt").exists()
+            receive(numbers.pop())
+        elif self.get_num_updates() == 2:
+            assert updates(tmp_path) == 2
+        return log
+
+    monkeypatch.setattr(Trainer, "valid_step", step)
+    with pytest.raises(SystemExit) as ended:
+        train(tmp_path, "--validate-interval-updates", 2, "--max-update", 5)
+    assert ended.value.code == 128 + signal.SIGUSR1
+    assert '"valid_loss"' in caplog.text or "valid on 'valid' subset" in caplog.text
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("flags", "update"),
+    [
+        (("--max-update", 3), 3),
+        (("--max-epoch", 1, "--max-update", 100), 44),
+        (("--validate-interval-updates", 2, "--max-update", 5), 2),
+    ],
+    ids=["the last", "of the last epoch", "on the way"],
+)
+def test_a_validation_that_was_cut_off_is_done_by_the_next_start(flags, update, train, tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO")
+    calls, validated = [], []
+
+    def killed(self, *args, **kwargs):
+        calls.append(self.get_num_updates())
+        if len(calls) == 3:
+            raise Killed
+        log = valid_step(self, *args, **kwargs)
+        if len(calls) == 1:
+            receive(signal.SIGTERM)
+        return log
+
+    valid_step = Trainer.valid_step
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Trainer, "valid_step", killed)
+        train(tmp_path, "--dropout", 0.1, *flags)
+    assert calls == [update] * 3 and updates(tmp_path) == update
+    assert not (tmp_path / "checkpoint_best.pt").exists()
+
+    def counted(self, *args, **kwargs):
+        validated.append(self.get_num_updates())
+        return valid_step(self, *args, **kwargs)
+
+    monkeypatch.setattr(Trainer, "valid_step", counted)
+    train(tmp_path, "--dropout", 0.1, *flags)
+    resumed, validated[:] = list(validated), []
+    train(tmp_path / "whole", "--dropout", 0.1, *flags)
+    assert resumed == validated
+    for name in ("last", "best"):
+        ends = [
+            torch.load(folder / f"checkpoint_{name}.pt", weights_only=True) for folder in (tmp_path, tmp_path / "whole")
+        ]
+        for part in ("model", "last_optimizer_state"):
+            torch.testing.assert_close(*(end[part] for end in ends), rtol=0, atol=0)
+        for part in ("best", "val_loss", "train_iterator"):
+            assert ends[0]["extra_state"][part] == ends[1]["extra_state"][part]
+    validated[:] = []
+    train(tmp_path, "--dropout", 0.1, *flags)  # once
+    assert not validated
+
+
+def test_minutes(train, after, tmp_path):
+    """Less than a millisecond: every update is saved, without validation."""
+    seen = []
+    after(2, lambda: seen.append(updates(tmp_path)))
+    train(tmp_path, "--save-interval-minutes", 1e-6)
+    assert seen == [1]
+
+
+def test_no_checkpoint_where_none_is_wanted(train, after, tmp_path, caplog):
+    caplog.set_level("INFO")
+    after(1, lambda: receive(signal.SIGTERM))
+    with pytest.raises(SystemExit):
+        train(tmp_path, "--no-save")
+    assert "after update 1: nothing was saved, as the configuration says" in caplog.text
+
+
+def test_other_models_end_as_ever(train, after, tmp_path):
+    after(2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, arch="roberta")
+    assert not (tmp_path / "checkpoint_last.pt").exists()
+
+
+def test_signals_together_are_one_and_a_second_ends_a_process_that_hangs():
+    """The main thread waits for ever, as in a collective whose other side is gone."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        stop.TOGETHER = 0.3
+        listener = stop.Listener()
+        listener.install()
+        os.write(writes, b".")
+        while True:
+            time.sleep(1)
+    os.read(reads, 1)
+    for wait in (0, 0.05, 0.5):
+        time.sleep(wait)
+        assert os.waitpid(child, os.WNOHANG) == (0, 0)
+        os.kill(child, signal.SIGTERM)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 128 + signal.SIGTERM
+
+
+def test_processes_stop_after_the_same_update(corpus, tmp_path):
+    """One of two processes gets the signal; both save after the same update, and go on from it."""
+
+    def command(last):
+        return [
+            BIN / "torchrun", "--standalone", "--nproc-per-node", 2, "--no-python", "fairseq-train", corpus,
+            "--user-dir", "tupe", "--task", "masked_lm", "--criterion", "tupe_masked_lm", "--arch", "tupe_tiny",
+            "--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-attention-heads", 2, "--batch-size", 8,
+            "--tokens-per-sample", 32, "--optimizer", "adam", "--lr", 0.003, "--lr-scheduler", "fixed", "--cpu",
+            "--max-update", last, "--num-workers", 0, "--log-format", "json", "--log-interval", 1,
+            "--no-epoch-checkpoints", "--disable-validation", "--save-dir", tmp_path,
+        ]  # fmt: skip
+
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        launcher = subprocess.Popen(
+            [str(part) for part in command(100000)], cwd=ROOT, env=environment(), stdout=out, stderr=subprocess.STDOUT
+        )
+        deadline = time.monotonic() + 300
+        while '"num_updates": "3"' not in log.read_text():
+            assert launcher.poll() is None and time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        children = subprocess.run(["pgrep", "-P", str(launcher.pid)], capture_output=True, text=True).stdout.split()
+        assert len(children) == 2
+        os.kill(int(children[1]), signal.SIGUSR1)
+        assert launcher.wait(timeout=120) != 0
+    said = log.read_text()
+    assert "stopped by SIGUSR1 after update" in said
+    assert f"exitcode  : {128 + signal.SIGUSR1}" in said
+    assert f"after update {updates(tmp_path)}:" in said

@@ -1,0 +1,31 @@
+from types import SimpleNamespace
+
+import pytest
+from fairseq.trainer import Trainer
+
+from tupe.errors import UserError
+from tupe.fairseq_patches.patching import check
+from tupe.fairseq_patches.task import put_in_scope
+from tupe.fairseq_patches.trainer import _OVERRIDDEN, TupeTrainer
+from tupe.models import TupeModel
+
+
+def test_the_trainer_is_chosen_by_what_it_trains():
+    task, other = SimpleNamespace(), SimpleNamespace()
+    put_in_scope(task)
+    assert type(Trainer.__new__(Trainer, None, task, other, other)) is TupeTrainer
+    assert type(Trainer.__new__(Trainer, None, other, object.__new__(TupeModel), other)) is TupeTrainer
+    assert type(Trainer.__new__(Trainer, None, other, other, other)) is Trainer
+
+    class Users(Trainer):
+        pass
+
+    assert type(Trainer.__new__(Users, None, task, other, other)) is Users
+
+
+def test_what_is_overridden_is_looked_at():
+    """Each override is in the table by which another fairseq is refused."""
+    overrides = {name for name in vars(TupeTrainer) if name in vars(Trainer) and callable(vars(TupeTrainer)[name])}
+    assert overrides == _OVERRIDDEN.keys()
+    with pytest.raises(UserError, match=r"Trainer\.train_step\(self batches, \.\.\.\)|patches fairseq.trainer.Trainer"):
+        check(Trainer, "train_step", "self batches")

@@ -1,0 +1,27 @@
+"""Under Hydra fairseq imports `common.user_dir` within `main`: too late to refuse what it does before."""
+
+import importlib
+import sys
+import traceback
+from typing import Any
+
+from fairseq.utils import import_user_module
+from hydra.experimental.callback import Callback
+
+from tupe.fairseq_patches.printing import sentence
+
+
+class ImportUserDir(Callback):
+    """Imports `common.user_dir` and the plugin before the job begins; configs/ name it in `hydra.callbacks`."""
+
+    def on_job_start(self, config: Any, **kwargs: Any) -> None:
+        try:
+            import_user_module(config.common)  # first: terms of one's own are registered before the plugin is imported
+            importlib.import_module("tupe.plugin")
+        except FileNotFoundError as error:
+            sys.exit(f"error: there is no folder {error}: set common.user_dir to a package, such as tupe")
+        except Exception as error:  # Hydra would make a warning of it, and go on
+            if sentence(error) is None:
+                traceback.print_exc()
+                sys.exit(1)
+            sys.exit(f"error: {sentence(error)}")

@@ -1,0 +1,145 @@
+"""What a run says: an error as its sentence, without a traceback; its log, also in a file beside its checkpoints."""
+
+import contextlib
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable
+
+import hydra._internal.utils
+from fairseq import options
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.distributed import utils as distributed_utils
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import JobReturn
+from omegaconf import DictConfig
+from torch.multiprocessing import ProcessRaisedException
+
+from tupe.errors import UserError
+from tupe.fairseq_patches.patching import only_runs, patches, put, wrap
+from tupe.fairseq_patches.scope import before_training, config_in_scope
+
+#: In the folder of a run of `fairseq-train`; Hydra writes hydra_train.log.
+LOG = "train.log"
+_RAISED = f"\n{UserError.__module__}.{UserError.__qualname__}: "
+
+
+def sentence(error: BaseException) -> str | None:
+    """The sentence of a `UserError`, also of one raised in a process that fairseq started; otherwise None."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, ProcessRaisedException):  # it carries the traceback of the process as text
+        return str(error).rpartition(_RAISED)[2].strip() if _RAISED in str(error) else None
+    return None
+
+
+def print_sentence(otherwise):
+    """`sys.excepthook` that leaves every other exception to the hook `otherwise`. Python then exits with 1."""
+
+    def excepthook(kind, error, traceback):
+        found = sentence(error)
+        if found is None:
+            otherwise(kind, error, traceback)
+        else:
+            sys.stdout.flush()  # the log is there: the sentence comes last
+            print(f"error: {found}", file=sys.stderr)
+
+    return excepthook
+
+
+@only_runs
+def sentences_are_printed() -> None:
+    """Let Python and Hydra print a `UserError` as its sentence, and the log of a training begin in one line."""
+    put(sys, "excepthook", print_sentence(sys.excepthook))
+    put(JobReturn, "return_value", _return_value.getter(_raise_or_return))
+    wrap(hydra._internal.utils, "_is_env_set", "name", lambda original: lambda name: True, only_for=_is_printed)
+    logging.getLogger("fairseq_cli.train").addFilter(_says_what_runs)
+
+
+def _is_printed(name: str) -> bool:
+    """Hydra prints errors itself, with advice on its stack trace, unless this variable tells it to raise them."""
+    return name == "HYDRA_FULL_ERROR" and sentence(sys.exc_info()[1]) is not None
+
+
+_return_value = JobReturn.return_value
+
+
+def _raise_or_return(job: JobReturn) -> object:
+    """What `JobReturn.return_value` does, but for a `UserError` it does not write the overrides to the screen first."""
+    if sentence(job._return_value) is not None:
+        raise job._return_value
+    return _return_value.fget(job)
+
+
+#: Warnings of fairseq's own calls on today's libraries, which no user can do anything about: message and module.
+_NOT_FOR_USERS = (
+    ("", r"hydra\."),
+    (r"\s*'config' is validated against ConfigStore schema", ""),
+    (r"\s*The version_base parameter is not specified", ""),
+    ("'pin_memory' argument is set as true but no accelerator", ""),
+    ("", r"fairseq\."),
+)
+
+
+@patches(options, "parse_args_and_arch", "parser")
+def says_nothing_of_libraries(original):
+    """Silence deprecations in a run of ours, unless Python was asked for warnings (`-W`, `PYTHONWARNINGS`)."""
+
+    def parse_args_and_arch(*args, **kwargs):
+        parsed = original(*args, **kwargs)
+        if not sys.warnoptions and config_in_scope(parsed[0] if isinstance(parsed, tuple) else parsed):
+            for message, module in _NOT_FOR_USERS:
+                for kind in (UserWarning, FutureWarning, DeprecationWarning):
+                    warnings.filterwarnings("ignore", message, kind, module)
+        return parsed
+
+    return parse_args_and_arch
+
+
+def _says_what_runs(record: logging.LogRecord) -> bool:
+    """Shorten the line on which fairseq logs the whole configuration, 8 kB, in a run of ours."""
+    cfg = record.msg
+    if isinstance(cfg, (DictConfig, FairseqConfig)) and config_in_scope(cfg):
+        parts = (f"{part} {getattr(cfg[part], '_name', None)}" for part in ("task", "model", "criterion", "optimizer"))
+        record.msg = f"configuration: {', '.join(parts)}; every checkpoint has all of it"
+    return True
+
+
+@before_training
+def logged_beside_the_checkpoints(cfg, task, model):
+    """Without Hydra and `--log-file` the log is only on the screen, and `tupe plot training` has nothing to read."""
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if isinstance(handler, _RunLog)]:  # of a run before
+        root.removeHandler(handler)
+        with contextlib.suppress(OSError):  # a full disk
+            handler.close()
+    by_hydra = HydraConfig.initialized() or "job_logging_cfg" in cfg
+    if not by_hydra and cfg.common.log_file is None and distributed_utils.is_master(cfg.distributed_training):
+        os.makedirs(cfg.checkpoint.save_dir, exist_ok=True)
+        handler = _RunLog(os.path.join(cfg.checkpoint.save_dir, LOG), encoding="utf-8", delay=True)
+        handler.setFormatter(logging.Formatter("%(asctime)s | %(levelname)s | %(name)s | %(message)s"))
+        root.addHandler(handler)
+    for handler in root.handlers:
+        if isinstance(handler, logging.FileHandler):
+            handler.handleError = _says_once(handler)
+
+
+def _says_once(handler: logging.FileHandler) -> Callable[[logging.LogRecord], None]:
+    """Replace `handler.handleError`: one line for a full disk, where Python prints a traceback for each record."""
+    said = False
+
+    def handle_error(record: logging.LogRecord) -> None:
+        nonlocal said
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            logging.FileHandler.handleError(handler, record)
+        elif not said:
+            said = True
+            print(f"warning: {handler.baseFilename} cannot be written: {error.strerror}", file=sys.stderr)
+
+    return handle_error
+
+
+class _RunLog(logging.FileHandler):
+    """That of one run."""

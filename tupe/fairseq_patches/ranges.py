@@ -1,0 +1,288 @@
+"""Values that a configuration cannot have: ONE table for training, plans, `tupe describe` and checkpoints.
+
+fairseq does not look: it trains upwards at a negative rate, divides by an interval of 0, or ends without an update.
+"""
+
+import ast
+import contextlib
+import math
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from fairseq import distributed_utils, models
+from fairseq.dataclass import initialize
+from fairseq.dataclass.configs import FairseqConfig, GenerationConfig
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from omegaconf import DictConfig, ListConfig
+from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue
+
+from tupe.errors import UserError
+from tupe.fairseq_patches.folders import refuse_outputs
+from tupe.fairseq_patches.patching import only_runs, patches, wrap
+from tupe.fairseq_patches.scope import (
+    REGISTERED,
+    before_training,
+    builds_model_in_scope,
+    chosen,
+    config_in_scope,
+    in_scope,
+)
+
+MOST = 1 << 20  # of layers, widths, positions and so on
+
+#: Whether a number can be, and what can.
+Range = tuple[Callable[[float], bool], str]
+
+_SHARE = (lambda x: 0 <= x <= 1), "a share, from 0 to 1"
+_PART = (lambda x: 0 < x < 1), "a share above 0 and below 1"
+_BELOW_ONE = (lambda x: 0 <= x < 1), "a number from 0, below 1"
+_ABOVE = (lambda x: x > 0), "a number above 0"
+_RATE = (lambda x: x >= 0), "a number, 0 or more"
+_COUNT = (lambda x: x >= 1), "a number above 0"
+_POWER = (lambda x: -20 <= x <= 20), "a number from -20 to 20"
+_TOP = (lambda x: 0 < x <= 1 or x == -1), "a share, above 0 and at most 1"
+_LIMIT = (lambda x: x >= 1 or x == -1), "a number above 0"  # -1 is fairseq's own for none
+_KEPT = (lambda x: x >= -1), "a number, 0 or more, or -1 for all"
+_SEED = (lambda x: 0 <= x < 1 << 32), "a number from 0 to 4294967295"
+_SIZE = (lambda x: 1 <= x <= MOST), f"a number from 1 to {MOST}"
+_WIDTH = (lambda x: 0 <= x <= MOST), f"a number from 0 to {MOST}"
+_OTHER_SIZE = (lambda x: -1 <= x <= MOST), f"a number up to {MOST}"
+_LAYERS = (lambda x: 1 <= x <= 1024), "a number from 1 to 1024"
+
+_NAMES: list[tuple[Range, str]] = [
+    (_SEED, "seed fixed_validation_seed"),
+    (_SHARE, "dropout attention_dropout activation_dropout pooler_dropout label_smoothing ema_decay"),
+    (_SHARE, "leave_unmasked_prob random_token_prob fp16_scale_tolerance"),
+    (_PART, "mask_prob"),
+    (_BELOW_ONE, "warmup_ratio momentum"),
+    (_ABOVE, "fp16_init_scale amp_init_scale min_loss_scale generator_size"),
+    (_RATE, "lr clip_norm stop_time_hours weight_decay adam_eps eps mask_stdev multilang_sampling_alpha"),
+    (_RATE, "max_epoch max_update warmup_updates save_interval_minutes save_interval_updates"),
+    (_RATE, "validate_interval_updates validate_after_updates num_workers curriculum empty_cache_freq"),
+    (_RATE, "data_buffer_size buffer_size distributed_rank device_id"),
+    (_COUNT, "log_interval save_interval validate_interval update_freq max_valid_steps total_num_update num_shards"),
+    (_COUNT, "required_batch_size_multiple required_seq_len_multiple distributed_world_size nprocs_per_node"),
+    (_COUNT, "mask_multiple_length fp16_scale_window amp_scale_window model_parallel_size bucket_cap_mb"),
+    (_COUNT, "all_gather_list_size max_query max_answer doc_stride beam nbest checkpoint_shard_count"),
+    (_COUNT, "tokens_per_sample"),
+    (_ABOVE, "temperature"),
+    (_RATE, "max_len_a max_len_b min_len prefix_size no_repeat_ngram_size"),
+    (_POWER, "lenpen"),
+    (_TOP, "sampling_topp"),
+    (_LIMIT, "sampling_topk diverse_beam_groups"),
+    (_LIMIT, "batch_size batch_size_valid max_tokens max_tokens_valid patience num_classes"),
+    (_KEPT, "keep_interval_updates keep_interval_updates_pattern keep_last_epochs keep_best_checkpoints"),
+    (_LAYERS, "encoder_layers decoder_layers"),
+    (_SIZE, "encoder_embed_dim encoder_ffn_embed_dim encoder_attention_heads"),
+    (_SIZE, "max_positions max_source_positions max_target_positions"),
+    (_SIZE, "position_rank relative_buckets relative_max_distance vocab_size"),
+    (_WIDTH, "decoder_embed_dim decoder_ffn_embed_dim decoder_attention_heads decoder_input_dim decoder_output_dim"),
+    (_WIDTH, "embedding_dim linformer_k content_terms"),
+]
+#: By the names of fields, which fairseq and this plugin use for the same in every group.
+RANGES = {name: limits for limits, names in _NAMES for name in names.split()}
+#: Pairs of numbers that fairseq evaluates as Python.
+_PAIRS: dict[str, Range] = {
+    **dict.fromkeys(("adam_betas", "adamax_betas", "lamb_betas"), _BELOW_ONE),
+    "adafactor_eps": _RATE,
+}
+_PROCESSES = ("sentencepiece", "wordpiece", "letter", "silence", "_EOW", "subword_nmt", "@@ ", "@@", "none")
+_SEARCHES = "sampling diverse_beam_groups match_source_len diversity_rate"
+
+
+def _literal(value: str) -> Any:
+    """Return the constant that a text of Python's stands for, or None if it is none."""
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
+
+
+#: Fields of a group that limit each other, or have choices: whether their values can be, all given, and what to do.
+_TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
+    ("common_eval", "model_overrides", lambda x: isinstance(_literal(x), dict), "give a dictionary, as {'dropout': 0}"),
+    ("common_eval", "post_process", _PROCESSES.__contains__, f"give one of {', '.join(map(repr, _PROCESSES))}"),
+    ("dataset", "shard_id num_shards", lambda x, count: 0 <= x < count, "give a shard from 0, below their number"),
+    ("generation", "nbest beam", lambda x, beam: x <= beam, "give --nbest at most --beam"),
+    (
+        "generation",
+        "sampling nbest beam",
+        lambda x, nbest, beam: not x or nbest == beam,
+        "give --nbest equal to --beam",
+    ),
+    ("generation", "sampling_topk sampling", lambda x, sampling: x < 0 or sampling, "add --sampling"),
+    ("generation", "sampling_topp sampling", lambda x, sampling: x < 0 or sampling, "add --sampling"),
+    ("generation", "diverse_beam_groups beam", lambda x, beam: x < 1 or beam % x == 0, "give a divisor of the beam"),
+    ("generation", _SEARCHES, lambda *given: sum(x > 0 for x in given) <= 1, "give one of these searches"),
+    *(
+        ("generation", field.name, [field.default].__contains__, "leave it out: no model of TUPE refines translations")
+        for field in fields(GenerationConfig)
+        if field.name.startswith("iter_decode_") or field.name in ("retain_iter_history", "decoding_format")
+    ),
+]
+_NOT_EMPTY = ("lr", "update_freq")
+_BATCHED = ("fairseq_cli.train", "fairseq_cli.validate")  # the others have a default
+_GROUPS = [field.name for field in fields(FairseqConfig)]
+
+
+def refuse_out_of_range(cfg: Any, groups: Iterable[str] | None = None) -> None:
+    """Raise a `UserError` for the first value of the configuration that cannot be.
+
+    Args:
+        cfg: by group, a dictionary or with attributes.
+        groups: to look at, by default all.
+    """
+    for group in _GROUPS if groups is None else groups:
+        part = _get(cfg, group)
+        for name, value in () if of_others(group, part) else _items(part):
+            refuse_value(name, value, f"{group}.{name}")
+    task = _get(cfg, "task")
+    left, random = (_get(task, name) or 0 for name in ("leave_unmasked_prob", "random_token_prob"))
+    if left + random > 1:
+        raise UserError(f"leave_unmasked_prob and random_token_prob add up to {left + random:g}: give at most 1.")
+    for group, names, can_be, words in _TOGETHER:
+        values = {name: _get(_get(cfg, group), name) for name in names.split()}
+        if None not in values.values() and not can_be(*values.values()):
+            raise UserError(f"{', '.join(f'{group}.{name} is {x!s:.40}' for name, x in values.items())}: {words}.")
+
+
+def refuse_value(name: str, value: Any, where: str) -> None:
+    """Raise a `UserError` if the field `name`, shown as `where`, cannot have this value."""
+    if name in _PAIRS:
+        _refuse_pair(name, value, where)
+        return
+    several = isinstance(value, (list, tuple, ListConfig))
+    if several and not value and name in _NOT_EMPTY:
+        raise UserError(f"{where} is empty: give a list of one number or more, as [1].")
+    size = name.endswith(("_layers", "_dim", "_heads", "_positions"))  # of models of fairseq's
+    can_be, words = RANGES.get(name, _OTHER_SIZE if size else (lambda x: True, "a finite number"))
+    for number in value if several else [value]:
+        if isinstance(number, (int, float)) and not _is_in(number, can_be):
+            raise UserError(f"{where} is {_shown(number)}: give {words}.")
+
+
+def of_others(group: str, part: Any) -> bool:
+    """Tell whether the class that a part names is of neither fairseq nor this plugin: its fields are its own."""
+    kind = chosen(group, _get(part, "_name") or part) if group in REGISTERED else None
+    return kind is not None and kind.__module__.partition(".")[0] not in ("fairseq", "tupe") and not in_scope(kind)
+
+
+def _refuse_pair(name: str, value: Any, where: str) -> None:
+    can_be, words = _PAIRS[name]
+    pair = _literal(value) if isinstance(value, str) else value
+    whole = isinstance(pair, (list, tuple, ListConfig)) and len(pair) == 2
+    if not whole or not all(
+        type(number) in (int, float) and math.isfinite(number) and can_be(number) for number in pair
+    ):
+        raise UserError(f"{where} is {value!s:.40}: give two numbers, each {words}, as (0.9, 0.98).")
+
+
+def _is_in(number: float, can_be: Callable[[float], bool]) -> bool:
+    return isinstance(number, bool) or (-math.inf < number < math.inf and can_be(number))
+
+
+def _shown(number: float) -> str:
+    return str(number) if isinstance(number, float) or abs(number) < 10**20 else f"{number:.3e}"
+
+
+def _get(part: Any, name: str) -> Any:
+    return part.get(name) if isinstance(part, dict) else getattr(part, name, None)
+
+
+def _items(part: Any) -> Iterable[tuple[str, Any]]:
+    if part is None or isinstance(part, str):
+        return ()
+    if isinstance(part, DictConfig):
+        return _resolved(part)
+    return part.items() if isinstance(part, Mapping) else vars(part).items()
+
+
+def _resolved(part: DictConfig) -> Iterator[tuple[str, Any]]:
+    """Yield the fields that have a value: one that follows a field of another part has none where that is absent."""
+    for name in part:
+        with contextlib.suppress(InterpolationKeyError, MissingMandatoryValue):
+            yield str(name), part[name]
+
+
+@contextlib.contextmanager
+def _checked(cfg: Any, main: Callable) -> Iterator[None]:
+    """Check a configuration before the block, and let an `OSError` in it that names a file be a `UserError`."""
+    refuse_out_of_range(cfg)
+    refuse_outputs(cfg)
+    if main.__module__ in _BATCHED and cfg.dataset.batch_size is None and cfg.dataset.max_tokens is None:
+        raise UserError("no size of a batch is given: set --batch-size or --max-tokens (dataset.batch_size).")
+    interactive = main.__module__ == "fairseq_cli.interactive"
+    if interactive and (cfg.dataset.batch_size or 0) > max(cfg.interactive.buffer_size, 1):
+        raise UserError(f"--batch-size {cfg.dataset.batch_size} is above --buffer-size: raise the latter to it.")
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise UserError(f"{error.filename}: {error.strerror}; give another path, or change that one.") from error
+
+
+@patches(distributed_utils, "call_main", "cfg main", only_for=lambda cfg, *args, **kwargs: config_in_scope(cfg))
+def of_command(original):
+    """Every command of fairseq but `fairseq-hydra-train` and `fairseq-generate`, before a process is started."""
+
+    def call_main(cfg, main, **kwargs):
+        with _checked(cfg, main):
+            return original(cfg, main, **kwargs)
+
+    return call_main
+
+
+def of_generation(original):
+    """`fairseq-generate`, which calls its `main` without `call_main`."""
+
+    def main(cfg):
+        cfg = convert_namespace_to_omegaconf(cfg) if isinstance(cfg, Namespace) else cfg
+        with _checked(cfg, original):
+            return original(cfg)
+
+    return main
+
+
+def of_hydra(original):
+    """`fairseq-hydra-train`, which imports the plugin within `main`; that fills in the defaults next."""
+
+    def add_defaults(cfg):
+        original(cfg)
+        if config_in_scope(cfg):
+            refuse_out_of_range(cfg)
+
+    return add_defaults
+
+
+@only_runs
+def defaults_of_hydra() -> None:
+    for module in (initialize, *(sys.modules.get(f"fairseq_cli.{name}") for name in ("train", "hydra_train"))):
+        if module is not None:
+            wrap(module, "add_defaults", "cfg", of_hydra)
+
+
+@only_runs
+def generation_is_checked() -> None:
+    if "fairseq_cli.generate" in sys.modules:
+        wrap(sys.modules["fairseq_cli.generate"], "main", "cfg", of_generation, config_in_scope)
+
+
+@before_training
+def of_training(cfg, task, model):
+    """A `Trainer` that no command made."""
+    refuse_out_of_range(cfg)
+
+
+@patches(models, "build_model", "cfg task", only_for=builds_model_in_scope)
+def of_model_and_task(original):
+    """A model that no command builds."""
+
+    def build_model(cfg, task, *args, **kwargs):
+        refuse_out_of_range({"model": cfg, "task": getattr(task, "cfg", None)}, ["model", "task"])
+        return original(cfg, task, *args, **kwargs)
+
+    return build_model

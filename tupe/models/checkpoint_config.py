@@ -1,0 +1,152 @@
+"""The configuration of a model in a checkpoint, where nothing is taken on trust: a file can say anything."""
+
+import os
+from argparse import Namespace
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from tupe.errors import UserError
+from tupe.fairseq_patches.ranges import refuse_value
+from tupe.fairseq_patches.scope import chosen
+from tupe.files import typed
+from tupe.models.config import CONFIGS, TupeConfig
+from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
+from tupe.position.registry import refuse_unknown
+from tupe.safe_load import check_finite
+from tupe.systems import SEQ2SEQ_NAMES
+
+T = TypeVar("T")
+
+_ENCODER = "encoder.sentence_encoder."
+_MADE_BY, _MENDING = "training", "take a checkpoint from a source that you trust"
+
+
+def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:
+    """The checked configuration of the model that a checkpoint holds, `max_positions` filled in from its task.
+
+    Args:
+        state: of `tupe.safe_load`.
+        path: of the file, for the messages.
+
+    Raises:
+        UserError: if the model is none of ours, or if a field is unknown, or not of its type, choices or range, or if
+            the weights are not those of such a model, or not finite.
+    """
+    where = f"{path}: cfg"
+    cfg = typed(dict[str, Any] | None, state.get("cfg"), where, _MADE_BY, _MENDING) or {}
+    model, task = (
+        typed(dict[str, Any] | None, cfg.get(part), f"{where}.{part}", _MADE_BY, _MENDING) or {}
+        for part in ("model", "task")
+    )
+    refuse_old_form(state, task, path)
+    name = model.get("_name")
+    if name in SEQ2SEQ_NAMES:
+        raise UserError(f"{path} is a translation model ({name}): give a pre-trained or fine-tuned encoder.")
+    if not isinstance(name, str) or name not in CONFIGS:
+        kind = chosen("model", name)
+        held = fairseq_model(name, kind) if kind else f"the model {name!r:.60}"
+        raise UserError(
+            f"{path} holds {held}, which is none of ours (`tupe systems` lists them): give one of ours, or convert the "
+            "authors' with `tupe convert-release`."
+        )
+    config = _config(CONFIGS[name], model, path)
+    if config.max_positions is None:
+        length = task.get("tokens_per_sample") or task.get("max_positions")
+        config.max_positions = typed(int, length, f"{where}.task: the length of its sequences", _MADE_BY, _MENDING)
+    _check_numbers(vars(config), f"{where}.model")
+    width = config.embedding_dim or config.encoder_embed_dim
+    _check_weights(state.get("model"), _ENCODER, config.encoder_layers, width, path)
+    return config
+
+
+def fairseq_model(name: str, kind: type) -> str:
+    """Say what a model of fairseq's is: `fairseq's model roberta_base (RobertaModel)`."""
+    return f"fairseq's model {name} ({kind.__name__})"
+
+
+def check_translator(model: dict[str, Any], task: dict[str, Any], weights: Any, path: str | os.PathLike) -> None:
+    """The same of an encoder-decoder: one of ours, or fairseq's `transformer`, whose fields are all of its options.
+
+    Args:
+        model, task: their configurations.
+        weights: by name.
+        path: of the file, for the messages.
+
+    Raises:
+        UserError: as `saved_config`.
+    """
+    ours = model["_name"] in TRANSLATORS
+    if ours:
+        config = vars(_config(TRANSLATORS[model["_name"]], model, path))
+    else:
+        config = _sizes(model)
+    _check_numbers(config, f"{path}: cfg.model")
+    _check_numbers(_sizes(task), f"{path}: cfg.task")
+    for side in ("encoder", "decoder"):
+        layers, width = (config.get(f"{side}_{of}") or config.get(f"encoder_{of}") for of in ("layers", "embed_dim"))
+        _check_weights(weights, f"{side}.stack." if ours else f"{side}.", layers, width, path)
+
+
+def saved_fields(part: object) -> dict[str, Any]:
+    """A part of a configuration, which fairseq saves in either form."""
+    part = vars(part) if isinstance(part, Namespace) else part
+    return part if isinstance(part, dict) else {}
+
+
+def saved_updates(state: dict[str, Any], path: str | os.PathLike) -> int:
+    """How many updates the model in a checkpoint was trained for, 0 where it does not say.
+
+    Raises `UserError` if that is no number.
+    """
+    history = state.get("optimizer_history") or [{}]
+    last = typed(list[dict[str, Any]], history, f"{path}: optimizer_history", "training")[-1]
+    return typed(int, last.get("num_updates", 0), f"{path}: the number of its updates", "training")
+
+
+def refuse_old_form(state: dict[str, Any], task: dict[str, Any], path: str | os.PathLike) -> None:
+    """Raises `UserError` for settings that are not of today's form.
+
+    fairseq takes `args` before `cfg`, and of models and tasks that have no dataclass it evaluates texts as Python.
+    """
+    if state.get("args") is not None or "task" in task:
+        raise UserError(
+            f"{path} has settings of fairseq's old form (args), whose text fairseq runs as Python: give a checkpoint "
+            "of this plugin's training."
+        )
+
+
+def _config(kind: type[T], model: dict[str, Any], path: str | os.PathLike) -> T:
+    fields = kind.__dataclass_fields__
+    for side in ("absolute", "relative", "decoder_absolute", "decoder_relative"):
+        if side in fields:
+            refuse_unknown(path, side, model.get(side), [choice.value for choice in fields[side].type])
+    return typed(kind, model, f"{path}: cfg.model", _MADE_BY, _MENDING)
+
+
+def _sizes(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name.endswith(("_layers", "_dim", "_heads", "_positions"))}
+
+
+def _check_numbers(fields: dict[str, Any], where: str) -> None:
+    for name, value in fields.items():
+        try:
+            refuse_value(name, value, f"{where}: {name}")
+        except UserError as error:
+            raise UserError(f"{str(error).partition(': give')[0]}, which no model has: {_MENDING}.") from None
+
+
+def _check_weights(weights: Any, part: str, layers: Any, width: Any, path: str | os.PathLike) -> None:
+    """Refuse weights that are not finite, and those of another size before a model of that size is built.
+
+    `part` begins the names of the weights.
+    """
+    weights, begin = weights if isinstance(weights, dict) else {}, f"{part}layers."
+    words = weights.get(f"{part}embed_tokens.weight")
+    found = {name[len(begin) :].partition(".")[0] for name in weights if str(name).startswith(begin)}
+    if not isinstance(words, Tensor) or words.dim() != 2 or (layers, width) != (len(found), words.shape[1]):
+        raise UserError(
+            f"{path} does not hold the weights of the {layers!s:.20} layers of width {width!s:.20} that its "
+            "configuration names: it is damaged or not a whole checkpoint."
+        )
+    check_finite(weights, path)
