@@ -485,9 +485,11 @@ def test_what_is_wrong_is_one_sentence(kind, row, copy, capsys):
         PREDICT.replace("/new", "/glue/CoLA"),
         QUESTIONS.replace("/new", "/vocabulary"),
         "export-electra {}/electra.pt {}/electra.pt",
+        PREDICT + " --splits valid",
+        ANSWER + " --partial",
     ],
 )
-def test_an_output_is_neither_an_input_nor_a_checkpoint(command, copy, capsys):
+def test_what_a_command_cannot_do_changes_nothing(command, copy, capsys):
     before = tree(copy)
     status, error = said(Row(command, "", ""), copy, capsys)
     assert status == 1

@@ -113,6 +113,17 @@ def test_a_wrong_argument_is_a_sentence(capsys):
     assert capsys.readouterr().err == "error: the following arguments are required: out: see tupe sweep --help.\n"
 
 
+def test_two_dashes_are_no_value(capsys):
+    assert main(["systems", "--vocab-size=--"]) == 1  # argparse takes them away
+    assert capsys.readouterr().err == "error: --vocab-size has the value '--', which is none: give another one.\n"
+
+
+def test_a_table_that_is_printed_has_no_document(capsys):
+    with pytest.raises(SystemExit):
+        main(["study-report", "--print", "glue", "--document", "results.md"])
+    assert "--document: not allowed with argument --print" in capsys.readouterr().err
+
+
 def test_an_option_is_not_guessed_from_its_beginning(capsys):
     with pytest.raises(SystemExit):
         main(["systems", "--flag"])

@@ -26,6 +26,11 @@ def test_validation_without_a_task(monkeypatch):
         validate.cli_main()
 
 
+def test_a_part_without_settings(train, tmp_path):
+    with pytest.raises(UserError, match=r"--bpe bytes has no settings in fairseq: choose one of bert, byte_bpe"):
+        train(tmp_path, "--bpe", "bytes")
+
+
 def test_model_under_hydra():
     with pytest.raises(UserError, match=SAID):
         models.build_model(OmegaConf.create({"_name": "tupe_bse"}), None)

@@ -148,6 +148,13 @@ def test_fields_of_a_search_that_do_not_fit(fields, said):
         refuse_out_of_range({"generation": fields})
 
 
+def test_overrides_are_a_dictionary():
+    for group, name in (("common_eval", "model_overrides"), ("checkpoint", "optimizer_overrides")):
+        refuse_out_of_range({group: {name: "{'eps': 1e-6}"}})
+        with pytest.raises(UserError, match=rf"^{group}.{name} is a/b: give a dictionary, as "):
+            refuse_out_of_range({group: {name: "a/b"}})
+
+
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [

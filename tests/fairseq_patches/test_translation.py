@@ -5,14 +5,20 @@ from argparse import Namespace
 
 import pytest
 import torch
-from fairseq import models
+from fairseq import models, tasks
 from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
 
+from tests.commands import run
+from tests.samples import FIELDS
 from tupe.errors import UserError
+from tupe.fairseq_patches.dictionaries import dictionary_is_recorded
+from tupe.fairseq_patches.resume import compare
 from tupe.fairseq_patches.task import put_in_scope
 from tupe.models.config import CONFIGS
+from tupe.models.seq2seq.config import CONFIGS as SEQ2SEQ_CONFIGS
+from tupe.models.seq2seq.model import Seq2SeqModel
 
 
 @pytest.fixture
@@ -62,10 +68,47 @@ def test_a_split_that_is_not_there(tmp_path):
         task.load_dataset("nosuch")
 
 
-def test_alignments_are_refused(task):
-    aligned = Namespace(print_alignment="hard", score_reference=True)
-    assert task.build_generator([], aligned).compute_alignment  # fairseq's own
+@pytest.mark.parametrize("asked", [{"print_alignment": "hard"}, {"replace_unk": "@@ "}])
+def test_weights_of_attention_are_refused(asked, task):
+    asked = Namespace(**asked, score_reference=True)
+    task.build_generator([], asked)  # fairseq's own
     put_in_scope(task)
-    with pytest.raises(UserError, match="leave out --print-alignment"):
-        task.build_generator([], aligned)
+    with pytest.raises(UserError, match=r"needs weights of attention.*: leave it out"):
+        task.build_generator([], asked)
     assert not task.build_generator([], Namespace(score_reference=True)).compute_alignment
+
+
+def test_data_without_a_pair_of_languages(corpus):
+    with pytest.raises(UserError, match=f"{corpus} has no data of a translation"):
+        tasks.setup_task(TranslationConfig(_name="translation", data=str(corpus)))
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "said"),
+    [
+        ("generate", (), "no checkpoint is given: set --path"),
+        ("validate", ("--task", "translation", "--batch-size", "2"), "no checkpoint is given: set --path"),
+        ("generate", ("--path", "x.pt", "--replace-unk"), "--replace-unk needs --dataset-impl raw, and weights"),
+    ],
+)
+def test_what_evaluates_a_checkpoint(command, options, said, corpus):
+    done = run(f"fairseq-{command}", corpus, "--user-dir", "tupe", "--cpu", *options, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"error: {said}"), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_another_target_dictionary_of_the_same_size():
+    """The source's is the same: its checksum says nothing of the target's."""
+    words, others = Dictionary(), Dictionary()
+    words.add_symbol("word")
+    others.add_symbol("other")
+    config = SEQ2SEQ_CONFIGS["seq2seq_tupe_r_tiny"](**FIELDS)
+    cfg, task = Namespace(model=config), TranslationTask(TranslationConfig(left_pad_source=False), words, words)
+    dictionary_is_recorded(cfg, task, None)
+    assert Seq2SeqModel.build_model(config, task)
+    task.tgt_dict = others
+    with pytest.raises(UserError, match=r"trained with another target dictionary \(other symbols or order\)"):
+        Seq2SeqModel.build_model(config, task)
+    with pytest.raises(UserError, match=r"checkpoint last\.pt was trained with another target dictionary"):
+        compare("last.pt", {"cfg": Namespace(model=config), "model": {}}, config, task)

@@ -87,8 +87,10 @@ def _one_line(text: str) -> str:
 
 
 def _check_names(argv: list[str]) -> None:
-    """A name that is not UTF-8 could not be written to any file or screen."""
+    """Refuse what could not be written to any file or screen, and `--name=--`, from which argparse takes the value."""
     for argument in argv:
+        if argument.startswith("--") and argument.endswith("=--"):
+            raise UserError(f"{argument[:-3]} has the value '--', which is none: give another one.")
         try:
             argument.encode()
         except UnicodeEncodeError:

@@ -32,12 +32,17 @@ def run(args: argparse.Namespace) -> None:
     import json
 
     from tupe.checkpoints.load import open_checkpoint
+    from tupe.errors import UserError
     from tupe.finetuning.answers import answers_questions, predict_answers
     from tupe.finetuning.predict import predict
 
     holds_questions = any(args.data.glob("*/report.json"))
     checkpoint = open_checkpoint(args.checkpoint)
-    if not holds_questions and not answers_questions(checkpoint):
+    questions = holds_questions or answers_questions(checkpoint)
+    for name in ("partial",) if questions else ("splits", *WINDOWS):
+        if getattr(args, name.replace("-", "_")):
+            raise UserError(f"--{name} is not for {'questions' if questions else 'a task of GLUE'}: leave it out.")
+    if not questions:
         for path in predict(checkpoint, args.data, args.out, args.partial):
             print(f"predictions: {path}")
         return

@@ -11,8 +11,9 @@ from tupe.cli.study import add_size
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_size(parser)
-    parser.add_argument("--document", type=Path, default=Path("docs/results.md"), help="default: %(default)s")
-    parser.add_argument("--print", metavar="TABLE", help="print this table of --size: state, pretraining, shares, ...")
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--document", type=Path, default=Path("docs/results.md"), help="default: %(default)s")
+    either.add_argument("--print", metavar="TABLE", help="print this table of --size: state, pretraining, shares, ...")
 
 
 def run(args: argparse.Namespace) -> None:

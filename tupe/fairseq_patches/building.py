@@ -11,7 +11,7 @@ from fairseq.tasks.translation import TranslationTask
 
 from tupe.errors import UserError
 from tupe.fairseq_patches.data import refuse_missing
-from tupe.fairseq_patches.dictionaries import prepared_by, refuse_other_dictionary
+from tupe.fairseq_patches.dictionaries import prepared_by, refuse_other_dictionary, refuse_other_target
 from tupe.fairseq_patches.patching import install
 from tupe.fairseq_patches.task import put_in_scope
 
@@ -35,6 +35,7 @@ def before_building(model: type, cfg: Any, task: FairseqTask) -> None:
     checksum = getattr(cfg, "dictionary_sha256", None)
     if checksum is not None:
         refuse_other_dictionary(checksum, task.source_dictionary, prepared_by(task))
+    refuse_other_target(cfg, task)
     if isinstance(task, TranslationTask) and not issubclass(model, FairseqEncoderDecoderModel):
         raise UserError(
             "the model is an encoder, which does not translate: give one of `tupe systems --translation`, or a "

@@ -4,6 +4,7 @@ import itertools
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from fairseq import tasks, utils
@@ -26,6 +27,8 @@ def data_is_there(original):
 
     def setup_task(cfg, *args, **kwargs):
         try:
+            if getattr(cfg, "_name", None) == "translation":
+                _refuse_without_pair(cfg)
             return original(cfg, *args, **kwargs)
         except OSError as error:
             if getattr(cfg, "_name", None) in ("masked_lm", "tupe_multilingual_masked_lm"):
@@ -38,6 +41,19 @@ def data_is_there(original):
             raise
 
     return setup_task
+
+
+def _refuse_without_pair(cfg: Any) -> None:
+    """Raise a `UserError` for a translation's data whose languages neither the task nor a file's name says."""
+    if cfg.source_lang is not None and cfg.target_lang is not None:
+        return
+    folder = (utils.split_paths(cfg.data) if cfg.data else [""])[0]
+    if None in data_utils.infer_language_pair(folder):
+        raise UserError(
+            f"{os.path.abspath(folder)} has no data of a translation, such as train.en-de.en.idx, whose name says the "
+            "languages: give a folder that `tupe prepare-translation` wrote, or the languages with -s and -t "
+            "(task.source_lang, task.target_lang)"
+        )
 
 
 def refuse_missing(data: str, error: OSError | None = None) -> None:

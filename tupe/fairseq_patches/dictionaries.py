@@ -2,6 +2,7 @@
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 from fairseq.data import Dictionary
 from fairseq.tasks import FairseqTask
@@ -45,6 +46,7 @@ def refuse_other_dictionary(
     size: int | None = None,
     where: str = "",
     data: str = "the data",
+    side: str = "",
 ) -> None:
     """Raises a `UserError` unless `dictionary` has this checksum, or this size if a checkpoint has none."""
     here = len(dictionary)
@@ -53,9 +55,16 @@ def refuse_other_dictionary(
         return
     how = "other symbols or order" if same_size else f"{size} symbols, the data's has {here}"
     raise UserError(
-        f"the checkpoint{where} was trained with another dictionary ({how}): give the data that it was trained on, or "
-        f"prepare {data} again with its vocabulary ({made_by}; `fairseq-preprocess --srcdict` with its dict.txt)"
+        f"the checkpoint{where} was trained with another {side}dictionary ({how}): give the data that it was trained "
+        f"on, or prepare {data} again with its vocabulary ({made_by}; `fairseq-preprocess --srcdict` with its dict.txt)"
     )
+
+
+def refuse_other_target(cfg: Any, task: FairseqTask, where: str = "") -> None:
+    """Raises a `UserError` unless the task has the target dictionary of the checksum in `cfg`, a model's."""
+    checksum = getattr(cfg, "target_dictionary_sha256", None)
+    if checksum is not None:
+        refuse_other_dictionary(checksum, task.target_dictionary, prepared_by(task), where=where, side="target ")
 
 
 def saved_size(state: dict) -> int | None:
@@ -65,6 +74,7 @@ def saved_size(state: dict) -> int | None:
 
 @before_training
 def dictionary_is_recorded(cfg, task, model):
-    """Writes the checksum into `cfg.model`, which every checkpoint of the run carries."""
-    if hasattr(cfg.model, "dictionary_sha256") and task.source_dictionary is not None:
-        cfg.model.dictionary_sha256 = dictionary_sha256(task.source_dictionary)
+    """Writes the checksums into `cfg.model`, which every checkpoint of the run carries."""
+    for field, side in (("dictionary_sha256", "source"), ("target_dictionary_sha256", "target")):
+        if hasattr(cfg.model, field) and getattr(task, f"{side}_dictionary") is not None:
+            setattr(cfg.model, field, dictionary_sha256(getattr(task, f"{side}_dictionary")))

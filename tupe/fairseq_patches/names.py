@@ -41,7 +41,9 @@ def refuse_unknown(name: str) -> None:
 
 @patches(options, "parse_args_and_arch", "parser input_args")
 def known_architecture(original):
-    """`--arch` with a name that the parser refuses, and no `--task` where there is no default, as in validation."""
+    """`--arch` with a name that the parser refuses, no `--task` where there is no default, as in validation, and what
+    the parser takes although Hydra cannot make it.
+    """
 
     def parse_args_and_arch(parser, *args, **kwargs):
         refuse, refused = parser.error, "argument --arch/-a: invalid choice: '"
@@ -53,7 +55,9 @@ def known_architecture(original):
 
         parser.error = error
         try:
-            return original(parser, *args, **kwargs)
+            parsed = original(parser, *args, **kwargs)
+            _refuse_without_settings(parsed[0] if isinstance(parsed, tuple) else parsed)
+            return parsed
         except KeyError as missing:
             if missing.args == (None,):
                 raise UserError("no task is given: set --task, as the checkpoint was trained (masked_lm).") from missing
@@ -62,6 +66,13 @@ def known_architecture(original):
             vars(parser).pop("error", None)  # fairseq calls the function within itself
 
     return parse_args_and_arch
+
+
+def _refuse_without_settings(parsed: Any) -> None:
+    for kind in ("bpe", "tokenizer", "scoring"):
+        name, settings = getattr(parsed, kind, None), REGISTRIES[kind]["dataclass_registry"]
+        if name is not None and name not in settings:
+            raise UserError(f"--{kind} {name} has no settings in fairseq: choose one of {', '.join(sorted(settings))}.")
 
 
 @patches(models, "build_model", "cfg task")

@@ -101,9 +101,14 @@ def _literal(value: str) -> Any:
         return None
 
 
+def _is_dictionary(value: str) -> bool:
+    return isinstance(_literal(value), dict)
+
+
 #: Fields of a group that limit each other, or have choices: whether their values can be, all given, and what to do.
 _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
-    ("common_eval", "model_overrides", lambda x: isinstance(_literal(x), dict), "give a dictionary, as {'dropout': 0}"),
+    ("common_eval", "model_overrides", _is_dictionary, "give a dictionary, as {'dropout': 0}"),
+    ("checkpoint", "optimizer_overrides", _is_dictionary, "give a dictionary, as {'eps': 1e-6}"),
     ("common_eval", "post_process", _PROCESSES.__contains__, f"give one of {', '.join(map(repr, _PROCESSES))}"),
     ("dataset", "shard_id num_shards", lambda x, count: 0 <= x < count, "give a shard from 0, below their number"),
     ("generation", "nbest beam", lambda x, beam: x <= beam, "give --nbest at most --beam"),
@@ -125,6 +130,9 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
 ]
 _NOT_EMPTY = ("lr", "update_freq")
 _BATCHED = ("fairseq_cli.train", "fairseq_cli.validate")  # the others have a default
+_EVALUATE = ("fairseq_cli.validate", "fairseq_cli.generate", "fairseq_cli.interactive")
+#: Of attention that is computed in one piece.
+NO_WEIGHTS = "weights of attention, which models of TUPE do not hand out"
 _GROUPS = [field.name for field in fields(FairseqConfig)]
 
 
@@ -214,6 +222,11 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
     refuse_outputs(cfg)
     if main.__module__ in _BATCHED and cfg.dataset.batch_size is None and cfg.dataset.max_tokens is None:
         raise UserError("no size of a batch is given: set --batch-size or --max-tokens (dataset.batch_size).")
+    if main.__module__ in _EVALUATE and not cfg.common_eval.path:
+        raise UserError("no checkpoint is given: set --path to one that a training wrote.")
+    replaces = main.__module__ == "fairseq_cli.generate" and cfg.generation.replace_unk is not None
+    if replaces and cfg.dataset.dataset_impl != "raw":  # with it, fairseq's own models can
+        raise UserError(f"--replace-unk needs --dataset-impl raw, and {NO_WEIGHTS}: leave it out.")
     interactive = main.__module__ == "fairseq_cli.interactive"
     if interactive and (cfg.dataset.batch_size or 0) > max(cfg.interactive.buffer_size, 1):
         raise UserError(f"--batch-size {cfg.dataset.batch_size} is above --buffer-size: raise the latter to it.")

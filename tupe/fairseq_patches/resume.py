@@ -9,7 +9,7 @@ from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.dictionaries import prepared_by, refuse_other_dictionary, saved_size
+from tupe.fairseq_patches.dictionaries import prepared_by, refuse_other_dictionary, refuse_other_target, saved_size
 from tupe.fairseq_patches.patching import patches, replaced
 from tupe.fairseq_patches.scope import in_scope
 from tupe.position.registry import own_options
@@ -102,7 +102,7 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
         path: name of the checkpoint.
         state: what is in it, as `load_checkpoint_to_cpu` returns it.
         model: the configuration `cfg.model` of this run.
-        task: has the `source_dictionary` of this run.
+        task: has the dictionaries of this run.
     """
     theirs, is_ours = state["cfg"].model, hasattr(model, "dictionary_sha256")
     if is_ours and not hasattr(theirs, "dictionary_sha256"):
@@ -113,6 +113,8 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
     checksum = getattr(theirs, "dictionary_sha256", None)
     if is_ours or checksum is not None:
         refuse_other_dictionary(checksum, task.source_dictionary, prepared_by(task), saved_size(state), f" {path}")
+    if is_ours:
+        refuse_other_target(theirs, task, f" {path}")
     if is_ours:
         differing = [
             f"{field}: checkpoint {getattr(theirs, field)}, here {getattr(model, field)}"

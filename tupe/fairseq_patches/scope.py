@@ -64,16 +64,17 @@ def config_in_scope(cfg: Any) -> bool:
     """Whether a configuration, or parsed arguments, are of a run of ours.
 
     Without a model, or with the path of a checkpoint, as in `fairseq-validate`, the checkpoint says what it is: then
-    it is ours if `user_dir` is. (`fairseq-generate` gives a model of its own, which it does not use.)
+    it is ours if `user_dir` is. (The arguments of `fairseq-generate`, which have a beam, name a model that it does not
+    use.)
     """
     parts = {"model": "arch"} if isinstance(cfg, Namespace) else {}
     named = {kind: getattr(cfg, parts.get(kind, kind), None) for kind in ("model", "task", "criterion")}
     if in_scope(*(found for kind, part in named.items() if (found := chosen(kind, part)) is not None)):
         return True
     user_dir = getattr(getattr(cfg, "common", cfg), "user_dir", None)
-    path = getattr(getattr(cfg, "common_eval", cfg), "path", None)
+    evaluates = getattr(getattr(cfg, "common_eval", cfg), "path", None) is not None or hasattr(cfg, "beam")
     return (
-        (named["model"] is None or path is not None)
+        (named["model"] is None or evaluates)
         and user_dir is not None
         and Path(os.path.abspath(user_dir)).resolve() in (_FOLDER, *own_folders())
     )

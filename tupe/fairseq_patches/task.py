@@ -14,7 +14,7 @@ from tupe.data.batches import MaskedBatches
 from tupe.errors import UserError
 from tupe.fairseq_patches.data import check_lengths, how_to_make
 from tupe.fairseq_patches.patching import check, patched, patches
-from tupe.fairseq_patches.ranges import refuse_out_of_range
+from tupe.fairseq_patches.ranges import NO_WEIGHTS, refuse_out_of_range
 from tupe.fairseq_patches.scope import MARK, chosen, in_scope
 from tupe.fairseq_patches.uneven import zero
 
@@ -47,10 +47,11 @@ class TupeTask(FairseqTask):
         """Refuse what a search cannot do, also for a generator that no command builds.
 
         Raises:
-            UserError: for such numbers, and for `--print-alignment`: fused attention has no weights to read.
+            UserError: for such numbers, and for what reads weights of attention.
         """
-        if getattr(args, "print_alignment", False):
-            raise UserError("these models do not hand out weights of attention: leave out --print-alignment")
+        for option in ("print_alignment", "replace_unk"):
+            if getattr(args, option, None):
+                raise UserError(f"--{option.replace('_', '-')} needs {NO_WEIGHTS}: leave it out")
         refuse_out_of_range({"generation": args}, ["generation"])
         longest = min([model.max_decoder_positions() - 1 for model in models], default=math.inf)
         if not getattr(args, "max_len_a", 0):

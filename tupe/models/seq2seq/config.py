@@ -76,6 +76,9 @@ class Seq2SeqConfig(EncoderConfig):
     )
     max_source_positions: Optional[int] = field(default=None, metadata={"help": "longest source; default: the task's"})
     max_target_positions: Optional[int] = field(default=None, metadata={"help": "longest target; default: the task's"})
+    target_dictionary_sha256: Optional[str] = field(
+        default=None, metadata={"help": "checksum of the target's dictionary, as dictionary_sha256 of the source's"}
+    )
 
 
 check_own(Seq2SeqConfig)
