@@ -26,9 +26,16 @@ def test_validation_without_a_task(monkeypatch):
         validate.cli_main()
 
 
-def test_a_part_without_settings(train, tmp_path):
-    with pytest.raises(UserError, match=r"--bpe bytes has no settings in fairseq: choose one of bert, byte_bpe"):
-        train(tmp_path, "--bpe", "bytes")
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--d2v2-multi",), "--d2v2-multi makes batches of data2vec, which have no masks"),
+        (("--bpe", "bytes"), "--bpe bytes has no settings in fairseq: choose one of bert, byte_bpe"),
+    ],
+)
+def test_flags_that_fairseq_takes_and_cannot_use(flags, said, train, tmp_path):
+    with pytest.raises(UserError, match=said):
+        train(tmp_path, *flags)
 
 
 def test_model_under_hydra():

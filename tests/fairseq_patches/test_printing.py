@@ -30,6 +30,28 @@ def test_other_errors_keep_their_traceback(error, capsys):
     assert printed(error, capsys) == ("", [(type(error), error, None)])
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (
+            lambda *given: hydra_train(*given, "common.log_file=${nosuch}", check=False),
+            "common.log_file: Interpolation",
+        ),
+        (
+            lambda corpus, _: run(
+                "fairseq-generate", corpus, "--user-dir", "tupe", "--lr-scheduler", "polynomial_decay", check=False
+            ),
+            "Error merging override lr_scheduler.total_num_update=",
+        ),
+    ],
+)
+def test_a_configuration_that_cannot_be_made(command, said, corpus, tmp_path):
+    done = command(corpus, tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"error: the configuration cannot be made: {said}"), done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_commands_end_with_the_sentence(corpus, tmp_path):
     """`fairseq-train` and `fairseq-hydra-train` on a mistake: exit status 1 and no traceback."""
     said = "there is no model 'tupe_bse'"

@@ -13,7 +13,9 @@ from fairseq.dataclass.configs import FairseqConfig
 from fairseq.distributed import utils as distributed_utils
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn
+from hydra.errors import HydraException
 from omegaconf import DictConfig
+from omegaconf.errors import InterpolationKeyError, InterpolationResolutionError, MissingMandatoryValue
 from torch.multiprocessing import ProcessRaisedException
 
 from tupe.errors import UserError
@@ -22,13 +24,20 @@ from tupe.fairseq_patches.scope import before_training, config_in_scope
 
 #: In the folder of a run of `fairseq-train`; Hydra writes hydra_train.log.
 LOG = "train.log"
+_NO_CONFIGURATION = (HydraException, InterpolationKeyError, InterpolationResolutionError, MissingMandatoryValue)
 _RAISED = f"\n{UserError.__module__}.{UserError.__qualname__}: "
 
 
 def sentence(error: BaseException) -> str | None:
-    """The sentence of a `UserError`, also of one raised in a process that fairseq started; otherwise None."""
+    """The sentence of a `UserError`, also of one raised in a process that fairseq started, and of a configuration that
+    cannot be made; otherwise None.
+    """
     if isinstance(error, UserError):
         return str(error)
+    if isinstance(error, _NO_CONFIGURATION):
+        reason, cause = str(error).splitlines()[0], str(error.__cause__ or "").partition("\n")[0]
+        where = getattr(error, "full_key", None)
+        return f"the configuration cannot be made: {where + ': ' if where else ''}{reason}{cause and f' ({cause})'}"
     if isinstance(error, ProcessRaisedException):  # it carries the traceback of the process as text
         return str(error).rpartition(_RAISED)[2].strip() if _RAISED in str(error) else None
     return None

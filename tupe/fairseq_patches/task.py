@@ -112,7 +112,11 @@ class TupeMaskedLMTask(TupeTask):
     """Before fairseq's `masked_lm`: its splits are looked for first, and batches carry the positions of masks."""
 
     def load_dataset(self, split, epoch=1, **kwargs):
-        """Raises `UserError` for a split that does not exist, or without tokens, which cannot be mapped into memory."""
+        """Raises `UserError` for batches without masks, and for a split that does not exist, or without tokens, which
+        cannot be mapped into memory.
+        """
+        if getattr(self.cfg, "d2v2_multi", False):
+            raise UserError("--d2v2-multi makes batches of data2vec, which have no masks: leave it out")
         folders = utils.split_paths(self.cfg.data)
         folder = folders[(epoch - 1) % len(folders)]  # one folder an epoch, in turn
         path = os.path.abspath(os.path.join(folder, split))
