@@ -487,6 +487,7 @@ def test_what_is_wrong_is_one_sentence(kind, row, copy, capsys):
         "export-electra {}/electra.pt {}/electra.pt",
         PREDICT + " --splits valid",
         ANSWER + " --partial",
+        "finetuning-result {}/run --test nosuch",
     ],
 )
 def test_what_a_command_cannot_do_changes_nothing(command, copy, capsys):

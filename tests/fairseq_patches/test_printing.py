@@ -3,7 +3,7 @@ import pytest
 from hydra._internal.utils import run_and_report
 from torch.multiprocessing import ProcessRaisedException
 
-from tests.commands import hydra_train, run, train_command
+from tests.commands import hydra_command, hydra_train, run, train_command
 from tupe.analysis.curves import read_log
 from tupe.errors import UserError
 from tupe.fairseq_patches.printing import print_sentence
@@ -109,6 +109,13 @@ def test_plain_fairseq_train_speaks_of_the_run_alone(corpus, tmp_path):
     assert done.stderr == ""
     assert "configuration: task masked_lm, model tupe_tiny, criterion tupe_masked_lm, optimizer adam;" in done.stdout
     assert max(map(len, done.stdout.splitlines())) < 1000
+
+
+def test_a_training_under_hydra_has_no_deprecations(corpus, tmp_path):
+    overrides = ("model._name=tupe_tiny", "lr_scheduler.warmup_updates=0", "optimization.max_update=1")
+    done = run(*hydra_command(corpus, tmp_path, *overrides), PYTHONWARNINGS="")
+    assert "done training" in done.stdout + done.stderr
+    assert "FutureWarning" not in done.stderr
 
 
 def test_fairseqs_own_models_keep_its_log(corpus, tmp_path):

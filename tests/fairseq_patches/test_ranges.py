@@ -148,6 +148,12 @@ def test_fields_of_a_search_that_do_not_fit(fields, said):
         refuse_out_of_range({"generation": fields})
 
 
+def test_a_profile_needs_a_gpu(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(UserError, match=r"^common.profile is True: leave it out, without a GPU to profile"):
+        refuse_out_of_range({"common": {"profile": True}})
+
+
 def test_overrides_are_a_dictionary():
     for group, name in (("common_eval", "model_overrides"), ("checkpoint", "optimizer_overrides")):
         refuse_out_of_range({group: {name: "{'eps': 1e-6}"}})

@@ -8,7 +8,7 @@ from typing import Any
 from fairseq.utils import import_user_module
 from hydra.experimental.callback import Callback
 
-from tupe.fairseq_patches.printing import sentence
+from tupe.fairseq_patches.printing import sentence, silence_libraries
 
 
 class ImportUserDir(Callback):
@@ -18,6 +18,7 @@ class ImportUserDir(Callback):
         try:
             import_user_module(config.common)  # first: terms of one's own are registered before the plugin is imported
             importlib.import_module("tupe.plugin")
+            silence_libraries()
         except FileNotFoundError as error:
             sys.exit(f"error: there is no folder {error}: set common.user_dir to a package, such as tupe")
         except Exception as error:  # Hydra would make a warning of it, and go on

@@ -97,13 +97,19 @@ def says_nothing_of_libraries(original):
 
     def parse_args_and_arch(*args, **kwargs):
         parsed = original(*args, **kwargs)
-        if not sys.warnoptions and config_in_scope(parsed[0] if isinstance(parsed, tuple) else parsed):
-            for message, module in _NOT_FOR_USERS:
-                for kind in (UserWarning, FutureWarning, DeprecationWarning):
-                    warnings.filterwarnings("ignore", message, kind, module)
+        if config_in_scope(parsed[0] if isinstance(parsed, tuple) else parsed):
+            silence_libraries()
         return parsed
 
     return parse_args_and_arch
+
+
+def silence_libraries() -> None:
+    """Ignore what fairseq's calls make today's libraries say, unless Python was asked for warnings."""
+    if not sys.warnoptions:
+        for message, module in _NOT_FOR_USERS:
+            for kind in (UserWarning, FutureWarning, DeprecationWarning):
+                warnings.filterwarnings("ignore", message, kind, module)
 
 
 def _says_what_runs(record: logging.LogRecord) -> bool:

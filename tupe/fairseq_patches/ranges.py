@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
+import torch
 from fairseq import distributed_utils, models
 from fairseq.dataclass import initialize
 from fairseq.dataclass.configs import FairseqConfig, GenerationConfig
@@ -110,6 +111,12 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
     ("common_eval", "model_overrides", _is_dictionary, "give a dictionary, as {'dropout': 0}"),
     ("checkpoint", "optimizer_overrides", _is_dictionary, "give a dictionary, as {'eps': 1e-6}"),
     ("common_eval", "post_process", _PROCESSES.__contains__, f"give one of {', '.join(map(repr, _PROCESSES))}"),
+    (
+        "common",
+        "profile",
+        lambda x: not x or torch.cuda.is_available(),
+        "leave it out, without a GPU to profile",
+    ),
     ("dataset", "shard_id num_shards", lambda x, count: 0 <= x < count, "give a shard from 0, below their number"),
     ("generation", "nbest beam", lambda x, beam: x <= beam, "give --nbest at most --beam"),
     (

@@ -42,6 +42,8 @@ def finetuning_result(run: PathLike, task: str = "", model: str = "") -> Result:
     epoch -= at("extra_state.train_iterator.iterations_in_epoch", int) == 0
     before = result(Path(run))
     tested = {name: values for name, values in (before.metrics if before else {}).items() if "/" in name}
+    if task and task not in TASKS:
+        raise UserError(f"there is no task {task}: give one of {', '.join(TASKS)}.")
     if task:
         tested = evaluate(best, Path(at("cfg.task.data", str)).parent, TASKS[task].tests, Path(run) / PREDICTIONS)
     update = at("optimizer_history", list[dict[str, Any]])[-1:]
