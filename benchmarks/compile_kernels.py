@@ -149,16 +149,18 @@ def check(capability: int, tile: list[int] | None, named: Path | None, **case) -
     fits = True
     for kernel, grid, blocks, arguments in kernels(**case):
         if tile is not None:
-            blocks = dict(zip(("BLOCK_M", "BLOCK_N", "num_warps", "num_stages"), tile))
+            blocks = {**blocks, **dict(zip(("BLOCK_M", "BLOCK_N", "num_warps", "num_stages"), tile))}
         compiled = kernel.warmup(grid=grid, **arguments, **blocks)
         for ptxas in compilers(capability, named):
             needs = report(compiled, capability, ptxas)
+            threads, weights = 32 * blocks["num_warps"], blocks["BLOCK_M"] * blocks["BLOCK_N"]
+            needs["a weight"] = round(needs["loop"] * threads / weights, 1)
             if needs["in registers"] and not needs["without waits"]:  # the same code made wrong on purpose
                 sys.exit("error: the check of early writes does not see them where every wait is taken away.")
             fits &= needs["shared"] <= limit and not (needs["serialized"] or needs["early writes"] or needs["atomics"])
             said = "  ".join(f"{key} {value:>6}" for key, value in needs.items())
             version = compiler.ptxas_version(ptxas)
-            print(f"  {kernel.__name__:<24} {tuple(blocks.values())!s:<16} ptxas {version:<9} {said}", flush=True)
+            print(f"  {kernel.__name__:<24} {tuple(blocks.values())[:4]!s:<16} ptxas {version:<9} {said}", flush=True)
     return fits
 
 
@@ -166,11 +168,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="only bf16 and heads of 64")
     parser.add_argument("--tile", type=int, nargs=4, metavar=("M", "N", "WARPS", "STAGES"), help="implies --quick")
+    parser.add_argument("--variants", nargs="+", default=[], choices=tiles.VARIANTS, help="of tiles.VARIANTS: turn on")
     parser.add_argument("--ptxas", type=Path, help="default: every one that is there")
     parser.add_argument("--gpus", type=int, nargs="+", choices=GPUS, help="default: all; Hopper with --quick")
     args = parser.parse_args()
     if args.ptxas is not None and compiler.ptxas_version(args.ptxas) is None:
         sys.exit(f"error: {args.ptxas} does not run: name a ptxas.")
+    tiles.VARIANTS.update(dict.fromkeys(args.variants, True))
     gpus, dtypes, widths = args.gpus or GPUS, (torch.bfloat16, torch.float32), (64, 128)
     if args.quick or args.tile:
         gpus, dtypes, widths = args.gpus or (90,), (torch.bfloat16,), (64,)

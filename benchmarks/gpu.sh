@@ -63,11 +63,18 @@ tiles() { measure benchmarks/tune_tiles.py -- "${small_tiles[@]}"; }
 tiles_in_parts() { measure benchmarks/tune_tiles.py --structured --batch 1 --length 8192 -- "${small_tiles[@]}" --rows 32; }
 model() { measure benchmarks/model.py ${AUTHORS:+--authors "$AUTHORS"} --output "$folder/model" -- "${small_model[@]}" --rivals tupe; }
 backends() { # one model by each backend: what the rule is about
-    measure benchmarks/model.py --rivals tupe_a_triton tupe_a_factors tupe_a_sdpa --sizes base --modes training \
-        --output "$folder/backends" -- "${small_model[@]}"
-    measure benchmarks/verdict.py --model "$folder/backends/model.json" | tee -a "$folder/verdict.txt"
+    local step=(benchmarks/model.py --sizes base --modes training --rivals tupe_a_triton tupe_a_factors tupe_a_sdpa)
+    measure "${step[@]}" --output "$folder/backends" -- "${small_model[@]}"
+    # FlexAttention cannot drop attention weights, so it is compared where none does
+    measure "${step[@]}" tupe_a_flex --attention-dropout 0 --output "$folder/without_dropout" -- "${small_model[@]}"
+    for run in backends without_dropout; do
+        measure benchmarks/verdict.py --model "$folder/$run/model.json" | tee -a "$folder/verdict.txt"
+    done
 }
-translation() { measure benchmarks/translation.py -- --help; }
+translation() {
+    measure benchmarks/translation.py -- --device cpu --size tiny --vocab-size 50 --sentences 3 --decoded 2 --length 5 --beam 2 \
+        --rounds 1 --warm-up 0 --steps 1
+}
 finetuning() { measure benchmarks/finetuning.py "${GLUE:?the folder of prepared tasks}"/{MNLI,SST-2}; }
 table1() { # DIET's
     measure benchmarks/model.py --rivals bert_a shaw tupe_r diet_abs diet_rel --sizes base small --length 128 \

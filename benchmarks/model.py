@@ -37,7 +37,7 @@ from typing import Any
 
 import torch
 from measured import machine, spread
-from model_rivals import AT_INFERENCE, NAMES, PRODUCTS, masked_tokens, model_step, product_step
+from model_rivals import AT_INFERENCE, FLEX, NAMES, PRODUCTS, masked_tokens, model_step, product_step
 
 from tupe.systems import ALIASES, SIZES
 
@@ -73,6 +73,7 @@ def arguments() -> Namespace:
     parser.add_argument("--device", default="cuda" if on_gpu else "cpu", help="default: cuda where there is one")
     parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
     parser.add_argument("--backend", default="auto", help="of ours: --attention-backend (default: auto)")
+    parser.add_argument("--attention-dropout", type=float, help="of ours (default: the model's, 0.1)")
     parser.add_argument("--rounds", type=int, default=20, help="that count (default: 20)")
     parser.add_argument("--warm-up", type=int, default=3, help="rounds before them (default: 3)")
     parser.add_argument("--steps", type=int, default=5, help="steps of a rival in a round (default: 5)")
@@ -86,6 +87,8 @@ def arguments() -> Namespace:
     parser.add_argument("--output", type=Path, help="folder for model.json and model.md")
     parser.add_argument("--worker", help=argparse.SUPPRESS)  # what one process measures, as JSON
     args = parser.parse_args()
+    if FLEX in args.rivals and "training" in args.modes and args.attention_dropout != 0:
+        parser.error(f"{FLEX} cannot drop attention weights: add --attention-dropout 0, for all rivals")
     args.dtype = args.dtype or ("bfloat16" if args.device.startswith("cuda") else "float32")
     return args
 
@@ -170,7 +173,18 @@ def operations(args: Namespace, size: dict[str, int], mode: str) -> float:
 
 
 def known_to_workers(args: Namespace, size: str, mode: str) -> dict[str, Any]:
-    fields = ("batch", "length", "pairs", "vocab_size", "device", "dtype", "backend", "steps", "clock")
+    fields = (
+        "batch",
+        "length",
+        "pairs",
+        "vocab_size",
+        "device",
+        "dtype",
+        "backend",
+        "attention_dropout",
+        "steps",
+        "clock",
+    )
     return {
         **{field: getattr(args, field) for field in fields},
         "size": size,
@@ -198,6 +212,9 @@ def compare(args: Namespace, size: str, mode: str) -> list[dict[str, Any]]:
     if mode == "inference":
         rivals = [AT_INFERENCE.get(name, name) for name in rivals]
     rivals = list(dict.fromkeys(rivals))
+    if FLEX in rivals and mode == "training" and args.device == "cpu":
+        print(f"{FLEX} is left out: FlexAttention has no backward on the CPU", flush=True)
+        rivals.remove(FLEX)
     names = [*rivals, "product"]
     known = known_to_workers(args, size, mode)
     processes = [Rival(rival=name, **known) for name in names]
@@ -226,6 +243,7 @@ def compare(args: Namespace, size: str, mode: str) -> list[dict[str, Any]]:
                 "size": size,
                 "mode": mode,
                 "rival": name,
+                "attention_dropout": args.attention_dropout,
                 "milliseconds": [1000 * value for value in (low, median, high)],
                 "tokens_per_second": args.batch * args.length / median,
                 "time_over_first": spread(ratios),
@@ -270,6 +288,7 @@ def conditions(args: Namespace) -> str:
         f"{machine(args.device)}, "
         f"{args.dtype}, {args.batch} {'pairs' if args.pairs else 'sequences'} of {args.length} tokens, "
         f"vocabulary {args.vocab_size}, backend {args.backend}, "
+        f"{'' if args.attention_dropout is None else f'attention dropout {args.attention_dropout}, '}"
         f"{args.rounds} rounds of {args.steps} steps, {args.clock} time"
     )
 

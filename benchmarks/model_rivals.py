@@ -16,8 +16,9 @@ from tupe.systems import ALIASES, DESCRIPTIONS, ELECTRA, SYSTEMS
 
 ELECTRAS = tuple(f"{ELECTRA}{name}" for name in (*SYSTEMS, *ALIASES))  # generator and discriminator
 #: One model by several backends of its attention: rival -> (system, backend).
-BY_BACKEND = {f"tupe_a_{backend}": ("tupe_a", backend) for backend in ("triton", "factors", "sdpa")}
+BY_BACKEND = {f"tupe_a_{backend}": ("tupe_a", backend) for backend in ("triton", "factors", "sdpa", "flex")}
 OURS = (*SYSTEMS, *ALIASES, *ELECTRAS, "tupe_compiled", *BY_BACKEND)
+FLEX = "tupe_a_flex"
 AT_INFERENCE = {"tupe_compiled": "tupe", "roberta_fused": "roberta"}  # they differ in training alone
 _PLAIN = {name: name[len(ELECTRA) :] for name in ELECTRAS}
 PRODUCTS = 10  # in a step of the matrix product
@@ -37,24 +38,49 @@ def build_ours(args: Namespace, dictionary: Any) -> nn.Module:
     from tupe.models.config import CONFIGS
 
     system, backend = BY_BACKEND.get(args.rival, (args.rival.removesuffix("_compiled"), args.backend))
-    compiled = args.rival.endswith("_compiled")
-    config = CONFIGS[f"{system}_{args.size}"](max_positions=args.length, attention_backend=backend, compile=compiled)
+    if backend == "flex":  # no backend of this package: it takes the place of SDPA in this process
+        from attention_rivals import flex
+
+        from tupe.attention.biased import BACKENDS
+
+        BACKENDS["sdpa"], backend = torch.compile(flex, dynamic=False), "sdpa"
+    fields = {"max_positions": args.length, "attention_backend": backend, "compile": args.rival.endswith("_compiled")}
+    if args.attention_dropout is not None:
+        fields["attention_dropout"] = args.attention_dropout
+    config = CONFIGS[f"{system}_{args.size}"](**fields)
     model = ElectraModel if args.rival in ELECTRAS else TupeModel
     return model.build_model(config, SimpleNamespace(source_dictionary=dictionary))
 
 
-def electra_loss(model: nn.Module, dictionary: Any, tokens: Tensor, masked: Tensor) -> Tensor:
-    """The loss of replaced-token detection, with its words drawn, by its criterion."""
+def electra_loss(args: Namespace, model: nn.Module, dictionary: Any, tokens: Tensor, masked: Tensor) -> Callable:
+    """`loss()` of replaced-token detection, with its words drawn, by its criterion; both tensors are on the CPU.
+
+    The batch has all that the task's collater finds out on the CPU, so that nothing is asked of the device.
+    """
     from tupe.criterions.electra import TupeElectraCriterion, TupeElectraCriterionConfig
+    from tupe.data.batches import masked_positions
 
     cfg = SimpleNamespace(mask_prob=0.15, seed=1)
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, cfg=cfg)
+    criterion = TupeElectraCriterion(TupeElectraCriterionConfig(), task)
     target = torch.where(masked, tokens, dictionary.pad())
     source = tokens.masked_fill(masked, dictionary.index("<mask>"))
-    sample = {"id": torch.arange(len(tokens)), "net_input": {"src_tokens": source}, "target": target}
-    sample.update(ntokens=tokens.numel(), nsentences=len(tokens))
-    loss, size, _ = TupeElectraCriterion(TupeElectraCriterionConfig(), task)(model, sample)
-    return loss / size
+    _, words = masked_positions(target, dictionary)
+    sample = {
+        "ids": list(range(len(tokens))),
+        "net_input": {"src_tokens": source.to(args.device)},
+        "target": target.to(args.device),
+        "masked_words": words.to(args.device),
+        "pairs": args.pairs,
+        "ntokens": tokens.numel(),
+        "nsentences": len(tokens),
+    }
+
+    def loss() -> Tensor:
+        summed, size, _ = criterion(model, sample)
+        return summed / size
+
+    return loss
 
 
 def build_roberta(args: Namespace, dictionary: Any) -> nn.Module:
@@ -120,9 +146,13 @@ def model_step(args: Namespace) -> Callable[[], None]:
         tokens[:, args.length // 2 : args.length // 2 + 2] = dictionary.eos()
     masked = torch.zeros(tokens.numel(), dtype=torch.bool)
     masked[torch.randperm(tokens.numel())[: masked_tokens(args)]] = True
-    tokens, masked = tokens.to(args.device), masked.view_as(tokens).to(args.device)
+    masked = masked.view_as(tokens)
     ours = args.rival in OURS
-    hint = {"num_tokens": tokens.numel()} if ours else {}
+    if args.rival in ELECTRAS:
+        loss_of_electra = electra_loss(args, model, dictionary, tokens, masked)
+    where = masked.flatten().nonzero().flatten().to(args.device)  # a batch of ours brings it
+    tokens, masked = tokens.to(args.device), masked.to(args.device)
+    hint = {"num_tokens": tokens.numel(), "pairs": args.pairs} if ours else {}
 
     def inference() -> None:
         with torch.no_grad():
@@ -131,22 +161,20 @@ def model_step(args: Namespace) -> Callable[[], None]:
     if args.mode == "inference":
         model.eval()
         return inference
+
+    def masked_loss() -> Tensor:
+        target = tokens.flatten()[where if ours else masked.flatten()]  # as the criterion of each does
+        logits = model(tokens, masked_tokens=where if ours else masked, **hint)[0]
+        return F.cross_entropy(logits.float(), target)
+
+    loss = loss_of_electra if args.rival in ELECTRAS else masked_loss
     model.train()
     optimizer = optimizer_class(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01)
 
     def training() -> None:
-        if args.rival in ELECTRAS:
-            electra_loss(model, dictionary, tokens, masked).backward()
-        else:
-            masked_loss().backward()
+        loss().backward()
         optimizer.step()
         optimizer.zero_grad()
-
-    def masked_loss() -> Tensor:
-        where = masked.flatten().nonzero().flatten() if ours else masked  # as the criterion of each does
-        target = tokens.flatten()[where if ours else where.flatten()]
-        logits = model(tokens, masked_tokens=where, **hint)[0]
-        return F.cross_entropy(logits.float(), target)
 
     return training
 

@@ -11,7 +11,7 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 NO_BARRIER = 7
@@ -33,11 +33,18 @@ class Instruction:
     text: without its guard's effect, such as "FADD R4, R5, R6".
     waits: the barriers for which it waits, as bits.
     read_barrier: the barrier that it sets when its operands were read, `NO_BARRIER` for none.
+    target: the number of the instruction to which it jumps, `None` where it does not.
     """
 
     text: str
     waits: int = 0
     read_barrier: int = NO_BARRIER
+    target: int | None = None
+
+    @property
+    def guarded(self) -> bool:
+        """Whether it depends on a predicate."""
+        return self.text.startswith("@") or re.match(r"BRA(?:\.\w+)* !?U?P\d", self.text) is not None
 
     @property
     def operation(self) -> str:
@@ -79,7 +86,7 @@ def disassemble(cubin: bytes, nvdisasm: Path) -> str:
 
 def parse(text: str) -> tuple[list[Instruction], list[tuple[int, int]]]:
     """Return the instructions, and the first and last one of every loop."""
-    code, labels, loops = [], {}, []
+    code, labels, loops, jumps = [], {}, [], {}
     lines = text.splitlines()
     for number, line in enumerate(lines):
         if label := re.match(r"\s*(\.L_x_\d+):", line):
@@ -91,8 +98,12 @@ def parse(text: str) -> tuple[list[Instruction], list[tuple[int, int]]]:
         control = int(upper[1], 16) if upper else NO_BARRIER << 49
         code.append(Instruction(found[1], control >> 52 & 63, control >> 49 & 7))
         jump = re.search(r"BRA(?:\.\w+)* .*`\((\.L_x_\d+)\)", found[1])
-        if jump and jump[1] in labels:
-            loops.append((labels[jump[1]], len(code) - 1))
+        if jump:
+            jumps[len(code) - 1] = jump[1]
+    for number, label in jumps.items():
+        code[number] = replace(code[number], target=labels.get(label))
+        if label in labels and labels[label] <= number:
+            loops.append((labels[label], number))
     return code, loops
 
 
@@ -125,12 +136,26 @@ def early_writes(code: list[Instruction], loops: list[tuple[int, int]], waits: b
 
 
 def inner_loop(code: list[Instruction], loops: list[tuple[int, int]]) -> Counter:
-    """Return how often each operation occurs in the shortest loop with matrix products."""
+    """Return how often each operation occurs on the shortest way through the shortest loop with matrix products.
+
+    That is the way of a tile that skips what only some tiles need, such as looking for hidden keys.
+    """
     hot = [(a, b) for a, b in loops if _products(code, a, b)]
     if not hot:
         return Counter()
     first, last = min(hot, key=lambda loop: loop[1] - loop[0])
-    return Counter(instruction.operation.split(".")[0] for instruction in code[first : last + 1])
+    ways: dict[int, tuple[int, int]] = {last: (1, last + 1)}  # instructions to the loop's end, and the next one
+    for number in range(last - 1, first - 1, -1):
+        jump, following = code[number].target, [number + 1]
+        if jump is not None and number < jump <= last:
+            following = [jump] if not code[number].guarded else [number + 1, jump]
+        best = min(following, key=lambda other: ways[other][0])
+        ways[number] = (ways[best][0] + 1, best)
+    counts, number = Counter(), first
+    while number <= last:
+        counts[code[number].operation.split(".")[0]] += 1
+        number = ways[number][1]
+    return counts
 
 
 def _products(code: list[Instruction], first: int, last: int) -> list[Instruction]:

@@ -44,11 +44,15 @@ def test_a_training_step(verdict, tmp_path):
     steps = [
         {"rival": name, "mode": "training", "size": "base", "milliseconds": [ms] * 3} for name, ms in names.items()
     ]
+    names = {"tupe_a_triton": 9.0, "tupe_a_sdpa": 10.0, "tupe_a_flex": 8.0}  # which cannot drop attention weights
+    steps += [{**steps[0], "rival": n, "attention_dropout": 0.0, "milliseconds": [ms] * 3} for n, ms in names.items()]
     (tmp_path / "model.json").write_text(json.dumps({"records": steps}))
     done = run(sys.executable, "benchmarks/verdict.py", "--model", tmp_path / "model.json")
     assert done.stdout == (
         "verdict, a training step of base: the kernels take 9 ms, sdpa takes 10 ms, a ratio of 0.90: "
         "auto keeps the kernels\n"
+        "verdict, a training step of base without attention dropout: the kernels take 9 ms, flex takes 8 ms, a ratio "
+        "of 1.12: auto takes flex\n"
     )
 
 
