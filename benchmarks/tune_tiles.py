@@ -32,7 +32,7 @@ class Tuned(Launcher):
     only_compile = False
 
     def tile(self, kernel: str) -> Tile:
-        return self.candidate or super().tile(kernel)
+        return super().tile(kernel) | (self.candidate or {})
 
     def run(self, kernel, grid, tile, **arguments) -> None:
         if not self.only_compile:

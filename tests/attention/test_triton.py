@@ -30,6 +30,7 @@ with interpreter():
     triton = pytest.importorskip("triton")
     import triton.language as tl
 
+    from tupe.attention.kernels import tiles
     from tupe.attention.kernels.dropout import philox
     from tupe.attention.kernels.launch import Inputs, Launcher, Options, with_aligned_rows
     from tupe.attention.triton_attention import triton_attention
@@ -350,6 +351,37 @@ def test_two_runs_have_the_same_bits(structured):
 
     one, two = (gradients(kernels, leaves, d_out, torch.float32) for _ in range(2))
     assert all(map(torch.equal, one, two))
+
+
+@pytest.mark.parametrize("kind", ["none", "all", "scattered"])
+@pytest.mark.parametrize("bias", ["dense", "parts", "side by side"])
+def test_masks_of_the_last_tile_alone(monkeypatch, kind, bias):
+    """`MASK_LAST` gives the same bits: a tile without hidden keys has nothing to look for."""
+    heads, length, lengths = 1, 40, (40, 33, 1)
+    mask = padding("right" if kind == "scattered" else kind, 3, length)
+    if kind == "scattered":
+        mask[0, 3] = mask[1, :2] = mask[2, 0] = True
+    starts = torch.tensor([0, *lengths], device=DEVICE).cumsum(0) if bias == "side by side" else None
+    leaves = qkv(3, heads, length, length, 16, seed=0)
+    shapes = [(heads, length, length)] if bias != "parts" else [(heads, length, 16)] * 2 + [(heads, 2 * length - 1)]
+    if starts is not None:
+        leaves = [torch.cat([x[b, :, :n] for b, n in enumerate(lengths)], 1)[None] for x in leaves]
+        mask = None if mask is None else torch.cat([mask[b, :n] for b, n in enumerate(lengths)])[None]
+    leaves += [normal(*shape, seed=4 + i) for i, shape in enumerate(shapes)]
+    d_out = normal(*leaves[0].shape, seed=9)
+
+    def kernels(q, k, v, *bias):
+        torch.manual_seed(0)
+        bias = StructuredBias(*bias) if len(bias) > 1 else bias[0]
+        return triton_attention(q, k, v, bias, mask, SCALE, 0.1, False, starts, 0 if starts is None else length)
+
+    results = []
+    for last in (False, True):
+        monkeypatch.setitem(tiles.VARIANTS, "MASK_LAST", last)
+        tiles.choose_tile.cache_clear()
+        results.append(gradients(kernels, leaves, d_out, torch.float32))
+    tiles.choose_tile.cache_clear()
+    assert all(map(torch.equal, *results))
 
 
 def largest(batch, heads, length, *bias_shapes):

@@ -3,8 +3,6 @@
 import triton
 import triton.language as tl
 
-from tupe.attention.kernels.tile import LOG2E
-
 ALIGNED_ROW = tl.constexpr(16)  # rows of a dense bias begin at multiples of this and can be read up to the next one
 
 
@@ -33,7 +31,7 @@ def in_second(segments, first_key, key, T_k):
 
 @triton.jit
 def bias_tile(dense, correlation, relative, theta, segment, first_query, first_key, query, key, T_q, T_k):
-    """The bias of a tile in base 2, float32, of whatever of its parts is not None; 0 without any.
+    """The bias of a tile, float32, of whatever of its parts is not None; 0 without any.
 
     `dense` is the tile of the dense bias; `correlation` is the product of the factors' tiles; `relative` points to the
     head's `T_q + T_k - 1` values; `theta` is the scalar theta_2; `segment` is the tile of the segments' values. Row 0
@@ -53,7 +51,7 @@ def bias_tile(dense, correlation, relative, theta, segment, first_query, first_k
         value = tl.where(first_query + query == 0, 0.0, value)
     if segment is not None:
         value += segment
-    return value * LOG2E
+    return value
 
 
 @triton.jit

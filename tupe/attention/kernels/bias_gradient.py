@@ -6,7 +6,15 @@ import triton.language as tl
 from tupe.attention.kernels.bias import bias_tile, dense_tile
 from tupe.attention.kernels.dropout import keep_mask
 from tupe.attention.kernels.sequence import rows_of, share_of_batch
-from tupe.attention.kernels.tile import UNSPECIALIZED, load_rows, multiply, tile_gradient, tile_logits
+from tupe.attention.kernels.tile import (
+    UNSPECIALIZED,
+    load_lse,
+    load_rows,
+    multiply,
+    tile_gradient,
+    tile_logits,
+    to_float32,
+)
 
 
 @triton.jit(do_not_specialize=UNSPECIALIZED)
@@ -20,6 +28,7 @@ def bias_gradient_kernel(
     STARTS,
     LENGTHS,
     ORDER,
+    WHOLE,
     LSE,
     D_OUT,
     DELTA,
@@ -47,6 +56,7 @@ def bias_gradient_kernel(
     inverse_keep,
     CAUSAL: tl.constexpr,
     EVEN_KEYS: tl.constexpr,
+    MASK_LAST: tl.constexpr,
     D: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -56,7 +66,8 @@ def bias_gradient_kernel(
 
     A program owns one tile: it reads the bias once, walks over the sequences of its chunk and writes the tile once.
     Tiles are on the first axis, because the others end at 65535. Of a padded batch, LENGTHS are those up to the last
-    key, and ORDER says whose they are; both are None where all sequences are to be walked over.
+    key, and ORDER says whose they are; both are None where all sequences are to be walked over. WHOLE `(B,)` are the
+    keys before the first padding, which `MASK_LAST` asks for.
     """
     key_blocks = tl.cdiv(T_k, BLOCK_N)
     chunks = tl.num_programs(0) // (tl.cdiv(T_q, BLOCK_M) * key_blocks)
@@ -79,6 +90,7 @@ def bias_gradient_kernel(
     # A bias of the sequence's own is the case of one sequence a chunk.
     bias = BIAS + tl.cast(start, tl.int64) * bias_stride_b + h * bias_stride_h
     dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
+    dense = to_float32(dense)
     added = bias_tile(dense, None, None, None, None, first_query, first_key, query, key, T_q, T_k)
     d_bias = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for sequence in range(start, end):
@@ -88,18 +100,23 @@ def bias_gradient_kernel(
         place, query_row, key_row, queries, keys = rows_of(STARTS, b, T_q, T_k)
         if PADDING is not None:
             padding = PADDING + key_row
+        whole = keys
+        if WHOLE is not None:
+            whole = tl.load(WHOLE + b)
         q = load_rows(Q + place * q_stride_b + h * q_stride_h, q_stride_t, first_query, queries, BLOCK_M, D, BLOCK_D)
         k = load_rows(K + place * k_stride_b + h * k_stride_h, k_stride_t, first_key, keys, BLOCK_N, D, BLOCK_D)
         v = load_rows(V + place * v_stride_b + h * v_stride_h, v_stride_t, first_key, keys, BLOCK_N, D, BLOCK_D)
         do = load_rows(D_OUT + (query_row * H + h) * D, H * D, first_query, queries, BLOCK_M, D, BLOCK_D)
         rows = query_row * H + h * queries
         row = first_query + tl.arange(0, BLOCK_M)
-        lse = tl.load(LSE + rows + row, mask=row < queries, other=float("inf"))
+        lse = load_lse(LSE, rows, first_query, queries, MASK_LAST, BLOCK_M)
         delta = tl.load(DELTA + rows + row, mask=row < queries, other=0.0)
         product = multiply(q, tl.trans(k))
         d_weights = multiply(do, tl.trans(v))
+        some_hidden = (first_key + BLOCK_N > whole) | (first_query + BLOCK_M > queries)
         logits = tile_logits(
-            product, added, scale, padding, first_query, first_key, query, key, queries, keys, CAUSAL, EVEN_KEYS
+            product, added, scale, padding, some_hidden, first_query, first_key, query, key,
+            queries, keys, CAUSAL, EVEN_KEYS, MASK_LAST, QUERIES=True,
         )  # fmt: skip
         keep = None
         if SEED is not None:

@@ -10,8 +10,8 @@ ROUNDS = tl.constexpr(7)  # the fewest with which Philox2x32 passes BigCrush
 def philox(key, c0, c1):
     """Philox2x32-7 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): two uint32 of random bits."""
     for _ in tl.static_range(ROUNDS):
-        high = tl.umulhi(c0, 0xD256D193)
-        c1, c0 = c0 * 0xD256D193, high ^ key ^ c1
+        product = c0.to(tl.uint64) * 0xD256D193  # one multiplication gives both halves
+        c1, c0 = product.to(tl.uint32), (product >> 32).to(tl.uint32) ^ key ^ c1
         key += 0x9E3779B9
     return c0, c1
 
@@ -29,9 +29,9 @@ def keep_mask(seed, matrix, first_query, first_key, query, key, T_q, threshold):
     """
     row = (matrix * (tl.cdiv(T_q, 16) * 8) + first_query // 2).to(tl.uint32)
     row += ((query >> 4) * 8 + (query & 7)).to(tl.uint32)
-    column = tl.cast(first_key // 2, tl.uint32)
-    column += ((key >> 4) * 8 + (key & 7)).to(tl.uint32)
-    upper, lower = philox((seed & 0xFFFFFFFF).to(tl.uint32), row, column ^ (seed >> 32).to(tl.uint32))
+    first_column = tl.cast(first_key // 2, tl.uint32) ^ (seed >> 32).to(tl.uint32)  # once for all of the tile
+    column = first_column ^ ((key >> 4) * 8 + (key & 7)).to(tl.uint32)  # as a sum: it starts at a multiple of its width
+    upper, lower = philox((seed & 0xFFFFFFFF).to(tl.uint32), row, column)
     word = tl.where(query & 8 == 0, upper, lower)
-    bits = tl.where(key & 8 == 0, word & 0xFFFF, word >> 16)
-    return bits >= tl.cast(threshold, tl.uint32)
+    bits = tl.where(key & 8 == 0, word << 16, word)  # the upper half decides: less to do than taking it out
+    return bits >= tl.cast(threshold, tl.uint32) << 16

@@ -6,7 +6,17 @@ import triton.language as tl
 from tupe.attention.kernels.bias import bias_tile, dense_tile, in_second, segment_rows
 from tupe.attention.kernels.dropout import keep_mask
 from tupe.attention.kernels.sequence import end_of_keys, rows_of
-from tupe.attention.kernels.tile import UNSPECIALIZED, load_rows, multiply, store_rows, tile_logits
+from tupe.attention.kernels.tile import (
+    LOG2E,
+    UNSPECIALIZED,
+    dropped_out,
+    exp2,
+    load_rows,
+    multiply,
+    store_rows,
+    tile_logits,
+    to_float32,
+)
 
 
 @triton.jit(do_not_specialize=UNSPECIALIZED)
@@ -47,6 +57,7 @@ def forward_kernel(
     inverse_keep,
     CAUSAL: tl.constexpr,
     EVEN_KEYS: tl.constexpr,
+    MASK_LAST: tl.constexpr,
     D: tl.constexpr,
     BLOCK_D: tl.constexpr,
     P: tl.constexpr,
@@ -92,7 +103,7 @@ def forward_kernel(
     out = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
     total = tl.zeros((BLOCK_M,), tl.float32)
     highest = tl.full((BLOCK_M,), -1e38, tl.float32)  # finite: a row may begin with keys of logit -inf
-    end = keys if STARTS is not None else end_of_keys(padding, keys)
+    end, whole = end_of_keys(padding, keys, MASK_LAST)
     if CAUSAL:
         end = tl.minimum(end, first_query + BLOCK_M + (T_k - T_q))
     tl.assume(end > 0)
@@ -106,23 +117,26 @@ def forward_kernel(
         dense = None
         if BIAS is not None:
             dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
+            dense = to_float32(dense)
         segment = None
         if SEGMENT is not None:
             second = in_second(SEGMENTS + key_row, first_key, key, keys)
             segment = tl.where(second, with_second, with_first)
         added = bias_tile(dense, correlation, relative, theta, segment, first_query, first_key, query, key, T_q, T_k)
+        some_hidden = first_key + BLOCK_N > whole
         logits = tile_logits(
-            product, added, scale, padding, first_query, first_key, query, key, queries, keys, CAUSAL, EVEN_KEYS
+            product, added, scale, padding, some_hidden, first_query, first_key, query, key,
+            queries, keys, CAUSAL, EVEN_KEYS, MASK_LAST,
         )  # fmt: skip
-        new_highest = tl.maximum(highest, tl.max(logits, 1))
-        weights = tl.exp2(logits - new_highest[:, None])
-        shrink = tl.exp2(highest - new_highest)
+        new_highest = tl.maximum(highest, tl.max(logits, 1) * LOG2E)
+        weights = exp2(logits * LOG2E - new_highest[:, None])
+        shrink = exp2(highest - new_highest)
         total = total * shrink + tl.sum(weights, 1)
         out = out * shrink[:, None]
         highest = new_highest
         if SEED is not None:
             keep = keep_mask(seed, b * H + h, first_query, first_key, query, key, T_q, threshold)
-            weights = tl.where(keep, weights, 0.0)
+            weights = dropped_out(weights, keep, inverse_keep)
         v = load_rows(V, v_stride_t, first_key, end, BLOCK_N, D, BLOCK_D)
         out += multiply(weights.to(V.dtype.element_ty), v)
 

@@ -8,6 +8,7 @@ from tupe.attention.kernels.dropout import keep_mask
 from tupe.attention.kernels.sequence import end_of_keys, rows_of, share_of_batch
 from tupe.attention.kernels.tile import (
     UNSPECIALIZED,
+    load_lse,
     load_rows,
     multiply,
     store_rows,
@@ -60,6 +61,7 @@ def key_gradient_kernel(
     inverse_keep,
     CAUSAL: tl.constexpr,
     EVEN_KEYS: tl.constexpr,
+    MASK_LAST: tl.constexpr,
     D: tl.constexpr,
     BLOCK_D: tl.constexpr,
     P: tl.constexpr,
@@ -104,7 +106,7 @@ def key_gradient_kernel(
         if SEGMENT is not None:
             second = in_second(SEGMENTS + key_row, first_key, key, keys)
         q_rows = Q + place * q_stride_b + h * q_stride_h
-        end_key = keys if STARTS is not None else end_of_keys(padding, keys)
+        end_key, whole = end_of_keys(padding, keys, MASK_LAST)
         k = load_rows(K + place * k_stride_b + h * k_stride_h, k_stride_t, first_key, end_key, BLOCK_N, D, BLOCK_D)
         v = load_rows(V + place * v_stride_b + h * v_stride_h, v_stride_t, first_key, end_key, BLOCK_N, D, BLOCK_D)
         dk = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
@@ -116,7 +118,7 @@ def key_gradient_kernel(
             do = load_rows(D_OUT + (query_row * H + h) * D, H * D, first_query, queries, BLOCK_M, D, BLOCK_D)
             rows = query_row * H + h * queries
             row = first_query + tl.arange(0, BLOCK_M)
-            lse = tl.load(LSE + rows + row, mask=row < queries, other=float("inf"))
+            lse = load_lse(LSE, rows, first_query, queries, MASK_LAST, BLOCK_M)
             delta = tl.load(DELTA + rows + row, mask=row < queries, other=0.0)
             product = multiply(k, tl.trans(q))
             correlation = None
@@ -135,8 +137,10 @@ def key_gradient_kernel(
             added = bias_tile(
                 dense, correlation, relative, theta, segment, first_query, first_key, query, key, T_q, T_k
             )
+            some_hidden = (first_key + BLOCK_N > whole) | (first_query + BLOCK_M > queries)
             logits = tile_logits(
-                product, added, scale, padding, first_query, first_key, query, key, queries, keys, CAUSAL, EVEN_KEYS
+                product, added, scale, padding, some_hidden, first_query, first_key, query, key,
+                queries, keys, CAUSAL, EVEN_KEYS, MASK_LAST, QUERIES=True,
             )  # fmt: skip
             keep = None
             if SEED is not None:

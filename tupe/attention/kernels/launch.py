@@ -97,6 +97,7 @@ class Launcher:
             "STARTS": starts,
             "LENGTHS": None,
             "ORDER": None,
+            "WHOLE": None,
             "q_stride_b": q_stride_b,
             "q_stride_h": q_stride_h,
             "q_stride_t": q_stride_t,
@@ -228,6 +229,11 @@ class Launcher:
         chunks = self.chunks(tiles * self.H) if len(bias) == 1 else self.B
         if self.inputs.padding is not None and self.inputs.starts is None and len(bias) == 1:
             rows = {**rows, **self.by_length()}
+        if tile["MASK_LAST"] and self.inputs.padding is not None:
+            if self.inputs.starts is None:
+                rows = {**rows, "WHOLE": self.whole_keys()}
+            else:  # tokens side by side that are none: rare
+                tile = {**tile, "MASK_LAST": False}
         row = triton.cdiv(self.T_k, ALIGNED_ROW.value) * ALIGNED_ROW.value
         shape = (chunks, self.H, self.T_q, self.T_k)
         dtype = bias.dtype if shape == bias.shape else torch.float32  # what is summed further is not rounded before
@@ -240,6 +246,11 @@ class Launcher:
         ends = torch.arange(1, self.T_k + 1, dtype=torch.int32, device=self.inputs.padding.device)
         lengths, order = ends.masked_fill(self.inputs.padding.bool(), 0).amax(1).sort(descending=True, stable=True)
         return {"LENGTHS": lengths, "ORDER": order}
+
+    def whole_keys(self) -> Tensor:
+        """Keys before the first padding, `(B,)`."""
+        keys = torch.arange(self.T_k, dtype=torch.int32, device=self.inputs.padding.device)
+        return keys.masked_fill(~self.inputs.padding.bool(), self.T_k).amin(1)
 
     def partial(self, chunks: int, part: Tensor) -> Tensor:
         """Room for the gradient of `part` by each chunk of the batch; a single one is rounded by the kernel."""

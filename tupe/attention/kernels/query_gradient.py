@@ -8,11 +8,13 @@ from tupe.attention.kernels.dropout import keep_mask
 from tupe.attention.kernels.sequence import end_of_keys, rows_of, share_of_batch
 from tupe.attention.kernels.tile import (
     UNSPECIALIZED,
+    load_lse,
     load_rows,
     multiply,
     store_rows,
     tile_gradient,
     tile_logits,
+    to_float32,
 )
 
 
@@ -76,6 +78,7 @@ def query_gradient_kernel(
     inverse_keep,
     CAUSAL: tl.constexpr,
     EVEN_KEYS: tl.constexpr,
+    MASK_LAST: tl.constexpr,
     D: tl.constexpr,
     BLOCK_D: tl.constexpr,
     P: tl.constexpr,
@@ -134,7 +137,7 @@ def query_gradient_kernel(
             do = load_rows(D_OUT + out_start, H * D, first_query, queries, BLOCK_M, D, BLOCK_D)
             rows = query_row * H + h * queries
             row = first_query + tl.arange(0, BLOCK_M)
-            lse = tl.load(LSE + rows + row, mask=row < queries, other=float("inf"))
+            lse = load_lse(LSE, rows, first_query, queries, MASK_LAST, BLOCK_M)
             delta = tl.sum(out.to(tl.float32) * do.to(tl.float32), 1)
             tl.store(DELTA + rows + row, delta, mask=row < queries)
 
@@ -144,7 +147,8 @@ def query_gradient_kernel(
             if D_RELATIVE is not None:
                 carried = tl.zeros((BLOCK_N,), tl.float32)
                 tl.debug_barrier()  # what other threads added for the last sequence is seen by this one's
-            end = tl.maximum(keys, 1) if STARTS is not None else end_of_keys(padding, keys)
+            end, whole = end_of_keys(padding, keys, MASK_LAST)
+            end = tl.maximum(end, 1)
             if CAUSAL:
                 end = tl.minimum(end, first_query + BLOCK_M + (T_k - T_q))
             tl.assume(end > 0)
@@ -160,6 +164,7 @@ def query_gradient_kernel(
                 dense = None
                 if BIAS is not None:
                     dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
+                    dense = to_float32(dense)
                 segment = None
                 if SEGMENT is not None:
                     second = in_second(SEGMENTS + key_row, first_key, key, keys)
@@ -167,8 +172,10 @@ def query_gradient_kernel(
                 added = bias_tile(
                     dense, correlation, relative, theta, segment, first_query, first_key, query, key, T_q, T_k
                 )
+                some_hidden = first_key + BLOCK_N > whole
                 logits = tile_logits(
-                    product, added, scale, padding, first_query, first_key, query, key, queries, keys, CAUSAL, EVEN_KEYS
+                    product, added, scale, padding, some_hidden, first_query, first_key, query, key,
+                    queries, keys, CAUSAL, EVEN_KEYS, MASK_LAST,
                 )  # fmt: skip
                 keep = None
                 if SEED is not None:

@@ -6,6 +6,7 @@ it, `(BLOCK_M, 1)` and `(1, BLOCK_N)`, or `(1, BLOCK_M)` and `(BLOCK_N, 1)`; it 
 
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
 LOG2E = tl.constexpr(1.4426950408889634)
@@ -20,6 +21,28 @@ def multiply(a, b):
     if INTERPRETED:  # Triton's interpreter multiplies the bits of bfloat16 numbers as integers
         a, b = a.to(tl.float32), b.to(tl.float32)
     return tl.dot(a, b, input_precision="tf32x3")
+
+
+@triton.jit
+def exp2(x):
+    """`2^x`, in one instruction: what would be below 2^-126 is 0. (`tl.exp2` takes three more for such numbers.)"""
+    if INTERPRETED:
+        power = tl.exp2(x)
+    else:
+        power = libdevice.exp2(x)
+    return power
+
+
+@triton.jit
+def to_float32(x):
+    """`x` in float32. Two bfloat16 numbers that share a register take one instruction each, not three for both."""
+    if x.dtype == tl.bfloat16 and not INTERPRETED:
+        wide = tl.inline_asm_elementwise(
+            "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", "=r,=r,r", [x], tl.float32, is_pure=True, pack=2
+        )
+    else:
+        wide = x.to(tl.float32)
+    return wide
 
 
 @triton.jit
@@ -46,11 +69,21 @@ def store_rows(pointer, stride, values, first, length, ROWS: tl.constexpr, WIDTH
 
 
 @triton.jit
+def hide(logits, padding, first_key, key, T_k):
+    """`logits` with -inf where there is no key, and at padding."""
+    seen = first_key + key < T_k
+    if padding is not None:
+        seen = tl.load(padding + first_key + key, mask=seen, other=1) == 0
+    return tl.where(seen, logits, -float("inf"))
+
+
+@triton.jit
 def tile_logits(
     product,
     bias,
     scale,
     padding,
+    some_hidden,
     first_query,
     first_key,
     query,
@@ -59,21 +92,41 @@ def tile_logits(
     T_k,
     CAUSAL: tl.constexpr,
     EVEN_KEYS: tl.constexpr,
+    MASK_LAST: tl.constexpr,
+    QUERIES: tl.constexpr = False,
 ):
-    """Logits of a tile in base 2, float32: -inf where there is no key, and at padding.
+    """Logits of a tile, float32: -inf where there is no key, and at padding.
 
-    `product` is that of queries and keys; `bias` is in base 2 already; `padding` points to the sequence's row of the
-    mask, or is None.
+    `product` is that of queries and keys; `padding` points to the sequence's row of the mask, or is None. With
+    `MASK_LAST`, only a tile with `some_hidden` looks for hidden keys, and for queries beyond the last.
     """
-    logits = product * (scale * LOG2E) + bias
-    if padding is not None:
-        inside = first_key + key < T_k
-        logits = tl.where(tl.load(padding + first_key + key, mask=inside, other=0) != 0, -float("inf"), logits)
-    if not EVEN_KEYS:
-        logits = tl.where(first_key + key < T_k, logits, -float("inf"))
+    logits = product * scale + bias
+    if MASK_LAST:
+        if some_hidden:
+            logits = hide(logits, padding, first_key, key, T_k)
+            if QUERIES:
+                logits = tl.where(first_query + query < T_q, logits, -float("inf"))
+    elif padding is not None or not EVEN_KEYS:
+        logits = hide(logits, padding, first_key, key, T_k)
     if CAUSAL:
         logits = tl.where(first_key + key <= first_query + query + (T_k - T_q), logits, -float("inf"))
     return logits
+
+
+@triton.jit
+def dropped_out(weights, keep, inverse_keep):
+    """`weights`, 0 where they are dropped. The 0 is no constant: else the compiler selects halves after rounding."""
+    return tl.where(keep, weights, inverse_keep * 0.0)
+
+
+@triton.jit
+def load_lse(LSE, rows, first_query, queries, MASK_LAST: tl.constexpr, BLOCK_M: tl.constexpr):
+    """The log-sum-exp of `BLOCK_M` queries of the sequence whose first is at `rows`.
+
+    Beyond its last it is inf, which makes weights of 0; with `MASK_LAST` the logits there are -inf instead.
+    """
+    row = first_query + tl.arange(0, BLOCK_M)
+    return tl.load(LSE + rows + row, mask=row < queries, other=0.0 if MASK_LAST else float("inf"))
 
 
 @triton.jit
@@ -82,9 +135,9 @@ def tile_gradient(logits, d_weights, lse, delta, inverse_keep, keep):
 
     A row beyond the last has a log-sum-exp of inf, so that its weights are 0.
     """
-    weights = tl.exp2(logits - lse)
+    weights = exp2(logits * LOG2E - lse)
     kept = weights
     if keep is not None:
-        kept = tl.where(keep, weights, 0.0)
+        kept = dropped_out(weights, keep, inverse_keep)
         d_weights = tl.where(keep, d_weights, 0.0)
     return kept, weights * (d_weights * inverse_keep - delta)

@@ -57,12 +57,15 @@ TILES: dict[tuple[str, int, bool], dict[str, tuple[Tile, Tile]]] = {
         "key_gradient": ((32, 32, 4, 1), (16, 16, 4, 1)),
     },
 }
+#: Other ways to compute a tile, compiled and counted (docs/kernels.md) but never timed, and so not taken.
+#: MASK_LAST: looks for hidden keys only in tiles that have some, by a branch, not in every tile.
+VARIANTS = {"MASK_LAST": False}
 HOPPER_SHARED_MEMORY = 227 * 1024  # bytes that a block may have
 
 
 @functools.lru_cache
 def choose_tile(kernel: str, width: int, element_size: int, structured: bool, device: torch.device) -> dict[str, int]:
-    """`BLOCK_M`, `BLOCK_N`, `num_warps` and `num_stages`.
+    """`BLOCK_M`, `BLOCK_N`, `num_warps`, `num_stages`, and `VARIANTS`.
 
     Args:
         kernel: `forward`, `query_gradient`, `key_gradient` or `bias_gradient`.
@@ -74,7 +77,7 @@ def choose_tile(kernel: str, width: int, element_size: int, structured: bool, de
     m, n, warps, stages = TILES[memory(device), element_size, structured][kernel][width > 64]
     if INTERPRETED:  # small, so that short sequences have several
         m, n = (32, 32) if structured else (16, 32)
-    return {"BLOCK_M": m, "BLOCK_N": n, "num_warps": warps, "num_stages": stages}
+    return {"BLOCK_M": m, "BLOCK_N": n, "num_warps": warps, "num_stages": stages, **VARIANTS}
 
 
 def memory(device: torch.device) -> str:
