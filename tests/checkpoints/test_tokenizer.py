@@ -78,6 +78,12 @@ def test_accents_apart_and_joined(both):
         assert not differing(tokenizer, encode, [unicodedata.normalize(form, text) for text in texts])
 
 
+def test_an_arabic_vowel_stays_after_its_shadda(both):
+    """SentencePiece leaves the two as they are, NFC puts the vowel first."""
+    normalizer = both[0].backend_tokenizer.normalizer
+    assert normalizer.normalize_str("\u0627\u0651\u064e\u062f e\u0301") == "\u0627\u0651\u064e\u062f \xe9"
+
+
 def test_characters_that_are_no_text(both):
     """The corpus' first stage removes them; SentencePiece alone makes them spaces or unknown pieces."""
     tokenizer, encode, _, _ = both

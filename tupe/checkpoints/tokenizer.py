@@ -18,6 +18,7 @@ _UNIGRAM, _BPE = 1, 2  # kinds of models there
 _UNREACHED = -1e4  # score of a symbol that no text has
 #: What `str.split` takes as white space, and what `tupe.data.text.characters.repair` removes, as patterns of Oniguruma.
 _WHITE_SPACE = r"[\s\x{1c}-\x{1f}]+"
+_VOWEL_AFTER_SHADDA, _NONE = r"(?<=\x{651})(?=[\x{64b}-\x{650}])", "\ufdd0"
 _NO_TEXT = r"[\p{C}\x{fffd}&&[^\x{200c}\x{200d}]]"
 
 
@@ -56,8 +57,11 @@ def build_tokenizer(model: Path, symbols: Sequence[str], stages: Collection[str]
     spec = proto.normalizer_spec
     steps = [normalizers.Replace(Regex(pattern), content) for pattern, content in cleaning(stages)]
     if spec.precompiled_charsmap:
-        # NFC first: Precompiled maps whole graphemes only, so that a letter and its accent, when apart, would stay so
-        steps += [normalizers.NFC(), normalizers.Precompiled(spec.precompiled_charsmap)]
+        # NFC first: Precompiled maps whole graphemes only, so that a letter and its accent, when apart,
+        # would stay so. NFC alone puts a vowel before the shadda that it follows in Arabic text, which SentencePiece
+        # leaves, so a character that is none stands between the two meanwhile
+        steps += [normalizers.Replace(Regex(_VOWEL_AFTER_SHADDA), _NONE), normalizers.NFC()]
+        steps += [normalizers.Replace(_NONE, ""), normalizers.Precompiled(spec.precompiled_charsmap)]
     steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r" \z"), "")]
     # Metaspace begins the first word with a space, but no symbol that stands there. Alone it stays as it is: the
     # symbol itself goes through these steps too
