@@ -140,6 +140,7 @@ def test_a_batch_has_a_size(command):
         ({"sampling": True, "diverse_beam_groups": 5, "beam": 5, "nbest": 5, "match_source_len": False,
           "diversity_rate": -1.0}, "give one of these searches"),
         ({"retain_iter_history": True}, "generation.retain_iter_history is True: leave it out"),
+        ({"print_step": True}, "generation.print_step is True: leave it out"),
         ({"iter_decode_max_iter": 3}, "generation.iter_decode_max_iter is 3: leave it out"),
     ],
 )  # fmt: skip
@@ -152,6 +153,12 @@ def test_a_profile_needs_a_gpu(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(UserError, match=r"^common.profile is True: leave it out, without a GPU to profile"):
         refuse_out_of_range({"common": {"profile": True}})
+
+
+@pytest.mark.skipif(importlib.util.find_spec("fairscale") is not None, reason="fairscale is installed")
+def test_sharding_needs_a_package():
+    with pytest.raises(UserError, match=r"^distributed_training.zero_sharding is os: install fairscale, or leave"):
+        refuse_out_of_range({"distributed_training": {"zero_sharding": "os"}})
 
 
 def test_overrides_are_a_dictionary():

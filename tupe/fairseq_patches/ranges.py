@@ -5,6 +5,7 @@ fairseq does not look: it trains upwards at a negative rate, divides by an inter
 
 import ast
 import contextlib
+import importlib.util
 import math
 import sys
 from argparse import Namespace
@@ -106,6 +107,7 @@ def _is_dictionary(value: str) -> bool:
     return isinstance(_literal(value), dict)
 
 
+_OF_REFINEMENT = ("retain_iter_history", "decoding_format", "print_step")
 #: Fields of a group that limit each other, or have choices: whether their values can be, all given, and what to do.
 _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
     ("common_eval", "model_overrides", _is_dictionary, "give a dictionary, as {'dropout': 0}"),
@@ -116,6 +118,12 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
         "profile",
         lambda x: not x or torch.cuda.is_available(),
         "leave it out, without a GPU to profile",
+    ),
+    (
+        "distributed_training",
+        "zero_sharding",
+        lambda x: x == "none" or importlib.util.find_spec("fairscale") is not None,
+        "install fairscale, or leave it out",
     ),
     ("dataset", "shard_id num_shards", lambda x, count: 0 <= x < count, "give a shard from 0, below their number"),
     ("generation", "nbest beam", lambda x, beam: x <= beam, "give --nbest at most --beam"),
@@ -132,7 +140,8 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
     *(
         ("generation", field.name, [field.default].__contains__, "leave it out: no model of TUPE refines translations")
         for field in fields(GenerationConfig)
-        if field.name.startswith("iter_decode_") or field.name in ("retain_iter_history", "decoding_format")
+        if field.name.startswith("iter_decode_")
+        or field.name in ("retain_iter_history", "decoding_format", "print_step")
     ),
 ]
 _NOT_EMPTY = ("lr", "update_freq")
