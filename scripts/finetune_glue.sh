@@ -15,5 +15,4 @@
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 [ $# -ge 3 ] || usage
-nvidia-smi -L >/dev/null 2>&1 || for_cpu 1
 exec python3 -m tupe finetune-glue "$@"

@@ -2,12 +2,15 @@
 
 import os
 import platform
+import re
 import sys
+import time
 
 import pytest
 
 from tests.commands import ROOT, run
-from tupe.cores import available_cores, cpu_environment, processor, visible_gpus
+from tupe import cores
+from tupe.cores import available_cores, cpu_environment, free_cores, processor, threads_for, visible_gpus
 
 CORE = min(os.sched_getaffinity(0))
 
@@ -49,28 +52,38 @@ def test_affinity(monkeypatch, tmp_path):
     assert available_cores(tmp_path) == 1
 
 
-@pytest.mark.parametrize(
-    ("processes", "given", "threads"), [(1, {}, 1), (2, {}, 1), (1, {"OMP_NUM_THREADS": "3", "GOMP_SPINCOUNT": "7"}, 3)]
-)
-def test_scripts_share_the_cores_among_processes_and_do_not_spin(processes, given, threads):
-    code = f'. scripts/lib/command.sh; for_cpu {processes}; echo "$OMP_NUM_THREADS $GOMP_SPINCOUNT"'
-    environment = {"OMP_NUM_THREADS": "", "GOMP_SPINCOUNT": "", **given}
-    done = run("taskset", "--cpu-list", CORE, "bash", "-c", code, cwd=ROOT, **environment)
-    found_threads, spins = done.stdout.split()
-    assert found_threads == str(threads)
-    assert spins == given["GOMP_SPINCOUNT"] if given else spins in ("1000", "100000")
+def stat(root, busy, idle):
+    (root / "proc").mkdir(exist_ok=True)
+    (root / "proc/stat").write_text(f"cpu {busy} 0 0 {idle} 0 0 0 0 0 0\ncpu0 1 2 3\n")
 
 
-@pytest.mark.parametrize(
-    ("loadavg", "spins"), [("0.1 0.1 0.1 1/200 77", 100_000), ("9.9 1 1 3/200 77", 1_000), ("", 100_000)]
-)
-def test_threads_spin_where_the_cores_are_free(monkeypatch, tmp_path, loadavg, spins):
-    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+@pytest.mark.parametrize(("busy", "free"), [(0, 2), (10, 2), (60, 1), (100, 1)])
+def test_cores_that_others_keep_busy(monkeypatch, tmp_path, busy, free):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(os, "cpu_count", lambda: 3)
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/loadavg").write_text(loadavg)
-    assert cpu_environment(root=tmp_path)["GOMP_SPINCOUNT"] == str(spins)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    stat(tmp_path, 1000, 1000)
+    monkeypatch.setattr(time, "sleep", lambda _: stat(tmp_path, 1000 + busy, 1100 - busy))
+    assert free_cores(tmp_path) == free
+
+
+def test_a_run_keeps_its_number_of_threads(monkeypatch, tmp_path):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(cores, "free_cores", lambda: 9)
+    assert [threads_for(tmp_path, 2), cpu_environment(4)["OMP_NUM_THREADS"]] == [4, "4"]
+    monkeypatch.setattr(cores, "free_cores", lambda: 1)
+    assert threads_for(tmp_path, 2) == 4
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # the user's
+    assert [threads_for(tmp_path), cpu_environment(4)["OMP_NUM_THREADS"]] == [3, "3"]
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert threads_for(tmp_path) == 3
+
+
+def test_scripts_keep_what_is_set(tmp_path):
+    code = '. scripts/lib/command.sh; for_cpu; echo "$OMP_NUM_THREADS $GOMP_SPINCOUNT"'
+    given = {"OMP_NUM_THREADS": "", "GOMP_SPINCOUNT": ""}
+    assert re.fullmatch(r"1 100000\n", run("taskset", "--cpu-list", CORE, "bash", "-c", code, cwd=ROOT, **given).stdout)
+    given = {"OMP_NUM_THREADS": "3", "GOMP_SPINCOUNT": "7"}
+    assert run("bash", "-c", code, cwd=ROOT, **given).stdout == "3 7\n"
 
 
 def test_the_processor_by_its_name_or_its_kind(tmp_path):

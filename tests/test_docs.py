@@ -53,7 +53,7 @@ PROGRAMS = {
     "npx": "needs Node: the workflow runs it",
 }
 #: variables of the environment that our scripts do not read themselves
-NOT_OURS = {"OMP_NUM_THREADS", "TUPE_USER_DIR", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"}
+NOT_OURS = {"GOMP_SPINCOUNT", "OMP_NUM_THREADS", "TUPE_USER_DIR", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"}
 OWN = "examples/own_term"
 IN_ANOTHER_PROCESS = f"""
 import json, sys

@@ -5,8 +5,11 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+
+THREADS = ".tupe.threads"  # in the folder of a training on the CPU: how many each of its processes takes
 
 
 def available_cores(root: Path = Path("/")) -> int:
@@ -41,29 +44,57 @@ def _shares(root: Path) -> Iterator[float]:
                 break
 
 
-def cpu_environment(processes: int = 1, root: Path = Path("/")) -> dict[str, str]:
-    """Return the environment for each of `processes` that train on this CPU; variables that are set keep their values.
+def cpu_environment(threads: int) -> dict[str, str]:
+    """Return the environment for a process of `threads` threads; variables that are set keep their values.
 
-    Each gets its share of the cores, and a glibc that keeps the memory of tensors. Threads that wait for each other
-    spin briefly; where other work runs on the cores now, they sleep almost at once (docs/performance.md).
+    Threads that wait for each other spin briefly, and glibc keeps the memory of tensors (docs/performance.md).
     """
-    cores = available_cores(root)
-    crowded = cores + _running(root) > (os.cpu_count() or 1)
     best = {
-        "OMP_NUM_THREADS": max(1, cores // processes),
-        "GOMP_SPINCOUNT": 1_000 if crowded else 100_000,
+        "OMP_NUM_THREADS": threads,
+        "GOMP_SPINCOUNT": 100_000,
         "MALLOC_MMAP_THRESHOLD_": 1 << 30,
         "MALLOC_TRIM_THRESHOLD_": 1 << 30,
     }
     return {name: os.environ.get(name) or str(value) for name, value in best.items()}
 
 
-def _running(root: Path) -> int:
-    """Count the threads that want a core now, this one left out; 0 where the system does not say (not Linux)."""
+def threads_for(folder: Path, processes: int = 1) -> int:
+    """Return how many threads each of `processes` takes that train in `folder`, which keeps the number.
+
+    A run that goes on takes what it began with, since the last bits of a sum depend on the number of threads.
+    """
+    kept = folder / THREADS
+    for number in (os.environ.get("OMP_NUM_THREADS"), kept.read_text() if kept.is_file() else None):
+        if number and number.strip().isdecimal():
+            threads = int(number)
+            break
+    else:
+        threads = max(1, free_cores() // processes)
+    kept.write_text(f"{threads}\n")
+    return threads
+
+
+def free_cores(root: Path = Path("/"), seconds: float = 0.5) -> int:
+    """Count the available cores that no other process keeps busy for `seconds`; at least 1.
+
+    Two threads beside other work on two cores take up to twice as long as one, because each waits for the other while
+    that one waits for a core.
+    """
+    before = _ticks(root)
+    time.sleep(seconds)
+    after = _ticks(root)
+    cores, everything = os.cpu_count() or 1, sum(after) - sum(before)
+    idle = sum(after[3:5]) - sum(before[3:5])  # and waiting for a disk
+    busy = cores * (1 - idle / everything) if everything else 0.0
+    return max(1, min(available_cores(root), round(cores - busy)))
+
+
+def _ticks(root: Path) -> list[int]:
+    """Read how long all cores did what since the machine started; nothing where the system does not say (not Linux)."""
     try:
-        return int((root / "proc/loadavg").read_text().split()[3].partition("/")[0]) - 1
-    except (OSError, ValueError, IndexError):
-        return 0
+        return [int(ticks) for ticks in (root / "proc/stat").read_text().partition("\n")[0].split()[1:]]
+    except (OSError, ValueError):
+        return []
 
 
 def processor(root: Path = Path("/")) -> str:
@@ -99,5 +130,5 @@ if __name__ == "__main__":
             print(available_cores())
         case ["gpus"]:
             print(len(visible_gpus()))
-        case [processes]:
-            print(*(f"{name}={value}" for name, value in cpu_environment(int(processes)).items()), sep="\n")
+        case ["environment"]:
+            print(*(f"{name}={value}" for name, value in cpu_environment(free_cores()).items()), sep="\n")

@@ -4,7 +4,7 @@
 #   fail SENTENCE    says what is wrong, in one line whatever is in it, and ends the script
 #   number NAME N    the variable NAME of the environment, N by default; ends the script if it is no whole number above 0
 #   value FILE KEY   what a configuration says of KEY; of a list, the first
-#   for_cpu N        sets what N processes on the CPU need: `cpu_environment` of tupe/cores.py
+#   for_cpu          sets what a process on the CPU needs: `cpu_environment` of tupe/cores.py
 #   quoted TEXT      TEXT as one value of Hydra's, whatever is in it, save ${...} and a backslash at its end or before '
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -40,7 +40,7 @@ value() {
 
 for_cpu() {
     local settings setting
-    settings=$(python3 "$root/tupe/cores.py" "$1")
+    settings=$(python3 "$root/tupe/cores.py" environment)
     for setting in $settings; do export "$setting"; done
 }
 

@@ -24,7 +24,6 @@ find_processes() {
     world=$((nodes * processes))
     settings=("distributed_training.distributed_world_size=$world")
     if [ "$gpus" = 0 ]; then
-        for_cpu "$processes"
         settings+=(common.cpu=true common.fp16=false)
         [ "$world" -eq 1 ] || settings+=(distributed_training.distributed_backend=gloo
             distributed_training.ddp_backend=legacy_ddp distributed_training.distributed_init_method=env://

@@ -1,12 +1,14 @@
 """Arguments and work of the commands that print the plan of a training and start it."""
 
 import argparse
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tupe.cli._types import whole
+from tupe.cores import cpu_environment, threads_for
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,10 +56,11 @@ def say_and_start(
         mending="set checkpoint.save_dir to another folder, or remove this one to train anew",
         is_begun=lambda: any(folder.glob("checkpoint*.pt")),
     )
-    if args.node_rank > 0:
-        owner.check()
+    with contextlib.ExitStack() as held:
+        if args.node_rank > 0:
+            owner.check()
+        else:
+            os.set_inheritable(held.enter_context(owner.hold()).fileno(), True)  # the training holds the folder
+        if not args.gpus:
+            os.environ |= cpu_environment(threads_for(folder, processes))
         os.execvp(start[0], start)
-    else:
-        with owner.hold() as mine:
-            os.set_inheritable(mine.fileno(), True)  # the training holds the folder
-            os.execvp(start[0], start)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
+from tupe.cores import THREADS
 from tupe.errors import UserError
 from tupe.files.atomic_files import remove_unfinished
 from tupe.files.lock import lock
@@ -157,18 +158,18 @@ def _check_place(folder: Path) -> None:
 
 
 def _names(folder: Path) -> list[str]:
-    """List what is in a folder beside its identity and lock."""
+    """List what is in a folder beside its identity, its lock and its number of threads."""
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
         return []
     ours = (f".{IDENTITY}.", f".{LOCK}.")
-    return [name for name in names if name not in (IDENTITY, LOCK) and not name.startswith(ours)]
+    return [name for name in names if name not in (IDENTITY, LOCK, THREADS) and not name.startswith(ours)]
 
 
 def _leave(folder: Path, new: list[Path]) -> None:
-    """Takes back what `own` made: the identity, the lock, and the folders that were not there."""
-    for name in (IDENTITY, LOCK):
+    """Remove what `own` made: the identity, the lock, and the folders that were not there."""
+    for name in (IDENTITY, LOCK, THREADS):
         (folder / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # others have put something there meanwhile
         for path in new:

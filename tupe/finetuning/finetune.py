@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from tupe.checkpoints.load import Checkpoint, open_checkpoint
-from tupe.cores import cpu_environment, visible_gpus
+from tupe.cores import cpu_environment, threads_for, visible_gpus
 from tupe.data.binary import check_indexed
 from tupe.data.qa.report import REPORT, Report
 from tupe.errors import UserError
@@ -80,6 +80,9 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str], star
         if not before:
             start = replace(start, held=(held, *start.held))
             keys = [*overrides_for(config), *settings.overrides]
+            if not visible_gpus():
+                environment = cpu_environment(threads_for(folder))
+                start = replace(start, environment={**environment, **start.environment})
             _run("fairseq-hydra-train", _arguments(task, checkpoint, data, folder, keys), start)
             if TASKS[task].tests:  # in a process of its own, on the GPU of the training
                 _run("tupe", ["finetuning-result", "--test", task, "--model", config._name, str(folder)], start)
@@ -148,7 +151,6 @@ def _arguments(task: str, checkpoint: Path, data: Path, folder: Path, overrides:
 
 def _run(program: str, arguments: list[str], start: Start) -> None:
     """Run a program of this package or of fairseq. Raises `Failed` if it fails."""
-    environment = {**({} if visible_gpus() else cpu_environment()), **start.environment}
-    code = Process(python_command(program, *arguments), environment, start.log, start.held).finish()
+    code = Process(python_command(program, *arguments), start.environment, start.log, start.held).finish()
     if code:
         raise Failed(code if code > 0 else 128 - code)

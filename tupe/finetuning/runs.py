@@ -6,6 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import TypeVar
 
+from tupe.cores import THREADS
 from tupe.errors import UserError
 from tupe.files import checked, read, remove_unfinished
 
@@ -84,7 +85,7 @@ def failure(folder: Path) -> str | None:
 def clear(folder: Path) -> None:
     """Remove what an unfinished run has left in its folder, and nothing else."""
     remove_unfinished(folder)
-    for pattern in (LOG, RESULT, FAILED, "hydra_train.log", "checkpoint*.pt", "crash.pt", ".tupe.json"):
+    for pattern in (LOG, RESULT, FAILED, "hydra_train.log", "checkpoint*.pt", "crash.pt", ".tupe.json", THREADS):
         for path in folder.glob(pattern):
             path.unlink()
     for name in (".hydra", PREDICTIONS):

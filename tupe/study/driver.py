@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from tqdm import tqdm
 
-from tupe.cores import cpu_environment
+from tupe.cores import available_cores, cpu_environment
 from tupe.errors import UserError
 from tupe.files import lock, read, write
 from tupe.finetuning.job import reason
@@ -176,8 +176,9 @@ class Study:
                 held.close()
                 continue
             folder.mkdir(parents=True, exist_ok=True)
+            environment = cpu_environment(max(1, available_cores() // jobs))
             with (folder / LOG).open("ab") as log:
-                process = Process(self._command(run, of, folder), cpu_environment(jobs), log)
+                process = Process(self._command(run, of, folder), environment, log)
             active[run] = _Active(process, held, of)
 
     def _pretrained(self, run: Run) -> Path | None:
