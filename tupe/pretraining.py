@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq.dataclass.initialize import add_defaults, hydra_init
+from fairseq.models import MODEL_DATACLASS_REGISTRY
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
@@ -35,8 +36,7 @@ from tupe.models.config import CONFIGS
 from tupe.models.describe import full_name
 from tupe.models.summary import meta_model, without_generator
 from tupe.models.tupe import as_namespace
-from tupe.position.registry import own_options
-from tupe.systems import ELECTRA, ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS, named_electras, named_models
+from tupe.systems import ELECTRA, named_electras, named_models, system_fields
 
 _PREPARED_BY = "tupe prepare-corpus"
 _MANY_EPOCHS = 100
@@ -185,9 +185,9 @@ def made_of(cfg: DictConfig) -> dict[str, Any]:
 def model_of(cfg: DictConfig, length: int) -> dict[str, Any]:
     """The fields that change what a model's parameters compute; its name may differ, as in `fairseq_patches.resume`."""
     fields = OmegaConf.to_container(cfg.model, resolve=True, enum_to_str=True)
-    named = (*SYSTEM_FIELDS, *own_options(), *ELECTRA_FIELDS, *SEQ2SEQ_FIELDS)
+    named = system_fields(MODEL_DATACLASS_REGISTRY[cfg.model._name])
     positions = {"max_positions": fields["max_positions"] or length} if "max_positions" in fields else {}
-    return {**{name: fields[name] for name in named if name in fields}, **positions}
+    return {**{name: fields[name] for name in named}, **positions}
 
 
 def _shards(cfg: DictConfig) -> list[Path]:

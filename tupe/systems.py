@@ -4,18 +4,70 @@ A model is `<system>_<size>`, for `--arch` and for Hydra's `model._name`: `tupe_
 overridden on the command line, so a combination that no paper named is a flag away.
 """
 
+import dataclasses
 from collections.abc import Mapping
+from typing import NamedTuple
 
 Fields = dict[str, str | int | float | bool]
 
-#: Field -> the terms and ways of sharing that there are. `tupe/transformers/configuration_tupe.py`, which is shipped
-#: alone with exported models, has a copy.
-CHOICES: dict[str, tuple[str, ...]] = {
-    "absolute": ("none", "input", "untied", "untied_cross", "low_rank", "low_rank_input", "free"),
-    "relative": ("none", "bucketed", "clipped", "unbinned", "parametric", "shaw"),
-    "reset": ("none", "paper", "release"),
-    "segment": ("none", "input", "per_head"),
-    "sharing": ("none", "layer", "head"),
+
+class Choice(NamedTuple):
+    """A value of a field: what `--help` says of it, and for a term what `tupe describe` adds to the logit."""
+
+    help: str = ""
+    equation: str = ""
+
+
+#: Field -> its choices. A new term is a row here, a file in `tupe/position/` that registers it, and a test.
+CHOICES: dict[str, dict[str, Choice]] = {
+    "absolute": {
+        "none": Choice(),
+        "input": Choice("added to the words (BERT)"),
+        "untied": Choice("a correlation of their own (TUPE)", "(p_i U^Q)(p_j U^K)^T/sqrt(2d)"),
+        "untied_cross": Choice("the same with the two cross terms"),
+        "low_rank": Choice("DIET's factors", "P_Q[i] . P_K[j]"),
+        "low_rank_input": Choice("DIET's factors, and BERT's table added to the words", "P_Q[i] . P_K[j]"),
+        "free": Choice("a free value for each pair of positions", "V[i, j]"),
+    },
+    "relative": {
+        "none": Choice(),
+        "bucketed": Choice("T5's buckets", "b[bucket(j - i)]"),
+        "clipped": Choice("one value for each distance up to the maximum", "b[clip(j - i)]"),
+        "unbinned": Choice("one value for each distance there is (DIET)", "R[j - i]"),
+        "parametric": Choice("products of learnt vectors", "(r_(j-i) F^Q)(r_(j-i) F^K)^T"),
+        "shaw": Choice("vectors that join the keys", "a[clip(j - i)]"),
+    },
+    "reset": {
+        "none": Choice(),
+        "paper": Choice("as the paper writes it"),
+        "release": Choice("as the authors' release computes it, with relative values for the reset cells"),
+    },
+    "segment": {
+        "none": Choice(),
+        "input": Choice("added to the words"),
+        "per_head": Choice("in the attention of every head"),
+    },
+    "sharing": {
+        "none": Choice("nobody"),
+        "layer": Choice("the layers, each head its own"),
+        "head": Choice("the heads of a layer, each layer its own"),
+    },
+}
+
+#: Relative terms that meet the words: each layer builds its own, and their values are neither structured nor packed.
+IN_LAYER = frozenset({"shaw"})
+
+#: Absolute terms of an encoder-decoder, and positions of its attention from the target to the source.
+SEQ2SEQ_ABSOLUTE = {
+    "none": CHOICES["absolute"]["none"],
+    "sinusoidal": Choice("added to the words, fixed"),
+    **{name: CHOICES["absolute"][name] for name in ("input", "untied", "low_rank")},
+}
+CROSS_POSITION = {
+    "none": Choice(),
+    "diagonal": Choice("T5's relative buckets"),
+    "low_rank": Choice("DIET's factors with a table for each side"),
+    "untied": Choice("untied positions of both sides"),
 }
 
 #: What a row does not say: the sum of the attention has no segments, and the layers share it.
@@ -152,45 +204,16 @@ def named_translators() -> dict[str, Fields]:
     }
 
 
-#: Fields that change the function which the parameters compute; a checkpoint that differs in one is refused.
-SYSTEM_FIELDS = (
-    "absolute",
-    "relative",
-    "reset",
-    "segment",
-    "sharing",
-    "position_rank",
-    "shaw_values",
-    "linformer_k",
-    "relative_buckets",
-    "relative_max_distance",
-    "untied_projection_bias",
-    "no_untied_layer_norm",
-    "content_terms",
-    "encoder_layers",
-    "encoder_embed_dim",
-    "encoder_ffn_embed_dim",
-    "encoder_attention_heads",
-    "embedding_dim",
-    "encoder_normalize_before",
-    "no_layernorm_embedding",
-    "activation_fn",
-    "untie_weights_roberta",
-)
+def system_fields(*configs: type, kind: str = "") -> tuple[str, ...]:
+    """List the fields that change the function which a model's parameters compute.
 
-#: The same of a model with a generator.
-ELECTRA_FIELDS = ("generator_size", "share_positions")
+    Args:
+        configs: dataclasses of models, whose fields say so in their metadata.
+        kind: only those marked so: `"encoding"`, of the positions, or `"structure"`.
+    """
+    marked = ((f.name, f.metadata.get("system", "")) for config in configs for f in dataclasses.fields(config))
+    return tuple(dict.fromkeys(name for name, mark in marked if mark and mark.startswith(kind)))
 
-#: The same, of an encoder-decoder alone.
-SEQ2SEQ_FIELDS = (
-    "decoder_layers",
-    "decoder_absolute",
-    "decoder_relative",
-    "decoder_sharing",
-    "cross_position",
-    "share_all_embeddings",
-    "share_decoder_input_output_embed",
-)
 
 #: Every masked language model, for `--arch` and `model._name`.
 MODEL_NAMES = tuple(named_models())

@@ -4,16 +4,16 @@ import sys
 import pytest
 
 from tupe.cli.main import main
+from tupe.models.config import ElectraConfig
+from tupe.models.seq2seq.config import Seq2SeqConfig
 from tupe.models.summary import count_parameters, meta_model
 from tupe.systems import (
-    ELECTRA_FIELDS,
     ELECTRA_SIZES,
-    SEQ2SEQ_FIELDS,
     SEQ2SEQ_SIZES,
     SEQ2SEQ_SYSTEMS,
     SIZES,
-    SYSTEM_FIELDS,
     SYSTEMS,
+    system_fields,
 )
 
 
@@ -51,7 +51,7 @@ def test_encoder_decoders(capsys):
     assert any(line.startswith("diet_rel ") and f" {base:,} / " in line for line in lines)
 
 
-@pytest.mark.parametrize("field", [*SYSTEM_FIELDS, *ELECTRA_FIELDS, *SEQ2SEQ_FIELDS])
+@pytest.mark.parametrize("field", system_fields(ElectraConfig, Seq2SeqConfig))
 def test_every_field_is_explained(field, capsys):
     assert main(["systems", "--flags"]) == 0
     assert f"--{field.replace('_', '-')} " in capsys.readouterr().out

@@ -19,7 +19,7 @@ from tupe.position import (
     UnbinnedRelative,
     UntiedAbsolute,
     check_term,
-    own,
+    registry,
 )
 from tupe.position.length import Span
 
@@ -176,33 +176,33 @@ def test_what_is_no_term(term, said):
 
 
 @pytest.fixture
-def registry(monkeypatch):
-    monkeypatch.setattr(own, "OWN", {"absolute": {}, "relative": {}})
-    monkeypatch.setattr(own, "_read", False)
+def empty(monkeypatch):
+    monkeypatch.setattr(registry, "REGISTRY", {"absolute": {}, "relative": {}})
+    monkeypatch.setattr(registry, "_read", False)
 
 
-def test_registering(registry):
-    assert own.register_relative("slopes", heads="how many")(Slopes) is Slopes
-    assert own.own_options() == {"heads": (2, "how many")}
-    own.register_relative("slopes", heads="how many")(Slopes)  # its module, imported again
+def test_registering(empty):
+    assert registry.register_relative("slopes", heads="how many")(Slopes) is Slopes
+    assert registry.registered_options() == {"heads": (2, "how many")}
+    registry.register_relative("slopes", heads="how many")(Slopes)  # its module, imported again
     with pytest.raises(UserError, match="relative=slopes is taken: register Endless under another"):
-        own.register_relative("slopes")(Endless)
+        registry.register_relative("slopes")(Endless)
     with pytest.raises(UserError, match="relative=a b is no name"):
-        own.register_relative("a b")(Slopes)
+        registry.register_relative("a b")(Slopes)
     with pytest.raises(UserError, match="heads is 2 in a term that is registered and 3 in Wide: give both one default"):
-        own.register_absolute("wide", heads="how many")(Wide)
+        registry.register_absolute("wide", heads="how many")(Wide)
     with pytest.raises(UserError, match="size is no argument of Slopes with a number"):
-        own.register_absolute("other", size="")(Slopes)
-    assert own.read_own() == ([], ["slopes"], own.own_options())
+        registry.register_absolute("other", size="")(Slopes)
+    assert registry.freeze() == ([], ["slopes"], registry.registered_options())
     with pytest.raises(UserError, match=r"absolute=late is registered after tupe\.models"):
-        own.register_absolute("late")(Slopes)
+        registry.register_absolute("late")(Slopes)
     with pytest.raises(UserError, match=r"x\.pt has relative=unknown, a term that is not registered here"):
-        own.refuse_unknown("x.pt", "relative", "unknown", ["none", "slopes"])
+        registry.refuse_unregistered("x.pt", config.TupeConfig, {"relative": "unknown"}.get)
 
 
 @pytest.mark.parametrize("field", ["sharing", "pooler_dropout", "generator_size"])
 def test_an_option_that_is_a_field_of_ours(field, monkeypatch):
     """It would take the field's default, and the field the option's value."""
-    monkeypatch.setattr(config, "OWN_OPTIONS", {field: own.Option(1, "")})
+    monkeypatch.setattr(config, "OPTIONS", {field: registry.Option(1, "")})
     with pytest.raises(UserError, match=f"{field} is a field of our models"):
-        config.check_own(config.EncoderConfig, config.TupeConfig, config.ElectraConfig)
+        config.check_options(config.EncoderConfig, config.TupeConfig, config.ElectraConfig)

@@ -12,6 +12,7 @@ from tupe.analysis.figure import heat_maps, save_figure, set_title
 from tupe.analysis.heads import head_patterns, summary
 from tupe.errors import UserError
 from tupe.position import PositionBias
+from tupe.systems import IN_LAYER
 
 
 class PositionCorrelation(NamedTuple):
@@ -32,7 +33,7 @@ class PositionCorrelation(NamedTuple):
 def has_correlation(args: Namespace) -> bool:
     """Whether a system's positions have a correlation of their own, one for each pair of positions."""
     absolute = args.absolute not in ("none", "input", "sinusoidal")
-    return (absolute or args.relative not in ("none", "shaw")) and not args.linformer_k
+    return (absolute or args.relative not in {"none", *IN_LAYER}) and not args.linformer_k
 
 
 def has_reset(args: Namespace) -> bool:

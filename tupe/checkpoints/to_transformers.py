@@ -31,7 +31,7 @@ from tupe.errors import UserError
 from tupe.files import own, sha256, write_bytes, write_json
 from tupe.models.config import TupeConfig
 from tupe.models.tupe import TupeModel
-from tupe.systems import SYSTEM_FIELDS
+from tupe.systems import system_fields
 
 SHIPPED = ("configuration_tupe.py", "modeling_tupe.py")
 
@@ -97,9 +97,10 @@ def load(checkpoint: Path, data: Path) -> Loaded:
 
 
 def _check_fields(checkpoint: Path, config: TupeConfig) -> None:
+    system = system_fields(TupeConfig)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if field.name in SYSTEM_FIELDS and field.name not in (*FIELDS, *SAID_OTHERWISE) and value != field.default:
+        if field.name in system and field.name not in (*FIELDS, *SAID_OTHERWISE) and value != field.default:
             raise UserError(
                 f"{checkpoint} has the field {field.name}={value!r}, which an exported model does not have: only "
                 f"models with {field.default!r} can be exported"

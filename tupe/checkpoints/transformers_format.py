@@ -1,14 +1,31 @@
 """Translate names of our configuration and parameters to those of Transformers, and back."""
 
+import ast
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tupe import systems
+from tupe.models.config import TupeConfig
+
+_SHIPPED = ast.parse((Path(__file__).parents[1] / "transformers/configuration_tupe.py").read_text("utf-8"))
+
+
+def _shipped_choices() -> dict[str, tuple[str, ...]]:
+    """Read `CHOICES` of the configuration that is shipped, whose import would need Transformers."""
+    (value,) = (n.value for n in _SHIPPED.body if isinstance(n, ast.Assign) and n.targets[0].id == "CHOICES")
+    return ast.literal_eval(value)
+
+
+def _shipped_fields() -> list[str]:
+    """List the fields of the configuration that is shipped."""
+    (config,) = (node for node in _SHIPPED.body if isinstance(node, ast.ClassDef))
+    return [node.target.id for node in config.body if isinstance(node, ast.AnnAssign)]
+
 
 #: Field of `TupeConfig` -> name in `config.json`: what is usual there, else ours.
 FIELDS = {
@@ -23,14 +40,7 @@ FIELDS = {
     "activation_dropout": "activation_dropout",
     "pooler_dropout": "classifier_dropout",
     "max_positions": "max_position_embeddings",
-    **{
-        name: name
-        for name in (
-            *("absolute", "relative", "reset", "segment", "sharing", "position_rank", "shaw_values", "linformer_k"),
-            *("relative_buckets", "relative_max_distance", "untied_projection_bias"),
-            *("encoder_normalize_before", "no_layernorm_embedding", "linear_heads"),
-        )
-    },
+    **{name: name for name in _shipped_fields() if name in TupeConfig.__dataclass_fields__},
 }
 
 #: fairseq's activation -> its name in Transformers.
@@ -43,8 +53,8 @@ ACTIVATIONS = {
     "linear": "linear",
 }
 
-#: What Transformers' model can compute, as `tupe.transformers.configuration_tupe` has it.
-CHOICES = {**systems.CHOICES, "activation_fn": tuple(ACTIVATIONS), "pooler_activation_fn": tuple(ACTIVATIONS)}
+#: What Transformers' model can compute: a term without a twin in `tupe/transformers/` is not exported.
+CHOICES = {**_shipped_choices(), "activation_fn": tuple(ACTIVATIONS), "pooler_activation_fn": tuple(ACTIVATIONS)}
 
 #: What `config.json` says in other words.
 SAID_OTHERWISE = ("_name", "untie_weights_roberta")

@@ -112,11 +112,10 @@ def print_flags() -> None:
 
     from tupe.models.config import ElectraConfig
     from tupe.models.seq2seq.config import Seq2SeqConfig
-    from tupe.position.registry import own_options
-    from tupe.systems import ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS
+    from tupe.systems import system_fields
 
     fields = {**Seq2SeqConfig.__dataclass_fields__, **ElectraConfig.__dataclass_fields__}
-    for name in (*SYSTEM_FIELDS, *own_options(), *ELECTRA_FIELDS, *SEQ2SEQ_FIELDS):
+    for name in system_fields(ElectraConfig, Seq2SeqConfig):
         field = fields[name]
         choices = (
             f" {{{','.join(c.value for c in field.type)}}}"

@@ -17,7 +17,7 @@ from torch.serialization import safe_globals
 from tupe.errors import UserError
 from tupe.fairseq_patches.patching import overlay, patch, patched, patches, put
 from tupe.fairseq_patches.scope import chosen, in_scope
-from tupe.position.registry import refuse_unknown
+from tupe.position.registry import refuse_unregistered
 from tupe.safe_load import check_finite, fairseq_globals, safe_load
 
 _BROADCAST_GLOBALS = (
@@ -90,10 +90,7 @@ def _check_terms(path, model) -> None:
     """Terms that nobody has registered are otherwise a traceback of omegaconf's."""
     known = MODEL_DATACLASS_REGISTRY.get(getattr(model, "_name", None))
     if known is not None and in_scope(chosen("model", model)):
-        sides = {"absolute", "relative", "decoder_absolute", "decoder_relative"} & known.__dataclass_fields__.keys()
-        for side in sorted(sides):
-            choices = known.__dataclass_fields__[side].type
-            refuse_unknown(path, side, getattr(model, side, None), [choice.value for choice in choices])
+        refuse_unregistered(path, known, lambda side: getattr(model, side, None))
 
 
 def _no_checkpoint(path, state: dict) -> UserError | None:

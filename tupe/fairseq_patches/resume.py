@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from fairseq import checkpoint_utils
+from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
 from tupe.fairseq_patches.dictionaries import prepared_by, refuse_other_dictionary, refuse_other_target, saved_size
 from tupe.fairseq_patches.patching import patches, replaced
 from tupe.fairseq_patches.scope import in_scope
-from tupe.position.registry import own_options
-from tupe.systems import ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS
+from tupe.systems import system_fields
 
 
 def trainer_in_scope(cfg, trainer, *args, **kwargs) -> bool:
@@ -118,9 +118,8 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
     if is_ours:
         differing = [
             f"{field}: checkpoint {getattr(theirs, field)}, here {getattr(model, field)}"
-            for field in (*SYSTEM_FIELDS, *own_options(), *ELECTRA_FIELDS, *SEQ2SEQ_FIELDS)
+            for field in system_fields(MODEL_DATACLASS_REGISTRY[model._name])
             if hasattr(theirs, field)
-            and hasattr(model, field)
             and getattr(theirs, field) != getattr(model, field)
             # fine-tuning may add segments (as DIET does): their parameters then start at zero
             and not (field == "segment" and theirs.segment == "none")

@@ -15,7 +15,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_REGISTRY
 
-from tupe.position.registry import own_folders
+from tupe.position.registry import registered_folders
 
 _FOLDER = Path(__file__).resolve().parents[1]
 _PACKAGE = __name__.partition(".")[0]
@@ -76,7 +76,7 @@ def config_in_scope(cfg: Any) -> bool:
     return (
         (named["model"] is None or evaluates)
         and user_dir is not None
-        and Path(os.path.abspath(user_dir)).resolve() in (_FOLDER, *own_folders())
+        and Path(os.path.abspath(user_dir)).resolve() in (_FOLDER, *registered_folders())
     )
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 from tupe.checkpoints.load import open_checkpoint
 from tupe.finetuning.settings import assignment
 from tupe.models.config import TupeConfig
-from tupe.position.registry import own_options
-from tupe.systems import SYSTEM_FIELDS, plain_name
+from tupe.systems import plain_name, system_fields
 
 PathLike = str | Path
 
@@ -26,6 +25,6 @@ def model_overrides(checkpoint: PathLike) -> list[str]:
 
 def overrides_for(config: TupeConfig) -> list[str]:
     """Like `model_overrides`, for a configuration that is already loaded."""
-    fields = [assignment(f"+model.{name}", getattr(config, name)) for name in (*SYSTEM_FIELDS, *own_options())]
+    fields = [assignment(f"+model.{name}", getattr(config, name)) for name in system_fields(TupeConfig)]
     name = assignment("model._name", plain_name(config._name))
     return [name, *fields, assignment("task.max_positions", config.max_positions)]

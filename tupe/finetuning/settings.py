@@ -15,9 +15,9 @@ from tupe.fairseq_patches.folders import refuse_outputs
 from tupe.fairseq_patches.names import refuse_unknown_keys
 from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.finetuning.benchmarks import TASKS
-from tupe.position.registry import own_options
+from tupe.models.config import TupeConfig
 from tupe.pretraining import plus
-from tupe.systems import SYSTEM_FIELDS
+from tupe.systems import system_fields
 from tupe.user_dir import config_dir
 
 CONFIGS = config_dir("finetuning")
@@ -92,7 +92,7 @@ def read_settings(task: str, overrides: list[str]) -> Settings:
     if (recipe, task) in _EPOCHS:
         overrides = [f"optimization.max_epoch={_EPOCHS[recipe, task]}", *overrides]
     named = {group: set(fields) for group, fields in cfg.items() if group != "defaults"}
-    named["model"].update(SYSTEM_FIELDS, own_options())  # the checkpoint's are there before
+    named["model"].update(system_fields(TupeConfig))  # the checkpoint's are there before
     for override in overrides:
         key, _, text = override.partition("=")
         if key.lstrip("+") == "checkpoint.save_dir":

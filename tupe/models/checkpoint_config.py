@@ -12,7 +12,7 @@ from tupe.fairseq_patches.scope import chosen
 from tupe.files import typed
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
-from tupe.position.registry import refuse_unknown
+from tupe.position.registry import refuse_unregistered
 from tupe.safe_load import check_finite
 from tupe.systems import SEQ2SEQ_NAMES
 
@@ -117,10 +117,7 @@ def refuse_old_form(state: dict[str, Any], task: dict[str, Any], path: str | os.
 
 
 def _config(kind: type[T], model: dict[str, Any], path: str | os.PathLike) -> T:
-    fields = kind.__dataclass_fields__
-    for side in ("absolute", "relative", "decoder_absolute", "decoder_relative"):
-        if side in fields:
-            refuse_unknown(path, side, model.get(side), [choice.value for choice in fields[side].type])
+    refuse_unregistered(path, kind, model.get)
     return typed(kind, model, f"{path}: cfg.model", _MADE_BY, _MENDING)
 
 

@@ -16,26 +16,7 @@ from tupe.models.config import CONFIGS
 from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
 from tupe.models.summary import Size, count_parameters, meta_model
 from tupe.models.tupe import as_namespace
-from tupe.position.registry import OWN, own_options
-from tupe.systems import DESCRIPTIONS, ELECTRA_FIELDS, SEQ2SEQ_FIELDS, SYSTEM_FIELDS, system_of
-
-#: Fields that make the position encoding; the others of `SYSTEM_FIELDS` are sizes and layers.
-POSITION_FIELDS = (*SYSTEM_FIELDS[: SYSTEM_FIELDS.index("encoder_layers")], *own_options())
-
-_ABSOLUTE = {
-    "untied": "(p_i U^Q)(p_j U^K)^T/sqrt(2d)",
-    "low_rank": "P_Q[i] . P_K[j]",
-    "low_rank_input": "P_Q[i] . P_K[j]",
-    "free": "V[i, j]",
-    **{name: f"{name}(i, j)" for name in OWN["absolute"]},
-}
-_RELATIVE = {
-    "bucketed": "b[bucket(j - i)]",
-    "clipped": "b[clip(j - i)]",
-    "unbinned": "R[j - i]",
-    "parametric": "(r_(j-i) F^Q)(r_(j-i) F^K)^T",
-    **{name: f"{name}(j - i)" for name in OWN["relative"]},
-}
+from tupe.systems import CHOICES, DESCRIPTIONS, IN_LAYER, system_fields, system_of
 
 
 def with_fields(name: str, fields: list[str]) -> Namespace:
@@ -74,9 +55,10 @@ def equation(args: Namespace) -> str:
         logit = f"(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T/{scale}"
     else:
         key = ("(E x)_j" if args.linformer_k else "x_j") + " W^K"
-        key += " + a[clip(j - i)]" if args.relative == "shaw" else ""
+        key += f" + {_equation('relative', args)}" if args.relative in IN_LAYER else ""
         logit = f"(x_i W^Q)({key})^T/{scale}"
-    terms = " + ".join(filter(None, (_ABSOLUTE.get(args.absolute), _RELATIVE.get(args.relative))))
+    relative = "" if args.relative in IN_LAYER else _equation("relative", args)
+    terms = " + ".join(filter(None, (_equation("absolute", args), relative)))
     if terms:
         logit += f" + {terms}" if args.reset == "none" else f" + reset({terms})"
     if args.segment == "per_head":
@@ -84,6 +66,13 @@ def equation(args: Namespace) -> str:
     at_input = {"positions": args.absolute in ("input", "low_rank_input"), "segments": args.segment == "input"}
     added = " and ".join(name for name, there in at_input.items() if there)
     return f"{logit}, {added} added to the words" if added else logit
+
+
+def _equation(side: str, args: Namespace) -> str:
+    name = getattr(args, side)
+    if name in CHOICES[side]:
+        return CHOICES[side][name].equation
+    return f"{name}(i, j)" if side == "absolute" else f"{name}(j - i)"  # registered outside this package
 
 
 def system(args: Namespace) -> str:
@@ -103,9 +92,8 @@ def size(args: Namespace, symbols: int) -> Size:
 
 
 def _given(args: Namespace) -> dict[str, Any]:
-    named = as_namespace({**CONFIGS, **TRANSLATORS}[args._name]())
-    known = (*SYSTEM_FIELDS, *own_options(), *ELECTRA_FIELDS, *SEQ2SEQ_FIELDS)
-    fields = [field for field in known if hasattr(named, field)]
+    config = {**CONFIGS, **TRANSLATORS}[args._name]
+    named, fields = as_namespace(config()), system_fields(config)
     return {field: getattr(args, field) for field in fields if getattr(args, field) != getattr(named, field)}
 
 
@@ -134,5 +122,8 @@ def describe(args: Namespace, symbols: int) -> list[str]:
         f"({symbols:,} symbols, {length} positions)",
         f"cost: {operations:,} operations a token of training, in sequences of {length} with 15% predicted "
         "(what position terms add: docs/systems.md)",
-        *(f"  {field}={getattr(args, field)} ({whence(field)})" for field in POSITION_FIELDS),
+        *(
+            f"  {field}={getattr(args, field)} ({whence(field)})"
+            for field in system_fields(CONFIGS[name], kind="encoding")
+        ),
     ]

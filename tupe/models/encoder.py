@@ -16,6 +16,7 @@ from tupe.models.unpadded import Group, Unpadded
 from tupe.position import PositionTable, PositionTerms, SegmentTable, segment_ids
 from tupe.position.length import check_length
 from tupe.position.precision import compute_dtype
+from tupe.systems import IN_LAYER
 from tupe.tracing import is_traced
 
 #: Share of tokens among the slots of a batch from which on to lay them side by side costs what it spares.
@@ -46,7 +47,7 @@ class TupeEncoder(nn.Module):
         at_input = args.absolute in ("input", "low_rank_input")
         self.input_positions = PositionTable(args.max_positions, embedding_dim) if at_input else None
         self.input_segments = SegmentTable(embedding_dim) if args.segment == "input" else None
-        self.packable = args.relative != "shaw" and not args.linformer_k
+        self.packable = args.relative not in IN_LAYER and not args.linformer_k
         self.layers_share = args.sharing == "layer"
         self.position_bias = build_position_bias(args)
         self.segment_attention = build_segment_attention(args)

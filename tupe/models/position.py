@@ -16,7 +16,8 @@ from tupe.position import (
     UnbinnedRelative,
     UntiedAbsolute,
 )
-from tupe.position.registry import OWN
+from tupe.position.registry import REGISTRY
+from tupe.systems import IN_LAYER
 
 
 def embedding_width(args: Namespace) -> int:
@@ -32,16 +33,22 @@ def sets_of_parameters(args: Namespace) -> int:
     return {"none": layers * heads, "layer": heads, "head": layers}[args.sharing]
 
 
-def build_own(side: str, args: Namespace) -> Term | None:
-    """The registered term that `side` names, if it names one."""
-    own = OWN[side].get(getattr(args, side))
-    if own is None:
+def build_registered(side: str, args: Namespace, bidirectional: bool) -> Term | None:
+    """Build the registered term that `side` names, if it names one."""
+    registered, width, heads = (
+        REGISTRY[side].get(getattr(args, side)),
+        args.encoder_embed_dim,
+        args.encoder_attention_heads,
+    )
+    if registered is None:
         return None
-    options = {name: getattr(args, name) for name in own.options}
-    return own.term(sets_of_parameters(args), args.max_positions, **options)
+    return registered.build(
+        sets_of_parameters(args), args.max_positions, vars(args),
+        layer_heads=heads, embed_dim=width, head_dim=width // heads, bidirectional=bidirectional,
+    )  # fmt: skip
 
 
-def build_absolute(args: Namespace) -> Term | None:
+def build_absolute(args: Namespace, bidirectional: bool = True) -> Term | None:
     """The absolute term of the attention; none where positions are added to the words."""
     sets, length, width = sets_of_parameters(args), args.max_positions, args.encoder_embed_dim
     if args.absolute in ("untied", "untied_cross"):
@@ -58,11 +65,11 @@ def build_absolute(args: Namespace) -> Term | None:
         return LowRankAbsolute(length, args.position_rank, sets, args.linformer_k or None)
     if args.absolute == "free":
         return FreeAbsolute(length, sets)
-    return build_own("absolute", args)
+    return build_registered("absolute", args, bidirectional)
 
 
 def build_relative(args: Namespace, bidirectional: bool = True) -> Term | None:
-    """The content-free relative term; Shaw's depends on the words and is built in the layer."""
+    """Build the content-free relative term; those `IN_LAYER` depend on the words and are built there."""
     sets, width, max_distance = sets_of_parameters(args), args.encoder_embed_dim, args.relative_max_distance
     if args.relative == "bucketed":
         return BucketedRelative(sets, args.relative_buckets, max_distance, bidirectional)
@@ -72,7 +79,7 @@ def build_relative(args: Namespace, bidirectional: bool = True) -> Term | None:
         return UnbinnedRelative(sets, args.max_positions, bidirectional)
     if args.relative == "parametric":
         return ParametricRelative(width, sets, width // args.encoder_attention_heads, max_distance)
-    return build_own("relative", args)
+    return build_registered("relative", args, bidirectional)
 
 
 def check_linformer(args: Namespace) -> None:
@@ -96,7 +103,7 @@ def build_position_bias(args: Namespace, bidirectional: bool = True) -> Position
     check_linformer(args)
     if args.content_terms < 0:
         raise UserError(f"content_terms is {args.content_terms}, but must be at least 1, or 0 for those that there are")
-    absolute, relative, reset = build_absolute(args), build_relative(args, bidirectional), None
+    absolute, relative, reset = build_absolute(args, bidirectional), build_relative(args, bidirectional), None
     if args.reset != "none":
         vectors = embedding_width(args) if isinstance(absolute, UntiedAbsolute) else None
         reset = Reset(sets_of_parameters(args), vectors, args.reset, relative is not None)
@@ -106,8 +113,8 @@ def build_position_bias(args: Namespace, bidirectional: bool = True) -> Position
 
 
 def parts_width(args: Namespace, position_bias: PositionBias) -> int | None:
-    """Width that a kernel needs for the bias in parts; `None` where it has none, or Shaw's term joins it as it is."""
-    if position_bias.parts_width is None or args.relative == "shaw":
+    """Width that a kernel needs for the bias in parts; `None` where it has none, or a term of the layer joins it."""
+    if position_bias.parts_width is None or args.relative in IN_LAYER:
         return None
     return max(position_bias.parts_width, args.encoder_embed_dim // args.encoder_attention_heads)
 

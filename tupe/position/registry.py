@@ -1,18 +1,18 @@
-"""Terms of one's own: a module outside this package registers a class, and its name becomes a choice of a model.
+"""Registry of terms: a module registers a class, and its name becomes a choice of the models.
 
     @register_relative("mine", mine_size="what --mine-size says")
     class Mine(RelativeTerm):
         def __init__(self, num_heads: int, max_positions: int, *, mine_size: int = 5) -> None: ...
 
-is `--relative mine --mine-size 7`, and under Hydra `model.relative=mine model.mine_size=7`, once the user's module is
-imported, before the plugin is: `--user-dir` does both (examples/own_term). A checkpoint names a term and never imports
-one.
+is `--relative mine --mine-size 7`, and under Hydra `model.relative=mine model.mine_size=7`. A term of this package has
+its name in `CHOICES` of `tupe.systems`; a module outside it is imported before the plugin is: `--user-dir` does both
+(examples/own_term). A checkpoint names a term and never imports one.
 """
 
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from torch import nn
 
 from tupe.errors import UserError
 from tupe.position.terms import Term
+from tupe.systems import CHOICES
 
 
 class Option(NamedTuple):
@@ -29,15 +30,22 @@ class Option(NamedTuple):
     help: str
 
 
-class OwnTerm(NamedTuple):
-    """A class, called with `(num_heads, max_positions, **options)`, and its options."""
+class Registered(NamedTuple):
+    """A class and those of its keyword arguments that are fields of the configuration."""
 
     term: Callable[..., Term]
     options: dict[str, Option]
 
+    def build(self, num_heads: int, max_positions: int, fields: Mapping[str, Any], **model: Any) -> Term:
+        """Make the term of its options among `fields`, and of what it takes by name of the `model`."""
+        takes = inspect.signature(self.term).parameters
+        options = {name: value for name, value in model.items() if name in takes}
+        options.update({name: fields[name] for name in self.options})
+        return self.term(num_heads, max_positions, **options)
+
 
 #: side, absolute or relative -> name -> what was registered under it.
-OWN: dict[str, dict[str, OwnTerm]] = {"absolute": {}, "relative": {}}
+REGISTRY: dict[str, dict[str, Registered]] = {"absolute": {}, "relative": {}}
 
 #: Whether the names have become fields and choices; later ones would not.
 _read = False
@@ -50,6 +58,10 @@ def register_absolute(name: str, **options: str) -> Callable[[type[nn.Module]], 
 
 def register_relative(name: str, **options: str) -> Callable[[type[nn.Module]], type[nn.Module]]:
     """Decorator of a `Term` which is `relative=name` from then on.
+
+    The class is called with the number of heads and of positions, its options, and what it takes by these names:
+    `layer_heads`, the heads of one layer; `embed_dim` and `head_dim`, the widths of the model and of a head;
+    `bidirectional`, false in a decoder, where no key comes after the query.
 
     Args:
         name: lower-case letters, digits and underscores.
@@ -64,20 +76,21 @@ def register_relative(name: str, **options: str) -> Callable[[type[nn.Module]], 
 
 def _register(side: str, name: str, options: dict[str, str]) -> Callable[[type[nn.Module]], type[nn.Module]]:
     def register(term: type[nn.Module]) -> type[nn.Module]:
-        found = OWN[side].get(name)
+        found = REGISTRY[side].get(name)
         if found is not None and _path(found.term) == _path(term):  # its module was imported again
             return term
+        taken = found is not None or (name in CHOICES[side] and not _is_built_in(term))
         if _read:
             raise UserError(
                 f"{side}={name} is registered after tupe.models was imported, whose flags are made: import "
                 f"{term.__module__} first, or give it as --user-dir and let it import tupe.plugin at its end"
             )
-        if not re.fullmatch("[a-z][a-z0-9_]*", name) or found is not None:
+        if not re.fullmatch("[a-z][a-z0-9_]*", name) or taken:
             raise UserError(
-                f"{side}={name} is {'taken' if found else 'no name'}: register {term.__qualname__} under another, "
+                f"{side}={name} is {'taken' if taken else 'no name'}: register {term.__qualname__} under another, "
                 "of lower-case letters, digits and underscores"
             )
-        arguments, others = inspect.signature(term).parameters, own_options()
+        arguments, others = inspect.signature(term).parameters, registered_options()
         for option in options:
             if option not in arguments or type(arguments[option].default) not in (bool, int, float, str):
                 raise UserError(
@@ -89,7 +102,7 @@ def _register(side: str, name: str, options: dict[str, str]) -> Callable[[type[n
                     f"{option} is {others[option].default} in a term that is registered and "
                     f"{arguments[option].default} in {term.__qualname__}: give both one default, or two names"
                 )
-        OWN[side][name] = OwnTerm(
+        REGISTRY[side][name] = Registered(
             term, {option: Option(arguments[option].default, text) for option, text in options.items()}
         )
         return term
@@ -101,32 +114,48 @@ def _path(kind: Any) -> tuple[str, str]:
     return kind.__module__, kind.__qualname__
 
 
-def own_options() -> dict[str, Option]:
-    """The options of all registered terms, by name."""
-    return {name: option for side in OWN.values() for own in side.values() for name, option in own.options.items()}
+def _is_built_in(term: Any) -> bool:
+    return term.__module__.startswith("tupe.position.")
 
 
-def read_own() -> tuple[list[str], list[str], dict[str, Option]]:
-    """Names of the absolute and of the relative terms, and all options, for a configuration to be made of them.
+def registered_options() -> dict[str, Option]:
+    """Return the options of all registered terms, by name."""
+    return {name: o for side in REGISTRY.values() for found in side.values() for name, o in found.options.items()}
 
-    From then on nothing can be registered.
+
+def freeze() -> tuple[list[str], list[str], dict[str, Option]]:
+    """Return the absolute and relative terms from outside this package, and all options; nothing is registered later.
+
+    A configuration is made of them.
     """
     global _read
     _read = True
-    return list(OWN["absolute"]), list(OWN["relative"]), own_options()
+    absolute, relative = ([name for name in side if name not in CHOICES[of]] for of, side in REGISTRY.items())
+    return absolute, relative, registered_options()
 
 
-def own_folders() -> list[Path]:
-    """The folders of the packages that have registered terms."""
-    names = {own.term.__module__.partition(".")[0] for side in OWN.values() for own in side.values()}
+def registered_folders() -> list[Path]:
+    """Return the folders of the packages outside this one that have registered terms."""
+    terms = (found.term for side in REGISTRY.values() for found in side.values())
+    names = {term.__module__.partition(".")[0] for term in terms if not _is_built_in(term)}
     files = (getattr(sys.modules.get(name), "__file__", None) for name in names)
     return [Path(file).resolve().parent for file in files if file]
 
 
-def refuse_unknown(where: object, side: str, name: object, known: Iterable[str]) -> None:
-    """Raises `UserError` if a checkpoint has a term by a name that is not `known`: no name makes us import anything."""
-    if isinstance(name, str) and re.fullmatch("[a-z][a-z0-9_]*", name) and name not in known:
-        raise UserError(
-            f"{where} has {side}={name:.60}, a term that is not registered here: give the folder of the module that "
-            "registers it as --user-dir (to `tupe` as the environment variable TUPE_USER_DIR)"
-        )
+def refuse_unregistered(where: object, config: type, value: Callable[[str], Any]) -> None:
+    """Raise `UserError` for a term of a checkpoint that is not registered: no name makes us import anything.
+
+    Args:
+        where: the checkpoint, for the message.
+        config: the dataclass of its model.
+        value: from the name of a field to what the checkpoint has in it.
+    """
+    for side in ("absolute", "relative", "decoder_absolute", "decoder_relative"):
+        field, name = config.__dataclass_fields__.get(side), value(side)
+        if field is None or not isinstance(name, str) or not re.fullmatch("[a-z][a-z0-9_]*", name):
+            continue
+        if name not in [choice.value for choice in field.type]:
+            raise UserError(
+                f"{where} has {side}={name:.60}, a term that is not registered here: give the folder of the module "
+                "that registers it as --user-dir (to `tupe` as the environment variable TUPE_USER_DIR)"
+            )

@@ -170,12 +170,16 @@ class ParametricRelative(Relative):
         return ((vectors @ query.t()) * (vectors @ key.t())).unflatten(-1, (-1, self.head_dim)).sum(-1)
 
 
+#: Choice -> the relative term that ignores the words; those that meet them are in `Attention`.
+RELATIVE = {"bucketed": Relative, "clipped": Relative, "unbinned": Relative, "parametric": ParametricRelative}
+
+
 class Reset(nn.Module):
     """`[CLS]` untied (TUPE, eq. 10): row 0 of the correlation is `theta_1`, the rest of column 0 `theta_2`."""
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
-        untied, own = config.absolute == "untied", config.reset == "release" and config.relative not in ("none", "shaw")
+        untied, own = config.absolute == "untied", config.reset == "release" and config.relative in RELATIVE
         self.vectors = nn.Parameter(torch.empty(2, config.hidden_size)) if untied else None
         self.scalars = None if untied else nn.Parameter(torch.empty(2, config.position_sets))
         self.relative = nn.Parameter(torch.empty(2, config.position_sets)) if own else None
@@ -218,7 +222,7 @@ class PositionBias(nn.Module):
             "low_rank_input": LowRankAbsolute,
             "free": FreeAbsolute,
         }.get(config.absolute)
-        relative = {"none": None, "shaw": None, "parametric": ParametricRelative}.get(config.relative, Relative)
+        relative = RELATIVE.get(config.relative)
         self.absolute = None if absolute is None else absolute(config)
         self.relative = None if relative is None else relative(config)
         self.reset = None if config.reset == "none" else Reset(config)

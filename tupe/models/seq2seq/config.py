@@ -11,21 +11,24 @@ from tupe.errors import UserError
 from tupe.models.config import (
     ACTIVATION_CHOICES,
     OWN_ABSOLUTE,
+    OWN_RELATIVE,
     RELATIVE_CHOICES,
     RESET_CHOICES,
     EncoderConfig,
-    check_own,
+    check_options,
     config_class,
-    with_own,
+    encoding,
+    explained,
+    structure,
 )
-from tupe.systems import CHOICES, named_translators
+from tupe.systems import CHOICES, CROSS_POSITION, IN_LAYER, SEQ2SEQ_ABSOLUTE, named_translators
 
-_ABSOLUTE = ["none", "sinusoidal", "input", "untied", "low_rank"]
-ABSOLUTE_CHOICES = with_own(_ABSOLUTE, OWN_ABSOLUTE)
-DECODER_ABSOLUTE_CHOICES = with_own(["same", *_ABSOLUTE], OWN_ABSOLUTE)
-DECODER_RELATIVE_CHOICES = ChoiceEnum(["same", *(choice.value for choice in RELATIVE_CHOICES)])
+ABSOLUTE_CHOICES, DECODER_ABSOLUTE_CHOICES = (
+    ChoiceEnum([*same, *SEQ2SEQ_ABSOLUTE, *OWN_ABSOLUTE]) for same in ((), ("same",))
+)
+DECODER_RELATIVE_CHOICES = ChoiceEnum(["same", *CHOICES["relative"], *OWN_RELATIVE])
 DECODER_SHARING_CHOICES = ChoiceEnum(["same", *CHOICES["sharing"]])
-CROSS_CHOICES = ChoiceEnum(["none", "diagonal", "low_rank", "untied"])
+CROSS_CHOICES = ChoiceEnum([*CROSS_POSITION])
 
 
 @dataclass
@@ -33,46 +36,41 @@ class Seq2SeqConfig(EncoderConfig):
     """Vaswani et al.'s Transformer; `tupe.systems` names the others. Fields of the encoder are the decoder's too."""
 
     absolute: ABSOLUTE_CHOICES = field(
-        default="sinusoidal",
-        metadata={
-            "help": "absolute positions of both stacks: added to the words, fixed (sinusoidal) or learnt (input), a "
-            "correlation of their own (untied), DIET's factors (low_rank), or none"
-        },
+        default="sinusoidal", metadata=encoding(f"absolute positions of both stacks. {explained(SEQ2SEQ_ABSOLUTE)}")
     )
     relative: RELATIVE_CHOICES = field(
-        default="none", metadata={"help": "relative positions of both stacks, as in the encoders (`tupe systems`)"}
+        default="none", metadata=encoding("relative positions of both stacks, as in the encoders (`tupe systems`)")
     )
-    reset: RESET_CHOICES = field(default="none", metadata={"help": "none: a translation has no [CLS]"})
+    reset: RESET_CHOICES = field(default="none", metadata=encoding("none: a translation has no [CLS]"))
     decoder_absolute: DECODER_ABSOLUTE_CHOICES = field(
-        default="same", metadata={"help": "absolute positions of the decoder, if not the encoder's"}
+        default="same", metadata=structure("absolute positions of the decoder, if not the encoder's")
     )
     decoder_relative: DECODER_RELATIVE_CHOICES = field(
-        default="same", metadata={"help": "relative positions of the decoder, if not the encoder's"}
+        default="same", metadata=structure("relative positions of the decoder, if not the encoder's")
     )
     decoder_sharing: DECODER_SHARING_CHOICES = field(
-        default="same", metadata={"help": "who shares the position terms of the decoder, if not as in the encoder"}
+        default="same", metadata=structure("who shares the position terms of the decoder, if not as in the encoder")
     )
     cross_position: CROSS_CHOICES = field(
         default="none",
-        metadata={
-            "help": "positions of the attention from the target to the source: T5's relative buckets (diagonal), "
-            "DIET's factors with a table for each side (low_rank), untied positions of both sides (untied), or none"
-        },
+        metadata=structure(f"positions of the attention from the target to the source. {explained(CROSS_POSITION)}"),
     )
 
-    encoder_layers: int = field(default=6, metadata={"help": "number of layers of the encoder"})
-    decoder_layers: Optional[int] = field(default=None, metadata={"help": "decoder layers; default: the encoder's"})
-    encoder_embed_dim: int = field(default=512, metadata={"help": "width d, of both stacks"})
-    encoder_ffn_embed_dim: int = field(default=2048, metadata={"help": "width of the feed-forward parts"})
-    encoder_attention_heads: int = field(default=8, metadata={"help": "number of heads H of each attention"})
-    no_layernorm_embedding: bool = field(default=True, metadata={"help": "no layer norm on the input embeddings"})
-    activation_fn: ACTIVATION_CHOICES = field(default="relu", metadata={"help": "activation of the feed-forward parts"})
+    encoder_layers: int = field(default=6, metadata=structure("number of layers of the encoder"))
+    decoder_layers: Optional[int] = field(default=None, metadata=structure("decoder layers; default: the encoder's"))
+    encoder_embed_dim: int = field(default=512, metadata=structure("width d, of both stacks"))
+    encoder_ffn_embed_dim: int = field(default=2048, metadata=structure("width of the feed-forward parts"))
+    encoder_attention_heads: int = field(default=8, metadata=structure("number of heads H of each attention"))
+    no_layernorm_embedding: bool = field(default=True, metadata=structure("no layer norm on the input embeddings"))
+    activation_fn: ACTIVATION_CHOICES = field(
+        default="relu", metadata=structure("activation of the feed-forward parts")
+    )
     attention_dropout: float = field(default=0.0, metadata={"help": "dropout of the attention weights"})
     share_all_embeddings: bool = field(
-        default=False, metadata={"help": "one table for source, target and output; needs a joined dictionary"}
+        default=False, metadata=structure("one table for source, target and output; needs a joined dictionary")
     )
     share_decoder_input_output_embed: bool = field(
-        default=False, metadata={"help": "one table for the target's input and the output"}
+        default=False, metadata=structure("one table for the target's input and the output")
     )
     max_source_positions: Optional[int] = field(default=None, metadata={"help": "longest source; default: the task's"})
     max_target_positions: Optional[int] = field(default=None, metadata={"help": "longest target; default: the task's"})
@@ -81,7 +79,7 @@ class Seq2SeqConfig(EncoderConfig):
     )
 
 
-check_own(Seq2SeqConfig)
+check_options(Seq2SeqConfig)
 
 
 def encoder_args(args: Namespace) -> Namespace:
@@ -108,10 +106,10 @@ def check_terms(args: Namespace) -> None:
         raise UserError(f"embedding_dim is {args.embedding_dim}, but must be 0, for the width, in an encoder-decoder")
     if args.linformer_k:
         raise UserError(f"linformer_k is {args.linformer_k}, but its keys mix in the future: set linformer_k=0")
-    if args.cross_position == "diagonal" and "shaw" in (args.relative, decoder_args(args).relative):
+    if args.cross_position == "diagonal" and IN_LAYER & {args.relative, decoder_args(args).relative}:
         raise UserError(
-            "cross_position=diagonal is T5's relative term, which Shaw's system has nowhere: set cross_position to "
-            "none, low_rank or untied"
+            "cross_position=diagonal is T5's relative term, which does not go with relative terms that meet the words "
+            f"({', '.join(sorted(IN_LAYER))}): set cross_position to none, low_rank or untied"
         )
 
 
