@@ -17,7 +17,7 @@ Attend = Callable[..., Tensor]
 DESCRIPTIONS = {
     "flash": "SDPA, FlashAttention, no bias",
     "ours": "ours, dense bias",
-    "structured": "ours, bias in parts",
+    "structured": "ours, structured bias",
     "packed": "ours, dense bias, tokens side by side",
     "varlen": "PyTorch's varlen_attn, no bias, tokens side by side",
     "factors": "PyTorch's, factors as wider heads",

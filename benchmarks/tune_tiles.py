@@ -49,7 +49,7 @@ def arguments() -> Namespace:
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], default="bfloat16")
-    parser.add_argument("--structured", action="store_true", help="a bias in parts")
+    parser.add_argument("--structured", action="store_true", help="a structured bias")
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--rows", type=int, nargs="+", default=[64, 128], help="of a tile to try: queries, and keys")
     parser.add_argument("--warps", type=int, nargs="+", default=[4, 8])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.commands import ROOT
-from tupe.attention import biased, biased_attention, prefers_parts, triton_support
+from tupe.attention import biased, biased_attention, prefers_structured, triton_support
 from tupe.attention.biased import BACKENDS, choose_backend
 from tupe.attention.sdpa import sdpa
 from tupe.position import StructuredBias
@@ -42,27 +42,27 @@ def test_on_a_gpu(gpu):
 
 def test_parts_are_preferred_where_the_kernels_take_them_and_it_pays(gpu):
     long, device = triton_support.STRUCTURED_LENGTH, torch.device("cuda")
-    assert prefers_parts("auto", device, long, 64)
-    assert not prefers_parts("auto", device, long - 1, 64)
-    assert prefers_parts("triton", device, 16, 128, segments=True)
-    assert not prefers_parts("triton", device, 16, 129, segments=True)
-    assert not prefers_parts("sdpa", device, long, 64)
-    assert not prefers_parts("auto", torch.device("cpu"), long, 64, segments=True)
-    assert not prefers_parts("auto", device, 16, 64, in_factors=True)
+    assert prefers_structured("auto", device, long, 64)
+    assert not prefers_structured("auto", device, long - 1, 64)
+    assert prefers_structured("triton", device, 16, 128, segments=True)
+    assert not prefers_structured("triton", device, 16, 129, segments=True)
+    assert not prefers_structured("sdpa", device, long, 64)
+    assert not prefers_structured("auto", torch.device("cpu"), long, 64, segments=True)
+    assert not prefers_structured("auto", device, 16, 64, in_factors=True)
 
 
 def test_wider_heads_where_the_kernels_are_missing(gpu):
     device, parts = torch.device("cuda"), StructuredBias(torch.zeros(1), torch.zeros(1))
     assert choose_backend("auto", tensor(), tensor(), parts, padded=False) is BACKENDS["triton"]
     gpu.setattr(torch.cuda, "get_device_capability", lambda device: (7, 0))  # a V100
-    assert prefers_parts("auto", device, 16, 64, in_factors=True)
-    assert not prefers_parts("auto", device, 16, 64, in_factors=False)
-    assert not prefers_parts("sdpa", device, 16, 64, in_factors=True)
+    assert prefers_structured("auto", device, 16, 64, in_factors=True)
+    assert not prefers_structured("auto", device, 16, 64, in_factors=False)
+    assert not prefers_structured("sdpa", device, 16, 64, in_factors=True)
     assert choose_backend("auto", tensor(), tensor(), parts, padded=False) is BACKENDS["factors"]
     by_distance = parts._replace(relative=torch.zeros(1))
     for backend in ("auto", "factors"):
         assert choose_backend(backend, tensor(), tensor(), by_distance, padded=False) is sdpa
-    assert prefers_parts("factors", torch.device("cpu"), 16, 64, in_factors=True)
+    assert prefers_structured("factors", torch.device("cpu"), 16, 64, in_factors=True)
 
 
 @pytest.mark.parametrize(

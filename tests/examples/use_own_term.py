@@ -40,5 +40,5 @@ check_term(Tisa(3, 16, tisa_kernels=2))
 position = open_encoder(f"{out}/checkpoint_last.pt").sentence_encoder.position_bias
 with torch.no_grad():
     seen["kept"] = position(9).bias.data_ptr() == position(7).bias.data_ptr()
-seen["parts"] = isinstance(position(9, in_parts=True).bias, StructuredBias)
+seen["parts"] = isinstance(position(9, structured=True).bias, StructuredBias)
 print(json.dumps(seen))

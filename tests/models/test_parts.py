@@ -1,4 +1,4 @@
-"""A model whose bias is handed out in parts, as on a GPU for long sequences, is the same model."""
+"""A model whose bias is handed out structured, as on a GPU for long sequences, is the same model."""
 
 import pytest
 import torch
@@ -26,12 +26,12 @@ def test_is_the_same_model(build, pairs, name, fields, monkeypatch):
     whole.square().sum().backward()
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
     model.zero_grad()
-    monkeypatch.setattr(encoder, "prefers_parts", lambda *_: True)
+    monkeypatch.setattr(encoder, "prefers_structured", lambda *_: True)
     bias = next(model.encoder.sentence_encoder.layer_terms(pairs, torch.float32))[0].bias
     assert isinstance(bias, StructuredBias) == (fields.get("absolute") != "free" and not name.startswith("shaw"))
-    in_parts, _ = model(pairs)
-    torch.testing.assert_close(in_parts, whole)
-    in_parts.square().sum().backward()
+    structured, _ = model(pairs)
+    torch.testing.assert_close(structured, whole)
+    structured.square().sum().backward()
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-3, atol=1e-4, msg=name)
     with torch.no_grad():

@@ -106,7 +106,7 @@ class TestCache:
         position = tupe_r().eval()
         with torch.no_grad(), patch.object(position, "compute", wraps=position.compute) as compute:
             for _ in range(3):
-                position(9), position(9, torch.bfloat16), position(9, in_parts=True)
+                position(9), position(9, torch.bfloat16), position(9, structured=True)
             assert compute.call_count == 3
 
     def test_training_and_gradients_compute_each_time(self):

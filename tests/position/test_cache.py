@@ -96,17 +96,17 @@ def weights(position):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("in_parts", [False, True])
-def test_pruned(position, in_parts):
+@pytest.mark.parametrize("structured", [False, True])
+def test_pruned(position, structured):
     """A pruned weight is made anew before each `forward` of its module, from one that optimizers change."""
-    before = position(9, in_parts=in_parts).bias
+    before = position(9, structured=structured).bias
     for module, name in weights(position):
         prune.l1_unstructured(module, name, amount=0.5)
-    first = position(9, in_parts=in_parts).bias
+    first = position(9, structured=structured).bias
     for name, parameter in position.named_parameters():
         parameter.mul_(2 if name.endswith("_orig") else 1)
-    second = position(9, in_parts=in_parts).bias
-    if in_parts:
+    second = position(9, structured=structured).bias
+    if structured:
         before, first, second = (bias.dense(9) for bias in (before, first, second))
     assert not torch.equal(before, first)
     assert not torch.equal(first, second)

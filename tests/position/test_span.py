@@ -53,8 +53,8 @@ def test_is_a_slice_of_the_full_matrix(position, span, evaluation):
         position.train(not evaluation)
         full = position(16)
         keys = offset + length if num_keys is None else num_keys
-        for in_parts in (False, True):
-            terms = position(length, in_parts=in_parts, num_keys=num_keys, query_offset=offset)
+        for structured in (False, True):
+            terms = position(length, structured=structured, num_keys=num_keys, query_offset=offset)
             bias, query, key = whole(terms, keys)
             if full.bias is not None:
                 torch.testing.assert_close(bias, full.bias[:, offset : offset + length, :keys])
@@ -70,7 +70,7 @@ def test_decoding_step_by_step_computes_once(position, monkeypatch):
     full, calls, compute = position(16), [], position.compute
     monkeypatch.setattr(position, "compute", lambda *given: calls.append(given) or compute(*given))
     position.eval()
-    position(16, in_parts=True)
+    position(16, structured=True)
     for step in range(16):
         row = position(1, query_offset=step)
         if full.bias is not None:

@@ -1,4 +1,4 @@
-"""A bias in parts is the bias that is their sum, and every backend takes it."""
+"""A structured bias is the bias that is their sum, and every backend takes it."""
 
 import pytest
 import torch
@@ -61,33 +61,33 @@ def test_the_parts_of_the_systems(terms):
     """In parts the terms are what they are whole: values, gradients, slices, layers, segments."""
     torch.manual_seed(0)
     position, weight = terms().double(), torch.randn(4, 7, 7, dtype=torch.float64)
-    whole, in_parts = position(7, torch.float64).bias, position(7, torch.float64, in_parts=True).bias
-    in_parts.check(1, 4, 7, 7)
-    torch.testing.assert_close(in_parts.dense(7), whole)
+    whole, structured = position(7, torch.float64).bias, position(7, torch.float64, structured=True).bias
+    structured.check(1, 4, 7, 7)
+    torch.testing.assert_close(structured.dense(7), whole)
     gradients = [
-        torch.autograd.grad((bias * weight).sum(), position.parameters()) for bias in (in_parts.dense(7), whole)
+        torch.autograd.grad((bias * weight).sum(), position.parameters()) for bias in (structured.dense(7), whole)
     ]
     torch.testing.assert_close(*gradients)
 
     with torch.no_grad():
         position.eval()
-        cached = [position(length, torch.float64, in_parts=True).bias for length in (7, 4)]
+        cached = [position(length, torch.float64, structured=True).bias for length in (7, 4)]
         torch.testing.assert_close(cached[1].dense(4), whole[:, :4, :4])
         assert all(part is None or part.is_contiguous() for bias in cached for part in bias)
-        torch.testing.assert_close(position(7, torch.float64).bias, whole)  # and not what is cached in parts
+        torch.testing.assert_close(position(7, torch.float64).bias, whole)  # and not what is cached structured
 
         segment = SegmentAttention(2, 2).double()
-        in_parts = PositionTerms(cached[1]).add_segments(segment(), SEGMENTS, in_parts=True)
-        of_layers = zip(in_parts.split(2), PositionTerms(whole[:, :4, :4]).split(2))
-        for layer, (in_parts, whole) in enumerate(of_layers):
+        structured = PositionTerms(cached[1]).add_segments(segment(), SEGMENTS, structured=True)
+        of_layers = zip(structured.split(2), PositionTerms(whole[:, :4, :4]).split(2))
+        for layer, (structured, whole) in enumerate(of_layers):
             whole = whole.add_segments(segment(layer=layer), SEGMENTS)
-            torch.testing.assert_close(in_parts.bias.dense(4), whole.bias)
+            torch.testing.assert_close(structured.bias.dense(4), whole.bias)
 
 
 def test_terms_without_parts_are_whole():
-    assert PositionBias(FreeAbsolute(9, 2))(4, in_parts=True).bias.shape == (2, 4, 4)
-    assert PositionBias(LowRankAbsolute(9, 3, 2, num_keys=5))(4, in_parts=True).bias.shape == (2, 4, 5)
-    assert PositionBias()(4, in_parts=True).bias is None
+    assert PositionBias(FreeAbsolute(9, 2))(4, structured=True).bias.shape == (2, 4, 4)
+    assert PositionBias(LowRankAbsolute(9, 3, 2, num_keys=5))(4, structured=True).bias.shape == (2, 4, 5)
+    assert PositionBias()(4, structured=True).bias is None
 
 
 def test_one_head_for_all():

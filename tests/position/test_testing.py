@@ -59,7 +59,7 @@ class Slopes(nn.Module, Term):
 def test_a_term_without_parts_is_dense_and_kept():
     check_term(Slopes(), relative=True)
     position = PositionBias(None, Slopes()).eval()
-    assert not isinstance(position(7, in_parts=True).bias, StructuredBias)
+    assert not isinstance(position(7, structured=True).bias, StructuredBias)
     with torch.no_grad():
         assert position(7).bias.data_ptr() == position(5).bias.data_ptr()
 
@@ -164,8 +164,8 @@ class Unpickled(Slopes):
         (Endless, "answers beyond its 16 positions"),
         (OneHead, r"is \(12, 12\), not \(H, 12, 12\)"),
         (OfPositions, "not a function of the distance"),
-        (Lopsided, "in parts it is not what it is as a whole"),
-        (Unheard, "in parts the gradient of level is another"),
+        (Lopsided, "structured it is not what it is dense"),
+        (Unheard, "structured, the gradient of level is another"),
         (Unpickled, "it cannot be pickled: .*lambda"),
         (nn.Identity, "raises TypeError"),
     ],

@@ -108,7 +108,7 @@ def biased_attention(
         value: `(B, H, T_k, d_h)`, of the same type.
         bias: floating, added to the logits after scaling; -inf hides a key. Broadcastable to `(B, H, T_q, T_k)`; one
             `(H, T_q, T_k)` for the whole batch is what `tupe.position.PositionBias` makes. Gradients reach it. A
-            `StructuredBias` (`tupe.position`) is the same in parts, with memory linear in the lengths on the backend
+            `StructuredBias` (`tupe.position`) is its parts, with memory linear in the lengths on the backend
             `triton`; the others build it.
         key_padding_mask: `(B, T_k)` bool, true at padding. A row whose keys are all hidden, by the bias, by padding or
             by both, is zero, and of zero gradient.
@@ -117,7 +117,7 @@ def biased_attention(
         training: whether dropout is on.
         causal: whether a query sees only the keys up to its own position, the last query all of them.
         backend: `reference` (plain float32, the truth that the others are compared with), `sdpa` (PyTorch's fused
-            kernels), `triton` (this project's, `docs/kernels.md`), `factors` (a bias in parts without values by
+            kernels), `triton` (this project's, `docs/kernels.md`), `factors` (a structured bias without values by
             distance as wider heads, `tupe/attention/factors.py`) or `auto`: `triton` on a GPU where there is a bias or
             padding and these kernels were seen to be right (`tupe doctor`); `factors` for such a bias on another GPU;
             `reference` on a CPU where a bias learns or dropout is on; else `sdpa`. Where Triton or its GPU is missing,

@@ -19,7 +19,7 @@ HAS_TRITON = importlib.util.find_spec("triton") is not None
 STRUCTURED_LENGTH = 2048
 
 
-def prefers_parts(
+def prefers_structured(
     backend: str,
     device: torch.device,
     length: int,
@@ -28,7 +28,7 @@ def prefers_parts(
     in_factors: bool = False,
     dtype: torch.dtype = torch.float32,
 ) -> bool:
-    """Whether a bias for `biased_attention` is better made in parts: a backend will take them, and it pays.
+    """Whether a bias for `biased_attention` is better structured: a backend will take it, and it pays.
 
     Without the kernels a GPU is better off with factors as wider heads: PyTorch's fused kernels would read the dense
     bias for every sequence, and write its gradient for every sequence (counted, not measured).
@@ -82,7 +82,7 @@ def obstacle(
 
 
 def only_plain_kernels(device: torch.device, dtype: torch.dtype) -> bool:
-    """Tell whether this is a GPU that has PyTorch's kernels and not ours, for a bias in parts."""
+    """Tell whether this is a GPU that has PyTorch's kernels and not ours, for a structured bias."""
     return device.type == "cuda" and kernels_obstacle("auto", device, dtype, "structured") is not None
 
 

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe.attention import prefers_parts, takes_packed
+from tupe.attention import prefers_structured, takes_packed
 from tupe.layers import Dropout, Linear
 from tupe.models.layer import TupeEncoderLayer, run_layer
-from tupe.models.position import build_position_bias, build_segment_attention, embedding_width, parts_width
+from tupe.models.position import build_position_bias, build_segment_attention, embedding_width, structured_width
 from tupe.models.unpadded import Group, Unpadded
 from tupe.position import PositionTable, PositionTerms, SegmentTable, segment_ids
 from tupe.position.length import check_length
@@ -51,7 +51,7 @@ class TupeEncoder(nn.Module):
         self.layers_share = args.sharing == "layer"
         self.position_bias = build_position_bias(args)
         self.segment_attention = build_segment_attention(args)
-        self.parts_width = parts_width(args, self.position_bias)
+        self.structured_width = structured_width(args, self.position_bias)
         self.layernorm_embedding = nn.Identity() if args.no_layernorm_embedding else nn.LayerNorm(embedding_dim)
         self.dropout = Dropout(args.dropout)
         self.embedding_projection = nn.Identity() if embedding_dim == width else Linear(embedding_dim, width)
@@ -101,12 +101,12 @@ class TupeEncoder(nn.Module):
                 pairs = True
             elif pairs is None:  # waits for a GPU, which saves it much more than the time
                 pairs = bool(segments.any())
-        in_parts = self.parts_width is not None and prefers_parts(
-            self.attention_backend, src_tokens.device, length, self.parts_width, pairs,
+        structured = self.structured_width is not None and prefers_structured(
+            self.attention_backend, src_tokens.device, length, self.structured_width, pairs,
             self.position_bias.in_factors, dtype,
         )  # fmt: skip
-        terms = self.position_bias(length, dtype, in_parts)
-        if segments is not None and not in_parts and not pairs:  # one sentence each: one cell stands for all
+        terms = self.position_bias(length, dtype, structured)
+        if segments is not None and not structured and not pairs:  # one sentence each: one cell stands for all
             segments = segments[:1, :1]
         of_groups = []
         for group in groups:
@@ -115,22 +115,22 @@ class TupeEncoder(nn.Module):
                 own = terms.slice(group.length, self.position_bias.num_keys)
             if group.rows is not None and segments is not None and segments.numel() > 1:
                 among = segments[group.rows, : group.length]
-            of_groups.append(self.with_segments(own, among, dtype, in_parts))
+            of_groups.append(self.with_segments(own, among, dtype, structured))
         return zip(*of_groups)
 
     def with_segments(
-        self, terms: PositionTerms, segments: Tensor | None, dtype: torch.dtype, in_parts: bool
+        self, terms: PositionTerms, segments: Tensor | None, dtype: torch.dtype, structured: bool
     ) -> Iterator[PositionTerms]:
         """The terms of each layer, with those of the `segments` `(B, T)`, or `(1, 1)` for the same of all."""
-        if segments is not None and (in_parts or self.layers_share or segments.numel() == 1):
-            terms = terms.add_segments(self.segment_attention().to(dtype), segments, in_parts)
+        if segments is not None and (structured or self.layers_share or segments.numel() == 1):
+            terms = terms.add_segments(self.segment_attention().to(dtype), segments, structured)
             segments = None
         if self.layers_share:
             yield from itertools.repeat(terms, len(self.layers))
         else:
             for layer, own in enumerate(terms.split(len(self.layers))):
                 if segments is not None:
-                    own = own.add_segments(self.segment_attention(layer=layer).to(dtype), segments, in_parts)
+                    own = own.add_segments(self.segment_attention(layer=layer).to(dtype), segments, structured)
                 yield own
 
     def embed(self, src_tokens: Tensor, mask: Tensor | None, unpadded: Unpadded | None) -> Tensor:

@@ -112,11 +112,11 @@ def build_position_bias(args: Namespace, bidirectional: bool = True) -> Position
     )
 
 
-def parts_width(args: Namespace, position_bias: PositionBias) -> int | None:
-    """Width that a kernel needs for the bias in parts; `None` where it has none, or a term of the layer joins it."""
-    if position_bias.parts_width is None or args.relative in IN_LAYER:
+def structured_width(args: Namespace, position_bias: PositionBias) -> int | None:
+    """Width that a kernel needs for the structured bias; `None` where it has none, or a term of the layer joins it."""
+    if position_bias.structured_width is None or args.relative in IN_LAYER:
         return None
-    return max(position_bias.parts_width, args.encoder_embed_dim // args.encoder_attention_heads)
+    return max(position_bias.structured_width, args.encoder_embed_dim // args.encoder_attention_heads)
 
 
 def build_segment_attention(args: Namespace) -> SegmentAttention | None:

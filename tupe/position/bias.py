@@ -76,16 +76,16 @@ class PositionBias(nn.Module):
         self.num_terms = num_terms or (4 if cross else 2 if isinstance(absolute, UntiedAbsolute) else 1)
         #: The longest input that all terms have; infinity for relative terms that repeat their ends.
         self.max_positions: float = min(getattr(term, "max_positions", math.inf) for term in (absolute, relative))
-        #: Width of the factors of a bias in parts, 0 without factors; `None` where the bias has no parts.
-        self.parts_width: int | None = 0 if cross or absolute is None else getattr(absolute, "width", None)
+        #: Width of the factors of a structured bias, 0 without factors; `None` where the bias cannot be structured.
+        self.structured_width: int | None = 0 if cross or absolute is None else getattr(absolute, "width", None)
         if self.num_keys is not None or not (relative is None or isinstance(relative, RelativeTerm)):
-            self.parts_width = None
-        #: Whether a bias in parts is factors, with a reset perhaps, and no values by distance.
-        self.in_factors = bool(self.parts_width) and relative is None
+            self.structured_width = None
+        #: Whether a structured bias is factors, with a reset perhaps, and no values by distance.
+        self.in_factors = bool(self.structured_width) and relative is None
         self._cache = TermCache()
 
     def compute(
-        self, length: int, in_parts: bool = False, num_keys: int | None = None, query_offset: int = 0
+        self, length: int, structured: bool = False, num_keys: int | None = None, query_offset: int = 0
     ) -> PositionTerms:
         """The terms in float32 or better, with their graph: `forward` without rounding, and nothing kept."""
         span = Span.of(length, num_keys, query_offset)
@@ -97,7 +97,7 @@ class PositionBias(nn.Module):
         if absolute is None and self.relative is None:
             return PositionTerms(None, query, key)
         theta = None if self.reset is None else self.reset(absolute)
-        if self.gives_parts(in_parts, query_offset):
+        if self.gives_structured(structured, query_offset):
             relative = None if self.relative is None else self.relative(*span.arguments, by_distance=True)
             bias = StructuredBias(relative=relative, theta=theta)
             if absolute is not None:
@@ -111,15 +111,15 @@ class PositionBias(nn.Module):
                 bias = reset_cls(bias, theta, query_offset)
         return PositionTerms(bias, query, key)
 
-    def gives_parts(self, in_parts: bool, query_offset: int) -> bool:
-        """Whether a bias that was asked for `in_parts` has parts."""
-        return in_parts and self.parts_width is not None and (self.reset is None or query_offset == 0)
+    def gives_structured(self, structured: bool, query_offset: int) -> bool:
+        """Whether a bias that is asked for as `structured` can be so."""
+        return structured and self.structured_width is not None and (self.reset is None or query_offset == 0)
 
     def forward(
         self,
         length: int,
         dtype: torch.dtype = torch.float32,
-        in_parts: bool = False,
+        structured: bool = False,
         *,
         num_keys: int | None = None,
         query_offset: int = 0,
@@ -129,8 +129,8 @@ class PositionBias(nn.Module):
         Args:
             length: `n`, the number of queries.
             dtype: of the terms, to which they are rounded once.
-            in_parts: make the bias a `StructuredBias`, of a size linear in `n`, where its terms have parts:
-                `FreeAbsolute` and Linformer's have none, and a reset bias with an offset has none either.
+            structured: make the bias a `StructuredBias`, of a size linear in `n`, where its terms allow it:
+                `FreeAbsolute` and Linformer's do not, nor a reset with an offset.
             num_keys: `m`, by default the positions up to the last query. Keys that are not positions all take part.
             query_offset: the position of the first query: `position(1, query_offset=t)` is the row of step `t` in
                 decoding, of the full matrix's first `t + 1` columns.
@@ -138,14 +138,14 @@ class PositionBias(nn.Module):
         span = Span.of(length, num_keys, query_offset)
         tensors = cacheable_tensors(self)
         if tensors is None:
-            return self.compute(length, in_parts, num_keys, query_offset).to(dtype)
+            return self.compute(length, structured, num_keys, query_offset).to(dtype)
         if span == Span.of(length):
-            return self._cache.first(length, self, tensors, dtype, in_parts).slice(length, self.num_keys)
-        # Rows of what is kept in parts: linear memory, however many rows are asked for one by one.
+            return self._cache.first(length, self, tensors, dtype, structured).slice(length, self.num_keys)
+        # Rows of what is cached structured: linear memory, however many rows are asked for one by one.
         whole = torch.promote_types(dtype, torch.float32)
         terms = self._cache.first(span.end, self, tensors, whole, structured=True)
         terms = terms.slice(length, self.num_keys or num_keys, query_offset)
-        if isinstance(terms.bias, StructuredBias) and not self.gives_parts(in_parts, query_offset):
+        if isinstance(terms.bias, StructuredBias) and not self.gives_structured(structured, query_offset):
             terms = terms._replace(bias=terms.bias.dense(span.num_keys, query_offset))
         return terms.to(dtype)
 

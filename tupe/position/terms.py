@@ -21,9 +21,9 @@ class Term(Protocol):
     are then kept from one evaluation to the next. What a term may have beyond `forward`:
 
     max_positions: the longest input that it has; without the attribute there is no end.
-    width, scale, and `forward(..., factors=True)`: make an absolute term one in parts, of memory linear in the length,
+    width, scale, and `forward(..., factors=True)`: make an absolute term structured, of memory linear in the length,
         where it is a product `scale query_i . key_j`: that returns `(H, length, width)` and `(H, num_keys, width)`,
-        unscaled. Relative terms in parts derive from `RelativeTerm`, which makes all of `by_distance`.
+        unscaled. Structured relative terms derive from `RelativeTerm`, which makes all of `by_distance`.
 
     A parameter with a row for each position says so by `tupe.position.fit_positions`: it is then cut when a
     shorter model loads it, and made longer by `tupe extend-positions`.
@@ -82,15 +82,15 @@ class PositionTerms(NamedTuple):
             bias, None if query is None else query[:, span.queries], None if key is None else key[:, span.keys]
         )
 
-    def add_segments(self, values: Tensor, segments: Tensor, in_parts: bool = False) -> PositionTerms:
+    def add_segments(self, values: Tensor, segments: Tensor, structured: bool = False) -> PositionTerms:
         """The terms with `values[h, s_i, s_j]` added to the bias, or among its parts.
 
         Args:
             values: `E_S`, `(H, 2, 2)`.
             segments: `s`, `(B, n)`, bool, true in segment 1; `(1, 1)` if that is the segment of all.
-            in_parts: add a part, if the bias is in parts or nothing yet.
+            structured: add to the parts, if the bias is a `StructuredBias` or nothing yet.
         """
-        if in_parts and not isinstance(self.bias, Tensor):
+        if structured and not isinstance(self.bias, Tensor):
             bias = StructuredBias() if self.bias is None else self.bias
             return self._replace(bias=bias._replace(segment=values, segments=segments))
         bias = segment_bias(values, segments)

@@ -23,7 +23,7 @@ def check_term(term: nn.Module, relative: bool | None = None, graphs: bool = Tru
     """Check that a module is a `Term`: raise `UserError`, which names the first thing that it does not do.
 
     Checked are, at up to 12 positions: shape and type; that any slice equals that part of the whole; the end of its
-    positions; that it is a function of its parameters alone; gradients to all of them; a bias in parts, where it has
+    positions; that it is a function of its parameters alone; gradients to all of them; a structured bias, where it has
     parts, with its gradients, alone and reset; what is kept in evaluation; copies, pickles and state dicts; and that it
     compiles and exports for all lengths. The term itself is left as it was.
 
@@ -146,13 +146,13 @@ class _Checked:
         n = self.length
         for reset in (False, True):
             position = self.bias(reset)
-            dense, parts = (position.compute(n, in_parts).bias for in_parts in (False, True))
+            dense, parts = (position.compute(n, structured).bias for structured in (False, True))
             if not isinstance(dense, Tensor) or not isinstance(parts, StructuredBias):
                 return
-            self._same(parts.dense(n), dense, "in parts it is not what it is as a whole")
+            self._same(parts.dense(n), dense, "structured it is not what it is dense")
             ours, theirs = (self._gradients(self.term, bias) for bias in (parts.dense(n), dense))
             for name, gradient in ours.items():
-                self._same(gradient, theirs[name], f"in parts the gradient of {name} is another")
+                self._same(gradient, theirs[name], f"structured, the gradient of {name} is another")
 
     @torch.no_grad()
     def kept(self) -> None:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tupe.attention import biased, packed_attention, prefers_parts, takes_packed, triton_support
+from tupe.attention import biased, packed_attention, prefers_structured, takes_packed, triton_support
 from tupe.attention.biased import BACKENDS, biased_attention, choose_backend
 from tupe.attention.sdpa import sdpa
 from tupe.attention.verification import compiler, ensure, trusted
@@ -62,7 +62,7 @@ def test_without_a_record_auto_takes_pytorchs_and_names_the_command(gpu, caplog)
     assert chosen(torch.zeros(1), "triton") is BACKENDS["triton"]  # asked for by name
     assert not takes_packed("auto", GPU, BF16, 64)
     assert takes_packed("triton", GPU, BF16, 64)
-    assert not prefers_parts("auto", GPU, 4096, 64, dtype=BF16)
+    assert not prefers_structured("auto", GPU, 4096, 64, dtype=BF16)
 
 
 def test_a_record_is_followed_by_type_and_kind(gpu):
@@ -71,10 +71,10 @@ def test_a_record_is_followed_by_type_and_kind(gpu):
     assert chosen(torch.zeros(1), dtype=torch.float16) is sdpa
     assert chosen(StructuredBias(relative=torch.zeros(1))) is sdpa
     assert takes_packed("auto", GPU, BF16, 64)
-    assert not prefers_parts("auto", GPU, 4096, 64, dtype=BF16)
+    assert not prefers_structured("auto", GPU, 4096, 64, dtype=BF16)
     save(Record(HERE, passed=("bfloat16 structured",)))
     trusted.forget()
-    assert prefers_parts("auto", GPU, 4096, 64, dtype=BF16)
+    assert prefers_structured("auto", GPU, 4096, 64, dtype=BF16)
     assert load(HERE).passed == ("bfloat16 dense", "bfloat16 packed", "bfloat16 structured")
 
 

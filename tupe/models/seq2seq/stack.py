@@ -9,10 +9,10 @@ import torch
 from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
-from tupe.attention import prefers_parts
+from tupe.attention import prefers_structured
 from tupe.layers import Dropout
 from tupe.models.layer import TupeEncoderLayer, run_layer
-from tupe.models.position import build_position_bias, parts_width
+from tupe.models.position import build_position_bias, structured_width
 from tupe.position import PositionTable, PositionTerms
 from tupe.position.length import check_length
 
@@ -68,7 +68,7 @@ class Stack(nn.Module):
             self.input_positions = PositionTable(args.max_positions, width)
         self.layers_share = args.sharing == "layer"
         self.position_bias = build_position_bias(args, layer.attention.bidirectional)
-        self.parts_width = parts_width(args, self.position_bias)
+        self.structured_width = structured_width(args, self.position_bias)
         self.layernorm_embedding = nn.Identity() if args.no_layernorm_embedding else nn.LayerNorm(width)
         self.dropout = Dropout(args.dropout)
         terms = self.position_bias.num_terms
@@ -98,10 +98,10 @@ class Stack(nn.Module):
         self, length: int, device: torch.device, dtype: torch.dtype, first: int = 0
     ) -> Iterator[PositionTerms]:
         """The position terms of each layer in turn: of the queries from `first` on, to the first `length` keys."""
-        in_parts = self.parts_width is not None and prefers_parts(
-            self.attention_backend, device, length, self.parts_width, False, self.position_bias.in_factors, dtype
+        structured = self.structured_width is not None and prefers_structured(
+            self.attention_backend, device, length, self.structured_width, False, self.position_bias.in_factors, dtype
         )
-        return self.per_layer(self.position_bias(length - first, dtype, in_parts, query_offset=first))
+        return self.per_layer(self.position_bias(length - first, dtype, structured, query_offset=first))
 
     def per_layer(self, terms: PositionTerms) -> Iterator[PositionTerms]:
         """The same terms for every layer, or each layer's own."""
