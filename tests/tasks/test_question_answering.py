@@ -104,7 +104,7 @@ def test_what_is_cut_or_without_an_answer_is_told(data, caplog):
     lost = 100 - len(set(dropped.question_of(list(range(len(dropped)))).tolist()))
     assert 0 < cut < 100 and 0 < lost < 100 and len(dropped) < len(every)
     assert caplog.messages == [
-        f"train: 100 questions, {cut} cut to 8 pieces; {len(every):,} windows, {len(every) - len(dropped):,} without a "
+        f"train: 100 questions, {cut} cut to 8 tokens; {len(every):,} windows, {len(every) - len(dropped):,} without a "
         f"whole answer; {lost} questions without a whole answer in any window"
     ]
 
@@ -259,8 +259,8 @@ def test_heads_come_and_go_with_the_task(data):
     [
         ({"max_query": 44}, "max_positions is 48, but 4 special tokens.* set --max-query .* from 1 to 43"),
         ({"max_positions": 5}, "more: take a model with more positions"),
-        ({"max_query": 0}, "a question of 0 pieces"),
-        ({"doc_stride": 37}, "a window has 36 pieces of the context: set --doc-stride"),
+        ({"max_query": 0}, "a question of 0 tokens"),
+        ({"doc_stride": 37}, "a window has 36 tokens of the context: set --doc-stride"),
         ({"doc_stride": 0}, "doc_stride is 0"),
         ({"max_answer": 0}, "max_answer is 0"),
         ({"data": "/nowhere"}, "there is no /nowhere/dict.txt"),

@@ -104,7 +104,7 @@ def test_what_cannot_be_translated(translate, trained, parallel, tmp_path, monke
     long.write_text("a man\n" + "the dog " * 30 + "\n")
     status, out, message = translate("--input", long, "--output", tmp_path / "out")
     assert (status, out) == (1, "")
-    assert "line 2 has 61 pieces, but the model takes 32" in message
+    assert "line 2 has 61 tokens, but the model takes 32" in message
     assert not (tmp_path / "out").exists()
     status, _, message = translate("--data", tmp_path, "--input", long)
     assert f"there is no {tmp_path}/sentencepiece.bpe.model: give the data" in message

@@ -11,9 +11,9 @@ from tupe.cli._types import output_folder, whole
 
 #: Options of windows and answers, which are fields of the task.
 WINDOWS = {
-    "doc-stride": "pieces from window to window",
-    "max-query": "pieces of a question at most",
-    "max-answer": "pieces of an answer at most",
+    "doc-stride": "tokens from window to window",
+    "max-query": "tokens of a question at most",
+    "max-answer": "tokens of an answer at most",
 }
 
 

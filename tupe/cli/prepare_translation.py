@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--vocab-size", type=whole(1, MOST_SYMBOLS), default=32000, metavar="N", help=help_)
     add("--model-type", choices=["bpe", "unigram"], default="bpe", help="of SentencePiece (default: %(default)s)")
     add("--lower-case", action="store_true", help="fold case in the SentencePiece model")
-    add("--max-tokens", type=whole(1), default=250, metavar="N", help="longest training side, in pieces (default: 250)")
+    add("--max-tokens", type=whole(1), default=250, metavar="N", help="longest training side, in tokens (default: 250)")
     help_ = "of the lengths of a training pair (default: %(default)s)"
     add("--max-ratio", type=real(1, 1000), default=1.5, metavar="R", help=help_)
     add("--verify", action="store_true", help="check all checksums of data that is done")

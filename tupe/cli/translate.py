@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--beam", type=whole(1, 10_000), default=10, metavar="N", help="hypotheses at a time (default: %(default)s)")
     add("--length-penalty", type=real(-20, 20), default=0.6, metavar="A", help="exponent alpha (default: %(default)s)")
     add("--normalization", choices=["gnmt", "fairseq"], default="gnmt", help="scores / ((5 + n) / 6)^A, or / n^A")
-    help_ = "pieces a batch, times the beam (default: %(default)s)"
+    help_ = "tokens a batch, times the beam (default: %(default)s)"
     add("--max-tokens", type=whole(1), default=40960, metavar="N", help=help_)
 
 

@@ -54,13 +54,13 @@ class ProcessedText:
         self.processing = processing
 
     def encode(self, text: str) -> str:
-        """The pieces, separated by spaces."""
+        """The tokens, separated by spaces."""
         parts = (self.bpe.encode(self.processing.line(part)) for part in text.split(MASK))
         return f" {MASK} ".join(parts).strip()
 
-    def decode(self, pieces: str) -> str:
+    def decode(self, tokens: str) -> str:
         """The text, as it was after processing."""
-        return self.bpe.decode(pieces)
+        return self.bpe.decode(tokens)
 
 
 class HubInterface(RobertaHubInterface):

@@ -28,10 +28,10 @@ class TupeQuestionAnsweringConfig(FairseqDataclass):
     data: str = field(default=MISSING, metadata={"help": "folder made by tupe prepare-qa"})
     max_positions: int = field(default=512, metadata={"help": "tokens of a window at most"})
     doc_stride: int = field(
-        default=128, metadata={"help": "pieces from the start of a window to the next one's (not their overlap)"}
+        default=128, metadata={"help": "tokens from the start of a window to the next one's (not their overlap)"}
     )
-    max_query: int = field(default=64, metadata={"help": "pieces of a question at most; the rest is cut"})
-    max_answer: int = field(default=30, metadata={"help": "pieces of a predicted answer at most"})
+    max_query: int = field(default=64, metadata={"help": "tokens of a question at most; the rest is cut"})
+    max_answer: int = field(default=30, metadata={"help": "tokens of a predicted answer at most"})
     windows_without_answer: WITHOUT_ANSWER_CHOICES = field(
         default="bos", metadata={"help": "in training: their answer is <s> (bos), or they are left out (drop)"}
     )
@@ -57,11 +57,11 @@ class TupeQuestionAnsweringTask(TupeTask):
             query = f"set --max-query (task.max_query) to a number from 1 to {longest}"
             raise UserError(
                 f"max_positions is {cfg.max_positions}, but {SPECIAL} special tokens, a question of {cfg.max_query} "
-                f"pieces and a context need more: {query if longest > 0 else 'take a model with more positions'}"
+                f"tokens and a context need more: {query if longest > 0 else 'take a model with more positions'}"
             )
         if not 0 < cfg.doc_stride <= room:
             raise UserError(
-                f"doc_stride is {cfg.doc_stride}, but a window has {room} pieces of the context: set --doc-stride "
+                f"doc_stride is {cfg.doc_stride}, but a window has {room} tokens of the context: set --doc-stride "
                 f"(task.doc_stride) to a number from 1 to {room}, so that none is left out"
             )
         check_length_window(cfg)

@@ -1,4 +1,4 @@
-"""Text in, translations out: the pieces, the batches, the search, and the lines in their order again."""
+"""Text in, translations out: the tokens, the batches, the search, and the lines in their order again."""
 
 import itertools
 from argparse import Namespace
@@ -54,7 +54,7 @@ class Translator:
         data: the prepared data, where it is no longer where the model was trained.
         last: average the last `last` checkpoints of a run, whose folder, or a file of it, `checkpoints` names.
         search: see `Search`.
-        max_tokens: pieces in a batch times the beam, padding included.
+        max_tokens: tokens in a batch times the beam, padding included.
 
     Raises:
         UserError: for what is no translation model, and for data that is not there or not the model's.
@@ -116,13 +116,13 @@ class Translator:
     def _window(self, window: list[str], first: int) -> list[str]:
         end, sentences = self.task.source_dictionary.eos(), []
         for number, line in enumerate(window):
-            pieces = torch.tensor([*self.encode(line), end])
-            if len(pieces) > self.longest:
+            tokens = torch.tensor([*self.encode(line), end])
+            if len(tokens) > self.longest:
                 raise UserError(
-                    f"line {first + number + 1} has {len(pieces)} pieces, but the model takes {self.longest}: cut it, "
+                    f"line {first + number + 1} has {len(tokens)} tokens, but the model takes {self.longest}: cut it, "
                     "or leave it out."
                 )
-            sentences.append(pieces)
+            sentences.append(tokens)
         out = [""] * len(window)
         for batch in _batches(sentences, self.max_tokens // self.generator.beam_size):
             for number, hypothesis in zip(batch, self._translate([sentences[number] for number in batch])):

@@ -176,7 +176,7 @@ def test_bytes_that_are_no_utf8_and_files_that_are_missing(text, prepare, tmp_pa
     [
         (0, 0, "empty on both sides"),
         (3, 0, "empty on one side"),
-        (10, 11, "longer than 10 pieces"),
+        (10, 11, "longer than 10 tokens"),
         (2, 4, "one side more than 1.5 times as long as the other"),
         (2, 3, None),
         (10, 10, None),

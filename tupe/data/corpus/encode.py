@@ -26,7 +26,7 @@ class Encoding:
     by_words: bool  # whether the model is asked once for a word
     rare: Path | None  # the rare words; None leaves all lines in
     joined: bool  # whether short sentences are joined
-    max_tokens: int  # pieces of a line
+    max_tokens: int  # of a line
     shards: int  # folders that the training documents are dealt out to
 
 

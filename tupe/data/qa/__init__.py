@@ -1,1 +1,1 @@
-"""Extractive question answering: from SQuAD's JSON to windows of pieces, and from their spans to answers and scores."""
+"""Extractive question answering: from SQuAD's JSON to windows of tokens, and from their spans to answers and scores."""

@@ -1,4 +1,4 @@
-"""From the scores of first and last pieces to answers: the best spans of a window, and of all windows of a question."""
+"""From the scores of first and last tokens to answers: the best spans of a window, and of all windows of a question."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -58,7 +58,7 @@ class QuestionWindows(LengthWindows):
         answered = len(np.unique(self._example[whole]))
         logger.info(
             f"{self.name}: {len(examples):,} questions, {(self._question.sizes > cfg.max_query).sum():,} cut to "
-            f"{cfg.max_query} pieces; {len(whole):,} windows, {(~whole).sum():,} without a whole answer; "
+            f"{cfg.max_query} tokens; {len(whole):,} windows, {(~whole).sum():,} without a whole answer; "
             f"{len(examples) - answered:,} questions without a whole answer in any window"
         )
         if self.training and str(cfg.windows_without_answer) == "drop":

@@ -5,34 +5,34 @@ from functools import lru_cache
 import numpy as np
 
 
-def windows(pieces: np.ndarray, capacity: np.ndarray, stride: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def windows(tokens: np.ndarray, capacity: np.ndarray, stride: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The windows of many contexts: they start at `0, stride, 2 stride, ...`, the last one reaches the end.
 
     Args:
-        pieces: of each context, `(N,)`.
-        capacity: pieces that a window of it has at most, `(N,)`, not below `stride`.
-        stride: pieces from a start to the next.
+        tokens: of each context, `(N,)`.
+        capacity: tokens that a window of it has at most, `(N,)`, not below `stride`.
+        stride: tokens from a start to the next.
 
     Returns:
-        of each window its context's place in `pieces`, its first piece, and how many it has: `(W,)` each.
+        of each window its context's place in `tokens`, its first piece, and how many it has: `(W,)` each.
     """
-    number = 1 + -(-np.maximum(pieces - capacity, 0) // stride)
-    context = np.repeat(np.arange(len(pieces)), number)
+    number = 1 + -(-np.maximum(tokens - capacity, 0) // stride)
+    context = np.repeat(np.arange(len(tokens)), number)
     start = stride * (np.arange(len(context)) - np.repeat(np.cumsum(number) - number, number))
-    return context, start, np.minimum(capacity[context], pieces[context] - start)
+    return context, start, np.minimum(capacity[context], tokens[context] - start)
 
 
 @lru_cache(maxsize=1 << 14)
-def maximum_context(pieces: int, capacity: int, stride: int) -> np.ndarray:
+def maximum_context(tokens: int, capacity: int, stride: int) -> np.ndarray:
     """Mark where a token counts: in the window of the largest `min(left, right) + 0.01 length`, the first of equals.
 
-    `left` and `right` are the pieces before and after it in a window (Devlin et al., 2019, run_squad.py).
+    `left` and `right` are the tokens before and after it in a window (Devlin et al., 2019, run_squad.py).
 
     Returns:
         bool `(windows, capacity)`: whether the piece at a place of a window counts there.
     """
-    _, starts, lengths = windows(np.array([pieces]), np.array([capacity]), stride)
-    piece = np.arange(pieces)
+    _, starts, lengths = windows(np.array([tokens]), np.array([capacity]), stride)
+    piece = np.arange(tokens)
     latest = np.minimum(piece // stride, len(starts) - 1)
     window = latest[:, None] - np.arange(-(-capacity // stride))[::-1]  # (m, all that a piece may be in), rising
     place, length = piece[:, None] - starts[np.maximum(window, 0)], lengths[np.maximum(window, 0)]

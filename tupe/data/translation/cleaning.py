@@ -24,12 +24,12 @@ class Cleaning:
             raise UserError(f"--max-ratio is {self.max_ratio}: it must be a number of at least 1.")
 
     def reason(self, source: int, target: int) -> str | None:
-        """Why a pair of these numbers of pieces is left out; `None` if it is kept."""
+        """Why a pair of these numbers of tokens is left out; `None` if it is kept."""
         shorter, longer = sorted((source, target))
         if shorter == 0:
             return "empty on one side" if longer else "empty on both sides"
         if longer > self.max_tokens:
-            return f"longer than {self.max_tokens} pieces"
+            return f"longer than {self.max_tokens} tokens"
         if longer > self.max_ratio * shorter:
             return f"one side more than {self.max_ratio:g} times as long as the other"
         return None

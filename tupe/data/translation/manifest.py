@@ -41,7 +41,7 @@ class Content:
     version: ClassVar[int] = 2
     settings: Settings  # what the user asked for
     files: dict[str, dict[str, str]]  # by split, the SHA-256 of each file that was read
-    splits: dict[str, dict[str, int]]  # lines, pieces, and what was left out, of each split
+    splits: dict[str, dict[str, int]]  # lines, tokens, and what was left out, of each split
     versions: dict[str, str]
     sizes: dict[str, int]
     checksums: dict[str, str]  # SHA-256 of each
