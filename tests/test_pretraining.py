@@ -211,6 +211,7 @@ def measure(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     conditions = importlib.import_module("model").conditions
     more = {"device": "cpu", "batch": 8, "pairs": False, "vocab_size": 90, "backend": "auto", "rounds": 1, "steps": 1}
+    more["attention_dropout"] = None
 
     def write(dtype="bfloat16", length=32, **changes):
         args = Namespace(dtype=dtype, length=length, clock="wall", **more)
