@@ -28,8 +28,7 @@ from tupe.data.corpus.manifest import NAME, Manifest
 from tupe.data.corpus.report import vocabulary_warning
 from tupe.data.languages import languages, probabilities
 from tupe.errors import UserError
-from tupe.fairseq_patches.folders import refuse_outputs
-from tupe.fairseq_patches.names import refuse_unknown_keys
+from tupe.fairseq_patches.configuration import refuse_outputs, refuse_unknown_keys
 from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.files import read_text, sha256
 from tupe.models.config import CONFIGS
@@ -183,7 +182,7 @@ def made_of(cfg: DictConfig) -> dict[str, Any]:
 
 
 def model_of(cfg: DictConfig, length: int) -> dict[str, Any]:
-    """The fields that change what a model's parameters compute; its name may differ, as in `fairseq_patches.resume`."""
+    """The fields that change what a model's parameters compute; its name may differ, as in a run that resumes."""
     fields = OmegaConf.to_container(cfg.model, resolve=True, enum_to_str=True)
     named = system_fields(MODEL_DATACLASS_REGISTRY[cfg.model._name])
     positions = {"max_positions": fields["max_positions"] or length} if "max_positions" in fields else {}

@@ -10,7 +10,7 @@ from tests.data.conftest import as_text, made_documents
 from tupe.analysis.text import read_tokens
 from tupe.cli.main import main
 from tupe.errors import UserError
-from tupe.fairseq_patches.dictionaries import dictionary_sha256, read_dictionary
+from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
 from tupe.data.corpus.inputs import Identity
 from tupe.data.corpus.manifest import Content, Counts
 from tupe.data.corpus.settings import Settings
-from tupe.fairseq_patches.dictionaries import dictionary_sha256
+from tupe.fairseq_patches.checkpoints import dictionary_sha256
 from tupe.files import checksums, write
 from tupe.models.config import CONFIGS
 

@@ -6,7 +6,7 @@ import torch
 from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.failures import explain, not_finite_is_explained
+from tupe.fairseq_patches.trainer import explain_failure, not_finite_is_explained
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_many_batch_ids_are_counted():
         get_num_updates=lambda: 6, cfg=SimpleNamespace(checkpoint=SimpleNamespace(save_dir="checkpoints"))
     )
     samples = [{"id": torch.arange(30)}, {}, {"id": torch.arange(30, 40)}]
-    said = explain(trainer, samples, FloatingPointError("gradients are Nan/Inf"))
+    said = explain_failure(trainer, samples, FloatingPointError("gradients are Nan/Inf"))
     assert said.startswith("training stopped at update 7, batch ids 0, 1,")
     assert " 31 and 8 more (state saved in checkpoints/crash.pt)" in said
 

@@ -1,7 +1,7 @@
 import pytest
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.folders import refuse_outputs
+from tupe.fairseq_patches.configuration import refuse_outputs
 
 
 @pytest.mark.parametrize("place", ["file", "file/in"])

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tupe.fairseq_patches import kernels
+from tupe.fairseq_patches import trainer
 
 
 @pytest.fixture
@@ -15,14 +15,14 @@ def asked(monkeypatch):
     monkeypatch.setenv("TUPE_CHECK_KERNELS", "1")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
-    monkeypatch.setattr(kernels, "ensure_checked", lambda device, dtype: found.append((device, dtype)))
+    monkeypatch.setattr(trainer, "ensure_checked", lambda device, dtype: found.append((device, dtype)))
     return found
 
 
 def train(backend="auto", **common):
     given = {"cpu": False, "fp16": False, "bf16": False, "amp": False, **common}
     cfg = SimpleNamespace(common=SimpleNamespace(**given), model=SimpleNamespace(attention_backend=backend))
-    kernels.checked_kernels(cfg, None, None)
+    trainer.check_kernels(cfg)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from tests.commands import ROOT, hydra_command, run, train_log
 from tests.models.small import small_batch, small_dictionary, small_model
 from tupe.errors import UserError
-from tupe.fairseq_patches.launch import configure, unused_parameters
+from tupe.fairseq_patches.commands import configure, find_unused_parameters
 
 TORCHRUN = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400", "WORLD_SIZE": "4", "RANK": "3", "LOCAL_RANK": "1"}
 FIELDS = ("distributed_world_size", "distributed_rank", "distributed_init_method", "distributed_no_spawn", "device_id")
@@ -112,13 +112,13 @@ def test_parameters_without_a_gradient_are_looked_for(criterion, name, options, 
     sum(part.sum() for part in (out if isinstance(out, tuple) else (out,))).backward()
     assert any(p.grad is None for p in model.parameters()) == some_unused
     cfg = {"distributed_training": {"find_unused_parameters": False}, "criterion": {"_name": criterion}}
-    unused_parameters(cfg := OmegaConf.create(cfg), None, model)
+    find_unused_parameters(cfg := OmegaConf.create(cfg), model)
     assert cfg.distributed_training.find_unused_parameters == some_unused
 
 
 def test_a_translation_has_no_unused_parameters():
     cfg = OmegaConf.create({"distributed_training": {"find_unused_parameters": False}, "criterion": {}})
-    unused_parameters(cfg, None, torch.nn.Linear(1, 1))
+    find_unused_parameters(cfg, torch.nn.Linear(1, 1))
     assert not cfg.distributed_training.find_unused_parameters
 
 

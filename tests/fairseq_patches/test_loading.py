@@ -1,9 +1,12 @@
+from pickle import UnpicklingError
+
 import pytest
 import torch
 from fairseq import checkpoint_utils, distributed_utils
 
 from tests.test_safe_load import Malicious
 from tupe.errors import UserError
+from tupe.fairseq_patches.checkpoints import broadcast_configurations
 
 
 def changed(trained, path, **entries):
@@ -58,7 +61,12 @@ def test_a_checkpoint_reaches_the_other_ranks(trained, alone, monkeypatch):
     wire = []
     monkeypatch.setattr(distributed_utils, "broadcast", lambda tensor, **_: wire.append(tensor.clone()))
     distributed_utils._broadcast_object_slow(sent, 0, alone, torch.device("cpu"))
-    monkeypatch.setattr(distributed_utils, "broadcast", lambda tensor, **_: tensor.copy_(wire.pop(0)))
-    received = distributed_utils._broadcast_object_slow(None, 1, alone, torch.device("cpu"))
+    monkeypatch.setattr(distributed_utils, "broadcast", lambda tensor, **_: tensor.copy_(sending.pop(0)))
+    sending = wire.copy()
+    with pytest.raises(UnpicklingError, match="Weights only load failed"):  # fairseq's own
+        distributed_utils._broadcast_object_slow(None, 1, alone, torch.device("cpu"))
+    sending = wire.copy()
+    with broadcast_configurations():
+        received = distributed_utils._broadcast_object_slow(None, 1, alone, torch.device("cpu"))
     assert received["cfg"] == state["cfg"]
     assert received["model"] == sent["model"]  # placeholders: the tensors follow

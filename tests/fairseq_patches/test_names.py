@@ -2,15 +2,16 @@ import re
 
 import pytest
 import torch
-from fairseq import criterions, models, optim, tasks
+from fairseq import criterions, models, tasks
+from fairseq.dataclass.configs import FairseqConfig
 from fairseq.dataclass.initialize import add_defaults
-from fairseq.optim import lr_scheduler
 from fairseq_cli import validate
 from omegaconf import OmegaConf
 
 from tests.commands import hydra_train
 from tupe.errors import UserError
-from tupe.fairseq_patches.names import refuse_unknown, refuse_unknown_keys
+from tupe.fairseq_patches.configuration import refuse_unknown, refuse_unknown_keys
+from tupe.fairseq_patches.trainer import TupeTrainer
 
 SAID = r"no model 'tupe_bse' \(did you mean tupe_base\?\): .* system .*bert_ad.* and size tiny, small, base, large"
 
@@ -53,20 +54,29 @@ def test_nothing_near():
         refuse_unknown("xyz")
 
 
+def build_optimizer(**parts):
+    """As the trainer of a run of ours does, with its schedule."""
+    trainer = object.__new__(TupeTrainer)
+    trainer.cfg = OmegaConf.create({**vars(FairseqConfig()), "optimizer": {"_name": "adam", "lr": [1.0]}, **parts})
+    trainer._wrapped_model = trainer._wrapped_criterion = torch.nn.Linear(1, 1)
+    trainer.cuda = False
+    trainer._build_optimizer()
+
+
 @pytest.mark.parametrize(
     ("build", "name", "near"),
     [
         (tasks.setup_task, "maskedlm", "masked_lm"),
-        (criterions.build_criterion, "tupe_masked_lmm", "tupe_masked_lm"),
-        (optim.build_optimizer, "adamm", "adam"),
-        (lr_scheduler.build_lr_scheduler, "linear_deca", "linear_decay"),
+        (lambda cfg: criterions.build_criterion(cfg, None), "tupe_masked_lmm", "tupe_masked_lm"),
+        (lambda cfg: build_optimizer(optimizer=cfg), "adamm", "adam"),
+        (lambda cfg: build_optimizer(lr_scheduler=cfg), "linear_deca", "linear_decay"),
     ],
 )
 def test_other_parts_under_hydra(build, name, near):
     with pytest.raises(
         UserError, match=rf"no \w+ '{name}' \(did you mean {near}\?\): change \w+\._name; known are .*\b{near}\b"
     ):
-        build(OmegaConf.create({"_name": name}), *([] if build is tasks.setup_task else [[]]))
+        build(OmegaConf.create({"_name": name}))
 
 
 NO_ABSOLUT = r"tupe_base has no absolut \(did you mean absolute\?\): nothing would read it"
@@ -120,6 +130,5 @@ def test_values_of_another_type(key, value):
 
 @pytest.mark.parametrize("name", ["sgd", "adafactor", "adagrad", "adamax"])
 def test_an_optimizer_without_defaults_under_hydra(name):
-    parameters = [torch.nn.Parameter(torch.zeros(1))]
     with pytest.raises(UserError, match=rf"^the optimizer {name} needs a value of lr, .* add \+optimizer.lr=VALUE"):
-        optim.build_optimizer(OmegaConf.create({"_name": name}), parameters)
+        build_optimizer(optimizer={"_name": name})

@@ -1,7 +1,7 @@
 import torch
 
 from tests.commands import ROOT
-from tupe.fairseq_patches.paths import names
+from tupe.fairseq_patches.checkpoints import names
 
 
 def strings(value):

@@ -1,5 +1,4 @@
 import shutil
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,8 +8,7 @@ from fairseq.optim.amp_optimizer import AMPOptimizer
 from omegaconf import OmegaConf
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.precision import consistent_precision
-from tupe.fairseq_patches.task import put_in_scope
+from tupe.fairseq_patches.optimizers import make_precision_consistent, use_exact_states
 
 FLAGS = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
 
@@ -68,7 +66,7 @@ def optimizer_of(parameter, name="adam", **scaler):
         return optimizer
     amp = AMPOptimizer.__new__(AMPOptimizer)
     amp.fp32_optimizer, amp._grad_scaler, amp.min_loss_scale = optimizer, torch.amp.GradScaler("cpu", **scaler), 1e-4
-    put_in_scope(amp)
+    use_exact_states(amp)
     return amp
 
 
@@ -101,7 +99,7 @@ def test_amp_goes_on_with_its_scale():
 def configured(cpu=True, **given):
     """`common` as `Trainer` gets it."""
     common = OmegaConf.structured(CommonConfig(cpu=cpu, **given))
-    consistent_precision(SimpleNamespace(common=common), None, None)
+    make_precision_consistent(common)
     return common
 
 

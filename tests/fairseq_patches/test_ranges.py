@@ -18,7 +18,8 @@ from omegaconf import OmegaConf
 
 from tests.commands import hydra_train
 from tupe.errors import UserError
-from tupe.fairseq_patches.ranges import generation_is_checked, refuse_out_of_range
+from tupe.fairseq_patches.commands import generation_is_checked
+from tupe.fairseq_patches.ranges import refuse_out_of_range
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from fairseq.tasks.translation import TranslationTask
 
 from tupe.errors import UserError
 from tupe.fairseq_patches import dictionary_sha256
-from tupe.fairseq_patches.dictionaries import prepared_by, refuse_other_dictionary
+from tupe.fairseq_patches.checkpoints import prepared_by, refuse_other_dictionary
 from tupe.tasks.question_answering import TupeQuestionAnsweringTask
 from tupe.tasks.sentence_prediction import TupeSentencePredictionTask
 
@@ -123,8 +123,6 @@ def test_other_dictionary_outside_training(corpus, trained, tmp_path):
     checkpoint_utils.load_model_ensemble_and_task([last], {"data": str(corpus)})
     with pytest.raises(UserError, match=r"another dictionary \(other symbols"):
         checkpoint_utils.load_model_ensemble_and_task([last], {"data": str(other)})
-    with pytest.raises(UserError, match=r"there is no checkpoint .*none\.pt"):
-        checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "none.pt")])
 
 
 @pytest.mark.parametrize(

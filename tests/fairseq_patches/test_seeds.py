@@ -4,8 +4,7 @@ from types import SimpleNamespace
 import torch
 from fairseq.trainer import Trainer
 
-from tupe.fairseq_patches.seeds import update_seed
-from tupe.fairseq_patches.trainer import TupeTrainer
+from tupe.fairseq_patches.trainer import TupeTrainer, update_seed
 
 
 def drawn(trainer, seed, update, rank):

@@ -10,7 +10,7 @@ import torch
 from fairseq.trainer import Trainer
 
 from tests.commands import BIN, ROOT, environment
-from tupe.fairseq_patches import stop
+from tupe.fairseq_patches import loop
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
@@ -37,7 +37,7 @@ def receive(number):
     """Sends this process a signal, and waits until it is heard."""
     os.kill(os.getpid(), number)
     deadline = time.monotonic() + 10
-    while stop.listener.received is None and time.monotonic() < deadline:
+    while loop.listener.received is None and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
@@ -175,8 +175,8 @@ def test_signals_together_are_one_and_a_second_ends_a_process_that_hangs():
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
-        stop.TOGETHER = 0.3
-        listener = stop.Listener()
+        loop.TOGETHER = 0.3
+        listener = loop.Listener()
         listener.install()
         os.write(writes, b".")
         while True:

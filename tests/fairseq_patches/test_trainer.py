@@ -6,7 +6,7 @@ from fairseq.trainer import Trainer
 from tupe.errors import UserError
 from tupe.fairseq_patches.patching import check
 from tupe.fairseq_patches.task import put_in_scope
-from tupe.fairseq_patches.trainer import _OVERRIDDEN, TupeTrainer
+from tupe.fairseq_patches.trainer import _OVERRIDDEN, ScheduleTrainer, TupeTrainer
 from tupe.models import TupeModel
 
 
@@ -16,6 +16,8 @@ def test_the_trainer_is_chosen_by_what_it_trains():
     assert type(Trainer.__new__(Trainer, None, task, other, other)) is TupeTrainer
     assert type(Trainer.__new__(Trainer, None, other, object.__new__(TupeModel), other)) is TupeTrainer
     assert type(Trainer.__new__(Trainer, None, other, other, other)) is Trainer
+    scheduled = SimpleNamespace(lr_scheduler="linear_decay")  # of ours, in a run of fairseq's
+    assert type(Trainer.__new__(Trainer, scheduled, other, other, other)) is ScheduleTrainer
 
     class Users(Trainer):
         pass

@@ -13,8 +13,7 @@ from omegaconf import OmegaConf
 from tests.commands import run
 from tests.samples import FIELDS
 from tupe.errors import UserError
-from tupe.fairseq_patches.dictionaries import dictionary_is_recorded
-from tupe.fairseq_patches.resume import compare
+from tupe.fairseq_patches.checkpoints import compare, record_dictionaries
 from tupe.fairseq_patches.task import put_in_scope
 from tupe.models.config import CONFIGS
 from tupe.models.seq2seq.config import CONFIGS as SEQ2SEQ_CONFIGS
@@ -88,6 +87,12 @@ def test_data_without_a_pair_of_languages(corpus):
     [
         ("generate", (), "no checkpoint is given: set --path"),
         ("validate", ("--task", "translation", "--batch-size", "2"), "no checkpoint is given: set --path"),
+        (
+            "validate",
+            ("--task", "masked_lm", "--batch-size", "2", "--path", "/none.pt"),
+            "there is no checkpoint /none.pt",
+        ),
+        ("generate", ("--task", "masked_lm", "--path", "/none.pt"), "there is no checkpoint /none.pt"),
         ("generate", ("--path", "x.pt", "--replace-unk"), "--replace-unk needs --dataset-impl raw, and weights"),
     ],
 )
@@ -105,7 +110,7 @@ def test_another_target_dictionary_of_the_same_size():
     others.add_symbol("other")
     config = SEQ2SEQ_CONFIGS["seq2seq_tupe_r_tiny"](**FIELDS)
     cfg, task = Namespace(model=config), TranslationTask(TranslationConfig(left_pad_source=False), words, words)
-    dictionary_is_recorded(cfg, task, None)
+    record_dictionaries(cfg, task)
     assert Seq2SeqModel.build_model(config, task)
     task.tgt_dict = others
     with pytest.raises(UserError, match=r"trained with another target dictionary \(other symbols or order\)"):

@@ -5,8 +5,7 @@ from omegaconf import OmegaConf
 
 from tests.fairseq_patches.conftest import trainer  # noqa: F401  registers the plugin
 from tupe.errors import UserError
-from tupe.fairseq_patches.task import put_in_scope
-from tupe.fairseq_patches.whole_words import word_begins
+from tupe.fairseq_patches.task import put_in_scope, word_begins
 
 
 def test_a_word_is_masked_as_a_whole(corpus):

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 
 from tests.commands import train, train_log
 from tupe.errors import UserError
-from tupe.fairseq_patches import put_in_scope  # with the patches that save the float32 parameters
+from tupe.fairseq_patches.optimizers import use_exact_states
 from tupe.optim import fused_adamw
 from tupe.optim.fused_adamw import DecoupledAdam, parse_betas, portions
 
@@ -104,7 +104,7 @@ def wrapped(name, precision):
     build, dtype = WRAPPERS[precision]
     params = parameters(dtype)
     built = build(cfg.optimizer, params) if build is build_optimizer else build.build_optimizer(cfg, params)
-    put_in_scope(built)  # as the trainer of a run of ours does
+    use_exact_states(built)  # as the trainer of a run of ours does
     return built, params
 
 

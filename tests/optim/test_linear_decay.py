@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from tupe.errors import UserError
-from tupe.optim.linear_decay import LinearDecayConfig, LinearDecaySchedule, follow_train_iterator
+from tupe.fairseq_patches.trainer import ScheduleTrainer
+from tupe.optim.linear_decay import LinearDecayConfig, LinearDecaySchedule
 
 
 class Numbers(FairseqDataset):
@@ -192,14 +193,12 @@ def test_training_without_the_iterator_is_refused():
         schedule(max_epoch=3).step_begin_epoch(1)
 
 
-def test_the_trainer_shows_its_iterator():
-    class Stub:
-        lr_scheduler = schedule(max_epoch=3)
-
-    shown = follow_train_iterator(lambda trainer, epoch: batches(4, epoch=epoch))(Stub(), epoch=1)
-    assert Stub.lr_scheduler.total_updates(0) == 12
-    assert len(shown) == 4
-    assert any("follow_train_iterator" in name for name in Trainer.get_train_iterator.patched_by)
+def test_the_trainer_shows_its_iterator(monkeypatch):
+    monkeypatch.setattr(Trainer, "get_train_iterator", lambda self, epoch: batches(4, epoch=epoch))
+    trainer = object.__new__(ScheduleTrainer)
+    trainer._lr_scheduler = schedule(max_epoch=3)
+    assert len(trainer.get_train_iterator(epoch=1)) == 4
+    assert trainer.lr_scheduler.total_updates(0) == 12
 
 
 def test_the_command_line_has_the_two_warm_ups():

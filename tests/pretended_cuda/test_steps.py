@@ -23,7 +23,7 @@ from tupe.systems import SYSTEMS
 #: docs/performance.md, "Waiting for the device": sums for the log, and what fairseq and AMP's scaler ask in an update.
 NAMED = (
     r"tupe/criterions/\w+\.py:(\w+\.reduce_metrics|log_throughput)",
-    r"tupe/fairseq_patches/precision\.py:unscaled_once",
+    r"tupe/fairseq_patches/optimizers\.py:AMPOptimizer\.step",
     r"fairseq/(trainer|optim/\w+|logging/\w+)\.py:.*",
 )
 #: Criterion to architectures; those of ELECTRA and of translation have names of their own.

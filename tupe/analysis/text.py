@@ -11,7 +11,7 @@ from tupe.data.binary import check_indexed
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.vocabulary import Encoder
 from tupe.errors import UserError
-from tupe.fairseq_patches.dictionaries import read_dictionary, refuse_other_dictionary
+from tupe.fairseq_patches.checkpoints import read_dictionary, refuse_other_dictionary
 from tupe.files import read_text
 from tupe.models.tupe import TupeLanguageModelEncoder
 

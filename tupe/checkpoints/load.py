@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import tupe.models  # noqa: F401  fairseq builds a model by its name
 from tupe.errors import UserError
-from tupe.fairseq_patches.loading import opened
+from tupe.fairseq_patches.checkpoints import opened
 from tupe.models.checkpoint_config import saved_config, saved_updates
 from tupe.models.config import TupeConfig
 from tupe.safe_load import safe_load

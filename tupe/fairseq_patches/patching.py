@@ -7,6 +7,7 @@ Modules list their patches by `patches` and `patch`. `install` makes them all, f
 import contextlib
 import functools
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -125,6 +126,9 @@ def wrap(owner: Any, name: str, takes: str, around: Callable, only_for: Callable
 
     patched_function.patched_by = (*getattr(original, "patched_by", ()), label)
     put(owner, name, patched_function)
+    for where, module in list(sys.modules.items()) if inspect.ismodule(owner) else ():
+        if where.startswith("fairseq") and getattr(module, name, None) is original:  # it imported the function itself
+            put(module, name, patched_function)
 
 
 def check(owner: Any, name: str, takes: str) -> Callable:

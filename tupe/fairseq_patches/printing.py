@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable
 
 import hydra._internal.utils
-from fairseq import options
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.distributed import utils as distributed_utils
 from hydra.core.hydra_config import HydraConfig
@@ -19,8 +18,8 @@ from omegaconf.errors import InterpolationKeyError, InterpolationResolutionError
 from torch.multiprocessing import ProcessRaisedException
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.patching import only_runs, patches, put, wrap
-from tupe.fairseq_patches.scope import before_training, config_in_scope
+from tupe.fairseq_patches.patching import only_runs, put, wrap
+from tupe.fairseq_patches.scope import config_in_scope
 
 #: In the folder of a run of `fairseq-train`; Hydra writes hydra_train.log.
 LOG = "train.log"
@@ -91,19 +90,6 @@ _NOT_FOR_USERS = (
 )
 
 
-@patches(options, "parse_args_and_arch", "parser")
-def says_nothing_of_libraries(original):
-    """Silence deprecations in a run of ours, unless Python was asked for warnings (`-W`, `PYTHONWARNINGS`)."""
-
-    def parse_args_and_arch(*args, **kwargs):
-        parsed = original(*args, **kwargs)
-        if config_in_scope(parsed[0] if isinstance(parsed, tuple) else parsed):
-            silence_libraries()
-        return parsed
-
-    return parse_args_and_arch
-
-
 def silence_libraries() -> None:
     """Ignore what fairseq's calls make today's libraries say, unless Python was asked for warnings."""
     if not sys.warnoptions:
@@ -121,9 +107,8 @@ def _says_what_runs(record: logging.LogRecord) -> bool:
     return True
 
 
-@before_training
-def logged_beside_the_checkpoints(cfg, task, model):
-    """Without Hydra and `--log-file` the log is only on the screen, and `tupe plot training` has nothing to read."""
+def log_beside_the_checkpoints(cfg) -> None:
+    """Log to a file without Hydra and `--log-file` too: `tupe plot training` reads it."""
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _RunLog)]:  # of a run before
         root.removeHandler(handler)

@@ -7,31 +7,17 @@ import ast
 import contextlib
 import importlib.util
 import math
-import sys
-from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
 import torch
-from fairseq import distributed_utils, models
-from fairseq.dataclass import initialize
 from fairseq.dataclass.configs import FairseqConfig, GenerationConfig
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import DictConfig, ListConfig
 from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.folders import refuse_outputs
-from tupe.fairseq_patches.patching import only_runs, patches, wrap
-from tupe.fairseq_patches.scope import (
-    REGISTERED,
-    before_training,
-    builds_model_in_scope,
-    chosen,
-    config_in_scope,
-    in_scope,
-)
+from tupe.fairseq_patches.scope import REGISTERED, chosen, in_scope
 
 MOST = 1 << 20  # of layers, widths, positions and so on
 
@@ -140,13 +126,10 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
     *(
         ("generation", field.name, [field.default].__contains__, "leave it out: no model of TUPE refines translations")
         for field in fields(GenerationConfig)
-        if field.name.startswith("iter_decode_")
-        or field.name in ("retain_iter_history", "decoding_format", "print_step")
+        if field.name.startswith("iter_decode_") or field.name in _OF_REFINEMENT
     ),
 ]
 _NOT_EMPTY = ("lr", "update_freq")
-_BATCHED = ("fairseq_cli.train", "fairseq_cli.validate")  # the others have a default
-_EVALUATE = ("fairseq_cli.validate", "fairseq_cli.generate", "fairseq_cli.interactive")
 #: Of attention that is computed in one piece.
 NO_WEIGHTS = "weights of attention, which models of TUPE do not hand out"
 _GROUPS = [field.name for field in fields(FairseqConfig)]
@@ -229,89 +212,3 @@ def _resolved(part: DictConfig) -> Iterator[tuple[str, Any]]:
     for name in part:
         with contextlib.suppress(InterpolationKeyError, MissingMandatoryValue):
             yield str(name), part[name]
-
-
-@contextlib.contextmanager
-def _checked(cfg: Any, main: Callable) -> Iterator[None]:
-    """Check a configuration before the block, and let an `OSError` in it that names a file be a `UserError`."""
-    refuse_out_of_range(cfg)
-    refuse_outputs(cfg)
-    if main.__module__ in _BATCHED and cfg.dataset.batch_size is None and cfg.dataset.max_tokens is None:
-        raise UserError("no size of a batch is given: set --batch-size or --max-tokens (dataset.batch_size).")
-    if main.__module__ in _EVALUATE and not cfg.common_eval.path:
-        raise UserError("no checkpoint is given: set --path to one that a training wrote.")
-    replaces = main.__module__ == "fairseq_cli.generate" and cfg.generation.replace_unk is not None
-    if replaces and cfg.dataset.dataset_impl != "raw":  # with it, fairseq's own models can
-        raise UserError(f"--replace-unk needs --dataset-impl raw, and {NO_WEIGHTS}: leave it out.")
-    interactive = main.__module__ == "fairseq_cli.interactive"
-    if interactive and (cfg.dataset.batch_size or 0) > max(cfg.interactive.buffer_size, 1):
-        raise UserError(f"--batch-size {cfg.dataset.batch_size} is above --buffer-size: raise the latter to it.")
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            raise
-        raise UserError(f"{error.filename}: {error.strerror}; give another path, or change that one.") from error
-
-
-@patches(distributed_utils, "call_main", "cfg main", only_for=lambda cfg, *args, **kwargs: config_in_scope(cfg))
-def of_command(original):
-    """Every command of fairseq but `fairseq-hydra-train` and `fairseq-generate`, before a process is started."""
-
-    def call_main(cfg, main, **kwargs):
-        with _checked(cfg, main):
-            return original(cfg, main, **kwargs)
-
-    return call_main
-
-
-def of_generation(original):
-    """`fairseq-generate`, which calls its `main` without `call_main`."""
-
-    def main(cfg):
-        cfg = convert_namespace_to_omegaconf(cfg) if isinstance(cfg, Namespace) else cfg
-        with _checked(cfg, original):
-            return original(cfg)
-
-    return main
-
-
-def of_hydra(original):
-    """`fairseq-hydra-train`, which imports the plugin within `main`; that fills in the defaults next."""
-
-    def add_defaults(cfg):
-        original(cfg)
-        if config_in_scope(cfg):
-            refuse_out_of_range(cfg)
-
-    return add_defaults
-
-
-@only_runs
-def defaults_of_hydra() -> None:
-    for module in (initialize, *(sys.modules.get(f"fairseq_cli.{name}") for name in ("train", "hydra_train"))):
-        if module is not None:
-            wrap(module, "add_defaults", "cfg", of_hydra)
-
-
-@only_runs
-def generation_is_checked() -> None:
-    if "fairseq_cli.generate" in sys.modules:
-        wrap(sys.modules["fairseq_cli.generate"], "main", "cfg", of_generation, config_in_scope)
-
-
-@before_training
-def of_training(cfg, task, model):
-    """A `Trainer` that no command made."""
-    refuse_out_of_range(cfg)
-
-
-@patches(models, "build_model", "cfg task", only_for=builds_model_in_scope)
-def of_model_and_task(original):
-    """A model that no command builds."""
-
-    def build_model(cfg, task, *args, **kwargs):
-        refuse_out_of_range({"model": cfg, "task": getattr(task, "cfg", None)}, ["model", "task"])
-        return original(cfg, task, *args, **kwargs)
-
-    return build_model

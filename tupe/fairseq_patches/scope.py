@@ -7,7 +7,6 @@ sets; other runs in the same process are fairseq's alone.
 import inspect
 import os
 from argparse import Namespace
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,6 @@ REGISTERED: dict[str, tuple[dict[str, type], ...]] = {
     "task": (TASK_REGISTRY,),
     **{kind: (REGISTRIES[kind]["registry"],) for kind in ("criterion", "optimizer", "lr_scheduler")},
 }
-#: What `before_training` collects.
-PREPARATIONS: list[Callable] = []
 
 
 def in_scope(*parts: Any) -> bool:
@@ -40,11 +37,6 @@ def in_scope(*parts: Any) -> bool:
     )
 
 
-def self_in_scope(self: Any, *args: Any, **kwargs: Any) -> bool:
-    """For `patches(only_for=...)` on a method: the object itself is ours."""
-    return in_scope(self)
-
-
 def chosen(kind: str, cfg: Any) -> type | None:
     """The class that a part of the configuration names; `kind` is one of `REGISTERED`."""
     if isinstance(cfg, str):
@@ -53,11 +45,6 @@ def chosen(kind: str, cfg: Any) -> type | None:
         name = getattr(cfg, "_name", None) or getattr(cfg, "arch" if kind == "model" else kind, None)
     registries = REGISTERED[kind]
     return next((registry[name] for registry in registries if isinstance(name, str) and name in registry), None)
-
-
-def builds_model_in_scope(cfg: Any, *args: Any, **kwargs: Any) -> bool:
-    """For `patches(only_for=...)` on `models.build_model`."""
-    return in_scope(chosen("model", cfg))
 
 
 def config_in_scope(cfg: Any) -> bool:
@@ -78,12 +65,6 @@ def config_in_scope(cfg: Any) -> bool:
         and user_dir is not None
         and Path(os.path.abspath(user_dir)).resolve() in (_FOLDER, *registered_folders())
     )
-
-
-def before_training(prepare: Callable) -> Callable:
-    """Decorator: `prepare(cfg, task, model)` is called before a trainer of ours is made, the last one first."""
-    PREPARATIONS.insert(0, prepare)
-    return prepare
 
 
 def _class(part: Any) -> type:

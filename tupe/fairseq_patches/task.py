@@ -1,22 +1,36 @@
 """fairseq's tasks in a run of ours: classes of our own, one of which takes the place of the class of such a task."""
 
+import contextlib
 import functools
+import itertools
+import logging
 import math
 import os
-from collections.abc import Callable
+import sys
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from fairseq import criterions, utils
-from fairseq.tasks import FairseqTask
+from fairseq.data import BaseWrapperDataset, Dictionary, FairseqDataset, data_utils, indexed_dataset
+from fairseq.models import FairseqEncoderDecoderModel
+from fairseq.tasks import FairseqTask, masked_lm
 from fairseq.tasks.masked_lm import MaskedLMTask
+from fairseq.tasks.translation import TranslationTask
 
 from tupe.data.batches import MaskedBatches
+from tupe.data.binary import check_indexed, is_indexed
 from tupe.errors import UserError
-from tupe.fairseq_patches.data import check_lengths, how_to_make
-from tupe.fairseq_patches.patching import check, patched, patches
+from tupe.fairseq_patches.checkpoints import prepared_by, refuse_other_dictionary, refuse_other_target
+from tupe.fairseq_patches.configuration import explain, how_to_make, refuse_missing
+from tupe.fairseq_patches.patching import check, install, patched, patches
 from tupe.fairseq_patches.ranges import NO_WEIGHTS, refuse_out_of_range
 from tupe.fairseq_patches.scope import MARK, chosen, in_scope
-from tupe.fairseq_patches.uneven import zero
+
+logger = logging.getLogger(__name__)
+
+_SENTENCEPIECE, _WORDPIECE = "\u2581", "##"
 
 #: The methods of fairseq's tasks that the classes here override, with their first parameters.
 OVERRIDDEN = {
@@ -35,6 +49,9 @@ OVERRIDDEN = {
 
 class TupeTask(FairseqTask):
     """Differences of every task from fairseq's: the base of our tasks, put before fairseq's class by `put_in_scope`."""
+
+    def before_training(self, cfg: Any) -> None:
+        """Change the configuration of a run that trains this task, before its trainer is made."""
 
     def build_dataset_for_inference(self, *args, **kwargs):
         """Pad sources where the task does; `fairseq-interactive` pads them on the left without asking it."""
@@ -78,7 +95,7 @@ class TupeTask(FairseqTask):
         fairseq keeps the workers, with a copy of the data set that stays in the epoch in which they started: with
         `num_workers` above 0, all epochs would see the masks of that epoch.
         """
-        put_in_scope(dataset)  # for `data.last_batch_stays`
+        put_in_scope(dataset)  # for `last_batch_stays`
         with patched():
             iterator = super().get_batch_iterator(dataset, *args, **kwargs)
         iterator.persistent_workers = False
@@ -139,6 +156,31 @@ for _class, _methods in OVERRIDDEN.items():
         check(_class, _name, _takes)
 
 
+def zero(value):
+    """Return a zero of the type of a tensor or number."""
+    return torch.zeros_like(value) if torch.is_tensor(value) else type(value)(0)
+
+
+def _self_in_scope(self: Any, *args: Any, **kwargs: Any) -> bool:
+    return in_scope(self)
+
+
+@patches(FairseqDataset, "batch_by_size", "self indices", only_for=_self_in_scope)
+@patches(BaseWrapperDataset, "batch_by_size", "self indices", only_for=_self_in_scope)
+def last_batch_stays(original):
+    """fairseq drops the last batch unless `required_batch_size_multiple` (8) divides it, also in validation.
+
+    Data sets with a method of their own call these by `super()`: a subclass could not take their place.
+    """
+
+    def batch_by_size(self, indices, *args, **kwargs):
+        batches = original(self, indices, *args, **kwargs)
+        dropped = indices[sum(map(len, batches)) :]
+        return [*batches, dropped] if len(dropped) else batches
+
+    return batch_by_size
+
+
 def put_in_scope(part: Any) -> None:
     """Tell an object that it takes part in a run of ours. A task of fairseq's then behaves as a `TupeTask`."""
     if isinstance(part, FairseqTask):
@@ -157,14 +199,126 @@ def _of_ours(task: type[FairseqTask]) -> type[FairseqTask]:
     return type(task.__name__, (TupeMaskedLMTask if masked else TupeTask, task), names)
 
 
-@patches(
-    criterions, "build_criterion", "cfg task", only_for=lambda cfg, *args, **kwargs: in_scope(chosen("criterion", cfg))
-)
-def tells_the_task(original: Callable) -> Callable:
-    """A task that builds a criterion of ours is in scope; models of ours tell it in `building.before_building`."""
+@patches(criterions, "build_criterion", "cfg task")
+def known_criterion(original):
+    """Hydra's `criterion._name`. One of ours puts its task in scope; models of ours do so in `before_building`."""
 
     def build_criterion(cfg, task, *args, **kwargs):
-        put_in_scope(task)
-        return original(cfg, task, *args, **kwargs)
+        if in_scope(chosen("criterion", cfg)):
+            put_in_scope(task)
+        try:
+            return original(cfg, task, *args, **kwargs)
+        except Exception as error:
+            explain("criterion", cfg, error)
+            raise
 
     return build_criterion
+
+
+def before_building(model: type, cfg: Any, task: FairseqTask) -> None:
+    """Check that `model` can be built from `cfg` for `task`, and mark the task and its dictionaries as ours.
+
+    Raises:
+        UserError: for values out of range, data folders that a later epoch would miss, a dictionary that is not the
+            checkpoint's (the hub interface and `fairseq-validate` build a model from a checkpoint's configuration), and
+            an encoder that is to translate.
+    """
+    if "fairseq_cli" in sys.modules:  # imported after the plugin
+        install()
+    refuse_out_of_range({"model": cfg, "task": getattr(task, "cfg", None)}, ["model", "task"])
+    put_in_scope(task)
+    for side in ("source_dictionary", "target_dictionary"):
+        with contextlib.suppress(AttributeError, NotImplementedError):  # a task of somebody's may have none
+            put_in_scope(getattr(task, side))  # for `data_is_whole`
+    if isinstance(task, MaskedLMTask):
+        refuse_missing(task.cfg.data)
+    checksum = getattr(cfg, "dictionary_sha256", None)
+    if checksum is not None:
+        refuse_other_dictionary(checksum, task.source_dictionary, prepared_by(task))
+    refuse_other_target(cfg, task)
+    if isinstance(task, TranslationTask) and not issubclass(model, FairseqEncoderDecoderModel):
+        raise UserError(
+            "the model is an encoder, which does not translate: give one of `tupe systems --translation`, or a "
+            "checkpoint of scripts/translate_train.sh"
+        )
+
+
+def _dictionary_in_scope(path, dictionary=None, *args, **kwargs):
+    return in_scope(dictionary)
+
+
+@patches(data_utils, "load_indexed_dataset", "path dictionary dataset_impl combine", only_for=_dictionary_in_scope)
+def data_is_whole(original):
+    """Damage in the middle of an index loads, and a token that the dictionary lacks fails in the embedding, later."""
+
+    def load_indexed_dataset(path, dictionary=None, dataset_impl=None, combine=False, **kwargs):
+        for number in itertools.count() if combine else [0]:
+            part = Path(f"{path}{number or ''}")  # with `combine`, fairseq appends train1, train2, ... to train
+            if not is_indexed(part):
+                _refuse_unknown_index(part)
+                break
+            check_indexed(part, "`fairseq-preprocess`", symbols=len(dictionary))
+        return original(path, dictionary, dataset_impl, combine, **kwargs)
+
+    return load_indexed_dataset
+
+
+def _refuse_unknown_index(prefix: Path) -> None:
+    index = Path(f"{prefix}.idx")
+    if index.exists() and indexed_dataset.infer_dataset_impl(str(prefix)) is None:
+        raise UserError(f"{index} is no index that fairseq knows, or has no .bin beside it: prepare the data again.")
+
+
+def check_lengths(indices, dataset, max_positions, training: bool) -> None:
+    """Check that sequences fit into `max_positions`, of which fairseq names one that does not.
+
+    Raises:
+        UserError: if any is longer, or in training, which skips them, if most are.
+    """
+    kept, ignored = dataset.filter_indices_by_size(indices, max_positions)
+    if len(ignored) > (len(kept) if training else 0):
+        longest = max(dataset.size(index) for index in ignored)
+        raise UserError(
+            f"{len(ignored)} of {len(indices)} sequences are longer than max_positions={max_positions} (up to "
+            f"{longest} tokens): raise --max-positions (under Hydra +model.max_positions), lower "
+            "--tokens-per-sample, or leave out a few with --skip-invalid-size-inputs-valid-test"
+        )
+    if len(ignored):
+        _tell_unused(dataset, kept, ignored, max_positions)
+
+
+def _tell_unused(dataset, kept, ignored, max_positions) -> None:
+    """Warn of sequences that training skips. fairseq names ten of them, and not how much of the data they are."""
+    unused, used = (int(np.sum([dataset.size(index) for index in indices])) for indices in (ignored, kept))
+    logger.warning(
+        f"{unused / (unused + used):.2%} of the tokens are never used: {len(ignored):,} of "
+        f"{len(ignored) + len(kept):,} sequences are longer than max_positions={max_positions}; raise "
+        "--tokens-per-sample and --max-positions, cut lines by --sample-break-mode none, or prepare shorter ones"
+    )
+
+
+@patches(masked_lm, "get_whole_word_mask", "args dictionary", only_for=lambda args, dictionary: in_scope(args))
+def words_of_the_vocabulary(original):
+    """fairseq asks the tokenizer of `--bpe`; vocabularies of ours say themselves where words begin."""
+    return lambda args, dictionary: word_begins(dictionary)
+
+
+def word_begins(dictionary: Dictionary) -> torch.Tensor:
+    """Return whether each symbol begins a word, uint8 `(V,)`; special symbols are words of their own.
+
+    Raises:
+        UserError: if the symbols follow neither SentencePiece nor WordPiece.
+    """
+    symbols = dictionary.symbols
+    if any(symbol.startswith(_SENTENCEPIECE) for symbol in symbols):
+        begins = [symbol.startswith(_SENTENCEPIECE) for symbol in symbols]
+    elif any(symbol.startswith(_WORDPIECE) for symbol in symbols):
+        begins = [not symbol.startswith(_WORDPIECE) for symbol in symbols]
+    else:
+        raise UserError(
+            f"mask_whole_words needs a vocabulary that says where words begin, by {_SENTENCEPIECE} (SentencePiece) or "
+            f"{_WORDPIECE} (WordPiece), but no symbol of dict.txt begins so: leave mask_whole_words out."
+        )
+    special = [index < dictionary.nspecial or symbol == "<mask>" or symbol.startswith("madeupword")
+               for index, symbol in enumerate(symbols)]  # fmt: skip
+    return torch.tensor([a or b for a, b in zip(begins, special)], dtype=torch.uint8)

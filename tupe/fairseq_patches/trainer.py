@@ -1,25 +1,39 @@
-"""The trainer of a run of ours."""
+"""The trainer of a run of ours, which takes the place of fairseq's."""
 
+import contextlib
+import hashlib
+import os
 from argparse import Namespace
+from collections.abc import Iterator
 
 import torch
 from fairseq import utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.trainer import Trainer
 
-from tupe.fairseq_patches import stop
-from tupe.fairseq_patches.failures import not_finite_is_explained
+from tupe.attention.verification.ensure import ensure_checked
+from tupe.attention.verification.trusted import checks
+from tupe.errors import UserError
+from tupe.fairseq_patches import loop
+from tupe.fairseq_patches.checkpoints import (
+    broadcast_configurations,
+    checkpoint_fits,
+    names,
+    record_dictionaries,
+    written_once,
+)
+from tupe.fairseq_patches.commands import find_unused_parameters, refuse_to_train_alone
+from tupe.fairseq_patches.configuration import explain, refuse_unknown_keys
+from tupe.fairseq_patches.optimizers import make_precision_consistent, overflows_on_the_cpu, use_exact_states
 from tupe.fairseq_patches.patching import check, only_runs, put
-from tupe.fairseq_patches.paths import names
-from tupe.fairseq_patches.precision import overflows_on_the_cpu
-from tupe.fairseq_patches.resume import checkpoint_fits
-from tupe.fairseq_patches.saving import written_once
-from tupe.fairseq_patches.scope import PREPARATIONS, chosen, in_scope
-from tupe.fairseq_patches.seeds import update_seed
-from tupe.fairseq_patches.task import put_in_scope
-from tupe.fairseq_patches.uneven import dummies_first
+from tupe.fairseq_patches.printing import log_beside_the_checkpoints
+from tupe.fairseq_patches.ranges import refuse_out_of_range
+from tupe.fairseq_patches.scope import chosen, in_scope
+from tupe.fairseq_patches.task import TupeTask, put_in_scope
 
-#: The methods of fairseq's trainer that `TupeTrainer` overrides, with their first parameters.
+_SHOWN = 32  # batch ids in a sentence
+
+#: The methods of fairseq's trainer that are overridden here, with their first parameters.
 _OVERRIDDEN = {
     "__init__": "self cfg task model criterion",
     "_build_optimizer": "self",
@@ -34,20 +48,53 @@ _OVERRIDDEN = {
 }
 
 
-class TupeTrainer(Trainer):
-    """fairseq's trainer, which takes the place of `Trainer` where model, task or criterion are of this plugin."""
+class ScheduleTrainer(Trainer):
+    """Show a schedule that wants them the parameters and the batches: of any run with a schedule of ours.
+
+    fairseq shows it the optimizer alone.
+    """
+
+    def _build_optimizer(self):
+        super()._build_optimizer()
+        if hasattr(self.lr_scheduler, "follow_parameters"):
+            self.lr_scheduler.follow_parameters(self.model, self.criterion)
+
+    def get_train_iterator(self, *args, **kwargs):
+        batches = super().get_train_iterator(*args, **kwargs)
+        if hasattr(self.lr_scheduler, "follow"):
+            self.lr_scheduler.follow(batches)
+        return batches
+
+
+class TupeTrainer(ScheduleTrainer):
+    """Train where model, task or criterion are of this plugin."""
 
     def __init__(self, cfg, task, model, criterion, *args, **kwargs):
         put_in_scope(task)
         if isinstance(cfg, Namespace):
             cfg = convert_namespace_to_omegaconf(cfg)
-        for prepare in PREPARATIONS:
-            prepare(cfg, task, model)
+        if isinstance(task, TupeTask):
+            task.before_training(cfg)
+        refuse_out_of_range(cfg)
+        refuse_unknown_keys(cfg)
+        log_beside_the_checkpoints(cfg)
+        make_precision_consistent(cfg.common)
+        refuse_to_train_alone()
+        find_unused_parameters(cfg, model)
+        record_dictionaries(cfg, task)
+        check_kernels(cfg)
+        loop.patch_loop()
         super().__init__(cfg, task, model, criterion, *args, **kwargs)
 
     def _build_optimizer(self):
-        super()._build_optimizer()
-        put_in_scope(self._optimizer)  # for `precision`
+        self._optimizer = None
+        try:
+            super()._build_optimizer()
+        except Exception as error:
+            kind = "optimizer" if self._optimizer is None else "lr_scheduler"
+            explain(kind, self.cfg[kind], error)
+            raise
+        use_exact_states(self._optimizer)
 
     def get_train_iterator(self, epoch, *args, disable_iterator_cache=False, **kwargs):
         """Build the batches of a resumed run as the run did in its first epoch.
@@ -66,7 +113,7 @@ class TupeTrainer(Trainer):
         return build(epoch, *args, **kwargs)
 
     def load_checkpoint(self, filename, *args, **kwargs):
-        with checkpoint_fits(self, filename):
+        with checkpoint_fits(self, filename), broadcast_configurations():
             return super().load_checkpoint(filename, *args, **kwargs)
 
     def save_checkpoint(self, *args, **kwargs):
@@ -95,19 +142,82 @@ class TupeTrainer(Trainer):
 
     def valid_step(self, *args, **kwargs):
         log = super().valid_step(*args, **kwargs)
-        stop.save_if_stopped(self)
+        loop.save_if_stopped(self)
         return log
 
     def _aggregate_logging_outputs(self, logging_outputs, *stats, **kwargs):
         """Sum the statistics of an update, and with them what any process was told or is due."""
-        told = torch.tensor(stop.wishes(self))
+        told = torch.tensor(loop.wishes(self))
         outputs, (*stats, told) = super()._aggregate_logging_outputs(logging_outputs, *stats, told, **kwargs)
         self.agreed = told.tolist()
         return outputs, stats
 
 
+@contextlib.contextmanager
+def not_finite_is_explained(trainer: Trainer, samples: list[dict]) -> Iterator[None]:
+    """fairseq saves `crash.pt`, runs the batch again to log where NaN appears, and ends with a traceback.
+
+    Raises:
+        UserError: `explain_failure`, in place of that error.
+    """
+    try:
+        yield
+    except Exception as error:
+        cause = error
+        while cause is not None and not isinstance(cause, FloatingPointError):
+            cause = cause.__context__  # the second run can fail in its own way
+        if cause is None:
+            raise
+        raise UserError(explain_failure(trainer, samples, cause)) from error
+
+
+def explain_failure(trainer: Trainer, samples: list[dict], error: FloatingPointError) -> str:
+    """The sentence: which update (counted from 1), which batch ids, where the state is, and fairseq's reason."""
+    ids = [int(index) for sample in samples if sample for index in sample.get("id", ())]
+    shown = ", ".join(map(str, ids[:_SHOWN])) + (f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else "")
+    reason = str(error).splitlines()[0].rstrip(".")
+    if reason == "gradients are Nan/Inf":
+        reason = "the loss or a gradient is NaN or infinite; try a lower learning rate, more warm-up or --clip-norm 1"
+    crash = os.path.join(trainer.cfg.checkpoint.save_dir, "crash.pt")
+    update = trainer.get_num_updates() + 1
+    return f"training stopped at update {update}, batch ids {shown} (state saved in {crash}): {reason}"
+
+
+def update_seed(seed: int, update: int, rank: int) -> int:
+    """Return a seed of 63 bits for an update of one process.
+
+    It is a function of the three numbers alone, so that a run resumes.
+    """
+    digest = hashlib.blake2b(f"{seed} {update} {rank}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+def dummies_first(samples: list[dict]) -> list[dict]:
+    """Put the dummies, which a process computes that has no batch left, before the batches of an update.
+
+    fairseq asks of the last batch alone whether it is a dummy. If so it takes the whole process for idle: with
+    accumulated gradients, the batches before it count in the gradient and neither in the sample size that divides it
+    nor in the log.
+    """
+    return sorted(samples, key=bool)
+
+
+def check_kernels(cfg) -> None:
+    """Check the attention kernels for the run's type, on a GPU where no record tells whether they are right."""
+    backend = getattr(cfg.model, "attention_backend", None)
+    if not checks() or cfg.common.cpu or not torch.cuda.is_available() or backend not in ("auto", "triton"):
+        return
+    half = torch.bfloat16 if cfg.common.bf16 else torch.float16
+    mixed = cfg.common.bf16 or cfg.common.fp16 or cfg.common.amp
+    ensure_checked(torch.device("cuda", torch.cuda.current_device()), half if mixed else torch.float32)
+
+
 def _choose(cls, cfg=None, task=None, model=None, criterion=None, *args, **kwargs):
-    return object.__new__(TupeTrainer if cls is Trainer and in_scope(task, model, criterion) else cls)
+    if cls is Trainer and in_scope(task, model, criterion):
+        return object.__new__(TupeTrainer)
+    if cls is Trainer and in_scope(chosen("lr_scheduler", getattr(cfg, "lr_scheduler", None))):
+        return object.__new__(ScheduleTrainer)
+    return object.__new__(cls)
 
 
 for _name, _takes in _OVERRIDDEN.items():

@@ -12,7 +12,7 @@ from tupe.cores import cpu_environment, threads_for, visible_gpus
 from tupe.data.binary import check_indexed
 from tupe.data.qa.report import REPORT, Report
 from tupe.errors import UserError
-from tupe.fairseq_patches.dictionaries import dictionary_sha256, read_dictionary, refuse_other_dictionary, saved_size
+from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary, refuse_other_dictionary, saved_size
 from tupe.files import check_file, own, sha256
 from tupe.finetuning.benchmarks import TASKS
 from tupe.finetuning.languages import question_sets, tested

@@ -11,8 +11,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.folders import refuse_outputs
-from tupe.fairseq_patches.names import refuse_unknown_keys
+from tupe.fairseq_patches.configuration import refuse_outputs, refuse_unknown_keys
 from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.finetuning.benchmarks import TASKS
 from tupe.models.config import TupeConfig

@@ -8,7 +8,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from tupe.criterions.throughput import training_flops
 from tupe.errors import UserError
-from tupe.fairseq_patches.names import cannot_be
+from tupe.fairseq_patches.configuration import cannot_be
 from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.fairseq_patches.scope import chosen
 from tupe.models.checkpoint_config import fairseq_model

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.building import before_building
+from tupe.fairseq_patches.task import before_building
 from tupe.layers import Linear
 from tupe.models.activation import activation_function
 from tupe.models.config import ElectraConfig

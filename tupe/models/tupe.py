@@ -15,8 +15,8 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.building import before_building
 from tupe.fairseq_patches.patching import patched
+from tupe.fairseq_patches.task import before_building
 from tupe.layers import Linear, linear
 from tupe.models.activation import activation_function
 from tupe.models.checkpoint_config import saved_config

@@ -2,16 +2,12 @@
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from itertools import chain
 
 import torch
 from fairseq.optim import FairseqOptimizer
-from fairseq.trainer import Trainer
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.patching import patches
-from tupe.fairseq_patches.scope import chosen, in_scope
 
 _LAYER = re.compile(r"\bsentence_encoder\.layers\.(\d+)\.")
 _BELOW = re.compile(r"\bsentence_encoder\.(?!layers\.|layer_norm\.)")
@@ -127,24 +123,3 @@ def set_lr(optimizer: FairseqOptimizer, lr: float, group_shares: Sequence[float]
     optimizer.set_lr(lr)
     for group, share in zip(optimizer.param_groups, group_shares):
         group["lr"] = lr * share
-
-
-@patches(
-    Trainer, "_build_optimizer", "self",
-    only_for=lambda self: in_scope(chosen("lr_scheduler", self.cfg.lr_scheduler)),
-)  # fmt: skip
-def tell_names(original):
-    """Tells a schedule that wants it the names of the parameters; fairseq gives it the optimizer alone.
-
-    Goes when fairseq gives its optimizers named parameters.
-    """
-
-    def _build_optimizer(self):
-        original(self)
-        if hasattr(self.lr_scheduler, "follow_names"):
-            named = chain(self.model.named_parameters(), self.criterion.named_parameters())
-            names = [name for name, p in named if p.requires_grad]
-            self.lr_scheduler.follow_names(names, head_axes(self.model))
-            self.lr_scheduler.step_update(0)
-
-    return _build_optimizer

@@ -4,6 +4,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 from typing import Optional
 
@@ -11,12 +12,10 @@ from fairseq.data.iterators import EpochBatchIterator
 from fairseq.dataclass import FairseqDataclass
 from fairseq.optim import FairseqOptimizer
 from fairseq.optim.lr_scheduler import FairseqLRScheduler, register_lr_scheduler
-from fairseq.trainer import Trainer
 from omegaconf import II
+from torch import nn
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.patching import patches
-from tupe.fairseq_patches.scope import chosen, in_scope
 from tupe.optim import layer_decay
 
 
@@ -86,6 +85,12 @@ class LinearDecaySchedule(FairseqLRScheduler):
         """Learns the iterator over the training data, from which the length of the epochs is read."""
         self.batches = batches
 
+    def follow_parameters(self, model: nn.Module, criterion: nn.Module) -> None:
+        """Learn the names of the parameters; fairseq gives a schedule the optimizer alone."""
+        named = chain(model.named_parameters(), criterion.named_parameters())
+        self.follow_names([name for name, p in named if p.requires_grad], layer_decay.head_axes(model))
+        self.step_update(0)
+
     def follow_names(self, names: list[str], axes: Mapping[str, int] = MappingProxyType({})) -> None:
         """Group the optimizer's parameters by layer. Raises `UserError` if it cannot.
 
@@ -145,21 +150,3 @@ class LinearDecaySchedule(FairseqLRScheduler):
         if self.skip_remainder_batch:  # the last batch is dropped, then the last group if it is not full
             return (len(self.batches) - 1) // self._update_freq(epoch)
         return math.ceil(len(self.batches) / self._update_freq(epoch))
-
-
-@patches(
-    Trainer, "get_train_iterator", "self epoch",
-    only_for=lambda self, *args, **kwargs: in_scope(chosen("lr_scheduler", self.cfg.lr_scheduler)),
-)  # fmt: skip
-def follow_train_iterator(original):
-    """Shows the iterator over the training data to a schedule that wants it; fairseq shows it none.
-
-    Goes when fairseq tells its schedules how long an epoch is.
-    """
-
-    def get_train_iterator(self, *args, **kwargs):
-        batches = original(self, *args, **kwargs)
-        self.lr_scheduler.follow(batches)
-        return batches
-
-    return get_train_iterator

@@ -30,7 +30,7 @@ _SEARCH_VALIDATIONS = 4
 #: Where a run is and what it keeps: its result does not depend on them.
 _ASIDE = ("hydra", "checkpoint", "common.user_dir", "common.log_format", "common.log_interval", "dataset.num_workers")
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
-#: Why a run ended, if its loss did not stay finite: `tupe.fairseq_patches.failures`, and fairseq's own words.
+#: Why a run ended, if its loss did not stay finite: `tupe.fairseq_patches.trainer`, and fairseq's own words.
 DIVERGED = re.compile(r"NaN or infinite|Nan/Inf|Minimum loss scale")
 
 

@@ -31,7 +31,6 @@ from tupe.data.batches import MaskedBatches
 from tupe.data.binary import check_indexed
 from tupe.data.languages import languages, probabilities
 from tupe.errors import UserError
-from tupe.fairseq_patches.scope import before_training
 from tupe.fairseq_patches.task import TupeTask
 
 logger = logging.getLogger(__name__)
@@ -171,12 +170,9 @@ class MultilingualMaskedLMTask(TupeTask, MaskedLMTask):
         """fairseq would keep the batches of every epoch."""
         return False
 
-
-@before_training
-def each_language_is_validated(cfg, task, model):
-    """`valid` alone is asked for: its languages come after it, and its loss chooses the best checkpoint."""
-    if isinstance(task, MultilingualMaskedLMTask):
+    def before_training(self, cfg) -> None:
+        """Validate each language: `valid` alone is asked for, and its loss chooses the best checkpoint."""
         subsets = cfg.dataset.valid_subset.split(",")
-        wanted = [name for subset in subsets for name in (subset, *(f"{subset}_{one}" for one in task.languages()))]
-        wanted = [name for name in dict.fromkeys(wanted) if name in subsets or name in task.datasets]
+        wanted = [name for subset in subsets for name in (subset, *(f"{subset}_{one}" for one in self.languages()))]
+        wanted = [name for name in dict.fromkeys(wanted) if name in subsets or name in self.datasets]
         cfg.dataset.valid_subset = ",".join(wanted)

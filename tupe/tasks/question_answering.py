@@ -17,7 +17,7 @@ from tupe.data.length_order import LENGTH_WINDOW, check_length_window
 from tupe.data.qa.dataset import SPECIAL, QuestionWindows
 from tupe.data.qa.report import MADE_BY
 from tupe.errors import UserError
-from tupe.fairseq_patches.dictionaries import read_dictionary
+from tupe.fairseq_patches.checkpoints import read_dictionary
 from tupe.fairseq_patches.task import TupeTask
 
 WITHOUT_ANSWER_CHOICES = ChoiceEnum(["bos", "drop"])

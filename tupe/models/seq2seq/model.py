@@ -11,9 +11,9 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.building import before_building
-from tupe.fairseq_patches.dictionaries import refuse_other_dictionary, saved_size
+from tupe.fairseq_patches.checkpoints import refuse_other_dictionary, saved_size
 from tupe.fairseq_patches.patching import patched
+from tupe.fairseq_patches.task import before_building
 from tupe.models.layer import Attention
 from tupe.models.seq2seq.config import CONFIGS, Seq2SeqConfig, check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder

@@ -1,9 +1,11 @@
-"""Stopping and saving: SIGINT, SIGTERM and SIGUSR1 finish the update, save and end the run, on all processes at once.
+"""fairseq's loop over a run: it begins and resumes as asked, stops by signals, saves, and validates what is due.
 
-The exit status is 128 + the signal's number, as a shell reports it. A second signal ends the process at once,
-even one that waits for others for ever, because a thread listens.
+SIGINT, SIGTERM and SIGUSR1 finish the update, save and end the run, on all processes at once. The exit status is 128
++ the signal's number, as a shell reports it. A second signal ends the process at once, even one that waits for others
+for ever, because a thread listens.
 """
 
+import itertools
 import logging
 import math
 import os
@@ -11,20 +13,27 @@ import signal
 import sys
 import threading
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 from fairseq import checkpoint_utils
+from fairseq.logging import metrics
 from fairseq.trainer import Trainer
 
+from tupe.errors import UserError
+from tupe.fairseq_patches.checkpoints import copied_whole
+from tupe.fairseq_patches.configuration import nearest
 from tupe.fairseq_patches.patching import patches, wrap
-from tupe.fairseq_patches.resume import trainer_in_scope
-from tupe.fairseq_patches.scope import before_training
+from tupe.fairseq_patches.scope import in_scope
 
 logger = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 #: Seconds in which signals count as one: a launcher hands on what the terminal or the scheduler sent as well.
 TOGETHER = 2.0
+#: Examples by which validation is asked what it logs.
+_EXAMPLES = 2
 
 
 class Listener:
@@ -86,25 +95,105 @@ def agreed(trainer: Trainer) -> tuple[int | None, bool]:
     return next((number for number, wished in zip(SIGNALS, signals) if wished), None), bool(due)
 
 
-@patches(checkpoint_utils, "save_checkpoint", "cfg trainer epoch_itr val_loss", only_for=trainer_in_scope)
-def when_saved(original):
-    """From every save the minutes are counted anew."""
+def trains_ours(cfg, trainer, *args, **kwargs) -> bool:
+    """For `patches(only_for=...)` on a function of the loop."""
+    return in_scope(trainer)
+
+
+@patches(checkpoint_utils, "load_checkpoint", "cfg trainer", only_for=trains_ours)
+def begins_as_asked(original):
+    """Refuse a `--restore-file` that does not exist, of which fairseq logs a line before it trains from nothing.
+
+    Ask for the metric of the best checkpoint, which fairseq looks up after the first validation: hours later a
+    `KeyError`. Validate where a killed run did not: otherwise it goes on, or is finished, without having validated, and
+    the best checkpoint is an earlier one, or none.
+    """
+
+    def load_checkpoint(cfg, trainer, **kwargs):
+        last = os.path.join(cfg.save_dir, "checkpoint_last.pt")
+        named = cfg.restore_file if cfg.restore_file != "checkpoint_last.pt" else None
+        if named is None and not os.path.exists(last):
+            named = cfg.finetune_from_model
+        if named is not None and not checkpoint_utils.PathManager.isfile(named):
+            raise UserError(f"there is no checkpoint {os.path.abspath(named)}: give the path of one")
+        state, batches = original(cfg, trainer, **kwargs)
+        refuse_unknown_metric(trainer)
+        loop = sys.modules.get("fairseq_cli.train")
+        if loop is not None and state is not None and owes(trainer, state):
+            logger.info("the validation at which the run was interrupted")
+            place = state["train_iterator"]
+            ended = place["iterations_in_epoch"] == 0
+            then = SimpleNamespace(
+                epoch=place["epoch"] - ended, end_of_epoch=lambda: ended, state_dict=lambda: dict(place)
+            )
+            subsets = trainer.cfg.dataset.valid_subset.split(",")
+            losses = loop.validate(trainer.cfg, trainer, trainer.task, then, subsets)
+            checkpoint_utils.save_checkpoint(cfg, trainer, then, losses[0])
+        return state, batches
+
+    return load_checkpoint
+
+
+def refuse_unknown_metric(trainer: Trainer) -> None:
+    """Raise a `UserError` if validation does not log `best_checkpoint_metric`, by validating on two examples.
+
+    Every criterion logs the loss, so nothing is computed for that, the default.
+    """
+    cfg, task = trainer.cfg, trainer.task
+    metric = cfg.checkpoint.best_checkpoint_metric
+    if metric == "loss" or cfg.dataset.disable_validation:
+        return
+    dataset = task.dataset(cfg.dataset.valid_subset.split(",")[0])
+    examples = [dataset[index] for index in range(min(_EXAMPLES, len(dataset)))]
+    with metrics.aggregate(new_root=True) as logged:
+        trainer.valid_step(dataset.collater(examples))
+    names = list(itertools.chain(logged.keys(), ["num_updates"]))
+    # BLEU is logged once a translation has a word: until then there are _bleu_sys_len and others
+    if metric not in names and not any(name.startswith(f"_{metric}_") for name in names):
+        shown = sorted(name for name in names if not name.startswith("_"))
+        raise UserError(
+            f"checkpoint.best_checkpoint_metric is {metric}{nearest(metric, shown)}, but validation logs "
+            f"{', '.join(shown)}: choose one of these."
+        )
+
+
+def owes(trainer: Trainer, state: dict[str, Any]) -> bool:
+    """Whether fairseq's loop would have validated what `state`, of a checkpoint's `extra_state`, was saved without."""
+    cfg, updates = trainer.cfg, trainer.get_num_updates()  # none where only the parameters were taken
+    if "val_loss" not in state or state["val_loss"] is not None or not updates or cfg.checkpoint.reset_dataloader:
+        return False
+    if cfg.dataset.disable_validation or updates < cfg.dataset.validate_after_updates:
+        return False
+    place = state["train_iterator"]
+    ended = place["iterations_in_epoch"] == 0
+    every = [cfg.dataset.validate_interval_updates, cfg.optimization.max_update]
+    every += [] if ended else [cfg.checkpoint.save_interval_updates]
+    at_end = ended and (place["epoch"] - 1) % cfg.dataset.validate_interval == 0
+    return at_end or any(number > 0 and updates % number == 0 for number in every)
+
+
+@patches(checkpoint_utils, "save_checkpoint", "cfg trainer epoch_itr val_loss", only_for=trains_ours)
+def saves_whole(original):
+    """Write copies whole, and count the minutes until the next checkpoint from here."""
 
     def save_checkpoint(cfg, trainer, *args, **kwargs):
-        saved = original(cfg, trainer, *args, **kwargs)
+        with copied_whole():
+            saved = original(cfg, trainer, *args, **kwargs)
         trainer.saved_at = time.monotonic()
         return saved
 
     return save_checkpoint
 
 
-@before_training
-def the_loop(cfg, task, model):
-    """fairseq's loop over an epoch, and what it does after an update: whoever trains imported them, not we."""
+def patch_loop() -> None:
+    """Patch fairseq's loop over an epoch, and what it does after an update, where a run begins.
+
+    Whoever trains imported them, not this package.
+    """
     loop = sys.modules.get("fairseq_cli.train")
     if loop is not None:
-        wrap(loop, "train", "cfg trainer task epoch_itr", listens_or_is_finished, only_for=trainer_in_scope)
-        wrap(loop, "validate_and_save", "cfg trainer task epoch_itr", saves_and_stops, only_for=trainer_in_scope)
+        wrap(loop, "train", "cfg trainer task epoch_itr", listens_or_is_finished, only_for=trains_ours)
+        wrap(loop, "validate_and_save", "cfg trainer task epoch_itr", saves_and_stops, only_for=trains_ours)
 
 
 def listens_or_is_finished(original):

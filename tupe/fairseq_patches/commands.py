@@ -1,0 +1,244 @@
+"""Commands of fairseq: their arguments, what is checked before one begins, and how its processes meet."""
+
+import atexit
+import contextlib
+import gc
+import importlib.util
+import logging
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from fairseq import distributed, distributed_utils, options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models.roberta import RobertaModel
+from fairseq.registry import REGISTRIES
+
+from tupe.errors import UserError
+from tupe.fairseq_patches.configuration import refuse_outputs, refuse_unknown
+from tupe.fairseq_patches.patching import only_runs, patches, wrap
+from tupe.fairseq_patches.printing import silence_libraries
+from tupe.fairseq_patches.ranges import NO_WEIGHTS, refuse_out_of_range
+from tupe.fairseq_patches.scope import config_in_scope
+
+logger = logging.getLogger(__name__)
+
+_HYDRA_LINES = (
+    "distributed_world_size: ${oc.decode:${oc.env:WORLD_SIZE}}, distributed_rank: ${oc.decode:${oc.env:RANK}}, "
+    "distributed_init_method: env://, distributed_no_spawn: true"
+)
+_HYDRA_CPU_LINES = ", distributed_backend: gloo, ddp_backend: legacy_ddp"
+#: Criterions that give each parameter of an encoder of ours a gradient.
+_TRAIN_EVERY_PARAMETER = ("masked_lm", "tupe_masked_lm", "tupe_electra")
+_BATCHED = ("fairseq_cli.train", "fairseq_cli.validate")  # the others have a default
+_EVALUATE = ("fairseq_cli.validate", "fairseq_cli.generate", "fairseq_cli.interactive")
+_NO_FILE = "Model file not found: "
+
+
+@patches(options, "parse_args_and_arch", "parser input_args parse_known")
+def arguments(original):
+    """Name what the parser refuses or misses, or takes although Hydra cannot make it, and let `--bf16` train.
+
+    `--bf16` sets `args.tpu`, and training then asks torch_xla for a device. In validation `--task` has no default.
+    """
+
+    def parse_args_and_arch(parser, input_args=None, parse_known=False, **others):
+        refuse, refused = parser.error, "argument --arch/-a: invalid choice: '"
+
+        def error(message):
+            if message.startswith(refused):
+                refuse_unknown(message[len(refused) :].partition("'")[0])
+            refuse(message)
+
+        parser.error = error
+        try:
+            parsed = original(parser, input_args=input_args, parse_known=parse_known, **others)
+        except KeyError as missing:
+            if missing.args == (None,):
+                raise UserError("no task is given: set --task, as the checkpoint was trained (masked_lm).") from missing
+            raise
+        finally:
+            vars(parser).pop("error", None)  # fairseq calls the function within itself
+        args = parsed[0] if parse_known else parsed
+        _refuse_without_settings(args)
+        if config_in_scope(args):
+            if getattr(args, "tpu", False) and importlib.util.find_spec("torch_xla") is None:
+                if "--tpu" in (sys.argv[1:] if input_args is None else input_args):
+                    raise UserError("--tpu needs the package torch_xla, which is not installed: leave --tpu out")
+                args.tpu = False
+            silence_libraries()
+        return parsed
+
+    return parse_args_and_arch
+
+
+def _refuse_without_settings(parsed: Any) -> None:
+    for kind in ("bpe", "tokenizer", "scoring"):
+        name, settings = getattr(parsed, kind, None), REGISTRIES[kind]["dataclass_registry"]
+        if name is not None and name not in settings:
+            raise UserError(f"--{kind} {name} has no settings in fairseq: choose one of {', '.join(sorted(settings))}.")
+
+
+@contextlib.contextmanager
+def _checked(cfg: Any, main: Callable) -> Iterator[None]:
+    """Check a configuration before the block, and let an `OSError` in it that names a file be a `UserError`."""
+    refuse_out_of_range(cfg)
+    refuse_outputs(cfg)
+    if main.__module__ in _BATCHED and cfg.dataset.batch_size is None and cfg.dataset.max_tokens is None:
+        raise UserError("no size of a batch is given: set --batch-size or --max-tokens (dataset.batch_size).")
+    if main.__module__ in _EVALUATE and not cfg.common_eval.path:
+        raise UserError("no checkpoint is given: set --path to one that a training wrote.")
+    replaces = main.__module__ == "fairseq_cli.generate" and cfg.generation.replace_unk is not None
+    if replaces and cfg.dataset.dataset_impl != "raw":  # with it, fairseq's own models can
+        raise UserError(f"--replace-unk needs --dataset-impl raw, and {NO_WEIGHTS}: leave it out.")
+    interactive = main.__module__ == "fairseq_cli.interactive"
+    if interactive and (cfg.dataset.batch_size or 0) > max(cfg.interactive.buffer_size, 1):
+        raise UserError(f"--batch-size {cfg.dataset.batch_size} is above --buffer-size: raise the latter to it.")
+    try:
+        yield
+    except OSError as error:
+        if str(error).startswith(_NO_FILE):
+            path = os.path.abspath(str(error).removeprefix(_NO_FILE))
+            raise UserError(f"there is no checkpoint {path}: give the path of one") from error
+        if error.filename is None:
+            raise
+        raise UserError(f"{error.filename}: {error.strerror}; give another path, or change that one.") from error
+
+
+@patches(distributed_utils, "call_main", "cfg main", only_for=lambda cfg, *args, **kwargs: config_in_scope(cfg))
+def command(original):
+    """Check the configuration, take the world size and rank from `torchrun`, and on the CPU gloo and `legacy_ddp`.
+
+    fairseq reads the environment only if `--distributed-world-size` (default: the GPUs of this machine) is above 1:
+    on the CPU or with one GPU a machine, every process of `torchrun` would train a model of its own. Processes that
+    fairseq starts itself are as many as there are GPUs: without any, nothing would be trained and the exit status
+    would be 0. `fairseq-generate` comes not by here, nor does `fairseq-hydra-train` without the callback of `early`.
+    """
+
+    def call_main(cfg, main, **kwargs):
+        atexit.register(leave_gloo)
+        with _checked(cfg, main):
+            if not cfg.common.tpu:
+                configure(cfg.distributed_training, on_cpu=cfg.common.cpu or not torch.cuda.is_available())
+            return original(cfg, main, **kwargs)
+
+    return call_main
+
+
+def generation(original):
+    """`fairseq-generate`, which calls its `main` without `call_main`."""
+
+    def main(cfg):
+        cfg = convert_namespace_to_omegaconf(cfg) if isinstance(cfg, Namespace) else cfg
+        with _checked(cfg, original):
+            return original(cfg)
+
+    return main
+
+
+@only_runs
+def generation_is_checked() -> None:
+    if "fairseq_cli.generate" in sys.modules:
+        wrap(sys.modules["fairseq_cli.generate"], "main", "cfg", generation, config_in_scope)
+
+
+def configure(distributed, on_cpu: bool) -> None:
+    """Fills in `distributed` (fairseq's `DistributedTrainingConfig`) for the launcher and the device at hand.
+
+    Raises:
+        UserError: several processes were asked for that nobody would start, or a backend that cannot work here.
+    """
+    _refuse_sharding(distributed, on_cpu)
+    if _launched_processes() > 1 and distributed.distributed_init_method in (None, "env://"):
+        distributed.distributed_world_size = _launched_processes()
+        distributed.distributed_rank = int(os.environ["RANK"])
+        distributed.distributed_init_method = "env://"
+        distributed.distributed_no_spawn = True
+        distributed.device_id = 0 if on_cpu else int(os.environ.get("LOCAL_RANK", 0))
+    size, gpus = distributed.distributed_world_size, torch.cuda.device_count()
+    if size == 1:
+        return
+    one_machine = distributed.distributed_init_method is None and "SLURM_JOB_NODELIST" not in os.environ
+    if not distributed.distributed_no_spawn and (gpus == 0 or (one_machine and size > gpus)):
+        raise UserError(
+            f"a world size of {size} needs {size} processes, but fairseq starts one for each GPU and sees {gpus} here: "
+            f"start them with `torchrun --nproc-per-node {size} --no-python fairseq-train ...` or lower "
+            "--distributed-world-size"
+        )
+    if on_cpu:
+        for field, needs_gpus, works in (
+            ("distributed_backend", "nccl", "gloo"),
+            ("ddp_backend", "pytorch_ddp", "legacy_ddp"),
+        ):
+            if getattr(distributed, field) == needs_gpus:
+                setattr(distributed, field, works)
+                logger.info(f"{field} is {works} here: {needs_gpus} needs GPUs")
+
+
+def _refuse_sharding(distributed, on_cpu: bool) -> None:
+    if distributed.ddp_backend == "fully_sharded" and (on_cpu or importlib.util.find_spec("fairscale") is None):
+        raise UserError(
+            "ddp_backend fully_sharded needs GPUs and the package fairscale: choose legacy_ddp, or on GPUs pytorch_ddp"
+        )
+
+
+@patches(distributed, "fsdp_enable_wrap", "cfg")
+def shards_where_it_can(original):
+    """Under Hydra this package is imported after `call_main`. For every run: fairseq fails here as well."""
+
+    def fsdp_enable_wrap(cfg, **kwargs):
+        _refuse_sharding(cfg, on_cpu=not torch.cuda.is_available())
+        return original(cfg, **kwargs)
+
+    return fsdp_enable_wrap
+
+
+def find_unused_parameters(cfg, model) -> None:
+    """Let `pytorch_ddp` look for parameters without gradients, at which it would stop.
+
+    A criterion of anything but words leaves the language-model head without.
+    """
+    if isinstance(model, RobertaModel) and getattr(cfg.criterion, "_name", None) not in _TRAIN_EVERY_PARAMETER:
+        cfg.distributed_training.find_unused_parameters = True
+
+
+def refuse_to_train_alone() -> None:
+    """Refuse processes that would train a model each.
+
+    Under Hydra this package is imported after `call_main`, when it is too late to read the environment.
+
+    Raises:
+        UserError: `torchrun` started several processes, and the configuration does not connect them.
+    """
+    atexit.register(leave_gloo)
+    if _launched_processes() > 1 and "fairseq_cli.hydra_train" in sys.modules:
+        from hydra.core.hydra_config import HydraConfig
+
+        if HydraConfig.initialized() and not torch.distributed.is_initialized():
+            lines = _HYDRA_LINES + ("" if torch.cuda.is_available() else _HYDRA_CPU_LINES)
+            raise UserError(
+                f"torchrun started {_launched_processes()} processes, but each would train alone because "
+                "fairseq-hydra-train does not read torchrun's environment: set in the YAML, in distributed_training, "
+                + lines
+            )
+
+
+def leave_gloo() -> None:
+    """Ends gloo's threads before the interpreter ends: otherwise a finished process can die of SIGABRT.
+
+    fairseq keeps a group of its own, whose threads live as long as it is referred to.
+    """
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized() and distributed.get_backend() == "gloo":
+        distributed.destroy_process_group()
+        vars(distributed_utils.get_global_group).pop("_global_group", None)
+        gc.collect()
+
+
+def _launched_processes() -> int:
+    """How many processes `torchrun` started; 1 without it."""
+    launched = all(name in os.environ for name in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"))
+    return int(os.environ["WORLD_SIZE"]) if launched else 1

@@ -1,0 +1,255 @@
+"""What a configuration cannot be: parts, fields and keys that do not exist, folders that a run would spoil.
+
+fairseq prints its own 150 models, or all of its configuration, or a bare `KeyError`, and ignores keys without a reader.
+"""
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fairseq import checkpoint_utils, models, tasks, utils
+from fairseq.data import data_utils
+from fairseq.dataclass import initialize
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
+from fairseq.registry import REGISTRIES
+from fairseq.tasks import TASK_DATACLASS_REGISTRY
+from omegaconf import OmegaConf
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+
+from tupe.errors import UserError
+from tupe.fairseq_patches.patching import patches
+from tupe.fairseq_patches.ranges import refuse_out_of_range
+from tupe.fairseq_patches.scope import REGISTERED, config_in_scope
+from tupe.files import check_replaceable
+from tupe.systems import ELECTRA, ELECTRA_NAMES, MODEL_NAMES, SEQ2SEQ_NAMES
+
+#: Part of a configuration -> name -> its fields.
+_DATACLASSES: dict[str, Mapping[str, type]] = {
+    "model": MODEL_DATACLASS_REGISTRY,
+    "task": TASK_DATACLASS_REGISTRY,
+    **{kind: registry["dataclass_registry"] for kind, registry in REGISTRIES.items()},
+}
+_FOLDERS = (("checkpoint", "save_dir"), ("common", "tensorboard_logdir"))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def refuse_unknown(name: str) -> None:
+    """Raise a `UserError` that lists our models, unless `name` is a model or architecture that fairseq knows."""
+    if name in ARCH_MODEL_REGISTRY or name in MODEL_REGISTRY:
+        return
+    names = SEQ2SEQ_NAMES if name.startswith("seq2seq") else MODEL_NAMES
+    systems, sizes = zip(*(known.rsplit("_", 1) for known in names))
+    raise UserError(
+        f"there is no model '{name}'{nearest(name, (*names, *ELECTRA_NAMES))}: a name is SYSTEM_SIZE, or "
+        f"{ELECTRA}SYSTEM_SIZE with a generator, with system {', '.join(dict.fromkeys(systems))} and size "
+        f"{', '.join(dict.fromkeys(sizes))}; see `tupe systems`"
+    )
+
+
+def cannot_be(name: str, fields: Iterable[str], of: Any, error: OmegaConfBaseException) -> UserError:
+    """The sentence for the first of `fields` that the dataclass `of` the name lacks, or for the value of one."""
+    known = ["_name", *(field.name for field in dataclasses.fields(of))]
+    unknown = next((field for field in fields if field not in known), None)
+    if unknown is not None:
+        return UserError(f"{name} has no {unknown}{nearest(unknown, known)}: nothing would read it")
+    return UserError(f"{name} cannot have this {error.full_key}: {str(error).splitlines()[0]}")
+
+
+def _refuse_other_fields(name: str, fields: Mapping, of: type) -> None:
+    """Raise a `UserError` for a field that the dataclass `of` lacks, or that cannot have its value."""
+    try:
+        OmegaConf.merge(OmegaConf.structured(of), fields)
+    except OmegaConfBaseException as error:
+        raise cannot_be(name, fields, of, error) from error
+
+
+def refuse_unknown_keys(cfg: Mapping) -> None:
+    """Raise a `UserError` for a key that fairseq does not read (`+optimization.max_updates=10`) or of another type."""
+    groups = {group.name: group.type for group in dataclasses.fields(FairseqConfig)}
+    unknown = next((key for key in cfg if key not in (*groups, "job_logging_cfg")), None)  # this one fairseq adds
+    if unknown is not None:
+        raise UserError(f"the configuration has no {unknown}{nearest(unknown, groups)}: nothing would read it")
+    for group, of in groups.items():
+        if dataclasses.is_dataclass(of) and cfg.get(group):
+            _refuse_other_fields(group, cfg[group], of)
+
+
+def explain(kind: str, cfg: Any, error: Exception) -> None:
+    """Raise the sentence for an error while the part `kind` of a configuration was built, if there is one.
+
+    Raises:
+        UserError: for a name, a field, a value or a package that is not there.
+    """
+    name = getattr(cfg, "_name", None) or (getattr(cfg, "arch", None) if kind == "model" else None)
+    if not isinstance(name, str) or isinstance(error, UserError):
+        return
+    if kind == "model":
+        refuse_unknown(name)
+    if isinstance(error, OmegaConfBaseException) and OmegaConf.is_config(cfg) and name in _DATACLASSES[kind]:
+        _refuse_other_fields(name, cfg, _DATACLASSES[kind][name])
+    if kind == "model":
+        return
+    (registry,) = REGISTERED[kind]
+    if name not in registry:
+        raise UserError(
+            f"there is no {kind} '{name}'{nearest(name, registry)}: change {kind}._name; "
+            f"known are {', '.join(sorted(registry))}"
+        ) from error
+    if isinstance(error, (ConfigAttributeError, ConfigKeyError)):  # fairseq's older parts have flags and no dataclass
+        raise UserError(
+            f"the {kind} {name} needs a value of {error.key}, which has no default under Hydra: add "
+            f"+{kind}.{error.key}=VALUE, or use fairseq-train"
+        ) from error
+    if isinstance(error, ImportError):
+        raise UserError(f"the {kind} {name} needs a package: {str(error).splitlines()[0]}") from error
+
+
+@patches(tasks, "setup_task", "cfg")
+def known_task(original):
+    """Hydra's `task._name`, and data that is not there, at which tasks end in `open`.
+
+    The task is made before anything says whose run it is.
+    """
+
+    def setup_task(cfg, *args, **kwargs):
+        name = getattr(cfg, "_name", None)
+        try:
+            if name == "translation":
+                _refuse_without_pair(cfg)
+            return original(cfg, *args, **kwargs)
+        except Exception as error:
+            if isinstance(error, OSError) and name in ("masked_lm", "tupe_multilingual_masked_lm"):
+                refuse_missing(cfg.data, error)
+            if isinstance(error, OSError) and name == "translation" and error.filename:
+                raise UserError(
+                    f"there is no {error.filename}: give the folder of a translation's data, with a dictionary a "
+                    "language, or a checkpoint that was trained on these"
+                ) from error
+            explain("task", cfg, error)
+            raise
+
+    return setup_task
+
+
+@patches(models, "build_model", "cfg task")
+def known_model(original):
+    """Hydra's `model._name`."""
+
+    def build_model(cfg, *args, **kwargs):
+        try:
+            return original(cfg, *args, **kwargs)
+        except Exception as error:
+            explain("model", cfg, error)
+            raise
+
+    return build_model
+
+
+@patches(initialize, "add_defaults", "cfg")
+def known_fields(original):
+    """Training fills in defaults first, also under `fairseq-hydra-train`, which imports the plugin just before."""
+
+    def add_defaults(cfg):
+        try:
+            original(cfg)
+        except OmegaConfBaseException:
+            for kind, known in _DATACLASSES.items():
+                part = cfg.get(kind)
+                if getattr(part, "_name", None) in known:
+                    _refuse_other_fields(part._name, part, known[part._name])
+            raise
+        if config_in_scope(cfg):
+            refuse_out_of_range(cfg)
+
+    return add_defaults
+
+
+@patches(checkpoint_utils, "verify_checkpoint_directory", "save_dir")
+def folder_of_checkpoints(original):
+    """Called by every training, before it reads the data. fairseq says what it tried there, in a traceback."""
+
+    def verify_checkpoint_directory(save_dir, *args, **kwargs):
+        try:
+            return original(save_dir, *args, **kwargs)
+        except OSError as error:
+            raise UserError(
+                f"{os.path.abspath(save_dir)} cannot be a folder of checkpoints ({error.strerror}): set --save-dir "
+                "(checkpoint.save_dir) to one that can be written"
+            ) from error
+
+    return verify_checkpoint_directory
+
+
+def _refuse_without_pair(cfg: Any) -> None:
+    """Raise a `UserError` for a translation's data whose languages neither the task nor a file's name says."""
+    if cfg.source_lang is not None and cfg.target_lang is not None:
+        return
+    folder = (utils.split_paths(cfg.data) if cfg.data else [""])[0]
+    if None in data_utils.infer_language_pair(folder):
+        raise UserError(
+            f"{os.path.abspath(folder)} has no data of a translation, such as train.en-de.en.idx, whose name says the "
+            "languages: give a folder that `tupe prepare-translation` wrote, or the languages with -s and -t "
+            "(task.source_lang, task.target_lang)"
+        )
+
+
+def refuse_missing(data: str, error: OSError | None = None) -> None:
+    """Raise a `UserError` unless all folders of `data` are there, the first with a dictionary."""
+    folders = utils.split_paths(data)
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise UserError(f"there is no data folder {os.path.abspath(folder)}: {how_to_make(folder)}") from error
+    dictionary = os.path.join(folders[0], "dict.txt")
+    if not os.path.isfile(dictionary):
+        raise UserError(f"there is no dictionary {os.path.abspath(dictionary)}: {how_to_make(folders[0])}") from error
+
+
+def how_to_make(folder: str) -> str:
+    return (
+        "make it from text, one sentence a line, with `fairseq-preprocess --only-source --trainpref TRAIN.txt "
+        f"--validpref VALID.txt --destdir {folder}`"
+    )
+
+
+def refuse_outputs(cfg: Any) -> None:
+    """Raise a `UserError` if a run would write into prepared data, or append its log to a file that is no log.
+
+    Args:
+        cfg: by group, a dictionary or with attributes.
+    """
+    for group, name in _FOLDERS:
+        folder = _value(cfg, group, name)
+        if isinstance(folder, str) and folder:
+            if _is_data(Path(folder)):
+                raise UserError(f"{group}.{name} is {folder}, a folder of prepared data: name another folder.")
+            if name == "tensorboard_logdir" and os.path.exists(folder) and not os.path.isdir(folder):
+                raise UserError(f"{group}.{name} is {folder}, which is no folder: name another one.")
+    log = _value(cfg, "common", "log_file")
+    if isinstance(log, str) and log:
+        _refuse_log(Path(log), _value(cfg, "task", "data"))
+
+
+def _refuse_log(log: Path, data: Any) -> None:
+    if not log.parent.is_dir() or log.is_dir():
+        raise UserError(f"common.log_file is {log}, which cannot be written: name a file in a folder that is there.")
+    if log.suffix != ".log":  # a log of an earlier run goes on
+        check_replaceable(log, [Path(folder) for folder in utils.split_paths(data)] if isinstance(data, str) else [])
+
+
+def _is_data(folder: Path) -> bool:
+    """Tell whether a folder holds binary data or its parts: languages, splits of questions, GLUE's fields."""
+    parts = any(folder.glob("dict.txt")) or (folder / "input0").is_dir()
+    return any(folder.glob("*.idx")) or (parts and any(folder.glob("*/*.idx")))
+
+
+def _value(cfg: Any, group: str, name: str) -> Any:
+    part = cfg.get(group) if isinstance(cfg, dict) else getattr(cfg, group, None)
+    return part.get(name) if isinstance(part, dict) else getattr(part, name, None)

@@ -1,0 +1,66 @@
+"""What today's libraries do otherwise than those for which fairseq was written: numpy, threads at exit, a CPU alone."""
+
+import atexit
+import inspect
+import sys
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from fairseq import distributed_utils
+from fairseq.data import data_utils, token_block_dataset
+from fairseq.data.iterators import BackgroundConsumer
+
+from tupe.fairseq_patches.patching import only_runs, overlay, patch, patches, put
+
+_SECONDS = 10  # for a batch; a thread that takes longer is left to fairseq
+
+
+def _percentile(a, q, interpolation="linear"):
+    return np.percentile(a, q, method=interpolation)
+
+
+@patch
+def names_that_numpy_removed() -> None:
+    """Give `fairseq.data` the names that it still uses."""
+    if not hasattr(getattr(np, "compat", None), "long"):  # `--sample-break-mode eos`
+        made, replacement = "TokenBlockDataset._build_slice_indices", SimpleNamespace(long=np.int64)
+        put(token_block_dataset, "np", overlay(token_block_dataset, "np", made, compat=replacement))
+    if "interpolation" not in inspect.signature(np.percentile).parameters:  # `--num-batch-buckets`
+        put(data_utils, "np", overlay(data_utils, "np", "get_buckets", percentile=_percentile))
+
+
+def end_consumers() -> None:
+    """End fairseq's threads that make batches after the batch that they are at.
+
+    One that is in PyTorch when Python ends aborts the process: exit status 134 would hide that of the run.
+    """
+    for thread in threading.enumerate():
+        if isinstance(thread, BackgroundConsumer):
+            thread._max_len, queue = 0, thread._queue
+            with queue.mutex:  # it may wait for room
+                queue.maxsize = sys.maxsize
+                queue.not_full.notify()
+            thread.join(_SECONDS)
+
+
+@only_runs
+def when_python_ends() -> None:
+    """For processes that train or validate."""
+    atexit.register(end_consumers)
+
+
+@patches(
+    distributed_utils, "all_gather_list", "data group", only_for=lambda *args, **kwargs: not torch.cuda.is_available()
+)
+def gathers_on_the_cpu(original):
+    """For every run: without a GPU fairseq fails here, because it asks for a GPU's memory."""
+
+    def all_gather_list(data, group=None, max_size=None):
+        group = distributed_utils.get_global_group() if group is None else group
+        gathered = [None] * distributed_utils.get_world_size(group)
+        torch.distributed.all_gather_object(gathered, data, group=group)
+        return gathered
+
+    return all_gather_list

@@ -1,0 +1,125 @@
+"""Half precision: settings that work together, and optimizers whose checkpoints continue with the same bits."""
+
+import logging
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from fairseq import optim, trainer
+from fairseq.optim import FairseqOptimizer
+from fairseq.optim.dynamic_loss_scaler import DynamicLossScaler
+
+from tupe.errors import UserError
+from tupe.fairseq_patches.patching import check, overlay, replaced
+
+logger = logging.getLogger(__name__)
+
+#: What fairseq's scaler counts.
+_COUNTS = ("_iter", "_last_overflow_iter", "_last_rescale_iter", "_overflows_since_rescale")
+
+
+class _SavesScaler(FairseqOptimizer):
+    """Save the state of the loss scaler.
+
+    With fairseq a resumed run counts the updates until the loss scale grows from zero again, and under AMP begins with
+    the first scale: other updates then overflow, whose batches are skipped.
+    """
+
+    def state_dict(self) -> dict[str, Any]:
+        state, scaler = super().state_dict(), self.scaler
+        if isinstance(scaler, DynamicLossScaler):
+            return {**state, "loss_scaler": {name: getattr(scaler, name) for name in _COUNTS}}
+        return {**state, "loss_scaler": {} if scaler is None else scaler.state_dict()}
+
+    def load_state_dict(self, state_dict, optimizer_overrides=None) -> None:
+        """Load the scaler's state where there is one of this kind; windows and factors are those of this run."""
+        super().load_state_dict(state_dict, optimizer_overrides)
+        scaler, saved = self.scaler, state_dict.get("loss_scaler", {})
+        if isinstance(scaler, DynamicLossScaler):
+            vars(scaler).update({name: saved[name] for name in _COUNTS if name in saved})
+        elif scaler is not None and "scale" in saved and scaler.is_enabled():
+            changed = {name: saved[name] for name in ("scale", "_growth_tracker")}
+            scaler.load_state_dict({**scaler.state_dict(), **changed})
+
+
+class FP16Optimizer(_SavesScaler, optim.FP16Optimizer):
+    """Save the float32 parameters too: fairseq saves them rounded to 16 bits, and a resumed run starts from those."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "fp32_params": [p.detach() for p in self.fp32_optimizer.params]}
+
+    def load_state_dict(self, state_dict, optimizer_overrides=None) -> None:
+        super().load_state_dict(state_dict, optimizer_overrides)
+        with torch.no_grad():
+            for p, saved in zip(self.fp32_optimizer.params, state_dict.get("fp32_params", ())):
+                p.copy_(saved)
+
+
+class MemoryEfficientFP16Optimizer(_SavesScaler, optim.MemoryEfficientFP16Optimizer):
+    """Has no float32 parameters to save."""
+
+
+class AMPOptimizer(_SavesScaler, optim.AMPOptimizer):
+    """Divide the gradients by the loss scale once.
+
+    Clipping divides them, which the scaler notes for PyTorch's optimizer. fairseq's step asks it about fairseq's
+    wrapper and divides again, by 128 and more: gradients are then near Adam's `eps`.
+    """
+
+    def step(self) -> None:
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+
+#: Under the names of fairseq's classes, by which a checkpoint says what it was trained with.
+_OPTIMIZERS = {vars(optim)[ours.__name__]: ours for ours in (FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer)}
+for _theirs, _ours in _OPTIMIZERS.items():
+    check(_theirs, "state_dict", "self")
+    check(_theirs, "load_state_dict", "self state_dict optimizer_overrides")
+check(optim.AMPOptimizer, "step", "self")
+
+
+def use_exact_states(optimizer: FairseqOptimizer) -> None:
+    """Give an optimizer of fairseq's for half precision the methods of the class here that derives from its own."""
+    optimizer.__class__ = _OPTIMIZERS.get(type(optimizer), type(optimizer))
+
+
+def make_precision_consistent(common) -> None:
+    """Make settings of `common` agree that only work together.
+
+    Under Hydra `memory_efficient_fp16` without `fp16` (and `bf16` alike) is ignored: the command line sets both.
+    Without a GPU `fp16` makes no update in minutes. On the CPU it asks, with flat gradients, for a CUDA device, and
+    `amp` does nothing.
+    """
+    common.fp16 = common.fp16 or common.memory_efficient_fp16
+    common.bf16 = common.bf16 or common.memory_efficient_bf16
+    if sum(map(bool, (common.fp16, common.bf16, common.amp))) > 1:
+        raise UserError("fp16, bf16 and amp exclude each other: keep one of them")
+    if common.fp16 and not (common.cpu or common.tpu or torch.cuda.is_available()):
+        raise UserError(
+            "fp16 is for GPUs, and PyTorch sees none: leave out --fp16 (under Hydra common.fp16=false) and train a "
+            "small model by --cpu (common.cpu=true)"
+        )
+    if (common.cpu or not torch.cuda.is_available()) and not common.tpu:
+        common.fp16_no_flatten_grads = True
+        if common.fp16:
+            logger.warning("fp16 is slow on the CPU: leave it out there, or take bf16")
+        if common.amp:
+            logger.warning("amp has no effect on the CPU: this run computes in float32 (bf16 works there)")
+
+
+class _StaysOnCPU(torch.Tensor):
+    def cuda(self, *args, **kwargs):
+        return self
+
+
+def _tensor(value: float) -> torch.Tensor:
+    return torch.tensor(value).as_subclass(_StaysOnCPU)
+
+
+_ON_CPU = overlay(trainer, "torch", "Trainer.train_step", tensor=_tensor)
+
+
+def overflows_on_the_cpu() -> AbstractContextManager:
+    """Let an fp16 overflow be one without a GPU: fairseq writes `torch.tensor(0.0).cuda()`, whatever the device."""
+    return nullcontext() if torch.cuda.is_available() else replaced(trainer, "torch", _ON_CPU)
