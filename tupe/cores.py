@@ -70,6 +70,7 @@ def threads_for(folder: Path, processes: int = 1) -> int:
             break
     else:
         threads = max(1, free_cores() // processes)
+    folder.mkdir(parents=True, exist_ok=True)  # on the first of several machines to get here there is none
     kept.write_text(f"{threads}\n")
     return threads
 

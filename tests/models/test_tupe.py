@@ -229,7 +229,7 @@ def test_longer_checkpoint_is_sliced_shorter_refused(build, tokens, name):
         ({"absolute": "none", "relative": "none"}, "reset needs"),
         ({"absolute": "untied_cross"}, "reset needs"),
         ({"relative_buckets": 31}, "even"),
-        ({"relative": "clipped", "relative_max_distance": 0}, "at least 1"),
+        ({"relative": "clipped", "relative_max_distance": 0}, "is 0: give a number from 1"),
     ],
 )
 def test_fields_that_do_not_fit(build, fields, match):
