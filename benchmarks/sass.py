@@ -43,7 +43,7 @@ class Instruction:
 
     @property
     def guarded(self) -> bool:
-        """Whether it depends on a predicate."""
+        """Tell whether the instruction depends on a predicate."""
         return self.text.startswith("@") or re.match(r"BRA(?:\.\w+)* !?U?P\d", self.text) is not None
 
     @property

@@ -55,7 +55,7 @@ def test_nothing_near():
 
 
 def build_optimizer(**parts):
-    """As the trainer of a run of ours does, with its schedule."""
+    """Check as the trainer of a run of ours does, with its schedule."""
     trainer = object.__new__(TupeTrainer)
     trainer.cfg = OmegaConf.create({**vars(FairseqConfig()), "optimizer": {"_name": "adam", "lr": [1.0]}, **parts})
     trainer._wrapped_model = trainer._wrapped_criterion = torch.nn.Linear(1, 1)

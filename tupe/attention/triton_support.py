@@ -28,7 +28,7 @@ def prefers_structured(
     in_factors: bool = False,
     dtype: torch.dtype = torch.float32,
 ) -> bool:
-    """Whether a bias for `biased_attention` is better structured: a backend will take it, and it pays.
+    """Tell whether a bias for `biased_attention` is better structured: a backend takes it, and it pays.
 
     Without the kernels a GPU is better off with factors as wider heads: PyTorch's fused kernels would read the dense
     bias for every sequence, and write its gradient for every sequence (counted, not measured).

@@ -1,4 +1,4 @@
-"""What a configuration cannot be: parts, fields and keys that do not exist, folders that a run would spoil.
+"""Checks of a configuration: parts, fields and keys that do not exist, folders that a run would spoil.
 
 fairseq prints its own 150 models, or all of its configuration, or a bare `KeyError`, and ignores keys without a reader.
 """

@@ -1,4 +1,4 @@
-"""What today's libraries do otherwise than those for which fairseq was written: numpy, threads at exit, a CPU alone."""
+"""Patches for libraries newer than those that fairseq was written for: numpy, threads at exit, a CPU alone."""
 
 import atexit
 import inspect

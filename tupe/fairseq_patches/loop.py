@@ -158,7 +158,7 @@ def refuse_unknown_metric(trainer: Trainer) -> None:
 
 
 def owes(trainer: Trainer, state: dict[str, Any]) -> bool:
-    """Whether fairseq's loop would have validated what `state`, of a checkpoint's `extra_state`, was saved without."""
+    """Tell whether fairseq's loop would have validated where a checkpoint's `extra_state` has no validation."""
     cfg, updates = trainer.cfg, trainer.get_num_updates()  # none where only the parameters were taken
     if "val_loss" not in state or state["val_loss"] is not None or not updates or cfg.checkpoint.reset_dataloader:
         return False

@@ -1,4 +1,4 @@
-"""What a run says: an error as its sentence, without a traceback; its log, also in a file beside its checkpoints."""
+"""Output of a run: an error as one sentence without a traceback, and the log, also as a file beside the checkpoints."""
 
 import contextlib
 import logging
@@ -74,7 +74,7 @@ _return_value = JobReturn.return_value
 
 
 def _raise_or_return(job: JobReturn) -> object:
-    """What `JobReturn.return_value` does, but for a `UserError` it does not write the overrides to the screen first."""
+    """Return or raise as `JobReturn.return_value` does, but print no overrides before a `UserError`."""
     if sentence(job._return_value) is not None:
         raise job._return_value
     return _return_value.fget(job)
@@ -142,4 +142,4 @@ def _says_once(handler: logging.FileHandler) -> Callable[[logging.LogRecord], No
 
 
 class _RunLog(logging.FileHandler):
-    """That of one run."""
+    """Log file of one run."""

@@ -1,4 +1,4 @@
-"""What the patches act on: models, tasks and criterions of this plugin, and what serves a run of theirs.
+"""Scope of the patches: models, tasks and criterions of this plugin, and what serves a run of theirs.
 
 A run is ours if its model, task or criterion is. Its task learns that when it builds them, and hands it on to its data
 sets; other runs in the same process are fairseq's alone.
@@ -29,7 +29,7 @@ REGISTERED: dict[str, tuple[dict[str, type], ...]] = {
 
 
 def in_scope(*parts: Any) -> bool:
-    """Whether one of some classes or objects is of this plugin, derives from what is, or was told that it serves it."""
+    """Tell whether one of some classes or objects is of this plugin, derives from it, or was put in its scope."""
     return any(
         MARK in getattr(part, "__dict__", ())
         or any(base.__module__.partition(".")[0] == _PACKAGE for base in inspect.getmro(_class(part)))
@@ -48,7 +48,7 @@ def chosen(kind: str, cfg: Any) -> type | None:
 
 
 def config_in_scope(cfg: Any) -> bool:
-    """Whether a configuration, or parsed arguments, are of a run of ours.
+    """Tell whether a configuration, or parsed arguments, are of a run of ours.
 
     Without a model, or with the path of a checkpoint, as in `fairseq-validate`, the checkpoint says what it is: then
     it is ours if `user_dir` is. (The arguments of `fairseq-generate`, which have a beam, name a model that it does not
