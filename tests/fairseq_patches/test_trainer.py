@@ -1,6 +1,7 @@
 from types import SimpleNamespace
 
 import pytest
+from fairseq.models import MODEL_REGISTRY
 from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
@@ -31,3 +32,11 @@ def test_what_is_overridden_is_looked_at():
     assert overrides == _OVERRIDDEN.keys()
     with pytest.raises(UserError, match=r"Trainer\.train_step\(self batches, \.\.\.\)|patches fairseq.trainer.Trainer"):
         check(Trainer, "train_step", "self batches")
+
+
+def test_the_model_is_asked_before_its_training(train, tmp_path, monkeypatch):
+    """The check of its attention kernels hangs on it."""
+    asked = []
+    monkeypatch.setattr(TupeModel, "before_training", lambda self, cfg: asked.append((type(self), cfg.model._name)))
+    train(tmp_path, "--max-update", 1, "--disable-validation")
+    assert asked == [(MODEL_REGISTRY["tupe_tiny"], "tupe_tiny")]

@@ -11,8 +11,6 @@ from fairseq import utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.trainer import Trainer
 
-from tupe.attention.verification.ensure import ensure_checked
-from tupe.attention.verification.trusted import checks
 from tupe.errors import UserError
 from tupe.fairseq_patches import loop
 from tupe.fairseq_patches.checkpoints import (
@@ -29,7 +27,7 @@ from tupe.fairseq_patches.patching import check, only_runs, put
 from tupe.fairseq_patches.printing import log_beside_the_checkpoints
 from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.fairseq_patches.scope import chosen, in_scope
-from tupe.fairseq_patches.task import TupeTask, put_in_scope
+from tupe.fairseq_patches.task import put_in_scope
 
 _SHOWN = 32  # batch ids in a sentence
 
@@ -73,8 +71,9 @@ class TupeTrainer(ScheduleTrainer):
         put_in_scope(task)
         if isinstance(cfg, Namespace):
             cfg = convert_namespace_to_omegaconf(cfg)
-        if isinstance(task, TupeTask):
-            task.before_training(cfg)
+        for part in (task, model):
+            if hasattr(part, "before_training"):
+                part.before_training(cfg)
         refuse_out_of_range(cfg)
         refuse_unknown_keys(cfg)
         log_beside_the_checkpoints(cfg)
@@ -82,7 +81,6 @@ class TupeTrainer(ScheduleTrainer):
         refuse_to_train_alone()
         find_unused_parameters(cfg, model)
         record_dictionaries(cfg, task)
-        check_kernels(cfg)
         loop.patch_loop()
         super().__init__(cfg, task, model, criterion, *args, **kwargs)
 
@@ -200,16 +198,6 @@ def dummies_first(samples: list[dict]) -> list[dict]:
     nor in the log.
     """
     return sorted(samples, key=bool)
-
-
-def check_kernels(cfg) -> None:
-    """Check the attention kernels for the run's type, on a GPU where no record tells whether they are right."""
-    backend = getattr(cfg.model, "attention_backend", None)
-    if not checks() or cfg.common.cpu or not torch.cuda.is_available() or backend not in ("auto", "triton"):
-        return
-    half = torch.bfloat16 if cfg.common.bf16 else torch.float16
-    mixed = cfg.common.bf16 or cfg.common.fp16 or cfg.common.amp
-    ensure_checked(torch.device("cuda", torch.cuda.current_device()), half if mixed else torch.float32)
 
 
 def _choose(cls, cfg=None, task=None, model=None, criterion=None, *args, **kwargs):

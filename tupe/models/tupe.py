@@ -23,6 +23,7 @@ from tupe.models.checkpoint_config import saved_config
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
 from tupe.models.hub import HubInterface, ProcessedText, text_processing
+from tupe.models.kernels import check_kernels
 from tupe.models.linear_head import LinearHead, upgrade
 from tupe.models.position import embedding_width
 from tupe.models.span_head import SpanHead, adapt
@@ -151,6 +152,10 @@ class TupeModel(RobertaModel):
         features_only = features_only or spans
         x, extra = super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
         return self.span_head(x) if spans else x, extra
+
+    def before_training(self, cfg: DictConfig) -> None:
+        """Check the attention kernels; our trainer calls this with its configuration before it is made."""
+        check_kernels(cfg)
 
     def register_classification_head(
         self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: object

@@ -14,6 +14,7 @@ from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import refuse_other_dictionary, saved_size
 from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import before_building
+from tupe.models.kernels import check_kernels
 from tupe.models.layer import Attention
 from tupe.models.seq2seq.config import CONFIGS, Seq2SeqConfig, check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
@@ -57,6 +58,10 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         """Load like fairseq's, for a checkpoint of ours, whose file is read without running code."""
         with patched():
             return super().from_pretrained(*args, **kwargs)
+
+    def before_training(self, cfg: DictConfig) -> None:
+        """Check the attention kernels; our trainer calls this with its configuration before it is made."""
+        check_kernels(cfg)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Raises `UserError` if the checkpoint has more or fewer words than the source's dictionary."""

@@ -5,7 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tupe.fairseq_patches import trainer
+from tupe.models import TupeModel, kernels
+from tupe.models.electra import ElectraModel
+from tupe.models.seq2seq.model import Seq2SeqModel
 
 
 @pytest.fixture
@@ -15,14 +17,14 @@ def asked(monkeypatch):
     monkeypatch.setenv("TUPE_CHECK_KERNELS", "1")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
-    monkeypatch.setattr(trainer, "ensure_checked", lambda device, dtype: found.append((device, dtype)))
+    monkeypatch.setattr(kernels, "ensure_checked", lambda device, dtype: found.append((device, dtype)))
     return found
 
 
 def train(backend="auto", **common):
     given = {"cpu": False, "fp16": False, "bf16": False, "amp": False, **common}
     cfg = SimpleNamespace(common=SimpleNamespace(**given), model=SimpleNamespace(attention_backend=backend))
-    trainer.check_kernels(cfg)
+    kernels.check_kernels(cfg)
 
 
 @pytest.mark.parametrize(
@@ -49,3 +51,11 @@ def test_the_variable(asked, monkeypatch):
     monkeypatch.setenv("TUPE_CHECK_KERNELS", "0")
     train()
     assert asked == []
+
+
+@pytest.mark.parametrize("model", [TupeModel, ElectraModel, Seq2SeqModel])
+def test_every_model_asks_before_its_training(model, asked):
+    common = SimpleNamespace(cpu=False, fp16=False, bf16=True, amp=False)
+    cfg = SimpleNamespace(common=common, model=SimpleNamespace(attention_backend="triton"))
+    model.before_training(None, cfg)
+    assert asked == [(torch.device("cuda", 1), torch.bfloat16)]

@@ -1,0 +1,19 @@
+"""Check of the attention kernels before a training."""
+
+from typing import Any
+
+import torch
+
+from tupe.attention.verification.ensure import ensure_checked
+from tupe.attention.verification.trusted import checks
+
+
+def check_kernels(cfg: Any) -> None:
+    """Check the attention kernels for the run's type, on a GPU where no record tells whether they are right."""
+    if not checks() or cfg.common.cpu or not torch.cuda.is_available():
+        return
+    if cfg.model.attention_backend not in ("auto", "triton"):
+        return
+    half = torch.bfloat16 if cfg.common.bf16 else torch.float16
+    mixed = cfg.common.bf16 or cfg.common.fp16 or cfg.common.amp
+    ensure_checked(torch.device("cuda", torch.cuda.current_device()), half if mixed else torch.float32)
