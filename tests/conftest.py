@@ -68,8 +68,8 @@ SLOW = (
     "pretended_cuda/",
     "optim/",
     "test_packaging",
-    "test_pretraining",
-    "translation/test_translate",
+    "plan/",
+    "inference/test_translate",
 )
 
 

@@ -22,7 +22,7 @@ from tests.samples import write_checkpoint, write_manifest
 from tupe.cli.main import parser_of
 from tupe.errors import UserError
 from tupe.finetuning.settings import read_settings
-from tupe.pretraining import read_config, with_pluses
+from tupe.plan.pretraining import read_config, with_pluses
 from tupe.systems import ELECTRA_NAMES, MODEL_NAMES, SEQ2SEQ_NAMES
 
 PAGES = ["README.md", "CONTRIBUTING.md", "benchmarks/README.md"]
@@ -41,12 +41,12 @@ PROGRAMS = {
     "scripts/xtreme.sh": "days on a GPU: tests/end_to_end/test_xtreme.py",
     "scripts/study.sh": "hours: tests/end_to_end/test_study.py",
     "scripts/prepare_translation.sh": "needs two languages: tests/data/translation",
-    "scripts/translate_train.sh": "days on GPUs: tests/translation",
-    "scripts/translate.sh": "needs a checkpoint: tests/translation",
+    "scripts/translate_train.sh": "days on GPUs: tests/plan",
+    "scripts/translate.sh": "needs a checkpoint: tests/inference",
     "fairseq-train": "hours on a GPU: tests/end_to_end/test_training.py",
     "fairseq-hydra-train": "hours on GPUs: tests/end_to_end/test_training.py",
     "fairseq-preprocess": "needs text: tests/conftest.py",
-    "tupe": "needs checkpoints and data: tests/cli, tests/analysis, tests/finetuning",
+    "tupe": "needs checkpoints and data: tests/cli, tests/analysis, tests/inference",
     "python": "benchmarks take minutes, and the tests are these",
     "pip": "installs: tests/test_packaging.py, tests/scripts/test_install.py",
     "ruff": "the style of this clone",

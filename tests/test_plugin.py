@@ -1,9 +1,13 @@
 """Importing the plugin changes nothing of fairseq, PyTorch or the process; checkpoints are read safely all the same."""
 
+import importlib
 import json
 import subprocess
 import sys
 
+import pytest
+
+import tupe
 from tests.commands import ROOT, environment
 from tests.fairseq_patches.conftest import trainer
 
@@ -81,6 +85,24 @@ def test_the_old_name_of_the_patches_works():
         left(work + "assert tupe.fairseq_mends.install and ImportUserDir.__module__ == 'tupe.fairseq_patches.early'")
         == "[]"
     )
+
+
+@pytest.mark.parametrize("old", tupe.RENAMED)
+def test_a_module_that_moved_is_found_by_its_old_name(old, capsys, monkeypatch):
+    monkeypatch.delitem(sys.modules, old, raising=False)
+    module = importlib.import_module(old)
+    warning = f"warning: {old} is now {module.__name__}; version 0.3.0 ends the old name"
+    assert module is importlib.import_module(tupe.RENAMED[old])
+    assert capsys.readouterr().err.splitlines()[-1] == warning
+    assert module is importlib.import_module(old)
+    assert capsys.readouterr().err == "", "one warning a process"
+
+
+def test_a_module_below_an_old_name_is_the_same_module():
+    from tupe.translation.search import GNMTSequenceGenerator
+
+    assert GNMTSequenceGenerator.__module__ == "tupe.inference.search"
+    assert sys.modules["tupe.translation.search"] is sys.modules["tupe.inference.search"]
 
 
 def test_a_notebook_reads_checkpoints_and_data_and_leaves_nothing(corpus, monkeypatch, tmp_path):

@@ -102,7 +102,7 @@ def test_sets_are_looked_at_before_anything_is_trained(path, change, said, prepa
 
 def test_folders_of_tests_may_be_missing(prepared, tmp_path):
     """A benchmark that is not there is left out of the table, and of the scores."""
-    from tupe.finetuning.languages import evaluate
+    from tupe.inference.languages import evaluate
 
     shutil.copytree(prepared[0] / "data/SQuAD", tmp_path / "SQuAD")
     assert evaluate(prepared[1], tmp_path, ("XQuAD", "MLQA", "SQuAD"), tmp_path / "out") == {}  # English is no test

@@ -7,9 +7,9 @@ import torch
 
 from tests.commands import run
 from tests.data.qa.conftest import squad, write_corpus, write_json
+from tests.inference.conftest import parallel  # noqa: F401
 from tests.tasks.test_multilingual_masked_lm import write_languages
 from tests.tasks.test_question_answering import made_questions
-from tests.translation.conftest import parallel  # noqa: F401
 from tupe.cli.main import main
 
 SIZE = ("--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 16, "--encoder-attention-heads", 2)

@@ -20,7 +20,7 @@ from tupe.criterions import sentence_prediction as worker_module
 from tupe.data.qa.rules import tokens
 from tupe.data.qa.score import score
 from tupe.errors import UserError
-from tupe.finetuning.answers import answers
+from tupe.inference.answers import answers
 from tupe.models import TupeModel
 from tupe.models.config import CONFIGS
 from tupe.tasks.question_answering import TupeQuestionAnsweringConfig, TupeQuestionAnsweringTask

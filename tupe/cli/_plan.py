@@ -38,7 +38,7 @@ def say_and_start(
     the folder of the checkpoints depends on.
     """
     from tupe.files import Owner
-    from tupe.pretraining import Launch, read_config, with_pluses
+    from tupe.plan.pretraining import Launch, read_config, with_pluses
 
     cfg = read_config(args.folder, args.config, args.overrides)
     processes = args.processes or max(args.gpus, 1)

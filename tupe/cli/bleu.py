@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from tupe.translation.bleu import score
+    from tupe.inference.bleu import score
 
     for line in score(args.hypotheses, args.reference, args.baseline, args.lowercase, args.tokenize):
         print(line)

@@ -33,8 +33,8 @@ def run(args: argparse.Namespace) -> None:
 
     from tupe.checkpoints.load import open_checkpoint
     from tupe.errors import UserError
-    from tupe.finetuning.answers import answers_questions, predict_answers
-    from tupe.finetuning.predict import predict
+    from tupe.inference.answers import answers_questions, predict_answers
+    from tupe.inference.predict import predict
 
     holds_questions = any(args.data.glob("*/report.json"))
     checkpoint = open_checkpoint(args.checkpoint)

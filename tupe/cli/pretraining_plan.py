@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from tupe.pretraining import made_of, plan
+    from tupe.plan.pretraining import made_of, plan
 
     launch = {"gpu": args.gpu, "mfu": args.mfu, "max_unused": args.max_unused}
     if args.measured is not None:

@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> None:
 
     from tupe.data.translation.parallel_text import lines
     from tupe.files import atomic
-    from tupe.translation.translate import Search, Translator
+    from tupe.inference.translate import Search, Translator
 
     search = Search(args.beam, args.length_penalty, args.normalization)
     translate = Translator(args.checkpoints, args.data, args.average, search, args.max_tokens)

@@ -11,6 +11,6 @@ __all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> None:
-    from tupe.translation.plan import made_of, plan
+    from tupe.plan.translation import made_of, plan
 
     say_and_start(args, "scripts/translate_train.sh", plan, made_of)

@@ -1,1 +1,1 @@
-"""Fine-tuning of a pre-trained checkpoint: one run, the sweep of a benchmark, its table, and test-set predictions."""
+"""Fine-tuning of a pre-trained checkpoint: one run, the sweep of a benchmark, and its table."""

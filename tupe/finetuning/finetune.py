@@ -15,12 +15,12 @@ from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary, refuse_other_dictionary, saved_size
 from tupe.files import check_file, own, sha256
 from tupe.finetuning.benchmarks import TASKS
-from tupe.finetuning.languages import question_sets, tested
 from tupe.finetuning.model_overrides import overrides_for
 from tupe.finetuning.process import Process, python_command
 from tupe.finetuning.result import Result, finetuning_result
 from tupe.finetuning.runs import LOG, result
 from tupe.finetuning.settings import CONFIGS, Settings, assignment, read_settings
+from tupe.inference.languages import question_sets, tested
 from tupe.user_dir import user_dir
 
 MADE_BY = "scripts/finetune_glue.sh"

@@ -9,8 +9,8 @@ from typing import Any
 from tupe.errors import UserError
 from tupe.files import typed, write
 from tupe.finetuning.benchmarks import TASKS
-from tupe.finetuning.languages import evaluate
 from tupe.finetuning.runs import PREDICTIONS, RESULT, Result, result
+from tupe.inference.languages import evaluate
 from tupe.safe_load import safe_load
 
 PathLike = str | Path

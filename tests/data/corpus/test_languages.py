@@ -17,7 +17,7 @@ from tests.data.kills import run_killed
 from tupe.data.corpus import scan, vocabulary
 from tupe.data.languages import is_language, languages, probabilities
 from tupe.errors import UserError
-from tupe.pretraining import _read_data
+from tupe.plan.pretraining import _read_data
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NUMBERS = {"en": 24, "he": 12, "zh": 9}  # documents

@@ -10,7 +10,7 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from tests.models.seq2seq.conftest import CASES
 from tupe.errors import UserError
-from tupe.translation.search import GNMTSequenceGenerator
+from tupe.inference.search import GNMTSequenceGenerator
 
 CLOSE = {"rtol": 0, "atol": 5e-5}
 

@@ -7,7 +7,7 @@ import sacrebleu
 
 from tupe.cli.main import main
 from tupe.errors import UserError
-from tupe.translation.bleu import read_hypotheses
+from tupe.inference.bleu import read_hypotheses
 
 REFERENCES = ["Der Hund sieht den Mann .", "Ein roter Ball liegt im Gras .", "Zwei Frauen gehen die Straße entlang ."]
 SYSTEM = ["Der Hund sieht einen Mann .", "ein roter Ball liegt auf dem Gras .", "Zwei Frauen gehen entlang ."]

@@ -20,10 +20,10 @@ from tupe.data.corpus.manifest import MODEL
 from tupe.data.corpus.vocabulary import Encoder, dictionary_symbols
 from tupe.errors import UserError
 from tupe.files import typed
+from tupe.inference.search import GNMTSequenceGenerator
 from tupe.models.checkpoint_config import check_translator, refuse_old_form, saved_fields
 from tupe.safe_load import safe_load
 from tupe.systems import SEQ2SEQ_NAMES
-from tupe.translation.search import GNMTSequenceGenerator
 
 _EVALUATED = ("adaptive_softmax_cutoff", "xformers_att_config")  # ends of the names of fields
 _WINDOW = 4096  # lines that are sorted by length, so that a batch has little padding

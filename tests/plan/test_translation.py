@@ -12,8 +12,8 @@ from fairseq import models, tasks
 from tests.commands import ROOT
 from tupe.cli.main import main
 from tupe.errors import UserError
-from tupe.pretraining import Launch, read_config, short
-from tupe.translation.plan import made_of, plan
+from tupe.plan.pretraining import Launch, read_config, short
+from tupe.plan.translation import made_of, plan
 
 CPU = Launch(nodes=1, processes=1, gpus=0)
 

@@ -15,7 +15,7 @@ from tupe.models.describe import full_name
 from tupe.models.seq2seq.config import CONFIGS
 from tupe.models.summary import meta_translator
 from tupe.models.tupe import as_namespace
-from tupe.pretraining import Launch, check_machine, check_warmup, disk, model_of, number_of_updates, short
+from tupe.plan.pretraining import Launch, check_machine, check_warmup, disk, model_of, number_of_updates, short
 
 
 def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
@@ -61,7 +61,7 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
 
 
 def made_of(cfg: DictConfig) -> dict[str, Any]:
-    """Like `tupe.pretraining.made_of`, for a translation model."""
+    """Like `tupe.plan.pretraining.made_of`, for a translation model."""
     content, pair = _data(cfg), f"{cfg.task.source_lang}-{cfg.task.target_lang}"
     files = (MODEL, *(f"train.{pair}.{language}.bin" for language in content.settings.languages))
     sums = {name: content.checksums.get(name, "")[:12] for name in files}

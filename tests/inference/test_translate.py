@@ -10,7 +10,7 @@ import sentencepiece
 import torch
 
 from tests.commands import run, train_log
-from tests.translation.conftest import train
+from tests.inference.conftest import train
 from tupe.checkpoints.average import average
 from tupe.cli.main import main
 from tupe.data.corpus.manifest import MODEL

@@ -13,7 +13,7 @@ from tupe.checkpoints import fairseq_checkpoint
 from tupe.cli.main import main
 from tupe.data.binary import EOS, writer
 from tupe.data.glue.tasks import TASKS
-from tupe.finetuning import predict as predictions
+from tupe.inference import predict as predictions
 from tupe.models import TupeModel
 from tupe.models.config import CONFIGS
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from tupe.data.glue.tasks import TASKS
 from tupe.files import atomic
-from tupe.finetuning.answers import predict_answers
-from tupe.finetuning.predict import labels_of
+from tupe.inference.answers import predict_answers
+from tupe.inference.predict import labels_of
 
 
 def evaluate(checkpoint: Path, data: Path, tests: tuple[str, ...], out: Path) -> dict[str, dict[str, float | None]]:

@@ -16,7 +16,7 @@ from tupe.data.qa.rules import tokens
 from tupe.data.qa.score import score
 from tupe.errors import UserError
 from tupe.files import write_json
-from tupe.finetuning.predict import load
+from tupe.inference.predict import load
 
 _BATCH = 32
 N_BEST = 20

@@ -1,1 +1,0 @@
-"""Translating with a trained model, and scoring translations."""
