@@ -6,13 +6,16 @@ import pytest
 import torch
 from fairseq.data import IdDataset, RightPadDataset
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
+from hypothesis import given
+from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 import tupe.fairseq_patches  # noqa: F401
 from tests.models.small import small_dictionary
 from tests.samples import write_dictionary
-from tupe.data.batches import Batches, MaskedBatches
+from tupe.data.batches import Batches, MaskedBatches, has_pairs
 from tupe.fairseq_patches.task import put_in_scope
+from tupe.position import segment_ids
 
 BOS, PAD, EOS = 0, 1, 2
 WORDS = [[BOS, 9, 8, EOS], [BOS, 7, EOS, EOS, 6, EOS], [BOS, EOS]]
@@ -41,6 +44,12 @@ def batches(kind, source, target=None):
 def test_pairs(rows, pairs):
     data = batches(Batches, WORDS)
     assert data.collater([data[row] for row in rows])["pairs"] is pairs
+
+
+@given(st.lists(st.lists(st.sampled_from([PAD, EOS, 9]), min_size=5, max_size=5), min_size=1, max_size=3))
+def test_pairs_are_what_the_model_takes_for_two_segments(rows):
+    tokens = torch.tensor(rows)
+    assert has_pairs(tokens, small_dictionary()) == bool(segment_ids(tokens, EOS).any())
 
 
 def test_no_examples_are_an_empty_batch():

@@ -6,8 +6,6 @@ import torch
 from fairseq.data import Dictionary, NestedDictionaryDataset
 from torch import Tensor
 
-from tupe.position.segment import segment_ids
-
 
 class Batches(NestedDictionaryDataset):
     """fairseq's batches, each with `pairs`: whether any of its sequences, of lengths `sizes`, has two segments."""
@@ -55,8 +53,9 @@ def known(batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def has_pairs(tokens: Tensor, dictionary: Dictionary) -> bool:
-    """Tell whether any sequence of `tokens` `(B, T)` has two segments."""
-    return bool(segment_ids(tokens, dictionary.eos()).any())
+    """Tell whether any sequence of `tokens` `(B, T)` has two segments: two separators that follow each other."""
+    separator = tokens.eq(dictionary.eos())
+    return bool((separator[:, :-1] & separator[:, 1:]).any())
 
 
 def masked_positions(target: Tensor, dictionary: Dictionary) -> tuple[Tensor, Tensor]:
