@@ -181,5 +181,10 @@ def test_weights_that_are_no_numbers_are_named(value, dtype):
         check_finite(weights, "run.pt")
 
 
+def test_weights_that_are_complex_are_named():
+    with pytest.raises(UserError, match=r"run\.pt holds complex numbers, first in layer\.bias, "):
+        check_finite({"whole": torch.ones(3), "layer.bias": torch.ones(3, dtype=torch.complex64)}, "run.pt")
+
+
 def test_a_tensor_larger_than_its_memory_takes_no_time():
     check_finite({"weight": torch.zeros(1).expand(1 << 40)}, "run.pt")

@@ -115,8 +115,13 @@ def _program(path: str) -> UserError:
 
 
 def check_finite(weights: Mapping[str, Any], path: str | os.PathLike) -> None:
-    """Raise `UserError` if a weight is NaN or infinite; the message names the first such tensor."""
+    """Raise `UserError` if a weight is NaN, infinite or a complex number; the message names the first such tensor."""
     for name, tensor in weights.items():
+        if isinstance(tensor, Tensor) and tensor.is_complex():
+            raise UserError(
+                f"{path} holds complex numbers, first in {name!s:.100}, and weights are real: it is damaged or of "
+                "another program, so give another checkpoint"
+            )
         if isinstance(tensor, Tensor) and _has_values(tensor) and not all(map(torch.isfinite, torch.aminmax(tensor))):
             raise UserError(
                 f"{path} holds weights that are NaN or infinite, first {name!s:.100}: its training had diverged or the "

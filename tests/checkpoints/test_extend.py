@@ -120,6 +120,10 @@ def test_what_cannot_be_extended(run, tmp_path):
     with pytest.raises(UserError, match="has 16 positions and cannot be given 16"):
         extend_positions(path, 16)
     state = torch.load(path, weights_only=True)
+    name, weight = next((name, weight) for name, weight in state["model"].items() if name.endswith("fc2.bias"))
+    torch.save({**state, "model": {**state["model"], name: torch.cat([weight, weight])}}, tmp_path / "other.pt")
+    with pytest.raises(UserError, match=rf"{name} in .* is not of the shape \(\d+,\), as its configuration says"):
+        extend_positions(tmp_path / "other.pt", 32)
     state["cfg"]["model"].update(max_positions=18)
     torch.save(state, tmp_path / "damaged.pt")
     with pytest.raises(UserError, match="is not of 18 positions, as its configuration says"):

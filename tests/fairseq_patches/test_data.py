@@ -34,6 +34,14 @@ def test_missing_dictionary(corpus, train, tmp_path):
         train(tmp_path, data=data)
 
 
+@pytest.mark.parametrize("content", ["a 1\n".encode("utf-16"), b"hello\n", b"a 1\na 1\n"])
+def test_damaged_dictionary(content, corpus, train, tmp_path):
+    data = folder_with(corpus, tmp_path / "data", *VALID[1:])
+    (data / "dict.txt").write_bytes(content)
+    with pytest.raises(UserError, match=rf"^{data}/dict\.txt is no dictionary \([A-Z].*\): copy it again, or prepare"):
+        train(tmp_path, data=data)
+
+
 @pytest.mark.parametrize(("names", "split"), [(("dict.txt",), "valid"), (VALID, "train")])
 def test_missing_split(names, split, corpus, train, tmp_path):
     data = folder_with(corpus, tmp_path / "data", *names)

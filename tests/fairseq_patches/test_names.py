@@ -97,6 +97,11 @@ def test_fields_and_values_under_hydra(field, said):
             asked()
 
 
+def test_a_training_without_an_optimizer_under_hydra():
+    with pytest.raises(UserError, match=r"^no optimizer is given: set optimizer\._name to one of .*\badam\b"):
+        build_optimizer(optimizer={"_name": None})
+
+
 def test_fields_of_other_parts_under_hydra():
     config = OmegaConf.create({"task": {"_name": "masked_lm", "tokens_per_sampl": 3}})
     with pytest.raises(UserError, match=r"^masked_lm has no tokens_per_sampl \(did you mean tokens_per_sample\?\)"):

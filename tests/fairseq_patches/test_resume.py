@@ -145,3 +145,5 @@ def test_checksum_is_of_the_symbols_in_order_the_same_for_both_tasks(corpus, tra
     assert dictionary_sha256(dictionary) == saved
     swapped = Dictionary.load(str(corpus / "dict.txt"))
     assert dictionary_sha256(swapped) != saved  # no <mask>
+    with pytest.raises(UserError, match=r"predicts masked words, .* `fairseq-validate --task masked_lm`"):
+        refuse_other_dictionary(saved, swapped, "")  # as fairseq-eval-lm has it

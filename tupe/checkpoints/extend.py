@@ -94,9 +94,11 @@ def extend_positions(checkpoint: str | Path, positions: int, rule: str = RULES[0
     }
     found = {name: axes for name, axes in found.items() if name in weights}
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    wrong = next((name for name in found if getattr(weights[name], "shape", None) != parameters[name].shape), None)
+    shapes = {name: getattr(weight, "shape", None) for name, weight in weights.items()}
+    wrong = next((name for name in parameters if name in shapes and shapes[name] != parameters[name].shape), None)
     if wrong is not None:
-        raise UserError(f"{wrong} in {checkpoint} is not of {old} positions, as its configuration says: it is damaged")
+        of = f"{old} positions" if wrong in found else f"the shape {tuple(parameters[wrong].shape)}"
+        raise UserError(f"{wrong} in {checkpoint} is not of {of}, as its configuration says: it is damaged")
     order = _parameters(weights, parameters)
 
     def extended(named: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from tupe.data.corpus.manifest import Manifest
+    from tupe.data.languages import is_language
     from tupe.data.parallel import pool
     from tupe.data.qa.prepare import prepare
     from tupe.data.qa.report import lines
@@ -34,6 +35,8 @@ def run(args: argparse.Namespace) -> None:
         if not split:
             raise UserError(f"'{path}' does not say which split it is: give SPLIT=FILE, such as train={path}.")
     check_names([split for split, _ in args.files])
+    if not is_language(args.language):
+        raise UserError(f"--language is '{args.language:.40}', which is no code of a language: give one such as en.")
     corpus = Manifest.load(args.corpus)
     with pool(args.workers) as map_:
         reports = prepare(dict(args.files), corpus, args.out, args.rules, args.language, args.verify, map_)

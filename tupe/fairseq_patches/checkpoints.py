@@ -37,6 +37,7 @@ _BROADCAST_GLOBALS = (
     *(DictConfig, ListConfig, ContainerMetadata, Metadata, AnyNode, distributed_utils._TensorPlaceholder),
     *(typing.Any, dict, list, int, collections.defaultdict),
 )
+MASK = "<mask>"  # which every task with masked words adds to its dictionary
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PREPARED_BY = {  # the data of a task; else a corpus
     "TupeQuestionAnsweringTask": "tupe prepare-qa",
@@ -137,14 +138,41 @@ def read_dictionary(path: Path, made_by: str) -> Dictionary:
     try:
         dictionary = Dictionary.load(str(path))
     except Exception as error:  # fairseq's own, of a line or of bytes that are no text
-        raise UserError(f"{path} is no dictionary ({error}): give what {made_by} wrote.") from None
-    dictionary.add_symbol("<mask>")
+        raise _no_dictionary(path, error, f"give what {made_by} wrote") from None
+    dictionary.add_symbol(MASK)
     return dictionary
+
+
+def _no_dictionary(path: str | Path, error: Exception, what_to_do: str) -> UserError:
+    if isinstance(error, UserError):
+        return error
+    return UserError(f"{path} is no dictionary ({' '.join(str(error).split())[:200]}): {what_to_do}.")
+
+
+@patches(Dictionary, "add_from_file", "self f")
+def whole_dictionary(original):
+    """Name the file of a line or of bytes that no dictionary has."""
+
+    def add_from_file(self, f):
+        try:
+            return original(self, f)
+        except OSError:
+            raise
+        except Exception as error:
+            if not isinstance(f, str):  # fairseq calls the method again with the open file
+                raise
+            raise _no_dictionary(f, error, "copy it again, or prepare the data again") from error
+
+    return add_from_file
 
 
 def dictionary_sha256(dictionary: Dictionary) -> str:
     """Checksum of the symbols in their order, special ones and `<mask>` included (all tasks add the same)."""
-    return hashlib.sha256("\n".join(dictionary.symbols).encode()).hexdigest()
+    return _sha256(dictionary.symbols)
+
+
+def _sha256(symbols: list[str]) -> str:
+    return hashlib.sha256("\n".join(symbols).encode()).hexdigest()
 
 
 def refuse_other_dictionary(
@@ -161,6 +189,11 @@ def refuse_other_dictionary(
     same_size = size in (None, here)
     if same_size if checksum is None else checksum == dictionary_sha256(dictionary):
         return
+    if checksum == _sha256([*dictionary.symbols, MASK]):
+        raise UserError(
+            f"the checkpoint{where} predicts masked words, and there is no {MASK} here: score it with `fairseq-validate "
+            "--task masked_lm` or `tupe loss-by-position`"
+        )
     how = "other symbols or order" if same_size else f"{size} symbols, the data's has {here}"
     raise UserError(
         f"the checkpoint{where} was trained with another {side}dictionary ({how}): give the data that it was trained "

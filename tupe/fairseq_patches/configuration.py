@@ -89,6 +89,9 @@ def explain(kind: str, cfg: Any, error: Exception) -> None:
         UserError: for a name, a field, a value or a package that is not there.
     """
     name = getattr(cfg, "_name", None) or (getattr(cfg, "arch", None) if kind == "model" else None)
+    if name is None and str(error) == f"{kind} is required!":  # null under Hydra
+        known = ", ".join(sorted(REGISTERED[kind][0]))
+        raise UserError(f"no {kind} is given: set {kind}._name to one of {known}") from error
     if not isinstance(name, str) or isinstance(error, UserError):
         return
     if kind == "model":

@@ -147,8 +147,9 @@ def read_design(size: str) -> Design:
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in CONFIGS.glob("*.yaml")))
         raise UserError(f"there is no study {size}: give one of {known}, or a file such as my.yaml.")
+    text = read_text(path, "a study", "see configs/study/cpu.yaml")
     try:
-        content = yaml.safe_load(read_text(path, "a study"))
+        content = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a number of thousands of digits
         raise UserError(f"{path} is no YAML: {' '.join(str(error).split()):.300}.") from None
     design = typed(Design, content, str(path), "a study", "see configs/study/cpu.yaml")
