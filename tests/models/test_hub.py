@@ -28,6 +28,14 @@ def test_the_configuration_is_not_printed(caplog, request):
     assert "encoder_embed_dim" not in caplog.text
 
 
+def test_pairs_are_separated_as_in_training(hub):
+    hub.bpe = SimpleNamespace(encode=str.strip, decode=str)
+    two = hub.encode("word1", "word2").tolist()
+    assert two[2:4] == [2, 2] and len(two) == 6
+    hub.model.args.pair_separators = 1
+    assert hub.encode("word1", "word2").tolist() == [*two[:3], *two[4:]]
+
+
 @pytest.mark.parametrize(("text", "masks"), [("no mask here", "none"), ("<mask> and <mask>", "2")])
 def test_one_mask_is_filled(hub, text, masks):
     with pytest.raises(UserError, match=f"^fill_mask fills one <mask>, but this text has {masks}: '{text}'$"):

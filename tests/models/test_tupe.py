@@ -14,6 +14,19 @@ from tupe.systems import ALIASES, MODEL_NAMES, SIZES, SYSTEMS
 ALL = [f"{system}_tiny" for system in SYSTEMS]
 
 
+@pytest.mark.parametrize("fields", [{}, {"encoder_normalize_before": True}])
+@pytest.mark.parametrize("name", ["tupe_r_tiny", "bert_a_tiny"])
+def test_every_layer_norm_has_its_eps(build, name, fields):
+    model = build(name, layer_norm_eps=1e-12, **fields)
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.LayerNorm)]
+    assert len(norms) >= 6 and {norm.eps for norm in norms} == {1e-12}
+
+
+def test_a_pair_has_one_or_two_separators(build):
+    with pytest.raises(UserError, match="pair_separators is 3"):
+        build("bert_a_tiny", pair_separators=3)
+
+
 @pytest.mark.parametrize("name", MODEL_NAMES)
 def test_parameter_counts(name):
     """The specification's counts, for 512 positions."""

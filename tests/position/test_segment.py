@@ -26,6 +26,12 @@ def test_single_sentences_and_truncated_pairs():
     assert segment_ids(torch.tensor(rows), EOS).tolist() == expected
 
 
+def test_one_separator_as_in_bert():
+    rows = [[BOS, WORD, EOS, WORD, EOS, PAD], [BOS, WORD, EOS, EOS, WORD, EOS], [BOS, WORD, WORD, EOS, PAD, PAD]]
+    expected = [[0, 0, 0, 1, 1, 0], [0, 0, 0, 1, 1, 1], [0] * 6]
+    assert segment_ids(torch.tensor(rows), EOS, separators=1).tolist() == expected
+
+
 @given(st.lists(st.lists(st.sampled_from([EOS, WORD]), min_size=6, max_size=6), min_size=1, max_size=4))
 def test_token_by_token(rows):
     for row, segments in zip(rows, segment_ids(torch.tensor(rows), EOS).tolist()):

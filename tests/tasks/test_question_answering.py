@@ -95,6 +95,26 @@ def test_windows_hold_question_context_and_answer(data, max_positions):
     assert len(dropped.load_dataset("train")) == whole
 
 
+def test_a_model_with_one_separator_gets_one(data):
+    fields = {"max_positions": 20, "doc_stride": 8}
+    task, twice = make_task(data, **fields), make_task(data, **fields)
+    make_model(twice)
+    config = OmegaConf.structured(CONFIGS["tupe_tiny"](_name="tupe_tiny", **FIELDS, pair_separators=1))
+    task.build_model(config)
+    one, two = task.load_dataset("valid"), twice.load_dataset("valid")
+    eos = task.source_dictionary.eos()
+    for index in range(len(one)):
+        source = one[index]["source"].tolist()
+        middle = source.index(eos)
+        assert source.count(eos) == 2 and source[-1] == eos and len(source) == one.size(index) <= 20
+        assert one[index]["context"] == (middle + 1, len(source) - 1)
+        number, target = int(one.question_of([index])[0]), one[index]["target"]
+        if target.any():
+            answer = one.questions[number].answers[0].text
+            assert one.scores(number, one.text(index, *target)) == (True, 1.0), answer
+    assert max(len(one[i]["source"]) for i in range(len(one))) == 20 and len(one) <= len(two)
+
+
 def test_what_is_cut_or_without_an_answer_is_told(data, caplog):
     fields = {"max_positions": 16, "max_query": 8, "doc_stride": 2}
     every = make_task(data, **fields).load_dataset("train")

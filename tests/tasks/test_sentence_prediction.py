@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from tupe.errors import UserError
+from tupe.models.config import CONFIGS
 from tupe.tasks.sentence_prediction import (
     JoinedSentences,
     TupeSentencePredictionConfig,
@@ -80,6 +81,16 @@ def test_a_limit_without_room_is_refused(sides, needed):
     JoinedSentences([Sentences([[5]])] * sides, [BOS, EOS], needed)
     with pytest.raises(UserError, match=f"max_positions is {needed - 1}.* need {needed}"):
         JoinedSentences([Sentences([[5]])] * sides, [BOS, EOS], needed - 1)
+
+
+def test_a_model_with_one_separator_gets_one(tmp_path):
+    folder = Folder(tmp_path).split("train", input0=["a b"], input1=["c"], labels=["x"])
+    task = folder.task()
+    task.build_model(OmegaConf.structured(CONFIGS["bert_a_tiny"](_name="bert_a_tiny", pair_separators=1)))
+    task.load_dataset("train")
+    numbers = [task.source_dictionary.index(word) for word in "abc"]
+    tokens = task.dataset("train")[0]["net_input.src_tokens"].tolist()
+    assert tokens == [BOS, *numbers[:2], EOS, numbers[2], EOS]
 
 
 class Folder:

@@ -26,6 +26,8 @@ PARTS = {
     "shaw_values": {"absolute": "none", "relative": "shaw", "reset": "none", "shaw_values": True},
     "theta_scalars": {"absolute": "none"},
     "segments": {"segment": "per_head", "no_layernorm_embedding": True},
+    "layer_norm_eps": {"layer_norm_eps": 0.3, "encoder_normalize_before": True},
+    "one_separator": {"segment": "per_head", "pair_separators": 1},
     "untied_output": {"untie_weights_roberta": True, "activation_fn": "gelu_accurate"},
 }
 
@@ -175,7 +177,7 @@ def test_segments_and_lengths_are_the_users_too(dictionary):
     _, theirs = pair(dictionary, "diet_abs")
     ids = tokens(37)
     from_separators = theirs(ids).logits
-    told = ours.modeling_tupe.segment_ids(ids, 2)
+    told = ours.modeling_tupe.segment_ids(ids, theirs.config)
     assert torch.equal(theirs(ids, token_type_ids=told).logits, from_separators)
     assert not torch.allclose(theirs(ids, token_type_ids=torch.zeros_like(ids)).logits, from_separators)
     with pytest.raises(ValueError, match="41 tokens is longer than the 40 positions"):

@@ -292,8 +292,9 @@ def _limits(about: About) -> str:
     if about.labels and len(about.labels) == 1:
         lines.append("The output is a score on the scale of the prepared task (STS-B's is divided by 5).")
     if about.fields["segment"] != "none":
+        separators = " ".join(["</s>"] * about.fields["pair_separators"])
         lines.append(
-            "The second sentence of a pair is told by the separators `</s> </s>`; no token_type_ids are needed."
+            f"The second sentence of a pair is told by the `{separators}` before it; no token_type_ids needed."
         )
     if about.tokenizer:
         lines.append("Text that spells `<s>`, `</s>`, `<pad>`, `<unk>` or `<mask>` becomes that symbol.")

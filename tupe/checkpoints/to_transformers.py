@@ -132,7 +132,6 @@ def config(loaded: Loaded) -> dict[str, Any]:
         "dtype": "float32",
         "vocab_size": len(loaded.symbols),
         **config_fields(args),
-        "layer_norm_eps": 1e-5,
         "initializer_range": 0.02,
         "bos_token_id": 0,
         "pad_token_id": 1,
@@ -198,7 +197,7 @@ def export(
                 f"there is no {pieces}: give the corpus' folder (--corpus), or export without a tokenizer "
                 "(--no-tokenizer)"
             )
-        built = build_tokenizer(pieces, loaded.symbols, described.stages)
+        built = build_tokenizer(pieces, loaded.symbols, described.stages, loaded.model.args.pair_separators)
     with own(out, "tupe export", {"checkpoint": sha256(checkpoint)}):
         for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):  # of an earlier export
             (out / name).unlink(missing_ok=True)

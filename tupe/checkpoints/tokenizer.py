@@ -22,7 +22,9 @@ _VOWEL_AFTER_SHADDA, _NONE = r"(?<=\x{651})(?=[\x{64b}-\x{650}])", "\ufdd0"
 _NO_TEXT = r"[\p{C}\x{fffd}&&[^\x{200c}\x{200d}]]"
 
 
-def build_tokenizer(model: Path, symbols: Sequence[str], stages: Collection[str] | None = None):
+def build_tokenizer(
+    model: Path, symbols: Sequence[str], stages: Collection[str] | None = None, pair_separators: int = 2
+):
     """Build the `tokenizers.Tokenizer` of a SentencePiece model.
 
     Args:
@@ -30,6 +32,7 @@ def build_tokenizer(model: Path, symbols: Sequence[str], stages: Collection[str]
         symbols: of fairseq's dictionary, in order, `<mask>` included if the task has one.
         stages: of the corpus' text processing (`tupe.data.text.stages`), if it is known. The tokenizer joins white
             space and does `repair-characters`; `tupe.checkpoints.card` names the stages that it cannot do.
+        pair_separators: between the texts of a pair.
 
     Raises:
         UserError: if a package is missing, the model is none or of a kind that has no counterpart, or the dictionary is
@@ -72,7 +75,7 @@ def build_tokenizer(model: Path, symbols: Sequence[str], stages: Collection[str]
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="first", split=whole_words)
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{BOS} $A {EOS}",
-        pair=f"{BOS} $A {EOS} {EOS}:1 $B:1 {EOS}:1",
+        pair=f"{BOS} $A {EOS} {f'{EOS}:1 ' * (pair_separators - 1)}$B:1 {EOS}:1",
         special_tokens=[(BOS, numbers[BOS]), (EOS, numbers[EOS])],
     )
     tokenizer.add_special_tokens([AddedToken(symbol, normalized=False, special=True) for symbol in SPECIAL])

@@ -38,13 +38,14 @@ _SEED = (lambda x: 0 <= x < 1 << 32), "a number from 0 to 4294967295"
 _SIZE = (lambda x: 1 <= x <= MOST), f"a number from 1 to {MOST}"
 _WIDTH = (lambda x: 0 <= x <= MOST), f"a number from 0 to {MOST}"
 _OTHER_SIZE = (lambda x: -1 <= x <= MOST), f"a number up to {MOST}"
+_SEPARATORS = (lambda x: x in (1, 2)), "1 or 2"
 _LAYERS = (lambda x: 1 <= x <= 1024), "a number from 1 to 1024"
 
 _NAMES: list[tuple[Range, str]] = [
     (_SEED, "seed fixed_validation_seed"),
     (_SHARE, "dropout attention_dropout activation_dropout pooler_dropout label_smoothing ema_decay"),
     (_SHARE, "leave_unmasked_prob random_token_prob fp16_scale_tolerance"),
-    (_PART, "mask_prob"),
+    (_PART, "mask_prob layer_norm_eps"),
     (_BELOW_ONE, "warmup_ratio momentum"),
     (_ABOVE, "fp16_init_scale amp_init_scale min_loss_scale generator_size"),
     (_RATE, "lr clip_norm stop_time_hours weight_decay adam_eps eps mask_stdev multilang_sampling_alpha"),
@@ -69,6 +70,7 @@ _NAMES: list[tuple[Range, str]] = [
     (_SIZE, "position_rank relative_buckets relative_max_distance vocab_size"),
     (_WIDTH, "decoder_embed_dim decoder_ffn_embed_dim decoder_attention_heads decoder_input_dim decoder_output_dim"),
     (_WIDTH, "embedding_dim linformer_k content_terms"),
+    (_SEPARATORS, "pair_separators"),
 ]
 #: By the names of fields, which fairseq and this plugin use for the same in every group.
 RANGES = {name: limits for limits, names in _NAMES for name in names.split()}

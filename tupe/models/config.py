@@ -111,6 +111,9 @@ class EncoderConfig(OwnOptions):
     )
     encoder_normalize_before: bool = field(default=False, metadata=structure("pre-norm layers instead of post-norm"))
     no_layernorm_embedding: bool = field(default=False, metadata=structure("no layer norm on the input embeddings"))
+    layer_norm_eps: float = field(
+        default=1e-5, metadata=structure("what every layer norm adds to the variance; BERT's is 1e-12")
+    )
     activation_fn: ACTIVATION_CHOICES = field(default="gelu", metadata=structure("activation of the feed-forward part"))
     dropout: float = field(default=0.1, metadata={"help": "dropout of embeddings, attention and feed-forward outputs"})
     attention_dropout: float = field(default=0.1, metadata={"help": "dropout of the attention weights"})
@@ -152,6 +155,10 @@ class TupeConfig(EncoderConfig):
     )
     max_positions: Optional[int] = field(
         default=None, metadata={"help": "longest sequence, [CLS] included; default: the task's (tokens_per_sample)"}
+    )
+    pair_separators: int = field(
+        default=2,
+        metadata=structure("separators </s> between the two texts of a pair: 2 as RoBERTa's, or 1 as BERT's [SEP]"),
     )
     untie_weights_roberta: bool = field(
         default=False, metadata=structure("separate output embeddings instead of the input's")

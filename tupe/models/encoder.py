@@ -13,7 +13,7 @@ from tupe.layers import Dropout, Linear
 from tupe.models.layer import TupeEncoderLayer, run_layer
 from tupe.models.position import build_position_bias, build_segment_attention, embedding_width, structured_width
 from tupe.models.unpadded import Group, Unpadded
-from tupe.position import PositionTable, PositionTerms, SegmentTable, segment_ids
+from tupe.position import PositionTable, PositionTerms, SegmentTable, check_separators, segment_ids
 from tupe.position.length import check_length
 from tupe.position.precision import compute_dtype
 from tupe.systems import IN_LAYER
@@ -35,6 +35,7 @@ class TupeEncoder(nn.Module):
     def __init__(self, args: Namespace, embed_tokens: nn.Embedding, eos: int) -> None:
         super().__init__()
         width, embedding_dim = args.encoder_embed_dim, embedding_width(args)
+        eps = args.layer_norm_eps
         self.max_positions = args.max_positions
         self.checkpoint_activations = args.checkpoint_activations
         self.compile = args.compile
@@ -42,7 +43,7 @@ class TupeEncoder(nn.Module):
         self.num_heads = args.encoder_attention_heads
         self.head_width = width // self.num_heads
         self.unpad = str(args.unpad)
-        self.eos = eos
+        self.eos, self.pair_separators = eos, check_separators(args.pair_separators)
         self.embed_tokens = embed_tokens
         at_input = args.absolute in ("input", "low_rank_input")
         self.input_positions = PositionTable(args.max_positions, embedding_dim) if at_input else None
@@ -52,13 +53,13 @@ class TupeEncoder(nn.Module):
         self.position_bias = build_position_bias(args)
         self.segment_attention = build_segment_attention(args)
         self.structured_width = structured_width(args, self.position_bias)
-        self.layernorm_embedding = nn.Identity() if args.no_layernorm_embedding else nn.LayerNorm(embedding_dim)
+        self.layernorm_embedding = nn.Identity() if args.no_layernorm_embedding else nn.LayerNorm(embedding_dim, eps)
         self.dropout = Dropout(args.dropout)
         self.embedding_projection = nn.Identity() if embedding_dim == width else Linear(embedding_dim, width)
         self.layers = nn.ModuleList(
             TupeEncoderLayer(args, self.position_bias.num_terms) for _ in range(args.encoder_layers)
         )
-        self.layer_norm = nn.LayerNorm(width) if args.encoder_normalize_before else nn.Identity()
+        self.layer_norm = nn.LayerNorm(width, eps) if args.encoder_normalize_before else nn.Identity()
 
     def key_padding_mask(self, src_tokens: Tensor, num_tokens: int | None) -> Tensor | None:
         """`(B, T)`, true at padding; nothing where there is none and that is known without asking the device."""
@@ -84,6 +85,10 @@ class TupeEncoder(nn.Module):
             return Unpadded.packed(mask, num_tokens)
         return Unpadded.of(mask, num_tokens, self.num_heads if on_cpu and not self.compile else None)
 
+    def segments(self, src_tokens: Tensor) -> Tensor:
+        """Which of `src_tokens` `(B, T)` are in segment 1, a bool."""
+        return segment_ids(src_tokens, self.eos, self.pair_separators, self.embed_tokens.padding_idx)
+
     def layer_terms(
         self,
         src_tokens: Tensor,
@@ -96,10 +101,11 @@ class TupeEncoder(nn.Module):
         if self.segment_attention is None:
             pairs = False
         else:
-            segments = segment_ids(src_tokens, self.eos)
+            segments = self.segments(src_tokens)
             if is_traced():
                 pairs = True
-            elif pairs is None:  # waits for a GPU, which saves it much more than the time
+            elif pairs is None or self.pair_separators == 1:  # a caller looks for two separators
+                # waits for a GPU, which saves it much more than the time
                 pairs = bool(segments.any())
         structured = self.structured_width is not None and prefers_structured(
             self.attention_backend, src_tokens.device, length, self.structured_width, pairs,
@@ -141,7 +147,7 @@ class TupeEncoder(nn.Module):
             positions = self.input_positions(length)
             x = x + (positions if unpadded is None else F.embedding(unpadded.places % length, positions))
         if self.input_segments is not None:
-            segments = segment_ids(src_tokens, self.eos)
+            segments = self.segments(src_tokens)
             x = x + self.input_segments(segments if unpadded is None else unpadded.unpad(segments))
         x = self.embedding_projection(self.dropout(self.layernorm_embedding(x)))
         return x if mask is None or unpadded is not None else x.masked_fill(mask.unsqueeze(-1), 0)

@@ -66,6 +66,12 @@ class ProcessedText:
 class HubInterface(RobertaHubInterface):
     """fairseq's, which asserts that a text has one mask, and loses special symbols after it chose the likeliest."""
 
+    def encode(self, sentence: str, *others: str, no_separator: bool | None = None) -> Tensor:
+        """Encode a text, or a pair with the separators between its texts that the model was trained with."""
+        if no_separator is None:
+            no_separator = self.model.args.pair_separators == 1
+        return super().encode(sentence, *others, no_separator=no_separator)
+
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
         """The likeliest `topk` words in place of `<mask>`: the text with each, its probability, and the word.
 

@@ -204,13 +204,13 @@ class TupeEncoderLayer(nn.Module):
         width = args.encoder_embed_dim
         self.normalize_before = args.encoder_normalize_before
         self.self_attn = build_self_attention(args, num_terms, self.attention)
-        self.self_attn_layer_norm = nn.LayerNorm(width)
+        self.self_attn_layer_norm = nn.LayerNorm(width, args.layer_norm_eps)
         self.activation = activation_function(args.activation_fn)
         self.dropout = Dropout(args.dropout)
         self.activation_dropout = Dropout(args.activation_dropout)
         self.fc1 = Linear(width, args.encoder_ffn_embed_dim)
         self.fc2 = Linear(args.encoder_ffn_embed_dim, width)
-        self.final_layer_norm = nn.LayerNorm(width)
+        self.final_layer_norm = nn.LayerNorm(width, args.layer_norm_eps)
 
     def feed_forward(self, x: Tensor) -> Tensor:
         return self.fc2(self.activation_dropout(self.activation(self.fc1(x))))

@@ -60,6 +60,7 @@ def build_absolute(args: Namespace, bidirectional: bool = True) -> Term | None:
             num_terms=4 if args.absolute == "untied_cross" else 2,
             projection_bias=args.untied_projection_bias,
             layer_norm=not args.no_untied_layer_norm,
+            layer_norm_eps=args.layer_norm_eps,
         )
     if args.absolute in ("low_rank", "low_rank_input"):
         return LowRankAbsolute(length, args.position_rank, sets, args.linformer_k or None)

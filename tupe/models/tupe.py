@@ -46,8 +46,11 @@ def as_namespace(cfg: DictConfig | TupeConfig | Namespace) -> Namespace:
 class LanguageModelHead(RobertaLMHead):
     """RoBERTa's, with the bias of the vocabulary added in the product, and a dense layer `d` to the embeddings' `e`."""
 
-    def __init__(self, embed_dim: int, embedding_dim: int, output_dim: int, activation_fn: str, weight: Tensor) -> None:
+    def __init__(
+        self, embed_dim: int, embedding_dim: int, output_dim: int, activation_fn: str, weight: Tensor, eps: float
+    ) -> None:
         super().__init__(embedding_dim, output_dim, activation_fn, weight)
+        self.layer_norm.eps = eps
         self.activation_fn = activation_function(activation_fn)
         self.dense = Linear.of(self.dense) if embedding_dim == embed_dim else Linear(embed_dim, embedding_dim)
 
@@ -67,7 +70,8 @@ class TupeLanguageModelEncoder(RobertaEncoder):
         return TupeEncoder(args, embed_tokens, dictionary.eos())
 
     def build_lm_head(self, embed_dim: int, output_dim: int, activation_fn: str, weight: Tensor) -> LanguageModelHead:
-        return LanguageModelHead(embed_dim, embedding_width(self.args), output_dim, activation_fn, weight)
+        widths = embed_dim, embedding_width(self.args)
+        return LanguageModelHead(*widths, output_dim, activation_fn, weight, self.args.layer_norm_eps)
 
     def forward(
         self,

@@ -55,6 +55,7 @@ class UntiedAbsolute(nn.Module):
         num_terms: see above.
         projection_bias: biases on `U^Q, U^K`, as in the authors' release; the paper has none.
         layer_norm: without it the projections see `p` as it is (an ablation).
+        layer_norm_eps: what the layer norm adds to the variance.
 
     Raises:
         UserError: if `num_heads` does not divide `embed_dim` and there is no `head_dim`.
@@ -72,6 +73,7 @@ class UntiedAbsolute(nn.Module):
         num_terms: int = 2,
         projection_bias: bool = False,
         layer_norm: bool = True,
+        layer_norm_eps: float = 1e-5,
     ) -> None:
         super().__init__()
         if head_dim is None and embed_dim % num_heads:
@@ -82,7 +84,7 @@ class UntiedAbsolute(nn.Module):
         self.width = head_dim
         self.scale = 1 / math.sqrt(num_terms * head_dim)
         self.table = PositionTable(max_positions, embed_dim)
-        self.layer_norm = nn.LayerNorm(embed_dim) if layer_norm else nn.Identity()
+        self.layer_norm = nn.LayerNorm(embed_dim, layer_norm_eps) if layer_norm else nn.Identity()
         self.query = Linear(embed_dim, num_heads * head_dim, bias=projection_bias)
         self.key = Linear(embed_dim, num_heads * head_dim, bias=projection_bias)
         for projection in (self.query, self.key):

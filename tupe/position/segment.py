@@ -1,7 +1,8 @@
 r"""Segments: which of two sentences a token belongs to, at the input (BERT) or in the attention (DIET, eq. 2).
 
 The segments come from the tokens themselves. A pair is written `<s> a </s> </s> b </s>`: `<s> a </s>` is segment 0, and
-everything from the second of the two separators on is segment 1, as in BERT's `[CLS] a [SEP]` and `b [SEP]`.
+everything from the second of the two separators on is segment 1. BERT itself has one separator between the two,
+`<s> a </s> b </s>`, of which `b </s>` is segment 1.
 """
 
 import logging
@@ -18,12 +19,22 @@ from tupe.position.precision import at_least_float32
 logger = logging.getLogger(__name__)
 
 
-def segment_ids(tokens: Tensor, eos: int) -> Tensor:
+def check_separators(number: int) -> int:
+    """Return the number of separators between the texts of a pair. Raises `UserError` unless it is 1 or 2."""
+    if number not in (1, 2):
+        raise UserError(f"pair_separators is {number}, but the texts of a pair have 1 or 2 separators between them")
+    return number
+
+
+def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int = 1) -> Tensor:
     """Which of `tokens` `(B, T)` are in segment 1, a bool; `eos` is the separator's index.
 
-    All false where no two separators follow each other; what follows a second pair of separators stays in segment 1.
+    With two `separators` between the texts of a pair, all false where no two separators follow each other; what follows
+    a second pair of separators stays in segment 1. With one, all that follows the first is in segment 1, save padding.
     """
     separator = tokens.eq(eos)
+    if separators == 1:
+        return (F.pad(separator, (1, 0))[:, :-1].cumsum(1) > 0) & tokens.ne(pad)
     second = separator & F.pad(separator, (1, 0))[:, :-1]  # true at the second of two separators
     return second.cumsum(1) > 0
 

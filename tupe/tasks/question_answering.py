@@ -41,7 +41,12 @@ class TupeQuestionAnsweringConfig(FairseqDataclass):
 
 @register_task("tupe_question_answering", dataclass=TupeQuestionAnsweringConfig)
 class TupeQuestionAnsweringTask(TupeTask):
-    """`<s> question </s> </s> context </s>`, in windows where the context is too long."""
+    """`<s> question </s> </s> context </s>`, in windows where the context is too long.
+
+    A model with `pair_separators` 1 reads `<s> question </s> context </s>`, from the time when the task builds it.
+    """
+
+    pair_separators = 2
 
     def __init__(self, cfg: TupeQuestionAnsweringConfig, dictionary: Dictionary) -> None:
         super().__init__(cfg)
@@ -78,7 +83,8 @@ class TupeQuestionAnsweringTask(TupeTask):
         folder = Path(self.cfg.data, split)
         if not folder.is_dir():
             raise UserError(f"there is no split {split} in {folder.parent.resolve()}: make it with tupe prepare-qa")
-        self.datasets[split] = QuestionWindows(folder, self.dictionary, self.cfg, len(self._numbered))
+        number = len(self._numbered)
+        self.datasets[split] = QuestionWindows(folder, self.dictionary, self.cfg, number, self.pair_separators)
         self._numbered.append(self.datasets[split])
         return self.datasets[split]
 
@@ -90,6 +96,7 @@ class TupeQuestionAnsweringTask(TupeTask):
         """
         with open_dict(cfg) if OmegaConf.is_config(cfg) else contextlib.nullcontext():
             cfg.max_positions = self.cfg.max_positions
+        self.pair_separators = getattr(cfg, "pair_separators", 2)
         model = super().build_model(cfg, from_checkpoint)
         if not hasattr(model, "register_span_head"):
             raise UserError(f"the model is a {type(model).__name__}, without a span head: set --arch tupe_base or so")

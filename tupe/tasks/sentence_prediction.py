@@ -28,7 +28,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import register_task
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import II, MISSING
-from torch import Tensor
+from torch import Tensor, nn
 
 from tupe.data.batches import Batches
 from tupe.data.length_order import LENGTH_WINDOW, LengthWindows, check_length_window
@@ -58,8 +58,11 @@ class TupeSentencePredictionConfig(FairseqDataclass):
 class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
     """fairseq's `sentence_prediction`, with `<s> a </s> </s> b </s>` as input, cut so that both sentences stay.
 
+    A model with `pair_separators` 1 reads `<s> a </s> b </s>`, from the time when the task builds it.
     Labels are checked when a split is loaded, so that training never meets one that the model has no class for.
     """
+
+    pair_separators = 2
 
     @classmethod
     def setup_task(cls, cfg: TupeSentencePredictionConfig, **kwargs: object) -> "TupeSentencePredictionTask":
@@ -88,6 +91,11 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
                 )
         return task
 
+    def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> nn.Module:
+        """Build the model, with its classification head, and keep how it has pairs separated."""
+        self.pair_separators = getattr(cfg, "pair_separators", 2)
+        return super().build_model(cfg, from_checkpoint)
+
     def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
         """Loads a split: `train`, in an order by the seed, or `valid`, `valid1`, ..., in order of length.
 
@@ -110,7 +118,8 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
         if self.cfg.both_orders and self.cfg.unordered and len(sides) == 2 and split == "train":
             sentences = [ConcatDataset(sentences), ConcatDataset(sentences[::-1])]
             labels = np.tile(labels, 2)
-        tokens = JoinedSentences(sentences, [self.cfg.init_token, self.cfg.separator_token], self.cfg.max_positions)
+        separator = self.cfg.separator_token if self.pair_separators == 2 else None
+        tokens = JoinedSentences(sentences, [self.cfg.init_token, separator], self.cfg.max_positions)
         order, window = tokens.sizes, 0
         if split == "train":
             with data_utils.numpy_seed(self.cfg.seed):

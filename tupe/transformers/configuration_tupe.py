@@ -37,6 +37,7 @@ class TupeConfig(PreTrainedConfig):
         encoder_normalize_before: pre-norm layers.
         no_layernorm_embedding: no layer norm on the input.
         pooler_act, classifier_dropout: of the classification head.
+        pair_separators: between the texts of a pair, `<s> a </s> </s> b </s>` with 2, `<s> a </s> b </s>` with 1.
         linear_heads: the classification head is one layer, as ELECTRA's, instead of two.
     """
 
@@ -75,6 +76,7 @@ class TupeConfig(PreTrainedConfig):
     untied_projection_bias: bool = False
     encoder_normalize_before: bool = False
     no_layernorm_embedding: bool = False
+    pair_separators: int = 2
 
     def __post_init__(self, **others: object) -> None:
         super().__post_init__(**others)

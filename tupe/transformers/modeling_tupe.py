@@ -255,9 +255,15 @@ class PositionBias(nn.Module):
         self.frozen = True
 
 
-def segment_ids(input_ids: Tensor, separator: int) -> Tensor:
-    """The segment, 0 or 1, of each token: `<s> a </s>` is 0; from the second of two separators on, it is 1."""
-    is_separator = input_ids.eq(separator)
+def segment_ids(input_ids: Tensor, config: TupeConfig) -> Tensor:
+    """The segment, 0 or 1, of each token: `<s> a </s>` is 0; from the second of two separators on, it is 1.
+
+    With one separator between the texts of a pair, all behind the first is 1, save padding.
+    """
+    is_separator = input_ids.eq(config.eos_token_id)
+    if config.pair_separators == 1:
+        behind = F.pad(is_separator[:, :-1], (1, 0)).cumsum(1).clamp(max=1)
+        return behind * input_ids.ne(config.pad_token_id)
     second = F.pad(is_separator[:, 1:] & is_separator[:, :-1], (1, 0))
     return second.cumsum(1).clamp(max=1)
 
@@ -481,7 +487,10 @@ def check_padding(attention_mask: Tensor) -> None:
 
 
 class TupeModel(TupePreTrainedModel):
-    """Tokens to features. Sequences are `<s> a </s>` or `<s> a </s> </s> b </s>`, padded on the right."""
+    """Tokens to features, of sequences `<s> a </s>` or `<s> a </s> </s> b </s>`, padded on the right.
+
+    With `pair_separators` 1, a pair is `<s> a </s> b </s>`.
+    """
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__(config)
@@ -562,7 +571,7 @@ class TupeModel(TupePreTrainedModel):
             segments = (
                 torch.zeros(x.shape[:2], dtype=torch.long, device=x.device)
                 if input_ids is None
-                else segment_ids(input_ids, self.config.eos_token_id)
+                else segment_ids(input_ids, self.config)
             )
         if self.input_positions is not None:
             x = x + self.input_positions.weight[:length]

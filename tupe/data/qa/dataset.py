@@ -19,7 +19,7 @@ from tupe.data.qa.windows import maximum_context, windows
 from tupe.errors import UserError
 
 logger = logging.getLogger(__name__)
-SPECIAL = 4  # <s> question </s> </s> context </s>
+SPECIAL = 4  # at most: <s> question </s> </s> context </s>
 
 
 class QuestionWindows(LengthWindows):
@@ -30,15 +30,18 @@ class QuestionWindows(LengthWindows):
         dictionary: fairseq's.
         cfg: `max_positions`, `max_query`, `doc_stride`, `windows_without_answer`, `length_window` and `seed`.
         split_number: by which the split is known among those of a task.
+        separators: between question and context, 2 or 1.
 
     Raises:
         UserError: if files are missing or damaged, or no window has an answer to train on.
     """
 
-    def __init__(self, folder: Path, dictionary: Dictionary, cfg: Any, split_number: int = 0) -> None:
+    def __init__(
+        self, folder: Path, dictionary: Dictionary, cfg: Any, split_number: int = 0, separators: int = 2
+    ) -> None:
         super().__init__()
         self._folder, self._dictionary, self._cfg = folder, dictionary, cfg
-        self.split_number = split_number
+        self.split_number, self._separators = split_number, separators
         self.name = folder.name
         self.training = self.name == "train"
         self.length_window = cfg.length_window if self.training else 0
@@ -50,7 +53,8 @@ class QuestionWindows(LengthWindows):
         self.number, self._place, *target = examples.T  # of the question and paragraph in the file
         self._asked = np.minimum(self._question.sizes, cfg.max_query)
         pieces = self._context.sizes[self._place]
-        self._capacity = cfg.max_positions - SPECIAL - self._asked
+        special = 2 + separators
+        self._capacity = cfg.max_positions - special - self._asked
         self._example, self._start, self._length = windows(pieces, self._capacity, cfg.doc_stride)
         first, last = (side[self._example] - self._start for side in target)
         whole = (target[0][self._example] >= 0) & (first >= 0) & (last < self._length)
@@ -65,7 +69,7 @@ class QuestionWindows(LengthWindows):
             self._keep(whole)
         if self.training and not whole.any():
             raise UserError(f"no window of {folder.resolve()} has a whole answer in it: raise max_positions.")
-        self.sizes = SPECIAL + self._asked[self._example] + self._length
+        self.sizes = special + self._asked[self._example] + self._length
 
     def _indexed(self, name: str, symbols: int | None = None) -> MMapIndexedDataset:
         check_indexed(self._folder / name, MADE_BY, symbols=symbols)
@@ -99,7 +103,7 @@ class QuestionWindows(LengthWindows):
         window = self._context[self._place[example]][start : start + length].long()
         item = {
             "id": index,
-            "source": torch.cat([bos, question, eos, eos, window, eos]),
+            "source": torch.cat([bos, question, *[eos] * self._separators, window, eos]),
             "target": self._target[index] + begin if self._target[index][0] >= 0 else np.zeros(2, dtype=np.int64),
         }
         if not self.training:
@@ -113,7 +117,7 @@ class QuestionWindows(LengthWindows):
 
     def _begin(self, index: int) -> int:
         """Return where the context begins in a window."""
-        return int(self._asked[self._example[index]]) + SPECIAL - 1
+        return int(self._asked[self._example[index]]) + self._separators + 1
 
     def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
         """A batch; in evaluation `may_begin` and `may_end`, bool `(B, T)`, say where answers may."""

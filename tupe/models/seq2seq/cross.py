@@ -26,6 +26,7 @@ def build_cross_position(args: Namespace) -> PositionBias:
         untied = UntiedTwoSided(
             target, source, width, sets, width // args.encoder_attention_heads,
             projection_bias=args.untied_projection_bias, layer_norm=not args.no_untied_layer_norm,
+            layer_norm_eps=args.layer_norm_eps,
         )  # fmt: skip
         return PositionBias(untied)
     return PositionBias()

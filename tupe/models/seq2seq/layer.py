@@ -69,7 +69,7 @@ class TupeDecoderLayer(TupeEncoderLayer):
         super().__init__(args, num_terms)
         width, heads = args.encoder_embed_dim, args.encoder_attention_heads
         self.encoder_attn = CrossAttention(width, heads, cross_terms, args.attention_dropout, args.attention_backend)
-        self.encoder_attn_layer_norm = nn.LayerNorm(width)
+        self.encoder_attn_layer_norm = nn.LayerNorm(width, args.layer_norm_eps)
 
     def forward(
         self,

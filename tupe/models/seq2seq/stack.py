@@ -56,7 +56,7 @@ class Stack(nn.Module):
         self, args: Namespace, embed_tokens: nn.Embedding, layer: type[TupeEncoderLayer], *options: object
     ) -> None:
         super().__init__()
-        width = args.encoder_embed_dim
+        width, eps = args.encoder_embed_dim, args.layer_norm_eps
         self.options = {"compile": args.compile, "recompute": args.checkpoint_activations}
         self.attention_backend = args.attention_backend
         self.embed_tokens = embed_tokens
@@ -69,11 +69,11 @@ class Stack(nn.Module):
         self.layers_share = args.sharing == "layer"
         self.position_bias = build_position_bias(args, layer.attention.bidirectional)
         self.structured_width = structured_width(args, self.position_bias)
-        self.layernorm_embedding = nn.Identity() if args.no_layernorm_embedding else nn.LayerNorm(width)
+        self.layernorm_embedding = nn.Identity() if args.no_layernorm_embedding else nn.LayerNorm(width, eps)
         self.dropout = Dropout(args.dropout)
         terms = self.position_bias.num_terms
         self.layers = nn.ModuleList(layer(args, terms, *options) for _ in range(args.encoder_layers))
-        self.layer_norm = nn.LayerNorm(width) if args.encoder_normalize_before else nn.Identity()
+        self.layer_norm = nn.LayerNorm(width, eps) if args.encoder_normalize_before else nn.Identity()
 
     @property
     def max_positions(self) -> float:
