@@ -3,6 +3,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -90,6 +91,12 @@ def test_after_a_kill_nothing_is_left(tmp_path):
     with atomic(tmp_path / "a") as unfinished:
         unfinished.write_text("whole")
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="of Linux")
+def test_what_cannot_be_read_is_kept():
+    with pytest.raises(UserError, match=r"^/proc/self/mem cannot be read \(.+\), so it is kept: name another file\.$"):
+        check_replaceable(Path("/proc/self/mem"))
 
 
 @pytest.mark.parametrize(

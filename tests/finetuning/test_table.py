@@ -50,6 +50,14 @@ def out(tmp_path):
     return tmp_path
 
 
+def test_a_result_that_is_damaged_is_told(out):
+    run = Run("CoLA", 2e-5, 2)
+    (out / run.folder / "result.json").write_text('{"score": "60"}')
+    row = read_sweep(out)
+    assert row.cells["CoLA"].finished == 5
+    assert "result.json is not what scripts/finetune_glue.sh writes (score is '60', " in row.failed[run]
+
+
 def test_median_then_best_learning_rate(out):
     row = read_sweep(out)
     assert row.name == "tupe_base, 300k updates"

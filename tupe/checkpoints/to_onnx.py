@@ -79,7 +79,8 @@ def export_onnx(folder: Path, int8: bool = False, data: Path | None = None) -> R
         )
     read_weights(folder)  # raises UserError for damaged weights, of which Transformers says nothing
     try:
-        model = getattr(ours, name).from_pretrained(folder, dtype=torch.float32, use_safetensors=True).eval()
+        with _no_progress_bars():
+            model = getattr(ours, name).from_pretrained(folder, dtype=torch.float32, use_safetensors=True).eval()
     except Exception as error:  # Transformers', of files; its configurations', of types; safetensors' own
         raise UserError(f"{folder} cannot be loaded: {' '.join(str(error).split())[:300]}") from error
     examples = None if data is None else development(model, name, data)
@@ -112,6 +113,20 @@ def export_onnx(folder: Path, int8: bool = False, data: Path | None = None) -> R
             if examples is not None:
                 scores["int8"] = examples.score(runner(unfinished), "int8")
     return Report(files, difference, scores, None if examples is None else examples.metric)
+
+
+@contextlib.contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    """Keep Transformers from drawing one over a load of milliseconds."""
+    from transformers.utils import logging as transformers_logging
+
+    drawn = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if drawn:
+            transformers_logging.enable_progress_bar()
 
 
 def _of_pytorch(model: nn.Module, outputs: list[str]) -> Predict:

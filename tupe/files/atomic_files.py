@@ -77,8 +77,11 @@ def check_replaceable(path: Path, read: Collection[Path] = ()) -> None:
     if not path.is_file():
         return
     place = path.resolve()
-    with place.open("rb") as file:
-        content = file.read(1 << 16)
+    try:
+        with place.open("rb") as file:
+            content = file.read(1 << 16)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}), so it is kept: name another file.") from None
     if content.startswith(_PICTURES):
         return
     kept = None

@@ -76,6 +76,16 @@ def result(folder: Path) -> Result | None:
     return _read(folder / RESULT, Result)
 
 
+def damage(folder: Path) -> str | None:
+    """Return why `result.json` cannot be read; None where it can be, or is not there."""
+    try:
+        if (folder / RESULT).exists():
+            read(folder / RESULT, Result, "scripts/finetune_glue.sh", "the sweep, started again, does the run anew")
+    except UserError as error:
+        return str(error)
+    return None
+
+
 def failure(folder: Path) -> str | None:
     """Return why a run failed; None for one that did not."""
     failed = _read(folder / FAILED, Failure)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tupe.finetuning.columns import COLUMNS, Column
 from tupe.finetuning.plan import Plan
-from tupe.finetuning.runs import Run, failure, result
+from tupe.finetuning.runs import Run, damage, failure, result
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,8 @@ def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
         rate = best[column.task]
         for one in (column, *(one for one in languages if one.name not in cells and one.task == column.task)):
             cells[one.name] = _cell(one, of_task[one.task], out, rate and rate.lr)
-    reasons = {run: failure(out / run.folder) for run in plan.runs if result(out / run.folder) is None}
+    folders = {run: out / run.folder for run in plan.runs}
+    reasons = {run: failure(at) or damage(at) for run, at in folders.items() if result(at) is None}
     failed = {run: why for run, why in reasons.items() if why is not None}
     name = name or f"{plan.model}, {_updates(plan.updates)}"
     return Row(name, cells, failed, languages=tuple(languages), model=plan.model, updates=plan.updates)
