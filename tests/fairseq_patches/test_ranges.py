@@ -8,7 +8,7 @@ from argparse import Namespace
 import pytest
 from fairseq import distributed_utils
 from fairseq.dataclass import FairseqDataclass
-from fairseq.dataclass.configs import FairseqConfig
+from fairseq.dataclass.configs import DistributedTrainingConfig, FairseqConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.optim import FairseqOptimizer, register_optimizer
@@ -160,6 +160,21 @@ def test_a_profile_needs_a_gpu(monkeypatch):
 def test_sharding_needs_a_package():
     with pytest.raises(UserError, match=r"^distributed_training.zero_sharding is os: install fairscale, or leave"):
         refuse_out_of_range({"distributed_training": {"zero_sharding": "os"}})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("pipeline_decoder_balance", "abc", "leave it out: no model of TUPE is a pipeline"),
+        ("pipeline_model_parallel", True, "leave it out: no model of TUPE is a pipeline"),
+        ("localsgd_frequency", 5, "leave it out, or set ddp_backend to slowmo, which alone reads it"),
+    ],
+)
+def test_fields_that_nothing_would_read(name, value, said):
+    usual = vars(DistributedTrainingConfig())
+    refuse_out_of_range({"distributed_training": usual})
+    with pytest.raises(UserError, match=rf"^distributed_training\.{name} is {value}.*: {said}"):
+        refuse_out_of_range({"distributed_training": {**usual, name: value}})
 
 
 def test_overrides_are_a_dictionary():

@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import Any
 
 import torch
-from fairseq.dataclass.configs import FairseqConfig, GenerationConfig
+from fairseq.dataclass.configs import DistributedTrainingConfig, FairseqConfig, GenerationConfig
 from omegaconf import DictConfig, ListConfig
 from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue
 
@@ -130,6 +130,21 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
         for field in fields(GenerationConfig)
         if field.name.startswith("iter_decode_") or field.name in _OF_REFINEMENT
     ),
+]
+_TOGETHER += [
+    ("distributed_training", field.name, [field.default].__contains__, "leave it out: no model of TUPE is a pipeline")
+    for field in fields(DistributedTrainingConfig)
+    if field.name.startswith("pipeline_")
+]
+_TOGETHER += [
+    (
+        "distributed_training",
+        f"{field.name} ddp_backend",
+        lambda x, backend, usual=field.default: x == usual or backend == "slowmo",
+        "leave it out, or set ddp_backend to slowmo, which alone reads it",
+    )
+    for field in fields(DistributedTrainingConfig)
+    if field.name.startswith(("slowmo_", "localsgd_"))
 ]
 _NOT_EMPTY = ("lr", "update_freq")
 #: Of attention that is computed in one piece.
