@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fine-tunes a checkpoint on GLUE: tasks x learning rates x seeds, as a Hydra multirun, and prints the papers' table.
+# Fine-tunes a checkpoint on GLUE: tasks x learning rates x seeds, and prints the papers' table.
 #
 #   bash scripts/glue.sh CHECKPOINT DATA OUT [key=value ...]                        one run after another
 #   bash scripts/glue.sh CHECKPOINT DATA OUT hydra/launcher=joblib [key=value ...]  one run on each GPU of this machine

@@ -54,6 +54,7 @@ def finetune(task, checkpoint, data, *overrides):
         error.write(done.stderr)
         if done.returncode:
             raise SystemExit(done.returncode)
+        return ()
 
     command = ["finetune-glue", task, checkpoint, data, "dataset.num_workers=0", *overrides]
     patched = mock.patch("tupe.finetuning.finetune._run", training)

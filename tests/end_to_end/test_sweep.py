@@ -55,7 +55,7 @@ def test_interrupted_broken_and_failed_runs(checkpoint, glue, tmp_path, capsys):
     process = start_until(second / "log")
     os.killpg(process.pid, signal.SIGINT)  # Ctrl-C
     said = process.communicate(timeout=60)[1]
-    assert "interrupted with 1 of 2 runs finished" in said
+    assert "interrupted with 1 of 2 runs done" in said
     assert "Traceback" not in said
     assert result(first) is not None
     assert result(second) is None

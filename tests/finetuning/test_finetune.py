@@ -35,6 +35,7 @@ class Training:
         folder = Path(self.given["checkpoint.save_dir"])
         write_checkpoint(folder / "checkpoint_best.pt", self.given["task.data"], num_classes=2)
         (folder / "checkpoint_last.pt").touch()
+        return ()
 
     @property
     def given(self):

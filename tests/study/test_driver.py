@@ -14,9 +14,10 @@ from tests.study.conftest import changed
 from tupe.cli.main import main
 from tupe.errors import UserError
 from tupe.files import write_json
+from tupe.finetuning import queue
 from tupe.finetuning.plan import Plan
 from tupe.finetuning.runs import grid
-from tupe.study import driver, finetuning, tables, training
+from tupe.study import finetuning, tables, training
 from tupe.study.design import Run
 from tupe.study.driver import Study
 from tupe.study.records import read_records
@@ -51,7 +52,7 @@ def study(design, prepared, tmp_path, monkeypatch):
     (out / design.name).mkdir(parents=True)
     (out / design.name / "corpus").symlink_to(prepared)
     started = []
-    monkeypatch.setattr(driver, "_POLL", 0.02)
+    monkeypatch.setattr(queue, "_POLL", 0.02)
     monkeypatch.setattr(training, "_measured", lambda *_: {})  # there are no checkpoints
 
     def make(pause=0.0, fails=(), unsaved=(), diverges=(), **options):

@@ -37,20 +37,18 @@ def run(args: argparse.Namespace) -> None:
     from tupe.cores import available_cores
     from tupe.study.design import read_design
     from tupe.study.driver import Study, pretraining_of
-    from tupe.study.records import read_records
 
     design = read_design(args.size)
     study = Study(design, args.records, args.out, args.parts, args.systems)
     if args.list:
-        records = read_records(study.records, design)
         for one in study.wanted:
-            print("done   " if one in records else "missing", one)
+            print("done   " if one in study.done else "missing", one)
         return
     jobs = args.jobs or design.jobs or available_cores()
     study.prepare(args.texts, args.glue)
     missing = study.do(jobs, args.minutes)
     print(f"study: {len(study.wanted) - missing} of {len(study.wanted)} runs have a record in {study.records}")
-    elsewhere = study.without_checkpoint(read_records(study.records, design))
+    elsewhere = study.without_checkpoint()
     if elsewhere:
         record = pretraining_of(elsewhere[0]).path
         print(

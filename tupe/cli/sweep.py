@@ -1,4 +1,4 @@
-"""Fine-tunes a checkpoint on a benchmark with several learning rates and seeds, as a Hydra multirun; prints the table.
+"""Fine-tunes a checkpoint on a benchmark with several learning rates and seeds, and prints the table.
 
 Of XTREME each best checkpoint is tested on every language that the prepared data has. Started again, it does what is
 not finished: runs that were interrupted or failed are done anew.

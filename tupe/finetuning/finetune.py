@@ -17,6 +17,7 @@ from tupe.files import check_file, own, sha256
 from tupe.finetuning.benchmarks import TASKS
 from tupe.finetuning.model_overrides import overrides_for
 from tupe.finetuning.process import Process, python_command
+from tupe.finetuning.queue import Steps, finish
 from tupe.finetuning.result import Result, finetuning_result
 from tupe.finetuning.runs import LOG, result
 from tupe.finetuning.settings import CONFIGS, Settings, assignment, read_settings
@@ -51,7 +52,14 @@ class Start:
     held: tuple[IO, ...] = ()  # locked files that they hold as long as they run
 
 
-def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str], start: Start = Start()) -> Finished:
+def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str]) -> Finished:
+    """Fine-tune a checkpoint here, as `finetuning` does."""
+    return finish(finetuning(task, checkpoint, data, overrides))
+
+
+def finetuning(
+    task: str, checkpoint: Path, data: Path, overrides: list[str], start: Start = Start()
+) -> Steps[Finished]:
     """Fine-tune a checkpoint, or go on where that was interrupted; a finished run stays as it is.
 
     The run's folder belongs to this checkpoint, data and settings alone (`tupe.files.own`). `data` is the prepared
@@ -69,6 +77,7 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str], star
     config = opened.config
     of = {"task": task, "checkpoint": sha256(checkpoint), "data": data_checksum(data, task), "settings": settings.of}
     check_dictionary(opened, data, task)
+    del opened  # or its tensors stay in memory while the training runs
     folder = Path(settings.save_dir) if settings.save_dir else default_folder(task, checkpoint, settings)
     mending = "set checkpoint.save_dir to another folder, or remove this one to train anew"
 
@@ -83,9 +92,11 @@ def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str], star
             if not visible_gpus():
                 environment = cpu_environment(threads_for(folder))
                 start = replace(start, environment={**environment, **start.environment})
-            _run("fairseq-hydra-train", _arguments(task, checkpoint, data, folder, keys), start)
+            yield from _run("fairseq-hydra-train", _arguments(task, checkpoint, data, folder, keys), start)
             if TASKS[task].tests:  # in a process of its own, on the GPU of the training
-                _run("tupe", ["finetuning-result", "--test", task, "--model", config._name, str(folder)], start)
+                yield from _run(
+                    "tupe", ["finetuning-result", "--test", task, "--model", config._name, str(folder)], start
+                )
             else:
                 finetuning_result(folder, model=config._name)
         (folder / "checkpoint_last.pt").unlink(missing_ok=True)  # was there to resume from
@@ -149,8 +160,9 @@ def _arguments(task: str, checkpoint: Path, data: Path, folder: Path, overrides:
     ]  # fmt: skip
 
 
-def _run(program: str, arguments: list[str], start: Start) -> None:
+def _run(program: str, arguments: list[str], start: Start) -> Steps[None]:
     """Run a program of this package or of fairseq. Raises `Failed` if it fails."""
-    code = Process(python_command(program, *arguments), start.environment, start.log, start.held).finish()
-    if code:
-        raise Failed(code if code > 0 else 128 - code)
+    process = Process(python_command(program, *arguments), start.environment, start.log, start.held)
+    yield process
+    if process.code:
+        raise Failed(process.code if process.code > 0 else 128 - process.code)

@@ -1,16 +1,14 @@
-"""Do one run of a sweep as a job of Hydra, whose launchers spread the runs: `tupe sweep` starts the multirun.
+"""Do one run of a sweep; as a program, as a job of Hydra, where the user names one of its launchers.
 
-A run that fails says why in its folder, and its job ends well, so that the others go on. Each training is a process of
-its own, because fairseq leaves state behind in the process it trains in.
+A run that fails says why in its folder, and the others go on. Each training is a process of its own, because fairseq
+leaves state behind in the process it trains in.
 """
 
 import os
 import re
 import signal
-import threading
-import time
-import traceback
 from pathlib import Path
+from traceback import format_exception
 
 import hydra
 from omegaconf import DictConfig
@@ -18,12 +16,11 @@ from omegaconf import DictConfig
 from tupe.errors import UserError
 from tupe.fairseq_patches import install
 from tupe.files import lock, write
-from tupe.finetuning.finetune import Failed, Start, finetune
+from tupe.finetuning.finetune import Failed, Start, finetuning
 from tupe.finetuning.gpus import one_gpu
 from tupe.finetuning.plan import Plan
+from tupe.finetuning.queue import Steps, finish
 from tupe.finetuning.runs import FAILED, LOG, Failure, Run, clear, result
-
-PARENT = "TUPE_SWEEP"  # in the environment of a multirun: the process that it ends with
 
 _OVERRIDES = (
     "checkpoint.no_save_optimizer_state=true",  # nothing is resumed: what was interrupted is done anew
@@ -36,7 +33,7 @@ _ADVICE = "Set the environment variable HYDRA_FULL_ERROR"
 _ASIDE = (_ADVICE, "    full_key: ", "    reference_type=", "    object_type=")  # what Hydra writes after it
 
 
-def perform(out: Path, run: Run) -> None:
+def steps(out: Path, run: Run) -> Steps[None]:
     """Do a run of the sweep in `out`, unless it is finished or another process is doing it.
 
     Leaves `result.json` in the run's folder, or `failed.json` with the reason.
@@ -47,28 +44,26 @@ def perform(out: Path, run: Run) -> None:
             return
         folder.mkdir(parents=True, exist_ok=True)
         clear(folder)
+        plan = Plan.load(out)
+        keys = [f"optimization.lr=[{run.lr!r}]", f"common.seed={run.seed}", f"checkpoint.save_dir={folder}"]
+        keys += [*_OVERRIDES, *plan.overrides]
+        code = 0
         with one_gpu() as environment, (folder / LOG).open("wb") as log:
-            code = _fine_tune(Plan.load(out), run, folder, Start(environment, log, (mine,)))
+            start = Start(environment, log, (mine,))
+            try:
+                yield from finetuning(run.task, Path(plan.checkpoint), Path(plan.data), keys, start)
+            except Failed as failed:
+                code = failed.code
+            except Exception as error:  # the others go on
+                lines = f"error: {error}\n" if isinstance(error, UserError) else "".join(format_exception(error))
+                log.write(lines.encode())
+                code = 1
         if code or result(folder) is None:
             write(folder / FAILED, Failure(reason(folder / LOG, code)))
             for checkpoint in folder.glob("checkpoint*.pt"):
                 checkpoint.unlink()
         else:
             keep_best(out / run.task)
-
-
-def _fine_tune(plan: Plan, run: Run, folder: Path, start: Start) -> int:
-    """Return the exit status; what went wrong is in the log."""
-    keys = [f"optimization.lr=[{run.lr!r}]", f"common.seed={run.seed}", f"checkpoint.save_dir={folder}"]
-    try:
-        finetune(run.task, Path(plan.checkpoint), Path(plan.data), [*keys, *_OVERRIDES, *plan.overrides], start)
-        return 0
-    except Failed as failed:
-        return failed.code
-    except Exception as error:  # the others go on
-        lines = f"error: {error}\n" if isinstance(error, UserError) else "".join(traceback.format_exception(error))
-        start.log.write(lines.encode())
-        return 1
 
 
 def reason(log: Path, code: int) -> str:
@@ -99,24 +94,18 @@ def keep_best(task: Path) -> None:
 def main(cfg: DictConfig) -> None:
     """Do the job; `configs/finetuning/sweep.yaml` says what it gets."""
     try:
-        perform(Path(cfg.out), Run(cfg.run.task, float(cfg.run.lr), int(cfg.run.seed)))
+        finish(steps(Path(cfg.out), Run(cfg.run.task, float(cfg.run.lr), int(cfg.run.seed))))
     except SystemExit as stopped:  # a worker of joblib would catch it and wait for another job
         os._exit(stopped.code)
 
 
-def end_with(parent: int) -> None:
-    """End all processes of the multirun, which are this one's group, when the sweep that started it has ended."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os.killpg(0, signal.SIGTERM)
-
-    threading.Thread(target=watch, daemon=True).start()
+def end_workers(number: int, _: object) -> None:
+    """End all processes of the multirun: the sweep asks this one alone, as does the system if the sweep is killed."""
+    signal.signal(number, signal.SIG_DFL)
+    os.killpg(0, number)
 
 
 if __name__ == "__main__":
-    if PARENT in os.environ:
-        end_with(int(os.environ.pop(PARENT)))
+    signal.signal(signal.SIGTERM, end_workers)
     install()
     main()

@@ -37,6 +37,7 @@ class Process:
         held: locked files that it holds as long as it runs.
 
     Attributes:
+        pid: number of the process, and of its group.
         code: exit status, as `subprocess` has it; None while it runs.
         asked: whether it was told to stop.
         seconds: processor time of it and all that it started; known at its end.
@@ -57,11 +58,12 @@ class Process:
             stdin=subprocess.DEVNULL, stdout=log, stderr=log and subprocess.STDOUT, start_new_session=True,
             pass_fds=[file.fileno() for file in held],
         )  # fmt: skip
+        self.pid = self._process.pid
 
     def ended(self, wait: bool = False) -> bool:
         """Return whether it has ended; with `wait`, wait for that."""
         if self.code is None:
-            pid, status, usage = os.wait4(self._process.pid, 0 if wait else os.WNOHANG)
+            pid, status, usage = os.wait4(self.pid, 0 if wait else os.WNOHANG)
             if pid:
                 self.code = self._process.returncode = os.waitstatus_to_exitcode(status)
                 self.seconds = usage.ru_utime + usage.ru_stime
@@ -71,7 +73,7 @@ class Process:
         """Ask it to save and end. A second signal would end it at once, so it gets one."""
         if not self.asked and not self.ended():
             self.asked = True
-            os.kill(self._process.pid, signal.SIGTERM)  # `send_signal` would take the status that `ended` waits for
+            os.kill(self.pid, signal.SIGTERM)  # `send_signal` would take the status that `ended` waits for
 
     def finish(self) -> int:
         """Wait for its end and return its exit status.

@@ -1,16 +1,12 @@
-"""Plan a sweep, run it as a Hydra multirun, and show its progress."""
+"""Plan a sweep, do its runs, and show its progress."""
 
 import contextlib
 import os
 import signal
-import subprocess
 import sys
-import time
-from collections.abc import Iterable
+from collections.abc import Collection, Hashable, Iterable
 from pathlib import Path
 from typing import NamedTuple
-
-from tqdm import tqdm
 
 from tupe.checkpoints.load import open_checkpoint
 from tupe.cores import visible_gpus
@@ -18,8 +14,10 @@ from tupe.errors import UserError
 from tupe.files import sha256
 from tupe.finetuning.benchmarks import TASKS
 from tupe.finetuning.finetune import check_dictionary, data_checksum
-from tupe.finetuning.job import PARENT, keep_best
+from tupe.finetuning.job import keep_best, steps
 from tupe.finetuning.plan import Plan
+from tupe.finetuning.process import Process
+from tupe.finetuning.queue import Progress, Steps, do_runs, say_failed
 from tupe.finetuning.runs import FAILED, LOG, Run, failure, result
 from tupe.finetuning.settings import CONFIGS, assignment, read_settings
 from tupe.models.describe import full_name
@@ -73,63 +71,44 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
 def sweep(out: Path, runs: Iterable[Run], hydra_overrides: list[str]) -> None:
     """Do the unfinished runs of the sweep in `out`, with a bar that counts epochs by the size of their data.
 
-    `hydra_overrides` are for Hydra itself, such as `hydra/launcher=joblib`.
+    They go one after another, or, with overrides for Hydra such as `hydra/launcher=joblib`, as its launcher does them.
 
     Raises:
         UserError: if the launcher fails, on an interruption, and if no run is finished in the end.
     """
     plan = Plan.load(out)
     of_task = {task: _Size.of(plan, task) for task in {run.task for run in plan.runs}}
-    size = {run: of_task[run.task] for run in runs}
-    to_do = [run for run in size if result(out / run.folder) is None]
     for task in of_task:
         keep_best(out / task)  # if a job was killed between its result and this
-    if not to_do:
+    progress = _Progress(out, {run: of_task[run.task] for run in runs})
+    if not progress.unfinished:
         return
+    to_do = [run for run in progress.size if run in progress.unfinished]
     for run in to_do:  # a failure of the last time is not one of this time
         (out / run.folder / FAILED).unlink(missing_ok=True)
+    each = ((run, steps(out, run)) for run in to_do)
+    launched = iter([("all by Hydra", _launched(out, to_do, hydra_overrides))])
+    total = Progress(len(progress.size), sum(run.bytes for run in progress.size.values()))
+    do_runs(lambda _: launched if hydra_overrides else each, progress, total, jobs=1)
+    progress()
+    if progress.unfinished:
+        number = len(progress.unfinished)
+        raise UserError(f"{number} run(s) in {out} are being done by another process: wait for it to end.")
+    if progress.failed == total.runs:
+        raise UserError(f"all {total.runs} run(s) in {out} failed: the reasons are above, and in their folders.")
+
+
+def _launched(out: Path, runs: list[Run], hydra_overrides: list[str]) -> Steps[None]:
+    """Do the runs as Hydra's launcher does."""
     log = out / "hydra" / LOG
     log.parent.mkdir(exist_ok=True)
-    layout = "{desc} |{bar}| {percentage:3.0f}% [{elapsed} gone, {remaining} left]"
-    total = sum(run.bytes for run in size.values())
-    done = total - sum(size[run].bytes for run in to_do)
-    with log.open("wb") as file, tqdm(total=total, initial=done, bar_format=layout, smoothing=0) as bar:
-        process = subprocess.Popen(
-            multirun(out, to_do, hydra_overrides), stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
-            start_new_session=True, env={**os.environ, PARENT: str(os.getpid())},
-        )  # fmt: skip
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
-        try:
-            running = set(to_do)
-            while running:
-                ended = process.poll() is not None  # asked first: what it wrote before it ended is then seen
-                _show(bar, out, size, running)
-                if ended:
-                    break
-                time.sleep(0.5)
-            code = process.wait()
-        except BaseException as error:
-            _end(process)
-            if not isinstance(error, KeyboardInterrupt):
-                raise
-            finished = sum(result(out / run.folder) is not None for run in size)
-            raise UserError(
-                f"interrupted with {finished} of {len(size)} runs finished: the same command goes on from there."
-            ) from None
-    if code:
-        _end(process)  # what it may have left, if it was killed
-        raise UserError(f"Hydra's launcher failed (exit status {code}): see {log}.")
-    if running:
-        raise UserError(f"{len(running)} run(s) in {out} are being done by another process: wait for it to end.")
-    if all(result(out / run.folder) is None for run in size):
-        raise UserError(f"all {len(size)} run(s) in {out} failed: the reasons are above, and in their folders.")
-
-
-def _end(process: subprocess.Popen) -> None:
-    """End Hydra and its workers, which are one process group and end their runs."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
-    process.wait()
+    with log.open("wb") as file:
+        process = Process(multirun(out, runs, hydra_overrides), log=file)
+    yield process
+    if process.code:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)  # the workers that are left, if it was killed
+        raise UserError(f"Hydra's launcher failed (exit status {process.code}): see {log}.")
 
 
 def multirun(out: Path, runs: list[Run], hydra_overrides: list[str]) -> list[str]:
@@ -164,16 +143,22 @@ class _Size(NamedTuple):
         return 0
 
 
-def _show(bar: tqdm, out: Path, size: dict[Run, _Size], running: set[Run]) -> None:
-    """Move the bar to where the runs are, and take those that have ended from `running`."""
-    for run in sorted(running, key=str):
-        why = failure(out / run.folder)
-        if why is not None:
-            bar.write(f"failed: {run}: {why}", file=sys.stderr)
-        if why is not None or result(out / run.folder) is not None:
-            running.remove(run)
-    before = bar.n, bar.desc
-    bar.n = sum(one.done(out / run.folder) if run in running else one.bytes for run, one in size.items())
-    bar.set_description_str(f"{len(size) - len(running)} of {len(size)} runs", refresh=False)
-    if sys.stderr.isatty() or before != (bar.n, bar.desc):  # a file gets a line for each epoch, not two a second
-        bar.refresh()
+class _Progress:
+    """How far a sweep is, by what is in the folders of its runs, whoever does them."""
+
+    def __init__(self, out: Path, size: dict[Run, _Size]) -> None:
+        self.out, self.size, self.failed = out, size, 0
+        self.unfinished = {run for run in size if result(out / run.folder) is None}
+
+    def __call__(self, active: Collection[Hashable] = ()) -> Progress:
+        """Look at the folders again, and say what has failed."""
+        for run in sorted(self.unfinished, key=str):
+            why = failure(self.out / run.folder)
+            if why is not None:
+                self.failed += 1
+                say_failed(run, why)
+            if why is not None or result(self.out / run.folder) is not None:
+                self.unfinished.remove(run)
+        size = sum(self.size[run].bytes for run in self.size.keys() - self.unfinished)
+        size += sum(self.size[run].done(self.out / run.folder) for run in self.unfinished) if active else 0
+        return Progress(len(self.size) - len(self.unfinished) - self.failed, size)
