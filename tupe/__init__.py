@@ -18,7 +18,7 @@ RENAMED = {
     "tupe.finetuning.answers": "tupe.inference.answers",
     "tupe.finetuning.languages": "tupe.inference.languages",
     "tupe.finetuning.predict": "tupe.inference.predict",
-    "tupe.pretraining": "tupe.plan.pretraining",
+    "tupe.pretraining": "tupe.plan",
     "tupe.translation": "tupe.inference",
     "tupe.translation.plan": "tupe.plan.translation",
 }

@@ -15,7 +15,7 @@ import torch
 from tests.commands import ROOT
 from tupe.errors import UserError
 from tupe.fairseq_patches.printing import LOG
-from tupe.plan.pretraining import Launch, plan, read_config
+from tupe.plan import Launch, plan, read_config
 
 
 def digest(path):

@@ -20,7 +20,7 @@ from tupe.cli.main import main
 from tupe.criterions.throughput import KNOWN_DEVICES
 from tupe.data.corpus.report import vocabulary_warning
 from tupe.errors import UserError
-from tupe.plan.pretraining import Launch, plan, plus, read_config
+from tupe.plan import Launch, plan, plus, read_config
 
 CPU = Launch(nodes=1, processes=1, gpus=0)
 Usage = namedtuple("Usage", "total used free")

@@ -12,7 +12,9 @@ from fairseq import models, tasks
 from tests.commands import ROOT
 from tupe.cli.main import main
 from tupe.errors import UserError
-from tupe.plan.pretraining import Launch, read_config, short
+from tupe.plan.check import Launch
+from tupe.plan.config import read_config
+from tupe.plan.estimate import short
 from tupe.plan.translation import made_of, plan
 
 CPU = Launch(nodes=1, processes=1, gpus=0)

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from tests.commands import ROOT
 from tests.samples import write_dictionary
 from tupe.errors import UserError
-from tupe.plan.pretraining import Launch, plan, read_config
+from tupe.plan import Launch, plan, read_config
 from tupe.tasks.multilingual_masked_lm import MultilingualMaskedLMConfig, MultilingualMaskedLMTask
 
 SIZES = {"de": 40, "en": 400, "sw": 4}  # sequences for training, each a block

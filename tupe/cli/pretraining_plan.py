@@ -22,11 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from tupe.plan.pretraining import made_of, plan
+    from tupe.plan import pretraining
 
     launch = {"gpu": args.gpu, "mfu": args.mfu, "max_unused": args.max_unused}
     if args.measured is not None:
         from tupe.analysis.cost import read_costs
 
         launch["measured"] = read_costs(args.measured)
-    _plan.say_and_start(args, "scripts/pretrain.sh", plan, made_of, **launch)
+    _plan.run(args, pretraining, **launch)

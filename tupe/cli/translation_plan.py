@@ -5,12 +5,12 @@ Example: tupe translation-plan --gpus 8 configs/translation multi30k_en_de task.
 
 import argparse
 
-from tupe.cli._plan import add_arguments, say_and_start
+from tupe.cli import _plan
 
-__all__ = ["add_arguments", "run"]
+add_arguments = _plan.add_arguments
 
 
 def run(args: argparse.Namespace) -> None:
-    from tupe.plan.translation import made_of, plan
+    from tupe.plan import translation
 
-    say_and_start(args, "scripts/translate_train.sh", plan, made_of)
+    _plan.run(args, translation)

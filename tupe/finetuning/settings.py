@@ -15,7 +15,7 @@ from tupe.fairseq_patches.configuration import refuse_outputs, refuse_unknown_ke
 from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.finetuning.benchmarks import TASKS
 from tupe.models.config import TupeConfig
-from tupe.plan.pretraining import plus
+from tupe.plan.config import plus
 from tupe.systems import system_fields
 from tupe.user_dir import config_dir
 

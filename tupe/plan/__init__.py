@@ -1,1 +1,7 @@
 """The plan of a training before it begins: what it will do, need and cost, and what cannot work."""
+
+from tupe.plan.check import Launch
+from tupe.plan.config import plus, read_config, with_pluses
+from tupe.plan.pretraining import made_of, plan
+
+__all__ = ["Launch", "made_of", "plan", "plus", "read_config", "with_pluses"]

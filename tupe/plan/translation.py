@@ -1,4 +1,4 @@
-"""Print the plan of a translation model's training before it begins, and refuse what cannot work."""
+"""The plan of a translation model's training, and what its folder depends on."""
 
 import math
 from collections.abc import Iterator
@@ -10,30 +10,33 @@ from omegaconf import DictConfig
 from tupe.data.corpus.manifest import MODEL
 from tupe.data.translation.manifest import Content
 from tupe.errors import UserError
-from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.models.describe import full_name
 from tupe.models.seq2seq.config import CONFIGS
 from tupe.models.summary import meta_translator
 from tupe.models.tupe import as_namespace
-from tupe.plan.pretraining import Launch, check_machine, check_warmup, disk, model_of, number_of_updates, short
+from tupe.plan.check import Launch, check
+from tupe.plan.disk import disk
+from tupe.plan.estimate import number_of_updates, short
+from tupe.plan.pretraining import model_of
+
+MADE_BY = "scripts/translate_train.sh"
 
 
 def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
-    """Yields the lines of the plan, once the files of the data are checked: sizes, indexes, the vocabulary.
+    """Yield the lines of the plan, once the files of the data are checked: sizes, indexes, the vocabulary.
 
     Raises:
         UserError: for a model that does not exist or cannot be, GPUs that are not there, data that are missing, damaged
             or of other languages, a batch that is not `dataset.max_tokens` tokens, a precision that the CPU has not, a
             warm-up that is not shorter than the run, and too little disk space for the checkpoints.
     """
+    check(cfg, launch)
     name, task = cfg.model._name, cfg.task
     if name not in CONFIGS:
         raise UserError(f"there is no translation model {name}: `tupe systems --translation` lists them.")
     most = cfg.dataset.max_tokens
     if most in (None, -1) or cfg.dataset.batch_size is not None:
         raise UserError("a batch is counted in tokens: set dataset.max_tokens, and not dataset.batch_size.")
-    refuse_out_of_range(cfg)
-    check_machine(cfg, launch)
     content = _data(cfg)
     train, symbols = content.splits.get("train", {}), content.settings.vocab_size
     if not train.get("kept"):
@@ -56,12 +59,11 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
         f"{updates:,} updates: at most {updates / epoch:,.3g} times the {pairs:,} pairs of {short(tokens[0])} "
         f"{task.source_lang} and {short(tokens[1])} {task.target_lang} tokens, {epoch:,} updates or more each"
     )
-    check_warmup(cfg, updates)
     yield disk(cfg, launch, updates, epoch, model)
 
 
 def made_of(cfg: DictConfig) -> dict[str, Any]:
-    """Like `tupe.plan.pretraining.made_of`, for a translation model."""
+    """Return what a run's folder depends on: the model, the languages and the data."""
     content, pair = _data(cfg), f"{cfg.task.source_lang}-{cfg.task.target_lang}"
     files = (MODEL, *(f"train.{pair}.{language}.bin" for language in content.settings.languages))
     sums = {name: content.checksums.get(name, "")[:12] for name in files}

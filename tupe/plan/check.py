@@ -1,0 +1,48 @@
+"""Check where a training takes place, and that it can begin there."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+
+from tupe.errors import UserError
+from tupe.fairseq_patches.configuration import refuse_outputs
+from tupe.fairseq_patches.ranges import refuse_out_of_range
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Where a run takes place."""
+
+    nodes: int  # machines
+    processes: int  # on each machine
+    gpus: int  # on each machine; 0 for the CPU
+    here: bool = True  # whether it starts on this machine, whose GPUs and disk must then do
+    gpu: str | None = None  # of which kind they are, as `h100`, if the plan is to say hours
+    mfu: float = 0.4  # share of their peak that training uses
+    # what `tupe.analysis.cost.read_costs` returns, if the plan is to say hours by it
+    measured: tuple[str, list[dict[str, Any]]] | None = None
+    max_unused: float = 0.01  # share of the tokens that may be in lines too long to be used
+
+    def __str__(self) -> str:
+        return f"{self.nodes} node(s) x {self.processes} process(es), {self.gpus} GPU(s) a node"
+
+
+def check(cfg: DictConfig, launch: Launch) -> None:
+    """Refuse numbers out of range, outputs that spoil, GPUs that are not there, and what the CPU does not train with.
+
+    Raises:
+        UserError: for the first of them.
+    """
+    refuse_out_of_range(cfg)
+    refuse_outputs(cfg)
+    if min(launch.nodes, launch.processes) < 1 or launch.gpus < 0:
+        raise UserError(f"{launch} cannot be: give numbers above 0; only GPUs may be 0.")
+    if launch.here and launch.gpus > torch.cuda.device_count():
+        raise UserError(
+            f"{launch.gpus} GPU(s) are asked for, but PyTorch {torch.__version__} sees {torch.cuda.device_count()}: "
+            "set GPUS, look at nvidia-smi and CUDA_VISIBLE_DEVICES, and install a PyTorch with CUDA."
+        )
+    if launch.here and launch.gpus == 0 and cfg.common.fp16 and not cfg.common.memory_efficient_fp16:
+        raise UserError("the CPU does not train with common.fp16=true: leave it out, or set common.bf16=true.")

@@ -1,0 +1,72 @@
+"""Compose the configuration of a training as `fairseq-hydra-train` does, and refuse keys and values that cannot be."""
+
+import re
+import warnings
+from collections.abc import Container, Mapping
+from pathlib import Path
+
+from fairseq.dataclass.initialize import add_defaults, hydra_init
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from tupe.errors import UserError
+from tupe.fairseq_patches.configuration import refuse_unknown_keys
+
+_BY_NAME = ("model", "task", "criterion", "optimizer", "lr_scheduler")  # of which Hydra knows what the file names
+
+
+def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
+    """Compose a configuration as `fairseq-hydra-train` does, with fairseq's defaults.
+
+    Raises:
+        UserError: for a file, key or value that cannot be.
+    """
+    if not (folder / f"{name}.yaml").is_file():  # Hydra would compose fairseq's empty schema
+        raise UserError(f"there is no {folder / name}.yaml: give the folder and the name of a configuration.")
+    hydra_init(name)
+    try:
+        overrides = with_pluses(overrides, folder, name)
+        with warnings.catch_warnings(), initialize_config_dir(config_dir=str(folder.resolve()), version_base="1.1"):
+            warnings.simplefilter("ignore")  # fairseq's schema has the name of the file, which Hydra 1.1 deprecates
+            cfg = compose(config_name=name, overrides=overrides)
+        add_defaults(cfg)
+    except UserError:
+        raise
+    except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:  # a group that is a number
+        for override in overrides:
+            if not override.startswith("~"):  # which has no value
+                _refuse_override(override)
+        reason = re.split(r"\s(?:To append|Either remove|See https)", str(error))[0]  # without Hydra's advice
+        raise UserError(f"the configuration {name} cannot be made: {' '.join(reason.split())}") from None
+    return cfg
+
+
+def _refuse_override(override: str) -> None:
+    """Raise a `UserError` for `GROUP.FIELD=VALUE` with a group, field or value that fairseq does not have."""
+    key, equals, value = override.partition("=")
+    if not equals:
+        raise UserError(f"'{override}' is no setting: give key=value, as optimization.max_update=1000.")
+    try:
+        asked = OmegaConf.to_container(OmegaConf.from_dotlist([f"{key.lstrip('+')}={value}"]))
+    except (OmegaConfBaseException, YAMLError):
+        raise UserError(f"{key} cannot be {value!r:.60}: quote it, or write a list as [1,2].") from None
+    refuse_unknown_keys({group: part for group, part in asked.items() if group != "hydra"})
+
+
+def with_pluses(arguments: list[str], folder: Path, name: str) -> list[str]:
+    """Write each of the arguments by `plus`, for the configuration `name` in `folder`."""
+    named = OmegaConf.to_container(OmegaConf.load(folder / f"{name}.yaml"))  # of a DictConfig, what is ??? is not there
+    return [plus(argument, named) for argument in arguments]
+
+
+def plus(override: str, named: Mapping[str, Container[str]]) -> str:
+    """Write `model.FIELD=VALUE` as Hydra wants it: with a plus where the file's group does not name the field."""
+    key, equals, value = override.partition("=")
+    bare = key.lstrip("+")
+    group, _, field = bare.partition(".")
+    if group not in _BY_NAME or not field or not equals or key.startswith("++"):
+        return override
+    return f"{'' if field.partition('.')[0] in (named.get(group) or ()) else '+'}{bare}={value}"
