@@ -133,6 +133,12 @@ def test_values_of_another_type(key, value):
         refuse_unknown_keys({"optimization": {key: value}})
 
 
+def test_a_number_is_neither_true_nor_false():
+    refuse_unknown_keys({"checkpoint": {"reset_meters": 1, "no_save": False}})
+    with pytest.raises(UserError, match=r"^checkpoint cannot have this reset_meters: 7 is neither true nor false$"):
+        refuse_unknown_keys({"checkpoint": {"reset_meters": 7}})
+
+
 @pytest.mark.parametrize("name", ["sgd", "adafactor", "adagrad", "adamax"])
 def test_an_optimizer_without_defaults_under_hydra(name):
     with pytest.raises(UserError, match=rf"^the optimizer {name} needs a value of lr, .* add \+optimizer.lr=VALUE"):

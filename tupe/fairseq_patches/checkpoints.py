@@ -191,8 +191,8 @@ def refuse_other_dictionary(
         return
     if checksum == _sha256([*dictionary.symbols, MASK]):
         raise UserError(
-            f"the checkpoint{where} predicts masked words, and there is no {MASK} here: score it with `fairseq-validate "
-            "--task masked_lm` or `tupe loss-by-position`"
+            f"the checkpoint{where} predicts masked words, and there is no {MASK} here: score it with "
+            "`fairseq-validate --task masked_lm` or `tupe loss-by-position`"
         )
     how = "other symbols or order" if same_size else f"{size} symbols, the data's has {here}"
     raise UserError(

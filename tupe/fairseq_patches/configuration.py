@@ -69,6 +69,10 @@ def _refuse_other_fields(name: str, fields: Mapping, of: type) -> None:
         OmegaConf.merge(OmegaConf.structured(of), fields)
     except OmegaConfBaseException as error:
         raise cannot_be(name, fields, of, error) from error
+    flags = (field.name for field in dataclasses.fields(of) if field.type is bool and field.name in fields)
+    for flag in flags:  # omegaconf takes any number for true
+        if type(fields[flag]) is int and fields[flag] not in (0, 1):
+            raise UserError(f"{name} cannot have this {flag}: {fields[flag]!s:.40} is neither true nor false")
 
 
 def refuse_unknown_keys(cfg: Mapping) -> None:
