@@ -134,7 +134,7 @@ class Launcher:
         """Launches `kernel` with those of the arguments that it has parameters for, by position, which is faster."""
         even = self.inputs.starts is None and self.T_k % tile["BLOCK_N"] == 0
         known = {**self.arguments, **tile, **arguments, "EVEN_KEYS": even}
-        compile_options = {"num_warps": tile["num_warps"], "num_stages": tile["num_stages"]}
+        compile_options = {"num_warps": tile["num_warps"], "num_stages": tile["num_stages"], "enable_fp_fusion": True}
         with torch.cuda.device_of(self.inputs.query):  # where Triton launches
             kernel[grid](*[known[name] for name in kernel.arg_names], **compile_options)
 

@@ -1,8 +1,9 @@
 """Choose the ptxas that makes machine code of Triton's kernels.
 
 ptxas 12.8, which Triton's wheels up to 3.7.1 bring for Hopper, is reported to overwrite registers that an asynchronous
-`wgmma` has not read yet, without an error; CUDA 13.3 mends that (triton-lang/triton pull requests 11781 and 11854). The
-extra `gpu` installs `nvidia-cuda-nvcc`, whose ptxas takes its place where it works with the driver.
+`wgmma` has not read yet, without an error; CUDA 13.3 mends that (triton-lang/triton pull requests 11781 and 11854).
+Triton 3.8 brings 12.9, Triton 3.9 13.4 under the name `ptxas-blackwell`, which it also runs for Hopper. The extra `gpu`
+installs `nvidia-cuda-nvcc`, whose ptxas takes its place where it works with the driver.
 """
 
 import functools
@@ -12,7 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from importlib.metadata import PackageNotFoundError, files
+from importlib.metadata import PackageNotFoundError, files, version
 from pathlib import Path
 
 import torch
@@ -30,10 +31,16 @@ def ptxas(capability: tuple[int, int]) -> Path | None:
         return None
     folder = Path(found.origin).parent / "backends" / "nvidia" / "bin"
     name, variable = "ptxas", VARIABLE
-    if capability >= (10, 0) and (folder / "ptxas-blackwell").exists():
+    first = 9 if _triton_version() >= (3, 9) else 10
+    if capability >= (first, 0) and (folder / "ptxas-blackwell").exists():
         name, variable = "ptxas-blackwell", "TRITON_PTXAS_BLACKWELL_PATH"
     own = Path(os.environ.get(variable, folder / name))
     return own if ptxas_version(own) else folder / name  # as Triton falls back
+
+
+def _triton_version() -> tuple[int, int]:
+    major, minor, *_ = version("triton").split(".")
+    return int(major), int(minor)
 
 
 @functools.cache
@@ -49,8 +56,8 @@ def ptxas_version(path: Path | None) -> str | None:
 
 def is_right(path: Path | None) -> bool:
     """Tell whether a ptxas is of CUDA 13.3 or later."""
-    version = ptxas_version(path)
-    return version is not None and tuple(map(int, version.split(".")[:2])) >= RIGHT
+    found = ptxas_version(path)
+    return found is not None and tuple(map(int, found.split(".")[:2])) >= RIGHT
 
 
 def wheel_ptxas() -> Path | None:
