@@ -57,7 +57,7 @@ def finetune(task, checkpoint, data, *overrides):
         return ()
 
     command = ["finetune-glue", task, checkpoint, data, "dataset.num_workers=0", *overrides]
-    patched = mock.patch("tupe.finetuning.finetune._run", training)
+    patched = mock.patch("tupe.experiments.finetune._run", training)
     with patched, contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
         status = tupe(*command)
     return subprocess.CompletedProcess(command, status, out.getvalue(), error.getvalue())

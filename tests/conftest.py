@@ -64,7 +64,7 @@ SLOW = (
     "data/translation/test_prepare",
     "examples/",
     "fairseq_patches/test_epochs",
-    "finetuning/test_kills",
+    "experiments/test_kills",
     "pretended_cuda/",
     "optim/",
     "test_packaging",

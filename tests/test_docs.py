@@ -21,7 +21,7 @@ from tests.commands import ROOT, run
 from tests.samples import write_checkpoint, write_manifest
 from tupe.cli.main import parser_of
 from tupe.errors import UserError
-from tupe.finetuning.settings import read_settings
+from tupe.experiments.settings import read_settings
 from tupe.plan.config import read_config, with_pluses
 from tupe.systems import ELECTRA_NAMES, MODEL_NAMES, SEQ2SEQ_NAMES
 

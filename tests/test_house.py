@@ -18,8 +18,7 @@ FLOORS = (
     ("models", "tasks", "transformers"),
     ("plugin", "checkpoints", "plan"),
     ("analysis", "inference", "doctor"),
-    ("finetuning",),
-    ("study",),
+    ("experiments",),
     ("cli",),
     ("__main__",),
 )

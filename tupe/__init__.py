@@ -15,10 +15,13 @@ __version__ = "0.2.0.dev0"
 #: Modules that moved, with their submodules. The old names work in version 0.2, with a warning.
 RENAMED = {
     "tupe.fairseq_mends": "tupe.fairseq_patches",
+    "tupe.finetuning": "tupe.experiments",
     "tupe.finetuning.answers": "tupe.inference.answers",
     "tupe.finetuning.languages": "tupe.inference.languages",
+    "tupe.finetuning.model_overrides": "tupe.experiments.settings",
     "tupe.finetuning.predict": "tupe.inference.predict",
     "tupe.pretraining": "tupe.plan",
+    "tupe.study": "tupe.experiments.study",
     "tupe.translation": "tupe.inference",
     "tupe.translation.plan": "tupe.plan.translation",
 }

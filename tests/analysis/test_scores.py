@@ -6,10 +6,10 @@ import pytest
 
 from tupe.cli.main import main
 from tupe.errors import UserError
-from tupe.finetuning.plan import Plan
-from tupe.finetuning.runs import grid
-from tupe.finetuning.scores import score_curves
-from tupe.finetuning.table import by_label
+from tupe.experiments.plan import Plan
+from tupe.experiments.runs import grid
+from tupe.experiments.scores import score_curves
+from tupe.experiments.table import by_label
 
 
 def sweep(out, model, updates, scores):

@@ -22,15 +22,15 @@ import torch
 from tests.commands import ROOT
 from tests.data.qa.conftest import LINES
 from tests.data.qa.conftest import write_corpus as write_vocabulary
+from tests.experiments.study.conftest import DESIGN, finetuning
 from tests.samples import write_checkpoint, write_corpus, write_manifest, write_task, write_translator
-from tests.study.conftest import DESIGN, finetuning
 from tests.tasks.test_question_answering import make_model, make_task, save
 from tupe.cli.main import COMMANDS, main
+from tupe.experiments import finetune, sweep
+from tupe.experiments.plan import Plan
+from tupe.experiments.runs import Result, Run
 from tupe.files import write
 from tupe.files.folder import IDENTITY, Identity
-from tupe.finetuning import finetune, sweep
-from tupe.finetuning.plan import Plan
-from tupe.finetuning.runs import Result, Run
 
 RUN = Run("CoLA", 2e-5, 1)
 HOSTILE = "gelu\n+hydra.job_logging.handlers.x={class:subprocess.Popen,args:[touch witness],shell:true}\x1b[2J"

@@ -4,8 +4,8 @@ import numpy as np
 
 from tests.commands import REAL, run
 from tests.data.conftest import as_text, made_documents
-from tupe.study.document import read_results
-from tupe.study.tables import BLOCKS
+from tupe.experiments.study.document import read_results
+from tupe.experiments.study.tables import BLOCKS
 
 #: As the size `gpu`, but for the CPU: bfloat16, and a worker that loads.
 DESIGN = """

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from tests.commands import ROOT, environment, run, train, tupe
+from tupe.experiments.runs import Run, failure, result
 from tupe.files import lock
-from tupe.finetuning.runs import Run, failure, result
 
 TINY = ("--encoder-layers", 2, "--encoder-embed-dim", 32, "--encoder-ffn-embed-dim", 64, "--encoder-attention-heads", 2)
 

@@ -15,7 +15,7 @@ from tests.tasks.test_question_answering import made_questions
 from tupe.cli.main import main
 from tupe.data.qa.rules import tokens
 from tupe.data.qa.score import score_files
-from tupe.finetuning import finetune, sweep
+from tupe.experiments import finetune, sweep
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tupe.cli.main import main
 from tupe.data.corpus.manifest import MODEL
 from tupe.data.corpus.vocabulary import train as train_vocabulary
 from tupe.errors import UserError
-from tupe.finetuning.model_overrides import model_overrides
+from tupe.experiments.settings import model_overrides
 
 
 def test_a_resumed_run_is_the_same_bit_for_bit(trained, parallel, tmp_path):

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from tupe.finetuning.finetune import finetune
+    from tupe.experiments.finetune import finetune
 
     done = finetune(args.task, args.checkpoint, args.data, args.overrides)
     if done.before:

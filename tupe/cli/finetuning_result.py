@@ -10,6 +10,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from tupe.finetuning.result import finetuning_result
+    from tupe.experiments.result import finetuning_result
 
     print(finetuning_result(args.run, args.test, args.model).sentence(args.run))

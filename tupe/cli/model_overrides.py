@@ -12,6 +12,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from tupe.finetuning.model_overrides import model_overrides
+    from tupe.experiments.settings import model_overrides
 
     print("\n".join(model_overrides(args.checkpoint)))

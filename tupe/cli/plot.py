@@ -75,8 +75,8 @@ def _training(args: argparse.Namespace) -> None:
 
 def _scores(args: argparse.Namespace) -> None:
     from tupe.analysis.scores import plot_scores
-    from tupe.finetuning.scores import score_curves
-    from tupe.finetuning.table import by_label
+    from tupe.experiments.scores import score_curves
+    from tupe.experiments.table import by_label
 
     plot_scores(score_curves(by_label(args.paths), args.column), args.output, args.title)
 

@@ -30,9 +30,9 @@ def run(args: argparse.Namespace) -> None:
     from tupe.analysis.cost import cost_rows, read_costs
     from tupe.analysis.page import Table, write_page
     from tupe.analysis.text import read_tokens
-    from tupe.finetuning.formats import as_text, failures
-    from tupe.finetuning.scores import score_curves
-    from tupe.finetuning.table import by_label
+    from tupe.experiments.formats import as_text, failures
+    from tupe.experiments.scores import score_curves
+    from tupe.experiments.table import by_label
 
     if args.text is not None and args.data is None:
         raise UserError("--text needs --data, the folder of the corpus that the model was trained on.")

@@ -35,8 +35,8 @@ def add_size(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from tupe.cores import available_cores
-    from tupe.study.design import read_design
-    from tupe.study.driver import Study, pretraining_of
+    from tupe.experiments.study.design import read_design
+    from tupe.experiments.study.driver import Study, pretraining_of
 
     design = read_design(args.size)
     study = Study(design, args.records, args.out, args.parts, args.systems)

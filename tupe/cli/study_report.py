@@ -18,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from tupe.errors import UserError
-    from tupe.study.document import read_results, render
-    from tupe.study.tables import BLOCKS
+    from tupe.experiments.study.document import read_results, render
+    from tupe.experiments.study.tables import BLOCKS
 
     if args.print is None:
         for path in render(args.document, args.records, args.size):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tupe.cli._types import SEEDS, listed, output_folder, real, whole
 from tupe.errors import UserError
-from tupe.finetuning.benchmarks import BENCHMARKS
-from tupe.finetuning.runs import grid
+from tupe.experiments.benchmarks import BENCHMARKS
+from tupe.experiments.runs import grid
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from tupe.finetuning.formats import markdown
-    from tupe.finetuning.sweep import make_plan, sweep
-    from tupe.finetuning.table import read_sweep
+    from tupe.experiments.formats import markdown
+    from tupe.experiments.sweep import make_plan, sweep
+    from tupe.experiments.table import read_sweep
 
     benchmark = BENCHMARKS[args.benchmark]
     given = (args.tasks, args.lrs, args.seeds)

@@ -21,10 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from tupe.experiments.formats import as_csv, as_json, markdown
+    from tupe.experiments.published import PUBLISHED
+    from tupe.experiments.table import read_sweep
     from tupe.files import atomic
-    from tupe.finetuning.formats import as_csv, as_json, markdown
-    from tupe.finetuning.published import PUBLISHED
-    from tupe.finetuning.table import read_sweep
 
     rows = [read_sweep(path, label, args.by_language) for label, path in args.sweeps]
     check_names([row.name for row in rows])

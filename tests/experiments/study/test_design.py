@@ -1,0 +1,72 @@
+"""What is run, in which order, and which designs are none."""
+
+import pytest
+
+from tests.experiments.study.conftest import DESIGN
+from tupe.errors import UserError
+from tupe.experiments.study.design import CONFIGS, read_design
+
+
+def test_the_order(design):
+    """A group's search, then its first seed, then its second; what needs checkpoints comes after all of them."""
+    assert [str(run) for run in design.runs()] == [
+        "search/bert_a.lr_0.001", "search/bert_a.lr_0.002",
+        "search/bert_a_scaled.lr_0.001", "search/bert_a_scaled.lr_0.002",
+        "final/bert_a.seed_1", "final/bert_a_scaled.seed_1", "final/bert_a.seed_2", "final/bert_a_scaled.seed_2",
+        "search/tupe_r.lr_0.001", "search/tupe_r.lr_0.002", "search/roberta.lr_0.001", "search/roberta.lr_0.002",
+        "final/tupe_r.seed_1", "final/roberta.seed_1",
+        "glue/bert_a.seed_1.end", "glue/bert_a_scaled.seed_1.end",
+        "glue/bert_a.seed_2.end", "glue/bert_a_scaled.seed_2.end",
+        "glue/bert_a.seed_1.mid", "glue/bert_a_scaled.seed_1.mid",
+        "glue/bert_a.seed_2.mid", "glue/bert_a_scaled.seed_2.mid",
+        "glue/tupe_r.seed_1.end", "glue/tupe_r.seed_1.mid", "cost/all.seed_1",
+    ]  # fmt: skip
+
+
+def test_no_seeds_are_the_search_alone(tmp_path):
+    path = tmp_path / "made.yaml"
+    path.write_text(DESIGN.replace("tupe_r: {seeds: 1", "tupe_r: {seeds: 0"))
+    found = {run.part for run in read_design(str(path)).runs() if run.system == "tupe_r"}
+    assert found == {"search"}
+
+
+def test_a_row_may_be_searched_further(tmp_path):
+    path = tmp_path / "made.yaml"
+    path.write_text(DESIGN.replace("tupe_r: {seeds: 1", "tupe_r: {rates: [0.004, 0.0005], seeds: 1"))
+    found = read_design(str(path))
+    assert found.rates("tupe_r") == [0.0005, 0.001, 0.002, 0.004]
+    assert [run.lr for run in found.runs() if run.part == "search" and run.system == "bert_a"] == [0.001, 0.002]
+
+
+def test_labels(design):
+    assert [design.label(name) for name in design.systems] == ["BERT-A", "scaled", "TUPE-R", "RoBERTa"]
+
+
+@pytest.mark.parametrize("size", [path.stem for path in CONFIGS.glob("*.yaml")])
+def test_those_of_the_repository(size):
+    """The papers' ten, with as many seeds as the text says, whatever else there is."""
+    design = read_design(size)
+    seeds = {name: system.seeds for name, system in design.systems.items()}
+    assert all(seeds[name] >= 3 for name in ("bert_a", "bert_r", "tupe_a", "tupe_r"))
+    assert all(seeds[name] >= 2 for name in ("tupe_a_tie_cls", "bert_ad", "shaw", "t5", "diet_rel", "diet_abs"))
+    assert len({run.path for run in design.runs()}) == len(list(design.runs()))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ("tupe_r: {", "tupe_x: {", "compares tupe_x, which `tupe systems` does not list"),
+        ("mid: 20", "mid: 25", "keeps the checkpoint of update 25, but saves every 20"),
+        ("updates: 100", "updates: many", "made.yaml is not what a study writes"),
+        ("groups:", "groups: [", "is no YAML"),
+        ("tupe_r: {seeds: 1", "tupe_r: {seeds: 100000000", "seeds is 100000000, not 1000 or less"),
+        ("updates: 100", "updates: " + 100_000 * "1", "is no YAML: Exceeds the limit"),
+    ],
+)
+def test_what_is_no_study(before, after, sentence, tmp_path):
+    path = tmp_path / "made.yaml"
+    path.write_text(DESIGN.replace(before, after))
+    with pytest.raises(UserError, match=sentence):
+        read_design(str(path))
+    with pytest.raises(UserError, match=r"there is no study abc: give one of cpu"):
+        read_design("abc")

@@ -1,0 +1,279 @@
+"""The driver does what is missing, once, and nothing of others: with runs that are a few lines of Python."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.commands import ROOT
+from tests.experiments.study.conftest import changed
+from tupe.cli.main import main
+from tupe.errors import UserError
+from tupe.experiments import queue
+from tupe.experiments.plan import Plan
+from tupe.experiments.runs import grid
+from tupe.experiments.study import finetuning, tables, training
+from tupe.experiments.study.design import Run
+from tupe.experiments.study.driver import Study
+from tupe.experiments.study.records import read_records
+from tupe.experiments.study.tables import Results
+from tupe.files import write_json
+
+#: Logs as fairseq does, one update every `pause` seconds, from where it was; the loss is least at rate 0.002.
+TRAINING = r"""
+import json, os, signal, sys, time
+ENDS = {"fails": "ValueError: it cannot be", "diverges": "error: the loss or a gradient is NaN or infinite; try"}
+folder, updates, lr, pause, end = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]), sys.argv[5]
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+log = os.path.join(folder, "hydra_train.log")
+if not os.path.exists(log):
+    open(log, "w").write("num. shared model params: 1,234 (num. trained\n")
+for update in range(len(open(log).readlines()) - 1, updates):
+    if end in ENDS and update == 1:
+        sys.exit(ENDS[end])
+    time.sleep(pause)
+    loss = {"loss": 9, "num_updates": update + 1, "wps": 100, "wpb": 200}
+    open(log, "a").write(json.dumps({"epoch": 1, **loss}) + "\n")
+valid = {"valid_loss": 8 + abs(lr - 0.002), "valid_accuracy": 30, "valid_num_updates": updates}
+open(log, "a").write(json.dumps({"epoch": 1, **valid}) + "\n")
+if end == "unsaved":
+    sys.exit("OSError: no space left")
+"""
+
+
+@pytest.fixture
+def study(design, prepared, tmp_path, monkeypatch):
+    """`study(pause, fails, unsaved, diverges, **options)`: its pre-trainings are `TRAINING`; `started` says which."""
+    out = tmp_path / "out"
+    (out / design.name).mkdir(parents=True)
+    (out / design.name / "corpus").symlink_to(prepared)
+    started = []
+    monkeypatch.setattr(queue, "_POLL", 0.02)
+    monkeypatch.setattr(training, "_measured", lambda *_: {})  # there are no checkpoints
+
+    def make(pause=0.0, fails=(), unsaved=(), diverges=(), **options):
+        def command(design, run, lr, corpus, folder, gpu):
+            started.append(str(run))
+            ends = {"fails": fails, "unsaved": unsaved, "diverges": diverges}
+            end = next((end for end, runs in ends.items() if str(run) in runs), "ends")
+            length = training.updates(design, run)
+            return [sys.executable, "-S", "-c", TRAINING, str(folder), str(length), str(lr), str(pause), end]
+
+        monkeypatch.setattr(training, "command", command)
+        parts = options.pop("parts", ("search", "final"))
+        return Study(design, tmp_path / "records", out, parts, **options)
+
+    make.started = started
+    return make
+
+
+def test_all_of_it(study, design, tmp_path):
+    done = study(systems=["bert_a"])
+    assert done.do(jobs=2) == 0
+    assert sorted(study.started[:2]) == ["search/bert_a.lr_0.001", "search/bert_a.lr_0.002"]
+    assert sorted(study.started[2:]) == ["final/bert_a.seed_1", "final/bert_a.seed_2"]
+    records = read_records(tmp_path / "records/made", design)
+    final = records[Run("final", "bert_a", 2)]
+    assert (final.lr, final.loss, final.parameters, final.accuracy) == (0.002, 8, 1234, 30)
+    assert final.curve == ((100, 8.0),) and final.training_seconds == 200
+    assert final.settings["pretraining"]["common"]["seed"] == 2
+    assert final.settings["pretraining"]["dataset"]["batch_size"] == 4
+    assert not done.folder(Run("search", "bert_a", 1, 0.001)).exists()  # nothing of it is needed
+    assert "/" not in json.dumps({**final.settings, "run": ""})  # no paths of the machine
+
+    assert study(systems=["bert_a"]).do(jobs=2) == 0
+    assert len(study.started) == 4  # nothing again
+
+
+def test_a_record_of_other_settings_is_refused(study, design, leave, tmp_path):
+    study(systems=["bert_a"], parts=["search"]).do(jobs=2)
+    run = Run("search", "bert_a", 1, 0.002)
+    leave({run: changed(read_records(tmp_path / "records/made", design)[run], updates=9)})
+    with pytest.raises(UserError, match=r"bert_a\.lr_0\.002\.json is of a run with updates = 9, not 10: move it away"):
+        study(systems=["bert_a"]).do(jobs=2)
+    (tmp_path / "records/made" / run.path).write_text("{")
+    with pytest.raises(UserError, match=r"is not what scripts/study\.sh writes"):
+        study(systems=["bert_a"]).do(jobs=2)
+
+
+def test_the_rate_is_that_of_the_search(study, design, leave, search, tmp_path):
+    """A record made at another rate than the search has found since is of other settings."""
+    study(systems=["tupe_r"]).do(jobs=1)
+    run = Run("search", "tupe_r", 1, 0.001)
+    records = read_records(tmp_path / "records/made", design)
+    better = changed(records[run])
+    object.__setattr__(better, "curve", ((10, 1.0),))
+    leave({run: better})
+    with pytest.raises(UserError, match=r"tupe_r\.seed_1\.json is of a run with lr = 0\.002, not 0\.001"):
+        study().check()
+
+
+def test_one_begun_at_another_rate_is_refused(study, design, leave, tmp_path):
+    """As where the search was extended since."""
+    with pytest.raises(UserError, match=r"1 run\(s\) failed"):
+        study(fails=["final/tupe_r.seed_1"], systems=["tupe_r"]).do(jobs=1)
+    run = Run("search", "tupe_r", 1, 0.001)
+    better = changed(read_records(tmp_path / "records/made", design)[run])
+    object.__setattr__(better, "curve", ((10, 1.0),))
+    leave({run: better})
+    with pytest.raises(UserError, match=r"final/tupe_r\.seed_1 is of a run with lr = 0\.002, not 0\.001: move it away"):
+        study(systems=["tupe_r"]).do(jobs=1)
+
+
+def test_one_that_fails(study, capsys):
+    """The others go on; what needs it waits."""
+    with pytest.raises(UserError, match=r"1 run\(s\) failed"):
+        study(fails=["search/bert_a.lr_0.001"], systems=["bert_a", "tupe_r"]).do(jobs=2)
+    assert "failed: search/bert_a.lr_0.001: ValueError: it cannot be" in capsys.readouterr().err
+    assert "final/tupe_r.seed_1" in study.started and "final/bert_a.seed_1" not in study.started
+    assert study(systems=["bert_a", "tupe_r"]).do(jobs=2) == 0  # tried again
+
+
+def test_one_of_the_search_that_diverges(study, design, tmp_path):
+    """It is the worst of its rates; where all diverge there is no best, and where a final run does it has failed."""
+    one, other = (f"search/bert_a.lr_{lr}" for lr in (0.001, 0.002))
+    assert study(diverges=[other], systems=["bert_a"]).do(jobs=2) == 0
+    records = read_records(tmp_path / "records/made", design)
+    assert records[Run("search", "bert_a", 1, 0.002)].loss == float("inf")
+    assert records[Run("final", "bert_a", 1)].lr == 0.001
+    assert tables.rates(Results(design, records))[2] == "| BERT-A | **8.001** | diverged |"
+    searches = [name.replace("bert_a", "tupe_r") for name in (one, other)]
+    assert study(diverges=searches, systems=["tupe_r"]).do(jobs=2) == 1
+    with pytest.raises(UserError, match=r"1 run\(s\) failed"):
+        study(diverges=["final/bert_a_scaled.seed_1"], systems=["bert_a_scaled"]).do(jobs=2)
+
+
+def test_one_that_fails_to_save_its_end(study, tmp_path, capsys):
+    """Its last validation is logged, but the checkpoint that would be measured and fine-tuned is an earlier one."""
+    options = {"systems": ["bert_a"], "parts": ["search"]}
+    with pytest.raises(UserError, match=r"1 run\(s\) failed"):
+        study(unsaved=["search/bert_a.lr_0.001"], **options).do(jobs=2)
+    assert "failed: search/bert_a.lr_0.001: OSError: no space left" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.glob("records/made/search/*.json")] == ["bert_a.lr_0.002.json"]
+    assert study(**options).do(jobs=2) == 0
+
+
+def test_a_sweep_with_failed_runs_has_no_record(tmp_path):
+    runs = grid(["CoLA"], [0.001], [1, 2])
+    Plan("c.pt", "1", "bert_a_tiny", 100, "d", (), tuple(runs)).join(tmp_path)
+    write_json(tmp_path / runs[0].folder / "result.json", {"score": 50.0})
+    write_json(tmp_path / runs[1].folder / "failed.json", {"reason": "out of memory"})
+    assert finetuning.sweep_record({}, tmp_path, 1.0) is None
+    write_json(tmp_path / runs[1].folder / "result.json", {"score": 52.0})
+    assert finetuning.sweep_record({}, tmp_path, 1.0).scores == {"CoLA": {"0.001": (50.0, 52.0)}}
+
+
+def test_a_run_that_was_finished_on_another_machine_is_not_swept_here(study, tmp_path, capsys, monkeypatch):
+    """The record says that it ended; what lies here was begun and left."""
+    study(systems=["bert_a"]).do(jobs=2)
+    here = study(systems=["bert_a"], parts=["glue"])
+    here.glue.mkdir()
+    swept = []
+
+    def command(design, checkpoint, *_):
+        swept.append(checkpoint.parent.name)
+        return ["false"]
+
+    monkeypatch.setattr(finetuning, "sweep_command", command)
+    for run in (Run("final", "bert_a", seed) for seed in (1, 2)):
+        for name in ("checkpoint_last.pt", "checkpoint_1_20.pt"):
+            (here.folder(run) / name).touch()
+    log = here.folder(Run("final", "bert_a", 2)) / "hydra_train.log"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:50]))
+    with pytest.raises(UserError, match=r"2 run\(s\) failed"):
+        here.do(jobs=1)
+    assert swept == ["bert_a.seed_1"] * 2
+    (here.folder(Run("final", "bert_a", 1)) / "hydra_train.log").unlink()
+    (here.corpus / "manifest.json").touch()
+    options = ["--size", f"{tmp_path}/made.yaml", "--parts", "glue", "--systems", "bert_a"]
+    assert main(["study", *options, "--records", f"{tmp_path}/records", "--out", f"{tmp_path}/out"]) == 0
+    assert "checkpoints of 4 missing fine-tunings, as glue/bert_a.seed_1.end, are not in" in capsys.readouterr().out
+
+
+def test_a_pretraining_done_again_begins_its_fine_tunings_anew(study):
+    here = study(systems=["bert_a"])
+    begun = here.folder(Run("glue", "bert_a", 1, at="end")) / "sweep"
+    begun.mkdir(parents=True)
+    here.do(jobs=2)
+    assert not begun.exists()
+
+
+@pytest.mark.parametrize("how", ["signal", "minutes"])
+def test_stopped_it_goes_on(how, study, monkeypatch):
+    options = {"systems": ["bert_a"], "parts": ["search"]}
+    slow = study(pause=0.8, **options)
+    logs = [slow.folder(run) / "hydra_train.log" for run in slow.wanted]
+
+    def begun():
+        return all(log.exists() and len(log.read_text().splitlines()) > 1 for log in logs)
+
+    def interrupt():
+        while not begun():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    if how == "signal":
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(UserError, match=r"interrupted with 0 of 2 runs done: the same command goes on"):
+            slow.do(jobs=2)
+    else:
+        with monkeypatch.context() as clock:
+            clock.setattr(time, "monotonic", lambda: 60.0 * begun())
+            assert slow.do(jobs=2, minutes=0.5) == 2
+    before = [len(log.read_text().splitlines()) for log in logs]
+    assert all(1 < number < 11 for number in before)
+    assert study(**options).do(jobs=2) == 0
+    assert len(study.started) == 4
+
+
+def test_what_another_process_does_is_left_to_it(study, monkeypatch):
+    """Two at once on one folder: each run is done by one of them."""
+    other = study(pause=0.005, systems=["bert_a"])
+    thread = threading.Thread(target=other.do, args=(1,))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # not in a thread
+    thread.start()
+    time.sleep(0.3)
+    study(pause=0.005, systems=["bert_a"]).do(1)
+    thread.join()
+    assert sorted(study.started) == sorted({*study.started}) and len(study.started) == 4
+
+
+def test_the_commands(design, prepared, tmp_path):
+    """A plan that becomes the training, with the system's own settings; fairseq's model by fairseq's command alone."""
+    run = Run("final", "bert_a_scaled", 2)
+    command = training.command(design, run, 0.002, prepared, tmp_path / "it's", gpu=False)
+    plan, train = command[: command.index("--start")], command[command.index("--start") + 1 :]
+    assert plan[:4] == [sys.executable, "-m", "tupe", "pretraining-plan"] and "study" in plan
+    expected = {"+model.content_terms=2", "common.seed=2", "optimization.lr=[0.002]", "optimization.max_update=100",
+                "model._name='bert_a_tiny'", "dataset.batch_size=4", "optimization.update_freq=[1]", "common.cpu=True",
+                f"checkpoint.save_dir='{tmp_path}/it\\'s'", f"common.user_dir='{ROOT / 'tupe'}'"}  # fmt: skip
+    assert expected <= {*plan} and expected <= {*train}
+    command = training.command(design, Run("final", "roberta", 1), 0.001, prepared, tmp_path, gpu=True)
+    assert {"model._name='roberta'", "criterion._name='masked_lm'", "+model.encoder_layers=4"} <= {*command}
+    assert "pretraining-plan" not in command and "common.cpu=True" not in command
+    sweep = finetuning.sweep_command(design, tmp_path / "a.pt", tmp_path / "glue", tmp_path / "sweep")
+    assert sweep[3:8] == ["sweep", "glue", "--tasks=CoLA,STS-B", "--lrs=0.001", "--seeds=1,2"]
+    of = training.settings(design, run, 0.002, prepared)
+    assert of["pretraining"]["model"]["content_terms"] == 2
+    assert training.overrides(design, Run("search", "tupe_r", 1, lr=0.001), 0.001)["common.log_interval"] == 1  # of 10
+    assert "log_interval" not in of["pretraining"]["common"]
+
+
+def test_what_cannot_be(study, design, tmp_path, capsys, monkeypatch):
+    with pytest.raises(UserError, match=r"there is no system tupe_x in the study: it has bert_a"):
+        study(systems=["tupe_x"])
+    with pytest.raises(UserError, match=r"made\.yaml is not a folder: give the name of a folder"):
+        Study(design, tmp_path / "made.yaml", tmp_path / "out")
+    (tmp_path / "out/made/corpus").unlink()
+    with pytest.raises(UserError, match=r"there is no corpus in .*: give text files"):
+        study().prepare([], None)
+    with monkeypatch.context() as patch, pytest.raises(UserError, match=r"by model\.py of a clone: leave them out by"):
+        patch.setattr(finetuning, "BENCHMARK", tmp_path / "model.py")
+        study(parts=["cost"]).do(jobs=1)
+    options = ["--size", f"{tmp_path}/made.yaml", "--records", str(tmp_path / "records"), "--out", str(tmp_path)]
+    assert main(["study", "--list", *options]) == 0
+    assert "missing search/bert_a.lr_0.001" in capsys.readouterr().out

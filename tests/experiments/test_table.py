@@ -1,0 +1,254 @@
+"""The table of made run folders: medians, best learning rates, averages, what is missing and what failed."""
+
+import csv
+import io
+import json
+import multiprocessing
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tupe.cli.main import main
+from tupe.data.xtreme import TEST_LANGUAGES
+from tupe.errors import UserError
+from tupe.experiments.columns import GLUE, XTREME
+from tupe.experiments.formats import as_csv, as_json, markdown
+from tupe.experiments.plan import Plan
+from tupe.experiments.published import PUBLISHED
+from tupe.experiments.runs import Run, failure, grid, result
+from tupe.experiments.table import Cell, Row, read_sweep, shown
+
+PLAN = {"checkpoint": "c.pt", "sha256": "1", "model": "tupe_base", "updates": 300_000, "data": "d", "overrides": ()}
+
+
+def finish(out, run, score, **metrics):
+    folder = out / run.folder
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(json.dumps({"score": score, "metrics": metrics}))
+
+
+def fail(out, run, reason):
+    folder = out / run.folder
+    folder.mkdir(parents=True)
+    (folder / "failed.json").write_text(json.dumps({"reason": reason}))
+
+
+@pytest.fixture
+def out(tmp_path):
+    """CoLA complete; MNLI with one run missing and one failed; nothing of RTE."""
+    runs = grid(["CoLA", "MNLI", "RTE"], [2e-5, 3e-5], [1, 2, 3])
+    Plan(runs=tuple(runs), **PLAN).join(tmp_path)
+    for lr, scores in ((2e-5, (50.0, 60.0, 90.0)), (3e-5, (61.0, 62.0, 10.0))):
+        for seed, score in enumerate(scores, 1):
+            finish(tmp_path, Run("CoLA", lr, seed), score)
+    for lr, scores in ((2e-5, (84.0, 80.0, 82.0)), (3e-5, (70.0,))):
+        for seed, score in enumerate(scores, 1):
+            finish(tmp_path, Run("MNLI", lr, seed), score, valid1={"accuracy": 90.0 + seed if lr == 2e-5 else 99.0})
+    fail(tmp_path, Run("MNLI", 3e-5, 2), "out of memory")
+    return tmp_path
+
+
+def test_a_result_that_is_damaged_is_told(out):
+    run = Run("CoLA", 2e-5, 2)
+    (out / run.folder / "result.json").write_text('{"score": "60"}')
+    row = read_sweep(out)
+    assert row.cells["CoLA"].finished == 5
+    assert "result.json is not what scripts/finetune_glue.sh writes (score is '60', " in row.failed[run]
+
+
+def test_median_then_best_learning_rate(out):
+    row = read_sweep(out)
+    assert row.name == "tupe_base, 300k updates"
+    cola = row.cells["CoLA"]
+    assert (cola.score, cola.best.lr, cola.finished, cola.planned) == (61.0, 3e-5, 6, 6)
+    assert cola.best.spread == pytest.approx(statistics.stdev([61.0, 62.0, 10.0]))
+    assert row.cells["MNLI-m"].score == 82.0
+    assert row.cells["MNLI-mm"].score == 92.0  # at the learning rate that is best for MNLI-m
+    assert row.cells["RTE"] == Cell(None, 6)
+    assert row.failed == {Run("MNLI", 3e-5, 2): "out of memory"}
+
+
+def test_average_counts_both_mnli_and_needs_every_cell(out):
+    row = read_sweep(out)
+    columns = shown([row])
+    assert [column.name for column in columns] == ["MNLI-m", "MNLI-mm", "CoLA", "RTE"]
+    assert row.average(columns) is None
+    assert row.average(columns[:3]) == pytest.approx((82 + 92 + 61) / 3)
+
+
+def test_markdown_says_what_is_missing(out):
+    table = markdown([read_sweep(out)])
+    row = table.splitlines()[2]
+    assert row.startswith(
+        "| tupe_base, 300k updates | 82.00 ± 2.00 (4 of 6 runs) | 92.00 ± 1.00 (4 of 6 runs) | 61.00 ±"
+    )
+    assert row.endswith("| – (0 of 6 runs) | – |")
+    assert table.endswith("Failed: 1 run(s).\n\n- tupe_base, 300k updates: MNLI, lr 3e-05, seed 2: out of memory")
+
+
+def test_what_no_average_counts_has_none(tmp_path):
+    run = Run("WNLI", 2e-5, 1)
+    Plan(runs=(run,), **PLAN).join(tmp_path)
+    finish(tmp_path, run, 56.0)
+    assert markdown([read_sweep(tmp_path, "ours")]) == "| | WNLI |\n|---|---:|\n| ours | 56.00 |"
+
+
+def test_csv_and_json_hold_the_numbers(out):
+    rows = [read_sweep(out, "ours"), *PUBLISHED["base"]]
+    records = {(r["system"], r["column"]): r for r in csv.DictReader(io.StringIO(as_csv(rows)))}
+    assert records["ours", "CoLA"]["score"] == "61.0"
+    assert (records["ours", "MNLI-m"]["finished"], records["ours", "MNLI-m"]["failed"]) == ("4", "1")
+    assert records["TUPE-R, 1M (TUPE, table 2)", "CoLA"]["score"] == "63.56"
+    content = json.loads(as_json(rows))
+    assert content[0]["cells"]["CoLA"]["scores"] == {"2e-05": [50.0, 60.0, 90.0], "3e-05": [61.0, 62.0, 10.0]}
+    assert content[0]["failed"] == [{"task": "MNLI", "lr": 3e-5, "seed": 2, "reason": "out of memory"}]
+    assert content[0]["average"] == {"score": None, "columns": ["MNLI-m", "MNLI-mm", "CoLA", "RTE"]}
+    assert content[4]["average"]["score"] == pytest.approx((86.21 + 86.19 + 63.56 + 73.56) / 4)
+
+
+PRINTED = {  # the average column of the paper's tables
+    "base": [82.96, 83.66, 84.47, 85.04, 83.33, 83.68, 83.81, 83.64],
+    "large": [85.82, 87.39, 85.56],
+    "electra": [85.38, 86.07, 85.71],
+    "xtreme": [55.3, 58.2, 58.6, 57.5, 57.6, 58.0, 58.9, 48.2, 50.8],
+}
+
+
+@pytest.mark.parametrize("size", PUBLISHED)
+def test_published_rows_have_the_published_average(size):
+    averaged = [column for column in (XTREME if size == "xtreme" else GLUE) if column.averaged]
+    rounding = 0.051 if size == "xtreme" else 0.011
+    assert [row.average(averaged) for row in PUBLISHED[size]] == [pytest.approx(v, abs=rounding) for v in PRINTED[size]]
+
+
+def test_languages_have_columns_and_a_mean(tmp_path):
+    """The learning rate is the one that is best on English development data, whatever the languages say."""
+    runs = grid(["SQuAD"], [1e-5, 2e-5], [1, 2, 3])
+    Plan(**PLAN, runs=tuple(runs)).join(tmp_path)
+    for run in runs:
+        metrics = {
+            f"XQuAD/test-{name}": {"f1": score + run.seed, "exact_match": score - 10.0 * (run.lr == 1e-5)}
+            for name, score in (("de", 60.0), ("zh", 40.0), ("ro", 0.0))
+        }
+        finish(tmp_path, run, 90.0 - 1e6 * run.lr, **metrics)
+    row = read_sweep(tmp_path, "ours", by_language=True)
+    assert {column.name: row.cells[column.name].score for column in shown([row])} == {
+        **{"XQuAD F1": 52.0, "XQuAD EM": 40.0, "MLQA F1": None, "MLQA EM": None},
+        **{"XQuAD F1 de": 62.0, "XQuAD F1 zh": 42.0, "XQuAD EM de": 50.0, "XQuAD EM zh": 30.0},
+    }
+    assert "runs)" not in markdown([row])  # all are finished: MLQA was not prepared
+    assert {cell.best.lr for cell in row.cells.values() if cell.best} == {1e-5}
+    assert "XQuAD F1 de" in as_csv([row, *PUBLISHED["xtreme"]]) and "XQuAD F1 de" not in markdown(
+        [read_sweep(tmp_path)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("languages", "kind", "said"),
+    [
+        (TEST_LANGUAGES["XNLI"], "test", ""),
+        (TEST_LANGUAGES["XNLI"], "valid", "valid"),
+        (("en", "de", "qq"), "test", "2 of 15 languages"),
+        (("en", "de", "qq"), "valid", "valid, 2 of 15 languages"),
+    ],
+)
+def test_a_mean_says_how_it_differs_from_the_papers(languages, kind, said, tmp_path):
+    """A language that they do not have is not in it."""
+    run = Run("XNLI", 1e-5, 1)
+    Plan(**PLAN, runs=(run, Run("XNLI", 1e-5, 2))).join(tmp_path)
+    finish(tmp_path, run, 90.0, **{f"XNLI/{kind}-{name}": {"accuracy": 50.0 - (name == "qq")} for name in languages})
+    row = read_sweep(tmp_path, "ours")
+    assert f"| ours | 50.00 (1 of 2 runs{said and f'; {said}'}) |" in markdown([row, *PUBLISHED["xtreme"]])
+    assert json.loads(as_json([row]))[0]["cells"]["XNLI"]["differs"] == said
+    assert next(csv.DictReader(io.StringIO(as_csv([row]))))["differs"] == said
+    finish(tmp_path, Run("XNLI", 1e-5, 2), 90.0)
+    assert f"| ours | 50.00{said and f' ({said})'} |" in markdown([read_sweep(tmp_path, "ours")])
+
+
+@pytest.mark.parametrize(("kind", "said"), [("test", ""), ("valid", " (valid)")])
+def test_the_transfer_gap_is_english_less_the_mean_of_the_others(kind, said, tmp_path):
+    runs = grid(["XNLI"], [1e-5], [1, 2, 3])
+    Plan(**PLAN, runs=tuple(runs)).join(tmp_path)
+    for run in runs:
+        scores = {"en": 80.0 + 3 * run.seed, "de": 70.0, "sw": 50.0 + run.seed}
+        finish(tmp_path, run, 90.0, **{f"XNLI/{kind}-{name}": {"accuracy": score} for name, score in scores.items()})
+    row = read_sweep(tmp_path, "ours", by_language=True)
+    names = [column.name for column in shown([row])]
+    assert names == ["XNLI", *(f"XNLI {language}{said}" for language in ("de", "en", "sw")), "XNLI gap"]
+    assert row.cells["XNLI gap"].score == 86.0 - (70.0 + 52.0) / 2
+    assert row.average([column for column in shown([row]) if column.averaged]) == row.cells["XNLI"].score
+    for run in runs:  # a language whose answers are secret
+        (tmp_path / run.folder / "result.json").unlink()
+        (tmp_path / run.folder).rmdir()
+        finish(tmp_path, run, 90.0, **{"XNLI/test-en": {"accuracy": 1.0}, "XNLI/test-de": {"accuracy": None}})
+    assert read_sweep(tmp_path, by_language=True).cells["XNLI gap"].score is None
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([1e-5, 2e-5, 3e-5]), st.lists(st.floats(0, 100), min_size=1, max_size=5), min_size=1
+    )
+)
+def test_score_is_the_largest_median_whatever_the_scores(tmp_path_factory, scores):
+    out = tmp_path_factory.mktemp("sweep")
+    runs = {Run("RTE", lr, seed): score for lr, s in scores.items() for seed, score in enumerate(s)}
+    Plan(runs=tuple(runs), **PLAN).join(out)
+    for run, score in runs.items():
+        finish(out, run, score)
+    assert read_sweep(out).cells["RTE"].score == max(statistics.median(s) for s in scores.values())
+
+
+def test_damaged_result_is_no_result(tmp_path):
+    for text in ("", "[]", '{"score"', '{"other": 1}', "\x00"):
+        (tmp_path / "result.json").write_text(text)
+        assert result(tmp_path) is None
+    assert failure(tmp_path) is None
+
+
+def test_plan_grows_but_never_changes(tmp_path):
+    first = Plan(runs=tuple(grid(["CoLA"], [1e-5], [1])), data_sha256={"CoLA": "1"}, **PLAN)
+    first.join(tmp_path)
+    moved = {**PLAN, "data": "elsewhere"}
+    more = Plan(runs=tuple(grid(["RTE"], [1e-5], [1])), data_sha256={"RTE": "2"}, **moved).join(tmp_path)
+    assert more.data_sha256 == {"CoLA": "1", "RTE": "2"}
+    assert more.runs == (Run("CoLA", 1e-5, 1), Run("RTE", 1e-5, 1))
+    assert Plan.load(tmp_path) == more
+    for name, value in (("sha256", "2"), ("data_sha256", {"RTE": "3"}), ("overrides", ("model.dropout=0",))):
+        with pytest.raises(UserError, match="choose another folder"):
+            Plan(runs=(), **{**PLAN, name: value}).join(tmp_path)
+
+
+def join(out, seed):
+    Plan(runs=(Run("CoLA", 1e-5, seed),), **PLAN).join(out)
+
+
+def test_plans_that_are_joined_at_once(tmp_path):
+    fork = multiprocessing.get_context("fork")
+    processes = [fork.Process(target=join, args=(tmp_path / "out", seed)) for seed in range(8)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert {run.seed for run in Plan.load(tmp_path / "out").runs} == set(range(8))
+
+
+def test_command_refuses_what_is_no_sweep(tmp_path, capsys):
+    assert main(["table", str(tmp_path)]) == 1
+    assert "sweep.json" in capsys.readouterr().err
+    (tmp_path / "sweep.json").write_text("{}")
+    assert main(["table", str(tmp_path)]) == 1
+    assert "not what scripts/glue.sh or scripts/xtreme.sh writes" in capsys.readouterr().err
+
+
+def test_command_wants_different_names(out, capsys):
+    assert main(["table", str(out), str(out)]) == 1
+    assert "LABEL=PATH" in capsys.readouterr().err
+    assert main(["table", str(out), f"again={out}", "--output", str(out / "t.md")]) == 0
+    assert "| again |" in (out / "t.md").read_text()
+
+
+def test_row_of_no_columns_has_no_average():
+    assert Row("empty", {}).average([]) is None

@@ -1,0 +1,74 @@
+"""The columns of the papers' tables."""
+
+import statistics
+from dataclasses import dataclass
+
+from tupe.data.xtreme import TEST_LANGUAGES
+from tupe.experiments.runs import Result
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column."""
+
+    name: str  # its heading
+    task: str
+    metric: str = "accuracy"  # as the criterion logs it, in percent
+    # fairseq's name of the development set, or a test set by language, as in `XQuAD/test-de`; one that ends with
+    # `/` stands for all languages, whose mean is taken
+    subset: str = "valid"
+    averaged: bool = True  # whether the papers' average has it
+    gap: bool = False  # whether the score is English less the mean of the other languages, XTREME's transfer gap
+
+    def score(self, result: Result) -> float | None:
+        """The score of a finished run, at the epoch that is best on the task's first development set."""
+        if self.subset == "valid":
+            return result.score
+        if self.subset.endswith("/"):
+            scores = {name: result.metrics[name].get(self.metric) for name in self.splits(result)}
+            english = [scores.pop(name) for name in list(scores) if self.gap and name.endswith("-en")]
+            if not scores or None in (*english, *scores.values()) or len(english) != self.gap:
+                return None
+            mean = statistics.fmean(scores.values())
+            return english[0] - mean if self.gap else mean
+        return result.metrics.get(self.subset, {}).get(self.metric)
+
+    def splits(self, result: Result) -> list[str]:
+        """The sets of the languages that the papers have; of XQuAD not Romanian, which came later."""
+        known = TEST_LANGUAGES[self.subset[:-1]]
+        return sorted(
+            name for name in result.metrics if name.startswith(self.subset) and name.rpartition("-")[2] in known
+        )
+
+    def differs(self, result: Result) -> str:
+        """Say how a mean differs from the papers' over all languages' test sets: `valid, 2 of 15 languages`."""
+        if not self.subset.endswith("/"):
+            return ""
+        names, number = self.splits(result), len(TEST_LANGUAGES[self.subset[:-1]])
+        valid = ["valid"] if any("/valid-" in name for name in names) else []
+        return ", ".join(valid + [f"{len(names)} of {number} languages"] * (len(names) < number))
+
+
+#: In the order of TUPE's table 2; its average is of the nine columns without WNLI.
+GLUE = (
+    Column("MNLI-m", "MNLI"),
+    Column("MNLI-mm", "MNLI", subset="valid1"),
+    Column("QNLI", "QNLI"),
+    Column("QQP", "QQP"),
+    Column("SST-2", "SST-2"),
+    Column("CoLA", "CoLA", "mcc"),
+    Column("MRPC", "MRPC"),
+    Column("RTE", "RTE"),
+    Column("STS-B", "STS-B", "pearson"),
+    Column("WNLI", "WNLI", averaged=False),
+)
+#: Means over languages, in the order of DIET's table 3; its average is of these seven.
+XTREME = (
+    Column("XNLI", "XNLI", subset="XNLI/"),
+    *(
+        Column(f"{test} {name}", task, metric, f"{test}/")
+        for test, task in (("XQuAD", "SQuAD"), ("MLQA", "SQuAD"), ("TyDiQA", "TyDiQA"))
+        for name, metric in (("F1", "f1"), ("EM", "exact_match"))
+    ),
+)
+COLUMNS = (*GLUE, *XTREME)

@@ -1,0 +1,167 @@
+"""Fine-tune a checkpoint on one task: its folder, its training by fairseq, its result."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from tupe.checkpoints.load import Checkpoint, open_checkpoint
+from tupe.cores import cpu_environment, threads_for, visible_gpus
+from tupe.data.binary import check_indexed
+from tupe.data.qa.report import REPORT, Report
+from tupe.errors import UserError
+from tupe.experiments.benchmarks import TASKS
+from tupe.experiments.process import Process, python_command
+from tupe.experiments.queue import Steps, finish
+from tupe.experiments.result import Result, finetuning_result
+from tupe.experiments.runs import LOG, result
+from tupe.experiments.settings import CONFIGS, Settings, assignment, overrides_for, read_settings
+from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary, refuse_other_dictionary, saved_size
+from tupe.files import check_file, own, sha256
+from tupe.inference.languages import question_sets, tested
+from tupe.user_dir import user_dir
+
+MADE_BY = "scripts/finetune_glue.sh"
+_GPU = (
+    *("common.fp16=true", "common.fp16_init_scale=4", "common.threshold_loss_scale=1", "common.fp16_scale_window=128"),
+    "distributed_training.distributed_world_size=1",
+)
+
+
+class Finished(NamedTuple):
+    """A finished fine-tuning."""
+
+    folder: Path
+    result: Result
+    before: bool  # it was finished when it was asked for
+
+
+class Failed(SystemExit):
+    """Raised for a training that failed and has said why; `code` is its exit status, above 128 after a signal."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a fine-tuning's processes are started."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)  # beside this process's
+    log: IO[bytes] | None = None  # file for what they print; None to print it here
+    held: tuple[IO, ...] = ()  # locked files that they hold as long as they run
+
+
+def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str]) -> Finished:
+    """Fine-tune a checkpoint here, as `finetuning` does."""
+    return finish(finetuning(task, checkpoint, data, overrides))
+
+
+def finetuning(
+    task: str, checkpoint: Path, data: Path, overrides: list[str], start: Start = Start()
+) -> Steps[Finished]:
+    """Fine-tune a checkpoint, or go on where that was interrupted; a finished run stays as it is.
+
+    The run's folder belongs to this checkpoint, data and settings alone (`tupe.files.own`). `data` is the prepared
+    task, or the folder of all; `overrides` are `key=value` of configs/finetuning.
+
+    Raises:
+        UserError: for what cannot be, or if the folder holds something else.
+        Failed: if the training failed.
+    """
+    if task not in TASKS:
+        raise UserError(f"there is no task {task!r} to fine-tune: the tasks are {', '.join(TASKS)}.")
+    data = data / task if (data / task).is_dir() else data
+    settings = read_settings(task, overrides)
+    opened = open_checkpoint(checkpoint)
+    config = opened.config
+    of = {"task": task, "checkpoint": sha256(checkpoint), "data": data_checksum(data, task), "settings": settings.of}
+    check_dictionary(opened, data, task)
+    del opened  # or its tensors stay in memory while the training runs
+    folder = Path(settings.save_dir) if settings.save_dir else default_folder(task, checkpoint, settings)
+    mending = "set checkpoint.save_dir to another folder, or remove this one to train anew"
+
+    def is_begun() -> bool:
+        return result(folder) is not None or any(folder.glob("checkpoint*.pt"))
+
+    with own(folder, MADE_BY, of, besides=(LOG,), mending=mending, is_begun=is_begun) as held:
+        before = result(folder) is not None
+        if not before:
+            start = replace(start, held=(held, *start.held))
+            keys = [*overrides_for(config), *settings.overrides]
+            if not visible_gpus():
+                environment = cpu_environment(threads_for(folder))
+                start = replace(start, environment={**environment, **start.environment})
+            yield from _run("fairseq-hydra-train", _arguments(task, checkpoint, data, folder, keys), start)
+            if TASKS[task].tests:  # in a process of its own, on the GPU of the training
+                yield from _run(
+                    "tupe", ["finetuning-result", "--test", task, "--model", config._name, str(folder)], start
+                )
+            else:
+                finetuning_result(folder, model=config._name)
+        (folder / "checkpoint_last.pt").unlink(missing_ok=True)  # was there to resume from
+        return Finished(folder, result(folder), before)
+
+
+def default_folder(task: str, checkpoint: Path, settings: Settings) -> Path:
+    """Return `runs/finetuning/CHECKPOINT/TASK/lr_LR/seed_SEED`, with the rate as a sweep writes it, 2e-05."""
+    name = f"{checkpoint.absolute().parent.name}-{checkpoint.stem}"
+    return Path("runs/finetuning", name, task, f"lr_{settings.lr:g}", f"seed_{settings.seed}")
+
+
+def data_checksum(data: Path, task: str) -> str:
+    """Check the files of a prepared task and its test sets, and return their checksum.
+
+    Raises:
+        UserError: if there is none, or a file is cut.
+    """
+    row = TASKS[task]
+    first = data / row.data
+    if not first.with_name(f"{first.name}.bin").is_file():
+        raise UserError(f"{data} holds no prepared {task}: {row.prepared_by} makes it.")
+    questions = not row.data.startswith("input")
+    parts = ("dict.txt", "train/*", "valid/*") if questions else ("input*/*", "label/*")
+    tests = [split for name in row.tests for split in question_sets(data.parent / name)]
+    for split in [data / "train", data / "valid"] * questions + tests:
+        Report.load(split)
+    found = {path for part in parts for path in data.glob(part)} | {split / REPORT for split in tests}
+    files = sorted(found)
+    binary = {path.with_suffix("") for path in files if path.suffix in (".bin", ".idx")}
+    for prefix in sorted(binary | {first, data / row.data.replace("train", "valid")}):
+        check_indexed(prefix, row.prepared_by)
+    digest = hashlib.sha256()
+    for path in files:
+        check_file(path, row.prepared_by)
+        digest.update(f"{os.path.relpath(path, data)} {sha256(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def check_dictionary(checkpoint: Checkpoint, data: Path, task: str) -> None:
+    """Raise a `UserError` if a task or its test sets have another dictionary than the checkpoint."""
+    row = TASKS[task]
+    checksum, size = checkpoint.config.dictionary_sha256, saved_size(checkpoint.state)
+    for folder in dict.fromkeys((data, *tested(data.parent, row.tests))):
+        path = folder / ("input0" if row.data.startswith("input") else "") / "dict.txt"
+        dictionary = read_dictionary(path, row.prepared_by)
+        refuse_other_dictionary(checksum, dictionary, row.prepared_by, size, f" {checkpoint}", str(folder))
+        checksum = dictionary_sha256(dictionary)  # of the tests' too, if the checkpoint has none
+
+
+def _arguments(task: str, checkpoint: Path, data: Path, folder: Path, overrides: list[str]) -> list[str]:
+    group, _, name = TASKS[task].config.partition("/")
+    return [
+        *("--config-dir", str(CONFIGS), "--config-name", group, f"{group}={name}"),
+        assignment("common.user_dir", user_dir()),
+        assignment("task.data", data),
+        assignment("checkpoint.finetune_from_model", checkpoint),
+        assignment("checkpoint.save_dir", folder),
+        *(_GPU if visible_gpus() else ["common.cpu=true"]),
+        *overrides,
+    ]  # fmt: skip
+
+
+def _run(program: str, arguments: list[str], start: Start) -> Steps[None]:
+    """Run a program of this package or of fairseq. Raises `Failed` if it fails."""
+    process = Process(python_command(program, *arguments), start.environment, start.log, start.held)
+    yield process
+    if process.code:
+        raise Failed(process.code if process.code > 0 else 128 - process.code)

@@ -1,0 +1,110 @@
+"""The GLUE table as Markdown, CSV and JSON, and as cells."""
+
+import csv
+import io
+import json
+
+from tupe.experiments.columns import Column
+from tupe.experiments.table import Cell, Row, shown
+
+
+def markdown(rows: list[Row]) -> str:
+    """A table to read, of `as_text`."""
+    heads, *body = as_text(rows)
+    lines = [f"| | {' | '.join(heads[1:])} |", "|---|" + "---:|" * (len(heads) - 1)]
+    lines += [f"| {' | '.join(cells)} |" for cells in body]
+    failed = failures(rows)
+    if failed:
+        lines += ["", f"Failed: {len(failed)} run(s).", "", *(f"- {line}" for line in failed)]
+    return "\n".join(lines)
+
+
+def as_text(rows: list[Row]) -> list[list[str]]:
+    """The heads, then each row: score ± deviation over the seeds; cells that lack runs or languages say so.
+
+    The last column is the average, if there is anything to average.
+    """
+    columns = shown(rows)
+    averaged = _averaged(columns)
+    text = [
+        ["", *(column.name for column in columns), f"average of {len(averaged)}"],
+        *([row.name, *(_cell(row.cells.get(c.name)) for c in columns), _number(row.average(averaged))] for row in rows),
+    ]
+    return text if averaged else [cells[:-1] for cells in text]
+
+
+def failures(rows: list[Row]) -> list[str]:
+    """List what failed in which row, and why."""
+    return [f"{row.name}: {run}: {why}" for row in rows for run, why in row.failed.items()]
+
+
+def as_csv(rows: list[Row]) -> str:
+    """One line for each system and column, numbers unrounded."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ["system", "column", "score", "deviation", "lr", "finished", "failed", "planned", "source", "differs"]
+    )
+    columns = shown(rows)
+    for row in rows:
+        for column in columns:
+            if column.name in row.cells:
+                cell = row.cells[column.name]
+                best = cell.best and (cell.best.spread, cell.best.lr)
+                counts = ("", "", "") if row.source else (cell.finished, _failed(row, column), cell.planned)
+                writer.writerow(
+                    [row.name, column.name, cell.score, *(best or ("", "")), *counts, row.source, cell.differs]
+                )
+        writer.writerow([row.name, "average", row.average(_averaged(columns)), "", "", "", "", "", row.source, ""])
+    return text.getvalue().rstrip("\n")
+
+
+def as_json(rows: list[Row]) -> str:
+    """Everything, with the scores of every run."""
+    columns = shown(rows)
+    averaged = _averaged(columns)
+    content = []
+    for row in rows:
+        cells = {}
+        for column in columns:
+            cell = row.cells.get(column.name)
+            if cell is None:
+                continue
+            cells[column.name] = {"score": cell.score}
+            if not row.source:
+                cells[column.name].update(
+                    deviation=cell.best and cell.best.spread,
+                    lr=cell.best and cell.best.lr,
+                    finished=cell.finished,
+                    failed=_failed(row, column),
+                    planned=cell.planned,
+                    differs=cell.differs,
+                    scores={f"{rate.lr:g}": list(rate.scores) for rate in cell.rates},
+                )
+        failed = [{"task": r.task, "lr": r.lr, "seed": r.seed, "reason": why} for r, why in row.failed.items()]
+        average = {"score": row.average(averaged), "columns": [column.name for column in averaged]}
+        content.append({"system": row.name, "source": row.source, "cells": cells, "average": average, "failed": failed})
+    return json.dumps(content, indent=2, ensure_ascii=False)
+
+
+def _averaged(columns: list[Column]) -> list[Column]:
+    return [column for column in columns if column.averaged]
+
+
+def _failed(row: Row, column: Column) -> int:
+    return sum(run.task == column.task for run in row.failed)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _cell(cell: Cell | None) -> str:
+    if cell is None:
+        return "–"
+    text = _number(cell.score)
+    if cell.best is not None and cell.best.spread is not None:
+        text += f" ± {cell.best.spread:.2f}"
+    runs = f"{cell.finished} of {cell.planned} runs" if cell.finished != cell.planned else ""
+    said = "; ".join(filter(None, (runs, cell.differs)))
+    return f"{text} ({said})" if said else text

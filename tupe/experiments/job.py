@@ -1,0 +1,111 @@
+"""Do one run of a sweep; as a program, as a job of Hydra, where the user names one of its launchers.
+
+A run that fails says why in its folder, and the others go on. Each training is a process of its own, because fairseq
+leaves state behind in the process it trains in.
+"""
+
+import os
+import re
+import signal
+from pathlib import Path
+from traceback import format_exception
+
+import hydra
+from omegaconf import DictConfig
+
+from tupe.errors import UserError
+from tupe.experiments.finetune import Failed, Start, finetuning
+from tupe.experiments.gpus import one_gpu
+from tupe.experiments.plan import Plan
+from tupe.experiments.queue import Steps, finish
+from tupe.experiments.runs import FAILED, LOG, Failure, Run, clear, result
+from tupe.fairseq_patches import install
+from tupe.files import lock, write
+
+_OVERRIDES = (
+    "checkpoint.no_save_optimizer_state=true",  # nothing is resumed: what was interrupted is done anew
+    "checkpoint.no_last_checkpoints=true",
+    "common.log_format=json",  # where the metrics of MNLI-mm are read from
+)
+_ERROR = re.compile(r"(?:[\w.]*(?:Error|Exception)|error): ")
+_HYDRA = "Error executing job with overrides: "  # what Hydra writes before the sentence or the traceback
+_ADVICE = "Set the environment variable HYDRA_FULL_ERROR"
+_ASIDE = (_ADVICE, "    full_key: ", "    reference_type=", "    object_type=")  # what Hydra writes after it
+
+
+def steps(out: Path, run: Run) -> Steps[None]:
+    """Do a run of the sweep in `out`, unless it is finished or another process is doing it.
+
+    Leaves `result.json` in the run's folder, or `failed.json` with the reason.
+    """
+    folder = out / run.folder
+    with lock(folder.with_name(f".{folder.name}.lock")) as mine:
+        if mine is None or result(folder) is not None:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        clear(folder)
+        plan = Plan.load(out)
+        keys = [f"optimization.lr=[{run.lr!r}]", f"common.seed={run.seed}", f"checkpoint.save_dir={folder}"]
+        keys += [*_OVERRIDES, *plan.overrides]
+        code = 0
+        with one_gpu() as environment, (folder / LOG).open("wb") as log:
+            start = Start(environment, log, (mine,))
+            try:
+                yield from finetuning(run.task, Path(plan.checkpoint), Path(plan.data), keys, start)
+            except Failed as failed:
+                code = failed.code
+            except Exception as error:  # the others go on
+                lines = f"error: {error}\n" if isinstance(error, UserError) else "".join(format_exception(error))
+                log.write(lines.encode())
+                code = 1
+        if code or result(folder) is None:
+            write(folder / FAILED, Failure(reason(folder / LOG, code)))
+            for checkpoint in folder.glob("checkpoint*.pt"):
+                checkpoint.unlink()
+        else:
+            keep_best(out / run.task)
+
+
+def reason(log: Path, code: int) -> str:
+    """Return why a run failed: the sentence or exception at the end of its log, or its exit status and last line."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    _, by_hydra, end = text.rpartition(_HYDRA)
+    lines = end.splitlines()[1:] if by_hydra else text.splitlines()
+    lines = [line.strip()[:500] for line in lines if line.strip() and not line.startswith(_ASIDE)]
+    if by_hydra and lines and not lines[0].startswith("Traceback"):
+        return lines[0]
+    errors = [line for line in lines if _ERROR.match(line)]
+    if errors:
+        return errors[-1].removeprefix("error: ")
+    ended = f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+    return f"{ended}: {lines[-1]}" if lines else ended
+
+
+def keep_best(task: Path) -> None:
+    """Keep only the best run's checkpoint among the finished runs in the folder `task`."""
+    with lock(task / ".best.lock", wait=True):
+        scores = {path: result(path.parent) for path in task.glob("lr_*/seed_*/checkpoint_best.pt")}
+        scores = {path: content.score for path, content in scores.items() if content}
+        for path in sorted(scores, key=scores.__getitem__)[:-1]:
+            path.unlink()
+
+
+@hydra.main(config_path=None, config_name="sweep", version_base="1.1")
+def main(cfg: DictConfig) -> None:
+    """Do the job; `configs/finetuning/sweep.yaml` says what it gets."""
+    try:
+        finish(steps(Path(cfg.out), Run(cfg.run.task, float(cfg.run.lr), int(cfg.run.seed))))
+    except SystemExit as stopped:  # a worker of joblib would catch it and wait for another job
+        os._exit(stopped.code)
+
+
+def end_workers(number: int, _: object) -> None:
+    """End all processes of the multirun: the sweep asks this one alone, as does the system if the sweep is killed."""
+    signal.signal(number, signal.SIG_DFL)
+    os.killpg(0, number)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, end_workers)
+    install()
+    main()

@@ -1,0 +1,118 @@
+"""Do many runs, several at a time, with a bar. A run is a generator of the processes that it needs one after another.
+
+`tupe sweep` and `tupe study` are queues. A run claims its folder (`tupe.files.lock`) in its first step, and yields
+nothing if another process has it.
+"""
+
+import math
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator
+from typing import NamedTuple, TypeVar
+
+from tqdm import tqdm
+
+from tupe.errors import UserError
+from tupe.experiments.process import Process
+
+T = TypeVar("T")
+#: Each process has ended when the generator goes on; on an interruption it has ended when the generator is closed.
+Steps = Generator[Process, None, T]
+_POLL = 0.5
+
+
+class Progress(NamedTuple):
+    """How far a queue is."""
+
+    runs: int  # those that are done
+    size: int  # what the bar counts
+
+
+def do_runs(
+    ready: Callable[[Collection[Hashable]], Iterator[tuple[Hashable, Steps[None]]]],
+    progress: Callable[[Collection[Hashable]], Progress],
+    total: Progress,
+    jobs: int,
+    minutes: float = math.inf,
+) -> None:
+    """Do runs, `jobs` at a time, until none is ready or `minutes` are over.
+
+    However it ends, the processes that are left are told once to save, and waited for.
+
+    Args:
+        ready: yields the runs that can begin beside those that are going on, with their steps.
+        progress: how far the queue is, asked again and again with the runs that are going on.
+        total: the progress at the end.
+
+    Raises:
+        UserError: on Ctrl-C and SIGTERM.
+    """
+    active: dict[Hashable, tuple[Steps[None], Process]] = {}
+    end = time.monotonic() + 60 * minutes
+    layout = "{desc} |{bar}| {percentage:3.0f}% [{elapsed} gone, {remaining} left]"
+    bar = tqdm(total=total.size, initial=progress(()).size, bar_format=layout, smoothing=0)
+
+    def go_on(run: Hashable, steps: Steps[None]) -> None:
+        active.pop(run, None)
+        process = next(steps, None)
+        if process is not None:
+            active[run] = steps, process
+
+    def show() -> None:
+        done = progress(active)
+        before = bar.desc, 100 * bar.n // max(total.size, 1)
+        bar.n = max(done.size, bar.initial)
+        names = "; ".join(map(str, active))
+        bar.set_description_str(f"{done.runs} of {total.runs} runs{names and f': {names}'}", refresh=False)
+        # A file gets a line for each change of these, not two a second.
+        if sys.stderr.isatty() or before != (bar.desc, 100 * bar.n // max(total.size, 1)):
+            bar.refresh()
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    try:
+        while time.monotonic() < end:
+            for run, (steps, process) in list(active.items()):
+                if process.ended():
+                    go_on(run, steps)
+            waiting = ready(active)
+            while len(active) < jobs and (found := next(waiting, None)):
+                go_on(*found)
+            show()
+            if not active:
+                break
+            time.sleep(_POLL)
+        interrupted = False
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        for _, process in active.values():
+            process.stop()
+        for _, process in active.values():
+            process.ended(wait=True)
+        for steps, _ in active.values():
+            steps.close()
+        bar.close()
+    if interrupted:
+        raise UserError(
+            f"interrupted with {progress(()).runs} of {total.runs} runs done: the same command goes on from there."
+        )
+
+
+def say_failed(run: object, why: str) -> None:
+    """Write above the bar why a run failed."""
+    tqdm.write(f"failed: {run}: {why}", file=sys.stderr)
+
+
+def finish(steps: Steps[T]) -> T:
+    """Do one run here, and return what its generator returns.
+
+    Raises:
+        SystemExit: on Ctrl-C and SIGTERM, after its process has saved and ended.
+    """
+    while True:
+        try:
+            process = next(steps)
+        except StopIteration as end:
+            return end.value
+        process.finish()

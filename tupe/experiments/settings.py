@@ -1,0 +1,158 @@
+"""Read the settings of a fine-tuning: the files of `configs/finetuning` with `key=value` over them, as Hydra does."""
+
+import enum
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from tupe.checkpoints.load import open_checkpoint
+from tupe.errors import UserError
+from tupe.experiments.benchmarks import TASKS
+from tupe.fairseq_patches.configuration import refuse_outputs, refuse_unknown_keys
+from tupe.fairseq_patches.ranges import refuse_out_of_range
+from tupe.models.config import TupeConfig
+from tupe.plan.config import plus
+from tupe.systems import plain_name, system_fields
+from tupe.user_dir import config_dir
+
+CONFIGS = config_dir("finetuning")
+
+#: Epochs of a recipe on a task, where they are not those of its file: ELECTRA, table 7.
+_EPOCHS = {("electra", "RTE"): 10, ("electra", "STS-B"): 10}
+
+#: Where a run is, and what it says meanwhile: its result does not depend on them.
+_ASIDE = (
+    *("hydra", "defaults", "common.user_dir", "common.log_format", "common.log_interval", "dataset.num_workers"),
+    *("task.data", "checkpoint.save_dir", "checkpoint.finetune_from_model"),
+)
+
+
+def assignment(key: str, value: str | int | float | Path) -> str:
+    """Return `key=value` for Hydra's command line; text is quoted.
+
+    Raises:
+        UserError: for text that Hydra would take for something else, `${...}`.
+    """
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if isinstance(value, (bool, int, float)):
+        return f"{key}={value}"
+    text = str(value)
+    if "${" in text:
+        raise UserError(f"Hydra would replace the ${{...}} in {text!r}: use a name without.")
+    escaped = re.sub(r"(\\*)('|$)", lambda end: end[1] * 2 + (end[2] and r"\'"), text)
+    return f"{key}='{escaped}'"
+
+
+class Settings(NamedTuple):
+    """The settings from the files and the command line."""
+
+    of: dict[str, Any]  # all that a result depends on, beside model, data and where it runs
+    save_dir: str  # where the user wants the run, or ""
+    overrides: list[str]  # as given, without `save_dir`
+
+    @property
+    def lr(self) -> float:
+        """The first learning rate."""
+        return _number(self.of, "optimization.lr", float)
+
+    @property
+    def seed(self) -> int:
+        return _number(self.of, "common.seed", int)
+
+    @property
+    def epochs(self) -> int:
+        return _number(self.of, "optimization.max_epoch", int)
+
+
+def read_settings(task: str, overrides: list[str]) -> Settings:
+    """Return the settings of a task with `key=value` over them.
+
+    Raises:
+        UserError: for what is no `key=value`, or one that cannot be.
+    """
+    config = TASKS[task].config
+    family = config.partition("/")[0]
+    files = [family, config]
+    recipe = next((text for key, _, text in (o.partition("=") for o in reversed(overrides)) if key == "recipe"), None)
+    if family == "glue":
+        recipes = [path.stem for path in sorted(CONFIGS.glob("recipe/*.yaml"))]
+        if recipe not in (None, *recipes):
+            raise UserError(f"there is no recipe {recipe!r:.60}: the recipes are {', '.join(recipes)}.")
+        files.append(f"recipe/{recipe or 'tupe'}")
+    elif recipe is not None:
+        raise UserError(f"{task} has no recipes: leave out recipe={recipe:.60}, and set its keys one by one.")
+    cfg = OmegaConf.merge(*(OmegaConf.load(CONFIGS / f"{name}.yaml") for name in files))
+    save_dir, left, others = "", [], {}
+    if (recipe, task) in _EPOCHS:
+        overrides = [f"optimization.max_epoch={_EPOCHS[recipe, task]}", *overrides]
+    named = {group: set(fields) for group, fields in cfg.items() if group != "defaults"}
+    named["model"].update(system_fields(TupeConfig))  # the checkpoint's are there before
+    for override in overrides:
+        key, _, text = override.partition("=")
+        if key.lstrip("+") == "checkpoint.save_dir":
+            save_dir = text  # a folder as the shell gives it
+            continue
+        left.append(plus(override, named))
+        key, value = _parse(override)
+        if key.partition(".")[0] == "hydra":
+            continue
+        try:
+            OmegaConf.update(cfg, key, value, merge=False)
+        except (OmegaConfBaseException, ValueError, TypeError):
+            others[key] = value
+    of = OmegaConf.to_container(cfg)
+    refuse_out_of_range(of)
+    refuse_outputs(of)
+    for key in _ASIDE:
+        group, _, name = key.partition(".")
+        (of.get(group) or {}).pop(name, None) if name else of.pop(group, None)
+    refuse_unknown_keys({key: part for key, part in of.items() if key != "recipe"})
+    return Settings({**of, **others}, save_dir, left)
+
+
+def _parse(override: str) -> tuple[str, Any]:
+    """Return key and value of an override; the value of `~key` is None."""
+    try:
+        parsed = OverridesParser.create().parse_override(override)
+        if parsed.is_sweep_override():
+            raise UserError(f"'{override}' is several values, but a run has one: use tupe sweep.")
+        return parsed.key_or_group, None if parsed.is_delete() else parsed.value()
+    except HydraException as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"'{override}' is no key=value that Hydra reads: {reason}") from None
+
+
+def _number(of: dict[str, Any], key: str, kind: type) -> Any:
+    group, _, name = key.partition(".")
+    value = (of.get(group) or {}).get(name)
+    value = value[0] if isinstance(value, list) and value else value
+    try:
+        return kind(value)
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"{key} is {value!r}, not a number.") from None
+
+
+def model_overrides(checkpoint: str | Path) -> list[str]:
+    """Return Hydra overrides with which `configs/finetuning/glue.yaml` builds the model in `checkpoint`.
+
+    Of a generator and a discriminator that is the model of their system, which takes the discriminator on loading.
+    They add every field of the system, so that `model.FIELD=VALUE` behind them overrides it. What the file says is
+    checked and quoted: nothing else than these fields can come of it.
+
+    Raises:
+        UserError: if the file cannot be read, or holds no model of this plugin.
+    """
+    return overrides_for(open_checkpoint(checkpoint).config)
+
+
+def overrides_for(config: TupeConfig) -> list[str]:
+    """Like `model_overrides`, for a configuration that is already loaded."""
+    fields = [assignment(f"+model.{name}", getattr(config, name)) for name in system_fields(TupeConfig)]
+    name = assignment("model._name", plain_name(config._name))
+    return [name, *fields, assignment("task.max_positions", config.max_positions)]

@@ -1,0 +1,64 @@
+"""Render tables and figures of studies between two marks of a document that people write.
+
+<!-- study cpu pretraining -->
+...
+<!-- end -->
+"""
+
+import re
+from pathlib import Path
+
+from tupe.errors import UserError
+from tupe.experiments.study.design import read_design
+from tupe.experiments.study.figures import plot_curves, plot_scores
+from tupe.experiments.study.records import read_records
+from tupe.experiments.study.tables import BLOCKS, Results
+from tupe.files import atomic, read_text
+
+_MARKS = re.compile(r"(<!-- study (?P<study>\S+) (?P<block>\S+) -->\n)(?P<old>.*?)(?P<end><!-- end -->)", re.DOTALL)
+
+#: Name of a mark in a document -> what draws its picture, the title, and the end of the picture's name.
+FIGURES = {
+    "curves": (plot_curves, "Validation loss of all systems", ""),
+    "scores": (plot_scores, "Scores of the fine-tuned checkpoints against their validation loss", "_scores"),
+}
+
+
+def read_results(size: str, records: Path) -> Results:
+    """Return the records of a study; `records` is the folder of all studies."""
+    design = read_design(size)
+    return Results(design, read_records(records / design.name, design))
+
+
+def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
+    """Render all that stands between marks, and figures to `images` beside the document; return what was written.
+
+    A mark has the name of a study: of one in `configs/study`, or of the file `size`.
+
+    Raises:
+        UserError: for a mark that no table has, or a record that is damaged.
+    """
+    found: dict[str, Results] = {}
+    written = [document]
+
+    def block(match: re.Match) -> str:
+        study, name = match["study"], match["block"]
+        if study not in found:
+            found[study] = read_results(size if Path(size).stem == study else study, records)
+        results = found[study]
+        if name in FIGURES:
+            plot, title, ending = FIGURES[name]
+            picture = document.parent / "images" / f"study_{results.design.name}{ending}.png"
+            drawn = plot(results, picture)
+            written.extend([picture] if drawn else [])
+            lines = [f"![{title}](images/{picture.name})"] if drawn else ["There is no picture yet."]
+        elif name in BLOCKS:
+            lines = BLOCKS[name](results)
+        else:
+            raise UserError(f"{document} has a mark '{name}': the marks are {', '.join((*FIGURES, *BLOCKS))}.")
+        return "\n".join([match[1], *lines, "", match["end"]])
+
+    text = _MARKS.sub(block, read_text(document, "you"))
+    with atomic(document) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
+    return written

@@ -1,0 +1,215 @@
+"""Do the runs of a study that have no record yet, several at a time; stopped, the same command goes on."""
+
+import math
+import shutil
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tupe.cores import available_cores, cpu_environment
+from tupe.errors import UserError
+from tupe.experiments.job import reason
+from tupe.experiments.process import Process, python_command
+from tupe.experiments.queue import Progress, Steps, do_runs, say_failed
+from tupe.experiments.runs import LOG
+from tupe.experiments.study import finetuning, training
+from tupe.experiments.study.design import Design, Run
+from tupe.experiments.study.records import MADE_BY, Record, best_rate, check_settings, read_record, read_records
+from tupe.files import lock, read, write
+
+_BEGUN = "begun.json"
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Contents of the folder of an interrupted run: its settings, and the processor seconds that it took."""
+
+    settings: dict[str, Any]
+    seconds: float
+
+
+class Study:
+    """A design, the folder of all studies' records, and the folder of their corpora, checkpoints and logs.
+
+    Only runs of `parts` and of `systems` are wanted, or all if these are empty.
+
+    Raises:
+        UserError: for a system that the design has not, and a file in place of a folder.
+    """
+
+    def __init__(
+        self, design: Design, records: Path, out: Path, parts: Collection[str] = (), systems: Collection[str] = ()
+    ) -> None:
+        unknown = [name for name in systems if name not in design.systems]
+        if unknown:
+            raise UserError(f"there is no system {unknown[0]} in the study: it has {', '.join(design.systems)}.")
+        file = next((folder for folder in (records, out) if folder.exists() and not folder.is_dir()), None)
+        if file is not None:
+            raise UserError(f"{file} is not a folder: give the name of a folder to write.")
+        self.design = design
+        self.records = records / design.name
+        self.out = (out / design.name).resolve()
+        self.corpus = self.out / "corpus"
+        self.glue = self.out / "glue-data"
+        self.done = read_records(self.records, design)
+        self.failed: set[Run] = set()
+        self.wanted = [
+            run
+            for run in design.runs()
+            if (not parts or run.part in parts) and (not systems or run.system in systems or run.part == "cost")
+        ]
+
+    def prepare(self, texts: list[Path], glue: Path | None) -> None:
+        """Prepare the corpus of `texts` and the tasks of a GLUE download; what is there already is kept.
+
+        Raises:
+            UserError: without texts and without a corpus.
+            SystemExit: if a preparation failed, which it has said.
+        """
+        if texts:
+            _run("prepare-corpus", self.corpus, *texts, *self.design.corpus)
+        elif not (self.corpus / "manifest.json").is_file():
+            raise UserError(f"there is no corpus in {self.corpus}: give text files.")
+        if glue is not None:
+            _run("prepare-glue", glue, self.corpus, self.glue, *self.design.finetuning.tasks)
+
+    def settings(self, run: Run) -> dict[str, Any] | None:
+        """Return all that a run depends on; None as long as one that comes before it has not ended."""
+        if run.part == "cost":
+            return finetuning.cost_settings(self.design)
+        if run.part == "glue":
+            pretrained = self.done.get(pretraining_of(run))
+            return None if pretrained is None else finetuning.sweep_settings(self.design, run, pretrained.settings)
+        lr = run.lr if run.part == "search" else best_rate(self.design, run.system, self.done)
+        return None if lr is None else training.settings(self.design, run, lr, self.corpus)
+
+    def check(self) -> None:
+        """Raise a `UserError` at the first record of other settings than its run would have here."""
+        for run, record in self.done.items():
+            of = self.settings(run)
+            if of is not None:
+                check_settings(self.records / run.path, record.settings, of)
+
+    def do(self, jobs: int, minutes: float = math.inf) -> int:
+        """Do the missing runs, `jobs` at a time, for `minutes`; return how many are missing after that.
+
+        Raises:
+            UserError: on an interruption, and in the end if runs failed.
+        """
+        self.check()
+        total = Progress(len(self.wanted), sum(map(self._size, self.wanted)))
+        do_runs(lambda active: self._ready(active, available_cores() // jobs), self._progress, total, jobs, minutes)
+        if self.failed:
+            raise UserError(f"{len(self.failed)} run(s) failed: the reasons are above, the logs in {self.out}.")
+        return sum(run not in self.done for run in self.wanted)
+
+    def _ready(self, active: Collection[Run], threads: int) -> Iterator[tuple[Run, Steps[None]]]:
+        """Yield what can be started; costs are measured alone."""
+        for run in self.wanted:
+            if any(other.part == "cost" for other in active):
+                return
+            if run in (*self.done, *active, *self.failed) or (run.part == "cost" and active):
+                continue
+            if run.part == "glue" and not (self.glue.is_dir() and self._pretrained(run)):
+                continue  # a record alone may have come from another machine
+            of = self.settings(run)
+            if of is not None:
+                yield run, self._steps(run, of, threads)
+
+    def _steps(self, run: Run, of: dict[str, Any], threads: int) -> Steps[None]:
+        """Do a run, unless another process is doing it or has done it."""
+        folder = self.folder(run)
+        if (folder / _BEGUN).is_file():
+            check_settings(folder, read(folder / _BEGUN, Begun, MADE_BY).settings, of)
+        with lock(folder.with_name(f".{folder.name}.lock")) as mine:
+            there = read_record(self.records, run)
+            if there is not None:
+                check_settings(self.records / run.path, there.settings, of)
+                self.done[run] = there
+            if mine is None or there is not None:
+                return
+            folder.mkdir(parents=True, exist_ok=True)
+            with (folder / LOG).open("ab") as log:
+                process = Process(self._command(run, of, folder), cpu_environment(max(1, threads)), log)
+            try:
+                yield process
+            finally:  # also where it was interrupted
+                self._conclude(run, of, process)
+
+    def _pretrained(self, run: Run) -> Path | None:
+        """Return the checkpoint that a sweep fine-tunes; None unless its pre-training ended on this machine."""
+        folder = self.folder(pretraining_of(run))
+        log = training.log_of(folder)
+        ended = log is not None and max(log.valid, default=0) >= self.design.updates
+        return training.checkpoint(self.design, folder, run.at) if ended else None
+
+    def without_checkpoint(self) -> list[Run]:
+        """Return the missing fine-tunings whose pre-training ended on another machine."""
+        missing = [run for run in self.wanted if run.part == "glue" and run not in self.done]
+        return [run for run in missing if pretraining_of(run) in self.done and not self._pretrained(run)]
+
+    def folder(self, run: Run) -> Path:
+        """Return the folder that a run works in."""
+        return self.out / run.path.with_suffix("")
+
+    def _command(self, run: Run, of: dict[str, Any], folder: Path) -> list[str]:
+        if run.part == "cost":
+            return finetuning.cost_command(self.design, folder)
+        if run.part == "glue":
+            return finetuning.sweep_command(self.design, self._pretrained(run), self.glue, folder / "sweep")
+        return training.command(self.design, run, of["lr"], self.corpus, folder, torch.cuda.is_available())
+
+    def _conclude(self, run: Run, of: dict[str, Any], process: Process) -> None:
+        """Write the record of a run that has ended well; otherwise the time that it took until now."""
+        folder = self.folder(run)
+        spent = process.seconds
+        if (folder / _BEGUN).is_file():
+            spent += read(folder / _BEGUN, Begun, MADE_BY).seconds
+        found = self._record(run, of, process.code, spent)
+        if found is None:
+            write(folder / _BEGUN, Begun(of, spent))
+            if not process.asked:
+                self.failed.add(run)
+                say_failed(run, reason(folder / LOG, process.code))
+            return
+        write(self.records / run.path, found)
+        self.done[run] = found
+        if run.part == "search":
+            shutil.rmtree(folder)
+        for at in ("end", "mid") if run.part == "final" else ():  # begun with another checkpoint, if at all
+            shutil.rmtree(self.folder(Run("glue", run.system, run.seed, at=at)), ignore_errors=True)
+
+    def _record(self, run: Run, of: dict[str, Any], code: int, spent: float) -> Record | None:
+        folder = self.folder(run)
+        diverged = code and run.part == "search" and training.DIVERGED.search(reason(folder / LOG, code))
+        if code and not diverged:  # also where the last validation was logged: what was not saved cannot be used
+            return None
+        if run.part in ("search", "final"):
+            return training.record(self.design, run, of, self.corpus, folder, spent, bool(diverged))
+        if run.part == "cost":
+            return finetuning.cost_record(of, folder)
+        return finetuning.sweep_record(of, folder / "sweep", spent)
+
+    def _size(self, run: Run) -> int:
+        """Return how many updates a run counts in the bar."""
+        return training.updates(self.design, run) if run.part in ("search", "final") else self.design.search.updates
+
+    def _progress(self, active: Collection[Run]) -> Progress:
+        done = [run for run in self.wanted if run in self.done]
+        logs = [training.log_of(self.folder(run)) for run in active if run.part in ("search", "final")]
+        return Progress(len(done), sum(map(self._size, done)) + sum(max(log.train) for log in logs if log))
+
+
+def _run(command: str, *arguments: object) -> None:
+    """Run a command of `tupe`. Raises `SystemExit` if it fails, which it has said."""
+    code = Process(python_command("tupe", command, *arguments)).finish()
+    if code:
+        raise SystemExit(code if code > 0 else 128 - code)
+
+
+def pretraining_of(run: Run) -> Run:
+    """Return the pre-training whose checkpoint a sweep fine-tunes."""
+    return Run("final", run.system, run.seed)

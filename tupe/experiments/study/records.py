@@ -1,0 +1,127 @@
+"""The record that a run leaves: one small JSON file with its settings, its result, and where it was done."""
+
+import math
+import os
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tupe.cores import available_cores, processor
+from tupe.data.corpus.manifest import versions
+from tupe.errors import UserError
+from tupe.experiments.study.design import Design, Run
+from tupe.files import difference, read
+
+MADE_BY = "scripts/study.sh"
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """A pre-training that reached its last update, or one of the search that diverged.
+
+    Raises:
+        UserError: for a curve without a validation.
+    """
+
+    version: ClassVar[int] = 1
+    settings: dict[str, Any]  # all that the result depends on
+    lr: float  # the peak of the learning rate
+    parameters: int  # of the model
+    curve: tuple[tuple[int, float], ...]  # update and validation loss, bits a masked token
+    accuracy: float | None  # masked tokens that were right at the end, percent; fairseq's own criterion does not say
+    training_seconds: float  # on the clock, without start and validation
+    processor_seconds: float  # of the whole process and its interrupted beginnings, as far as they were seen
+    host: dict[str, int | str]  # processor, cores, GPU
+    versions: dict[str, str]
+    # at the end: length of the sequences -> bits a masked token at positions 0, 1, ...
+    loss_by_position: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    # pattern -> heads whose position correlation has it (`tupe.analysis.heads`)
+    heads: dict[str, int] = field(default_factory=dict)
+    # its loss or gradients were not finite, so that it ended there; the curve is that until then
+    diverged: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.curve and not self.diverged:
+            raise UserError("a pre-training without a validation has no loss: remove its record and do it again.")
+
+    @property
+    def loss(self) -> float:
+        """The validation loss at the end; infinite if it diverged."""
+        return math.inf if self.diverged else self.curve[-1][1]
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """A sweep of one checkpoint: `scores` by task and learning rate, percent, one for each seed."""
+
+    version: ClassVar[int] = 1
+    settings: dict[str, Any]
+    scores: dict[str, dict[str, tuple[float, ...]]]
+    processor_seconds: float
+    host: dict[str, int | str]
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Costs by `benchmarks/model.py`: its conditions, and by system and mode the time over the first system's.
+
+    A time is a median with its quartiles, `(lower, median, upper)`.
+    """
+
+    version: ClassVar[int] = 1
+    settings: dict[str, Any]
+    conditions: str
+    times: dict[str, dict[str, tuple[float, float, float]]]
+    host: dict[str, int | str]
+    versions: dict[str, str]
+
+
+Record = Pretraining | FineTuning | Cost
+KINDS = {"search": Pretraining, "final": Pretraining, "glue": FineTuning, "cost": Cost}
+
+
+def read_record(folder: Path, run: Run) -> Record | None:
+    """Return the record of a run in the folder of its study, or None.
+
+    Raises:
+        UserError: for a file that is damaged.
+    """
+    path = folder / run.path
+    return read(path, KINDS[run.part], MADE_BY) if os.path.lexists(path) else None
+
+
+def read_records(folder: Path, design: Design) -> dict[Run, Record]:
+    """Return the records that there are for the runs of a study."""
+    found = {run: read_record(folder, run) for run in design.runs()}
+    return {run: record for run, record in found.items() if record is not None}
+
+
+def check_settings(path: Path, found: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Raise a `UserError` if the settings found at `path` are not those that its run has now."""
+    differs = difference(found, asked)
+    if differs:
+        raise UserError(f"{path} is of a run with {differs}: move it away, or give --out and --records other folders.")
+
+
+def best_rate(design: Design, system: str, records: dict[Run, Record]) -> float | None:
+    """Return the rate whose search ended with the lowest loss; None before all have ended, or if all diverged."""
+    searched = [run for run in design.runs() if run.part == "search" and run.system == system]
+    if any(run not in records for run in searched):
+        return None
+    best = min(searched, key=lambda run: records[run].loss)
+    return best.lr if math.isfinite(records[best].loss) else None
+
+
+def this_host() -> dict[str, int | str]:
+    """Return the processor's name, the number of cores that may be used, and the GPU if there is one."""
+    import torch
+
+    host: dict[str, int | str] = {"processor": processor(), "cores": available_cores()}
+    return {**host, "gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else host
+
+
+def these_versions() -> dict[str, str]:
+    """Return the versions of Python, PyTorch, fairseq, this package, and what prepared the corpus."""
+    return {**versions(), "torch": version("torch")}

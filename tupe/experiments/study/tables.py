@@ -1,0 +1,342 @@
+"""Write the records of a study as Markdown: every number from the files, and what is missing in words."""
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from tupe.analysis.heads import PATTERNS
+from tupe.criterions.metrics import spearman
+from tupe.experiments.columns import GLUE, Column
+from tupe.experiments.study.design import BASELINE, CONTROL, Design, Run
+from tupe.experiments.study.records import Cost, Pretraining, Record, best_rate
+from tupe.experiments.study.statistics import Mean, mean, share
+
+#: Whose final loss is to be reached.
+TARGETS = (CONTROL, BASELINE, "bert_r", "bert_a_warm")
+#: What the first of two systems has and the second has not, all else alike.
+STEPS = (
+    ("TUPE's scale of the words' logits", "bert_a_scaled", BASELINE),
+    ("untied positions, the reset, and that scale", "tupe_a_plain", BASELINE),
+    ("the layer norm of untied positions", "tupe_a", "tupe_a_plain"),
+    ("the reset", "tupe_a", "tupe_a_tie_cls"),
+    ("the products of words with untied positions", "bert_ad", "tupe_a_tie_cls"),
+    ("T5's bias, on untied positions", "tupe_r", "tupe_a"),
+    ("T5's bias, on added positions", "bert_r", BASELINE),
+    ("a warm-up of 10% in place of 2%, on added positions", "bert_a_warm", BASELINE),
+    ("a warm-up of 10%, on untied positions", "tupe_a_warm", "tupe_a"),
+    ("all that TUPE-A has, with that warm-up", "tupe_a_warm", "bert_a_warm"),
+)
+_MODES = ("training", "inference")
+_NONE = "–"
+#: Bits below the model without positions that are taken for word order learnt.
+_ORDER = 0.1
+
+
+class Results:
+    """The records of a study, by what tables ask for."""
+
+    def __init__(self, design: Design, records: dict[Run, Record]) -> None:
+        self.design, self.records = design, records
+
+    def finals(self, system: str) -> dict[int, Pretraining]:
+        """Seed -> pre-training at the best rate."""
+        return {run.seed: self.records[run] for run in self._of("final", system)}
+
+    def paired(self, system: str, target: str, value: Callable[[Pretraining, Pretraining], float | None]) -> list:
+        """`value` of the pre-trainings of two systems with the same seed, so of the same order of data and masks."""
+        ours, theirs = self.finals(system), self.finals(target)
+        return [value(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns of the tasks that are fine-tuned."""
+        return [column for task in self.design.finetuning.tasks for column in GLUE if column.task == task]
+
+    def scores(self, system: str, column: Column, at: str) -> dict[int, float]:
+        """Seed of the pre-training -> the median of the fine-tuning seeds at the rate best for the first column."""
+        first = next(one for one in GLUE if one.task == column.task)
+        found = {}
+        for run in self._of("glue", system, at):
+            scores = (self.records[run].scores.get(one.name, {}) for one in (first, column))
+            choice, ours = ({lr: statistics.median(some) for lr, some in rates.items() if some} for rates in scores)
+            best = max(choice, key=choice.get, default=None)
+            if best in ours:
+                found[run.seed] = ours[best]
+        return found
+
+    @property
+    def cost(self) -> Cost | None:
+        """The measured costs of the systems, if there are any."""
+        return next((record for record in self.records.values() if isinstance(record, Cost)), None)
+
+    def averages(self, system: str, at: str) -> list[float]:
+        """Average the scores of all tasks, as GLUE does, for each pre-training that has all of them."""
+        of_tasks = [self.scores(system, column, at) for column in self.columns]
+        seeds = set.intersection(*map(set, of_tasks)) if of_tasks else ()
+        return [statistics.fmean(scores[seed] for scores in of_tasks) for seed in sorted(seeds)]
+
+    def losses_and_scores(self, system: str, column: Column, at: str) -> list[tuple[float, float]]:
+        """Pair the validation loss and the score of each checkpoint that was fine-tuned."""
+        losses = {seed: dict(one.curve).get(self.design.after(at)) for seed, one in self.finals(system).items()}
+        scores = self.scores(system, column, at).items()
+        return [(losses[seed], score) for seed, score in scores if losses.get(seed) is not None]
+
+    def _of(self, part: str, system: str, at: str = "") -> list[Run]:
+        return [run for run in self.records if (run.part, run.system, run.at) == (part, system, at)]
+
+
+def state(results: Results) -> list[str]:
+    """What there is and what is missing, where it was done, and how long it took."""
+    design, records = results.design, results.records
+    runs = list(design.runs())
+    trained = [record for record in records.values() if isinstance(record, Pretraining)]
+    if not trained:
+        return ["No run of this size has been done yet."]
+    hours = sum(getattr(record, "processor_seconds", 0.0) for record in records.values()) / 3600
+    hosts = ", ".join(dict.fromkeys(_host(record) for record in records.values()))
+    torch = ", ".join(sorted({record.versions.get("torch", "?") for record in records.values()}))
+    lines = [f"{len(records)} of {len(runs)} runs, {hours:.1f} processor hours, on {hosts}; PyTorch {torch}."]
+    missing = Counter(run.part for run in runs if run not in records)
+    if missing:
+        lines.append(f"Missing: {', '.join(f'{number} of `{part}`' for part, number in missing.items())}.")
+    few = []
+    for name, system in design.systems.items():
+        there = len(results.finals(name))
+        if there < system.seeds:
+            few.append(f"{design.label(name)} {there} of {system.seeds}")
+    if few:
+        lines.append(f"**Not complete**, seeds done: {', '.join(few)}.")
+    return lines
+
+
+def pretraining(results: Results) -> list[str]:
+    """Final validation loss of every system that has one, and which of them have learnt no word order."""
+    design = results.design
+    base = design.label(BASELINE)
+    rows, without = [], []
+    for name in _there(results):
+        finals = results.finals(name)
+        losses = mean([record.loss for record in finals.values()])
+        gain = results.paired(name, BASELINE, lambda ours, theirs: ours.loss - theirs.loss)
+        order = results.paired(name, CONTROL, lambda ours, theirs: theirs.loss - ours.loss)
+        if order and name != CONTROL and statistics.fmean(order) < _ORDER:
+            without.append(design.label(name))
+        right = [record.accuracy for record in finals.values() if record.accuracy is not None]
+        first = next(iter(finals.values()))
+        rows.append(
+            (
+                design.label(name),
+                f"{first.parameters:,}",
+                f"{first.lr:g}",
+                str(len(finals)),
+                _spread(losses, 3),
+                _NONE if name == BASELINE or not gain else _interval(mean(gain), 3, sign="+"),
+                f"{statistics.fmean(right):.1f}" if right else _NONE,
+            )
+        )
+    head = ("system", "parameters", "learning rate", "seeds", "validation loss, bits", f"less {base}'s", "right, %")
+    lines = _table(head, rows)
+    if without:
+        label = design.label(CONTROL)
+        lines += ["", f"Still on the plateau, less than {_ORDER} bits below {label}: {', '.join(without)}."]
+    return lines
+
+
+def summary(results: Results) -> list[str]:
+    """The papers' systems in short, those with the lowest loss first; without the rows that change one of them."""
+    design, rows = results.design, []
+    costs = results.cost.times if results.cost else {}
+    for name in _there(results):
+        if name != CONTROL and design.model(name) != name:
+            continue
+        loss = mean([record.loss for record in results.finals(name).values()])
+        averages, times = results.averages(name, "end"), costs.get(name, {})
+        cells = (
+            design.label(name),
+            str(loss.number),
+            _spread(loss, 3),
+            _share(results, name, BASELINE),
+            _spread(mean(averages), 1) if averages else _NONE,
+            *(f"{times[mode][1]:.2f}" if mode in times else _NONE for mode in _MODES),
+        )
+        rows.append((loss.mean, cells))
+    reached = f"{design.label(BASELINE)}'s final loss after"
+    scores = f"mean of {', '.join(column.name for column in results.columns)}"
+    head = ("system", "seeds", "validation loss, bits", reached, scores, *(f"time, {mode}" for mode in _MODES))
+    return _table(head, [cells for _, cells in sorted(rows)])
+
+
+def shares(results: Results) -> list[str]:
+    """At which share of the updates the baselines' final losses are reached."""
+    design = results.design
+    targets = [target for target in TARGETS if results.finals(target)]
+    rows = []
+    for name in _there(results):
+        rows.append((design.label(name), *(_share(results, name, target) for target in targets)))
+    return _table(("system", *(f"final loss of {design.label(target)} after" for target in targets)), rows)
+
+
+def ablations(results: Results) -> list[str]:
+    """What each step between two systems changes in the final loss."""
+    label, rows = results.design.label, []
+    for what, name, without in STEPS:
+        change = results.paired(name, without, lambda ours, theirs: ours.loss - theirs.loss)
+        if change:
+            both = f"{label(name)}, {label(without)}"
+            rows.append((what, both, str(len(change)), _interval(mean(change), 3, sign="+")))
+    return _table(("what is added", "with it, without it", "seeds", "validation loss, bits"), rows)
+
+
+def rates(results: Results) -> list[str]:
+    """The search: loss of each rate, the best of each system in bold."""
+    design, rows, at_edge = results.design, [], []
+    columns = sorted({lr for name in design.systems for lr in design.rates(name)})
+    for name in design.systems:
+        found = {run.lr: results.records[run].loss for run in results._of("search", name)}
+        if not found:
+            continue
+        best, tried = best_rate(design, name, results.records), design.rates(name)
+        texts = [f"{found[lr]:.3f}".replace("inf", "diverged") if lr in found else _NONE for lr in columns]
+        rows.append((design.label(name), *(f"**{t}**" if lr == best else t for t, lr in zip(texts, columns))))
+        if best in (tried[0], tried[-1]):
+            at_edge.append(f"{design.label(name)} ({best:g})")
+    lines = _table(("system", *(f"{lr:g}" for lr in columns)), rows)
+    if at_edge:
+        lines += ["", f"Best at an end of the search, so that a rate beyond it may be better: {', '.join(at_edge)}."]
+    return lines
+
+
+def glue(results: Results) -> list[str]:
+    """Scores of the fine-tuned checkpoints, of the end and of the way there."""
+    design, rows = results.design, []
+    for name in design.systems:
+        for at in ("mid", "end"):
+            scores = [list(results.scores(name, column, at).values()) for column in results.columns]
+            if any(scores):
+                number = max(map(len, scores))
+                scores.append(results.averages(name, at))
+                cells = (_spread(mean(found), 1) if found else _NONE for found in scores)
+                rows.append((design.label(name), f"{design.after(at):,}", str(number), *cells))
+    return _table(("system", "updates", "seeds", *(column.name for column in results.columns), "average"), rows)
+
+
+def correlation(results: Results) -> list[str]:
+    """Whether a lower loss goes with a higher score: Spearman's rank correlation over the checkpoints."""
+    rows = []
+    for column in results.columns:
+        ends, mids = (
+            [pair for name in results.design.systems for pair in results.losses_and_scores(name, column, at)]
+            for at in ("end", "mid")
+        )
+        if len(ends + mids) > 2:
+            rows.append((column.name, _rank(ends), _rank(ends + mids if mids else [])))
+    return _table(("score", "ends alone", f"with those after {results.design.mid:,} updates"), rows)
+
+
+def length(results: Results) -> list[str]:
+    """Final loss in the halves of sequences as long as those of training, and longer."""
+    design, rows, head = results.design, [], ["system"]
+    for n in design.lengths:
+        head += [f"{n}: positions 1 to {n // 2 - 1}", f"{n // 2} to {n - 1}"]  # position 0 is [CLS]
+    for name in _there(results):
+        found = [record.loss_by_position for record in results.finals(name).values() if record.loss_by_position]
+        cells = []
+        for n in map(str, design.lengths):
+            losses = [loss[n] for loss in found if n in loss]
+            halves = [(loss[1 : len(loss) // 2], loss[len(loss) // 2 :]) for loss in losses]
+            means = [[statistics.fmean(part) for part in parts] for parts in zip(*halves)]
+            cells += [_spread(mean(values), 3) for values in means] or [_NONE, _NONE]
+        if found:
+            rows.append((design.label(name), *cells))
+    return _table(head, rows)
+
+
+def heads(results: Results) -> list[str]:
+    """How many heads' position correlations have which pattern, mean over the seeds."""
+    rows = []
+    for name in _there(results):
+        found = [record.heads for record in results.finals(name).values() if record.heads]
+        if found:
+            means = (statistics.fmean(counts.get(pattern, 0) for counts in found) for pattern in PATTERNS)
+            rows.append((results.design.label(name), *(f"{value:.1f}" for value in means)))
+    return _table(("system", *PATTERNS), rows)
+
+
+def cost(results: Results) -> list[str]:
+    """Time of a training step and of inference, over the first system's."""
+    record = results.cost
+    if record is None:
+        return ["Nothing yet."]
+    rows = [
+        (
+            results.design.label(rival) if rival in results.design.systems else rival,
+            *("{1:.2f} ({0:.2f}-{2:.2f})".format(*modes[mode]) if mode in modes else _NONE for mode in _MODES),
+        )
+        for rival, modes in record.times.items()
+    ]
+    return [*_table(("system", *_MODES), rows), "", f"{record.conditions}."]
+
+
+#: Name of a mark in a document -> what stands there.
+BLOCKS: dict[str, Callable[[Results], list[str]]] = {
+    "state": state,
+    "summary": summary,
+    "pretraining": pretraining,
+    "shares": shares,
+    "ablations": ablations,
+    "rates": rates,
+    "glue": glue,
+    "correlation": correlation,
+    "length": length,
+    "heads": heads,
+    "cost": cost,
+}
+
+
+def _there(results: Results) -> list[str]:
+    """The systems that have been pre-trained, in the order of the design."""
+    return [name for name in results.design.systems if results.finals(name)]
+
+
+def _share(results: Results, name: str, target: str) -> str:
+    """Say after which share of a system's updates the target's final loss is reached, seed by seed."""
+    found = results.paired(name, target, lambda ours, theirs: share(ours.curve, theirs.loss))
+    if name == target or not found:
+        return _NONE
+    reached = [100 * part for part in found if part is not None]
+    if not reached:
+        return "never"
+    text = f"{_interval(mean(reached), 0, limits=(0, 100))}%"
+    return text if len(reached) == len(found) else f"{text}; {len(found) - len(reached)} of {len(found)} never"
+
+
+def _host(record: Record) -> str:
+    return str(record.host.get("gpu", record.host.get("processor", "a machine without a name")))
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1), *lines] if lines else ["Nothing yet."]
+
+
+def _rank(pairs: Sequence[tuple[float, float]]) -> str:
+    """Spearman's rank correlation, and of how many."""
+    return f"{spearman(*np.array(pairs).T):+.2f} of {len(pairs)}" if len(pairs) > 2 else _NONE
+
+
+def _spread(values: Mean, digits: int) -> str:
+    """Mean ± standard deviation."""
+    text = f"{values.mean:.{digits}f}"
+    return text if values.spread is None else f"{text} ± {values.spread:.{digits}f}"
+
+
+def _interval(values: Mean, digits: int, sign: str = "", limits: tuple[float, float] = (-math.inf, math.inf)) -> str:
+    """Mean and its 95% interval, as far as it is within the limits; of one value, the value."""
+    text = f"{values.mean:{sign}.{digits}f}"
+    if values.half is None:
+        return text
+    low, high = max(limits[0], values.mean - values.half), min(limits[1], values.mean + values.half)
+    return f"{text} [{low:{sign}.{digits}f}, {high:{sign}.{digits}f}]"

@@ -1,0 +1,154 @@
+"""Pre-train a system of the study: its settings, the command, and its record."""
+
+import contextlib
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+
+from tupe.analysis.checkpoint import open_encoder
+from tupe.analysis.curves import LOG, TrainingLog, read_log
+from tupe.analysis.heads import head_patterns
+from tupe.analysis.length import TooLong, loss_by_position
+from tupe.analysis.position import has_correlation, position_correlation
+from tupe.data.corpus.manifest import DICTIONARY, Manifest
+from tupe.errors import UserError
+from tupe.experiments.process import python_command
+from tupe.experiments.settings import assignment
+from tupe.experiments.study.design import ROBERTA, Design, Run
+from tupe.experiments.study.records import Pretraining, these_versions, this_host
+from tupe.files import check_file
+from tupe.systems import SIZES
+from tupe.user_dir import config_dir, user_dir
+
+CONFIGS = config_dir("pretraining")
+
+_SEARCH_VALIDATIONS = 4
+#: Where a run is and what it keeps: its result does not depend on them.
+_ASIDE = ("hydra", "checkpoint", "common.user_dir", "common.log_format", "common.log_interval", "dataset.num_workers")
+_PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
+#: Why a run ended, if its loss did not stay finite: `tupe.fairseq_patches.trainer`, and fairseq's own words.
+DIVERGED = re.compile(r"NaN or infinite|Nan/Inf|Minimum loss scale")
+
+
+def updates(design: Design, run: Run) -> int:
+    """Return the number of updates of a pre-training."""
+    return design.search.updates if run.part == "search" else design.updates
+
+
+def checkpoint(design: Design, folder: Path, at: str) -> Path | None:
+    """Return the checkpoint at the `end` of the pre-training in a folder, or at `mid`; None if it is not there."""
+    name = "checkpoint_last.pt" if at == "end" else f"checkpoint_*_{design.mid}.pt"
+    return next(folder.glob(name), None)
+
+
+def overrides(design: Design, run: Run, lr: float) -> dict[str, Any]:
+    """Return key -> value over the configuration of the design, with plus signs as Hydra wants them."""
+    length, validations = updates(design, run), design.validations if run.part == "final" else _SEARCH_VALIDATIONS
+    every = max(1, length // validations)
+    system, model = design.systems[run.system], design.model(run.system)
+    found = {
+        "model._name": f"{model}_{design.model_size}",
+        **design.settings,
+        **system.settings,
+        "common.seed": run.seed,
+        "optimization.lr": [lr],
+        "optimization.max_update": length,
+        "dataset.validate_interval_updates": every,
+        "checkpoint.save_interval_updates": every,
+        "common.log_interval": max(1, min(100, every // 4)),  # the record is made of the log, however short the run is
+    }
+    if run.part == "final":
+        found["checkpoint.keep_interval_updates_pattern"] = design.mid
+    if model == ROBERTA:
+        fields = {f"+model.{name}": value for name, value in SIZES[design.model_size].items()}
+        found |= {"model._name": ROBERTA, "criterion._name": "masked_lm", **fields}
+    return found
+
+
+def settings(design: Design, run: Run, lr: float, corpus: Path) -> dict[str, Any]:
+    """Return all that the result of a pre-training depends on, as JSON has it."""
+    cfg = OmegaConf.load(CONFIGS / f"{design.config}.yaml")
+    for key, value in overrides(design, run, lr).items():
+        OmegaConf.update(cfg, key.lstrip("+"), value, merge=False, force_add=True)
+    of = OmegaConf.to_container(cfg)
+    for key in (*_ASIDE, "task.data"):
+        group, _, name = key.partition(".")
+        (of.get(group) or {}).pop(name, None) if name else of.pop(group, None)
+    checksums = Manifest.load(corpus).content.checksums
+    data = {name: checksums[name] for name in (DICTIONARY, "train.bin", "valid.bin")}
+    return {"run": str(run), "lr": lr, "updates": updates(design, run), "data": data, "pretraining": of}
+
+
+def command(design: Design, run: Run, lr: float, corpus: Path, folder: Path, gpu: bool) -> list[str]:
+    """Return the command: fairseq's own, for a model of ours after its plan."""
+    given = {"common.user_dir": user_dir(), "task.data": corpus, "checkpoint.save_dir": folder}
+    given |= {"distributed_training.distributed_world_size": 1}
+    given |= {} if gpu else {"common.cpu": True, "common.fp16": False}
+    given |= overrides(design, run, lr)
+    if "dataset.batch_size" in given:  # of an update, whatever the configuration accumulates
+        given.setdefault("optimization.update_freq", [1])
+    texts = (str, Path)
+    keys = [assignment(key, value) if isinstance(value, texts) else f"{key}={value}" for key, value in given.items()]
+    train = python_command("fairseq-hydra-train", "--config-dir", CONFIGS, "--config-name", design.config, *keys)
+    if design.model(run.system) == ROBERTA:
+        return train
+    plan = ["pretraining-plan", "--here", "--gpus", int(gpu), CONFIGS, design.config, *keys, "--start", *train]
+    return python_command("tupe", *plan)
+
+
+def log_of(folder: Path) -> TrainingLog | None:
+    """Return the log of a pre-training; None before its first record."""
+    try:
+        return read_log(folder)
+    except UserError:
+        return None
+
+
+def record(
+    design: Design,
+    run: Run,
+    of: dict[str, Any],
+    corpus: Path,
+    folder: Path,
+    processor_seconds: float,
+    diverged: bool = False,
+) -> Pretraining | None:
+    """Return the record of the run in `folder`; None if it has not reached its end and did not diverge."""
+    log = log_of(folder)
+    valid = log.valid if log else {}
+    if not diverged and max(valid, default=0) < updates(design, run):
+        return None
+    check_file(folder / LOG, "training")
+    found = _PARAMETERS.search((folder / LOG).read_text(encoding="utf-8", errors="replace"))
+    return Pretraining(
+        settings=of,
+        lr=of["lr"],
+        parameters=int(found[1].replace(",", "")) if found else 0,
+        curve=tuple((update, values["loss"]) for update, values in sorted(valid.items())),
+        accuracy=valid[max(valid)].get("accuracy") if valid else None,
+        training_seconds=round(log.seconds, 1) if log else 0.0,
+        processor_seconds=round(processor_seconds, 1),
+        host=this_host(),
+        versions=these_versions(),
+        diverged=diverged,
+        **(_measured(design, corpus, folder) if run.part == "final" and design.model(run.system) != ROBERTA else {}),
+    )
+
+
+def _measured(design: Design, corpus: Path, folder: Path) -> dict[str, Any]:
+    """Return the loss at each position, at the lengths that the model has, and the patterns of its heads."""
+    encoder = open_encoder(checkpoint(design, folder, "end"))
+    losses, patterns = {}, Counter()
+    if has_correlation(encoder.args):  # before a length beyond them
+        found = position_correlation(encoder)
+        patterns.update(pattern.name for pattern in head_patterns(found.values, found.reset))
+    if torch.cuda.is_available():
+        encoder.cuda()
+    for length in design.lengths:
+        with contextlib.suppress(TooLong):
+            losses[str(length)] = tuple(loss_by_position(encoder, corpus, length).smooth(1)[1].round(4).tolist())
+    return {"loss_by_position": losses, "heads": dict(patterns)}

@@ -1,0 +1,144 @@
+"""The papers' table from the runs of a sweep: for each learning rate the median of the seeds, then the best rate."""
+
+import math
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tupe.experiments.columns import COLUMNS, Column
+from tupe.experiments.plan import Plan
+from tupe.experiments.runs import Run, damage, failure, result
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Scores of the seeds of one learning rate."""
+
+    lr: float
+    scores: tuple[float, ...]  # of the finished runs, percent
+
+    @property
+    def median(self) -> float:
+        """The score that the papers report for a learning rate."""
+        return statistics.median(self.scores)
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation over the seeds, where there are two or more."""
+        return statistics.stdev(self.scores) if len(self.scores) > 1 else None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A column of one system."""
+
+    score: float | None  # percent; None if there is no finished run
+    planned: int = 0  # how many runs there should be, that have what the column is of
+    best: Rate | None = None  # the learning rate that the score is of; published rows have none
+    rates: tuple[Rate, ...] = ()  # all learning rates with a finished run
+    differs: str = ""  # how a mean over languages differs from the papers'
+
+    @property
+    def finished(self) -> int:
+        """Count the finished runs."""
+        return sum(len(rate.scores) for rate in self.rates)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A system."""
+
+    name: str  # what it is called in the table
+    cells: dict[str, Cell]  # by the name of the column
+    failed: dict[Run, str] = field(default_factory=dict)  # run and reason of the runs that failed
+    source: str = ""  # where a published row is from
+    languages: tuple[Column, ...] = ()  # columns of single languages
+    model: str = ""  # its name, and `updates` of its pre-training; of a published row, none
+    updates: int = 0
+
+    def average(self, columns: list[Column]) -> float | None:
+        """Mean over `columns`, MNLI-m and MNLI-mm each counting; None if one of them has no score."""
+        scores = [self.cells[column.name].score for column in columns if column.name in self.cells]
+        if not columns or len(scores) < len(columns) or None in scores:
+            return None
+        return statistics.fmean(scores)
+
+
+def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
+    """The row of the sweep in `out`, called `name` or by its model and pre-training updates.
+
+    The learning rate of MNLI-mm is the one that is best for MNLI-m, as is the epoch; that of test sets by language is
+    the one that is best on the development set, whose language is that of the training data.
+
+    Raises:
+        UserError: if `out` holds no sweep.
+    """
+    plan = Plan.load(out)
+    cells: dict[str, Cell] = {}
+    of_task = {task: [run for run in plan.runs if run.task == task] for task in {run.task for run in plan.runs}}
+    best = {task: _cell(Column("", task), runs, out, None).best for task, runs in of_task.items()}
+    languages: list[Column] = []
+    for column in (column for column in COLUMNS if column.task in of_task):
+        if by_language and column.subset.endswith("/"):
+            languages += _languages(column, of_task[column.task], out)
+        rate = best[column.task]
+        for one in (column, *(one for one in languages if one.name not in cells and one.task == column.task)):
+            cells[one.name] = _cell(one, of_task[one.task], out, rate and rate.lr)
+    folders = {run: out / run.folder for run in plan.runs}
+    reasons = {run: failure(at) or damage(at) for run, at in folders.items() if result(at) is None}
+    failed = {run: why for run, why in reasons.items() if why is not None}
+    name = name or f"{plan.model}, {_updates(plan.updates)}"
+    return Row(name, cells, failed, languages=tuple(languages), model=plan.model, updates=plan.updates)
+
+
+def by_label(sweeps: Iterable[tuple[str, Path]]) -> dict[str, list[Row]]:
+    """Label -> the rows of its sweeps; the label defaults to the model. Raises `UserError` for a folder without one."""
+    found: dict[str, list[Row]] = {}
+    for label, out in sweeps:
+        row = read_sweep(out)
+        label = label or row.model
+        found.setdefault(label, []).append(replace(row, name=f"{label}, {_updates(row.updates)}"))
+    return found
+
+
+def shown(rows: list[Row]) -> list[Column]:
+    """The columns that at least one sweep has, or, without a sweep, that a published row has."""
+    sweeps = [row for row in rows if not row.source] or rows
+    columns = dict.fromkeys((*COLUMNS, *(column for row in sweeps for column in row.languages)))
+    return [column for column in columns if any(column.name in row.cells for row in sweeps)]
+
+
+def _languages(column: Column, runs: list[Run], out: Path) -> list[Column]:
+    """A column for each language, as `XQuAD F1 de`, or `XNLI de (valid)` of a development set; then their gap."""
+    found = [result(out / run.folder) for run in runs]
+    splits = sorted({name for content in found if content for name in column.splits(content)})
+    each = [replace(column, name=_named(column, name), subset=name, averaged=False) for name in splits]
+    gap = [replace(column, name=f"{column.name} gap", averaged=False, gap=True)]
+    return each + gap * (len(each) > 1 and any(name.endswith("-en") for name in splits))
+
+
+def _named(column: Column, split: str) -> str:
+    kind, _, language = split.rpartition("/")[2].partition("-")
+    return f"{column.name} {language}" + ("" if kind == "test" else f" ({kind})")
+
+
+def _cell(column: Column, runs: list[Run], out: Path, lr: float | None) -> Cell:
+    scores: dict[float, list[float]] = {}
+    planned, differs = 0, {}
+    for run in runs:
+        content = result(out / run.folder)
+        score = content and column.score(content)
+        planned += content is None or score is not None  # one that is finished may have no such test set
+        if score is not None and math.isfinite(score):
+            scores.setdefault(run.lr, []).append(score)
+            differs[column.differs(content)] = None
+    rates = tuple(Rate(rate, tuple(values)) for rate, values in sorted(scores.items()))
+    best = max((rate for rate in rates if lr in (None, rate.lr)), key=lambda rate: rate.median, default=None)
+    return Cell(best and best.median, planned, best, rates, " or ".join(filter(None, differs)))
+
+
+def _updates(number: int) -> str:
+    if number % 1_000_000 == 0 and number:
+        return f"{number // 1_000_000}M updates"
+    return f"{number // 1000}k updates" if number % 1000 == 0 and number else f"{number} updates"

@@ -1,1 +1,0 @@
-"""Fine-tuning of a pre-trained checkpoint: one run, the sweep of a benchmark, and its table."""
