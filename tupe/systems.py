@@ -36,6 +36,14 @@ CHOICES: dict[str, dict[str, Choice]] = {
         "unbinned": Choice("one value for each distance there is (DIET)", "R[j - i]"),
         "parametric": Choice("products of learnt vectors", "(r_(j-i) F^Q)(r_(j-i) F^K)^T"),
         "shaw": Choice("vectors that join the keys", "a[clip(j - i)]"),
+        "alibi": Choice("slopes of the distance, fixed or learnt (Press et al.)", "-m |j - i|"),
+        "kerple": Choice("learnt logarithms of the distance (KERPLE)", "-p log(1 + a |j - i|)"),
+        "fire": Choice("a learnt function of the distance's logarithm (FIRE)", "f(log(1 + c |j - i|)/log(1 + c L))"),
+    },
+    "relative_sides": {
+        "symmetric": Choice("one slope for both sides, as encoders have ALiBi"),
+        "offset": Choice("the same, half a step less for keys after the query"),
+        "learned": Choice("a learnt slope for each side"),
     },
     "reset": {
         "none": Choice(),
@@ -53,6 +61,12 @@ CHOICES: dict[str, dict[str, Choice]] = {
         "head": Choice("the heads of a layer, each layer its own"),
     },
 }
+
+
+def explained(choices: Mapping[str, Choice]) -> str:
+    """Write choices as the help of their field does: `none; bucketed: T5's buckets`."""
+    return "; ".join(f"{name}: {choice.help}" if choice.help else name for name, choice in choices.items())
+
 
 #: Relative terms that meet the words: each layer builds its own, and their values are neither structured nor packed.
 IN_LAYER = frozenset({"shaw"})
@@ -78,7 +92,8 @@ def _system(absolute: str, relative: str, reset: str = "none", **others: str | i
     return {"absolute": absolute, "relative": relative, "reset": reset, **_DEFAULTS, **others}
 
 
-#: system -> the position encoding. Sources: TUPE, section 4 and its ablation; DIET, sections 3 and 4.
+#: system -> the position encoding. Sources: TUPE, section 4 and its ablation; DIET, sections 3 and 4; then the terms of
+#: later papers, alone and with TUPE's.
 SYSTEMS: dict[str, Fields] = {
     "tupe_r": _system("untied", "bucketed", "paper"),
     "tupe_a": _system("untied", "none", "paper"),
@@ -92,6 +107,12 @@ SYSTEMS: dict[str, Fields] = {
     "diet_abs": _system("low_rank", "none", segment="per_head", position_rank=128),
     "linformer": _system("input", "none", segment="input", linformer_k=32),
     "diet_abs_lin": _system("low_rank", "none", segment="input", position_rank=64, linformer_k=32),
+    "alibi": _system("none", "alibi", segment="input", relative_sides="symmetric"),
+    "alibi_learned": _system("none", "alibi", segment="input", relative_sides="learned"),
+    "bialibi": _system("none", "alibi", "paper", segment="input", relative_sides="learned"),
+    "kerple": _system("none", "kerple", segment="input"),
+    "fire": _system("none", "fire", segment="input"),
+    "tupe_a_kerple": _system("untied", "kerple", "paper"),
 }
 
 #: system -> what it is called in the papers, and its logit (content is x_i W^Q (x_j W^K)^T, d the width of a head).
@@ -108,6 +129,12 @@ DESCRIPTIONS: dict[str, tuple[str, str]] = {
     "diet_abs": ("DIET-ABS", "content/sqrt(d) + P_Q[i] . P_K[j] + segments"),
     "linformer": ("Linformer", "x_i W^Q ((E x)_j W^K)^T/sqrt(d), positions added to the words"),
     "diet_abs_lin": ("DIET-ABS^LIN", "x_i W^Q ((E x)_j W^K)^T/sqrt(d) + P_Q[i] . P_K[j]"),
+    "alibi": ("ALiBi, symmetric", "content/sqrt(d) - m |j - i|, m fixed"),
+    "alibi_learned": ("ALiBi, learnt slopes", "content/sqrt(d) - m |j - i|, m learnt, one for each side"),
+    "bialibi": ("BiALiBi", "content/sqrt(d) + reset(-m |j - i|), m learnt, one for each side"),
+    "kerple": ("KERPLE-log", "content/sqrt(d) - p log(1 + a |j - i|), p and a learnt for each side"),
+    "fire": ("FIRE", "content/sqrt(d) + f(+-log(1 + c |j - i|)/log(1 + c L)), f learnt"),
+    "tupe_a_kerple": ("TUPE-A with KERPLE-log", "content/sqrt(2d) + reset(untied absolute/sqrt(2d) + KERPLE-log)"),
 }
 
 

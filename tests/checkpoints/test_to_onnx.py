@@ -46,7 +46,10 @@ def data(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("system", "task"),
-    [("diet_rel", "MNLI"), *((name, None) for name in ("tupe_r", "shaw", "bert_ad", "linformer", "diet_abs_lin"))],
+    [
+        ("diet_rel", "MNLI"),
+        *((name, None) for name in ("tupe_r", "shaw", "bert_ad", "linformer", "diet_abs_lin", "alibi")),
+    ],
 )
 def test_graph_is_the_model(system, task, make_checkpoint, data, tmp_path, capsys):
     make_checkpoint(tmp_path / "best.pt", f"{system}_tiny", 3 if task else None, of=data / "corpus")

@@ -37,7 +37,7 @@ def expected(system):
     names |= {"input_positions.weight"} if fields["absolute"] == "input" else set()
     names |= {"input_segments.weight"} if fields["segment"] == "input" else set()
     names |= TABLE if fields["absolute"].startswith("untied") else set()
-    return names | (THETA if system in ("tupe_r", "tupe_a") else set())
+    return names | (THETA if fields["absolute"] == "untied" and fields["reset"] != "none" else set())
 
 
 def step(model, tokens, **options):
@@ -84,7 +84,7 @@ def test_published_counts():
 
 
 def test_names_and_sizes():
-    assert len(ELECTRA_NAMES) == 13 * 4
+    assert len(ELECTRA_NAMES) == 19 * 4
     for size, width, heads in (("tiny", 64, 2), ("small", 64, 1), ("base", 256, 4), ("large", 256, 4)):
         networks = meta_model(f"electra_tupe_{size}", 100, 16)
         layer = networks.generator.sentence_encoder.layers[0]

@@ -1,5 +1,6 @@
 """The attention logits of every system, against an evaluation in float64 with its own loops; see `tupe.systems`."""
 
+import math
 from unittest.mock import patch
 
 import pytest
@@ -34,6 +35,16 @@ CASES = {
     "parametric of each layer": ("t5", {"relative": "parametric", "sharing": "none"}),
     "clipped": ("tupe_r", {"relative": "clipped"}),
     "shaw with low rank and segments": ("shaw", {"absolute": "low_rank", "segment": "per_head"}),
+    "alibi offset": ("alibi", {"relative_sides": "offset"}),
+    "alibi symmetric of each layer, beside untied positions": (
+        "tupe_a",
+        {"relative": "alibi", "sharing": "none", "relative_sides": "symmetric"},
+    ),
+    "alibi learned of each layer": ("alibi_learned", {"sharing": "none"}),
+    "kerple of each layer": ("kerple", {"sharing": "none"}),
+    "kerple shared by heads, with reset": ("kerple", {"sharing": "head", "reset": "paper"}),
+    "fire of each layer": ("fire", {"sharing": "none"}),
+    "fire shared by heads, beyond its length": ("fire", {"sharing": "head", "fire_length": 5.0, "fire_width": 7}),
     "only segments": ("t5", {"relative": "none", "segment": "per_head"}),
     "diet_abs_lin of each layer": ("diet_abs_lin", {"sharing": "none"}),
     "diet_abs_lin shared by heads": ("diet_abs_lin", {"sharing": "head"}),
@@ -146,10 +157,33 @@ class Expected:
                     out[i, j] = term.weight[clipped, s]
                 elif kind == "unbinned":
                     out[i, j] = term.weight[23 + j - i, s]  # 24 positions
+                elif kind == "alibi":
+                    out[i, j] = -self.slope(s, j > i) * (abs(j - i) - 0.5 * (self.sides == "offset" and j > i))
+                elif kind == "kerple":
+                    p, a = (0.01 + math.log1p(math.exp(x[int(j > i), s])) for x in (term.height, term.rate))
+                    out[i, j] = -p * math.log(a * abs(j - i) + 1)
+                elif kind == "fire":
+                    c, end = abs(term.rate.item()), 64 * abs(term.length.item())
+                    u = math.log(c * abs(j - i) + 1) / (math.log(c * end + 1) + 1e-6)
+                    u = math.copysign(min(u, 1.0), j - i) if j != i else 0.0
+                    for k in range(len(term.hidden_bias)):
+                        h = max(0.0, float(term.hidden_weight[k] * u + term.hidden_bias[k]))
+                        out[i, j] += term.out_weight[s, k] * h
+                    out[i, j] += term.out_bias[s]
                 elif kind == "parametric":
                     rows, r = slice(s * D_H, (s + 1) * D_H), term.weight[clipped]
                     out[i, j] = (term.query.weight[rows] @ r) @ (term.key.weight[rows] @ r)
         return out
+
+    @property
+    def sides(self):
+        return self.fields.get("relative_sides")
+
+    def slope(self, s, after):
+        """Of ALiBi; three heads have those of two, and the first of four."""
+        if self.sides == "learned":
+            return math.log1p(math.exp(self.terms.relative.slope[int(after), s]))
+        return (2**-4, 2**-8, 2**-2)[s % HEADS]
 
     def reset(self, v, s):
         if self.fields["reset"] == "none":

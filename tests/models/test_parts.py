@@ -16,6 +16,10 @@ SYSTEMS = [
     ("diet_rel_tiny", {"reset": "paper"}),
     ("tupe_r_tiny", {"absolute": "free", "segment": "per_head"}),
     ("shaw_tiny", {"absolute": "untied", "segment": "per_head"}),
+    ("alibi_tiny", {"segment": "per_head"}),
+    ("bialibi_tiny", {"sharing": "none"}),
+    ("tupe_a_kerple_tiny", {}),
+    ("fire_tiny", {"reset": "paper", "sharing": "head"}),
 ]
 
 

@@ -39,10 +39,11 @@ def test_parameter_counts(name):
     absolute = {"none": 0, "input": 512 * width, "untied": untied, "untied_cross": untied, "low_rank": low_rank}
     shaw = layers * 257 * width // heads
     relative = {"none": 0, "bucketed": 32 * sets, "unbinned": 1023 * sets, "shaw": shaw}
+    relative |= {"kerple": 4 * sets, "fire": 2 + 2 * 32 + 33 * sets}
+    relative["alibi"] = 2 * sets * (fields.get("relative_sides") == "learned")
+    theta = 2 * (width if fields["absolute"] == "untied" else sets) * (fields["reset"] != "none")
     position, total, _ = count_parameters(name, 32_768, 512)
-    assert position == absolute[fields["absolute"]] + relative[fields["relative"]] + 2 * width * (
-        fields["reset"] != "none"
-    )
+    assert position == absolute[fields["absolute"]] + relative[fields["relative"]] + theta
     segment = {"none": 0, "input": 2 * width, "per_head": 4 * sets}[fields["segment"]]
     layer = 4 * width**2 + 4 * width + 8 * width**2 + 5 * width + 4 * width + k * 512
     head = width**2 + width + 2 * width + 32_768
@@ -60,6 +61,12 @@ def test_parameter_counts(name):
         ("diet_rel", {"sharing": "layer"}, 12_276),
         ("diet_rel", {"sharing": "head"}, 12_276),
         ("tupe_a", {}, 1_179_648 + 393_216 + 2 * 768 + 2 * 768),
+        ("alibi", {}, 0),
+        ("alibi_learned", {}, 24),
+        ("kerple", {}, 48),
+        ("fire", {}, 462),
+        ("bialibi", {}, 48),
+        ("tupe_a_kerple", {}, 1_575_984),
     ],
 )
 def test_published_position_parameters(name, fields, published):
@@ -85,7 +92,7 @@ def test_diets_table_6(name, fields, millions):
 
 
 def test_names():
-    assert len(MODEL_NAMES) == 13 * 4
+    assert len(MODEL_NAMES) == 19 * 4
     assert {"tupe_base", "tupe_r_base", "bert_ad_large", "tupe_a_tie_cls_small"} <= set(MODEL_NAMES)
 
 

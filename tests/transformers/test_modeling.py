@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tupe import systems
+from tupe import position, systems
 from tupe.checkpoints.to_transformers import Loaded, config, weights
 from tupe.checkpoints.transformers_format import CHOICES
 from tupe.models.config import CONFIGS
@@ -25,6 +25,8 @@ PARTS = {
     "release": {"reset": "release", "untied_projection_bias": True},
     "shaw_values": {"absolute": "none", "relative": "shaw", "reset": "none", "shaw_values": True},
     "theta_scalars": {"absolute": "none"},
+    "alibi_offset": {"relative": "alibi", "relative_sides": "offset"},
+    "fire_ends": {"relative": "fire", "fire_length": 9.0, "fire_width": 5},
     "segments": {"segment": "per_head", "no_layernorm_embedding": True},
     "layer_norm_eps": {"layer_norm_eps": 0.3, "encoder_normalize_before": True},
     "one_separator": {"segment": "per_head", "pair_separators": 1},
@@ -91,6 +93,8 @@ def difference(found, wanted):
 @torch.no_grad()
 def test_logits_are_those_of_fairseq(dictionary, system, prenorm, sharing):
     fields = {"sharing": sharing, "encoder_normalize_before": prenorm, **PARTS.get(system, {})}
+    if sharing == "head" and {**SYSTEMS.get(system, {}), **fields}.get("relative") == "alibi":
+        pytest.skip("ALiBi's heads have slopes of their own")
     model, theirs = pair(dictionary, system if system in SYSTEMS else "tupe_r", **fields)
     for length in (1, 2, 37, LONGEST):
         ids = tokens(length)
@@ -203,9 +207,34 @@ def test_padding_on_the_left_is_refused(dictionary):
 
 def test_a_choice_that_is_none_is_refused():
     assert ours.configuration_tupe.CHOICES.items() <= CHOICES.items()
-    for field in ours.configuration_tupe.CHOICES:
-        with pytest.raises(ValueError, match=f"{field} is 'other', not one of none, "):
+    for field, choices in ours.configuration_tupe.CHOICES.items():
+        with pytest.raises(ValueError, match=f"{field} is 'other', not one of {choices[0]}, "):
             ours.TupeConfig(**{field: "other"})
+
+
+def test_alibi_shared_by_heads_is_refused():
+    with pytest.raises(ValueError, match="cannot share one: set sharing to layer or none"):
+        ours.TupeConfig(relative="alibi", sharing="head")
+
+
+@pytest.mark.parametrize("relative", ["alibi", "kerple", "fire"])
+def test_new_models_start_as_fairseqs(relative):
+    """Though Transformers draws parameters after it has built them."""
+    torch.manual_seed(0)
+    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 16}
+    config = ours.TupeConfig(relative=relative, relative_sides="learned", max_position_embeddings=128, **small)
+    term = ours.TupeModel(config).position_bias.relative
+    started = {
+        "alibi": position.AlibiRelative(4, relative_sides="learned"),
+        "kerple": position.KerpleRelative(4),
+        "fire": position.FireRelative(4, 128),
+    }[relative]
+    for (name, parameter), wanted in zip(term.named_parameters(), started.parameters(), strict=True):
+        assert parameter.shape == wanted.shape
+        if relative == "alibi" or parameter.numel() == 1:
+            torch.testing.assert_close(parameter, wanted)
+        else:
+            assert parameter.std() > 0.3 * wanted.std() > 0, name
 
 
 @pytest.mark.parametrize("auto", sorted(set(ours.__all__) - {"TupeConfig"}))

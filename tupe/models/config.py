@@ -3,7 +3,6 @@
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import dataclasses
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -13,7 +12,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from tupe.attention import BACKENDS
 from tupe.errors import UserError
 from tupe.position.registry import freeze
-from tupe.systems import CHOICES, Choice, named_electras, named_models
+from tupe.systems import CHOICES, explained, named_electras, named_models
 
 OWN_ABSOLUTE, OWN_RELATIVE, OPTIONS = freeze()  # terms from outside this package; options of registered terms
 
@@ -26,11 +25,6 @@ def encoding(help: str) -> dict[str, str]:
 def structure(help: str) -> dict[str, str]:
     """Return the metadata of another field that changes what the parameters compute."""
     return {"help": help, "system": "structure"}
-
-
-def explained(choices: Mapping[str, Choice]) -> str:
-    """Write choices as the help of their field does: `none; bucketed: T5's buckets`."""
-    return "; ".join(f"{name}: {choice.help}" if choice.help else name for name, choice in choices.items())
 
 
 ABSOLUTE_CHOICES = ChoiceEnum([*CHOICES["absolute"], *OWN_ABSOLUTE])

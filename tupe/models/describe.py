@@ -60,7 +60,8 @@ def equation(args: Namespace) -> str:
     relative = "" if args.relative in IN_LAYER else _equation("relative", args)
     terms = " + ".join(filter(None, (_equation("absolute", args), relative)))
     if terms:
-        logit += f" + {terms}" if args.reset == "none" else f" + reset({terms})"
+        terms = f" + {terms}" if args.reset == "none" else f" + reset({terms})"
+        logit += terms.replace("+ -", "- ")
     if args.segment == "per_head":
         logit += " + E_S[s_i, s_j]"
     at_input = {"positions": args.absolute in ("input", "low_rank_input"), "segments": args.segment == "input"}

@@ -1,5 +1,6 @@
 """From the configuration to the position terms of the attention."""
 
+import inspect
 from argparse import Namespace
 
 from tupe.errors import UserError
@@ -35,17 +36,21 @@ def sets_of_parameters(args: Namespace) -> int:
 
 def build_registered(side: str, args: Namespace, bidirectional: bool) -> Term | None:
     """Build the registered term that `side` names, if it names one."""
-    registered, width, heads = (
-        REGISTRY[side].get(getattr(args, side)),
-        args.encoder_embed_dim,
-        args.encoder_attention_heads,
-    )
+    registered = REGISTRY[side].get(getattr(args, side))
     if registered is None:
         return None
-    return registered.build(
-        sets_of_parameters(args), args.max_positions, vars(args),
-        layer_heads=heads, embed_dim=width, head_dim=width // heads, bidirectional=bidirectional,
-    )  # fmt: skip
+    width, heads = args.encoder_embed_dim, args.encoder_attention_heads
+    model = {
+        "layer_heads": heads,
+        "embed_dim": width,
+        "head_dim": width // heads,
+        "sharing": args.sharing,
+        "bidirectional": bidirectional,
+    }
+    takes = inspect.signature(registered.term).parameters
+    given = {name: value for name, value in model.items() if name in takes}
+    options = {name: getattr(args, name) for name in registered.options}
+    return registered.term(sets_of_parameters(args), args.max_positions, **given, **options)
 
 
 def build_absolute(args: Namespace, bidirectional: bool = True) -> Term | None:
@@ -106,6 +111,11 @@ def build_position_bias(args: Namespace, bidirectional: bool = True) -> Position
         raise UserError(f"content_terms is {args.content_terms}, but must be at least 1, or 0 for those that there are")
     absolute, relative, reset = build_absolute(args, bidirectional), build_relative(args, bidirectional), None
     if args.reset != "none":
+        if args.absolute == "none" and getattr(relative, "symmetric", False):
+            raise UserError(
+                "with the reset and a symmetric relative term alone, a text and its reverse are the same to [CLS]: set "
+                "relative_sides to learned or offset, reset to none, or choose absolute positions"
+            )
         vectors = embedding_width(args) if isinstance(absolute, UntiedAbsolute) else None
         reset = Reset(sets_of_parameters(args), vectors, args.reset, relative is not None)
     return PositionBias(

@@ -22,9 +22,12 @@ And DIET-ABS of twelve layers that do not share it::
 """
 
 from tupe.position.absolute import PositionTable, UntiedAbsolute
+from tupe.position.alibi import AlibiRelative
 from tupe.position.bias import PositionBias
 from tupe.position.cross import UntiedTwoSided
+from tupe.position.fire import FireRelative
 from tupe.position.free import FreeAbsolute
+from tupe.position.kerple import KerpleRelative
 from tupe.position.length import check_length, fit_positions
 from tupe.position.low_rank import LowRankAbsolute
 from tupe.position.parametric import ParametricRelative
@@ -39,9 +42,12 @@ from tupe.position.terms import PositionTerms, Term
 from tupe.position.testing import check_term
 
 __all__ = [
+    "AlibiRelative",
     "BucketedRelative",
     "ClippedRelative",
+    "FireRelative",
     "FreeAbsolute",
+    "KerpleRelative",
     "LowRankAbsolute",
     "ParametricRelative",
     "PositionBias",

@@ -82,6 +82,8 @@ class PositionBias(nn.Module):
             self.structured_width = None
         #: Whether a structured bias is factors, with a reset perhaps, and no values by distance.
         self.in_factors = bool(self.structured_width) and relative is None
+        #: Whether the terms have nothing to learn, as ALiBi's fixed slopes.
+        self.parameter_free = not any(True for _ in self.parameters())
         self._cache = TermCache()
 
     def compute(

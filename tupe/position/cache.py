@@ -20,7 +20,8 @@ def cacheable_tensors(position: PositionBias) -> list[Tensor] | None:
 
     Nothing is cached in training, with gradients, under tracers and transforms, nor where a module may compute
     something else than a function of those tensors: a wrapper, an adapter, a parametrisation, a class that does not
-    declare itself a `Term`. The parameters of a replica or a flattened module are not its own: it has none.
+    declare itself a `Term`. The parameters of a replica or a flattened module are not its own: it has none, though
+    `position` was built with some.
     """
     if position.training or torch.is_grad_enabled() or is_traced():
         return None
@@ -28,7 +29,8 @@ def cacheable_tensors(position: PositionBias) -> list[Tensor] | None:
         return None
     tensors = [*position.parameters(), *position.buffers()]
     plain = all(type(t) in (nn.Parameter, Tensor) and not t.is_inference() for t in tensors)  # these count changes
-    return tensors if plain and any(isinstance(t, nn.Parameter) for t in tensors) else None
+    own = position.parameter_free or any(isinstance(t, nn.Parameter) for t in tensors)
+    return tensors if plain and own else None
 
 
 @lru_cache

@@ -12,7 +12,7 @@ its name in `CHOICES` of `tupe.systems`; a module outside it is imported before 
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,13 +36,6 @@ class Registered(NamedTuple):
     term: Callable[..., Term]
     options: dict[str, Option]
 
-    def build(self, num_heads: int, max_positions: int, fields: Mapping[str, Any], **model: Any) -> Term:
-        """Make the term of its options among `fields`, and of what it takes by name of the `model`."""
-        takes = inspect.signature(self.term).parameters
-        options = {name: value for name, value in model.items() if name in takes}
-        options.update({name: fields[name] for name in self.options})
-        return self.term(num_heads, max_positions, **options)
-
 
 #: side, absolute or relative -> name -> what was registered under it.
 REGISTRY: dict[str, dict[str, Registered]] = {"absolute": {}, "relative": {}}
@@ -60,8 +53,8 @@ def register_relative(name: str, **options: str) -> Callable[[type[nn.Module]], 
     """Decorator of a `Term` which is `relative=name` from then on.
 
     The class is called with the number of heads and of positions, its options, and what it takes by these names:
-    `layer_heads`, the heads of one layer; `embed_dim` and `head_dim`, the widths of the model and of a head;
-    `bidirectional`, false in a decoder, where no key comes after the query.
+    `layer_heads`, the heads of one layer; `embed_dim` and `head_dim`, the widths of the model and of a head; `sharing`,
+    who shares the term; `bidirectional`, false in a decoder, where no key comes after the query.
 
     Args:
         name: lower-case letters, digits and underscores.

@@ -37,6 +37,8 @@ class RelativeTerm(nn.Module):
     """
 
     max_positions = math.inf
+    #: Whether `j - i` and `i - j` have the same value, by which no direction can be told.
+    symmetric = False
 
     def row(self, distance: Tensor) -> Tensor:
         """Row of each `distance = j - i`, of the same shape (int64)."""
@@ -64,6 +66,19 @@ class RelativeTerm(nn.Module):
         check_length(span.end, self.max_positions)
         values = self.by_distance(*span.distances)
         return values if by_distance else toeplitz(values, span.num_keys)
+
+
+def of_side(values: Tensor, distance: Tensor) -> Tensor:
+    """Give each distance the value of its side.
+
+    Args:
+        values: `(2, H)`, for keys before the query and after it; `(1, H)` for both.
+        distance: `j - i`, `(D,)`.
+
+    Returns:
+        `(H, D)`.
+    """
+    return torch.where(distance > 0, values[-1].unsqueeze(-1), values[0].unsqueeze(-1))
 
 
 class RelativeBias(RelativeTerm):

@@ -64,5 +64,5 @@ class Reset(nn.Module):
             theta = absolute(len(self.vectors), vectors=self.vectors)
         else:
             assert self.scalars is not None, "theta is made of vectors, which take the projections of `absolute`"
-            theta = at_least_float32(self.scalars)
+            theta = at_least_float32(self.scalars).clone()  # FSDP frees the parameter's own memory after `forward`
         return theta if self.relative is None else theta + at_least_float32(self.relative)

@@ -11,7 +11,8 @@ if tuple(int(part) for part in transformers.__version__.split(".")[:2]) < (5, 14
 
 CHOICES = {
     "absolute": ("none", "input", "untied", "untied_cross", "low_rank", "low_rank_input", "free"),
-    "relative": ("none", "bucketed", "clipped", "unbinned", "parametric", "shaw"),
+    "relative": ("none", "bucketed", "clipped", "unbinned", "parametric", "shaw", "alibi", "kerple", "fire"),
+    "relative_sides": ("symmetric", "offset", "learned"),
     "reset": ("none", "paper", "release"),
     "segment": ("none", "input", "per_head"),
     "sharing": ("none", "layer", "head"),
@@ -25,7 +26,8 @@ class TupeConfig(PreTrainedConfig):
         absolute: absolute positions: `none`, `input` (added to the words, BERT), `untied` (a correlation of their own),
             `untied_cross` (the same with the two cross terms), `low_rank` (DIET's factors), `low_rank_input` (with
             BERT's table too), `free` (a value for each pair).
-        relative: relative positions: `none`, `bucketed` (T5), `clipped`, `unbinned` (DIET), `parametric`, `shaw`.
+        relative: relative positions: `none`, `bucketed` (T5), `clipped`, `unbinned` (DIET), `parametric`, `shaw`,
+            `alibi`, `kerple`, `fire`.
         reset: `[CLS]` untied from the positions: `none`, `paper`, or `release` (the authors' code).
         segment: of a sentence pair: `none`, `input` (BERT), or `per_head` (DIET).
         sharing: who shares the position terms: `layer`, `head` (the heads of a layer), or `none`.
@@ -33,6 +35,9 @@ class TupeConfig(PreTrainedConfig):
         shaw_values: whether `shaw` has vectors for the values too.
         linformer_k: keys and values are projected to so many rows; 0 for full attention.
         relative_buckets, relative_max_distance: of the relative terms.
+        relative_sides: of `alibi`: `symmetric`, `offset` (half a step less for keys after the query), or `learned`.
+        fire_width: hidden units of `fire`.
+        fire_length: distance at which `fire` ends at first; 0 for `max_position_embeddings`.
         untied_projection_bias: biases on `U^Q` and `U^K`.
         encoder_normalize_before: pre-norm layers.
         no_layernorm_embedding: no layer norm on the input.
@@ -73,6 +78,9 @@ class TupeConfig(PreTrainedConfig):
     linformer_k: int = 0
     relative_buckets: int = 32
     relative_max_distance: int = 128
+    relative_sides: str = "symmetric"
+    fire_width: int = 32
+    fire_length: float = 0.0
     untied_projection_bias: bool = False
     encoder_normalize_before: bool = False
     no_layernorm_embedding: bool = False
@@ -83,6 +91,8 @@ class TupeConfig(PreTrainedConfig):
         for field, choices in CHOICES.items():
             if getattr(self, field) not in choices:
                 raise ValueError(f"{field} is {getattr(self, field)!r}, not one of {', '.join(choices)}")
+        if self.relative == "alibi" and self.sharing == "head":
+            raise ValueError("alibi's heads differ by their slopes and cannot share one: set sharing to layer or none")
 
     @property
     def position_sets(self) -> int:

@@ -151,8 +151,8 @@ class Relative(nn.Embedding):
         starts = torch.tensor(self.starts, device=distance.device)
         return torch.bucketize(distance.abs(), starts, right=True) + self.middle * (distance > 0)
 
-    def forward(self, length: int) -> Tensor:
-        return self.values()[self.row(distances(length, self.weight.device))].permute(2, 0, 1)
+    def forward(self, length: int, device: torch.device) -> Tensor:
+        return self.values()[self.row(distances(length, device))].permute(2, 0, 1)
 
 
 class ParametricRelative(Relative):
@@ -170,8 +170,113 @@ class ParametricRelative(Relative):
         return ((vectors @ query.t()) * (vectors @ key.t())).unflatten(-1, (-1, self.head_dim)).sum(-1)
 
 
+class ByDistance(nn.Module):
+    """Base of `relative(j - i)` as a function of the distance, `by_distance`: `(D,)` to `(S, D)`."""
+
+    def forward(self, length: int, device: torch.device) -> Tensor:
+        values = self.by_distance(torch.arange(1 - length, length, device=device))
+        return values[:, distances(length, device) + length - 1]
+
+
+def of_side(values: Tensor, distance: Tensor) -> Tensor:
+    """`values` `(2, S)`, for keys before the query and after it, at each `distance` `(D,)`: `(S, D)`."""
+    before, after = values.unsqueeze(-1)
+    return torch.where(distance > 0, after, before)
+
+
+def alibi_slopes(heads: int) -> list[float]:
+    """`2^(-8 (h + 1) / H)`, for `H` that is no power of 2 of the nearest two."""
+    power = 1 << (heads.bit_length() - 1)
+    slopes, finer = ([2.0 ** (-8 * (head + 1) / n) for head in range(n)] for n in (power, 2 * power))
+    return slopes + finer[::2][: heads - power]
+
+
+class AlibiRelative(ByDistance):
+    """`relative(j - i) = -m |j - i|`, with half a step less for `j > i`, or a learnt `m` a side (Press et al. 2022)."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        self.sides = config.relative_sides
+        own = alibi_slopes(config.num_attention_heads)
+        self.slopes, self.mirrored = (side * (config.position_sets // len(own)) for side in (own, own[::-1]))
+        learned = self.sides == "learned"
+        self.slope = nn.Parameter(torch.empty(2, config.position_sets)) if learned else None
+
+    def reset_parameters(self) -> None:
+        if self.slope is not None:
+            initialization.copy_(self.slope, torch.tensor([self.slopes, self.mirrored]).expm1().log())
+
+    def by_distance(self, distance: Tensor) -> Tensor:
+        if self.slope is not None:
+            return -of_side(F.softplus(at_least_float32(self.slope)), distance) * distance.abs()
+        far = distance.abs() - 0.5 * (distance > 0) if self.sides == "offset" else distance.abs()
+        return torch.tensor(self.slopes, device=distance.device).unsqueeze(-1) * -far
+
+
+class KerpleRelative(ByDistance):
+    """`relative(j - i) = -p log(1 + a |j - i|)`, `p` and `a` for each side (KERPLE-log, Chi et al. 2022)."""
+
+    least = 0.01
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        self.height = nn.Parameter(torch.empty(2, config.position_sets))
+        self.rate = nn.Parameter(torch.empty(2, config.position_sets))
+
+    def reset_parameters(self) -> None:
+        for parameter, most in ((self.height, 2), (self.rate, 1)):
+            values = most * torch.rand(parameter.shape, device=parameter.device)
+            initialization.copy_(parameter, (values - self.least).clamp(min=self.least).expm1().log())
+
+    def by_distance(self, distance: Tensor) -> Tensor:
+        positive = (self.least + F.softplus(at_least_float32(p)) for p in (self.height, self.rate))
+        height, rate = (of_side(values, distance) for values in positive)
+        return -height * (rate * distance.abs()).log1p()
+
+
+class FireRelative(ByDistance):
+    """`relative(j - i) = f(sgn(j - i) min(1, log(1 + c |j - i|) / log(1 + c L)))`, `f` learnt (Li et al. 2024)."""
+
+    unit = 64
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        self.first_length = config.fire_length or config.max_position_embeddings
+        self.rate = nn.Parameter(torch.empty(1))
+        self.length = nn.Parameter(torch.empty(1))
+        self.hidden_weight = nn.Parameter(torch.empty(config.fire_width))
+        self.hidden_bias = nn.Parameter(torch.empty(config.fire_width))
+        self.out_weight = nn.Parameter(torch.empty(config.position_sets, config.fire_width))
+        self.out_bias = nn.Parameter(torch.empty(config.position_sets))
+
+    def reset_parameters(self) -> None:
+        initialization.constant_(self.rate, 0.1)
+        initialization.constant_(self.length, self.first_length / self.unit)
+        bound = len(self.hidden_bias) ** -0.5
+        for parameter, most in (
+            (self.hidden_weight, 1), (self.hidden_bias, 1), (self.out_weight, bound), (self.out_bias, bound)
+        ):  # fmt: skip
+            initialization.uniform_(parameter, -most, most)
+
+    def by_distance(self, distance: Tensor) -> Tensor:
+        rate, last = at_least_float32(self.rate).abs(), self.unit * at_least_float32(self.length).abs()
+        share = (rate * distance.abs()).log1p() / ((rate * last).log1p() + 1e-6)
+        share = distance.sign() * share.clamp(max=1)
+        hidden_weight, hidden_bias = at_least_float32(self.hidden_weight), at_least_float32(self.hidden_bias)
+        hidden = (share.unsqueeze(-1) * hidden_weight + hidden_bias).relu()  # D w
+        return F.linear(hidden, at_least_float32(self.out_weight), at_least_float32(self.out_bias)).t()
+
+
 #: Choice -> the relative term that ignores the words; those that meet them are in `Attention`.
-RELATIVE = {"bucketed": Relative, "clipped": Relative, "unbinned": Relative, "parametric": ParametricRelative}
+RELATIVE = {
+    "bucketed": Relative,
+    "clipped": Relative,
+    "unbinned": Relative,
+    "parametric": ParametricRelative,
+    "alibi": AlibiRelative,
+    "kerple": KerpleRelative,
+    "fire": FireRelative,
+}
 
 
 class Reset(nn.Module):
@@ -230,7 +335,7 @@ class PositionBias(nn.Module):
         self.num_keys = config.linformer_k or None
         self.frozen = False
 
-    def forward(self, length: int) -> Terms:
+    def forward(self, length: int, device: torch.device) -> Terms:
         """The terms of the first `length` positions, in float32."""
         if self.frozen:
             bias, query, key = self.frozen_bias, self.frozen_query, self.frozen_key
@@ -240,16 +345,16 @@ class PositionBias(nn.Module):
             )
         terms = [] if self.absolute is None or self.cross else [self.absolute(length)]
         if self.relative is not None:
-            terms.append(self.relative(length))
+            terms.append(self.relative(length, device))
         bias = sum(terms[1:], terms[0]) if terms else None
         if self.reset is not None:
             bias = self.reset(bias, self.absolute)
         return Terms(bias, *(self.absolute.factors(length) if self.cross else ()))
 
     @torch.no_grad()
-    def freeze(self, length: int) -> None:
+    def freeze(self, length: int, device: torch.device) -> None:
         """Puts the finished terms of `length` positions in the place of what they are made of, as for ONNX."""
-        for name, term in zip(Terms._fields, self(length)):
+        for name, term in zip(Terms._fields, self(length, device)):
             self.register_buffer(f"frozen_{name}", None if term is None else term.contiguous())
         self.absolute = self.relative = self.reset = None
         self.frozen = True
@@ -457,6 +562,8 @@ class TupePreTrainedModel(PreTrainedModel):
         elif isinstance(module, (LowRankAbsolute, FreeAbsolute, Reset, SegmentAttention, ShawRelative)):
             for parameter in module.parameters(recurse=False):
                 initialization.normal_(parameter, std=self.config.initializer_range)
+        elif isinstance(module, (AlibiRelative, KerpleRelative, FireRelative)):
+            module.reset_parameters()
 
     def save_pretrained(self, save_directory: str | os.PathLike, **kwargs: Any) -> None:
         """Also keep what says where the model came from: `LICENSE`, and its card as `BASE_MODEL.md`.
@@ -517,13 +624,13 @@ class TupeModel(TupePreTrainedModel):
 
     def freeze_positions(self) -> None:
         """Replaces the position parameters by the finished terms of all lengths, which nothing trains any more."""
-        self.position_bias.freeze(self.config.max_position_embeddings)
+        self.position_bias.freeze(self.config.max_position_embeddings, self.device)
 
     def layer_terms(self, length: int, segments: Tensor | None, dtype: torch.dtype) -> list[Terms]:
         """The position terms of each layer, with the axes `(1 or B, 1 or H, n, m)`; shared ones are computed once."""
         layers = 1 if self.config.sharing == "layer" else len(self.layers)
         with torch.autocast(self.device.type, enabled=False):
-            terms = [None if term is None else term.to(dtype) for term in self.position_bias(length)]
+            terms = [None if term is None else term.to(dtype) for term in self.position_bias(length, self.device)]
             split = ([None] * layers if t is None else t.unflatten(0, (layers, 1, -1)).unbind() for t in terms)
             of_layers = [Terms(*layer) for layer in zip(*split)]
             if self.segment_attention is not None:

@@ -37,6 +37,10 @@ CASES = {
         "diet_rel",
         {"cross_position": "untied", "untied_projection_bias": True, "no_untied_layer_norm": True},
     ),
+    "alibi": ("none", {"relative": "alibi"}),
+    "alibi learned of each layer": ("none", {"relative": "alibi", "relative_sides": "learned", "sharing": "none"}),
+    "kerple": ("none", {"relative": "kerple"}),
+    "fire, untied": ("tupe_a", {"relative": "fire"}),
     "clipped": ("none", {"relative": "clipped", "relative_max_distance": 3}),
 }
 

@@ -80,9 +80,25 @@ class Expected:
             out = out + terms.relative.weight[bucket(j - i, causal), s]
         if kinds["relative"] == "unbinned":
             out = out + terms.relative.weight[i - j if causal else 15 + j - i, s]  # 16 positions of the source
+        if kinds["relative"] in ("alibi", "kerple", "fire"):
+            out = out + self.by_distance(terms.relative, kinds["relative"], s, j - i)
         if kinds["relative"] == "clipped":
             out = out + terms.relative.weight[max(-self.far, min(self.far, j - i)) + self.far, s]
         return out
+
+    def by_distance(self, term, relative, s, d):
+        """ALiBi, KERPLE-log and FIRE at the distance `d`."""
+        side = int(d > 0)
+        if relative == "alibi" and term.slope is None:
+            return -((2**-4, 2**-8, 2**-2)[s % HEADS]) * abs(d)
+        if relative == "alibi":
+            return -math.log1p(math.exp(term.slope[side, s])) * abs(d)
+        if relative == "kerple":
+            p, a = (0.01 + math.log1p(math.exp(x[side, s])) for x in (term.height, term.rate))
+            return -p * math.log(a * abs(d) + 1)
+        c, end = abs(term.rate.item()), 64 * abs(term.length.item())
+        u = min(1.0, math.log(c * abs(d) + 1) / (math.log(c * end + 1) + 1e-6)) * ((d > 0) - (d < 0))
+        return term.out_bias[s] + term.out_weight[s] @ (term.hidden_weight * u + term.hidden_bias).clamp(min=0)
 
     def attention(self, attention, x, y, products, free, causal, shaw):
         """`x` `(n, d)` to the words of `y` `(m, d)`; `free(head, i, j)`."""

@@ -18,10 +18,9 @@ from tupe.models.config import (
     check_options,
     config_class,
     encoding,
-    explained,
     structure,
 )
-from tupe.systems import CHOICES, CROSS_POSITION, IN_LAYER, SEQ2SEQ_ABSOLUTE, named_translators
+from tupe.systems import CHOICES, CROSS_POSITION, IN_LAYER, SEQ2SEQ_ABSOLUTE, explained, named_translators
 
 ABSOLUTE_CHOICES, DECODER_ABSOLUTE_CHOICES = (
     ChoiceEnum([*same, *SEQ2SEQ_ABSOLUTE, *OWN_ABSOLUTE]) for same in ((), ("same",))

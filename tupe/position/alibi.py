@@ -1,0 +1,90 @@
+r"""ALiBi: a slope a head times the distance (Press et al. 2022), for attention in both directions.
+
+    symmetric     -m_h |j - i|                                   as encoders have it (MosaicBERT, Jina)
+    offset        -m_h (|j - i| - 1/2 [j > i])                   half a step tells the sides apart (Chou 2024)
+    learned       -m_h^- (i - j) for j < i,  -m_h^+ (j - i) for j > i
+
+The fixed slopes are Python's numbers and no buffer, which 16 bits would round and the meta device would lose.
+"""
+
+import math
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tupe.errors import UserError
+from tupe.position.precision import at_least_float32
+from tupe.position.registry import register_relative
+from tupe.position.relative import RelativeTerm, of_side
+from tupe.systems import CHOICES, explained
+
+SIDES = tuple(CHOICES["relative_sides"])
+
+
+def alibi_slopes(num_heads: int) -> list[float]:
+    """List the slopes of ALiBi's code: `2^(-8 (h + 1) / H)`, for `H` that is no power of 2 of the nearest two."""
+    power = 1 << (num_heads.bit_length() - 1)
+    slopes, finer = ([2.0 ** (-8 * (head + 1) / heads) for head in range(heads)] for heads in (power, 2 * power))
+    return slopes + finer[::2][: num_heads - power]
+
+
+@register_relative("alibi", relative_sides="slopes of alibi; " + explained(CHOICES["relative_sides"]))
+class AlibiRelative(RelativeTerm):
+    """Falls by `m_h` with each step of distance.
+
+    Args:
+        num_heads: `H`, of all layers that have their own.
+        max_positions: not used; there is no longest input.
+        relative_sides: `symmetric`, `offset` or `learned`, as above.
+        layer_heads: heads of one layer, by which the slopes are chosen; `num_heads` if not given.
+        sharing: of the model; `head` is refused, since heads of one slope are no ALiBi.
+        bidirectional: `False` for a decoder, where no key comes after the query: learnt slopes of one side.
+
+    Raises:
+        UserError: for other sides, and for heads that share.
+    """
+
+    head_axes: ClassVar[dict[str, int]] = {"slope": 1}
+    anchor: Tensor
+
+    def __init__(
+        self,
+        num_heads: int,
+        max_positions: int | None = None,
+        *,
+        relative_sides: str = "symmetric",
+        layer_heads: int | None = None,
+        sharing: str = "layer",
+        bidirectional: bool = True,
+    ) -> None:
+        super().__init__()
+        if relative_sides not in SIDES:
+            raise UserError(f"relative_sides is {relative_sides}, but must be one of {', '.join(SIDES)}")
+        if sharing == "head":
+            raise UserError("ALiBi's heads differ by their slopes and cannot share one: set sharing to layer or none")
+        self.sides = relative_sides
+        layer_heads = layer_heads or num_heads
+        self.slopes = alibi_slopes(layer_heads) * (num_heads // layer_heads)
+        self.symmetric = relative_sides == "symmetric"
+        #: Says on which device and in which precision a term without parameters is.
+        self.register_buffer("anchor", torch.zeros(1), persistent=False)
+        self.slope = None
+        if relative_sides == "learned":
+            mirrored = alibi_slopes(layer_heads)[::-1] * (num_heads // layer_heads)
+            sides = [self.slopes, mirrored] if bidirectional else [self.slopes]
+            self.slope = nn.Parameter(torch.tensor([[math.log(math.expm1(m)) for m in side] for side in sides]))
+
+    def by_distance(self, first: int, stop: int) -> Tensor:
+        like = at_least_float32(self.anchor)
+        distance = torch.arange(first, stop, device=like.device)
+        far = distance.abs().to(like.dtype)
+        if self.slope is not None:
+            return -of_side(F.softplus(at_least_float32(self.slope)), distance) * far
+        if self.sides == "offset":
+            far = far - 0.5 * (distance > 0)
+        return torch.tensor(self.slopes, dtype=like.dtype, device=like.device).unsqueeze(-1) * -far
+
+    def extra_repr(self) -> str:
+        return f"{len(self.slopes)}, {self.sides}"

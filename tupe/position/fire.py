@@ -1,0 +1,74 @@
+r"""FIRE: a learnt function of the distance (Li et al. 2024), which has T5's buckets, ALiBi and KERPLE as special cases.
+
+    relative(j - i) = f( sgn(j - i) min(1, psi(|j - i|) / psi(L)) ),     psi(x) = log(1 + c x),     f: 1 -> w -> H, ReLU
+
+Two decisions are ours. The paper divides by `psi(max(L, i))`, which is not a function of the distance alone; here
+distances beyond `L` share its value, so that inputs of all lengths have one term, and the kernels take it. And the sign
+tells the sides apart, which the paper's decoders do not need.
+"""
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from tupe.errors import UserError
+from tupe.position.precision import at_least_float32, no_autocast
+from tupe.position.registry import register_relative
+from tupe.position.relative import RelativeTerm
+
+
+@register_relative(
+    "fire",
+    fire_width="fire: hidden units of its function",
+    fire_length="fire: distance at which its function ends, learnt from there on; 0 for the longest sequence",
+)
+class FireRelative(RelativeTerm):
+    """A function of the normalised logarithm of the distance, with one hidden layer as in the authors' code.
+
+    Args:
+        num_heads: `H`, of all layers that have their own.
+        max_positions: the longest sequence of training, at which `L` starts; there is no longest input.
+        fire_width: hidden units `w`, at least 1.
+        fire_length: where `L` starts instead, above 0; 0 for `max_positions`.
+
+    Raises:
+        UserError: for numbers of which there is no function.
+    """
+
+    head_axes: ClassVar[dict[str, int]] = {"out_weight": 0, "out_bias": 0}
+    unit = 64  # of the parameter for `L`, so that it has the size of the others
+
+    def __init__(self, num_heads: int, max_positions: int, *, fire_width: int = 32, fire_length: float = 0.0) -> None:
+        super().__init__()
+        if fire_width < 1:
+            raise UserError(f"fire_width is {fire_width}, but must be at least 1")
+        if not 0 <= fire_length < math.inf:
+            raise UserError(f"fire_length is {fire_length:g}, but must be above 0, or 0 for the longest sequence")
+        self.rate = nn.Parameter(torch.full((1,), 0.1))  # c
+        self.length = nn.Parameter(torch.full((1,), (fire_length or max_positions) / self.unit))  # L
+        # no layers, whose weights a model draws with BERT's deviation: the function would then be flat
+        self.hidden_weight = nn.Parameter(torch.empty(fire_width))
+        self.hidden_bias = nn.Parameter(torch.empty(fire_width))
+        self.out_weight = nn.Parameter(torch.empty(num_heads, fire_width))
+        self.out_bias = nn.Parameter(torch.empty(num_heads))
+        for parameter, inputs in zip((self.hidden_weight, self.hidden_bias, self.out_weight, self.out_bias), "11ww"):
+            bound = (1 if inputs == "1" else fire_width) ** -0.5  # as `nn.Linear`
+            nn.init.uniform_(parameter, -bound, bound)
+
+    def by_distance(self, first: int, stop: int) -> Tensor:
+        rate, length, hidden_weight, hidden_bias, out_weight, out_bias = map(
+            at_least_float32,
+            (self.rate, self.length, self.hidden_weight, self.hidden_bias, self.out_weight, self.out_bias),
+        )
+        distance = torch.arange(first, stop, device=rate.device).to(rate.dtype)
+        rate, length = rate.abs(), self.unit * length.abs()
+        share = (rate * distance.abs()).log1p() / ((rate * length).log1p() + 1e-6)
+        share = distance.sign() * share.clamp(max=1)  # (D,), from -1 to 1
+        hidden = (share * hidden_weight.unsqueeze(-1) + hidden_bias.unsqueeze(-1)).relu()  # (w, D)
+        with no_autocast(rate.device):
+            return out_weight @ hidden + out_bias.unsqueeze(-1)
+
+    def extra_repr(self) -> str:
+        return "{}, width={}".format(*self.out_weight.shape)

@@ -1,0 +1,56 @@
+r"""KERPLE-log: a bias that falls with the logarithm of the distance (Chi et al. 2022), learnt for each side.
+
+    relative(j - i) = -p_{h,s} log(1 + a_{h,s} |j - i|),     s = [j > i],     p, a > 0
+
+It is added after the scaling of the content, as in the authors' code; their equation 2 prints it before. Paper and code
+are of decoders: that each side has its own `p` and `a` is ours, since one pair could not tell the direction.
+"""
+
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tupe.position.precision import at_least_float32
+from tupe.position.registry import register_relative
+from tupe.position.relative import RelativeTerm, of_side
+
+
+@register_relative("kerple")
+class KerpleRelative(RelativeTerm):
+    """Logarithms of the distance with learnt factors.
+
+    Args:
+        num_heads: `H`, of all layers that have their own.
+        max_positions: not used; there is no longest input.
+        bidirectional: `False` for a decoder, where no key comes after the query: `p` and `a` of one side.
+    """
+
+    head_axes: ClassVar[dict[str, int]] = {"height": 1, "rate": 1}
+    #: The least `p` and `a`, at which the authors' code clamps them; `softplus` is added to it.
+    least = 0.01
+
+    def __init__(self, num_heads: int, max_positions: int | None = None, *, bidirectional: bool = True) -> None:
+        super().__init__()
+        shape = 2 if bidirectional else 1, num_heads
+        #: `p` and `a` by `softplus`, at first uniform in (0, 2) and in (0, 1) as in the authors' code.
+        self.height = nn.Parameter(self.inverse(2 * torch.rand(shape)))
+        self.rate = nn.Parameter(self.inverse(torch.rand(shape)))
+
+    @classmethod
+    def inverse(cls, positive: Tensor) -> Tensor:
+        """Return what `positive` makes of it."""
+        return (positive - cls.least).clamp(min=cls.least).expm1().log()
+
+    def positive(self, parameter: Tensor) -> Tensor:
+        """Return the values above `least` that a parameter stands for."""
+        return self.least + F.softplus(at_least_float32(parameter))
+
+    def by_distance(self, first: int, stop: int) -> Tensor:
+        distance = torch.arange(first, stop, device=self.rate.device)
+        height, rate = (of_side(self.positive(p), distance) for p in (self.height, self.rate))  # (H, D) each
+        return -height * (rate * distance.abs()).log1p()
+
+    def extra_repr(self) -> str:
+        return "sides={}, {}".format(*self.rate.shape)
