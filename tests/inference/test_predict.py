@@ -43,13 +43,13 @@ def prepare(folder, name, labels, splits=("test",)):
     return folder / name
 
 
-def fine_tune(path, data, num_classes, head=True, max_positions=32):
+def fine_tune(path, data, num_classes, head=True, max_positions=32, **fields):
     """A checkpoint as fine-tuning leaves it, of a model that nothing was taught."""
     torch.manual_seed(3)
     dictionary = Dictionary.load(str(data / "input0/dict.txt"))
     dictionary.add_symbol("<mask>")
     task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: max_positions)
-    config = CONFIGS["tupe_tiny"](**FIELDS, max_positions=max_positions)
+    config = CONFIGS["tupe_tiny"](**FIELDS, max_positions=max_positions, **fields)
     model = TupeModel.build_model(config, task)
     name = "tupe_sentence_prediction" if head else "masked_lm"
     cfg = {"_name": name, "data": str(data), "max_positions" if head else "tokens_per_sample": max_positions}
@@ -73,7 +73,11 @@ def scores(model, dictionary, folder, task, split="test"):
             max(reversed(parts), key=len).pop()
         joined = [0]
         for number, words in enumerate(parts):
-            joined += [2] * (number > 0) + [dictionary.index(word) for word in words] + [2]
+            joined += (
+                [2] * (number > 0 and model.args.pair_separators == 2)
+                + [dictionary.index(word) for word in words]
+                + [2]
+            )
         tokens = torch.tensor([joined])
         with torch.no_grad():
             yield model(tokens, features_only=True, classification_head_name=HEAD)[0][0]
@@ -87,10 +91,11 @@ def read(path, rows=ROWS):
     return list(values)
 
 
+@pytest.mark.parametrize("separators", [2, 1])
 @pytest.mark.parametrize("labels", [("not_entailment", "entailment"), ("entailment", "not_entailment")])
-def test_labels_of_each_row_in_order(labels, tmp_path):
+def test_labels_of_each_row_in_order(labels, separators, tmp_path):
     data = prepare(tmp_path, "RTE", labels)
-    model, dictionary = fine_tune(tmp_path / "best.pt", data, 2)
+    model, dictionary = fine_tune(tmp_path / "best.pt", data, 2, pair_separators=separators)
     run("tupe", "predict", tmp_path / "best.pt", data, tmp_path / "out", "--partial")
     predicted = read(tmp_path / "out/RTE.tsv")
     assert predicted == [labels[int(score.argmax())] for score in scores(model, dictionary, tmp_path, "RTE")]

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq.utils import move_to_cuda
 from torch import nn
 from tqdm import tqdm
 
@@ -54,15 +53,14 @@ def predict_answers(
         predictions = {name: candidates[0].text if candidates else "" for name, candidates in best.items()}
         write_json(out / f"{split}.nbest.json", {name: _described(candidates) for name, candidates in best.items()})
         write_json(out / f"{split}.json", predictions)
-        report = windows.report
         answered = any(question.answers for question in windows.questions)
-        of = tokens(report.rules, report.language)
-        result[split] = score(windows.paragraphs, predictions, of) if answered else None
+        rules = tokens(windows.report.rules, windows.report.language)
+        result[split] = score(windows.paragraphs, predictions, rules) if answered else None
     return result
 
 
 def answers_questions(checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint's task is `tupe_question_answering`."""
+    """Tell whether a checkpoint's task is `tupe_question_answering`."""
     return checkpoint.task.get("_name") == "tupe_question_answering"
 
 
@@ -83,8 +81,7 @@ def answers(model: nn.Module, windows: QuestionWindows, longest: int) -> dict[st
 
 @torch.no_grad()
 def _candidates(model: nn.Module, sample: dict, windows: QuestionWindows, longest: int) -> list[tuple[int, Candidate]]:
-    net_input = sample["net_input"]
-    net_input = move_to_cuda(net_input) if next(model.parameters()).is_cuda else net_input
+    net_input = {name: tensor.to(next(model.parameters()).device) for name, tensor in sample["net_input"].items()}
     scores, _ = model(**net_input, spans=True, num_tokens=sample["ntokens"])
     sides = [side.cpu().numpy() for side in (*scores, sample["may_begin"], sample["may_end"])]
     return [

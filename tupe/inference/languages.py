@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import numpy as np
+from fairseq.data.data_utils import load_indexed_dataset
 
 from tupe.data.glue.tasks import TASKS
 from tupe.files import atomic
 from tupe.inference.answers import predict_answers
-from tupe.inference.predict import labels_of
+from tupe.inference.predict import Classifier
 
 
 def evaluate(checkpoint: Path, data: Path, tests: tuple[str, ...], out: Path) -> dict[str, dict[str, float | None]]:
@@ -45,11 +46,13 @@ def predict_labels(checkpoint: Path, data: Path, out: Path) -> dict[str, dict[st
         By split the `accuracy`, percent.
     """
     task = TASKS[data.name]
-    there = [s.name for s in task.splits if "-" in s.name and (data / f"input0/{s.name}.bin").is_file()]
-    splits = [name for name in there if name.startswith("test")] or there
-    scores = {}
-    for split, predicted, labels in labels_of(checkpoint, data, task, splits):
-        with atomic(out / f"{split}.tsv") as unfinished:
+    there = [split for split in task.splits if "-" in split.name and (data / f"input0/{split.name}.bin").is_file()]
+    classifier = Classifier(checkpoint, data, task)
+    names, scores = classifier.task.label_dictionary, {}
+    for split in [split for split in there if split.name.startswith("test")] or there:
+        predicted = list(classifier.labels(classifier.sentences(split, any_size=True)))
+        labels = [names[int(label[0])] for label in load_indexed_dataset(str(data / "label" / split.name), names)]
+        with atomic(out / f"{split.name}.tsv") as unfinished:
             unfinished.write_text("".join(f"{label}\n" for label in predicted), encoding="utf-8")
-        scores[split] = {"accuracy": 100 * float(np.mean([a == b for a, b in zip(predicted, labels)]))}
+        scores[split.name] = {"accuracy": 100 * float(np.mean([a == b for a, b in zip(predicted, labels)]))}
     return scores

@@ -1,7 +1,7 @@
 """Predictions for a task's test sets, in the files that the GLUE server takes (gluebenchmark.com)."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from tupe.checkpoints.load import Checkpoint, open_checkpoint
-from tupe.data.binary import check_indexed
 from tupe.data.glue.tasks import TASKS, Split, Task
 from tupe.errors import UserError
 from tupe.files import atomic, check_file, typed
@@ -37,86 +36,90 @@ def predict(checkpoint: Path | Checkpoint, data: Path, out: Path, any_size: bool
     task = TASKS.get(Path(os.path.abspath(data)).name)
     if task is None:
         raise UserError(f"{data} is not named like a GLUE task ({', '.join(TASKS)}): give a folder of prepare_glue.sh.")
-    model, fairseq_task = _load(checkpoint, data, task)
+    classifier = Classifier(checkpoint, data, task)
     splits = [split for split in task.splits if not split.labelled]
-    found = [_sentences(fairseq_task, data, task, split, any_size) for split in splits]  # all, before the work begins
+    found = [classifier.sentences(split, any_size) for split in splits]  # all, before the work begins
     files = []
     for split, sentences in zip(splits, found):
-        path = out / file_name(task, split)
-        with atomic(path) as unfinished:
-            write(unfinished, map(_writer(task, fairseq_task), scores(model, fairseq_task, sentences)), len(sentences))
-        files.append(path)
+        name = {"test": "MNLI-m", "test1": "MNLI-mm"}[split.name] if task.name == "MNLI" else task.name
+        lines = [f"{index}\t{label}\n" for index, label in enumerate(classifier.labels(sentences))]
+        files.append(out / f"{name}.tsv")
+        with atomic(files[-1]) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(["index\tprediction\n", *lines])
     return files
 
 
-def labels_of(
-    checkpoint: Path, data: Path, task: Task, splits: list[str]
-) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yields each split with the labels that are predicted, and those that the data has.
+class Classifier:
+    """A checkpoint that was fine-tuned on `task`, and its task of fairseq, on the `data` of that task.
 
     Raises:
         UserError: if the checkpoint does not fit the task.
     """
-    model, fairseq_task = _load(checkpoint, data, task)
-    name = _writer(task, fairseq_task)
-    for split in (split for split in task.splits if split.name in splits):
-        sentences = _sentences(fairseq_task, data, task, split, any_size=True)
-        known = fairseq_task.label_dictionary
-        labels = data_utils.load_indexed_dataset(str(data / "label" / split.name), known)
-        predicted = list(map(name, scores(model, fairseq_task, sentences)))
-        yield split.name, predicted, [known[int(label[0])] for label in labels]
 
+    task: TupeSentencePredictionTask
 
-def file_name(task: Task, split: Split) -> str:
-    """Return the name that the server wants for the file."""
-    return {"test": "MNLI-m", "test1": "MNLI-mm"}[split.name] + ".tsv" if task.name == "MNLI" else f"{task.name}.tsv"
+    def __init__(self, checkpoint: Path | Checkpoint, data: Path, task: Task) -> None:
+        checkpoint = open_checkpoint(checkpoint)
+        trained = _trained(checkpoint, task)
+        if task.classes:
+            check_file(data / "label/dict.txt", "tupe prepare-glue")
+        self._glue, self._data = task, data
+        self._model, self.task = load(checkpoint, data)
+        if task.classes:
+            _check_labels(self.task.label_dictionary, data, task, Path(trained.data))
 
+    def sentences(self, split: Split, any_size: bool = False) -> JoinedSentences:
+        """Read the texts of a split.
 
-def write(path: Path, predictions: Iterator[str], rows: int) -> None:
-    """Writes `index` and `prediction`, a line for each of `rows` predictions."""
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write("index\tprediction\n")
-        index = -1
-        for index, prediction in enumerate(predictions):
-            file.write(f"{index}\t{prediction}\n")
-    if index + 1 != rows:
-        raise RuntimeError(f"{index + 1} predictions for {rows} rows")
+        Raises:
+            UserError: if it is missing or damaged, or not of the published size, unless `any_size`.
+        """
+        sides = []
+        for side in range(len(self._glue.texts)):
+            path = self._data / f"input{side}" / split.name
+            part = data_utils.load_indexed_dataset(str(path), self.task.source_dictionary)
+            if part is None:
+                raise UserError(f"there is no test set {path}.bin: prepare the task from a download that has it.")
+            if len(part) != split.rows and not any_size:
+                raise UserError(
+                    f"{path} has {len(part)} rows, but the server wants the {split.rows} of GLUE: prepare the task "
+                    "from the whole download, or give --partial to write predictions of what is there."
+                )
+            sides.append(part)
+        return self.task.joined(sides)
 
+    def labels(self, sentences: JoinedSentences) -> Iterator[str]:
+        """Yield what is predicted of each of `sentences`, as the files have it: a label, or a number."""
+        for scores in self._scores(sentences):
+            if self._glue.scale is not None:
+                yield f"{min(max(float(scores), 0.0), 1.0) * self._glue.scale:.3f}"
+            else:
+                labels = self.task.label_dictionary
+                yield labels[int(scores.argmax()) + labels.nspecial]
 
-@torch.no_grad()
-def scores(model: nn.Module, task: TupeSentencePredictionTask, sentences: JoinedSentences) -> Iterator[Tensor]:
-    """Yields the scores `(num_classes,)` of the examples in order; they are computed in order of length."""
-    device = next(model.parameters()).device
-    pad, head = task.source_dictionary.pad(), task.cfg.classification_head_name
-    order, found = np.argsort(sentences.sizes, kind="stable"), {}
-    for start in tqdm(range(0, len(order), _BATCH), desc="batches", disable=None):
-        batch = order[start : start + _BATCH].tolist()
-        tokens = data_utils.collate_tokens([sentences[i] for i in batch], pad).to(device)
-        num_tokens = int(sentences.sizes[batch].sum())
-        batch_scores, _ = model(tokens, features_only=True, classification_head_name=head, num_tokens=num_tokens)
-        found.update(zip(batch, batch_scores.float().cpu()))
-    yield from (found[i] for i in range(len(order)))
+    @torch.no_grad()
+    def _scores(self, sentences: JoinedSentences) -> list[Tensor]:
+        """Return the scores `(num_classes,)` of the examples in order; they are computed in order of length."""
+        device = next(self._model.parameters()).device
+        pad, head = self.task.source_dictionary.pad(), self.task.cfg.classification_head_name
+        order, found = np.argsort(sentences.sizes, kind="stable"), {}
+        for start in tqdm(range(0, len(order), _BATCH), desc="batches", disable=None):
+            batch = order[start : start + _BATCH].tolist()
+            tokens = data_utils.collate_tokens([sentences[i] for i in batch], pad).to(device)
+            num_tokens = int(sentences.sizes[batch].sum())
+            scores, _ = self._model(tokens, features_only=True, classification_head_name=head, num_tokens=num_tokens)
+            found.update(zip(batch, scores.float().cpu()))
+        return [found[i] for i in range(len(order))]
 
 
 def load(checkpoint: Checkpoint, data: Path, **settings: int) -> tuple[nn.Module, FairseqTask]:
-    """The model in evaluation, on the GPU if there is one, and its task on other data, with other settings.
+    """Load the model in evaluation, on the GPU if there is one, and its task on other data, with other settings.
 
     Raises:
         UserError: if they do not fit together.
     """
     model, task = checkpoint.model(data, **settings)
     return model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), task
-
-
-def _load(checkpoint: Path | Checkpoint, data: Path, task: Task) -> tuple[nn.Module, FairseqTask]:
-    checkpoint = open_checkpoint(checkpoint)
-    trained = _trained(checkpoint, task)
-    if task.classes:
-        check_file(data / "label/dict.txt", "tupe prepare-glue")
-    model, fairseq_task = load(checkpoint, data)
-    if task.classes:
-        _check_labels(fairseq_task.label_dictionary, data, task, Path(trained.data))
-    return model, fairseq_task
 
 
 @dataclass(frozen=True)
@@ -161,30 +164,3 @@ def _check_labels(dictionary: Dictionary, data: Path, task: Task, trained: Path)
             f"the model was fine-tuned with the labels of {before}, which {now} numbers differently: prepare both with "
             "tupe prepare-glue."
         )
-
-
-def _sentences(fairseq_task: FairseqTask, data: Path, task: Task, split: Split, any_size: bool) -> JoinedSentences:
-    sides = []
-    for side in range(len(task.texts)):
-        path = data / f"input{side}" / split.name
-        if path.with_name(f"{split.name}.bin").exists():
-            check_indexed(path, "tupe prepare-glue")
-        part = data_utils.load_indexed_dataset(str(path), fairseq_task.source_dictionary)
-        if part is None:
-            raise UserError(f"there is no test set {path}.bin: prepare the task from a download that has it.")
-        if len(part) != split.rows and not any_size:
-            raise UserError(
-                f"{path} has {len(part)} rows, but the server wants the {split.rows} of GLUE: prepare the task from "
-                "the whole download, or give --partial to write predictions of what is there."
-            )
-        sides.append(part)
-    cfg = fairseq_task.cfg
-    return JoinedSentences(sides, [cfg.init_token, cfg.separator_token], cfg.max_positions)
-
-
-def _writer(task: Task, fairseq_task: FairseqTask) -> Callable[[Tensor], str]:
-    """Make the function from the scores of an example to its text in the file."""
-    if task.scale is not None:
-        return lambda scores: f"{min(max(float(scores), 0.0), 1.0) * task.scale:.3f}"
-    labels = fairseq_task.label_dictionary
-    return lambda scores: labels[int(scores.argmax()) + labels.nspecial]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from fairseq import utils
 from fairseq.data import data_utils
@@ -70,19 +71,16 @@ class Translator:
     ) -> None:
         if max_tokens < 1:
             raise UserError(f"--max-tokens is {max_tokens}: it must be at least 1.")
-        states: dict[Path, dict[str, Any]] = {}
-        if last is not None:
-            if len(checkpoints) != 1:
-                raise UserError("an average is of one run: give one checkpoint or folder with --average.")
-            folder = checkpoints[0] if checkpoints[0].is_dir() else checkpoints[0].parent
-            paths = last_checkpoints(folder, last)
-            states[paths[-1]] = average(paths)
+        if last is None:  # without the optimizers' states, which take more memory than the models
+            states = {path: {**safe_load(path), "last_optimizer_state": None} for path in checkpoints}
+        elif len(checkpoints) == 1:
+            paths = last_checkpoints(checkpoints[0] if checkpoints[0].is_dir() else checkpoints[0].parent, last)
+            states = {paths[-1]: average(paths)}
         else:
-            for path in checkpoints:
-                states[path] = {**safe_load(path), "last_optimizer_state": None}  # frees its memory
-        trained, *_ = [_check(path, state) for path, state in states.items()]  # of each, that it can be used
-        data = data or Path(trained.data.split(":")[0])
-        for name in (MODEL, f"dict.{trained.source_lang}.txt", f"dict.{trained.target_lang}.txt"):
+            raise UserError("an average is of one run: give one checkpoint or folder with --average.")
+        trained, *_ = [_check(path, state) for path, state in states.items()]
+        data = data or Path(trained["data"].split(":")[0])
+        for name in (MODEL, *(f"dict.{trained[side]}.txt" for side in ("source_lang", "target_lang"))):
             if not (data / name).is_file():
                 raise UserError(f"there is no {data / name}: give the data that the model was trained on with --data.")
         models, self.task = load_models(states, data)
@@ -103,7 +101,7 @@ class Translator:
         self.generator = self.task.build_generator(self.models, options, seq_gen_cls=kind)
 
     def __call__(self, lines: Iterable[str]) -> Iterator[str]:
-        """Yields the translation of each line; of an empty one an empty one.
+        """Yield the translation of each line; of an empty one an empty one.
 
         Raises:
             UserError: for a line longer than the model's positions.
@@ -115,16 +113,17 @@ class Translator:
 
     def _window(self, window: list[str], first: int) -> list[str]:
         end, sentences = self.task.source_dictionary.eos(), []
-        for number, line in enumerate(window):
-            tokens = torch.tensor([*self.encode(line), end])
-            if len(tokens) > self.longest:
+        for number, line in enumerate(window, first + 1):
+            sentences.append(torch.tensor([*self.encode(line), end]))
+            if len(sentences[-1]) > self.longest:
                 raise UserError(
-                    f"line {first + number + 1} has {len(tokens)} tokens, but the model takes {self.longest}: cut it, "
+                    f"line {number} has {len(sentences[-1])} tokens, but the model takes {self.longest}: cut it, "
                     "or leave it out."
                 )
-            sentences.append(tokens)
-        out = [""] * len(window)
-        for batch in _batches(sentences, self.max_tokens // self.generator.beam_size):
+        out, lengths = [""] * len(window), np.array([len(tokens) for tokens in sentences])
+        order = np.argsort(lengths, kind="stable")[np.count_nonzero(lengths == 1) :]  # the empty have but `</s>`
+        most = max(self.max_tokens // self.generator.beam_size, lengths.max())
+        for batch in data_utils.batch_by_size(order, lengths.__getitem__, max_tokens=most):
             for number, hypothesis in zip(batch, self._translate([sentences[number] for number in batch])):
                 out[number] = hypothesis
         return out
@@ -138,32 +137,8 @@ class Translator:
             yield self.task.target_dictionary.string(best, "sentencepiece")
 
 
-def _batches(sentences: list[Tensor], max_tokens: int) -> Iterator[list[int]]:
-    """Numbers of sentences of like length; those that have but `</s>` are in none."""
-    batch: list[int] = []
-    by_length = sorted((len(tokens), number) for number, tokens in enumerate(sentences))
-    for length, number in by_length:
-        if length == 1:
-            continue
-        if batch and length * (len(batch) + 1) > max_tokens:
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch
-
-
-@dataclass(frozen=True)
-class _Trained:
-    """Checked fields of the task that a model was trained on."""
-
-    source_lang: str
-    target_lang: str
-    data: str
-
-
-def _check(path: Path, state: dict[str, Any]) -> _Trained:
-    """Return the task that the model in `state`, of the file `path`, was trained on.
+def _check(path: Path, state: dict[str, Any]) -> dict[str, str]:
+    """Return the languages and the data that the model in `state`, of the file `path`, was trained on.
 
     Raises:
         UserError: for a model that is neither ours nor fairseq's `transformer`, and for text that fairseq would run.
@@ -179,9 +154,9 @@ def _check(path: Path, state: dict[str, Any]) -> _Trained:
         )
     if _evaluated(model):
         raise UserError(f"{path} has settings whose text fairseq runs as Python: give one from a source you trust.")
-    wanted = {field: task.get(field) for field in _Trained.__dataclass_fields__}
     check_translator(model, task, state.get("model"), path)
-    return typed(_Trained, wanted, f"{path}: cfg.task", "training")
+    wanted = {field: task.get(field) for field in ("source_lang", "target_lang", "data")}
+    return typed(dict[str, str], wanted, f"{path}: cfg.task", "training")
 
 
 def _evaluated(fields: dict[str, Any]) -> bool:

@@ -118,8 +118,7 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
         if self.cfg.both_orders and self.cfg.unordered and len(sides) == 2 and split == "train":
             sentences = [ConcatDataset(sentences), ConcatDataset(sentences[::-1])]
             labels = np.tile(labels, 2)
-        separator = self.cfg.separator_token if self.pair_separators == 2 else None
-        tokens = JoinedSentences(sentences, [self.cfg.init_token, separator], self.cfg.max_positions)
+        tokens = self.joined(sentences)
         order, window = tokens.sizes, 0
         if split == "train":
             with data_utils.numpy_seed(self.cfg.seed):
@@ -138,6 +137,11 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
         dataset.length_window = window
         self.datasets[split] = dataset
         return dataset
+
+    def joined(self, sentences: Sequence[Sequence[Tensor]]) -> "JoinedSentences":
+        """Join the one or two texts of each example as the model reads them."""
+        separator = self.cfg.separator_token if self.pair_separators == 2 else None
+        return JoinedSentences(sentences, [self.cfg.init_token, separator], self.cfg.max_positions)
 
     def _read(self, folder: str, split: str, combine: bool) -> Sequence[Tensor]:
         path = os.path.join(self.cfg.data, folder, split)
