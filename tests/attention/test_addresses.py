@@ -1,12 +1,14 @@
-"""Numbers more than 2^31 elements from the first: the kernels reckon with 64 bits where 32 do not reach.
+"""What the kernels read and write: nothing beside their tensors, and all of those of more than 2^31 elements.
 
-The tensors are larger than the machine's memory, which lends only the pages that are touched.
+Such tensors are larger than the machine's memory, which lends only the pages that are touched.
 """
 
+import numpy as np
 import pytest
 import torch
 
 from tests.attention.test_triton import DEVICE, ON_GPU, interpret, interpreter, normal  # noqa: F401 (a fixture)
+from tupe.attention.verification.cases import Case, with_gradients
 
 with interpreter():
     pytest.importorskip("triton")
@@ -87,3 +89,51 @@ def test_outputs_beyond_2_31_elements(monkeypatch):
     for one, other in zip(found, expected, strict=True):
         assert one.numel() > 2**31 or one is found[1]
         torch.testing.assert_close(one[-1], other[0], rtol=0, atol=0)
+
+
+def memory(tensor):
+    """The first address of a tensor's memory and the one behind it; a bias has room at the end of its rows."""
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+
+
+@pytest.fixture
+def touched(monkeypatch):
+    """The kernels that ran; an access beside the tensors that a kernel was given ends it with an error."""
+    kernels = []
+    run_kernel = Launcher.run
+
+    def run(self, kernel, grid, tile, **rows):
+        tensors = [x for x in {**self.arguments, **rows}.values() if isinstance(x, torch.Tensor) and x.numel()]
+        starts, ends = np.array([memory(tensor) for tensor in tensors], dtype=np.uint64).T
+        kernels.append(kernel.__name__)
+
+        def watched(access):
+            def call(pointers, *others):
+                mask = others[0 if access.__name__ == "create_masked_load" else 1].data
+                first = np.broadcast_to(pointers.data, mask.shape)[mask][:, None]
+                size = pointers.get_element_ty().primitive_bitwidth // 8
+                assert ((first >= starts) & (first + np.uint64(size) <= ends)).any(1).all(), "beside the tensors"
+                return access(pointers, *others)
+
+            return call
+
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("create_masked_load", "create_masked_store"):
+                patch.setattr(interpreter_builder, name, watched(getattr(interpreter_builder, name)))
+            run_kernel(self, kernel, grid, tile, **rows)
+
+    monkeypatch.setattr(Launcher, "run", run)
+    return kernels
+
+
+@pytest.mark.skipif(ON_GPU, reason="Triton's interpreter is watched")
+@pytest.mark.parametrize("length", [1, 21, 35])
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+@pytest.mark.parametrize("kind", ["dense", "structured"])
+def test_nothing_beside_the_tensors_is_touched(touched, kind, packed, length):
+    case, device = Case(kind, packed, DTYPE, length, dropout=0.1, width=20), torch.device(DEVICE)
+    leaves = {name: leaf.to(DTYPE) for name, leaf in case.leaves(device).items()}
+    with_gradients(lambda leaves: case.kernels(leaves, 1), leaves, case.d_out(device).to(DTYPE))
+    expected = ["forward_kernel", "query_gradient_kernel", "key_gradient_kernel"]
+    assert touched == (expected if kind == "structured" else [*expected, "bias_gradient_kernel"])
