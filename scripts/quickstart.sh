@@ -101,6 +101,8 @@ for_transformers() {
 
 begin quickstart.sh "$out/log"
 [[ $updates =~ ^[1-9][0-9]*$ ]] || fail "QUICKSTART_UPDATES is $updates: give a whole number above 0."
+interval=$(sed -n 's/^ *log_interval: //p' configs/pretraining/quickstart.yaml)
+[ "$updates" -ge "$interval" ] || fail "QUICKSTART_UPDATES is $updates: give at least $interval, the updates from one log record to the next."
 [[ $epochs =~ ^[1-9][0-9]*$ ]] || fail "QUICKSTART_EPOCHS is $epochs: give a whole number above 0."
 if [ "${QUICKSTART_INSTALL:-1}" != 0 ]; then
     step install install

@@ -49,6 +49,8 @@ def test_snippets_run_as_printed(make_checkpoint, cleaned_corpus, tmp_path, monk
     assert main(["export-onnx", "tupe-base-rte"]) == 0
     write(tmp_path / "docs.py", [snippets(ROOT / "docs/transformers.md")])
 
+    told = [name for name in ("tupe-base", "words") if "(NFC)" in (tmp_path / name / "README.md").read_text()]
+    assert told == ["tupe-base"]
     files = ["tupe-base.py", "tupe-base-rte.py", "tupe-base-squad.py", "words.py", "discriminator.py", "docs.py"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run([sys.executable, "-c", RUN, *files], env=environment, capture_output=True, text=True)

@@ -90,7 +90,11 @@ def test_characters_that_are_no_text(both):
     generator = random.Random(0)
     odd = "\u00ad\u200b\u200e\ufeff\u202a\u202c\u0085\x1c\x07\t\u2028\u200c\u200d\ue000\ufffd"
     texts = ["".join(generator.choices("abcé a.,", k=4) + generator.choices(odd, k=2)) * 3 for _ in range(500)]
-    assert not differing(tokenizer, encode, ["co\u00adoperation", "Dubai (\u062f\u200e) is", *texts])
+    first = [
+        "".join((*generator.choices(odd, k=generator.randint(1, 3)), *generator.choices("ab <", k=3)))
+        for _ in range(200)
+    ]
+    assert not differing(tokenizer, encode, ["co\u00adoperation", "Dubai (\u062f\u200e) is", *texts, *first])
 
 
 def test_the_cleaning_is_the_corpus_s():

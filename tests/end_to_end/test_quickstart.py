@@ -47,6 +47,7 @@ def interrupted(out, **more):
     [
         ("QUICKSTART_EPOCHS", "-1", "QUICKSTART_EPOCHS is -1: give a whole number above 0."),
         ("QUICKSTART_UPDATES", "abc", "QUICKSTART_UPDATES is abc: give a whole number above 0."),
+        ("QUICKSTART_UPDATES", "4", "QUICKSTART_UPDATES is 4: give at least 20, the updates from one log record to"),
         ("PATH", "/usr/bin:/bin", "no command tupe is on PATH: activate where it is installed, or leave"),
     ],
 )

@@ -19,6 +19,8 @@ _UNREACHED = -1e4  # score of a symbol that no text has
 #: What `str.split` takes as white space, and what `tupe.data.text.characters.repair` removes, as patterns of Oniguruma.
 _WHITE_SPACE = r"[\s\x{1c}-\x{1f}]+"
 _VOWEL_AFTER_SHADDA, _NONE = r"(?<=\x{651})(?=[\x{64b}-\x{650}])", "\ufdd0"
+#: What SentencePiece's own normalisation removes.
+_CONTROL = r"[\x{1}-\x{8}\x{b}\x{e}-\x{1f}\x{7f}\x{8f}\x{9f}]"
 _NO_TEXT = r"[\p{C}\x{fffd}&&[^\x{200c}\x{200d}]]"
 
 
@@ -58,7 +60,9 @@ def build_tokenizer(
     else:
         tokenizer = Tokenizer(models.BPE(numbers, _merges(normal), unk_token=UNK, fuse_unk=True))
     spec = proto.normalizer_spec
-    steps = [normalizers.Replace(Regex(pattern), content) for pattern, content in cleaning(stages)]
+    # Metaspace puts a space before the character at offset 0 alone, so one that would be removed there becomes it
+    steps = [normalizers.Replace(Regex(rf"\A{_removed(stages)}+"), " ")]
+    steps += [normalizers.Replace(Regex(pattern), content) for pattern, content in cleaning(stages)]
     if spec.precompiled_charsmap:
         # NFC first: Precompiled maps whole graphemes only, so that a letter and its accent, when apart,
         # would stay so. NFC alone puts a vowel before the shadda that it follows in Arabic text, which SentencePiece
@@ -100,6 +104,10 @@ def tokenizer_config(max_length: int, has_mask: bool) -> dict[str, object]:
         "padding_side": "right",
         "clean_up_tokenization_spaces": False,
     }
+
+
+def _removed(stages: Collection[str] | None) -> str:
+    return _NO_TEXT if "repair-characters" in (stages or ()) else _CONTROL
 
 
 def cleaning(stages: Collection[str] | None) -> list[tuple[str, str]]:

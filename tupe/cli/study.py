@@ -10,6 +10,7 @@ import math
 from pathlib import Path
 
 from tupe.cli._types import output_folder, real, whole
+from tupe.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +41,9 @@ def run(args: argparse.Namespace) -> None:
 
     design = read_design(args.size)
     study = Study(design, args.records, args.out, args.parts, args.systems)
+    for text in args.texts:
+        if not text.exists():
+            raise UserError(f"there is no {text}: a TEXT is a text file of the corpus, or a folder of such.")
     if args.list:
         for one in study.wanted:
             print("done   " if one in study.done else "missing", one)

@@ -275,5 +275,11 @@ def test_what_cannot_be(study, design, tmp_path, capsys, monkeypatch):
         patch.setattr(finetuning, "BENCHMARK", tmp_path / "model.py")
         study(parts=["cost"]).do(jobs=1)
     options = ["--size", f"{tmp_path}/made.yaml", "--records", str(tmp_path / "records"), "--out", str(tmp_path)]
+    capsys.readouterr()
+    assert main(["study", "--list", *options, "nosuch.txt"]) == 1
+    assert (
+        capsys.readouterr().err
+        == "error: there is no nosuch.txt: a TEXT is a text file of the corpus, or a folder of such.\n"
+    )
     assert main(["study", "--list", *options]) == 0
     assert "missing search/bert_a.lr_0.001" in capsys.readouterr().out
