@@ -38,4 +38,4 @@ user_dir=$(python3 -m tupe user-dir)
 settings+=("common.user_dir=$(quoted "$user_dir")" "task.data=$(quoted "$data")" ${MODEL:+"model._name=$MODEL"}
     "dataset.batch_size=$per_gpu" "optimization.update_freq=[$update_freq]")
 take_settings "$@"
-start pretraining-plan ${MAX_UNUSED:+--max-unused "$MAX_UNUSED"}
+start plan ${MAX_UNUSED:+--max-unused "$MAX_UNUSED"}

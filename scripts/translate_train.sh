@@ -38,4 +38,4 @@ user_dir=$(python3 -m tupe user-dir)
 settings+=("common.user_dir=$(quoted "$user_dir")" "task.data=$(quoted "$data")" ${MODEL:+"model._name=$MODEL"}
     "dataset.max_tokens=$per_gpu" "optimization.update_freq=[$((tokens / (world * per_gpu)))]")
 take_settings "$@"
-start translation-plan
+start plan

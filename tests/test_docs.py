@@ -168,7 +168,7 @@ def without_user_dir(arguments):
 def parse(command, arguments):
     """The arguments of `tupe COMMAND`, by its own parser."""
     parsed = parser_of(command).parse_intermixed_args(arguments)
-    if command == "pretraining-plan":
+    if command == "plan":
         read_config(ROOT / parsed.folder, parsed.config, parsed.overrides)
     return parsed
 

@@ -61,7 +61,7 @@ class Row:
 
 
 SET = "common.fp16=false common.cpu=true model._name=tupe_tiny task.tokens_per_sample=32 optimization.max_update=20000"
-PLAN = "pretraining-plan configs/pretraining base task.data={}/corpus checkpoint.save_dir={}/new " + SET
+PLAN = "plan configs/pretraining base task.data={}/corpus checkpoint.save_dir={}/new " + SET
 MULTILINGUAL = PLAN.replace(" base ", " multilingual ").replace("{}/corpus", "{}/languages")
 FINETUNE = "finetune-glue CoLA {}/pretrained.pt {}/glue checkpoint.save_dir={}/new"
 SWEEP = "sweep glue --tasks CoLA --lrs 2e-5 --seeds 1 {}/pretrained.pt {}/glue {}/new"
@@ -78,7 +78,7 @@ TRANSLATED = "translate {}/translator.pt --data {}/parallel --input {}/text.txt 
 CORPUS = "prepare-corpus {}/new {}/text.txt --vocab-size 60 --workers 1"
 QUESTIONS = "prepare-qa {}/vocabulary {}/new valid={}/squad.json --workers 1"
 ANSWER = "predict {}/answering.pt {}/questions {}/new --splits valid"
-TRANSLATION = "translation-plan configs/translation multi30k_en_de task.data={}/parallel common.cpu=true"
+TRANSLATION = "plan configs/translation multi30k_en_de task.data={}/parallel common.cpu=true"
 START = PLAN.replace("{}/new", "{}/run") + " --start true"  # a run that was begun
 
 #: Of commands whose packages are there from Python 3.11 on.

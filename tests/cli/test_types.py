@@ -18,9 +18,9 @@ NO_OUTPUT = {
         "finetune-glue",
         "finetuning-result",
         "model-overrides",
-        "pretraining-plan",
+        "plan",
     ),
-    *("qa-score", "quickstart-report", "study-report", "systems", "translation-plan", "user-dir"),
+    *("qa-score", "quickstart-report", "study-report", "systems", "user-dir"),
 }
 
 

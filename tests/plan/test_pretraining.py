@@ -328,19 +328,19 @@ def test_space_of_checkpoints_that_are_there_counts_as_free(corpus, tmp_path, mo
 
 def test_command(corpus, measure, capsys):
     folder = str(ROOT / "configs/pretraining")
-    assert main(["pretraining-plan", folder, "nothing", "task.data=x"]) == 1
+    assert main(["plan", folder, "nothing", "task.data=x"]) == 1
     assert "nothing" in capsys.readouterr().err
     overrides = ["common.fp16=false", f"task.data={corpus}", "checkpoint.save_dir=x", "model._name=tupe_small"]
-    assert main(["pretraining-plan", "--processes", "2", folder, "base", *overrides]) == 0
+    assert main(["plan", "--processes", "2", folder, "base", *overrides]) == 0
     assert capsys.readouterr().out.startswith("plan: tupe_small, ")
     file = str(measure("float32", length=512, size="small"))
-    assert main(["pretraining-plan", "--measured", file, folder, "base", *overrides]) == 0
+    assert main(["plan", "--measured", file, folder, "base", *overrides]) == 0
     assert " the 1,000 tokens a second that were measured: " in capsys.readouterr().out
     assert not Path("x").exists()
 
 
 def test_configuration_that_does_not_exist(capsys):
-    assert main(["pretraining-plan", str(ROOT / "configs/pretraining"), "nope"]) == 1
+    assert main(["plan", str(ROOT / "configs/pretraining"), "nope"]) == 1
     assert "there is no " in (said := capsys.readouterr().err)
     assert said.startswith("error: ")
     assert "nope.yaml" in said

@@ -129,8 +129,10 @@ def test_the_folder_is_of_model_and_data(parallel):
 def test_command(parallel, tmp_path, capsys):
     folder, save_dir = str(ROOT / "configs/translation"), f"checkpoint.save_dir={tmp_path / 'a'}"
     given = [f"task.data={parallel}", save_dir, "common.cpu=true"]
-    assert main(["translation-plan", folder, "multi30k_en_de", *given]) == 0
+    assert main(["plan", folder, "multi30k_en_de", *given]) == 0
     assert capsys.readouterr().out.startswith("plan: seq2seq_sinusoidal_tiny share_all_embeddings=True, ")
-    assert main(["translation-plan", "--here", "--gpus", "99", folder, "multi30k_en_de", *given]) == 1
+    assert main(["plan", "--here", "--gpus", "99", folder, "multi30k_en_de", *given]) == 1
     assert f"but PyTorch {torch.__version__} sees" in capsys.readouterr().err
+    assert main(["plan", "--gpus", "8", "--gpu", "h100", folder, "multi30k_en_de", *given]) == 1
+    assert "hours are told of pre-trainings alone" in capsys.readouterr().err
     assert not (tmp_path / "a").exists()

@@ -28,7 +28,7 @@ from tupe.user_dir import import_own
 GROUPS = {
     "examine a machine": ("doctor",),
     "prepare data": ("prepare-corpus", "prepare-glue", "prepare-qa", "prepare-translation"),
-    "train": ("average-checkpoints", "extend-positions", "study", "study-report"),
+    "train": ("plan", "average-checkpoints", "extend-positions", "study", "study-report"),
     "fine-tune": ("finetune-glue", "sweep", "table", "predict", "qa-score"),
     "translate": ("translate", "bleu"),
     "look": ("systems", "describe", "plot", "report", "loss-by-position"),
@@ -37,8 +37,8 @@ GROUPS = {
 
 #: What the scripts and other commands call. They have a help, but do not stand in the list.
 OF_SCRIPTS = (
-    *("config-dir", "finetuning-result", "model-overrides", "pretraining-plan", "python-docs", "quickstart-report"),
-    *("translation-plan", "user-dir", "word-order"),
+    *("config-dir", "finetuning-result", "model-overrides", "python-docs", "quickstart-report", "user-dir"),
+    "word-order",
 )
 
 COMMANDS = (*(name for names in GROUPS.values() for name in names), *OF_SCRIPTS)
@@ -49,6 +49,8 @@ RENAMED = {
     "glue-predict": ("predict",),
     "glue-sweep": ("sweep", "glue"),
     "glue-table": ("table",),
+    "pretraining-plan": ("plan",),
+    "translation-plan": ("plan",),
     **{f"plot-{kind}": ("plot", kind) for kind in _KINDS},
 }
 

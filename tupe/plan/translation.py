@@ -27,10 +27,13 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
 
     Raises:
         UserError: for a model that does not exist or cannot be, GPUs that are not there, data that are missing, damaged
-            or of other languages, a batch that is not `dataset.max_tokens` tokens, a precision that the CPU has not, a
-            warm-up that is not shorter than the run, and too little disk space for the checkpoints.
+            or of other languages, hours that are asked for, a batch that is not `dataset.max_tokens` tokens, a
+            precision that the CPU has not, a warm-up that is not shorter than the run, and too little disk space for
+            the checkpoints.
     """
     check(cfg, launch)
+    if launch.gpu is not None or launch.measured is not None:
+        raise UserError("hours are told of pre-trainings alone: leave --gpu and --measured out.")
     name, task = cfg.model._name, cfg.task
     if name not in CONFIGS:
         raise UserError(f"there is no translation model {name}: `tupe systems --translation` lists them.")

@@ -247,14 +247,14 @@ def test_the_commands(design, prepared, tmp_path):
     run = Run("final", "bert_a_scaled", 2)
     command = training.command(design, run, 0.002, prepared, tmp_path / "it's", gpu=False)
     plan, train = command[: command.index("--start")], command[command.index("--start") + 1 :]
-    assert plan[:4] == [sys.executable, "-m", "tupe", "pretraining-plan"] and "study" in plan
+    assert plan[:4] == [sys.executable, "-m", "tupe", "plan"] and "study" in plan
     expected = {"+model.content_terms=2", "common.seed=2", "optimization.lr=[0.002]", "optimization.max_update=100",
                 "model._name='bert_a_tiny'", "dataset.batch_size=4", "optimization.update_freq=[1]", "common.cpu=True",
                 f"checkpoint.save_dir='{tmp_path}/it\\'s'", f"common.user_dir='{ROOT / 'tupe'}'"}  # fmt: skip
     assert expected <= {*plan} and expected <= {*train}
     command = training.command(design, Run("final", "roberta", 1), 0.001, prepared, tmp_path, gpu=True)
     assert {"model._name='roberta'", "criterion._name='masked_lm'", "+model.encoder_layers=4"} <= {*command}
-    assert "pretraining-plan" not in command and "common.cpu=True" not in command
+    assert "plan" not in command and "common.cpu=True" not in command
     sweep = finetuning.sweep_command(design, tmp_path / "a.pt", tmp_path / "glue", tmp_path / "sweep")
     assert sweep[3:8] == ["sweep", "glue", "--tasks=CoLA,STS-B", "--lrs=0.001", "--seeds=1,2"]
     of = training.settings(design, run, 0.002, prepared)

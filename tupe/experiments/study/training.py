@@ -96,7 +96,7 @@ def command(design: Design, run: Run, lr: float, corpus: Path, folder: Path, gpu
     train = python_command("fairseq-hydra-train", "--config-dir", CONFIGS, "--config-name", design.config, *keys)
     if design.model(run.system) == ROBERTA:
         return train
-    plan = ["pretraining-plan", "--here", "--gpus", int(gpu), CONFIGS, design.config, *keys, "--start", *train]
+    plan = ["plan", "--here", "--gpus", int(gpu), CONFIGS, design.config, *keys, "--start", *train]
     return python_command("tupe", *plan)
 
 

@@ -16,7 +16,7 @@ def arguments(corpus, tmp_path):
     settings = (f"task.data={corpus}", "common.fp16=false", "common.cpu=true", f"checkpoint.save_dir={tmp_path / 'a'}")
     start = ("--start", sys.executable, "-c", "print()", "--config-dir", "x")
     settings += ("model._name=tupe_tiny", "task.tokens_per_sample=32", "optimization.max_update=20000")
-    return ["pretraining-plan", "--max-unused", "1", "configs/pretraining", "base", *settings, *start]
+    return ["plan", "--max-unused", "1", "configs/pretraining", "base", *settings, *start]
 
 
 def test_the_training_holds_the_folder(arguments, tmp_path, monkeypatch, capsys):

@@ -1,0 +1,52 @@
+"""Prints what a training will be, and refuses what cannot work; scripts/pretrain.sh and translate_train.sh begin so.
+
+Example: tupe plan --nodes 2 --gpus 8 --gpu h100 configs/pretraining base task.data=DATA optimization.update_freq=[1]
+         tupe plan --gpus 8 configs/translation multi30k_en_de task.data=DATA optimization.update_freq=[1]
+"""
+
+import argparse
+from pathlib import Path
+
+from tupe.cli._types import real, whole
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--gpu", metavar="KIND", help="such as h100 or a100: the plan of a pre-training then says hours")
+    add("--mfu", type=real(0.001, 1), default=0.4, help="share of the GPUs' 16-bit peak that is used (default: 0.4)")
+    add("--measured", type=Path, metavar="FILE", help="model.json of benchmarks/model.py: hours by its tokens a second")
+    add("--max-unused", type=real(0, 1), default=0.01, metavar="SHARE",
+        help="of a corpus's tokens that may be in lines too long to be used (default: %(default)s)")  # fmt: skip
+    add("--nodes", type=whole(1, 100_000), default=1, metavar="N", help="machines (default: %(default)s)")
+    add("--gpus", type=whole(0, 1_000), default=0, metavar="N", help="on each machine; 0 for the CPU (default: 0)")
+    add("--processes", type=whole(1, 1_000), metavar="N", help="on each machine (default: the GPUs, or 1)")
+    add("--here", action="store_true", help="the run starts on this machine, whose GPUs and disk are checked")
+    add("folder", type=Path, help="of the configurations")
+    add("config", help="name of one")
+    add("overrides", nargs="*", metavar="key=value", help="of the configuration")
+    add("--node-rank", type=whole(0, 100_000), default=0, metavar="N", help="of this machine, from 0 (default: 0)")
+    add("--start", nargs=argparse.REMAINDER, metavar="COMMAND", help="then become this command, alone in its folder")
+
+
+def run(args: argparse.Namespace) -> None:
+    from tupe.analysis.cost import read_costs
+    from tupe.plan import Launch, pretraining, read_config, translation, with_pluses
+    from tupe.plan.start import start
+
+    cfg = read_config(args.folder, args.config, args.overrides)
+    kind = translation if cfg.task._name == "translation" else pretraining
+    launch = Launch(
+        args.nodes,
+        args.processes or max(args.gpus, 1),
+        args.gpus,
+        args.here,
+        args.gpu,
+        args.mfu,
+        None if args.measured is None else read_costs(args.measured),
+        args.max_unused,
+    )
+    for line in kind.plan(cfg, launch):
+        print(f"plan: {line}", flush=True)
+    if args.start:
+        command = with_pluses(args.start, args.folder, args.config)
+        start(command, cfg, launch, kind.MADE_BY, kind.made_of(cfg), args.node_rank)
