@@ -291,8 +291,8 @@ def _limits(about: About) -> str:
     lines += [f"{note[0].upper()}{note[1:]}." for note in about.notes]
     if about.tokenizer:
         lines.append(
-            "The tokenizer joins combining marks to letters (NFC) also where SentencePiece did not, as a tilde to `ê`: 1% "
-            "of Vietnamese lines of CC-100 get other pieces than in training, fewer than 0.1% of other languages' lines."
+            "The tokenizer joins combining marks to letters (NFC) also where SentencePiece did not, as a tilde to `ê`: "
+            "1% of Vietnamese lines of CC-100 get other pieces than in training, fewer than 0.1% of others."
         )
     if about.labels and len(about.labels) == 1:
         lines.append("The output is a score on the scale of the prepared task (STS-B's is divided by 5).")
