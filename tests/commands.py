@@ -48,7 +48,7 @@ def finetune(task, checkpoint, data, *overrides):
     """`tupe finetune-glue` in this process, with its training forked. Like `run`."""
     out, error = io.StringIO(), io.StringIO()
 
-    def training(program, arguments, start):
+    def training(program, arguments, **_):
         done = run(program, *arguments, check=False)
         out.write(done.stdout)
         error.write(done.stderr)
@@ -57,7 +57,7 @@ def finetune(task, checkpoint, data, *overrides):
         return ()
 
     command = ["finetune-glue", task, checkpoint, data, "dataset.num_workers=0", *overrides]
-    patched = mock.patch("tupe.experiments.finetune._run", training)
+    patched = mock.patch("tupe.experiments.finetune.run_program", training)
     with patched, contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
         status = tupe(*command)
     return subprocess.CompletedProcess(command, status, out.getvalue(), error.getvalue())

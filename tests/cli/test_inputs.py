@@ -437,8 +437,8 @@ def test_every_command_is_in_the_table():
 def copy(samples, tmp_path, monkeypatch):
     """The samples, in a command that does not wait for ever."""
     monkeypatch.chdir(ROOT)
-    for module, name in ((finetune, "_run"), (sweep, "multirun")):
-        monkeypatch.setattr(module, name, lambda *_: pytest.fail("the training begins"))
+    for module, name in ((finetune, "run_program"), (sweep, "multirun")):
+        monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("the training begins"))
     monkeypatch.setattr(os, "execvp", lambda *_: None)
     before = signal.signal(signal.SIGALRM, waited)
     signal.alarm(PATIENCE)

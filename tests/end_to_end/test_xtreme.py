@@ -84,8 +84,8 @@ def test_a_sweep_of_all_languages(prepared, capsys):
     ],
 )
 def test_sets_are_looked_at_before_anything_is_trained(path, change, said, prepared, tmp_path, monkeypatch, capsys):
-    for module, name in ((finetune, "_run"), (sweep, "multirun")):
-        monkeypatch.setattr(module, name, lambda *_: pytest.fail("the training begins"))
+    for module, name in ((finetune, "run_program"), (sweep, "multirun")):
+        monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("the training begins"))
     data, checkpoint = shutil.copytree(prepared[0] / "data", tmp_path / "data"), str(prepared[1])
     if change is None:
         (data / path).unlink()

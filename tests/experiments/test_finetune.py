@@ -25,10 +25,10 @@ class Training:
         self.commands = []
         self.fails = False
 
-    def __call__(self, program, arguments, start):
+    def __call__(self, program, arguments, held, **_):
         assert program == "fairseq-hydra-train"
         self.commands.append(arguments)
-        with lock(Path(start.held[0].name)) as mine:
+        with lock(Path(held[0].name)) as mine:
             assert mine is None
         if self.fails:
             raise SystemExit(3)
@@ -48,7 +48,7 @@ class Training:
 @pytest.fixture
 def training(monkeypatch):
     training = Training()
-    monkeypatch.setattr(module, "_run", training)
+    monkeypatch.setattr(module, "run_program", training)
     return training
 
 
@@ -140,12 +140,12 @@ def test_a_finished_run_stays_and_nothing_else_is_taken_for_it(here, training, c
 
 @pytest.mark.parametrize("left", ["hydra_train.log", "checkpoint_last.pt"])
 def test_until_there_is_a_checkpoint_a_folder_may_be_of_something_else(left, here, training, monkeypatch, capsys):
-    def fail(*_):
+    def fail(*_, **__):
         Path("OUT", left).touch()
         raise SystemExit(3)
 
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr(module, "_run", fail)
+        patch.setattr(module, "run_program", fail)
         say("checkpoint.save_dir=OUT", "optimization.max_epoch=2")
     refused = left == "checkpoint_last.pt"
     assert say("checkpoint.save_dir=OUT", "optimization.max_epoch=3") == refused

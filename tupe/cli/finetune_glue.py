@@ -17,8 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from tupe.experiments.finetune import finetune
+    from tupe.experiments.queue import finish
 
-    done = finetune(args.task, args.checkpoint, args.data, args.overrides)
+    done = finish(finetune(args.task, args.checkpoint, args.data, args.overrides))
     if done.before:
         print(f"{done.folder} holds a finished run: to train anew, remove it or set checkpoint.save_dir")
     print(f"{args.task}: {done.result.sentence(done.folder)}")

@@ -2,10 +2,9 @@
 
 import hashlib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from tupe.checkpoints.load import Checkpoint, open_checkpoint
 from tupe.cores import cpu_environment, threads_for, visible_gpus
@@ -13,17 +12,15 @@ from tupe.data.binary import check_indexed
 from tupe.data.qa.report import REPORT, Report
 from tupe.errors import UserError
 from tupe.experiments.benchmarks import TASKS
-from tupe.experiments.process import Process, python_command
-from tupe.experiments.queue import Steps, finish
+from tupe.experiments.queue import Steps, run_program
 from tupe.experiments.result import Result, finetuning_result
-from tupe.experiments.runs import LOG, result
+from tupe.experiments.runs import LOG, MADE_BY, result
 from tupe.experiments.settings import CONFIGS, Settings, assignment, overrides_for, read_settings
 from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary, refuse_other_dictionary, saved_size
 from tupe.files import check_file, own, sha256
 from tupe.inference.languages import question_sets, tested
 from tupe.user_dir import user_dir
 
-MADE_BY = "scripts/finetune_glue.sh"
 _GPU = (
     *("common.fp16=true", "common.fp16_init_scale=4", "common.threshold_loss_scale=1", "common.fp16_scale_window=128"),
     "distributed_training.distributed_world_size=1",
@@ -38,31 +35,13 @@ class Finished(NamedTuple):
     before: bool  # it was finished when it was asked for
 
 
-class Failed(SystemExit):
-    """Raised for a training that failed and has said why; `code` is its exit status, above 128 after a signal."""
-
-
-@dataclass(frozen=True)
-class Start:
-    """How a fine-tuning's processes are started."""
-
-    environment: Mapping[str, str] = field(default_factory=dict)  # beside this process's
-    log: IO[bytes] | None = None  # file for what they print; None to print it here
-    held: tuple[IO, ...] = ()  # locked files that they hold as long as they run
-
-
-def finetune(task: str, checkpoint: Path, data: Path, overrides: list[str]) -> Finished:
-    """Fine-tune a checkpoint here, as `finetuning` does."""
-    return finish(finetuning(task, checkpoint, data, overrides))
-
-
-def finetuning(
-    task: str, checkpoint: Path, data: Path, overrides: list[str], start: Start = Start()
+def finetune(
+    task: str, checkpoint: Path, data: Path, overrides: list[str], held: Sequence[IO] = (), **start: Any
 ) -> Steps[Finished]:
     """Fine-tune a checkpoint, or go on where that was interrupted; a finished run stays as it is.
 
     The run's folder belongs to this checkpoint, data and settings alone (`tupe.files.own`). `data` is the prepared
-    task, or the folder of all; `overrides` are `key=value` of configs/finetuning.
+    task, or the folder of all; `overrides` are `key=value` of configs/finetuning; `held` and `start` are for `Process`.
 
     Raises:
         UserError: for what cannot be, or if the folder holds something else.
@@ -83,19 +62,17 @@ def finetuning(
     def is_begun() -> bool:
         return result(folder) is not None or any(folder.glob("checkpoint*.pt"))
 
-    with own(folder, MADE_BY, of, besides=(LOG,), mending=mending, is_begun=is_begun) as held:
+    with own(folder, MADE_BY, of, besides=(LOG,), mending=mending, is_begun=is_begun) as mine:
         before = result(folder) is not None
         if not before:
-            start = replace(start, held=(held, *start.held))
-            keys = [*overrides_for(config), *settings.overrides]
+            start["held"] = [mine, *held]
             if not visible_gpus():
-                environment = cpu_environment(threads_for(folder))
-                start = replace(start, environment={**environment, **start.environment})
-            yield from _run("fairseq-hydra-train", _arguments(task, checkpoint, data, folder, keys), start)
+                start["environment"] = cpu_environment(threads_for(folder))
+            keys = [*overrides_for(config), *settings.overrides]
+            yield from run_program("fairseq-hydra-train", _arguments(task, checkpoint, data, folder, keys), **start)
             if TASKS[task].tests:  # in a process of its own, on the GPU of the training
-                yield from _run(
-                    "tupe", ["finetuning-result", "--test", task, "--model", config._name, str(folder)], start
-                )
+                test = ["finetuning-result", "--test", task, "--model", config._name, folder]
+                yield from run_program("tupe", test, **start)
             else:
                 finetuning_result(folder, model=config._name)
         (folder / "checkpoint_last.pt").unlink(missing_ok=True)  # was there to resume from
@@ -157,11 +134,3 @@ def _arguments(task: str, checkpoint: Path, data: Path, folder: Path, overrides:
         *(_GPU if visible_gpus() else ["common.cpu=true"]),
         *overrides,
     ]  # fmt: skip
-
-
-def _run(program: str, arguments: list[str], start: Start) -> Steps[None]:
-    """Run a program of this package or of fairseq. Raises `Failed` if it fails."""
-    process = Process(python_command(program, *arguments), start.environment, start.log, start.held)
-    yield process
-    if process.code:
-        raise Failed(process.code if process.code > 0 else 128 - process.code)

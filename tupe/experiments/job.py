@@ -14,10 +14,10 @@ import hydra
 from omegaconf import DictConfig
 
 from tupe.errors import UserError
-from tupe.experiments.finetune import Failed, Start, finetuning
+from tupe.experiments.finetune import finetune
 from tupe.experiments.gpus import one_gpu
 from tupe.experiments.plan import Plan
-from tupe.experiments.queue import Steps, finish
+from tupe.experiments.queue import Failed, Steps, finish
 from tupe.experiments.runs import FAILED, LOG, Failure, Run, clear, result
 from tupe.fairseq_patches import install
 from tupe.files import lock, write
@@ -49,9 +49,9 @@ def steps(out: Path, run: Run) -> Steps[None]:
         keys += [*_OVERRIDES, *plan.overrides]
         code = 0
         with one_gpu() as environment, (folder / LOG).open("wb") as log:
-            start = Start(environment, log, (mine,))
             try:
-                yield from finetuning(run.task, Path(plan.checkpoint), Path(plan.data), keys, start)
+                given = (run.task, Path(plan.checkpoint), Path(plan.data), keys)
+                yield from finetune(*given, held=[mine], environment=environment, log=log)
             except Failed as failed:
                 code = failed.code
             except Exception as error:  # the others go on

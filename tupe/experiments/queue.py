@@ -8,13 +8,13 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Generator, Hashable, Iterator
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 from tqdm import tqdm
 
 from tupe.errors import UserError
-from tupe.experiments.process import Process
+from tupe.experiments.process import Process, python_command
 
 T = TypeVar("T")
 #: Each process has ended when the generator goes on; on an interruption it has ended when the generator is closed.
@@ -102,6 +102,18 @@ def do_runs(
 def say_failed(run: object, why: str) -> None:
     """Write above the bar why a run failed."""
     tqdm.write(f"failed: {run}: {why}", file=sys.stderr)
+
+
+class Failed(SystemExit):
+    """Raised for a program that failed and has said why; `code` is its exit status, above 128 after a signal."""
+
+
+def run_program(program: str, arguments: Iterable[object], **start: Any) -> Steps[None]:
+    """Run `tupe` or `fairseq-hydra-train`; `start` is for `Process`. Raises `Failed` if it fails."""
+    process = Process(python_command(program, *arguments), **start)
+    yield process
+    if process.code:
+        raise Failed(process.code if process.code > 0 else 128 - process.code)
 
 
 def finish(steps: Steps[T]) -> T:

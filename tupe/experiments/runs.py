@@ -1,17 +1,16 @@
 """A run of a sweep: its folder, its result, and why it failed."""
 
+import contextlib
 import shutil
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import TypeVar
 
 from tupe.cores import THREADS
 from tupe.errors import UserError
 from tupe.files import checked, read, remove_unfinished
 
-T = TypeVar("T")
-
+MADE_BY = "scripts/finetune_glue.sh"
 LOG, RESULT, FAILED = "log", "result.json", "failed.json"  # in the folder of a run
 PREDICTIONS = "predictions"  # of the test sets by language
 
@@ -73,14 +72,15 @@ class Failure:
 
 def result(folder: Path) -> Result | None:
     """Return the result of a run; None for one that is not finished, or whose `result.json` is damaged."""
-    return _read(folder / RESULT, Result)
+    with contextlib.suppress(UserError):
+        return read(folder / RESULT, Result, MADE_BY)
 
 
 def damage(folder: Path) -> str | None:
     """Return why `result.json` cannot be read; None where it can be, or is not there."""
     try:
         if (folder / RESULT).exists():
-            read(folder / RESULT, Result, "scripts/finetune_glue.sh", "the sweep, started again, does the run anew")
+            read(folder / RESULT, Result, MADE_BY, "the sweep, started again, does the run anew")
     except UserError as error:
         return str(error)
     return None
@@ -88,8 +88,8 @@ def damage(folder: Path) -> str | None:
 
 def failure(folder: Path) -> str | None:
     """Return why a run failed; None for one that did not."""
-    failed = _read(folder / FAILED, Failure)
-    return failed and failed.reason
+    with contextlib.suppress(UserError):
+        return read(folder / FAILED, Failure, MADE_BY).reason
 
 
 def clear(folder: Path) -> None:
@@ -100,10 +100,3 @@ def clear(folder: Path) -> None:
             path.unlink()
     for name in (".hydra", PREDICTIONS):
         shutil.rmtree(folder / name, ignore_errors=True)
-
-
-def _read(path: Path, kind: type[T]) -> T | None:
-    try:
-        return read(path, kind, "scripts/finetune_glue.sh")
-    except UserError:
-        return None

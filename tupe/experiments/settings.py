@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from tupe.checkpoints.load import open_checkpoint
@@ -25,11 +25,15 @@ CONFIGS = config_dir("finetuning")
 #: Epochs of a recipe on a task, where they are not those of its file: ELECTRA, table 7.
 _EPOCHS = {("electra", "RTE"): 10, ("electra", "STS-B"): 10}
 
-#: Where a run is, and what it says meanwhile: its result does not depend on them.
-_ASIDE = (
-    *("hydra", "defaults", "common.user_dir", "common.log_format", "common.log_interval", "dataset.num_workers"),
-    *("task.data", "checkpoint.save_dir", "checkpoint.finetune_from_model"),
-)
+
+def result_settings(cfg: DictConfig, *aside: str) -> dict[str, Any]:
+    """Return the settings that a result depends on: without where the run is, what it says meanwhile, and `aside`."""
+    of = OmegaConf.to_container(cfg)
+    logs = ("common.log_format", "common.log_interval", "dataset.num_workers")
+    for key in ("hydra", "defaults", "common.user_dir", "task.data", *logs, *aside):
+        group, _, name = key.partition(".")
+        (of.get(group) or {}).pop(name, None) if name else of.pop(group, None)
+    return of
 
 
 def assignment(key: str, value: str | int | float | Path) -> str:
@@ -106,12 +110,10 @@ def read_settings(task: str, overrides: list[str]) -> Settings:
             OmegaConf.update(cfg, key, value, merge=False)
         except (OmegaConfBaseException, ValueError, TypeError):
             others[key] = value
-    of = OmegaConf.to_container(cfg)
-    refuse_out_of_range(of)
-    refuse_outputs(of)
-    for key in _ASIDE:
-        group, _, name = key.partition(".")
-        (of.get(group) or {}).pop(name, None) if name else of.pop(group, None)
+    everything = OmegaConf.to_container(cfg)
+    refuse_out_of_range(everything)
+    refuse_outputs(everything)
+    of = result_settings(cfg, "checkpoint.save_dir", "checkpoint.finetune_from_model")
     refuse_unknown_keys({key: part for key, part in of.items() if key != "recipe"})
     return Settings({**of, **others}, save_dir, left)
 

@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Collection, Hashable, Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 from tupe.checkpoints.load import open_checkpoint
 from tupe.cores import visible_gpus
@@ -77,18 +76,17 @@ def sweep(out: Path, runs: Iterable[Run], hydra_overrides: list[str]) -> None:
         UserError: if the launcher fails, on an interruption, and if no run is finished in the end.
     """
     plan = Plan.load(out)
-    of_task = {task: _Size.of(plan, task) for task in {run.task for run in plan.runs}}
-    for task in of_task:
+    for task in {run.task for run in plan.runs}:
         keep_best(out / task)  # if a job was killed between its result and this
-    progress = _Progress(out, {run: of_task[run.task] for run in runs})
+    progress = _Progress(out, plan, runs)
     if not progress.unfinished:
         return
     to_do = [run for run in progress.size if run in progress.unfinished]
     for run in to_do:  # a failure of the last time is not one of this time
         (out / run.folder / FAILED).unlink(missing_ok=True)
     each = ((run, steps(out, run)) for run in to_do)
-    launched = iter([("all by Hydra", _launched(out, to_do, hydra_overrides))])
-    total = Progress(len(progress.size), sum(run.bytes for run in progress.size.values()))
+    launched = iter([("Hydra's launcher", _launched(out, to_do, hydra_overrides))])
+    total = Progress(len(progress.size), sum(progress.size.values()))
     do_runs(lambda _: launched if hydra_overrides else each, progress, total, jobs=1)
     progress()
     if progress.unfinished:
@@ -121,34 +119,18 @@ def multirun(out: Path, runs: list[Run], hydra_overrides: list[str]) -> list[str
     return command
 
 
-class _Size(NamedTuple):
-    """The size of a run: how many epochs, and the bytes of each."""
-
-    epochs: int
-    epoch: int
-
-    @classmethod
-    def of(cls, plan: Plan, task: str) -> "_Size":
-        files = [path for part in ("input*/train.bin", "train/*.bin") for path in Path(plan.data, task).glob(part)]
-        return cls(read_settings(task, list(plan.overrides)).epochs, sum(path.stat().st_size for path in files))
-
-    @property
-    def bytes(self) -> int:
-        return self.epochs * self.epoch
-
-    def done(self, folder: Path) -> int:
-        """Return how many bytes an unfinished run has read, by the validations in its log."""
-        with contextlib.suppress(OSError):
-            return self.epoch * (folder / "hydra_train.log").read_bytes().count(b'"valid_loss"')
-        return 0
-
-
 class _Progress:
-    """How far a sweep is, by what is in the folders of its runs, whoever does them."""
+    """How far a sweep is: epochs by the size of their data, as the folders of its runs say, whoever does them."""
 
-    def __init__(self, out: Path, size: dict[Run, _Size]) -> None:
-        self.out, self.size, self.failed = out, size, 0
-        self.unfinished = {run for run in size if result(out / run.folder) is None}
+    def __init__(self, out: Path, plan: Plan, runs: Iterable[Run]) -> None:
+        self.out, self.failed = out, 0
+        self.epoch: dict[str, int] = {}  # task -> bytes of its data
+        epochs = {task: read_settings(task, list(plan.overrides)).epochs for task in {run.task for run in plan.runs}}
+        for task in epochs:
+            files = (path for part in ("input*/train.bin", "train/*.bin") for path in Path(plan.data, task).glob(part))
+            self.epoch[task] = sum(path.stat().st_size for path in files)
+        self.size = {run: self.epoch[run.task] * epochs[run.task] for run in runs}  # of all epochs
+        self.unfinished = {run for run in self.size if result(out / run.folder) is None}
 
     def __call__(self, active: Collection[Hashable] = ()) -> Progress:
         """Look at the folders again, and say what has failed."""
@@ -159,6 +141,13 @@ class _Progress:
                 say_failed(run, why)
             if why is not None or result(self.out / run.folder) is not None:
                 self.unfinished.remove(run)
-        size = sum(self.size[run].bytes for run in self.size.keys() - self.unfinished)
-        size += sum(self.size[run].done(self.out / run.folder) for run in self.unfinished) if active else 0
+        size = sum(self.size[run] for run in self.size.keys() - self.unfinished)
+        size += sum(map(self._begun, self.unfinished)) if active else 0
         return Progress(len(self.size) - len(self.unfinished) - self.failed, size)
+
+    def _begun(self, run: Run) -> int:
+        """Return how many bytes an unfinished run has read, by the validations in its log."""
+        with contextlib.suppress(OSError):
+            log = self.out / run.folder / "hydra_train.log"
+            return self.epoch[run.task] * log.read_bytes().count(b'"valid_loss"')
+        return 0

@@ -12,8 +12,8 @@ import torch
 from tupe.cores import available_cores, cpu_environment
 from tupe.errors import UserError
 from tupe.experiments.job import reason
-from tupe.experiments.process import Process, python_command
-from tupe.experiments.queue import Progress, Steps, do_runs, say_failed
+from tupe.experiments.process import Process
+from tupe.experiments.queue import Progress, Steps, do_runs, finish, run_program, say_failed
 from tupe.experiments.runs import LOG
 from tupe.experiments.study import finetuning, training
 from tupe.experiments.study.design import Design, Run
@@ -70,16 +70,17 @@ class Study:
             SystemExit: if a preparation failed, which it has said.
         """
         if texts:
-            _run("prepare-corpus", self.corpus, *texts, *self.design.corpus)
+            finish(run_program("tupe", ["prepare-corpus", self.corpus, *texts, *self.design.corpus]))
         elif not (self.corpus / "manifest.json").is_file():
             raise UserError(f"there is no corpus in {self.corpus}: give text files.")
         if glue is not None:
-            _run("prepare-glue", glue, self.corpus, self.glue, *self.design.finetuning.tasks)
+            tasks = self.design.finetuning.tasks
+            finish(run_program("tupe", ["prepare-glue", glue, self.corpus, self.glue, *tasks]))
 
     def settings(self, run: Run) -> dict[str, Any] | None:
         """Return all that a run depends on; None as long as one that comes before it has not ended."""
         if run.part == "cost":
-            return finetuning.cost_settings(self.design)
+            return {"run": "cost", "arguments": list(self.design.cost)}
         if run.part == "glue":
             pretrained = self.done.get(pretraining_of(run))
             return None if pretrained is None else finetuning.sweep_settings(self.design, run, pretrained.settings)
@@ -201,13 +202,6 @@ class Study:
         done = [run for run in self.wanted if run in self.done]
         logs = [training.log_of(self.folder(run)) for run in active if run.part in ("search", "final")]
         return Progress(len(done), sum(map(self._size, done)) + sum(max(log.train) for log in logs if log))
-
-
-def _run(command: str, *arguments: object) -> None:
-    """Run a command of `tupe`. Raises `SystemExit` if it fails, which it has said."""
-    code = Process(python_command("tupe", command, *arguments)).finish()
-    if code:
-        raise SystemExit(code if code > 0 else 128 - code)
 
 
 def pretraining_of(run: Run) -> Run:

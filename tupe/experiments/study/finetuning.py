@@ -40,11 +40,6 @@ def sweep_record(of: dict[str, Any], folder: Path, processor_seconds: float) -> 
     return FineTuning(of, scores, round(processor_seconds, 1), this_host(), these_versions())
 
 
-def cost_settings(design: Design) -> dict[str, Any]:
-    """Return what the measured costs depend on."""
-    return {"run": "cost", "arguments": list(design.cost)}
-
-
 def cost_command(design: Design, folder: Path) -> list[str]:
     """Return the command of `benchmarks/model.py`. Raises a `UserError` where there is no clone with it."""
     if not BENCHMARK.is_file():

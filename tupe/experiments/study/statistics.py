@@ -1,9 +1,8 @@
-"""Compute mean, spread and interval over seeds, and the share of its updates after which a run reaches a loss."""
+"""Compute the interval of a mean over seeds, and the share of its updates after which a run reaches a loss."""
 
 import math
 import statistics
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from tupe.analysis.curves import TrainingLog, reaches
 
@@ -11,22 +10,12 @@ from tupe.analysis.curves import TrainingLog, reaches
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
-class Mean(NamedTuple):
-    """Statistics of `number` values."""
-
-    mean: float
-    spread: float | None  # standard deviation, with `number - 1`; None of one value
-    # half the 95% confidence interval of the mean by Student's t; None of one value, and of more than 11
-    half: float | None
-    number: int
-
-
-def mean(values: Sequence[float]) -> Mean:
-    """Return the statistics of one value or more."""
+def half_interval(values: Sequence[float]) -> float | None:
+    """Return half the 95% confidence interval of the mean by Student's t; None of one value, and of more than 11."""
     number = len(values)
-    spread = statistics.stdev(values) if number > 1 else None
-    half = _T[number - 2] * spread / math.sqrt(number) if spread is not None and number - 2 < len(_T) else None
-    return Mean(statistics.fmean(values), spread, half, number)
+    if not 1 < number < len(_T) + 2:
+        return None
+    return _T[number - 2] * statistics.stdev(values) / math.sqrt(number)
 
 
 def share(curve: Sequence[tuple[int, float]], loss: float) -> float | None:

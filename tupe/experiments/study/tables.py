@@ -12,7 +12,7 @@ from tupe.criterions.metrics import spearman
 from tupe.experiments.columns import GLUE, Column
 from tupe.experiments.study.design import BASELINE, CONTROL, Design, Run
 from tupe.experiments.study.records import Cost, Pretraining, Record, best_rate
-from tupe.experiments.study.statistics import Mean, mean, share
+from tupe.experiments.study.statistics import half_interval, share
 
 #: Whose final loss is to be reached.
 TARGETS = (CONTROL, BASELINE, "bert_r", "bert_a_warm")
@@ -49,6 +49,10 @@ class Results:
         """`value` of the pre-trainings of two systems with the same seed, so of the same order of data and masks."""
         ours, theirs = self.finals(system), self.finals(target)
         return [value(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
+
+    def gains(self, system: str, target: str) -> list[float]:
+        """How much higher the final loss of a system is than the target's, seed by seed."""
+        return self.paired(system, target, lambda ours, theirs: ours.loss - theirs.loss)
 
     @property
     def columns(self) -> list[Column]:
@@ -96,7 +100,8 @@ def state(results: Results) -> list[str]:
     if not trained:
         return ["No run of this size has been done yet."]
     hours = sum(getattr(record, "processor_seconds", 0.0) for record in records.values()) / 3600
-    hosts = ", ".join(dict.fromkeys(_host(record) for record in records.values()))
+    machines = (record.host.get("gpu", record.host.get("processor", "?")) for record in records.values())
+    hosts = ", ".join(dict.fromkeys(map(str, machines)))
     torch = ", ".join(sorted({record.versions.get("torch", "?") for record in records.values()}))
     lines = [f"{len(records)} of {len(runs)} runs, {hours:.1f} processor hours, on {hosts}; PyTorch {torch}."]
     missing = Counter(run.part for run in runs if run not in records)
@@ -114,30 +119,27 @@ def state(results: Results) -> list[str]:
 
 def pretraining(results: Results) -> list[str]:
     """Final validation loss of every system that has one, and which of them have learnt no word order."""
-    design = results.design
-    base = design.label(BASELINE)
-    rows, without = [], []
+    design, rows, without = results.design, [], []
     for name in _there(results):
         finals = results.finals(name)
-        losses = mean([record.loss for record in finals.values()])
-        gain = results.paired(name, BASELINE, lambda ours, theirs: ours.loss - theirs.loss)
-        order = results.paired(name, CONTROL, lambda ours, theirs: theirs.loss - ours.loss)
+        losses = _spread([record.loss for record in finals.values()], 3)
+        gain = [] if name == BASELINE else results.gains(name, BASELINE)
+        order = results.gains(CONTROL, name)
         if order and name != CONTROL and statistics.fmean(order) < _ORDER:
             without.append(design.label(name))
         right = [record.accuracy for record in finals.values() if record.accuracy is not None]
         first = next(iter(finals.values()))
-        rows.append(
-            (
-                design.label(name),
-                f"{first.parameters:,}",
-                f"{first.lr:g}",
-                str(len(finals)),
-                _spread(losses, 3),
-                _NONE if name == BASELINE or not gain else _interval(mean(gain), 3, sign="+"),
-                f"{statistics.fmean(right):.1f}" if right else _NONE,
-            )
-        )
-    head = ("system", "parameters", "learning rate", "seeds", "validation loss, bits", f"less {base}'s", "right, %")
+        about = (design.label(name), f"{first.parameters:,}", f"{first.lr:g}", str(len(finals)))
+        rows.append((*about, losses, _interval(gain, 3, sign="+"), _mean(right)))
+    head = (
+        "system",
+        "parameters",
+        "learning rate",
+        "seeds",
+        "validation loss, bits",
+        f"less {design.label(BASELINE)}'s",
+        "right, %",
+    )
     lines = _table(head, rows)
     if without:
         label = design.label(CONTROL)
@@ -152,17 +154,10 @@ def summary(results: Results) -> list[str]:
     for name in _there(results):
         if name != CONTROL and design.model(name) != name:
             continue
-        loss = mean([record.loss for record in results.finals(name).values()])
-        averages, times = results.averages(name, "end"), costs.get(name, {})
-        cells = (
-            design.label(name),
-            str(loss.number),
-            _spread(loss, 3),
-            _share(results, name, BASELINE),
-            _spread(mean(averages), 1) if averages else _NONE,
-            *(f"{times[mode][1]:.2f}" if mode in times else _NONE for mode in _MODES),
-        )
-        rows.append((loss.mean, cells))
+        losses, times = [record.loss for record in results.finals(name).values()], costs.get(name, {})
+        about = (design.label(name), str(len(losses)), _spread(losses, 3), _share(results, name, BASELINE))
+        cells = (f"{times[mode][1]:.2f}" if mode in times else _NONE for mode in _MODES)
+        rows.append((statistics.fmean(losses), (*about, _spread(results.averages(name, "end"), 1), *cells)))
     reached = f"{design.label(BASELINE)}'s final loss after"
     scores = f"mean of {', '.join(column.name for column in results.columns)}"
     head = ("system", "seeds", "validation loss, bits", reached, scores, *(f"time, {mode}" for mode in _MODES))
@@ -171,22 +166,18 @@ def summary(results: Results) -> list[str]:
 
 def shares(results: Results) -> list[str]:
     """At which share of the updates the baselines' final losses are reached."""
-    design = results.design
-    targets = [target for target in TARGETS if results.finals(target)]
-    rows = []
-    for name in _there(results):
-        rows.append((design.label(name), *(_share(results, name, target) for target in targets)))
-    return _table(("system", *(f"final loss of {design.label(target)} after" for target in targets)), rows)
+    label, targets = results.design.label, [target for target in TARGETS if results.finals(target)]
+    rows = [(label(name), *(_share(results, name, target) for target in targets)) for name in _there(results)]
+    return _table(("system", *(f"final loss of {label(target)} after" for target in targets)), rows)
 
 
 def ablations(results: Results) -> list[str]:
     """What each step between two systems changes in the final loss."""
     label, rows = results.design.label, []
     for what, name, without in STEPS:
-        change = results.paired(name, without, lambda ours, theirs: ours.loss - theirs.loss)
+        change = results.gains(name, without)
         if change:
-            both = f"{label(name)}, {label(without)}"
-            rows.append((what, both, str(len(change)), _interval(mean(change), 3, sign="+")))
+            rows.append((what, f"{label(name)}, {label(without)}", str(len(change)), _interval(change, 3, sign="+")))
     return _table(("what is added", "with it, without it", "seeds", "validation loss, bits"), rows)
 
 
@@ -216,10 +207,8 @@ def glue(results: Results) -> list[str]:
         for at in ("mid", "end"):
             scores = [list(results.scores(name, column, at).values()) for column in results.columns]
             if any(scores):
-                number = max(map(len, scores))
-                scores.append(results.averages(name, at))
-                cells = (_spread(mean(found), 1) if found else _NONE for found in scores)
-                rows.append((design.label(name), f"{design.after(at):,}", str(number), *cells))
+                about = (design.label(name), f"{design.after(at):,}", str(max(map(len, scores))))
+                rows.append((*about, *(_spread(found, 1) for found in (*scores, results.averages(name, at)))))
     return _table(("system", "updates", "seeds", *(column.name for column in results.columns), "average"), rows)
 
 
@@ -248,7 +237,7 @@ def length(results: Results) -> list[str]:
             losses = [loss[n] for loss in found if n in loss]
             halves = [(loss[1 : len(loss) // 2], loss[len(loss) // 2 :]) for loss in losses]
             means = [[statistics.fmean(part) for part in parts] for parts in zip(*halves)]
-            cells += [_spread(mean(values), 3) for values in means] or [_NONE, _NONE]
+            cells += [_spread(values, 3) for values in means] or [_NONE, _NONE]
         if found:
             rows.append((design.label(name), *cells))
     return _table(head, rows)
@@ -260,8 +249,8 @@ def heads(results: Results) -> list[str]:
     for name in _there(results):
         found = [record.heads for record in results.finals(name).values() if record.heads]
         if found:
-            means = (statistics.fmean(counts.get(pattern, 0) for counts in found) for pattern in PATTERNS)
-            rows.append((results.design.label(name), *(f"{value:.1f}" for value in means)))
+            means = (_mean([counts.get(pattern, 0) for counts in found]) for pattern in PATTERNS)
+            rows.append((results.design.label(name), *means))
     return _table(("system", *PATTERNS), rows)
 
 
@@ -282,17 +271,8 @@ def cost(results: Results) -> list[str]:
 
 #: Name of a mark in a document -> what stands there.
 BLOCKS: dict[str, Callable[[Results], list[str]]] = {
-    "state": state,
-    "summary": summary,
-    "pretraining": pretraining,
-    "shares": shares,
-    "ablations": ablations,
-    "rates": rates,
-    "glue": glue,
-    "correlation": correlation,
-    "length": length,
-    "heads": heads,
-    "cost": cost,
+    block.__name__: block
+    for block in (state, summary, pretraining, shares, ablations, rates, glue, correlation, length, heads, cost)
 }
 
 
@@ -309,12 +289,8 @@ def _share(results: Results, name: str, target: str) -> str:
     reached = [100 * part for part in found if part is not None]
     if not reached:
         return "never"
-    text = f"{_interval(mean(reached), 0, limits=(0, 100))}%"
+    text = f"{_interval(reached, 0, limits=(0, 100))}%"
     return text if len(reached) == len(found) else f"{text}; {len(found) - len(reached)} of {len(found)} never"
-
-
-def _host(record: Record) -> str:
-    return str(record.host.get("gpu", record.host.get("processor", "a machine without a name")))
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -327,16 +303,22 @@ def _rank(pairs: Sequence[tuple[float, float]]) -> str:
     return f"{spearman(*np.array(pairs).T):+.2f} of {len(pairs)}" if len(pairs) > 2 else _NONE
 
 
-def _spread(values: Mean, digits: int) -> str:
+def _mean(values: Sequence[float], digits: int = 1, sign: str = "") -> str:
+    return f"{statistics.fmean(values):{sign}.{digits}f}" if values else _NONE
+
+
+def _spread(values: Sequence[float], digits: int) -> str:
     """Mean ± standard deviation."""
-    text = f"{values.mean:.{digits}f}"
-    return text if values.spread is None else f"{text} ± {values.spread:.{digits}f}"
+    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{_mean(values, digits)}{spread}"
 
 
-def _interval(values: Mean, digits: int, sign: str = "", limits: tuple[float, float] = (-math.inf, math.inf)) -> str:
+def _interval(
+    values: Sequence[float], digits: int, sign: str = "", limits: tuple[float, float] = (-math.inf, math.inf)
+) -> str:
     """Mean and its 95% interval, as far as it is within the limits; of one value, the value."""
-    text = f"{values.mean:{sign}.{digits}f}"
-    if values.half is None:
+    text, half = _mean(values, digits, sign), half_interval(values)
+    if half is None:
         return text
-    low, high = max(limits[0], values.mean - values.half), min(limits[1], values.mean + values.half)
+    low, high = (min(max(statistics.fmean(values) + end, limits[0]), limits[1]) for end in (-half, half))
     return f"{text} [{low:{sign}.{digits}f}, {high:{sign}.{digits}f}]"

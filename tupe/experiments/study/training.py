@@ -17,7 +17,7 @@ from tupe.analysis.position import has_correlation, position_correlation
 from tupe.data.corpus.manifest import DICTIONARY, Manifest
 from tupe.errors import UserError
 from tupe.experiments.process import python_command
-from tupe.experiments.settings import assignment
+from tupe.experiments.settings import assignment, result_settings
 from tupe.experiments.study.design import ROBERTA, Design, Run
 from tupe.experiments.study.records import Pretraining, these_versions, this_host
 from tupe.files import check_file
@@ -27,8 +27,6 @@ from tupe.user_dir import config_dir, user_dir
 CONFIGS = config_dir("pretraining")
 
 _SEARCH_VALIDATIONS = 4
-#: Where a run is and what it keeps: its result does not depend on them.
-_ASIDE = ("hydra", "checkpoint", "common.user_dir", "common.log_format", "common.log_interval", "dataset.num_workers")
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
 #: Why a run ended, if its loss did not stay finite: `tupe.fairseq_patches.trainer`, and fairseq's own words.
 DIVERGED = re.compile(r"NaN or infinite|Nan/Inf|Minimum loss scale")
@@ -74,12 +72,9 @@ def settings(design: Design, run: Run, lr: float, corpus: Path) -> dict[str, Any
     cfg = OmegaConf.load(CONFIGS / f"{design.config}.yaml")
     for key, value in overrides(design, run, lr).items():
         OmegaConf.update(cfg, key.lstrip("+"), value, merge=False, force_add=True)
-    of = OmegaConf.to_container(cfg)
-    for key in (*_ASIDE, "task.data"):
-        group, _, name = key.partition(".")
-        (of.get(group) or {}).pop(name, None) if name else of.pop(group, None)
     checksums = Manifest.load(corpus).content.checksums
     data = {name: checksums[name] for name in (DICTIONARY, "train.bin", "valid.bin")}
+    of = result_settings(cfg, "checkpoint")
     return {"run": str(run), "lr": lr, "updates": updates(design, run), "data": data, "pretraining": of}
 
 
