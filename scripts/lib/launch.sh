@@ -69,10 +69,12 @@ start() {
         # torchrun hands signals on, and gives the processes ten minutes to save
         export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1
         export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=${TORCH_ELASTIC_SHUTDOWN_TIMEOUT:-600}
-        # each process knows its rank from torchrun alone
+        # each process knows its rank from torchrun alone, and dies with it: nothing else would end one that waits for
+        # the others, or keep the next start from writing beside it
         find_meeting
         train=(torchrun "${meeting[@]}" --nproc-per-node "$processes" --no-python
-            bash -c 'exec "$@" distributed_training.distributed_rank=$RANK' rank "${train[@]}")
+            bash -c 'exec python3 -IS "$0" SIGKILL $PPID "$@" distributed_training.distributed_rank=$RANK'
+            "$root/tupe/experiments/process.py" "${train[@]}")
     fi
     exec python3 -m tupe "$@" --here --nodes "$nodes" --node-rank "${NODE_RANK:-0}" --gpus "$gpus" \
         --processes "$processes" "$folder" "$CONFIG" "${settings[@]}" --start "${train[@]}"

@@ -15,7 +15,7 @@ from tupe.experiments.process import Process, python_command
 
 def test_a_command_ends_with_its_parent(tmp_path):
     """Even by SIGKILL, on Linux; and one whose parent is gone does not begin."""
-    starter = [sys.executable, "-IS", process.__file__]
+    starter = [sys.executable, "-IS", process.__file__, "SIGTERM"]
     sleep = [sys.executable, "-S", "-c", "import time; print('begun', flush=True); time.sleep(600)"]
     code = f"import os, subprocess; p = subprocess.Popen([*{starter}, str(os.getpid()), *{sleep}]); p.wait()"
     parent = subprocess.Popen([sys.executable, "-S", "-c", code], stdout=subprocess.PIPE, text=True)

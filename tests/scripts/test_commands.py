@@ -1,6 +1,7 @@
 """What the scripts give to the commands, from a clone and of folders with any names. The commands are recorders."""
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -229,6 +230,25 @@ def test_two_runs_on_one_machine_do_not_meet(clone, taken):
     said = f"error: the port {taken} is taken or not allowed: set MASTER_PORT to another one"
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     assert done.stderr.startswith(said)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux does it")
+def test_processes_die_with_torchrun(clone):
+    (clone.root / "tupe/experiments").mkdir()
+    shutil.copy(ROOT / "tupe/experiments/process.py", clone.root / "tupe/experiments")
+    clone.run("pretrain.sh", "DATA", **TWO)
+    launched = clone.calls()[-1]
+    training = launched[launched.index("--no-python") + 1 :]
+    code = "#!/bin/bash\ntrap '' TERM\necho begun ${@: -1}\nexec sleep 60\n"
+    (clone.root / ".venv/bin/fairseq-hydra-train").write_text(code)
+    start = "import subprocess, sys; subprocess.run(sys.argv[1:])"
+    environment = {**os.environ, "RANK": "1", "PATH": f"{clone.root}/.venv/bin:{os.environ['PATH']}"}
+    torchrun = subprocess.Popen(
+        [sys.executable, "-S", "-c", start, *training], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert torchrun.stdout.readline() == "begun distributed_training.distributed_rank=1\n"
+    torchrun.kill()
+    assert torchrun.communicate(timeout=30)[0] == ""  # once nothing has it open
 
 
 SLURM = {"SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_JOB_NODELIST": "a,b", "SLURM_JOB_ID": "42"}

@@ -1,6 +1,6 @@
 """Run a program of this Python as a process that ends with this one, even by SIGKILL where the system can (Linux).
 
-    python -IS process.py PID COMMAND ...      # PID: of the parent, which may be gone already
+    python -IS process.py SIGNAL PID COMMAND ...      # PID: of the parent, which may be gone already
 
 The kernel sends the signal, so the command needs to know nothing of it. The file is run as a program, because code
 between fork and exec of a process with threads may wait for ever.
@@ -54,7 +54,8 @@ class Process:
         self.seconds = 0.0
         self.asked = False
         self._process = subprocess.Popen(
-            [sys.executable, "-IS", __file__, str(os.getpid()), *command], env={**os.environ, **(environment or {})},
+            [sys.executable, "-IS", __file__, "SIGTERM", str(os.getpid()), *command],
+            env={**os.environ, **(environment or {})},
             stdin=subprocess.DEVNULL, stdout=log, stderr=log and subprocess.STDOUT, start_new_session=True,
             pass_fds=[file.fileno() for file in held],
         )  # fmt: skip
@@ -98,11 +99,12 @@ class Process:
 
 def main() -> None:
     """Become the command."""
-    parent, *command = sys.argv[1:]
+    name, parent, *command = sys.argv[1:]
+    number = signal.Signals[name]
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
         if os.getppid() != int(parent):
-            sys.exit(128 + signal.SIGTERM)
+            sys.exit(128 + number)
     os.execvp(command[0], command)
 
 
