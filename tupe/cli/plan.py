@@ -35,16 +35,10 @@ def run(args: argparse.Namespace) -> None:
 
     cfg = read_config(args.folder, args.config, args.overrides)
     kind = translation if cfg.task._name == "translation" else pretraining
-    launch = Launch(
-        args.nodes,
-        args.processes or max(args.gpus, 1),
-        args.gpus,
-        args.here,
-        args.gpu,
-        args.mfu,
-        None if args.measured is None else read_costs(args.measured),
-        args.max_unused,
-    )
+    processes = args.processes or max(args.gpus, 1)
+    measured = None if args.measured is None else read_costs(args.measured)
+    hours = {"gpu": args.gpu, "mfu": args.mfu, "measured": measured}
+    launch = Launch(args.nodes, processes, args.gpus, args.here, max_unused=args.max_unused, **hours)
     for line in kind.plan(cfg, launch):
         print(f"plan: {line}", flush=True)
     if args.start:

@@ -1,4 +1,4 @@
-"""SacreBLEU and chrF of translations, and whether one system's are better than another's."""
+"""Score translations by SacreBLEU and chrF, and test whether one system's are better than another's."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _GENERATED = re.compile(r"([A-Z])-(\d+)\t")
 
 
 def read_hypotheses(path: Path) -> list[str]:
-    """Translations, one a line, or the output of `fairseq-generate`: its `D-` lines, sorted by number.
+    """Read translations, one a line, or the output of `fairseq-generate`: its `D-` lines, sorted by number.
 
     Raises:
         UserError: if that output has no `D-` lines, or a number is there twice or missing.
@@ -39,7 +39,7 @@ def read_hypotheses(path: Path) -> list[str]:
 def score(
     hypotheses: Path, reference: Path, baseline: Path | None = None, lower_case: bool = False, tokenize: str = "13a"
 ) -> Iterator[str]:
-    """Yields the lines of the report: each metric with its signature, and beside a baseline the bootstrap's p-value.
+    """Yield the lines of the report: each metric with its signature, and beside a baseline the bootstrap's p-value.
 
     Raises:
         UserError: if sacrebleu is not installed, for an unknown tokeniser, for an empty reference, and for unequal

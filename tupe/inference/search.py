@@ -1,11 +1,11 @@
-"""fairseq's beam search with the length penalty of GNMT, which tensor2tensor, and so DIET, searched with."""
+"""Beam search of fairseq's with the length penalty of GNMT, which tensor2tensor, and so DIET, searched with."""
 
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
 
 class GNMTSequenceGenerator(SequenceGenerator):
-    """Scores of finished hypotheses are divided by `((5 + n) / 6)^alpha`, fairseq's by `n^alpha` (Wu et al. 2016, 14).
+    """Divide scores of finished hypotheses by `((5 + n) / 6)^alpha`; fairseq divides by `n^alpha` (Wu et al. 2016, 14).
 
     `n` counts `</s>`, `alpha` is `len_penalty`.
     """
@@ -20,7 +20,7 @@ class GNMTSequenceGenerator(SequenceGenerator):
         finalized: list[list[dict[str, Tensor]]],
         *others: object,
     ) -> list[int]:
-        """fairseq's, and then each hypothesis that has just ended, which those of `step + 1` tokens are."""
+        """Rescale the hypotheses that fairseq has just ended: those of `step + 1` tokens."""
         sentences = super().finalize_hypos(step, bbsz_idx, eos_scores, tokens, scores, finalized, *others)
         length = step + 1
         for hypothesis in (hypothesis for found in finalized for hypothesis in found):

@@ -1,4 +1,4 @@
-"""Text in, translations out: the tokens, the batches, the search, and the lines in their order again."""
+"""Translate text line by line: tokens, batches of like length, beam search, and the lines in their order again."""
 
 import itertools
 from argparse import Namespace
@@ -160,7 +160,7 @@ def _check(path: Path, state: dict[str, Any]) -> dict[str, str]:
 
 
 def _evaluated(fields: dict[str, Any]) -> bool:
-    """Whether there is text in a field that fairseq's `transformer` evaluates."""
+    """Tell whether there is text in a field that fairseq's `transformer` evaluates."""
     return any(
         (isinstance(value, str) and str(name).endswith(_EVALUATED)) or _evaluated(saved_fields(value))
         for name, value in fields.items()

@@ -84,7 +84,7 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
 
 
 def made_of(cfg: DictConfig) -> dict[str, Any]:
-    """Return what a run's folder depends on (`tupe.files.own`): model and data, not how long or where it trains."""
+    """Return what a run's folder depends on (`tupe.files.Owner`): model and data, not how long or where it trains."""
     data = {}
     for number, shard in enumerate(_shards(cfg)):
         known = Manifest.load(shard).content.checksums if (shard / NAME).is_file() else {}
