@@ -11,7 +11,7 @@ import re
 import tarfile
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,12 @@ def fairseq_globals() -> list:
     return [argparse.Namespace, multiarray.scalar, multiarray._reconstruct, *numpy_types]
 
 
-def safe_load(path: str | os.PathLike) -> dict:
+def safe_load(path: str | os.PathLike, also: Sequence[Any] = ()) -> dict:
     """Read the dictionary in a checkpoint file onto the CPU, without running anything that the file contains.
+
+    Args:
+        path: of the file.
+        also: more classes that it may contain, as `torch.serialization.safe_globals` takes them.
 
     Raises:
         UserError: the file is missing, is not a checkpoint, is cut short, has another checksum than was written, or
@@ -50,7 +54,7 @@ def safe_load(path: str | os.PathLike) -> dict:
         raise UserError(f"there is no checkpoint {os.path.abspath(path)}: give the path of one")
     try:
         _check_archive(path)
-        with safe_globals(fairseq_globals()), warnings.catch_warnings():
+        with safe_globals([*fairseq_globals(), *also]), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch warns of what it is about to refuse
             state = torch.load(path, map_location="cpu", weights_only=True)
     except (MemoryError, UserError):

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from tupe.data.binary import check_indexed
 from tupe.data.corpus.manifest import Manifest
-from tupe.data.corpus.vocabulary import Encoder
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import read_dictionary, refuse_other_dictionary
 from tupe.files import read_text
@@ -51,7 +50,7 @@ def read_tokens(
         valid = MMapIndexedDataset(str(corpus.folder / "valid"))
         tokens = np.concatenate([valid[i].numpy() for i in range(len(valid))]) if len(valid) else np.empty(0, np.int64)
     else:
-        process, numbers = corpus.text_processing().line, Encoder(corpus.model)
+        process, numbers = corpus.text_processing().line, corpus.tokenizer()
         lines = (numbers(process(line)) for line in read_text(text, "a text editor").splitlines())
         tokens = np.array([token for line in lines if line for token in (*line, dictionary.eos())], np.int64)
     if len(tokens) < 2:

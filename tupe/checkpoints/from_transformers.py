@@ -90,8 +90,8 @@ def _fill(model: TupeModel, state: dict[str, Tensor], folder: Path) -> list[str]
     return missing
 
 
-def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Read the tensors of `model.safetensors`, or of the parts that its index names.
+def read_weights(folder: Path, made_by: str = _MADE_BY) -> dict[str, Tensor]:
+    """Read the tensors of `model.safetensors`, or of the parts that its index names, which `made_by` wrote.
 
     Raises:
         UserError: if a file is missing or damaged. What `tupe export` wrote carries its checksum (`CHECKSUM`); what
@@ -104,13 +104,13 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     index = folder / "model.safetensors.index.json"
     files = ["model.safetensors"]
     if index.is_file():
-        content = typed(dict[str, Any], read_json(index, _MADE_BY), str(index), _MADE_BY)
-        parts = typed(dict[str, str], content.get("weight_map"), f"{index}: weight_map", _MADE_BY)
+        content = typed(dict[str, Any], read_json(index, made_by), str(index), made_by)
+        parts = typed(dict[str, str], content.get("weight_map"), f"{index}: weight_map", made_by)
         files = sorted(set(parts.values()))
     tensors: dict[str, Tensor] = {}
     for name in files:
         path = folder / Path(name).name
-        check_file(path, _MADE_BY)
+        check_file(path, made_by)
         try:
             with safe_open(path, framework="pt") as file:
                 written = (file.metadata() or {}).get(CHECKSUM)

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from torch import Tensor
 
 from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
+from tupe.checkpoints.foreign.names import todays
 from tupe.errors import UserError
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig
@@ -22,14 +23,11 @@ PathLike = str | Path
 
 CLS_TO_OTHERS, OTHERS_TO_CLS = 16, 32  # rows of the release's relative table
 
-#: release name -> ours, within `decoder.sentence_encoder.` and `encoder.sentence_encoder.`
+#: release name -> ours, within `decoder.sentence_encoder.` and `encoder.sentence_encoder.`, beside fairseq's of 2019
 _RENAMED = {
     "pos_ln.": "position_bias.absolute.layer_norm.",
     "pos_q_linear.": "position_bias.absolute.query.",
     "pos_k_linear.": "position_bias.absolute.key.",
-    "emb_layer_norm.": "layernorm_embedding.",
-    "emb_out_layer_norm.": "layer_norm.",
-    "self_attn.in_proj_": "self_attn.qkv_proj.",
 }
 _THEIRS, _OURS = "decoder.sentence_encoder.", "encoder.sentence_encoder."
 
@@ -47,7 +45,7 @@ def convert_release_state(state: dict[str, Tensor]) -> dict[str, Tensor]:
         else:
             for theirs, ours in _RENAMED.items():
                 name = name.replace(theirs, ours)
-            converted[name.replace("decoder.", "encoder.", 1) if name.startswith("decoder.") else name] = tensor
+            converted[todays(name)] = tensor
     return converted
 
 

@@ -1,24 +1,60 @@
-"""Turns a folder of Hugging Face Transformers, written by `tupe export`, back into a checkpoint of fairseq.
+"""Brings a model in: pre-trained by fairseq or Transformers, or a folder of `tupe export` back.
 
-The model may have been trained further in the meantime: the checkpoint holds it as it is now.
-Example: tupe import tupe-base checkpoints/tupe_base.pt
+RoBERTa, XLM-R and CamemBERT of fairseq; of Transformers also BERT, DistilBERT, MPNet, ELECTRA and RoBERTa with the
+norms before the layers. OUT is then a folder: checkpoint, dictionary, tokenizer and manifest, a corpus to the other
+commands. Of our own exports OUT is a checkpoint, of the model as it is now, whether or not it was trained on.
+Example: tupe import roberta.base/ models/roberta_base --bpe gpt2_bpe/
+         tupe import camembert-base/ models/camembert --language fr --verify
+         tupe import tupe-base checkpoints/tupe_base.pt
 """
 
 import argparse
 from pathlib import Path
 
-from tupe.cli._types import new_file
+from tupe.cli._types import output_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, metavar="OUT", help="folder that `tupe export` or save_pretrained wrote")
-    parser.add_argument("checkpoint", type=new_file, help="file to write, a new one, for --restore-file")
+    add = parser.add_argument
+    add("folder", type=Path, metavar="FOLDER", help="released by fairseq, or written by save_pretrained or tupe export")
+    add("out", type=output_folder, metavar="OUT", help="folder to write; of our own exports a new file")
+    add("--head", metavar="NAME", help="keep the classification head, of fairseq the one of this name")
+    help_ = "names of the head's classes in its order, to put them in the order of the prepared task"
+    add("--labels", metavar="A,B,C", help=help_)
+    add("--pooler", action="store_true", help="keep BERT's pooler, to begin the head of a task with")
+    add("--no-tokenizer", action="store_true", help="write none")
+    add("--bpe", type=Path, metavar="FOLDER", help="where encoder.json and vocab.bpe of a fairseq model lie")
+    add("--language", default="xx", help="of its text, for the manifest (default: %(default)s, any)")
+    add("--verify", action="store_true", help="run the original too, and compare what the two say")
 
 
 def run(args: argparse.Namespace) -> None:
+    from tupe.checkpoints.foreign.importing import import_model, is_ours
     from tupe.checkpoints.from_transformers import import_transformers
+    from tupe.errors import UserError
+    from tupe.files import check_new
 
-    new = import_transformers(args.folder, args.checkpoint)
-    if new:
-        print("note: the folder has no language-model head, so the checkpoint's is untrained")
-    print(f"wrote {args.checkpoint}; train on from it with --restore-file, or load it by TupeModel.from_pretrained")
+    if is_ours(args.folder):
+        options = ("head", "labels", "pooler", "no_tokenizer", "bpe", "verify")
+        given = next((name for name in options if getattr(args, name)), None)
+        if given:
+            raise UserError(f"--{given.replace('_', '-')} is of models of other libraries, and {args.folder} is ours")
+        check_new(args.out)
+        new = import_transformers(args.folder, args.out)
+        if new:
+            print("note: the folder has no language-model head, so the checkpoint's is untrained")
+        print(f"wrote {args.out}; train on from it with --restore-file, or load it by TupeModel.from_pretrained")
+        return
+    lines = import_model(
+        args.folder,
+        args.out,
+        head_name=args.head,
+        labels=args.labels.split(",") if args.labels else None,
+        pooler=args.pooler,
+        with_tokenizer=not args.no_tokenizer,
+        bpe=args.bpe,
+        language=args.language,
+        compare=args.verify,
+    )
+    print("\n".join(lines))
+    print(f"wrote {args.out}/checkpoint.pt, and what prepare-glue, prepare-qa and prepare-corpus --vocabulary take")

@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--model-type", choices=["bpe", "unigram"], help=help_)
     help_ = "the vocabulary learns from each language in proportion to its size^A (default: %(default)s)"
     add("--vocab-alpha", type=real(0, 1), default=0.5, metavar="A", help=help_)
-    add("--vocabulary", type=Path, metavar="FROM", help="take the vocabulary of this prepared corpus; train none")
+    help_ = "take the vocabulary of this prepared corpus, or of an imported model; train none"
+    add("--vocabulary", type=Path, metavar="FROM", help=help_)
     add("--valid-documents", type=number_or_share, metavar="N", default=0.01, help="held out: number or share (0.01)")
     add("--max-tokens", type=whole(1), default=126, metavar="N", help="longer lines are cut (default: %(default)s)")
     add("--shards", type=whole(1), metavar="N", help="folders of training data (default: one a gigabyte of text)")
@@ -50,17 +51,21 @@ def run(args: argparse.Namespace) -> None:
     from tupe.data.corpus.manifest import Manifest
     from tupe.data.corpus.pipeline import prepare
     from tupe.data.corpus.report import lines
-    from tupe.data.corpus.settings import Settings
+    from tupe.data.corpus.settings import IMPORTED, Settings
 
     if args.inputs or args.books or args.languages or not args.verify:
         inputs = find(args.inputs, args.books, args.languages)
         many = bool(inputs[0].language)
+        shared = Manifest.load(args.vocabulary) if args.vocabulary else None
         profile = args.profile or ("sentencepiece" if many else "paper")
+        stages, language = PROFILES[profile], LANGUAGES[profile]
+        if shared and shared.content.imported and not args.profile:  # as the model read its text
+            profile, stages, language = IMPORTED, (), shared.content.settings.language
         chosen = {name: getattr(args, name.replace("-", "_")) for name in STAGES}
         settings = Settings(
             profile=profile,
-            stages=tuple(n for n, on in chosen.items() if (n in PROFILES[profile] if on is None else on)),
-            language=args.language or LANGUAGES[profile],
+            stages=tuple(n for n, on in chosen.items() if (n in stages if on is None else on)),
+            language=args.language or language,
             vocab_size=args.vocab_size,
             model_type=args.model_type or ("unigram" if many else "bpe"),
             valid_documents=args.valid_documents,
@@ -68,7 +73,6 @@ def run(args: argparse.Namespace) -> None:
             max_tokens=args.max_tokens,
             vocab_alpha=args.vocab_alpha,
         )
-        shared = Manifest.load(args.vocabulary) if args.vocabulary else None
         if shared:
             settings = settings.with_vocabulary_of(shared.content.settings, shared.content.checksums[shared.model.name])
         content = prepare(args.out, inputs, settings, args.workers, shared)

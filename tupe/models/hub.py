@@ -10,7 +10,8 @@ from fairseq.data import Dictionary
 from fairseq.models.roberta import RobertaHubInterface
 from torch import Tensor, nn
 
-from tupe.data.corpus.manifest import NAME, Manifest
+from tupe.data.corpus.manifest import DICTIONARY, NAME, Manifest
+from tupe.data.corpus.tokenizers import JsonTokenizer
 from tupe.data.corpus.vocabulary import MASK
 from tupe.data.glue.prepare import Content
 from tupe.data.text.stages import TextProcessing
@@ -41,8 +42,25 @@ def text_processing(folder: Path) -> TextProcessing | None:
     return Manifest.load(folder).text_processing()
 
 
+class JsonBpe:
+    """The `tokenizer.json` of an imported model, as fairseq's hub asks a BPE."""
+
+    def __init__(self, path: Path) -> None:
+        self.tokenizer = JsonTokenizer(path, path.with_name(DICTIONARY))
+
+    def encode(self, text: str) -> str:
+        """The symbols of the dictionary, separated by spaces."""
+        return " ".join(self.tokenizer.symbols[number] for number in self.tokenizer(text))
+
+    def decode(self, symbols: str) -> str:
+        """The text that symbols spell."""
+        return self.tokenizer.decode([symbol for symbol in symbols.split(" ") if symbol])
+
+
 class ProcessedText:
     """A BPE of fairseq's behind a corpus' text processing; `<mask>` stays what it is.
+
+    Byte-level pieces know whether there was a space before: one stays before a text and behind a mask.
 
     Args:
         bpe: has `encode` and `decode`.
@@ -55,8 +73,12 @@ class ProcessedText:
 
     def encode(self, text: str) -> str:
         """The tokens, separated by spaces."""
-        parts = (self.bpe.encode(self.processing.line(part)) for part in text.split(MASK))
+        parts = (self.bpe.encode(self._line(part)) for part in text.split(MASK))
         return f" {MASK} ".join(parts).strip()
+
+    def _line(self, text: str) -> str:
+        space = " " if isinstance(self.bpe, JsonBpe) and text[:1].isspace() else ""
+        return space + self.processing.line(text)
 
     def decode(self, tokens: str) -> str:
         """The text, as it was after processing."""

@@ -14,6 +14,7 @@ from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
+from tupe.data.corpus.tokenizers import JSON
 from tupe.errors import UserError
 from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import before_building
@@ -22,9 +23,10 @@ from tupe.models.activation import activation_function
 from tupe.models.checkpoint_config import saved_config
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
-from tupe.models.hub import HubInterface, ProcessedText, text_processing
+from tupe.models.hub import HubInterface, JsonBpe, ProcessedText, text_processing
 from tupe.models.kernels import check_kernels
 from tupe.models.linear_head import LinearHead, upgrade
+from tupe.models.pooler import begin_heads, has_head, take_pooler
 from tupe.models.position import embedding_width
 from tupe.models.span_head import SpanHead, adapt
 from tupe.safe_load import safe_load
@@ -177,18 +179,25 @@ class TupeModel(RobertaModel):
         self.span_head = SpanHead(self.args.encoder_embed_dim)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Takes the encoder of an ELECTRA's discriminator, which has no language-model head: this model's is kept."""
+        """Takes an encoder without a language-model head, as an ELECTRA's discriminator: this model's is kept.
+
+        The pooler of an imported BERT begins the heads that the checkpoint does not have.
+        """
         prefix = f"{name}." if name else ""
         electra = [key for key in state_dict if key.startswith(tuple(prefix + part for part in ELECTRA_PARTS))]
         for key in electra:
             del state_dict[key]
         head, words = prefix + "encoder.lm_head.", prefix + "encoder.sentence_encoder.embed_tokens.weight"
-        if electra:
-            logger.info("the checkpoint is a discriminator, without a language-model head: this model's is untrained")
+        if electra or not any(key.startswith(head) for key in state_dict):
+            what = "a discriminator, " * bool(electra)
+            logger.info(f"the checkpoint is {what}without a language-model head: this model's is untrained")
             state_dict.update(self.encoder.lm_head.state_dict(prefix=head))
             if words in state_dict and not self.args.untie_weights_roberta:
                 state_dict[head + "weight"] = state_dict[words]
+        pooler = take_pooler(state_dict, prefix)
+        begun = [head for head in self.classification_heads if not has_head(state_dict, prefix, head)]
         upgrade(self, state_dict, name)
+        begin_heads(state_dict, prefix, pooler, begun)
         adapt(self, state_dict, prefix)
 
     @classmethod
@@ -210,7 +219,8 @@ class TupeModel(RobertaModel):
             checkpoint_file: its name there.
             data_name_or_path: folder with `dict.txt`; one that starts with `.` is relative to the checkpoint's.
             bpe: a fairseq BPE; for `sentencepiece`, `sentencepiece_model=PATH` names the model unless
-                `sentencepiece.bpe.model` lies beside the checkpoint or the data.
+                `sentencepiece.bpe.model` lies beside the checkpoint or the data. Where a `tokenizer.json` of an
+                imported model lies there in its place, or is named, that is taken.
             process_text: false for text that is processed already.
 
         Raises:
@@ -232,12 +242,24 @@ class TupeModel(RobertaModel):
         pieces = beside_data / "sentencepiece.bpe.model"
         if pieces.is_file():
             kwargs.setdefault("sentencepiece_model", str(pieces))
+        named = kwargs.get("sentencepiece_model")
+        places = [Path(named)] if named else [beside_data / JSON, folder / JSON]
+        from_json = next((path for path in places if path.name == JSON and path.is_file()), None)
+        if bpe != "sentencepiece":
+            from_json = None
         processing = text_processing(beside_data) if process_text else None
         with patched():
             loaded = hub_utils.from_pretrained(  # as fairseq's `from_pretrained`, which logs the whole configuration
-                model_name_or_path, checkpoint_file, data_name_or_path, bpe=bpe, load_checkpoint_heads=True, **kwargs
+                model_name_or_path,
+                checkpoint_file,
+                data_name_or_path,
+                bpe=None if from_json else bpe,
+                load_checkpoint_heads=True,
+                **kwargs,
             )
         hub = HubInterface(loaded["args"], loaded["task"], loaded["models"][0])
+        if from_json:
+            hub.bpe = JsonBpe(from_json)
         if processing is not None and hub.bpe is not None:
             hub.bpe = ProcessedText(hub.bpe, processing)
         return hub

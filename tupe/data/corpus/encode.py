@@ -14,7 +14,8 @@ from tupe.data.corpus import text
 from tupe.data.corpus.parts import Part
 from tupe.data.corpus.rare_words import RareWords
 from tupe.data.corpus.short_sentences import join
-from tupe.data.corpus.vocabulary import UNKNOWN_NUMBER, Encoder
+from tupe.data.corpus.tokenizers import Tokenizer, open_tokenizer
+from tupe.data.corpus.vocabulary import UNKNOWN_NUMBER
 from tupe.files import atomic
 
 
@@ -22,8 +23,8 @@ from tupe.files import atomic
 class Encoding:
     """The settings by which parts are encoded."""
 
-    model: Path  # of SentencePiece
-    by_words: bool  # whether the model is asked once for a word
+    model: Path  # the file of the tokenizer, beside its dictionary
+    by_words: bool  # whether SentencePiece is asked once for a word
     rare: Path | None  # the rare words; None leaves all lines in
     joined: bool  # whether short sentences are joined
     max_tokens: int  # of a line
@@ -98,9 +99,9 @@ def _write(part: Part, split: str, shards: Sequence[Sequences]) -> None:
 
 
 @cache
-def _encoder(model: Path, by_words: bool) -> Encoder:
+def _encoder(model: Path, by_words: bool) -> Tokenizer:
     """Loaded once in each process."""
-    return Encoder(model, by_words)
+    return open_tokenizer(model, by_words)
 
 
 @cache

@@ -11,12 +11,12 @@ import tupe
 from tupe.data.binary import check_contents
 from tupe.data.corpus.inputs import Identity
 from tupe.data.corpus.settings import Settings
+from tupe.data.corpus.tokenizers import JSON, MODEL, Tokenizer, open_tokenizer
 from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
 from tupe.files import check_checksums, read
 
 NAME = "manifest.json"
-MODEL = "sentencepiece.bpe.model"  # the name that fairseq's hub looks for
 DICTIONARY = "dict.txt"
 MADE_BY = "tupe prepare-corpus"
 
@@ -41,6 +41,16 @@ class Counts:
 
 
 @dataclass(frozen=True)
+class Imported:
+    """What `tupe import` made a folder of."""
+
+    name: str  # of the folder
+    kind: str  # of the model
+    licence: str | None  # which the folder's README names
+    files: dict[str, str]  # SHA-256 of each that was read
+
+
+@dataclass(frozen=True)
 class Content:
     """Contents of the file."""
 
@@ -53,6 +63,7 @@ class Content:
     sizes: dict[str, int]
     checksums: dict[str, str]  # SHA-256 of each
     languages: dict[str, Counts] = field(default_factory=dict)  # of a corpus of many, what was done in each
+    imported: Imported | None = None  # of a folder without training data: the model whose vocabulary it has
 
 
 @dataclass(frozen=True)
@@ -67,15 +78,18 @@ class Manifest:
         """Reads a manifest, given the file or its folder, and checks the vocabulary beside it.
 
         Raises:
-            UserError: if it is not there or is no manifest, or if the dictionary or the SentencePiece model is another.
+            UserError: if it is not there or is no manifest, or if the dictionary or the tokenizer is another.
         """
         path = path / NAME if path.is_dir() else path
         manifest = cls(path.parent, read(path, Content, MADE_BY))
         checksums = manifest.content.checksums
-        for name in (MODEL, DICTIONARY):
+        if manifest.content.imported is not None and not {MODEL, JSON} & checksums.keys():
+            raise UserError(f"{path.parent} was imported without a tokenizer: import it without --no-tokenizer.")
+        vocabulary = (manifest.model.name, DICTIONARY)
+        for name in vocabulary:
             if name not in checksums:
                 raise UserError(f"{path} does not name {name}: prepare the corpus again.")
-        check_checksums(path.parent, {name: checksums[name] for name in (MODEL, DICTIONARY)}, MADE_BY)
+        check_checksums(path.parent, {name: checksums[name] for name in vocabulary}, MADE_BY)
         return manifest
 
     def check(self, everything: bool = False) -> None:
@@ -90,8 +104,12 @@ class Manifest:
 
     @property
     def model(self) -> Path:
-        """The SentencePiece model."""
-        return self.folder / MODEL
+        """The file of the tokenizer: a SentencePiece model, or `tokenizer.json` of an imported model."""
+        return self.folder / (JSON if JSON in self.content.checksums else MODEL)
+
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer, opened anew."""
+        return open_tokenizer(self.model)
 
     @property
     def dictionary(self) -> Path:

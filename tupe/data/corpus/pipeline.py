@@ -90,7 +90,8 @@ class _Preparation:
     ) -> None:
         self.out, self.identities, self.settings, self.workers, self.shared = out, identities, settings, workers, shared
         self.work, self.data = out / "work", out / "work/data"
-        self.model, self.dictionary = self.data / MODEL, self.data / DICTIONARY
+        self.model = self.data / (shared.model.name if shared else MODEL)
+        self.dictionary = self.data / DICTIONARY
         self.rare = self.work / "rare.npy" if "drop-rare-words" in settings.stages else None
         self.lots = lots(self.work, inputs)
 
@@ -179,7 +180,8 @@ class _Preparation:
             for ours, theirs in ((self.model, self.shared.model), (self.dictionary, self.shared.dictionary)):
                 with atomic(ours) as unfinished:
                     shutil.copyfile(theirs, unfinished)
-        elif not self.model.exists():
+            return
+        if not self.model.exists():
             print(f"vocabulary: SentencePiece learns {s.vocab_size} pieces", file=sys.stderr, flush=True)
             vocabulary.train(self._sample(), self.model, s.vocab_size, s.model_type, "lower-case" in s.stages)
         vocabulary.write_dictionary(self.model, self.dictionary)
@@ -218,7 +220,7 @@ class _Preparation:
         """Makes all files of the result but the manifest, and returns their names."""
         names = shards.folders(self.shards())
         splits = [("train", shard, name) for shard, name in enumerate(names)]
-        symbols = len(vocabulary.symbols(self.model)) - 1  # `<mask>` is not in `dict.txt`
+        symbols = len(vocabulary.read_symbols(self.dictionary))
         tasks = [
             shards.Shard(self.data / name / language / split, split, shard, tuple(parts), symbols)
             for language, parts in self.languages.items()

@@ -5,6 +5,9 @@ from typing import Any
 
 from tupe.errors import UserError
 
+#: The profile of a folder that `tupe import` made: no stage ran.
+IMPORTED = "import"
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -18,7 +21,7 @@ class Settings:
     stages: tuple[str, ...]  # names of `tupe.data.text.stages.STAGES`
     language: str  # of the rules that split sentences and tokens
     vocab_size: int  # symbols of the dictionary, fairseq's own and `<mask>` included
-    model_type: str  # of SentencePiece: `bpe` or `unigram`
+    model_type: str  # of SentencePiece: `bpe` or `unigram`; of an imported model what its tokenizer is
     valid_documents: int | float  # documents held out for validation, or, as a float, their share
     shards: int | None  # folders of training data, or None: as many as keep each below a gigabyte of text
     max_tokens: int  # a longer line is cut, since fairseq never splits one: `--tokens-per-sample` less 2, or fewer
@@ -42,9 +45,9 @@ class Settings:
         """These settings with the vocabulary of a corpus that `other` made and whose model has a checksum.
 
         Raises:
-            UserError: if its text was processed in another way.
+            UserError: if its text was processed in another way. How that of an imported model was is not known.
         """
-        for name in ("stages", "language"):
+        for name in ("stages", "language") * (other.profile != IMPORTED):
             ours, theirs = getattr(self, name), getattr(other, name)
             if ours != theirs:
                 found = f"{_shown(theirs)}, not {_shown(ours)}"

@@ -9,7 +9,7 @@ import sentencepiece
 from tupe.data.text.memo import Memo
 from tupe.data.text.special_tokens import SPECIAL_TOKENS
 from tupe.errors import UserError
-from tupe.files import atomic
+from tupe.files import atomic, read_text
 
 # What every dictionary of fairseq begins with, and what its tasks add at the end; all are in the SentencePiece model
 # too, so `vocab_size` pieces are `vocab_size` symbols for the model that is trained.
@@ -91,6 +91,16 @@ def _open(model: Path) -> sentencepiece.SentencePieceProcessor:
 def dictionary_symbols(model: Path) -> list[str]:
     """The symbols of fairseq's dictionary of a model, by their numbers."""
     return [*FAIRSEQ_SYMBOLS, *_listed(model)]
+
+
+def read_symbols(dictionary: Path) -> list[str]:
+    """The symbols of fairseq's dictionary in a file of ours, by their numbers.
+
+    Raises:
+        UserError: if there is no such file, or it is not text.
+    """
+    lines = read_text(dictionary, "tupe prepare-corpus").split("\n")
+    return [*FAIRSEQ_SYMBOLS, *(line.rpartition(" ")[0] for line in lines if line)]
 
 
 def symbols(model: Path) -> list[str]:

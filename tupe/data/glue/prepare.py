@@ -13,7 +13,8 @@ from tqdm import tqdm
 
 from tupe.data.binary import EOS, check_contents, check_folder, writer
 from tupe.data.corpus.manifest import NAME, Manifest
-from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, Encoder, symbols
+from tupe.data.corpus.tokenizers import Tokenizer
+from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, read_symbols
 from tupe.data.glue.reader import Report, Row, rows
 from tupe.data.glue.tasks import Split, Task
 from tupe.data.parallel import Map, batches
@@ -155,10 +156,10 @@ def _encode(corpus: Path, batch: list[Row]) -> list[tuple[list[list[int]], str |
 
 
 @cache
-def _tools(folder: Path) -> tuple[TextProcessing, Encoder]:
+def _tools(folder: Path) -> tuple[TextProcessing, Tokenizer]:
     """Made once in each process."""
     corpus = Manifest.load(folder)
-    return corpus.text_processing(), Encoder(corpus.model)
+    return corpus.text_processing(), corpus.tokenizer()
 
 
 def _write(batches: Iterable[list], folder: Path, task: Task, split: Split, corpus: Manifest) -> None:
@@ -168,7 +169,8 @@ def _write(batches: Iterable[list], folder: Path, task: Task, split: Split, corp
         def open_(name: str, number: int) -> Callable[[np.ndarray, np.ndarray], None]:
             return stack.enter_context(writer(folder / name / split.name, number))
 
-        texts = [open_(f"input{side}", len(symbols(corpus.model)) - 1) for side in range(len(task.texts))]
+        symbols = len(read_symbols(corpus.dictionary))
+        texts = [open_(f"input{side}", symbols) for side in range(len(task.texts))]
         if split.labelled and task.scale is None:
             labels = open_("label", len(FAIRSEQ_SYMBOLS) + len(task.classes))
         elif split.labelled:

@@ -22,9 +22,10 @@ from tqdm import tqdm
 from tupe.data.binary import check_folder, writer
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.reader import open_packed
-from tupe.data.corpus.vocabulary import symbols
+from tupe.data.corpus.tokenizers import Pieces
+from tupe.data.corpus.vocabulary import read_symbols
 from tupe.data.parallel import Map, batches
-from tupe.data.qa.pieces import Encoder, Pieces
+from tupe.data.qa.pieces import Encoder
 from tupe.data.qa.reader import Paragraph, Question, read
 from tupe.data.qa.report import EXAMPLES, LONG, MADE_BY, QUESTIONS, REPORT, Report
 from tupe.data.qa.rules import Tokens, scores, tokens
@@ -105,7 +106,7 @@ def _prepared(
         with open_packed(path) as packed, (folder / QUESTIONS).open("wb") as plain:
             shutil.copyfileobj(packed, plain)
         encode = partial(_encode, corpus.folder, rules, language)
-        examples, counts, first = _write(split, paragraphs, len(symbols(corpus.model)), encode, folder, map_)
+        examples, counts, first = _write(split, paragraphs, len(read_symbols(corpus.dictionary)), encode, folder, map_)
         _check(path, split, counts, first)
         np.save(folder / EXAMPLES, np.array(examples, dtype=np.int64))
         found = max(counts["targets"], 1)

@@ -1,0 +1,49 @@
+"""A classification head that is kept: its task, and its classes in the order of ours."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from tupe.data.glue.tasks import TASKS
+from tupe.errors import UserError
+
+
+def in_our_order(head: dict[str, Tensor], classes: Sequence[str] | None) -> tuple[list[str] | None, str]:
+    """Put the rows of a head's output in the order in which `tupe prepare-glue` numbers the same classes.
+
+    Args:
+        head: changed in place.
+        classes: names of its rows, in their order; upper and lower case and synonyms of our tasks are the same.
+
+    Returns:
+        the names in the new order, and the task that has them; the old ones and nothing where no task has.
+
+    Raises:
+        UserError: for names that are not as many as the rows.
+    """
+    rows = len(head["out_proj.weight"])
+    if classes is None:
+        return None, ""
+    if len(set(classes)) != rows:
+        raise UserError(f"the classification head has {rows} classes, but {len(set(classes))} names: give --labels")
+    for task in TASKS.values():
+        synonyms = {theirs.lower(): ours for theirs, ours in task.synonyms}
+        named = {ours.lower(): ours for ours in task.classes}
+        found = [synonyms.get(name.lower(), named.get(name.lower())) for name in classes]
+        if task.classes and None not in found and sorted(found) == sorted(task.classes):
+            order = [found.index(name) for name in task.classes]
+            for part in ("out_proj.weight", "out_proj.bias"):
+                head[part] = head[part][order]
+            return list(task.classes), task.name
+    return list(classes), ""
+
+
+def task_of(name: str, rows: int, max_positions: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The task and the criterion of a checkpoint with a classification head."""
+    criterion = {
+        "_name": "tupe_sentence_prediction",
+        "classification_head_name": name,
+        "regression_target": rows == 1,
+    }
+    return {**criterion, "data": "", "num_classes": rows, "max_positions": max_positions, "seed": 1}, criterion

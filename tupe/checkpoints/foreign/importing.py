@@ -1,0 +1,244 @@
+"""Write a model that was pre-trained elsewhere as a corpus folder without training data, and its checkpoint.
+
+OUT/checkpoint.pt     of the plugin: `--restore-file`, fine-tuning, `TupeModel.from_pretrained`
+OUT/dict.txt          fairseq's dictionary, in our order
+OUT/tokenizer.json    or `sentencepiece.bpe.model`
+OUT/manifest.json     as `tupe prepare-corpus` writes it, so that every command takes the vocabulary from OUT
+"""
+
+import re
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+from fairseq.data import Dictionary
+
+from tupe.checkpoints.fairseq_checkpoint import write_weights
+from tupe.checkpoints.foreign import fairseq, head, tokenizer, transformers
+from tupe.checkpoints.foreign.model import Foreign, families
+from tupe.checkpoints.foreign.names import HEAD, LM_HEAD, OUTPUT, POOLER, WORDS
+from tupe.checkpoints.foreign.verify import verify
+from tupe.checkpoints.foreign.vocabulary import Vocabulary, by_role, reorder, write_dictionary
+from tupe.data.binary import check_folder
+from tupe.data.corpus.manifest import DICTIONARY, NAME, Content, Counts, Imported, versions
+from tupe.data.corpus.settings import IMPORTED, Settings
+from tupe.data.corpus.tokenizers import open_tokenizer
+from tupe.errors import UserError
+from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary
+from tupe.files import checksums, own, read_json, sha256, sizes, write
+from tupe.models.checkpoint_config import saved_config
+from tupe.models.config import TupeConfig
+from tupe.models.tupe import TupeModel
+
+MADE_BY = "tupe import"
+CHECKPOINT = "checkpoint.pt"
+_FRONT = re.compile(r"\A---\s*\n(.*?)\n---\s*$", re.DOTALL | re.MULTILINE)
+_LICENCE = re.compile(r"^license:[ \t]*[\"']?([\w.+-]+)", re.MULTILINE)
+
+
+def import_model(
+    folder: Path,
+    out: Path,
+    *,
+    head_name: str | None = None,
+    labels: Sequence[str] | None = None,
+    pooler: bool = False,
+    with_tokenizer: bool = True,
+    bpe: Path | None = None,
+    language: str = "xx",
+    compare: bool = False,
+) -> list[str]:
+    """Write the model in `folder` to the folder `out`.
+
+    Args:
+        folder: of fairseq or of Transformers.
+        out: new, empty, or an earlier import of the same files, whose place this one takes.
+        head_name: the classification head to keep, of fairseq by its name; of Transformers, what to call it.
+        labels: names of the head's classes, where the folder does not say them.
+        pooler: keep BERT's pooler, which begins the head of a task.
+        with_tokenizer: write the tokenizer too.
+        bpe: the folder of a tokenizer of fairseq's that does not lie beside the model.
+        language: of the text.
+        compare: run the original too, and compare the outputs.
+
+    Returns:
+        What was done, a line each.
+
+    Raises:
+        UserError: for anything that is missing, damaged or has no counterpart here.
+    """
+    check_folder(out)
+    foreign, found = _read(folder, head_name, bpe, with_tokenizer)
+    foreign.split_head(head_name, pooler)
+    foreign.check()
+    vocabulary = by_role(found.source, foreign.symbols, foreign.files[-1])
+    reorder(foreign.weights, vocabulary.rows)
+    name = foreign.name
+    fields = {**foreign.fields, "_name": name}
+    config = saved_config({"cfg": {"model": fields}, "model": foreign.weights}, foreign.path)
+    classes, task = head.in_our_order(foreign.head, labels or foreign.classes) if foreign.head else (None, "")
+    files = {path.name: sha256(path) for path in (*foreign.files, *found.files)}
+    settings = {"head": head_name, "labels": labels, "pooler": pooler, "language": language}
+    with own(out, MADE_BY, {"files": files, "settings": settings, "tokenizer": found.kind}):
+        (out / NAME).unlink(missing_ok=True)  # of an earlier import, until the new one is whole
+        write_dictionary(out / DICTIONARY, vocabulary.symbols)
+        dictionary = read_dictionary(out / DICTIONARY, MADE_BY)
+        model = build(config, dictionary, foreign, head_name)
+        named = [*found.write(out, vocabulary.symbols), DICTIONARY]
+        if compare:
+            text = open_tokenizer(out / named[0]) if with_tokenizer else None
+            compared = verify(folder, foreign, model, vocabulary, text, head_name)
+        weights = {**model.state_dict(), **{k: v for k, v in foreign.weights.items() if k.startswith(POOLER)}}
+        if not foreign.has_lm_head:
+            weights = {key: tensor for key, tensor in weights.items() if not key.startswith(LM_HEAD)}
+        of_head = ()
+        if head_name is not None:
+            of_head = head.task_of(head_name, len(foreign.head["out_proj.weight"]), config.max_positions)
+        kept = {key: value for key, value in vars(model.args).items() if key in TupeConfig.__dataclass_fields__}
+        write_weights(out / CHECKPOINT, {**kept, "_name": name}, weights, config.max_positions, *of_head)
+        licence = _licence(folder)
+        write(out / NAME, _manifest(folder, out, foreign, found.kind, vocabulary, files, licence, language, named))
+    lines = _lines(name, foreign, found, vocabulary, licence)
+    if head_name is not None:
+        order = f" in the order of {task}" if task else "; give --labels to map them to those of a task" * (not classes)
+        lines.append(f"head: {head_name}, {', '.join(classes or ['classes without names'])}{order}")
+    return [*lines, *([compared] if compare else []), *(f"note: {note}" for note in found.notes)]
+
+
+def is_ours(folder: Path) -> bool:
+    """Tell whether `tupe export` wrote a folder, or it holds nothing that is read here."""
+    if fairseq_folder(folder):
+        return False
+    config = folder / transformers.CONFIG
+    if not config.is_file():
+        return True
+    content = read_json(config, transformers.MADE_BY)
+    return isinstance(content, dict) and content.get("model_type") == "tupe"
+
+
+def fairseq_folder(folder: Path) -> bool:
+    """Tell whether a folder is of fairseq."""
+    return (folder / fairseq.WEIGHTS).is_file()
+
+
+def _read(folder: Path, head_name: str | None, bpe: Path | None, wanted: bool) -> tuple[Foreign, tokenizer.Found]:
+    if fairseq_folder(folder):
+        foreign, found = fairseq.read(folder, head_name), tokenizer.of_fairseq(folder, bpe, wanted)
+        _same_size(found.source.symbols, foreign, found.source.path)
+        return foreign, found
+    foreign, config = transformers.read(folder)
+    found = tokenizer.of_transformers(folder, config, wanted)
+    padding, said = found.source.roles["<pad>"], config.get("pad_token_id")
+    if said not in (None, padding):
+        raise UserError(
+            f"{foreign.path} says that padding is {said!r:.20}, but {found.source.path} has it at {padding}: give the "
+            "files of one model"
+        )
+    return foreign, found
+
+
+def _same_size(symbols: Sequence[str | None], foreign: Foreign, path: Path) -> None:
+    """fairseq's tables have a row for each symbol of the dictionary and for `<mask>`, and no more."""
+    if len(symbols) != foreign.symbols:
+        raise UserError(
+            f"{path} and <mask> make {len(symbols):,} symbols, but {foreign.path} has rows for {foreign.symbols:,}: "
+            "one is of another model, or lines of dict.txt are missing"
+        )
+
+
+def build(config: TupeConfig, dictionary: Dictionary, foreign: Foreign, head_name: str | None = None) -> TupeModel:
+    """Build the model of a checked configuration and give it the weights, those of a head by its name among them.
+
+    Raises:
+        UserError: if they do not fit.
+    """
+    args = Namespace(**{name: getattr(value, "value", value) for name, value in vars(config).items()})  # of an Enum
+    args.dictionary_sha256 = dictionary_sha256(dictionary)
+    torch.manual_seed(1)
+    model = TupeModel.build_model(args, SimpleNamespace(source_dictionary=dictionary))
+    state = {name: tensor for name, tensor in foreign.weights.items() if not name.startswith(POOLER)}
+    if head_name is not None:
+        try:
+            model.register_classification_head(head_name, num_classes=len(foreign.head["out_proj.weight"]))
+        except KeyError:
+            raise UserError(f"no head can be called {head_name!r:.60}: give another name") from None
+        state.update({f"{HEAD}{head_name}.{part}": tensor for part, tensor in foreign.head.items()})
+    if foreign.has_lm_head:
+        state.setdefault(OUTPUT, state[WORDS])
+    try:
+        missing, unexpected = model.load_state_dict(state, strict=False)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(f"the weights of {foreign.path} do not fit its configuration: {reason}") from error
+    wrong = [name for name in missing if foreign.has_lm_head or not name.startswith(LM_HEAD)]
+    if wrong or unexpected:
+        what = f"lack {wrong[0]}" if wrong else f"have {unexpected[0]}, which has no counterpart here"
+        raise UserError(f"the weights of {foreign.path} {what}: get them again")
+    return model.eval()
+
+
+def _licence(folder: Path) -> str | None:
+    """The licence that the folder's README names in its front matter, as those of the hub do."""
+    path = folder / "README.md"
+    if not path.is_file():
+        return None
+    with path.open(encoding="utf-8", errors="replace") as file:
+        front = _FRONT.search(file.read(1 << 16))
+    found = _LICENCE.search(front[1]) if front else None
+    return found[1] if found else None
+
+
+def _manifest(
+    folder: Path,
+    out: Path,
+    foreign: Foreign,
+    kind: str,
+    vocabulary: Vocabulary,
+    files: dict[str, str],
+    licence: str | None,
+    language: str,
+    named: list[str],
+) -> Content:
+    settings = Settings(
+        profile=IMPORTED,
+        stages=(),
+        language=language,
+        vocab_size=len(vocabulary.symbols),
+        model_type=kind or "none",
+        valid_documents=0,
+        shards=None,
+        max_tokens=max(1, foreign.fields["max_positions"] - 2),
+    )
+    return Content(
+        settings=settings,
+        inputs=(),
+        data=(),
+        counts=Counts({}, {}, {}),
+        versions=versions(),
+        sizes=sizes(out, named),
+        checksums=checksums(out, named),
+        imported=Imported(folder.resolve().name, foreign.kind, licence, files),
+    )
+
+
+def _lines(
+    name: str, foreign: Foreign, found: tokenizer.Found, vocabulary: Vocabulary, licence: str | None
+) -> list[str]:
+    f, positions = foreign.fields, foreign.fields["max_positions"]
+    unused = f" (a table of {foreign.rows} rows, of which {foreign.rows - positions} are never used)"
+    filled = f", of which {vocabulary.filled} have no symbol" if vocabulary.filled else ""
+    lines = [
+        f"model: {foreign.kind} as {name}, {f['encoder_layers']} layers of width {f['encoder_embed_dim']}, "
+        f"{f['encoder_attention_heads']} heads, {positions} positions{unused * (foreign.rows > positions)}",
+        f"symbols: {len(vocabulary.symbols):,}{filled}; {vocabulary.moved:,} rows moved by role, "
+        f"{len(vocabulary.dropped)} dropped",
+        f"tokenizer: {found.kind or 'none'}",
+    ]
+    if not foreign.has_lm_head:
+        lines.append("untrained: the language-model head, which the folder lacks")
+    if foreign.left:
+        lines.append(f"left behind: {', '.join(families(foreign.left))}")
+    lines.append(f"licence: {licence or 'none found in a README.md'}")
+    return lines

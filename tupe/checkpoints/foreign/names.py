@@ -1,0 +1,234 @@
+"""Names of parameters elsewhere -> ours. What a table does not name is left behind, and said."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+#: Of our models.
+ENCODER = "encoder.sentence_encoder."
+LM_HEAD = "encoder.lm_head."
+WORDS = ENCODER + "embed_tokens.weight"
+POSITIONS = ENCODER + "input_positions.weight"
+SEGMENTS = ENCODER + "input_segments.weight"
+OUTPUT = LM_HEAD + "weight"
+#: The dense layer of BERT's pooler, which a classification head begins with (`tupe.models.pooler`).
+POOLER = "pooler."
+#: The classification head of an import, whatever it is called: the last part is `dense` or `out_proj`.
+HEAD = "classification_heads."
+
+#: Names of fairseq in 2019 -> today's, within the encoder; the TUPE authors' release has them too.
+OF_2019 = {
+    "emb_layer_norm.": "layernorm_embedding.",
+    "emb_out_layer_norm.": "layer_norm.",
+    "self_attn.in_proj_": "self_attn.qkv_proj.",
+}
+
+
+def todays(name: str) -> str:
+    """Return the name that a parameter of fairseq's of 2019 has today."""
+    for old, new in OF_2019.items():
+        name = name.replace(old, new)
+    return name.replace("decoder.", "encoder.", 1) if name.startswith("decoder.") else name
+
+
+def from_fairseq(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The parameters of fairseq's RoBERTa, of 2019 or today, under our names.
+
+    fairseq counts positions from 2, so that the first two rows of its table are never used.
+    """
+    named = {todays(name): tensor for name, tensor in state.items()}
+    found = {}
+    for name, tensor in named.items():
+        if name == ENCODER + "embed_positions.weight":
+            found[POSITIONS] = tensor[2:]
+        elif ".self_attn.q_proj." in name:
+            parts = [named[name.replace("q_proj", part)] for part in ("q_proj", "k_proj", "v_proj")]
+            found[name.replace("q_proj", "qkv_proj")] = torch.cat(parts)
+        elif not name.endswith(".version") and not any(part in name for part in (".k_proj.", ".v_proj.")):
+            found[name] = tensor
+    return found
+
+
+class Family(NamedTuple):
+    """The names of a model of Transformers.
+
+    base: what comes before the encoder's names where a model has a head; nothing where it has none.
+    layer: what comes before the names of layer `{}`.
+    query_key_value: which we have in one, in this order.
+    of_layer: the others of a layer -> ours within one.
+    embeddings: of the encoder -> ours within it. The positions and token types are not among them.
+    lm_head: outside the encoder -> ours within the language-model head.
+    head: the two layers of the classification head, one of which may be the pooler's.
+    first_position: the row of the table of positions that the first word gets; `None` for that behind the padding's.
+    """
+
+    base: str
+    layer: str
+    query_key_value: tuple[str, str, str]
+    of_layer: dict[str, str]
+    embeddings: dict[str, str]
+    lm_head: dict[str, str]
+    head: tuple[str, str]
+    first_position: int | None
+
+
+_BERT = Family(
+    base="bert.",
+    layer="encoder.layer.{}.",
+    query_key_value=("attention.self.query.", "attention.self.key.", "attention.self.value."),
+    of_layer={
+        "attention.output.dense.": "self_attn.out_proj.",
+        "attention.output.LayerNorm.": "self_attn_layer_norm.",
+        "intermediate.dense.": "fc1.",
+        "output.dense.": "fc2.",
+        "output.LayerNorm.": "final_layer_norm.",
+    },
+    embeddings={
+        "embeddings.word_embeddings.": "embed_tokens.",
+        "embeddings.LayerNorm.": "layernorm_embedding.",
+    },
+    lm_head={
+        "cls.predictions.transform.dense.": "dense.",
+        "cls.predictions.transform.LayerNorm.": "layer_norm.",
+        "cls.predictions.decoder.weight": "weight",
+        "cls.predictions.bias": "bias",
+        "cls.predictions.decoder.bias": "bias",  # which is the one that counts, where they are not one
+    },
+    head=("bert.pooler.dense.", "classifier."),
+    first_position=0,
+)
+_ROBERTA = _BERT._replace(
+    base="roberta.",
+    lm_head={
+        "lm_head.dense.": "dense.",
+        "lm_head.layer_norm.": "layer_norm.",
+        "lm_head.decoder.weight": "weight",
+        "lm_head.bias": "bias",
+        "lm_head.decoder.bias": "bias",
+    },
+    head=("classifier.dense.", "classifier.out_proj."),
+    first_position=None,
+)
+
+#: `model_type` -> the names of its parameters.
+FAMILIES = {
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
+    "camembert": _ROBERTA,
+    "bert": _BERT,
+    "distilbert": _BERT._replace(
+        base="distilbert.",
+        layer="transformer.layer.{}.",
+        query_key_value=("attention.q_lin.", "attention.k_lin.", "attention.v_lin."),
+        of_layer={
+            "attention.out_lin.": "self_attn.out_proj.",
+            "sa_layer_norm.": "self_attn_layer_norm.",
+            "ffn.lin1.": "fc1.",
+            "ffn.lin2.": "fc2.",
+            "output_layer_norm.": "final_layer_norm.",
+        },
+        lm_head={
+            "vocab_transform.": "dense.",
+            "vocab_layer_norm.": "layer_norm.",
+            "vocab_projector.weight": "weight",
+            "vocab_projector.bias": "bias",
+        },
+        head=("pre_classifier.", "classifier."),
+    ),
+    "mpnet": _ROBERTA._replace(
+        base="mpnet.",
+        query_key_value=("attention.attn.q.", "attention.attn.k.", "attention.attn.v."),
+        of_layer={
+            "attention.attn.o.": "self_attn.out_proj.",
+            "attention.LayerNorm.": "self_attn_layer_norm.",
+            "intermediate.dense.": "fc1.",
+            "output.dense.": "fc2.",
+            "output.LayerNorm.": "final_layer_norm.",
+        },
+        embeddings={**_BERT.embeddings, "encoder.relative_attention_bias.": "position_bias.relative."},
+        first_position=2,
+    ),
+    "electra": _BERT._replace(
+        base="electra.",
+        embeddings={**_BERT.embeddings, "embeddings_project.": "embedding_projection."},
+        lm_head={
+            "generator_predictions.dense.": "dense.",
+            "generator_predictions.LayerNorm.": "layer_norm.",
+            "generator_lm_head.weight": "weight",
+            "generator_lm_head.bias": "bias",
+        },
+        head=("classifier.dense.", "classifier.out_proj."),
+    ),
+    "roberta-prelayernorm": _ROBERTA._replace(
+        base="roberta_prelayernorm.",
+        of_layer={
+            "attention.output.dense.": "self_attn.out_proj.",
+            "attention.LayerNorm.": "self_attn_layer_norm.",
+            "intermediate.dense.": "fc1.",
+            "intermediate.LayerNorm.": "final_layer_norm.",
+            "output.dense.": "fc2.",
+        },
+        embeddings={**_BERT.embeddings, "LayerNorm.": "layer_norm."},
+    ),
+}
+
+
+def from_transformers(state: Mapping[str, Tensor], family: Family, padding: int) -> tuple[dict[str, Tensor], list[str]]:
+    """The parameters of a model of Transformers under our names, and the names of those that are left behind.
+
+    The vector of token type 0, which every word of a single text gets, goes into the positions; the difference of the
+    other is that of our second segment. A head is called `classification_heads.dense` and `.out_proj`, and a pooler
+    whose head is not there `pooler.dense`.
+
+    Args:
+        state: with a prefix, where the model has a head, or without.
+        family: the names.
+        padding: the number of the padding symbol, which RoBERTa counts its positions from.
+
+    Raises:
+        KeyError: for a parameter that is missing.
+    """
+    state = {name.replace(".gamma", ".weight").replace(".beta", ".bias"): tensor for name, tensor in state.items()}
+    base = family.base if any(name.startswith(family.base) for name in state) else ""
+    left, found = dict.fromkeys(name for name in state if not name.endswith("position_ids")), {}
+
+    def take(name: str) -> Tensor:
+        left.pop(name, None)
+        return state[name]
+
+    def both(theirs: str, ours: str) -> None:
+        """Of a layer its weight and bias, or one tensor."""
+        for name in [name for name in state if name.startswith(theirs)]:
+            found[ours + name[len(theirs) :]] = take(name)
+
+    for theirs, ours in family.embeddings.items():
+        both(base + theirs, ENCODER + ours)
+    first = padding + 1 if family.first_position is None else family.first_position
+    positions = take(base + "embeddings.position_embeddings.weight")[first:]
+    types = base + "embeddings.token_type_embeddings.weight"
+    if types in state:
+        zero, *others = take(types)
+        positions = positions + zero
+        if others:
+            found[SEGMENTS] = torch.stack([torch.zeros_like(zero), others[0] - zero])
+    found[POSITIONS] = positions
+    layer = 0
+    while any(name.startswith(base + family.layer.format(layer)) for name in state):
+        theirs, ours = base + family.layer.format(layer), f"{ENCODER}layers.{layer}."
+        for of in ("weight", "bias"):
+            found[f"{ours}self_attn.qkv_proj.{of}"] = torch.cat([take(theirs + x + of) for x in family.query_key_value])
+            for part, name in family.of_layer.items():
+                found[ours + name + of] = take(theirs + part + of)
+        layer += 1
+    for theirs, ours in family.lm_head.items():
+        both(theirs, LM_HEAD + ours)
+    dense, out = family.head
+    if base == "":
+        dense = dense.removeprefix(family.base)
+    whole = {dense + "weight", out + "weight"} <= state.keys()  # the head of tokens has no pooler before it
+    both(dense, (HEAD if whole else POOLER) + "dense.")
+    if whole:
+        both(out, HEAD + "out_proj.")
+    return found, list(left)

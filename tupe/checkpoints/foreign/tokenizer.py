@@ -1,0 +1,355 @@
+"""The files of a tokenizer elsewhere: its vocabulary, and what a corpus folder has in their place.
+
+SentencePiece stays as it is. Byte-level BPE and WordPiece become a `tokenizer.json` by the package `tokenizers`, built
+from the pieces, merges and options alone: no token is added, so that no text can spell a special symbol.
+"""
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tupe.checkpoints import extras
+from tupe.checkpoints.foreign.vocabulary import FILLER, Source
+from tupe.data.corpus.tokenizers import JSON, MODEL
+from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK
+from tupe.data.corpus.vocabulary import symbols as pieces_of
+from tupe.errors import UserError
+from tupe.fairseq_patches.checkpoints import read_dictionary
+from tupe.files import read_json, read_text, typed, write_bytes
+
+SENTENCE_PIECE, BYTE_LEVEL, WORD_PIECE = "SentencePiece", "byte-level BPE", "WordPiece"
+_SPECIAL = (*FAIRSEQ_SYMBOLS, MASK)
+_MOST = 4_000_000  # symbols of a dictionary
+_FAIRSEQ, _TRANSFORMERS = "fairseq", "Transformers"
+_CONFIG = "tokenizer_config.json"
+
+#: Classes of Transformers whose files are read as they are; others do something else to a text before.
+_CLASSES = ("Bert", "DistilBert", "Electra", "MPNet", "Roberta", "XLMRoberta", "Camembert")
+_ANY_CLASS = (None, "PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend")
+#: Keys of a tokenizer's configuration that name our symbols, the likelier first.
+_ROLES = {
+    "<s>": ("cls_token", "bos_token"),
+    "<pad>": ("pad_token",),
+    "</s>": ("sep_token", "eos_token"),
+    "<unk>": ("unk_token",),
+    MASK: ("mask_token",),
+}
+_OF_ROBERTA = dict(zip(_SPECIAL, _SPECIAL))
+_OF_BERT = dict(zip(_SPECIAL, ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")))
+_OF_MPNET = {**_OF_ROBERTA, "<unk>": "[UNK]"}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A vocabulary, and the tokenizer of which it is, if that is wanted.
+
+    kind: one of the above; empty without a tokenizer.
+    model: the SentencePiece model.
+    build: makes the `tokenizers.Tokenizer` of the symbols in our order.
+    notes: sentences that a user should know.
+    """
+
+    source: Source
+    files: list[Path]
+    kind: str = ""
+    model: Path | None = None
+    build: Callable[[Sequence[str]], Any] | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def write(self, folder: Path, symbols: Sequence[str]) -> list[str]:
+        """Write the tokenizer into a corpus folder, and return the names of its files."""
+        if self.model is not None:
+            shutil.copyfile(self.model, folder / MODEL)
+            return [MODEL]
+        if self.build is not None:
+            write_bytes(folder / JSON, self.build(symbols).to_str(pretty=True).encode())
+            return [JSON]
+        return []
+
+
+def of_fairseq(folder: Path, bpe: Path | None, wanted: bool) -> Found:
+    """The vocabulary of a folder of fairseq, by its `dict.txt`, and the tokenizer in `bpe` or beside it.
+
+    fairseq adds `<mask>` when it loads a dictionary for such a model. Of symbols that a dictionary repeats, as
+    CamemBERT's does, text has the last; but the unknown symbol and padding are always fairseq's own.
+
+    Raises:
+        UserError: if a file is missing, damaged or of another vocabulary.
+    """
+    path = folder / "dict.txt"
+    dictionary = read_dictionary(path, _FAIRSEQ)
+    symbols: list[str | None] = list(dictionary.symbols)
+    roles = {name: dictionary.index(name) for name in ("<s>", "</s>", MASK)}
+    roles.update({"<pad>": dictionary.pad(), "<unk>": dictionary.unk()})
+    beside = folder if bpe is None else bpe
+    if (beside / MODEL).is_file():
+        source = Source(symbols, roles, path)
+        return _sentence_piece(source, [path], beside / MODEL) if wanted else Found(source, [path])
+    files = [beside / "encoder.json", beside / "vocab.bpe"]
+    if not all(file.is_file() for file in files):
+        if not wanted:
+            return Found(Source(symbols, roles, path), [path])
+        raise UserError(
+            f"{beside} has neither {MODEL} nor encoder.json and vocab.bpe: give their folder (--bpe FOLDER; RoBERTa's "
+            "two are GPT-2's, which fairseq offers apart), or leave the tokenizer out (--no-tokenizer)"
+        )
+    numbers = typed(dict[str, int], read_json(files[0], _FAIRSEQ), str(files[0]), _FAIRSEQ)
+    named = {str(number): piece for piece, number in numbers.items()}
+    known = [symbol for symbol in symbols if symbol in named]
+    if len(known) < (len(symbols) - len(_SPECIAL)) / 2:
+        raise UserError(f"the symbols of {path} are not the numbers in {files[0]}: give the files of one model")
+    there = set(known)
+    more = [piece for number, piece in named.items() if number not in there]
+    merges = read_text(files[1], _FAIRSEQ).split("\n")[1:]
+    named_symbols = [named.get(symbol, symbol) for symbol in symbols]
+    source = Source(named_symbols, roles, path)
+    if not wanted:
+        return Found(source, [path, files[0]])
+    notes = [f"{len(more):,} pieces of {files[0].name} are not in {path.name}: they are unknown"] if more else []
+    build = _byte_level(_pairs(merges, files[1]), False, more)
+    return Found(source, [path, *files], BYTE_LEVEL, build=build, notes=notes)
+
+
+def _sentence_piece(source: Source, files: list[Path], model: Path) -> Found:
+    """Check that a model has the pieces of a vocabulary."""
+    pieces, special = set(pieces_of(model)), set(_SPECIAL)
+    listed = [s for s in source.symbols if s is not None and s not in special and not s.startswith(FILLER)]
+    lacking = [symbol for symbol in listed if symbol not in pieces and not symbol.endswith("NOTUSED")]
+    if lacking:
+        raise UserError(
+            f"{model} lacks {len(lacking):,} of the {len(listed):,} symbols of {source.path}, such as "
+            f"{lacking[0]!r:.60}: give the files of one model"
+        )
+    unknown = len(pieces - set(listed) - special)
+    notes = [f"{unknown:,} pieces of {model.name} are not in {source.path.name}: they are unknown"] if unknown else []
+    return Found(source, [*files, model], SENTENCE_PIECE, model=model, notes=notes)
+
+
+def of_transformers(folder: Path, config: Mapping[str, Any], wanted: bool) -> Found:
+    """The vocabulary and the tokenizer of a folder of Transformers; `config` is its `config.json`.
+
+    Raises:
+        UserError: if there is none, or one that does more than ours.
+    """
+    said = _optional(folder / _CONFIG)
+    said = {**_optional(folder / "special_tokens_map.json"), **{k: v for k, v in said.items() if v is not None}}
+    kind = config["model_type"]
+    name = said.get("tokenizer_class") or config.get("tokenizer_class")
+    if wanted and name not in _ANY_CLASS:
+        stem = str(name).removesuffix("Fast").removesuffix("Tokenizer")
+        if stem not in _CLASSES:
+            raise UserError(
+                f"{folder / _CONFIG} names {name!r:.60}, which does more to a text than its files say: leave the "
+                "tokenizer out (--no-tokenizer), and make the pieces with it"
+            )
+    if (folder / MODEL).is_file():
+        camembert = kind == "camembert" or str(name).startswith("Camembert")
+        source = _rows_of_sentence_piece(folder / MODEL, camembert)
+        return _sentence_piece(source, [], folder / MODEL) if wanted else Found(source, [folder / MODEL])
+    files = [folder / name for name in (_CONFIG, "special_tokens_map.json") if (folder / name).is_file()]
+    if (folder / JSON).is_file():
+        path = folder / JSON
+        content = typed(dict[str, Any], read_json(path, _TRANSFORMERS), str(path), _TRANSFORMERS)
+        numbers, added = _vocabulary(content, path), _added(content, path)
+        made = _json(content, said, path) if wanted else ("", None)
+    elif (folder / "vocab.txt").is_file():
+        path = folder / "vocab.txt"
+        lines = read_text(path, _TRANSFORMERS).removesuffix("\n").split("\n")
+        numbers, added = {line: number for number, line in enumerate(lines)}, {}
+        made = (WORD_PIECE, _word_piece(_normaliser({}, said, path), {})) if wanted else ("", None)
+    elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+        path, merges = folder / "vocab.json", folder / "merges.txt"
+        numbers, added = typed(dict[str, int], read_json(path, _TRANSFORMERS), str(path), _TRANSFORMERS), {}
+        lines = [line for line in read_text(merges, _TRANSFORMERS).split("\n") if not line.startswith("#version")]
+        build = _byte_level(_pairs(lines, merges), said.get("add_prefix_space") is True, [])
+        made = (BYTE_LEVEL, build) if wanted else ("", None)
+        files.append(merges)
+    else:
+        raise UserError(
+            f"there is no tokenizer in {folder} that is read here ({MODEL}, {JSON}, vocab.txt, or vocab.json and "
+            "merges.txt): get its files too"
+        )
+    files.insert(0, path)
+    if (folder / "added_tokens.json").is_file():
+        more = folder / "added_tokens.json"
+        added.update(typed(dict[str, int], read_json(more, _TRANSFORMERS), str(more), _TRANSFORMERS))
+        files.append(more)
+    symbols = _by_number({**numbers, **added}, path)
+    roles = _roles(kind, said, symbols, path)
+    apart = [name for name, number in added.items() if number not in roles.values() and name not in numbers]
+    notes = []
+    if apart:
+        example = min(apart, key=lambda name: added[name])
+        notes.append(f"{len(apart)} added token(s), such as {example!r:.40}, are letters here: no text is made them")
+    return Found(Source(symbols, roles, path), files, made[0], build=made[1], notes=notes)
+
+
+def _optional(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    return typed(dict[str, Any], read_json(path, _TRANSFORMERS), str(path), _TRANSFORMERS)
+
+
+def _rows_of_sentence_piece(model: Path, camembert: bool) -> Source:
+    """The rows that Transformers' tokenizers give the pieces: XLM-R's as fairseq's, CamemBERT's behind four names."""
+    pieces = pieces_of(model)
+    if pieces[:3] != ["<unk>", "<s>", "</s>"]:
+        raise UserError(f"{model} does not begin with <unk>, <s> and </s>, as those of XLM-R and CamemBERT do")
+    if camembert:
+        symbols = ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", *pieces[1:], MASK]
+        return Source(symbols, {"<s>": 5, "<pad>": 1, "</s>": 6, "<unk>": 3, MASK: len(symbols) - 1}, model)
+    symbols = [*FAIRSEQ_SYMBOLS, *pieces[3:], MASK]
+    roles = {name: number for number, name in enumerate(FAIRSEQ_SYMBOLS)}
+    return Source(symbols, {**roles, MASK: len(symbols) - 1}, model)
+
+
+def _by_number(numbers: Mapping[str, int], path: Path) -> list[str | None]:
+    most = max(numbers.values(), default=-1)
+    if not numbers or min(numbers.values()) < 0 or most >= min(_MOST, 2 * len(numbers) + 1000):
+        raise UserError(f"{path} numbers its {len(numbers):,} symbols up to {most:,}: it is damaged, so get it again")
+    symbols: list[str | None] = [None] * (most + 1)
+    for name, number in numbers.items():
+        symbols[number] = name
+    return symbols
+
+
+def _roles(kind: str, said: Mapping[str, Any], symbols: Sequence[str | None], path: Path) -> dict[str, int]:
+    """The rows of our symbols: by the names that the tokenizer's configuration gives them, or those that are usual."""
+    last = {symbol: number for number, symbol in enumerate(symbols) if symbol is not None}
+    usual = [_OF_MPNET] if kind == "mpnet" else [_OF_ROBERTA, _OF_BERT]
+    names = next((names for names in usual if set(names.values()) <= last.keys()), usual[0])
+    roles = {}
+    for ours, keys in _ROLES.items():
+        found = next((said[key] for key in keys if said.get(key)), names[ours])
+        name = found.get("content") if isinstance(found, dict) else found
+        if name not in last:
+            raise UserError(f"{path} has no {name!r:.40}, which is its {keys[0]}: get the files of one model")
+        roles[ours] = last[name]
+    return roles
+
+
+def _vocabulary(content: Mapping[str, Any], path: Path) -> dict[str, int]:
+    """The pieces of the model in a `tokenizer.json`."""
+    model = typed(dict[str, Any], content.get("model"), f"{path}: model", _TRANSFORMERS)
+    vocabulary = model.get("vocab")
+    if isinstance(vocabulary, list):  # of a unigram model: pieces with their scores
+        pieces = typed(list[tuple[str, float]], vocabulary, f"{path}: model.vocab", _TRANSFORMERS)
+        return {piece: number for number, (piece, _) in enumerate(pieces)}
+    return typed(dict[str, int], vocabulary, f"{path}: model.vocab", _TRANSFORMERS)
+
+
+def _added(content: Mapping[str, Any], path: Path) -> dict[str, int]:
+    tokens = typed(list[dict[str, Any]], content.get("added_tokens") or [], f"{path}: added_tokens", _TRANSFORMERS)
+    pairs = {token.get("content"): token.get("id") for token in tokens}
+    return typed(dict[str, int], pairs, f"{path}: added_tokens", _TRANSFORMERS)
+
+
+def _json(content: Mapping[str, Any], said: Mapping[str, Any], path: Path) -> tuple[str, Callable]:
+    """The tokenizer of a `tokenizer.json` whose parts are all known; what the configuration says comes first."""
+    parts = {
+        name: typed(dict[str, Any], content.get(name) or {}, f"{path}: {name}", _TRANSFORMERS)
+        for name in ("model", "normalizer", "pre_tokenizer")
+    }
+    kinds = {name: part.get("type") for name, part in parts.items()}
+    model, splits = parts["model"], parts["pre_tokenizer"]
+    if (kinds["model"], kinds["pre_tokenizer"]) == ("WordPiece", "BertPreTokenizer"):
+        if kinds["normalizer"] != "BertNormalizer":
+            raise UserError(_unknown(path, "normalizer", kinds["normalizer"]))
+        return WORD_PIECE, _word_piece(_normaliser(parts["normalizer"], said, path), model)
+    if (kinds["model"], kinds["pre_tokenizer"]) == ("BPE", "ByteLevel"):
+        if kinds["normalizer"] is not None:
+            raise UserError(_unknown(path, "normalizer", kinds["normalizer"]))
+        options = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges")
+        other = next((option for option in options if model.get(option)), None)
+        if other or splits.get("use_regex", True) is not True:
+            raise UserError(_unknown(path, "model", f"BPE with {other or 'use_regex: false'}"))
+        merges = [pair.split(" ") if isinstance(pair, str) else pair for pair in model.get("merges") or []]
+        pairs = typed(list[tuple[str, str]], merges, f"{path}: model.merges", _TRANSFORMERS)
+        space = said.get("add_prefix_space", splits.get("add_prefix_space", True)) is True
+        return BYTE_LEVEL, _byte_level(pairs, space, [])
+    name = "pre_tokenizer" if kinds["model"] in ("WordPiece", "BPE") else "model"
+    raise UserError(_unknown(path, name, kinds[name]))
+
+
+def _unknown(path: Path, part: str, kind: Any) -> str:
+    return (
+        f"{path} has the {part} {kind!r:.60}, which is not read here (byte-level BPE, WordPiece with BERT's normaliser "
+        f"and SentencePiece by {MODEL} are): leave the tokenizer out (--no-tokenizer), and make the pieces with it"
+    )
+
+
+def _normaliser(normaliser: Mapping[str, Any], said: Mapping[str, Any], path: Path) -> dict[str, bool | None]:
+    """Options of BERT's normaliser: of the tokenizer's configuration, where it names them, else of `tokenizer.json`."""
+    options: dict[str, bool | None] = {}
+    for ours, theirs, usual in (
+        ("lowercase", "do_lower_case", None),
+        ("strip_accents", "strip_accents", None),
+        ("handle_chinese_chars", "tokenize_chinese_chars", True),
+        ("clean_text", "clean_text", True),
+    ):
+        value = said[theirs] if theirs in said else normaliser.get(ours, usual)
+        options[ours] = typed(bool | None, value, f"{path}: {theirs}", _TRANSFORMERS)
+    if options["lowercase"] is None:
+        raise UserError(
+            f"neither {_CONFIG} nor {JSON} beside {path} says whether the tokenizer lower-cases (do_lower_case): get "
+            "one of them too"
+        )
+    return options
+
+
+def _pairs(lines: Sequence[str], path: Path) -> list[tuple[str, str]]:
+    pairs = [tuple(line.split(" ")) for line in lines if line.strip()]
+    wrong = next((pair for pair in pairs if len(pair) != 2), None)
+    if wrong is not None:
+        raise UserError(f"{path} has {' '.join(wrong)!r:.60}, which is no pair of pieces: get it again")
+    return pairs
+
+
+def _byte_level(merges: list[tuple[str, str]], add_prefix_space: bool, more: Sequence[str]) -> Callable:
+    """What builds a byte-level BPE as GPT-2's; `more` are pieces that the vocabulary lacks."""
+
+    def build(symbols: Sequence[str]) -> Any:
+        tokenizers = _package()
+        vocabulary = {piece: number for number, piece in enumerate([*symbols, *more])}
+        try:
+            model = tokenizers.models.BPE(vocabulary, merges, unk_token=FAIRSEQ_SYMBOLS[3])
+        except Exception as error:  # the package raises none of its own
+            raise UserError(f"the merges and the pieces do not fit ({str(error)[:200]}): get the files again") from None
+        tokenizer = tokenizers.Tokenizer(model)
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
+        tokenizer.decoder = tokenizers.decoders.ByteLevel()
+        return tokenizer
+
+    return build
+
+
+def _word_piece(normaliser: dict[str, bool | None], model: Mapping[str, Any]) -> Callable:
+    """What builds a WordPiece with BERT's normaliser; `model` is that of a `tokenizer.json`."""
+    prefix = typed(str, model.get("continuing_subword_prefix", "##"), "continuing_subword_prefix", _TRANSFORMERS)
+    longest = typed(int, model.get("max_input_chars_per_word", 100), "max_input_chars_per_word", _TRANSFORMERS)
+
+    def build(symbols: Sequence[str]) -> Any:
+        tokenizers = _package()
+        numbers = {piece: number for number, piece in enumerate(symbols)}
+        unknown = FAIRSEQ_SYMBOLS[3]
+        tokenizer = tokenizers.Tokenizer(
+            tokenizers.models.WordPiece(
+                numbers, unk_token=unknown, max_input_chars_per_word=longest, continuing_subword_prefix=prefix
+            )
+        )
+        tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(**normaliser)
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+        tokenizer.decoder = tokenizers.decoders.WordPiece(prefix=prefix)
+        return tokenizer
+
+    return build
+
+
+def _package() -> Any:
+    try:
+        import tokenizers
+    except ModuleNotFoundError:
+        raise UserError(f"the tokenizer needs the package tokenizers: {extras.TRANSFORMERS}") from None
+    return tokenizers

@@ -1,0 +1,183 @@
+"""Read a folder of Transformers' `save_pretrained`: configuration and weights."""
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from tupe.checkpoints.foreign.model import BERT, Foreign
+from tupe.checkpoints.foreign.names import FAMILIES, POSITIONS, SEGMENTS, WORDS, from_transformers
+from tupe.checkpoints.from_transformers import read_weights
+from tupe.errors import UserError
+from tupe.files import read_json, typed
+from tupe.safe_load import safe_load
+
+MADE_BY = "Transformers"
+CONFIG, PICKLED = "config.json", "pytorch_model.bin"
+
+#: Activation of Transformers -> fairseq's, which compute the same.
+_ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_accurate",
+    "gelu_fast": "gelu_accurate",
+    "gelu_pytorch_tanh": "gelu_accurate",
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
+#: Language-model heads that have gelu, whatever the layers have.
+_GELU_HEADS = ("roberta", "xlm-roberta", "camembert", "mpnet", "electra", "roberta-prelayernorm")
+#: Fields of DistilBERT -> what the others call them.
+_DISTILBERT = {
+    "n_layers": "num_hidden_layers",
+    "n_heads": "num_attention_heads",
+    "dim": "hidden_size",
+    "hidden_dim": "intermediate_size",
+    "activation": "hidden_act",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "seq_classif_dropout": "classifier_dropout",
+}
+#: Activation of the classification head between its two layers.
+_HEAD_ACTIVATIONS = {"distilbert": "relu", "electra": "gelu"}
+_ONE_SEPARATOR = ("bert", "distilbert", "electra")
+
+
+def read(folder: Path) -> tuple[Foreign, dict[str, Any]]:
+    """What a folder holds, and its `config.json`.
+
+    Raises:
+        UserError: for a model of another kind, whose attention we do not have, and for files that are missing,
+            damaged, not of one model or with code in them.
+    """
+    path = folder / CONFIG
+    config = typed(dict[str, Any], read_json(path, MADE_BY), str(path), MADE_BY)
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        raise UserError(
+            f"{path} is of the model_type {kind!r:.60}, which has no counterpart here: {', '.join(FAMILIES)} and our "
+            "own exports (tupe) are imported; relative positions that meet the words (DeBERTa), rotary ones "
+            "(ModernBERT) and layers that are repeated (ALBERT) are not"
+        )
+    _refuse(path, config)
+    files, state = _weights(folder)
+    padding = _number(path, config, "pad_token_id", 0 if kind in _ONE_SEPARATOR else 1)
+    family = FAMILIES[kind]
+    try:
+        weights, left = from_transformers(state, family, padding)
+    except KeyError as error:
+        raise UserError(
+            f"{files[0]} lacks {error}, which a {kind} has: it is not whole, or not of {path}, so get it again"
+        ) from None
+    if WORDS not in weights:
+        raise UserError(f"{files[0]} has no table of words: it is not of {path}")
+    foreign = Foreign(
+        kind=f"{kind} of Transformers",
+        path=path,
+        fields=_fields(path, kind, config, weights),
+        weights=weights,
+        rows=len(next(t for name, t in state.items() if name.endswith("position_embeddings.weight"))),
+        files=[path, *files],
+        head={},
+        classes=_classes(config),
+        left=left,
+    )
+    foreign.tie()
+    if foreign.has_lm_head and kind in _GELU_HEADS and foreign.fields["activation_fn"] != "gelu":
+        raise UserError(
+            f"{path}: hidden_act is {config['hidden_act']!r:.40}, but the language-model head of {kind} has gelu, and "
+            "ours has the activation of the layers: such a model is not imported"
+        )
+    return foreign, config
+
+
+def _refuse(path: Path, config: dict[str, Any]) -> None:
+    """Refuse what changes the function of the weights and has no counterpart."""
+    for name, usual in (
+        ("position_embedding_type", "absolute"),
+        ("is_decoder", False),
+        ("add_cross_attention", False),
+        ("pruned_heads", {}),
+        ("quantization_config", None),
+        ("sparsify", None),
+    ):
+        value = config.get(name, usual)
+        if value not in (usual, None):
+            raise UserError(f"{path}: {name} is {value!r:.60}, and only {usual!r} is imported")
+
+
+def _weights(folder: Path) -> tuple[list[Path], dict[str, Tensor]]:
+    """The files of the weights, and all tensors. Names in an index are names alone: no folder is left by them."""
+    if any((folder / name).exists() for name in ("model.safetensors", "model.safetensors.index.json")):
+        index = folder / "model.safetensors.index.json"
+        tensors = read_weights(folder, MADE_BY)
+        return [index if index.is_file() else folder / "model.safetensors"], tensors
+    index, files = folder / f"{PICKLED}.index.json", [folder / PICKLED]
+    if index.is_file():
+        content = typed(dict[str, Any], read_json(index, MADE_BY), str(index), MADE_BY)
+        parts = typed(dict[str, str], content.get("weight_map"), f"{index}: weight_map", MADE_BY)
+        files = [folder / Path(name).name for name in sorted(set(parts.values()))]
+    elif not files[0].exists():
+        raise UserError(f"there is neither model.safetensors nor {PICKLED} in {folder}: get the weights too")
+    tensors: dict[str, Tensor] = {}
+    for file in files:
+        part = safe_load(file)
+        wrong = next((name for name, value in part.items() if not isinstance(value, Tensor)), None)
+        if wrong is not None:
+            raise UserError(f"{file} holds {wrong!r:.60}, which is no tensor: give the weights of {MADE_BY}")
+        tensors.update(part)
+    return files, tensors
+
+
+def _number(path: Path, config: dict[str, Any], name: str, default: int | None = None) -> int:
+    value = config.get(name)
+    value = default if value is None else value
+    if type(value) is not int or value < 0:
+        raise UserError(f"{path}: {name} is {value!r:.60}, not a number: get the file again")
+    return value
+
+
+def _fields(path: Path, kind: str, config: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Any]:
+    if kind == "distilbert":
+        config = {**{usual: config[name] for name, usual in _DISTILBERT.items() if name in config}, **config}
+    activation = config.get("hidden_act", "gelu")
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
+        raise UserError(f"{path}: hidden_act is {activation!r:.60}, and only {', '.join(_ACTIVATIONS)} are imported")
+    dropout = config.get("hidden_dropout_prob", 0.1)
+    width = _number(path, config, "hidden_size")
+    fields = {
+        **BERT,
+        "encoder_layers": _number(path, config, "num_hidden_layers"),
+        "encoder_embed_dim": width,
+        "encoder_attention_heads": _number(path, config, "num_attention_heads"),
+        "encoder_ffn_embed_dim": _number(path, config, "intermediate_size"),
+        "activation_fn": _ACTIVATIONS[activation],
+        "pooler_activation_fn": _HEAD_ACTIVATIONS.get(kind, "tanh"),
+        "dropout": dropout,
+        "attention_dropout": config.get("attention_probs_dropout_prob", 0.1),
+        "layer_norm_eps": 1e-12 if kind == "distilbert" else config.get("layer_norm_eps", 1e-12),
+        "max_positions": len(weights[POSITIONS]),
+        "encoder_normalize_before": kind == "roberta-prelayernorm",
+    }
+    narrow = config.get("embedding_size", width) if kind == "electra" else width
+    if narrow != width:
+        fields["embedding_dim"] = narrow
+    if SEGMENTS in weights:
+        fields["segment"] = "input"
+    if kind in _ONE_SEPARATOR:
+        fields["pair_separators"] = 1
+    if kind == "mpnet":
+        fields["relative"] = "bucketed"
+        fields["relative_buckets"] = _number(path, config, "relative_attention_num_buckets", 32)
+    return fields
+
+
+def _classes(config: dict[str, Any]) -> list[str] | None:
+    """The names of the classes by their numbers; those that Transformers makes up are none."""
+    names = config.get("id2label")
+    if not isinstance(names, dict) or not all(str(i) in names for i in range(len(names))):
+        return None
+    found = [names[str(i)] for i in range(len(names))]
+    made_up = all(name == f"LABEL_{i}" for i, name in enumerate(found))
+    return None if made_up or not all(isinstance(name, str) for name in found) else found

@@ -1,0 +1,171 @@
+"""Text to the numbers of a corpus' dictionary: by a SentencePiece model, or by `tokenizer.json` of an imported model.
+
+A text that spells `<mask>` or another special symbol has letters or the unknown symbol there: only training puts masks.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK, UNKNOWN_NUMBER, Encoder, read_symbols, symbols
+from tupe.errors import UserError
+from tupe.files import check_file
+
+#: Names of the file of a tokenizer in a corpus' folder; the first is the one that fairseq's hub looks for.
+MODEL, JSON = "sentencepiece.bpe.model", "tokenizer.json"
+_SPECIAL = (*FAIRSEQ_SYMBOLS, MASK)
+
+
+class Pieces(NamedTuple):
+    """Pieces `(m,)`: their numbers in fairseq's dictionary, and the characters `[begin, end)` of each.
+
+    A character of which several pieces were made (a sign that stands for a word, a fraction) belongs to all of them; a
+    piece that is only a space has no character.
+    """
+
+    numbers: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
+
+    def span(self, first: int, last: int) -> tuple[int, int] | None:
+        """The first and last piece that hold the characters `first` to `last`; None if no piece does."""
+        begin = int(np.searchsorted(self.end, first, side="right"))  # the first that ends behind `first`
+        end = int(np.searchsorted(self.begin, last, side="right")) - 1
+        return (begin, end) if begin <= end else None
+
+
+class Tokenizer(Protocol):
+    """A tokenizer of either kind."""
+
+    symbols: list[str]  # of fairseq's dictionary, by their numbers, without `<mask>`
+
+    def __call__(self, text: str) -> list[int]:
+        """The numbers of a text."""
+        ...
+
+    def lines(self, lines: list[str]) -> Iterable[list[int]]:
+        """The numbers of many lines."""
+        ...
+
+    def pieces(self, text: str) -> Pieces:
+        """The pieces of a text, with their characters."""
+        ...
+
+    def decode(self, symbols: list[str]) -> str:
+        """The text that symbols of the dictionary spell."""
+        ...
+
+
+class SentencePieceTokenizer(Encoder):
+    """The tokenizer of a SentencePiece model and a dictionary of its pieces, in any order.
+
+    Args:
+        model: of SentencePiece.
+        dictionary: fairseq's `dict.txt`.
+        by_words: as of `Encoder`.
+
+    Raises:
+        UserError: if there is no model or no dictionary in the files.
+    """
+
+    def __init__(self, model: Path, dictionary: Path, by_words: bool = False) -> None:
+        super().__init__(model, by_words)
+        self.symbols = read_symbols(dictionary)
+        self._names = symbols(model)
+        self._numbers = _numbers(self._names, self.symbols)
+        self._blank = self._model.piece_to_id("▁")
+
+    def pieces(self, text: str) -> Pieces:
+        """The pieces of a text; SentencePiece normalises it, and its own offsets lead back to the characters."""
+        found = self._model.encode(text, return_type="offset_mapping")
+        ids = np.array(found["ids"], dtype=np.int64)
+        span = np.array(found["offsets"], dtype=np.int64).reshape(-1, 2)
+        begin, end = span[:, 0], span[:, 1]
+        filled = np.flatnonzero(end > begin)
+        if not len(filled):
+            return Pieces(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
+        # a piece without characters of its own takes those of the next, with which it was made of one
+        of = filled[np.minimum(np.searchsorted(filled, np.arange(len(begin))), len(filled) - 1)]
+        blank = (ids == self._blank) & (end > begin)
+        begin, end = begin[of], end[of]
+        begin[blank] = end[blank]
+        return Pieces(np.array(self._numbers, dtype=np.int64)[ids], begin, end)
+
+    def decode(self, symbols: list[str]) -> str:
+        """The text that symbols of the dictionary spell."""
+        return "".join(symbols).replace("▁", " ").strip()
+
+
+class JsonTokenizer:
+    """The tokenizer of a `tokenizer.json` without added tokens, as `tupe import` writes it.
+
+    Args:
+        path: the file.
+        dictionary: fairseq's `dict.txt`, whose symbols are names of its pieces.
+
+    Raises:
+        UserError: if a file is missing or no such thing, or if the package `tokenizers` is.
+    """
+
+    def __init__(self, path: Path, dictionary: Path) -> None:
+        self._tokenizer = open_json(path)
+        self.symbols = read_symbols(dictionary)
+        names = self._tokenizer.get_vocab(with_added_tokens=False)
+        by_id: list[str] = [""] * (max(names.values(), default=-1) + 1)
+        for name, number in names.items():
+            by_id[number] = name
+        self._numbers = _numbers(by_id, self.symbols)
+
+    def __call__(self, text: str) -> list[int]:
+        """The numbers of a text."""
+        return [self._numbers[number] for number in self._tokenizer.encode(text, add_special_tokens=False).ids]
+
+    def lines(self, lines: list[str]) -> Iterator[list[int]]:
+        """The numbers of many lines."""
+        return map(self, lines)
+
+    def pieces(self, text: str) -> Pieces:
+        """The pieces of a text; bytes of one character all have that character."""
+        found = self._tokenizer.encode(text, add_special_tokens=False)
+        span = np.array(found.offsets, dtype=np.int64).reshape(-1, 2)
+        begin, end = span[:, 0].copy(), span[:, 1]
+        blank = np.array([text[b:e].isspace() for b, e in found.offsets], dtype=bool)
+        begin[blank] = end[blank]
+        return Pieces(np.array([self._numbers[number] for number in found.ids], dtype=np.int64), begin, end)
+
+    def decode(self, symbols: list[str]) -> str:
+        """The text that symbols of the dictionary spell."""
+        return self._tokenizer.decoder.decode(symbols)
+
+
+def open_json(path: Path):
+    """Open a `tokenizer.json` as the package `tokenizers` has it. Raises `UserError` where that fails."""
+    try:
+        import tokenizers
+    except ModuleNotFoundError:
+        raise UserError(f"{path} needs the package tokenizers: pip install '.[transformers]'") from None
+    check_file(path, "tupe import")
+    try:
+        tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the package raises none of its own
+        raise UserError(f"{path} is no tokenizer ({str(error)[:200]}): get it again") from None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def open_tokenizer(path: Path, by_words: bool = False) -> Tokenizer:
+    """Open the tokenizer in a file of a corpus' folder, whose `dict.txt` has its symbols."""
+    dictionary = path.with_name("dict.txt")
+    return JsonTokenizer(path, dictionary) if path.name == JSON else SentencePieceTokenizer(path, dictionary, by_words)
+
+
+def _numbers(names: list[str], symbols: list[str]) -> list[int]:
+    """The number in the dictionary of each piece; special symbols are unknown, as what it lacks is."""
+    numbers = {symbol: number for number, symbol in enumerate(symbols)}
+    return [
+        UNKNOWN_NUMBER if name in _SPECIAL or name.startswith("madeupword") else numbers.get(name, UNKNOWN_NUMBER)
+        for name in names
+    ]
