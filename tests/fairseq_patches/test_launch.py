@@ -3,7 +3,6 @@
 import sys
 from types import SimpleNamespace
 
-import fairseq_cli.train
 import pytest
 import torch
 from fairseq.dataclass.configs import DistributedTrainingConfig
@@ -13,6 +12,7 @@ from tests.commands import ROOT, hydra_command, run, train_log
 from tests.models.small import small_batch, small_dictionary, small_model
 from tupe.errors import UserError
 from tupe.fairseq_patches.commands import configure, find_unused_parameters
+from tupe.fairseq_patches.ranges import refuse_out_of_range
 
 TORCHRUN = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400", "WORLD_SIZE": "4", "RANK": "3", "LOCAL_RANK": "1"}
 FIELDS = ("distributed_world_size", "distributed_rank", "distributed_init_method", "distributed_no_spawn", "device_id")
@@ -73,18 +73,20 @@ def test_more_processes_than_gpus_need_more_machines(configured):
         assert configured(2, distributed_world_size=8, **more_machines).distributed_world_size == 8
 
 
-@pytest.mark.parametrize("gpus", [0, 1])
-def test_fully_sharded_without_what_it_needs(gpus, configured, monkeypatch):
-    monkeypatch.setitem(sys.modules, "fairscale", None if gpus else SimpleNamespace(__spec__=True))
+@pytest.mark.parametrize(
+    ("gpu", "on_cpu", "fairscale"), [(False, False, True), (True, True, True), (True, False, False)]
+)
+def test_fully_sharded_without_what_it_needs(gpu, on_cpu, fairscale, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setitem(sys.modules, "fairscale", SimpleNamespace(__spec__=True) if fairscale else None)
+    asked = {"distributed_training": {"ddp_backend": "fully_sharded"}, "common": {"cpu": on_cpu}}
     with pytest.raises(UserError, match="fully_sharded needs GPUs and the package fairscale"):
-        configured(gpus, ddp_backend="fully_sharded")
+        refuse_out_of_range(asked)
 
 
 def test_fully_sharded_on_the_cpu_ends_with_the_sentence(train, tmp_path):
     with pytest.raises(UserError, match="fully_sharded needs GPUs"):
         train(tmp_path, "--ddp-backend", "fully_sharded")
-    with pytest.raises(UserError, match="fully_sharded needs GPUs"):  # under Hydra, where it comes too late for that
-        fairseq_cli.train.fsdp_enable_wrap(DistributedTrainingConfig(ddp_backend="fully_sharded"))
 
 
 CLASSES = {"features_only": True, "classification_head_name": "classes"}

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.patching import Overlay, overlay, patches, replaced
+from tupe.fairseq_patches.patching import Overlay, overlay, overriding, patches, replaced
 
 
 def plus_one(original):
@@ -46,6 +46,28 @@ FAIRSEQ.np, FAIRSEQ.function = np, lambda first, second: np.floor(first)
 def test_another_fairseq_is_refused(patch, said):
     with pytest.raises(UserError, match=f"patches {said}, but the installed fairseq-?.* has .*: install fairseq-fixed"):
         patch(plus_one)
+
+
+class Theirs:
+    def step(self, batch, seed):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("method", "said"), [(lambda self, batches: None, r"step\(self, batches, "), (lambda self: None, r"stop\(self, ")]
+)
+def test_a_class_that_overrides_refuses_another_fairseq(method, said):
+    class Ours(Theirs):
+        def step(self, batch, *others, more=1):
+            pass
+
+        def asked(self):
+            pass
+
+    assert overriding(Theirs, "asked")(Ours) is Ours
+    setattr(Ours, said[:4], method)
+    with pytest.raises(UserError, match=rf"Theirs\.{said}"):
+        overriding(Theirs, "asked")(Ours)
 
 
 def test_replaced_for_a_while():

@@ -34,7 +34,10 @@ from tupe.fairseq_patches.ranges import refuse_out_of_range
         (["--mask-prob", 1], r"task.mask_prob is 1.0: give a share above 0 and below 1"),
         (["--lr", "1e999"], r"optimization.lr is inf: give a number, 0 or more"),
         (["--dropout", -0.5], r"model.dropout is -0.5: give a share, from 0 to 1"),
-        (["--leave-unmasked-prob", 0.7, "--random-token-prob", 0.7], r"add up to 1.4: give at most 1"),
+        (
+            ["--leave-unmasked-prob", 0.7, "--random-token-prob", 0.7],
+            r"random_token_prob is 0.7: give at most 1 in sum",
+        ),
     ],
 )
 def test_training_refuses(flags, said, train, tmp_path):

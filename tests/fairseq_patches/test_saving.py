@@ -15,6 +15,7 @@ import torch
 from tests.commands import ROOT
 from tupe.errors import UserError
 from tupe.fairseq_patches.printing import LOG
+from tupe.files import atomic_files
 from tupe.plan import Launch, plan, read_config
 
 
@@ -45,24 +46,25 @@ def disk(monkeypatch):
 
 
 def test_disk_that_is_full_when_a_checkpoint_is_written(train, trained, tmp_path, disk, monkeypatch):
-    """The real error of a real write: the temporary file is /dev/full, which has no room."""
+    """The real error of a real write: `atomic`'s temporary file is /dev/full, which has no room."""
     last = tmp_path / "checkpoint_last.pt"
     last.write_bytes((trained / "checkpoint_last.pt").read_bytes())
     before = digest(last)
     refused = tmp_path / "checkpoint_1_4.pt"
-    (tmp_path / f"{refused.name}.tmp").symlink_to("/dev/full")
+    name = f".{refused.name}.{atomic_files._HERE}.{os.getpid()}{atomic_files._UNFINISHED}"
+    (tmp_path / name).symlink_to("/dev/full")
     with pytest.raises(UserError) as ended:
         train(tmp_path, "--max-update", 6, "--save-interval-updates", 4)
     said = re.fullmatch(
-        rf"{refused} cannot be written \(No space left on device: ([\d,]+) bytes are needed, 1,000 are free, "
-        r"([\d,]+) are missing\): .* the same command goes on",
+        rf"{refused} cannot be written, as the disk is full: of its ([\d,]+) bytes ([\d,]+) do not fit; make room, "
+        r"or give another place\. The checkpoints before it are whole, and the same command goes on\.",
         str(ended.value),
     )
     needed, missing = (int(number.replace(",", "")) for number in said.groups())
     assert missing == needed - 1000
     assert needed == pytest.approx(last.stat().st_size, rel=0.02)
     assert digest(last) == before
-    assert not list(tmp_path.glob("*.tmp"))
+    assert not list(tmp_path.glob(".*"))
     train(tmp_path, "--max-update", 6)
     assert torch.load(last, weights_only=True)["optimizer_history"][-1]["num_updates"] == 6
 
@@ -73,7 +75,7 @@ def test_disk_that_is_full_when_a_checkpoint_is_copied(train, tmp_path, disk, mo
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(shutil, "copyfile", full)
-    with pytest.raises(UserError, match=r"checkpoint_best\.pt cannot be written \(No space left .* are missing\)"):
+    with pytest.raises(UserError, match=r"checkpoint_best\.pt cannot be written, as the disk is full: of its .* not"):
         train(tmp_path, "--save-interval-updates", 2)
     assert [path.name for path in tmp_path.glob("checkpoint*")] == ["checkpoint_1_2.pt"]
 
@@ -104,7 +106,7 @@ def test_the_plan_holds_what_a_run_writes(wide, corpus, train, tmp_path, monkeyp
     most, replace = [], os.replace
 
     def counted(source, target):
-        most.append(len(list(tmp_path.glob("checkpoint*"))))
+        most.append(len(list(tmp_path.glob("checkpoint*")) + list(tmp_path.glob(".checkpoint*"))))
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", counted)

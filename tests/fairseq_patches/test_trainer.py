@@ -1,13 +1,10 @@
 from types import SimpleNamespace
 
-import pytest
 from fairseq.models import MODEL_REGISTRY
 from fairseq.trainer import Trainer
 
-from tupe.errors import UserError
-from tupe.fairseq_patches.patching import check
 from tupe.fairseq_patches.task import put_in_scope
-from tupe.fairseq_patches.trainer import _OVERRIDDEN, ScheduleTrainer, TupeTrainer
+from tupe.fairseq_patches.trainer import ScheduleTrainer, TupeTrainer
 from tupe.models import TupeModel
 
 
@@ -24,14 +21,6 @@ def test_the_trainer_is_chosen_by_what_it_trains():
         pass
 
     assert type(Trainer.__new__(Users, None, task, other, other)) is Users
-
-
-def test_what_is_overridden_is_looked_at():
-    """Each override is in the table by which another fairseq is refused."""
-    overrides = {name for name in vars(TupeTrainer) if name in vars(Trainer) and callable(vars(TupeTrainer)[name])}
-    assert overrides == _OVERRIDDEN.keys()
-    with pytest.raises(UserError, match=r"Trainer\.train_step\(self batches, \.\.\.\)|patches fairseq.trainer.Trainer"):
-        check(Trainer, "train_step", "self batches")
 
 
 def test_the_model_is_asked_before_its_training(train, tmp_path, monkeypatch):

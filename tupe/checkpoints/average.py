@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tupe.errors import UserError
-from tupe.models.checkpoint_config import saved_fields
+from tupe.fairseq_patches.checkpoints import saved_fields
 from tupe.safe_load import check_finite, safe_load
 
 _SAVED = (re.compile(r"checkpoint_\d+_(\d+)\.pt"), re.compile(r"checkpoint(\d+)\.pt"))  # by updates, by epochs

@@ -2,12 +2,11 @@
 
 import collections
 import contextlib
-import errno
 import hashlib
 import io
 import os
-import shutil
 import typing
+from argparse import Namespace
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -26,9 +25,9 @@ from omegaconf.nodes import AnyNode
 from torch.serialization import safe_globals
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.patching import overlay, patch, patched, patches, put, replaced
+from tupe.fairseq_patches.patching import overlay, patch, patched, patches, put
 from tupe.fairseq_patches.scope import chosen, in_scope
-from tupe.files import check_file
+from tupe.files import atomic, check_file
 from tupe.position.registry import refuse_unregistered
 from tupe.safe_load import check_finite, fairseq_globals, safe_load
 from tupe.systems import system_fields
@@ -38,7 +37,8 @@ _BROADCAST_GLOBALS = (
     *(typing.Any, dict, list, int, collections.defaultdict),
 )
 MASK = "<mask>"  # which every task with masked words adds to its dictionary
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+#: What a checkpoint has beside a model.
+_PARTS = ("optimizer_history", "extra_state", "cfg")
 _PREPARED_BY = {  # the data of a task; else a corpus
     "TupeQuestionAnsweringTask": "tupe prepare-qa",
     "TupeSentencePredictionTask": "tupe prepare-glue",
@@ -46,7 +46,9 @@ _PREPARED_BY = {  # the data of a task; else a corpus
 }
 
 
+#: What is known of checkpoint files by path, and who is shown each that is read.
 _OPENED: ContextVar[Mapping[str, dict[str, Any]] | None] = ContextVar("opened checkpoints", default=None)
+_SHOWN_TO: ContextVar[Callable[[str, dict[str, Any]], None] | None] = ContextVar("shown to", default=None)
 
 
 @contextlib.contextmanager
@@ -66,12 +68,33 @@ def load(file, **options) -> dict:
     For every checkpoint, because whose it is stands in the file. What fairseq wrote without code loads as ever.
 
     Raises:
-        UserError: as `safe_load`.
+        UserError: as `safe_load`, and if the file is no checkpoint, which fails later in fairseq, or not a whole one.
     """
     state = (_OPENED.get() or {}).get(file.name)
-    if state is None:
-        return safe_load(file.name)
+    state = safe_load(file.name) if state is None else state
+    old = state.get("args") is not None  # fairseq adds to those what they lack
+    missing = [key for key in ("model", *(() if old else _PARTS)) if state.get(key) is None]
+    if missing:
+        raise UserError(f"{file.name} is not a checkpoint of fairseq, which has {', '.join(missing)}: give one that is")
+    model = saved_model(state)
+    if in_scope(chosen("model", model.get("_name"))):
+        if model["_name"] in MODEL_DATACLASS_REGISTRY:
+            refuse_unregistered(file.name, MODEL_DATACLASS_REGISTRY[model["_name"]], model.get)
+        check_finite(state["model"], file.name)  # training that goes on from NaN computes nothing else
+    if (shown_to := _SHOWN_TO.get()) is not None:
+        shown_to(file.name, state)
     return {**state, "model": {**state["model"]}}  # fairseq and the models change names in both
+
+
+def saved_model(state: dict) -> dict[str, Any]:
+    """Return the configuration of the model in a checkpoint by field."""
+    return saved_fields(state["args"] if state.get("args") is not None else saved_fields(state["cfg"]).get("model"))
+
+
+def saved_fields(part: object) -> dict[str, Any]:
+    """A part of a configuration, which fairseq saves in either form."""
+    part = vars(part) if isinstance(part, Namespace) else part
+    return part if isinstance(part, dict) else {}
 
 
 @patch
@@ -81,45 +104,6 @@ def checkpoints_are_read_without_code() -> None:
     """
     overlay(checkpoint_utils, "torch", "load_ema_from_checkpoint", load=load)
     put(checkpoint_utils, "torch", overlay(checkpoint_utils, "torch", "load_checkpoint_to_cpu", load=load))
-
-
-@patches(checkpoint_utils, "load_checkpoint_to_cpu", "path")
-def checkpoint_is_whole(original):
-    """A `dict` that is no checkpoint fails in fairseq, or later; old checkpoints, which it upgrades, do not."""
-
-    def load_checkpoint_to_cpu(path, *args, **kwargs):
-        try:
-            state = original(path, *args, **kwargs)
-        except (AttributeError, KeyError, TypeError) as error:
-            raise _no_checkpoint(path, safe_load(path)) or error from error
-        cfg = state.get("cfg")
-        if cfg:
-            _check_terms(path, cfg.get("model"))
-        if (not cfg and not state.get("args")) or (cfg and in_scope(chosen("model", cfg.get("model")))):
-            error = _no_checkpoint(path, state)
-            if error is not None:
-                raise error
-        if cfg and in_scope(chosen("model", cfg.get("model"))):
-            check_finite(state["model"], path)  # training that goes on from NaN computes nothing else
-        return state
-
-    return load_checkpoint_to_cpu
-
-
-def _check_terms(path, model) -> None:
-    """Terms that nobody has registered are otherwise a traceback of omegaconf's."""
-    known = MODEL_DATACLASS_REGISTRY.get(getattr(model, "_name", None))
-    if known is not None and in_scope(chosen("model", model)):
-        refuse_unregistered(path, known, lambda side: getattr(model, side, None))
-
-
-def _no_checkpoint(path, state: dict) -> UserError | None:
-    missing = [key for key in ("model", "optimizer_history", "extra_state") if key not in state]
-    if not state.get("cfg") and not state.get("args"):
-        missing.append("cfg")
-    if not missing:
-        return None
-    return UserError(f"{path} is not a checkpoint of fairseq, which has {', '.join(missing)}: give one that is")
 
 
 def broadcast_configurations() -> AbstractContextManager:
@@ -229,16 +213,9 @@ def checkpoint_fits(trainer: Trainer, filename: str) -> Iterator[None]:
     Raises:
         UserError: if the checkpoint is of something else.
     """
-    load = checkpoint_utils.load_checkpoint_to_cpu
-
-    def load_and_compare(path, *load_args, **load_kwargs):
-        state = load(path, *load_args, **load_kwargs)
-        compare(path, state, trainer.cfg.model, trainer.task)
-        return state
-
+    token = _SHOWN_TO.set(lambda path, state: compare(path, state, trainer.cfg.model, trainer.task))
     try:
-        with replaced(checkpoint_utils, "load_checkpoint_to_cpu", load_and_compare):
-            yield
+        yield
     except AssertionError as error:  # another criterion or optimizer
         raise UserError(
             f"{filename} cannot be continued: {str(error).rstrip('.')}; to start a new run from its parameters "
@@ -257,6 +234,8 @@ def checkpoint_fits(trainer: Trainer, filename: str) -> Iterator[None]:
             raise reason from None
         lines = "; ".join(line.strip() for line in str(reason).splitlines())
         raise UserError(f"the parameters in {filename} are not those of this model: {lines[:400]}") from error
+    finally:
+        _SHOWN_TO.reset(token)
 
 
 def compare(path: str, state: dict, model: Any, task: Any) -> None:
@@ -264,16 +243,17 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
 
     Args:
         path: name of the checkpoint.
-        state: what is in it, as `load_checkpoint_to_cpu` returns it.
+        state: what is in it, as `load` returns it.
         model: the configuration `cfg.model` of this run.
         task: has the dictionaries of this run.
     """
-    theirs, is_ours = state["cfg"].model, hasattr(model, "dictionary_sha256")
+    theirs, is_ours = Namespace(**saved_model(state)), hasattr(model, "dictionary_sha256")
+    name = getattr(theirs, "_name", None) or getattr(theirs, "arch", None)
     if is_ours and not hasattr(theirs, "dictionary_sha256"):
-        raise UserError(f"checkpoint {path} is of fairseq's model {theirs._name}: give one that a model of TUPE wrote")
+        raise UserError(f"checkpoint {path} is of fairseq's model {name}: give one that a model of TUPE wrote")
     kinds = [("a translation model" if hasattr(cfg, "decoder_layers") else "an encoder") for cfg in (theirs, model)]
     if is_ours and kinds[0] != kinds[1]:
-        raise UserError(f"checkpoint {path} is {kinds[0]} ({theirs._name}), but this run trains {kinds[1]}")
+        raise UserError(f"checkpoint {path} is {kinds[0]} ({name}), but this run trains {kinds[1]}")
     checksum = getattr(theirs, "dictionary_sha256", None)
     if is_ours or checksum is not None:
         refuse_other_dictionary(checksum, task.source_dictionary, prepared_by(task), saved_size(state), f" {path}")
@@ -309,61 +289,44 @@ def names(value: Any, kept: Collection[str] = ()) -> Any:
     return os.pathsep.join(os.path.basename(os.path.normpath(part)) if os.path.isabs(part) else part for part in parts)
 
 
-def written_once() -> AbstractContextManager:
-    """Write checkpoints in one try. On a full disk fairseq tries three times and leaves a part of the file."""
-    save_otherwise, files = checkpoint_utils.torch_persistent_save, checkpoint_utils.PathManager
+@patches(checkpoint_utils, "torch_persistent_save", "obj filename async_write")
+def written_once(original):
+    """On a full disk fairseq tries three times, and leaves a part of the file. For every run, whose bytes are the same.
 
-    def save(state, filename, async_write=False):
-        if async_write or not files.supports_rename(filename):
-            return save_otherwise(state, filename, async_write)
-        with _whole(filename, lambda: _saved_size(state)) as unfinished, open(unfinished, "wb") as file:
-            torch.save(state, file)  # an opened file: given a name, PyTorch hides the system's error
+    An opened file is written, because PyTorch hides the system's error where it is given a name.
+    """
 
-    return replaced(checkpoint_utils, "torch_persistent_save", save)
+    def torch_persistent_save(obj, filename, async_write=False):
+        if async_write or not checkpoint_utils.PathManager.supports_rename(filename):
+            return original(obj, filename, async_write)
+        with _whole(filename, lambda: _saved_size(obj)) as unfinished, open(unfinished, "wb") as file:
+            torch.save(obj, file)
+
+    return torch_persistent_save
 
 
-def copied_whole() -> AbstractContextManager:
-    """Copy checkpoints whole: a run that is killed while `checkpoint_last.pt` is copied leaves half a file."""
-    files = checkpoint_utils.PathManager
-    copy_now = files.copy
+@patches(checkpoint_utils.PathManager, "copy", "src_path dst_path overwrite")
+def copied_whole(original):
+    """A run that is killed while `checkpoint_last.pt` is copied leaves half a file. For every run too."""
 
-    def copy(source, target, overwrite=False):
-        if not files.supports_rename(target):
-            return copy_now(source, target, overwrite)
-        with _whole(target, lambda: os.path.getsize(source)) as unfinished:
-            copy_now(source, unfinished, overwrite=True)
+    def copy(src_path, dst_path, overwrite=False):
+        if not checkpoint_utils.PathManager.supports_rename(dst_path):
+            return original(src_path, dst_path, overwrite)
+        with _whole(dst_path, lambda: os.path.getsize(src_path)) as unfinished:
+            original(src_path, str(unfinished), overwrite=True)
         return True
 
-    return replaced(files, "copy", staticmethod(copy))
+    return copy
 
 
 @contextlib.contextmanager
-def _whole(target: str, size: Callable[[], int]) -> Iterator[str]:
-    """Yield a temporary name beside `target`, which becomes `target` when the block ends without an exception.
-
-    Raises:
-        UserError: if the file cannot be written; on a full disk it says how many of the `size()` bytes are missing.
-    """
-    unfinished = f"{target}.tmp"
+def _whole(target: str, size: Callable[[], int]) -> Iterator[Path]:
+    """As `atomic`, and say that the run goes on."""
     try:
-        yield unfinished
-        os.replace(unfinished, target)
-    except Exception as error:
-        with contextlib.suppress(OSError):
-            os.remove(unfinished)
-        cause = error
-        while cause is not None and not isinstance(cause, OSError):
-            cause = cause.__context__  # PyTorch's writer raises an error of its own
-        if cause is None:
-            raise
-        reason = cause.strerror
-        if cause.errno in _FULL:
-            needed, free = size(), shutil.disk_usage(os.path.dirname(os.path.abspath(target))).free
-            reason = f"{reason}: {needed:,} bytes are needed, {free:,} are free, {max(needed - free, 0):,} are missing"
-        raise UserError(
-            f"{target} cannot be written ({reason}): the checkpoints before it are whole, so make room or set "
-            "checkpoint.save_dir to another disk, and the same command goes on"
-        ) from error
+        with atomic(Path(target), size) as unfinished:
+            yield unfinished
+    except UserError as error:
+        raise UserError(f"{error} The checkpoints before it are whole, and the same command goes on.") from error
 
 
 def _saved_size(state: dict) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from fairseq import distributed, distributed_utils, options
+from fairseq import distributed_utils, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models.roberta import RobertaModel
 from fairseq.registry import REGISTRIES
@@ -151,7 +151,6 @@ def configure(distributed, on_cpu: bool) -> None:
     Raises:
         UserError: several processes were asked for that nobody would start, or a backend that cannot work here.
     """
-    _refuse_sharding(distributed, on_cpu)
     if _launched_processes() > 1 and distributed.distributed_init_method in (None, "env://"):
         distributed.distributed_world_size = _launched_processes()
         distributed.distributed_rank = int(os.environ["RANK"])
@@ -176,24 +175,6 @@ def configure(distributed, on_cpu: bool) -> None:
             if getattr(distributed, field) == needs_gpus:
                 setattr(distributed, field, works)
                 logger.info(f"{field} is {works} here: {needs_gpus} needs GPUs")
-
-
-def _refuse_sharding(distributed, on_cpu: bool) -> None:
-    if distributed.ddp_backend == "fully_sharded" and (on_cpu or importlib.util.find_spec("fairscale") is None):
-        raise UserError(
-            "ddp_backend fully_sharded needs GPUs and the package fairscale: choose legacy_ddp, or on GPUs pytorch_ddp"
-        )
-
-
-@patches(distributed, "fsdp_enable_wrap", "cfg")
-def shards_where_it_can(original):
-    """Under Hydra this package is imported after `call_main`. For every run: fairseq fails here as well."""
-
-    def fsdp_enable_wrap(cfg, **kwargs):
-        _refuse_sharding(cfg, on_cpu=not torch.cuda.is_available())
-        return original(cfg, **kwargs)
-
-    return fsdp_enable_wrap
 
 
 def find_unused_parameters(cfg, model) -> None:

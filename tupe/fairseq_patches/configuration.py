@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fairseq import checkpoint_utils, models, tasks, utils
+from fairseq import tasks, utils
 from fairseq.data import data_utils
 from fairseq.dataclass import initialize
 from fairseq.dataclass.configs import FairseqConfig
-from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
+from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from omegaconf import OmegaConf
@@ -22,7 +22,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from tupe.errors import UserError
 from tupe.fairseq_patches.patching import patches
-from tupe.fairseq_patches.ranges import refuse_out_of_range
+from tupe.fairseq_patches.ranges import refuse_out_of_range, value_of
 from tupe.fairseq_patches.scope import REGISTERED, config_in_scope
 from tupe.files import check_replaceable
 from tupe.systems import ELECTRA, ELECTRA_NAMES, MODEL_NAMES, SEQ2SEQ_NAMES
@@ -43,11 +43,20 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def refuse_unknown(name: str) -> None:
     """Raise a `UserError` that lists our models, unless `name` is a model or architecture that fairseq knows."""
-    if name in ARCH_MODEL_REGISTRY or name in MODEL_REGISTRY:
-        return
+    if not any(name in registry for registry in REGISTERED["model"]):
+        raise _unknown("model", name)
+
+
+def _unknown(kind: str, name: str) -> UserError:
+    if kind != "model":
+        (known,) = REGISTERED[kind]
+        return UserError(
+            f"there is no {kind} '{name}'{nearest(name, known)}: change {kind}._name; "
+            f"known are {', '.join(sorted(known))}"
+        )
     names = SEQ2SEQ_NAMES if name.startswith("seq2seq") else MODEL_NAMES
     systems, sizes = zip(*(known.rsplit("_", 1) for known in names))
-    raise UserError(
+    return UserError(
         f"there is no model '{name}'{nearest(name, (*names, *ELECTRA_NAMES))}: a name is SYSTEM_SIZE, or "
         f"{ELECTRA}SYSTEM_SIZE with a generator, with system {', '.join(dict.fromkeys(systems))} and size "
         f"{', '.join(dict.fromkeys(sizes))}; see `tupe systems`"
@@ -87,29 +96,11 @@ def refuse_unknown_keys(cfg: Mapping) -> None:
 
 
 def explain(kind: str, cfg: Any, error: Exception) -> None:
-    """Raise the sentence for an error while the part `kind` of a configuration was built, if there is one.
-
-    Raises:
-        UserError: for a name, a field, a value or a package that is not there.
-    """
-    name = getattr(cfg, "_name", None) or (getattr(cfg, "arch", None) if kind == "model" else None)
-    if name is None and str(error) == f"{kind} is required!":  # null under Hydra
+    """Raise a `UserError` for an error while the part `kind` of a configuration was built, if it lacks something."""
+    name = getattr(cfg, "_name", kind)
+    if str(error) == f"{kind} is required!":  # null under Hydra
         known = ", ".join(sorted(REGISTERED[kind][0]))
         raise UserError(f"no {kind} is given: set {kind}._name to one of {known}") from error
-    if not isinstance(name, str) or isinstance(error, UserError):
-        return
-    if kind == "model":
-        refuse_unknown(name)
-    if isinstance(error, OmegaConfBaseException) and OmegaConf.is_config(cfg) and name in _DATACLASSES[kind]:
-        _refuse_other_fields(name, cfg, _DATACLASSES[kind][name])
-    if kind == "model":
-        return
-    (registry,) = REGISTERED[kind]
-    if name not in registry:
-        raise UserError(
-            f"there is no {kind} '{name}'{nearest(name, registry)}: change {kind}._name; "
-            f"known are {', '.join(sorted(registry))}"
-        ) from error
     if isinstance(error, (ConfigAttributeError, ConfigKeyError)):  # fairseq's older parts have flags and no dataclass
         raise UserError(
             f"the {kind} {name} needs a value of {error.key}, which has no default under Hydra: add "
@@ -121,10 +112,7 @@ def explain(kind: str, cfg: Any, error: Exception) -> None:
 
 @patches(tasks, "setup_task", "cfg")
 def known_task(original):
-    """Hydra's `task._name`, and data that is not there, at which tasks end in `open`.
-
-    The task is made before anything says whose run it is.
-    """
+    """Data that is not there, at which tasks end in `open`. The task is made before anything says whose run it is."""
 
     def setup_task(cfg, *args, **kwargs):
         name = getattr(cfg, "_name", None)
@@ -146,25 +134,16 @@ def known_task(original):
     return setup_task
 
 
-@patches(models, "build_model", "cfg task")
-def known_model(original):
-    """Hydra's `model._name`."""
-
-    def build_model(cfg, *args, **kwargs):
-        try:
-            return original(cfg, *args, **kwargs)
-        except Exception as error:
-            explain("model", cfg, error)
-            raise
-
-    return build_model
-
-
 @patches(initialize, "add_defaults", "cfg")
-def known_fields(original):
+def known_parts(original):
     """Training fills in defaults first, also under `fairseq-hydra-train`, which imports the plugin just before."""
 
     def add_defaults(cfg):
+        for kind, registries in REGISTERED.items():
+            part = cfg.get(kind)
+            name = part if isinstance(part, str) else getattr(part, "_name", None)
+            if isinstance(name, str) and not any(name in registry for registry in registries):
+                raise _unknown(kind, name)
         try:
             original(cfg)
         except OmegaConfBaseException:
@@ -177,22 +156,6 @@ def known_fields(original):
             refuse_out_of_range(cfg)
 
     return add_defaults
-
-
-@patches(checkpoint_utils, "verify_checkpoint_directory", "save_dir")
-def folder_of_checkpoints(original):
-    """Called by every training, before it reads the data. fairseq says what it tried there, in a traceback."""
-
-    def verify_checkpoint_directory(save_dir, *args, **kwargs):
-        try:
-            return original(save_dir, *args, **kwargs)
-        except OSError as error:
-            raise UserError(
-                f"{os.path.abspath(save_dir)} cannot be a folder of checkpoints ({error.strerror}): set --save-dir "
-                "(checkpoint.save_dir) to one that can be written"
-            ) from error
-
-    return verify_checkpoint_directory
 
 
 def _refuse_without_pair(cfg: Any) -> None:
@@ -233,15 +196,15 @@ def refuse_outputs(cfg: Any) -> None:
         cfg: by group, a dictionary or with attributes.
     """
     for group, name in _FOLDERS:
-        folder = _value(cfg, group, name)
+        folder = value_of(cfg, f"{group}.{name}")
         if isinstance(folder, str) and folder:
             if _is_data(Path(folder)):
                 raise UserError(f"{group}.{name} is {folder}, a folder of prepared data: name another folder.")
             if name == "tensorboard_logdir" and os.path.exists(folder) and not os.path.isdir(folder):
                 raise UserError(f"{group}.{name} is {folder}, which is no folder: name another one.")
-    log = _value(cfg, "common", "log_file")
+    log = value_of(cfg, "common.log_file")
     if isinstance(log, str) and log:
-        _refuse_log(Path(log), _value(cfg, "task", "data"))
+        _refuse_log(Path(log), value_of(cfg, "task.data"))
 
 
 def _refuse_log(log: Path, data: Any) -> None:
@@ -255,8 +218,3 @@ def _is_data(folder: Path) -> bool:
     """Tell whether a folder holds binary data or its parts: languages, splits of questions, GLUE's fields."""
     parts = any(folder.glob("dict.txt")) or (folder / "input0").is_dir()
     return any(folder.glob("*.idx")) or (parts and any(folder.glob("*/*.idx")))
-
-
-def _value(cfg: Any, group: str, name: str) -> Any:
-    part = cfg.get(group) if isinstance(cfg, dict) else getattr(cfg, group, None)
-    return part.get(name) if isinstance(part, dict) else getattr(part, name, None)

@@ -1,7 +1,6 @@
 """Patches for libraries newer than those that fairseq was written for: numpy, threads at exit, a CPU alone."""
 
 import atexit
-import inspect
 import sys
 import threading
 from types import SimpleNamespace
@@ -21,14 +20,18 @@ def _percentile(a, q, interpolation="linear"):
     return np.percentile(a, q, method=interpolation)
 
 
+#: What `fairseq.data` still uses of numpy: module, function, and what numpy 2 lacks there.
+_NUMPY = (
+    (token_block_dataset, "TokenBlockDataset._build_slice_indices", {"compat": SimpleNamespace(long=np.int64)}),
+    (data_utils, "get_buckets", {"percentile": _percentile}),
+)
+
+
 @patch
 def names_that_numpy_removed() -> None:
-    """Give `fairseq.data` the names that it still uses."""
-    if not hasattr(getattr(np, "compat", None), "long"):  # `--sample-break-mode eos`
-        made, replacement = "TokenBlockDataset._build_slice_indices", SimpleNamespace(long=np.int64)
-        put(token_block_dataset, "np", overlay(token_block_dataset, "np", made, compat=replacement))
-    if "interpolation" not in inspect.signature(np.percentile).parameters:  # `--num-batch-buckets`
-        put(data_utils, "np", overlay(data_utils, "np", "get_buckets", percentile=_percentile))
+    """`--sample-break-mode eos` and `--num-batch-buckets` need them. Older numpy has the same under these names too."""
+    for module, function, removed in _NUMPY:
+        put(module, "np", overlay(module, "np", function, **removed))
 
 
 def end_consumers() -> None:

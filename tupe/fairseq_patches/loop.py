@@ -22,9 +22,8 @@ from fairseq.logging import metrics
 from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.checkpoints import copied_whole
 from tupe.fairseq_patches.configuration import nearest
-from tupe.fairseq_patches.patching import patches, wrap
+from tupe.fairseq_patches.patching import wrap
 from tupe.fairseq_patches.scope import in_scope
 
 logger = logging.getLogger(__name__)
@@ -96,42 +95,39 @@ def agreed(trainer: Trainer) -> tuple[int | None, bool]:
 
 
 def trains_ours(cfg, trainer, *args, **kwargs) -> bool:
-    """For `patches(only_for=...)` on a function of the loop."""
+    """For `wrap(only_for=...)` on a function of the loop."""
     return in_scope(trainer)
 
 
-@patches(checkpoint_utils, "load_checkpoint", "cfg trainer", only_for=trains_ours)
-def begins_as_asked(original):
-    """Refuse a `--restore-file` that does not exist, of which fairseq logs a line before it trains from nothing.
+def refuse_missing_checkpoint(cfg) -> None:
+    """Raise a `UserError` for a `--restore-file` that does not exist, without which fairseq trains from nothing."""
+    named = cfg.restore_file if cfg.restore_file != "checkpoint_last.pt" else None
+    if named is None and not os.path.exists(os.path.join(cfg.save_dir, "checkpoint_last.pt")):
+        named = cfg.finetune_from_model
+    if named is not None and not checkpoint_utils.PathManager.isfile(named):
+        raise UserError(f"there is no checkpoint {os.path.abspath(named)}: give the path of one")
 
-    Ask for the metric of the best checkpoint, which fairseq looks up after the first validation: hours later a
-    `KeyError`. Validate where a killed run did not: otherwise it goes on, or is finished, without having validated, and
-    the best checkpoint is an earlier one, or none.
+
+def begin(trainer: Trainer, state: dict[str, Any] | None) -> None:
+    """Ask for the metric of the best checkpoint, and validate where a run that was killed did not.
+
+    fairseq looks the metric up after the first validation: hours later a `KeyError`. Without the validation the run
+    would go on, or be finished, with a best checkpoint that is an earlier one, or none.
+
+    Args:
+        trainer: of the run.
+        state: the `extra_state` of the checkpoint that the run goes on from.
     """
-
-    def load_checkpoint(cfg, trainer, **kwargs):
-        last = os.path.join(cfg.save_dir, "checkpoint_last.pt")
-        named = cfg.restore_file if cfg.restore_file != "checkpoint_last.pt" else None
-        if named is None and not os.path.exists(last):
-            named = cfg.finetune_from_model
-        if named is not None and not checkpoint_utils.PathManager.isfile(named):
-            raise UserError(f"there is no checkpoint {os.path.abspath(named)}: give the path of one")
-        state, batches = original(cfg, trainer, **kwargs)
-        refuse_unknown_metric(trainer)
-        loop = sys.modules.get("fairseq_cli.train")
-        if loop is not None and state is not None and owes(trainer, state):
-            logger.info("the validation at which the run was interrupted")
-            place = state["train_iterator"]
-            ended = place["iterations_in_epoch"] == 0
-            then = SimpleNamespace(
-                epoch=place["epoch"] - ended, end_of_epoch=lambda: ended, state_dict=lambda: dict(place)
-            )
-            subsets = trainer.cfg.dataset.valid_subset.split(",")
-            losses = loop.validate(trainer.cfg, trainer, trainer.task, then, subsets)
-            checkpoint_utils.save_checkpoint(cfg, trainer, then, losses[0])
-        return state, batches
-
-    return load_checkpoint
+    refuse_unknown_metric(trainer)
+    loop = sys.modules.get("fairseq_cli.train")
+    if loop is None or state is None or not owes(trainer, state):
+        return
+    logger.info("the validation at which the run was interrupted")
+    place = state["train_iterator"]
+    ended = place["iterations_in_epoch"] == 0
+    then = SimpleNamespace(epoch=place["epoch"] - ended, end_of_epoch=lambda: ended, state_dict=lambda: dict(place))
+    losses = loop.validate(trainer.cfg, trainer, trainer.task, then, trainer.cfg.dataset.valid_subset.split(","))
+    checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, then, losses[0])
 
 
 def refuse_unknown_metric(trainer: Trainer) -> None:
@@ -170,19 +166,6 @@ def owes(trainer: Trainer, state: dict[str, Any]) -> bool:
     every += [] if ended else [cfg.checkpoint.save_interval_updates]
     at_end = ended and (place["epoch"] - 1) % cfg.dataset.validate_interval == 0
     return at_end or any(number > 0 and updates % number == 0 for number in every)
-
-
-@patches(checkpoint_utils, "save_checkpoint", "cfg trainer epoch_itr val_loss", only_for=trains_ours)
-def saves_whole(original):
-    """Write copies whole, and count the minutes until the next checkpoint from here."""
-
-    def save_checkpoint(cfg, trainer, *args, **kwargs):
-        with copied_whole():
-            saved = original(cfg, trainer, *args, **kwargs)
-        trainer.saved_at = time.monotonic()
-        return saved
-
-    return save_checkpoint
 
 
 def patch_loop() -> None:

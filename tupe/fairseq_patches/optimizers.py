@@ -10,7 +10,7 @@ from fairseq.optim import FairseqOptimizer
 from fairseq.optim.dynamic_loss_scaler import DynamicLossScaler
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.patching import check, overlay, replaced
+from tupe.fairseq_patches.patching import overlay, overriding, replaced
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 _COUNTS = ("_iter", "_last_overflow_iter", "_last_rescale_iter", "_overflows_since_rescale")
 
 
+@overriding(FairseqOptimizer)
 class _SavesScaler(FairseqOptimizer):
     """Save the state of the loss scaler.
 
@@ -42,6 +43,7 @@ class _SavesScaler(FairseqOptimizer):
             scaler.load_state_dict({**scaler.state_dict(), **changed})
 
 
+@overriding(optim.FP16Optimizer)
 class FP16Optimizer(_SavesScaler, optim.FP16Optimizer):
     """Save the float32 parameters too: fairseq saves them rounded to 16 bits, and a resumed run starts from those."""
 
@@ -59,6 +61,7 @@ class MemoryEfficientFP16Optimizer(_SavesScaler, optim.MemoryEfficientFP16Optimi
     """Has no float32 parameters to save."""
 
 
+@overriding(optim.AMPOptimizer)
 class AMPOptimizer(_SavesScaler, optim.AMPOptimizer):
     """Divide the gradients by the loss scale once.
 
@@ -73,10 +76,6 @@ class AMPOptimizer(_SavesScaler, optim.AMPOptimizer):
 
 #: Under the names of fairseq's classes, by which a checkpoint says what it was trained with.
 _OPTIMIZERS = {vars(optim)[ours.__name__]: ours for ours in (FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer)}
-for _theirs, _ours in _OPTIMIZERS.items():
-    check(_theirs, "state_dict", "self")
-    check(_theirs, "load_state_dict", "self state_dict optimizer_overrides")
-check(optim.AMPOptimizer, "step", "self")
 
 
 def use_exact_states(optimizer: FairseqOptimizer) -> None:

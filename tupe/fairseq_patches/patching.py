@@ -144,6 +144,24 @@ def check(owner: Any, name: str, takes: str) -> Callable:
     return original
 
 
+def overriding(base: type, *own: str) -> Callable[[type], type]:
+    """Class decorator: refuse a fairseq whose class `base` lacks a method that is overridden, or takes others first.
+
+    Args:
+        base: class of fairseq.
+        own: methods that the class adds.
+    """
+
+    def checked(overrides: type) -> type:
+        for name, method in vars(overrides).items():
+            if inspect.isfunction(method) and name not in own:
+                parameters = inspect.signature(method).parameters.values()
+                check(base, name, " ".join(each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD))
+        return overrides
+
+    return checked
+
+
 class Overlay:
     """A library with some attributes replaced, for the one module of fairseq that gets it; others see the original."""
 

@@ -14,7 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn
 from hydra.errors import HydraException
 from omegaconf import DictConfig
-from omegaconf.errors import InterpolationKeyError, InterpolationResolutionError, MissingMandatoryValue
+from omegaconf.errors import InterpolationKeyError, InterpolationResolutionError, MissingMandatoryValue, ValidationError
 from torch.multiprocessing import ProcessRaisedException
 
 from tupe.errors import UserError
@@ -23,7 +23,10 @@ from tupe.fairseq_patches.scope import config_in_scope
 
 #: In the folder of a run of `fairseq-train`; Hydra writes hydra_train.log.
 LOG = "train.log"
-_NO_CONFIGURATION = (HydraException, InterpolationKeyError, InterpolationResolutionError, MissingMandatoryValue)
+_NO_CONFIGURATION = (
+    *(HydraException, InterpolationKeyError, InterpolationResolutionError),
+    *(MissingMandatoryValue, ValidationError),
+)
 _RAISED = f"\n{UserError.__module__}.{UserError.__qualname__}: "
 
 

@@ -96,32 +96,31 @@ def _is_dictionary(value: str) -> bool:
     return isinstance(_literal(value), dict)
 
 
+def _has_fairscale() -> bool:
+    return importlib.util.find_spec("fairscale") is not None
+
+
+def _can_shard(backend: str, on_cpu: bool) -> bool:
+    return backend != "fully_sharded" or (not on_cpu and torch.cuda.is_available() and _has_fairscale())
+
+
+_NO_FAIRSCALE = "install fairscale, or leave it out"
+_NOT_SHARDED = "fully_sharded needs GPUs and the package fairscale, so choose legacy_ddp, or on GPUs pytorch_ddp"
+_ALL_SAMPLES = "give --nbest equal to --beam"
 _OF_REFINEMENT = ("retain_iter_history", "decoding_format", "print_step")
 #: Fields of a group that limit each other, or have choices: whether their values can be, all given, and what to do.
+#: A name with a dot is of another group.
 _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
     ("common_eval", "model_overrides", _is_dictionary, "give a dictionary, as {'dropout': 0}"),
     ("checkpoint", "optimizer_overrides", _is_dictionary, "give a dictionary, as {'eps': 1e-6}"),
     ("common_eval", "post_process", _PROCESSES.__contains__, f"give one of {', '.join(map(repr, _PROCESSES))}"),
-    (
-        "common",
-        "profile",
-        lambda x: not x or torch.cuda.is_available(),
-        "leave it out, without a GPU to profile",
-    ),
-    (
-        "distributed_training",
-        "zero_sharding",
-        lambda x: x == "none" or importlib.util.find_spec("fairscale") is not None,
-        "install fairscale, or leave it out",
-    ),
+    ("task", "leave_unmasked_prob random_token_prob", lambda *given: sum(given) <= 1, "give at most 1 in sum"),
+    ("common", "profile", lambda x: not x or torch.cuda.is_available(), "leave it out, without a GPU to profile"),
+    ("distributed_training", "zero_sharding", lambda x: x == "none" or _has_fairscale(), _NO_FAIRSCALE),
+    ("distributed_training", "ddp_backend common.cpu", _can_shard, _NOT_SHARDED),
     ("dataset", "shard_id num_shards", lambda x, count: 0 <= x < count, "give a shard from 0, below their number"),
     ("generation", "nbest beam", lambda x, beam: x <= beam, "give --nbest at most --beam"),
-    (
-        "generation",
-        "sampling nbest beam",
-        lambda x, nbest, beam: not x or nbest == beam,
-        "give --nbest equal to --beam",
-    ),
+    ("generation", "sampling nbest beam", lambda x, nbest, beam: not x or nbest == beam, _ALL_SAMPLES),
     ("generation", "sampling_topk sampling", lambda x, sampling: x < 0 or sampling, "add --sampling"),
     ("generation", "sampling_topp sampling", lambda x, sampling: x < 0 or sampling, "add --sampling"),
     ("generation", "diverse_beam_groups beam", lambda x, beam: x < 1 or beam % x == 0, "give a divisor of the beam"),
@@ -164,14 +163,11 @@ def refuse_out_of_range(cfg: Any, groups: Iterable[str] | None = None) -> None:
         part = _get(cfg, group)
         for name, value in () if of_others(group, part) else _items(part):
             refuse_value(name, value, f"{group}.{name}")
-    task = _get(cfg, "task")
-    left, random = (_get(task, name) or 0 for name in ("leave_unmasked_prob", "random_token_prob"))
-    if left + random > 1:
-        raise UserError(f"leave_unmasked_prob and random_token_prob add up to {left + random:g}: give at most 1.")
     for group, names, can_be, words in _TOGETHER:
-        values = {name: _get(_get(cfg, group), name) for name in names.split()}
+        places = [name if "." in name else f"{group}.{name}" for name in names.split()]
+        values = {place: value_of(cfg, place) for place in places}
         if None not in values.values() and not can_be(*values.values()):
-            raise UserError(f"{', '.join(f'{group}.{name} is {x!s:.40}' for name, x in values.items())}: {words}.")
+            raise UserError(f"{', '.join(f'{place} is {x!s:.40}' for place, x in values.items())}: {words}.")
 
 
 def refuse_value(name: str, value: Any, where: str) -> None:
@@ -211,6 +207,12 @@ def _is_in(number: float, can_be: Callable[[float], bool]) -> bool:
 
 def _shown(number: float) -> str:
     return str(number) if isinstance(number, float) or abs(number) < 10**20 else f"{number:.3e}"
+
+
+def value_of(cfg: Any, place: str) -> Any:
+    """Return `group.field` of a configuration, by group a dictionary or with attributes, or None."""
+    group, _, field = place.partition(".")
+    return _get(_get(cfg, group), field)
 
 
 def _get(part: Any, name: str) -> Any:

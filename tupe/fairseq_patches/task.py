@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq import criterions, utils
+from fairseq import utils
+from fairseq.criterions import FairseqCriterion
 from fairseq.data import BaseWrapperDataset, Dictionary, FairseqDataset, data_utils, indexed_dataset
 from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.tasks import FairseqTask, masked_lm
@@ -24,34 +25,28 @@ from tupe.data.binary import check_indexed, is_indexed
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import prepared_by, refuse_other_dictionary, refuse_other_target
 from tupe.fairseq_patches.configuration import explain, how_to_make, refuse_missing
-from tupe.fairseq_patches.patching import check, install, patched, patches
+from tupe.fairseq_patches.patching import install, overriding, patched, patches, replaced
 from tupe.fairseq_patches.ranges import NO_WEIGHTS, refuse_out_of_range
-from tupe.fairseq_patches.scope import MARK, chosen, in_scope
+from tupe.fairseq_patches.scope import MARK, in_scope
 
 logger = logging.getLogger(__name__)
 
 _SENTENCEPIECE, _WORDPIECE = "\u2581", "##"
 
-#: The methods of fairseq's tasks that the classes here override, with their first parameters.
-OVERRIDDEN = {
-    FairseqTask: {
-        "build_generator": "self models args",
-        "load_dataset": "self split",
-        "filter_indices_by_size": "self indices dataset max_positions",
-        "get_batch_iterator": "self dataset",
-        "train_step": "self sample model criterion optimizer update_num ignore_grad",
-        "valid_step": "self sample model criterion",
-        "build_dataset_for_inference": "self src_tokens src_lengths",
-    },
-    MaskedLMTask: {"load_dataset": "self split epoch", "_regular_dataset": "self src_dataset target_dataset"},
-}
 
-
+@overriding(FairseqTask, "before_training")
 class TupeTask(FairseqTask):
     """Differences of every task from fairseq's: the base of our tasks, put before fairseq's class by `put_in_scope`."""
 
     def before_training(self, cfg: Any) -> None:
         """Change the configuration of a run that trains this task, before its trainer is made."""
+
+    def build_criterion(self, cfg, *args, **kwargs):
+        try:
+            return super().build_criterion(cfg, *args, **kwargs)
+        except Exception as error:
+            explain("criterion", cfg, error)
+            raise
 
     def build_dataset_for_inference(self, *args, **kwargs):
         """Pad sources where the task does; `fairseq-interactive` pads them on the left without asking it."""
@@ -95,9 +90,8 @@ class TupeTask(FairseqTask):
         fairseq keeps the workers, with a copy of the data set that stays in the epoch in which they started: with
         `num_workers` above 0, all epochs would see the masks of that epoch.
         """
-        put_in_scope(dataset)  # for `last_batch_stays`
-        with patched():
-            iterator = super().get_batch_iterator(dataset, *args, **kwargs)
+        keep_last_batch(dataset)
+        iterator = super().get_batch_iterator(dataset, *args, **kwargs)
         iterator.persistent_workers = False
         return iterator
 
@@ -125,8 +119,15 @@ class TupeTask(FairseqTask):
         return zero(loss), zero(size), {key: zero(value) for key, value in log.items()}
 
 
+@overriding(MaskedLMTask)
 class TupeMaskedLMTask(TupeTask):
-    """Before fairseq's `masked_lm`: its splits are looked for first, and batches carry the positions of masks."""
+    """Before fairseq's `masked_lm`: its splits are looked for first, and batches carry the positions of masks.
+
+    Vocabularies of ours say themselves where words begin, for which fairseq asks the tokenizer of `--bpe` in `args`,
+    which its tasks no longer have.
+    """
+
+    args = None
 
     def load_dataset(self, split, epoch=1, **kwargs):
         """Raises `UserError` for batches without masks, and for a split that does not exist, or without tokens, which
@@ -141,9 +142,8 @@ class TupeMaskedLMTask(TupeTask):
             raise UserError(f"there is no split '{split}' ({path}.bin): {how_to_make(folder)}")
         if os.path.isfile(path + ".bin") and os.path.getsize(path + ".bin") == 0:
             raise UserError(f"the split '{split}' has no tokens ({path}.bin is empty): {how_to_make(folder)}")
-        if self.cfg.mask_whole_words:
-            self.args = self  # fairseq hands `args`, which tasks no longer have, to `get_whole_word_mask`
-        super().load_dataset(split, epoch=epoch, **kwargs)
+        with replaced(masked_lm, "get_whole_word_mask", lambda args, dictionary: word_begins(dictionary)):
+            super().load_dataset(split, epoch=epoch, **kwargs)
 
     def _regular_dataset(self, *datasets):
         """Batches without `masked_tokens` make the criterion ask the GPU for them, and wait."""
@@ -151,9 +151,13 @@ class TupeMaskedLMTask(TupeTask):
         return MaskedBatches(dataset.defn, dataset.sizes, self.source_dictionary)
 
 
-for _class, _methods in OVERRIDDEN.items():
-    for _name, _takes in _methods.items():
-        check(_class, _name, _takes)
+class TupeCriterion(FairseqCriterion):
+    """The base of our criterions: their task behaves as a `TupeTask`, also where the model is fairseq's."""
+
+    @classmethod
+    def build_criterion(cls, cfg, task):
+        put_in_scope(task)
+        return super().build_criterion(cfg, task)
 
 
 def zero(value):
@@ -161,24 +165,19 @@ def zero(value):
     return torch.zeros_like(value) if torch.is_tensor(value) else type(value)(0)
 
 
-def _self_in_scope(self: Any, *args: Any, **kwargs: Any) -> bool:
-    return in_scope(self)
+def keep_last_batch(dataset: FairseqDataset) -> None:
+    """Let `dataset.batch_by_size` return all examples, unless the data set has a method of its own.
 
-
-@patches(FairseqDataset, "batch_by_size", "self indices", only_for=_self_in_scope)
-@patches(BaseWrapperDataset, "batch_by_size", "self indices", only_for=_self_in_scope)
-def last_batch_stays(original):
-    """fairseq drops the last batch unless `required_batch_size_multiple` (8) divides it, also in validation.
-
-    Data sets with a method of their own call these by `super()`: a subclass could not take their place.
+    fairseq drops the last batch if `required_batch_size_multiple` (8) does not divide it, also in validation.
     """
+    if type(dataset).batch_by_size in (FairseqDataset.batch_by_size, BaseWrapperDataset.batch_by_size):
+        dataset.batch_by_size = functools.partial(_with_last_batch, dataset)
 
-    def batch_by_size(self, indices, *args, **kwargs):
-        batches = original(self, indices, *args, **kwargs)
-        dropped = indices[sum(map(len, batches)) :]
-        return [*batches, dropped] if len(dropped) else batches
 
-    return batch_by_size
+def _with_last_batch(dataset: FairseqDataset, indices, *args, **kwargs) -> list:
+    batches = type(dataset).batch_by_size(dataset, indices, *args, **kwargs)
+    dropped = indices[sum(map(len, batches)) :]
+    return [*batches, dropped] if len(dropped) else batches
 
 
 def put_in_scope(part: Any) -> None:
@@ -197,22 +196,6 @@ def _of_ours(task: type[FairseqTask]) -> type[FairseqTask]:
     masked = getattr(task, "load_dataset", None) is MaskedLMTask.load_dataset  # not one that somebody overrode
     names = {"__module__": task.__module__, "__qualname__": task.__qualname__, "__doc__": task.__doc__}
     return type(task.__name__, (TupeMaskedLMTask if masked else TupeTask, task), names)
-
-
-@patches(criterions, "build_criterion", "cfg task")
-def known_criterion(original):
-    """Hydra's `criterion._name`. One of ours puts its task in scope; models of ours do so in `before_building`."""
-
-    def build_criterion(cfg, task, *args, **kwargs):
-        if in_scope(chosen("criterion", cfg)):
-            put_in_scope(task)
-        try:
-            return original(cfg, task, *args, **kwargs)
-        except Exception as error:
-            explain("criterion", cfg, error)
-            raise
-
-    return build_criterion
 
 
 def before_building(model: type, cfg: Any, task: FairseqTask) -> None:
@@ -295,12 +278,6 @@ def _tell_unused(dataset, kept, ignored, max_positions) -> None:
         f"{len(ignored) + len(kept):,} sequences are longer than max_positions={max_positions}; raise "
         "--tokens-per-sample and --max-positions, cut lines by --sample-break-mode none, or prepare shorter ones"
     )
-
-
-@patches(masked_lm, "get_whole_word_mask", "args dictionary", only_for=lambda args, dictionary: in_scope(args))
-def words_of_the_vocabulary(original):
-    """fairseq asks the tokenizer of `--bpe`; vocabularies of ours say themselves where words begin."""
-    return lambda args, dictionary: word_begins(dictionary)
 
 
 def word_begins(dictionary: Dictionary) -> torch.Tensor:

@@ -1,8 +1,10 @@
 """The trainer of a run of ours, which takes the place of fairseq's."""
 
 import contextlib
+import functools
 import hashlib
 import os
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 
@@ -18,12 +20,11 @@ from tupe.fairseq_patches.checkpoints import (
     checkpoint_fits,
     names,
     record_dictionaries,
-    written_once,
 )
 from tupe.fairseq_patches.commands import find_unused_parameters, refuse_to_train_alone
 from tupe.fairseq_patches.configuration import explain, refuse_unknown_keys
 from tupe.fairseq_patches.optimizers import make_precision_consistent, overflows_on_the_cpu, use_exact_states
-from tupe.fairseq_patches.patching import check, only_runs, put
+from tupe.fairseq_patches.patching import only_runs, overriding, put
 from tupe.fairseq_patches.printing import log_beside_the_checkpoints
 from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.fairseq_patches.scope import chosen, in_scope
@@ -31,21 +32,8 @@ from tupe.fairseq_patches.task import put_in_scope
 
 _SHOWN = 32  # batch ids in a sentence
 
-#: The methods of fairseq's trainer that are overridden here, with their first parameters.
-_OVERRIDDEN = {
-    "__init__": "self cfg task model criterion",
-    "_build_optimizer": "self",
-    "get_train_iterator": "self epoch",
-    "load_checkpoint": "self filename",
-    "save_checkpoint": "self filename extra_state",
-    "state_dict": "self",
-    "_set_seed": "self",
-    "train_step": "self samples",
-    "valid_step": "self sample",
-    "_aggregate_logging_outputs": "self logging_outputs",
-}
 
-
+@overriding(Trainer)
 class ScheduleTrainer(Trainer):
     """Show a schedule that wants them the parameters and the batches: of any run with a schedule of ours.
 
@@ -64,6 +52,7 @@ class ScheduleTrainer(Trainer):
         return batches
 
 
+@overriding(Trainer)
 class TupeTrainer(ScheduleTrainer):
     """Train where model, task or criterion are of this plugin."""
 
@@ -76,6 +65,7 @@ class TupeTrainer(ScheduleTrainer):
                 part.before_training(cfg)
         refuse_out_of_range(cfg)
         refuse_unknown_keys(cfg)
+        loop.refuse_missing_checkpoint(cfg.checkpoint)
         log_beside_the_checkpoints(cfg)
         make_precision_consistent(cfg.common)
         refuse_to_train_alone()
@@ -112,11 +102,22 @@ class TupeTrainer(ScheduleTrainer):
 
     def load_checkpoint(self, filename, *args, **kwargs):
         with checkpoint_fits(self, filename), broadcast_configurations():
-            return super().load_checkpoint(filename, *args, **kwargs)
+            state = super().load_checkpoint(filename, *args, **kwargs)
+        self.begin = functools.partial(loop.begin, self, state)
+        return state
+
+    def lr_step(self, epoch, *args, **kwargs):
+        """Begin a run where fairseq steps its schedule for the first time: last, before the loop over the epochs."""
+        rate = super().lr_step(epoch, *args, **kwargs)
+        begin, self.begin = getattr(self, "begin", None), None
+        if begin is not None:
+            begin()
+        return rate
 
     def save_checkpoint(self, *args, **kwargs):
-        with written_once():
-            return super().save_checkpoint(*args, **kwargs)
+        saved = super().save_checkpoint(*args, **kwargs)
+        self.saved_at = time.monotonic()  # for `model.save_interval_minutes`
+        return saved
 
     def state_dict(self):
         """Leave absolute paths out of a checkpoint.
@@ -206,10 +207,6 @@ def _choose(cls, cfg=None, task=None, model=None, criterion=None, *args, **kwarg
     if cls is Trainer and in_scope(chosen("lr_scheduler", getattr(cfg, "lr_scheduler", None))):
         return object.__new__(ScheduleTrainer)
     return object.__new__(cls)
-
-
-for _name, _takes in _OVERRIDDEN.items():
-    check(Trainer, _name, _takes)
 
 
 @only_runs

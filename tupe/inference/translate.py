@@ -20,9 +20,10 @@ from tupe.checkpoints.load import load_models
 from tupe.data.corpus.manifest import MODEL
 from tupe.data.corpus.vocabulary import Encoder, dictionary_symbols
 from tupe.errors import UserError
+from tupe.fairseq_patches.checkpoints import saved_fields
 from tupe.files import typed
 from tupe.inference.search import GNMTSequenceGenerator
-from tupe.models.checkpoint_config import check_translator, refuse_old_form, saved_fields
+from tupe.models.checkpoint_config import check_translator, refuse_old_form
 from tupe.safe_load import safe_load
 from tupe.systems import SEQ2SEQ_NAMES
 

@@ -1,7 +1,6 @@
 """The configuration of a model in a checkpoint, where nothing is taken on trust: a file can say anything."""
 
 import os
-from argparse import Namespace
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -86,12 +85,6 @@ def check_translator(model: dict[str, Any], task: dict[str, Any], weights: Any, 
     for side in ("encoder", "decoder"):
         layers, width = (config.get(f"{side}_{of}") or config.get(f"encoder_{of}") for of in ("layers", "embed_dim"))
         _check_weights(weights, f"{side}.stack." if ours else f"{side}.", layers, width, path)
-
-
-def saved_fields(part: object) -> dict[str, Any]:
-    """A part of a configuration, which fairseq saves in either form."""
-    part = vars(part) if isinstance(part, Namespace) else part
-    return part if isinstance(part, dict) else {}
 
 
 def saved_updates(state: dict[str, Any], path: str | os.PathLike) -> int:
