@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 import tupe.fairseq_patches  # noqa: F401
 from tupe.errors import UserError
-from tupe.fairseq_patches.task import put_in_scope
+from tupe.fairseq_patches.task import keep_last_batch
 
 PREPROCESS = r".*fairseq-preprocess .*--destdir "
 
@@ -142,7 +142,7 @@ def test_every_sequence_is_in_one_batch(sizes, multiple, max_sentences):
     dataset = Lengths(sizes)
     theirs = dataset.batch_by_size(indices, *limits)
     assert sum(map(len, theirs)) <= len(indices)  # fairseq's own drops the last
-    put_in_scope(dataset)
+    keep_last_batch(dataset)
     batches = dataset.batch_by_size(indices, *limits)
     assert np.concatenate(batches).tolist() == indices.tolist()
     assert max(map(len, batches)) <= max(max_sentences, multiple)

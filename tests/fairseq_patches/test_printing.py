@@ -78,7 +78,7 @@ def ended(error=None):
 
 def test_hydra_leaves_a_sentence_to_us(capsys):
     assert ended() == 3
-    with pytest.raises(UserError, match="the file is empty"):
+    with pytest.raises(SystemExit, match=r"^error: the file is empty$"):
         ended(UserError("the file is empty"))
     assert capsys.readouterr() == ("", "")
 

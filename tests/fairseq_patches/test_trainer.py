@@ -1,8 +1,10 @@
 from types import SimpleNamespace
 
+import pytest
 from fairseq.models import MODEL_REGISTRY
 from fairseq.trainer import Trainer
 
+from tupe.errors import UserError
 from tupe.fairseq_patches.task import put_in_scope
 from tupe.fairseq_patches.trainer import ScheduleTrainer, TupeTrainer
 from tupe.models import TupeModel
@@ -29,3 +31,6 @@ def test_the_model_is_asked_before_its_training(train, tmp_path, monkeypatch):
     monkeypatch.setattr(TupeModel, "before_training", lambda self, cfg: asked.append((type(self), cfg.model._name)))
     train(tmp_path, "--max-update", 1, "--disable-validation")
     assert asked == [(MODEL_REGISTRY["tupe_tiny"], "tupe_tiny")]
+    with pytest.raises(UserError, match="fp16, bf16 and amp exclude each other"):
+        train(tmp_path, "--bf16", "--amp")
+    assert len(asked) == 1, "asked before the precision is known"

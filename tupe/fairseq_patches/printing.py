@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections.abc import Callable
 
-import hydra._internal.utils
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.distributed import utils as distributed_utils
 from hydra.core.hydra_config import HydraConfig
@@ -18,7 +17,7 @@ from omegaconf.errors import InterpolationKeyError, InterpolationResolutionError
 from torch.multiprocessing import ProcessRaisedException
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.patching import only_runs, put, wrap
+from tupe.fairseq_patches.patching import only_runs, put
 from tupe.fairseq_patches.scope import config_in_scope
 
 #: In the folder of a run of `fairseq-train`; Hydra writes hydra_train.log.
@@ -64,22 +63,17 @@ def sentences_are_printed() -> None:
     """Let Python and Hydra print a `UserError` as its sentence, and the log of a training begin in one line."""
     put(sys, "excepthook", print_sentence(sys.excepthook))
     put(JobReturn, "return_value", _return_value.getter(_raise_or_return))
-    wrap(hydra._internal.utils, "_is_env_set", "name", lambda original: lambda name: True, only_for=_is_printed)
     logging.getLogger("fairseq_cli.train").addFilter(_says_what_runs)
-
-
-def _is_printed(name: str) -> bool:
-    """Hydra prints errors itself, with advice on its stack trace, unless this variable tells it to raise them."""
-    return name == "HYDRA_FULL_ERROR" and sentence(sys.exc_info()[1]) is not None
 
 
 _return_value = JobReturn.return_value
 
 
 def _raise_or_return(job: JobReturn) -> object:
-    """Return or raise as `JobReturn.return_value` does, but print no overrides before a `UserError`."""
+    """Return or raise as `JobReturn.return_value`, which prints the overrides, and Hydra then advice on a trace."""
     if sentence(job._return_value) is not None:
-        raise job._return_value
+        sys.stdout.flush()
+        raise SystemExit(f"error: {sentence(job._return_value)}") from job._return_value
     return _return_value.fget(job)
 
 

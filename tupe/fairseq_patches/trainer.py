@@ -60,9 +60,8 @@ class TupeTrainer(ScheduleTrainer):
         put_in_scope(task)
         if isinstance(cfg, Namespace):
             cfg = convert_namespace_to_omegaconf(cfg)
-        for part in (task, model):
-            if hasattr(part, "before_training"):
-                part.before_training(cfg)
+        if hasattr(task, "before_training"):
+            task.before_training(cfg)
         refuse_out_of_range(cfg)
         refuse_unknown_keys(cfg)
         loop.refuse_missing_checkpoint(cfg.checkpoint)
@@ -72,6 +71,8 @@ class TupeTrainer(ScheduleTrainer):
         find_unused_parameters(cfg, model)
         record_dictionaries(cfg, task)
         loop.patch_loop()
+        if hasattr(model, "before_training"):  # last, because it sees the precision
+            model.before_training(cfg)
         super().__init__(cfg, task, model, criterion, *args, **kwargs)
 
     def _build_optimizer(self):
