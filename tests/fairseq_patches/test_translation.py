@@ -116,4 +116,4 @@ def test_another_target_dictionary_of_the_same_size():
     with pytest.raises(UserError, match=r"trained with another target dictionary \(other symbols or order\)"):
         Seq2SeqModel.build_model(config, task)
     with pytest.raises(UserError, match=r"checkpoint last\.pt was trained with another target dictionary"):
-        compare("last.pt", {"cfg": Namespace(model=config), "model": {}}, config, task)
+        compare("last.pt", {"cfg": {"model": vars(config)}, "model": {}}, config, task)

@@ -107,7 +107,7 @@ def test_number_of_checkpoints(overrides, number, corpus):
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["model._name=tupe_huge"], "no model tupe_huge"),
+        (["model._name=tupe_huge"], "no model '?tupe_huge"),
         (["task.data=/nowhere"], "/nowhere/dict.txt"),
         (["common.fp16=true"], "bf16"),
         (["+model.max_positions=16"], "do not fit"),

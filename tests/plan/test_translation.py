@@ -73,7 +73,7 @@ def test_the_batch_of_the_paper(processes, update_freq, parallel):
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["model._name=seq2seq_tupe_huge"], "no translation model seq2seq_tupe_huge"),
+        (["model._name=seq2seq_tupe_huge"], "no (translation )?model '?seq2seq_tupe_huge"),
         (["model._name=transformer"], "no translation model transformer"),
         (["task.data=/nowhere"], "there is no /nowhere/manifest.json: give what tupe prepare-translation wrote"),
         (

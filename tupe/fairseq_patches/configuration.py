@@ -54,12 +54,14 @@ def _unknown(kind: str, name: str) -> UserError:
             f"there is no {kind} '{name}'{nearest(name, known)}: change {kind}._name; "
             f"known are {', '.join(sorted(known))}"
         )
-    names = SEQ2SEQ_NAMES if name.startswith("seq2seq") else MODEL_NAMES
+    translates = name.startswith("seq2seq")
+    names = SEQ2SEQ_NAMES if translates else MODEL_NAMES
     systems, sizes = zip(*(known.rsplit("_", 1) for known in names))
+    others = "" if translates else f", or {ELECTRA}SYSTEM_SIZE with a generator"
     return UserError(
-        f"there is no model '{name}'{nearest(name, (*names, *ELECTRA_NAMES))}: a name is SYSTEM_SIZE, or "
-        f"{ELECTRA}SYSTEM_SIZE with a generator, with system {', '.join(dict.fromkeys(systems))} and size "
-        f"{', '.join(dict.fromkeys(sizes))}; see `tupe systems`"
+        f"there is no model '{name}'{nearest(name, (*names, *ELECTRA_NAMES))}: a name is SYSTEM_SIZE{others}, with "
+        f"system {', '.join(dict.fromkeys(systems))} and size {', '.join(dict.fromkeys(sizes))}; see `tupe systems"
+        f"{' --translation' * translates}`"
     )
 
 
