@@ -1,12 +1,16 @@
 import copy
 
 import pytest
+from fairseq import criterions
 from fairseq.data import Dictionary
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from omegaconf import OmegaConf
 
 import tupe.tasks.sentence_prediction as sentence_prediction
+from tupe.errors import UserError
+from tupe.fairseq_patches.scope import in_scope
 from tupe.fairseq_patches.task import TupeMaskedLMTask, TupeTask, put_in_scope
 
 
@@ -45,3 +49,16 @@ def test_somebodys_own_splits_are_loaded_by_their_own_method():
 def test_tasks_of_ours_have_them_anyway():
     task = sentence_prediction.TupeSentencePredictionTask
     assert issubclass(task, TupeTask) and task.__mro__.index(TupeTask) < task.__mro__.index(FairseqTask)
+
+
+def test_a_criterion_of_ours_puts_its_task_in_scope():
+    task = MaskedLMTask(MaskedLMConfig(), Dictionary())
+    for name, ours in (("masked_lm", False), ("tupe_masked_lm", True)):
+        criterions.build_criterion(OmegaConf.create({"_name": name, "tpu": False}), task)
+        assert in_scope(task) is ours
+
+
+def test_a_criterion_without_a_value_under_hydra():
+    task = MaskedLMTask(MaskedLMConfig(), Dictionary())
+    with pytest.raises(UserError, match=r"^the criterion composite_loss needs a value of underlying_criterion"):
+        criterions.build_criterion(OmegaConf.create({"_name": "composite_loss"}), task)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from fairseq import modules, utils
-from fairseq.criterions import register_criterion
+from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask
@@ -18,7 +18,6 @@ from tupe.criterions.metrics import area_under_curve, detection, log_percent
 from tupe.criterions.throughput import log_throughput, seconds_at_peak
 from tupe.data.batches import known, masked_positions
 from tupe.errors import UserError
-from tupe.fairseq_patches.task import TupeCriterion
 
 #: Of the scores that the area under the curve is taken of; the middle is where the decision changes.
 BINS = 200
@@ -36,7 +35,7 @@ class TupeElectraCriterionConfig(FairseqDataclass):
 
 
 @register_criterion("tupe_electra", dataclass=TupeElectraCriterionConfig)
-class TupeElectraCriterion(TupeCriterion):
+class TupeElectraCriterion(FairseqCriterion):
     r"""Masked language modelling by the generator, and telling for every token whether the generator replaced it.
 
         L = (weight / rho * sum_M CE(logits, original) + lambda * sum_N BCE(sigmoid(scores), replaced)) / N

@@ -12,11 +12,10 @@ from torch import Tensor, nn
 from tupe.criterions.throughput import log_throughput, seconds_at_peak
 from tupe.data.batches import known, masked_positions
 from tupe.errors import UserError
-from tupe.fairseq_patches.task import TupeCriterion
 
 
 @register_criterion("tupe_masked_lm", dataclass=MaskedLmConfig)
-class TupeMaskedLmCriterion(TupeCriterion, MaskedLmLoss):
+class TupeMaskedLmCriterion(MaskedLmLoss):
     """fairseq's `masked_lm`, with the accuracy, and without waiting for the device.
 
     The positions of the targets come with the batch; their number, which is thus known on the host, is the sample size,

@@ -6,7 +6,7 @@ from typing import Optional
 
 import torch
 import torch.nn.functional as F
-from fairseq.criterions import register_criterion
+from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask
@@ -16,11 +16,10 @@ from tupe.criterions.sentence_prediction import worker_slots
 from tupe.data.batches import known
 from tupe.data.qa.answers import best_spans
 from tupe.errors import UserError
-from tupe.fairseq_patches.task import TupeCriterion
 
 
 @register_criterion("tupe_question_answering", dataclass=FairseqDataclass)
-class TupeQuestionAnsweringCriterion(TupeCriterion):
+class TupeQuestionAnsweringCriterion(FairseqCriterion):
     """The mean of two cross-entropies, over all places of a window that are not padding.
 
     In validation the best span of each window is logged, of which the task makes answers and their `exact_match` and

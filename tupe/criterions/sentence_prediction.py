@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
-from fairseq.criterions import register_criterion
+from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.distributed import utils as distributed
 from fairseq.logging import metrics
@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from tupe.criterions.metrics import ExamplesMeter, accuracy, f1, log_percent, matthews, pearson, spearman
 from tupe.data.batches import known
 from tupe.errors import UserError
-from tupe.fairseq_patches.task import TupeCriterion
 
 
 @dataclass
@@ -29,7 +28,7 @@ class TupeSentencePredictionCriterionConfig(FairseqDataclass):
 
 
 @register_criterion("tupe_sentence_prediction", dataclass=TupeSentencePredictionCriterionConfig)
-class TupeSentencePredictionCriterion(TupeCriterion):
+class TupeSentencePredictionCriterion(FairseqCriterion):
     """Cross-entropy, or squared error, of a classification head.
 
     The metrics are of the whole data set, not a mean over batches, and the same on any number of workers; each can be

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq import utils
-from fairseq.criterions import FairseqCriterion
+from fairseq import criterions, utils
 from fairseq.data import BaseWrapperDataset, Dictionary, FairseqDataset, data_utils, indexed_dataset
 from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.tasks import FairseqTask, masked_lm
@@ -27,7 +26,7 @@ from tupe.fairseq_patches.checkpoints import prepared_by, refuse_other_dictionar
 from tupe.fairseq_patches.configuration import explain, how_to_make, refuse_missing
 from tupe.fairseq_patches.patching import install, overriding, patched, patches, replaced
 from tupe.fairseq_patches.ranges import NO_WEIGHTS, refuse_out_of_range
-from tupe.fairseq_patches.scope import MARK, in_scope
+from tupe.fairseq_patches.scope import MARK, chosen, in_scope
 
 logger = logging.getLogger(__name__)
 
@@ -40,13 +39,6 @@ class TupeTask(FairseqTask):
 
     def before_training(self, cfg: Any) -> None:
         """Change the configuration of a run that trains this task, before its trainer is made."""
-
-    def build_criterion(self, cfg, *args, **kwargs):
-        try:
-            return super().build_criterion(cfg, *args, **kwargs)
-        except Exception as error:
-            explain("criterion", cfg, error)
-            raise
 
     def build_dataset_for_inference(self, *args, **kwargs):
         """Pad sources where the task does; `fairseq-interactive` pads them on the left without asking it."""
@@ -151,15 +143,6 @@ class TupeMaskedLMTask(TupeTask):
         return MaskedBatches(dataset.defn, dataset.sizes, self.source_dictionary)
 
 
-class TupeCriterion(FairseqCriterion):
-    """The base of our criterions: their task behaves as a `TupeTask`, also where the model is fairseq's."""
-
-    @classmethod
-    def build_criterion(cls, cfg, task):
-        put_in_scope(task)
-        return super().build_criterion(cfg, task)
-
-
 def zero(value):
     """Return a zero of the type of a tensor or number."""
     return torch.zeros_like(value) if torch.is_tensor(value) else type(value)(0)
@@ -196,6 +179,22 @@ def _of_ours(task: type[FairseqTask]) -> type[FairseqTask]:
     masked = getattr(task, "load_dataset", None) is MaskedLMTask.load_dataset  # not one that somebody overrode
     names = {"__module__": task.__module__, "__qualname__": task.__qualname__, "__doc__": task.__doc__}
     return type(task.__name__, (TupeMaskedLMTask if masked else TupeTask, task), names)
+
+
+@patches(criterions, "build_criterion", "cfg task")
+def known_criterion(original):
+    """Put the task of a criterion of ours in scope, also where the model is fairseq's."""
+
+    def build_criterion(cfg, task, *args, **kwargs):
+        if in_scope(chosen("criterion", cfg)):
+            put_in_scope(task)
+        try:
+            return original(cfg, task, *args, **kwargs)
+        except Exception as error:
+            explain("criterion", cfg, error)
+            raise
+
+    return build_criterion
 
 
 def before_building(model: type, cfg: Any, task: FairseqTask) -> None:
