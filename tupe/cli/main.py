@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+from tupe.cli import _completion
 from tupe.cli._types import check_outputs
 from tupe.errors import UserError
 from tupe.user_dir import import_own
@@ -122,6 +123,9 @@ def parser_of(command: str) -> argparse.ArgumentParser:
 
 
 def _run(argv: list[str]) -> None:
+    if _completion.WANTED:
+        listed = [name for names in GROUPS.values() for name in names]
+        _completion.complete(listed, lambda command, parser: _module(command).add_arguments(parser))
     _check_names(argv)
     if not argv or argv[0] in ("-h", "--help"):
         print(_list_of_commands())
