@@ -110,6 +110,12 @@ def test_what_is_no_checkpoint_is_said_in_words(data, tmp_path):
         safe_load(tmp_path / "other.pt")
 
 
+def test_what_follows_the_end_is_damage(tmp_path):
+    (tmp_path / "longer.pt").write_bytes(torch_file(zipped=True) + b"\0more")
+    with pytest.raises(UserError, match=r"longer\.pt is damaged: something follows its end"):
+        safe_load(tmp_path / "longer.pt")
+
+
 def cut(data):
     return st.integers(0, len(data) - 1).map(lambda length: data[:length])
 

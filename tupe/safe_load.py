@@ -22,6 +22,7 @@ from torch.serialization import safe_globals
 from tupe.errors import UserError
 
 _REFUSED = re.compile(r"GLOBAL ([A-Za-z_][\w.]*)")  # in PyTorch's message
+_END = b"PK\5\6"  # begins the last record of a zip archive, 22 bytes without a comment
 _BLOCK = 1 << 20  # bytes that are read at a time to compute a checksum
 
 
@@ -96,6 +97,9 @@ def _check_archive(path: str) -> None:
         members = archive.infolist()
         if any(member.filename.endswith("/constants.pkl") for member in members):
             raise _program(path)
+        archive.fp.seek(-22, os.SEEK_END)
+        if not archive.fp.read().startswith(_END):  # PyTorch writes no comment
+            raise UserError(f"{path} is damaged: something follows its end, so copy it again or give an earlier one")
         if not any(member.CRC for member in members):  # torch.serialization.set_crc32_options(False)
             return
         for member in members:

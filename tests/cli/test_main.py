@@ -1,7 +1,9 @@
+import errno
 import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -75,6 +77,15 @@ def test_an_error_of_the_system_names_the_file(monkeypatch, capsys):
     monkeypatch.setattr(module, "_run", lambda argv: Path("none/a").touch())
     assert main([]) == 1
     said = "error: none/a cannot be read or written (No such file or directory): give another place.\n"
+    assert capsys.readouterr().err == said
+
+
+def test_an_error_of_the_system_without_a_file_says_where_to_look(monkeypatch, capsys):
+    monkeypatch.setattr(module, "_run", mock.Mock(side_effect=OSError(errno.EFBIG, "File too large")))
+    assert main(["systems"]) == 1
+    said = (
+        "error: a file cannot be read or written (File too large): look at the disks, and at the limits by ulimit -a.\n"
+    )
     assert capsys.readouterr().err == said
 
 

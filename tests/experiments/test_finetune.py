@@ -215,6 +215,12 @@ def test_settings_say_what_a_result_depends_on():
     assert "hydra" not in settings.of
 
 
+@pytest.mark.parametrize("override", ["~checkpoint.finetune_from_model=x y", "~common.nosuch", "~nosuch"])
+def test_a_key_that_cannot_be_removed(override):
+    with pytest.raises(UserError, match=rf"^'{override}' removes no key of the configuration: leave it out, or set"):
+        read_settings("CoLA", [override])
+
+
 _HANDLER = "+hydra.job_logging.handlers.x={class:subprocess.Popen,args:[touch {}],shell:true,level:INFO}"
 ATTACKS = {
     "activation_fn": f"gelu\n{_HANDLER}",

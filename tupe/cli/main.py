@@ -78,6 +78,10 @@ def status(work: Callable[[], None]) -> int:
 
 
 def _sentence(error: UserError | OSError) -> str:
+    if isinstance(error, OSError) and error.filename is None and error.strerror is not None:
+        return (
+            f"a file cannot be read or written ({error.strerror}): look at the disks, and at the limits by ulimit -a."
+        )
     if getattr(error, "filename", None) is None or error.strerror is None:
         return str(error)
     return f"{error.filename} cannot be read or written ({error.strerror}): give another place."

@@ -102,6 +102,10 @@ def read_settings(task: str, overrides: list[str]) -> Settings:
         if key.lstrip("+") == "checkpoint.save_dir":
             save_dir = text  # a folder as the shell gives it
             continue
+        if override.startswith("~"):
+            group, _, field = override[1:].partition(".")
+            if field not in named.get(group, ()):  # Hydra says it, with advice, once the training has begun
+                raise UserError(f"'{override:.60}' removes no key of the configuration: leave it out, or set a value.")
         left.append(plus(override, named))
         key, value = _parse(override)
         if key.partition(".")[0] == "hydra":

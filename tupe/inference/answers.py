@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from tqdm import tqdm
@@ -85,10 +86,21 @@ def _candidates(model: nn.Module, sample: dict, windows: QuestionWindows, longes
     scores, _ = model(**net_input, spans=True, num_tokens=sample["ntokens"])
     sides = [side.cpu().numpy() for side in (*scores, sample["may_begin"], sample["may_end"])]
     return [
-        (window, Candidate(windows.text(window, span.first, span.last), span.score))
+        (window, candidate)
         for window, *one in zip(sample["id"].tolist(), *sides)
-        for span in best_spans(*one, longest, N_BEST)
+        for candidate in _of_window(windows, window, one, longest)
     ]
+
+
+def _of_window(windows: QuestionWindows, window: int, sides: list[np.ndarray], longest: int) -> list[Candidate]:
+    """Return the best answers of a window, among which are `N_BEST` texts if it has so many."""
+    number = N_BEST
+    while True:
+        spans = best_spans(*sides, longest, number)
+        found = [Candidate(windows.text(window, span.first, span.last), span.score) for span in spans]
+        if len(spans) < number or len({candidate.text for candidate in found} - {""}) >= N_BEST:
+            return found
+        number *= 2
 
 
 def _described(candidates: list[Candidate]) -> list[dict[str, Any]]:

@@ -1,5 +1,7 @@
 """Windows, the window in which a piece counts, and the best spans, against definitions written down once more."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,19 @@ from hypothesis import strategies as st
 
 from tupe.data.qa.answers import Candidate, best_spans, n_best, probabilities
 from tupe.data.qa.windows import maximum_context, windows
+from tupe.inference import answers
+
+
+def test_equal_texts_leave_room_for_others():
+    """Spans whose text is the same, as of pieces without characters, count once among the best."""
+    places = 40
+    made = SimpleNamespace(text=lambda window, first, last: f"{first // 8} {last // 8}")
+    sides = [np.arange(places, dtype=np.float32), np.zeros(places, np.float32), *np.ones((2, places), bool)]
+    found = answers._of_window(made, 0, sides, places)
+    assert len({candidate.text for candidate in found}) == 15  # all that there are
+    sides = [np.arange(3 * places, dtype=np.float32), np.zeros(3 * places, np.float32), *np.ones((2, 3 * places), bool)]
+    found = answers._of_window(made, 0, sides, 3 * places)
+    assert answers.N_BEST <= len({candidate.text for candidate in found}) < len(found)
 
 
 def test_by_hand():

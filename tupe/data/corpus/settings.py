@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tupe.errors import UserError
+from tupe.files import checked
 
 #: The profile of a folder that `tupe import` made: no stage ran.
 IMPORTED = "import"
@@ -18,7 +19,7 @@ class Settings:
     """
 
     profile: str  # the profile that `stages` and `language` were taken from
-    stages: tuple[str, ...]  # names of `tupe.data.text.stages.STAGES`
+    stages: tuple[str, ...] = checked(pattern="[a-z][a-z-]*")  # names of `tupe.data.text.stages.STAGES`
     language: str  # of the rules that split sentences and tokens
     vocab_size: int  # symbols of the dictionary, fairseq's own and `<mask>` included
     model_type: str  # of SentencePiece: `bpe` or `unigram`; of an imported model what its tokenizer is
