@@ -45,7 +45,7 @@ def finetune(
 
     Raises:
         UserError: for what cannot be, or if the folder holds something else.
-        Failed: if the training failed.
+        SystemExit: if the training failed, which it has said.
     """
     if task not in TASKS:
         raise UserError(f"there is no task {task!r} to fine-tune: the tasks are {', '.join(TASKS)}.")

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from typing import Any
 
 from tupe.experiments.columns import Column
 from tupe.experiments.table import Cell, Row, shown
@@ -40,59 +41,53 @@ def failures(rows: list[Row]) -> list[str]:
 
 def as_csv(rows: list[Row]) -> str:
     """One line for each system and column, numbers unrounded."""
+    names = ("system", "column", "score", "deviation", "lr", "finished", "failed", "planned", "source", "differs")
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        ["system", "column", "score", "deviation", "lr", "finished", "failed", "planned", "source", "differs"]
-    )
-    columns = shown(rows)
-    for row in rows:
-        for column in columns:
-            if column.name in row.cells:
-                cell = row.cells[column.name]
-                best = cell.best and (cell.best.spread, cell.best.lr)
-                counts = ("", "", "") if row.source else (cell.finished, _failed(row, column), cell.planned)
-                writer.writerow(
-                    [row.name, column.name, cell.score, *(best or ("", "")), *counts, row.source, cell.differs]
-                )
-        writer.writerow([row.name, "average", row.average(_averaged(columns)), "", "", "", "", "", row.source, ""])
+    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for row in _content(rows):
+        of_row = {name: row[name] for name in ("system", "source")}
+        for name, cell in {**row["cells"], "average": row["average"]}.items():
+            writer.writerow({**of_row, "column": name, **cell})
     return text.getvalue().rstrip("\n")
 
 
 def as_json(rows: list[Row]) -> str:
     """Everything, with the scores of every run."""
+    return json.dumps(_content(rows), indent=2, ensure_ascii=False)
+
+
+def _content(rows: list[Row]) -> list[dict[str, Any]]:
+    """All that the table has, and each row's failed runs."""
     columns = shown(rows)
     averaged = _averaged(columns)
     content = []
     for row in rows:
-        cells = {}
-        for column in columns:
-            cell = row.cells.get(column.name)
-            if cell is None:
-                continue
-            cells[column.name] = {"score": cell.score}
-            if not row.source:
-                cells[column.name].update(
-                    deviation=cell.best and cell.best.spread,
-                    lr=cell.best and cell.best.lr,
-                    finished=cell.finished,
-                    failed=_failed(row, column),
-                    planned=cell.planned,
-                    differs=cell.differs,
-                    scores={f"{rate.lr:g}": list(rate.scores) for rate in cell.rates},
-                )
+        cells = {column.name: _values(row, column) for column in columns if column.name in row.cells}
         failed = [{"task": r.task, "lr": r.lr, "seed": r.seed, "reason": why} for r, why in row.failed.items()]
         average = {"score": row.average(averaged), "columns": [column.name for column in averaged]}
         content.append({"system": row.name, "source": row.source, "cells": cells, "average": average, "failed": failed})
-    return json.dumps(content, indent=2, ensure_ascii=False)
+    return content
+
+
+def _values(row: Row, column: Column) -> dict[str, Any]:
+    cell = row.cells[column.name]
+    if row.source:
+        return {"score": cell.score}
+    return {
+        "score": cell.score,
+        "deviation": cell.best and cell.best.spread,
+        "lr": cell.best and cell.best.lr,
+        "finished": cell.finished,
+        "failed": sum(run.task == column.task for run in row.failed),
+        "planned": cell.planned,
+        "differs": cell.differs,
+        "scores": {f"{rate.lr:g}": list(rate.scores) for rate in cell.rates},
+    }
 
 
 def _averaged(columns: list[Column]) -> list[Column]:
     return [column for column in columns if column.averaged]
-
-
-def _failed(row: Row, column: Column) -> int:
-    return sum(run.task == column.task for run in row.failed)
 
 
 def _number(value: float | None) -> str:

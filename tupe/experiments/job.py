@@ -17,7 +17,7 @@ from tupe.errors import UserError
 from tupe.experiments.finetune import finetune
 from tupe.experiments.gpus import one_gpu
 from tupe.experiments.plan import Plan
-from tupe.experiments.queue import Failed, Steps, finish
+from tupe.experiments.queue import Steps, finish
 from tupe.experiments.runs import FAILED, LOG, Failure, Run, clear, result
 from tupe.fairseq_patches import install
 from tupe.files import lock, write
@@ -33,7 +33,7 @@ _ADVICE = "Set the environment variable HYDRA_FULL_ERROR"
 _ASIDE = (_ADVICE, "    full_key: ", "    reference_type=", "    object_type=")  # what Hydra writes after it
 
 
-def steps(out: Path, run: Run) -> Steps[None]:
+def perform(out: Path, run: Run) -> Steps[None]:
     """Do a run of the sweep in `out`, unless it is finished or another process is doing it.
 
     Leaves `result.json` in the run's folder, or `failed.json` with the reason.
@@ -52,7 +52,7 @@ def steps(out: Path, run: Run) -> Steps[None]:
             try:
                 given = (run.task, Path(plan.checkpoint), Path(plan.data), keys)
                 yield from finetune(*given, held=[mine], environment=environment, log=log)
-            except Failed as failed:
+            except SystemExit as failed:
                 code = failed.code
             except Exception as error:  # the others go on
                 lines = f"error: {error}\n" if isinstance(error, UserError) else "".join(format_exception(error))
@@ -94,7 +94,7 @@ def keep_best(task: Path) -> None:
 def main(cfg: DictConfig) -> None:
     """Do the job; `configs/finetuning/sweep.yaml` says what it gets."""
     try:
-        finish(steps(Path(cfg.out), Run(cfg.run.task, float(cfg.run.lr), int(cfg.run.seed))))
+        finish(perform(Path(cfg.out), Run(cfg.run.task, float(cfg.run.lr), int(cfg.run.seed))))
     except SystemExit as stopped:  # a worker of joblib would catch it and wait for another job
         os._exit(stopped.code)
 

@@ -104,16 +104,16 @@ def say_failed(run: object, why: str) -> None:
     tqdm.write(f"failed: {run}: {why}", file=sys.stderr)
 
 
-class Failed(SystemExit):
-    """Raised for a program that failed and has said why; `code` is its exit status, above 128 after a signal."""
-
-
 def run_program(program: str, arguments: Iterable[object], **start: Any) -> Steps[None]:
-    """Run `tupe` or `fairseq-hydra-train`; `start` is for `Process`. Raises `Failed` if it fails."""
+    """Run `tupe` or `fairseq-hydra-train`; `start` is for `Process`.
+
+    Raises:
+        SystemExit: if the program failed, which it has said; `code` is its exit status, above 128 after a signal.
+    """
     process = Process(python_command(program, *arguments), **start)
     yield process
     if process.code:
-        raise Failed(process.code if process.code > 0 else 128 - process.code)
+        raise SystemExit(process.code if process.code > 0 else 128 - process.code)
 
 
 def finish(steps: Steps[T]) -> T:
@@ -122,9 +122,8 @@ def finish(steps: Steps[T]) -> T:
     Raises:
         SystemExit: on Ctrl-C and SIGTERM, after its process has saved and ended.
     """
-    while True:
-        try:
-            process = next(steps)
-        except StopIteration as end:
-            return end.value
-        process.finish()
+    try:
+        while True:
+            next(steps).finish()
+    except StopIteration as end:
+        return end.value

@@ -12,7 +12,7 @@ from tupe.cores import visible_gpus
 from tupe.errors import UserError
 from tupe.experiments.benchmarks import TASKS
 from tupe.experiments.finetune import check_dictionary, data_checksum
-from tupe.experiments.job import keep_best, steps
+from tupe.experiments.job import keep_best, perform
 from tupe.experiments.plan import Plan
 from tupe.experiments.process import Process
 from tupe.experiments.queue import Progress, Steps, do_runs, say_failed
@@ -84,7 +84,7 @@ def sweep(out: Path, runs: Iterable[Run], hydra_overrides: list[str]) -> None:
     to_do = [run for run in progress.size if run in progress.unfinished]
     for run in to_do:  # a failure of the last time is not one of this time
         (out / run.folder / FAILED).unlink(missing_ok=True)
-    each = ((run, steps(out, run)) for run in to_do)
+    each = ((run, perform(out, run)) for run in to_do)
     launched = iter([("Hydra's launcher", _launched(out, to_do, hydra_overrides))])
     total = Progress(len(progress.size), sum(progress.size.values()))
     do_runs(lambda _: launched if hydra_overrides else each, progress, total, jobs=1)
