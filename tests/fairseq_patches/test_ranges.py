@@ -32,6 +32,10 @@ from tupe.fairseq_patches.ranges import refuse_out_of_range
         (["--adam-betas", "abc"], r"optimizer.adam_betas is abc: give two numbers, each a number from 0, below 1"),
         (["--encoder-attention-heads", 0], r"encoder_attention_heads is 0: give a number from 1 to"),
         (["--mask-prob", 1], r"task.mask_prob is 1.0: give a share above 0 and below 1"),
+        (
+            ["--batch-size-valid", 10**19],
+            r"batch_size_valid is 10000000000000000000: give .*, and at most 9223372036854",
+        ),
         (["--lr", "1e999"], r"optimization.lr is inf: give a number, 0 or more"),
         (["--dropout", -0.5], r"model.dropout is -0.5: give a share, from 0 to 1"),
         (

@@ -31,7 +31,7 @@ def test_finished_run_stays_finished(train, tmp_path):
     assert last["optimizer_history"][-1]["num_updates"] == 4
 
 
-@pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model"])
+@pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model", "--continue-once"])
 def test_checkpoint_that_does_not_exist(flag, train, tmp_path):
     with pytest.raises(UserError, match=r"there is no checkpoint /.*none\.pt"):
         train(tmp_path, flag, tmp_path / "none.pt")

@@ -1,6 +1,8 @@
 """fairseq's commands of translation: padding is where the task says, and what cannot be is one sentence."""
 
+import io
 import math
+import sys
 from argparse import Namespace
 
 import pytest
@@ -8,12 +10,14 @@ import torch
 from fairseq import models, tasks
 from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq_cli import interactive
 from omegaconf import OmegaConf
 
 from tests.commands import run
 from tests.samples import FIELDS
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import compare, record_dictionaries
+from tupe.fairseq_patches.commands import _checked
 from tupe.fairseq_patches.task import put_in_scope
 from tupe.models.config import CONFIGS
 from tupe.models.seq2seq.config import CONFIGS as SEQ2SEQ_CONFIGS
@@ -101,6 +105,15 @@ def test_what_evaluates_a_checkpoint(command, options, said, corpus):
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(f"error: {said}"), done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_text_to_translate_that_is_not_utf_8(monkeypatch):
+    cfg = OmegaConf.create({"common_eval": {"path": "x.pt"}, "interactive": {"input": "-", "buffer_size": 1}})
+    cfg.dataset = {"batch_size": 1}
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="latin-1"))
+    said = r"^the text to translate \(-\) is not UTF-8: convert it\.$"
+    with pytest.raises(UserError, match=said), _checked(cfg, interactive.main):
+        sys.stdin.read()
 
 
 def test_another_target_dictionary_of_the_same_size():

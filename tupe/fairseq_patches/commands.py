@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import gc
 import importlib.util
+import io
 import logging
 import os
 import sys
@@ -97,8 +98,14 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
     interactive = main.__module__ == "fairseq_cli.interactive"
     if interactive and (cfg.dataset.batch_size or 0) > max(cfg.interactive.buffer_size, 1):
         raise UserError(f"--batch-size {cfg.dataset.batch_size} is above --buffer-size: raise the latter to it.")
+    if interactive and cfg.interactive.input == "-" and isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="strict")
     try:
         yield
+    except UnicodeDecodeError as error:
+        if not interactive:
+            raise
+        raise UserError(f"the text to translate ({cfg.interactive.input}) is not UTF-8: convert it.") from error
     except OSError as error:
         if str(error).startswith(_NO_FILE):
             path = os.path.abspath(str(error).removeprefix(_NO_FILE))

@@ -103,7 +103,7 @@ def refuse_missing_checkpoint(cfg) -> None:
     """Raise a `UserError` for a `--restore-file` that does not exist, without which fairseq trains from nothing."""
     named = cfg.restore_file if cfg.restore_file != "checkpoint_last.pt" else None
     if named is None and not os.path.exists(os.path.join(cfg.save_dir, "checkpoint_last.pt")):
-        named = cfg.finetune_from_model
+        named = cfg.finetune_from_model if cfg.continue_once is None else cfg.continue_once
     if named is not None and not checkpoint_utils.PathManager.isfile(named):
         raise UserError(f"there is no checkpoint {os.path.abspath(named)}: give the path of one")
 

@@ -19,6 +19,7 @@ from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue
 from tupe.errors import UserError
 from tupe.fairseq_patches.scope import REGISTERED, chosen, in_scope
 
+_LARGEST = (1 << 63) - 1  # that C counts with
 MOST = 1 << 20  # of layers, widths, positions and so on
 
 #: Whether a number can be, and what can.
@@ -181,6 +182,8 @@ def refuse_value(name: str, value: Any, where: str) -> None:
     size = name.endswith(("_layers", "_dim", "_heads", "_positions"))  # of models of fairseq's
     can_be, words = RANGES.get(name, _OTHER_SIZE if size else (lambda x: True, "a finite number"))
     for number in value if several else [value]:
+        if isinstance(number, int) and abs(number) > _LARGEST:
+            raise UserError(f"{where} is {_shown(number)}: give {words}, and at most {_LARGEST}.")
         if isinstance(number, (int, float)) and not _is_in(number, can_be):
             raise UserError(f"{where} is {_shown(number)}: give {words}.")
 
