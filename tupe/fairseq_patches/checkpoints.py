@@ -116,38 +116,16 @@ def prepared_by(task: FairseqTask) -> str:
     return _PREPARED_BY.get(type(task).__name__, "tupe prepare-corpus --vocabulary")
 
 
-def read_dictionary(path: Path, made_by: str) -> Dictionary:
+def read_dictionary(path: Path, made_by: str, what_to_do: str = "give what {} wrote") -> Dictionary:
     """fairseq's dictionary with `<mask>`, as tasks have it. Raises a `UserError` if the file is none."""
     check_file(path, made_by)
     try:
         dictionary = Dictionary.load(str(path))
     except Exception as error:  # fairseq's own, of a line or of bytes that are no text
-        raise _no_dictionary(path, error, f"give what {made_by} wrote") from None
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{path} is no dictionary ({reason}): {what_to_do.format(made_by)}.") from error
     dictionary.add_symbol(MASK)
     return dictionary
-
-
-def _no_dictionary(path: str | Path, error: Exception, what_to_do: str) -> UserError:
-    if isinstance(error, UserError):
-        return error
-    return UserError(f"{path} is no dictionary ({' '.join(str(error).split())[:200]}): {what_to_do}.")
-
-
-@patches(Dictionary, "add_from_file", "self f")
-def whole_dictionary(original):
-    """Name the file of a line or of bytes that no dictionary has."""
-
-    def add_from_file(self, f):
-        try:
-            return original(self, f)
-        except OSError:
-            raise
-        except Exception as error:
-            if not isinstance(f, str):  # fairseq calls the method again with the open file
-                raise
-            raise _no_dictionary(f, error, "copy it again, or prepare the data again") from error
-
-    return add_from_file
 
 
 def dictionary_sha256(dictionary: Dictionary) -> str:

@@ -21,6 +21,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from tupe.errors import UserError
+from tupe.fairseq_patches.checkpoints import read_dictionary
 from tupe.fairseq_patches.patching import patches
 from tupe.fairseq_patches.ranges import refuse_out_of_range, value_of
 from tupe.fairseq_patches.scope import REGISTERED, config_in_scope
@@ -114,7 +115,9 @@ def explain(kind: str, cfg: Any, error: Exception) -> None:
 
 @patches(tasks, "setup_task", "cfg")
 def known_task(original):
-    """Data that is not there, at which tasks end in `open`. The task is made before anything says whose run it is."""
+    """Data that is not there, at which tasks end in `open`, or damaged. The task is made before anything says whose run
+    it is.
+    """
 
     def setup_task(cfg, *args, **kwargs):
         name = getattr(cfg, "_name", None)
@@ -130,10 +133,19 @@ def known_task(original):
                     f"there is no {error.filename}: give the folder of a translation's data, with a dictionary a "
                     "language, or a checkpoint that was trained on these"
                 ) from error
+            if not isinstance(error, (OSError, UserError)):
+                _refuse_damaged_dictionaries(getattr(cfg, "data", None))
             explain("task", cfg, error)
             raise
 
     return setup_task
+
+
+def _refuse_damaged_dictionaries(data: Any) -> None:
+    """Raise a `UserError` for a line, or bytes, of a dictionary of the data that no dictionary has."""
+    folder = Path(utils.split_paths(data)[0]) if isinstance(data, str) and data else None
+    for path in (*folder.glob("dict*.txt"), *folder.glob("*/dict.txt")) if folder is not None else ():
+        read_dictionary(path, "", "copy it again, or prepare the data again")
 
 
 @patches(initialize, "add_defaults", "cfg")
