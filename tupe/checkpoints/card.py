@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tupe.data.corpus.manifest import MODEL, NAME, Content, Manifest
+from tupe.data.corpus.manifest import NAME, Content, Manifest
+from tupe.data.corpus.tokenizers import JSON, MODEL
 from tupe.data.glue.tasks import TASKS
 from tupe.errors import UserError
 from tupe.files import read_json, typed
@@ -100,7 +101,10 @@ class About:
             raise UserError("the results are of several tasks or metrics: give those of one (--result)")
         fields = vars(loaded.model.args)
         name = loaded.cfg["model"]["_name"]
-        known = all((corpus / file).is_file() for file in (NAME, MODEL))  # a prepared task has a manifest of its own
+        # a prepared task has a manifest of its own, but no tokenizer
+        known = (corpus / NAME).is_file() and any((corpus / file).is_file() for file in (MODEL, JSON))
+        content = Manifest.load(corpus).content if known else None
+        begun = content.imported if content else None
         return cls(
             model=name,
             system=system_of(fields),
@@ -111,11 +115,11 @@ class About:
             updates=loaded.updates,
             seed=(loaded.cfg.get("common") or {}).get("seed"),
             task=scores[0].task if scores else None,
-            corpus=Manifest.load(corpus).content if known else None,
+            corpus=content,
             scores=scores,
             tokenizer=tokenizer,
-            licence=licence,
-            base_model=base_model,
+            licence=licence or (begun.licence if begun else None),
+            base_model=base_model or (begun.name if begun else None),
         )
 
     @property
@@ -148,7 +152,8 @@ class About:
             )
         if self.untrained:
             notes.append(
-                "the model was a discriminator: its language-model head is untrained, take the features (AutoModel)"
+                "the model had no language-model head (it was a discriminator, or was imported without one): the head "
+                "is untrained, take the features (AutoModel)"
             )
         if not self.tokenizer:
             notes.append("there is no tokenizer in the folder: encode text as the corpus was encoded")
@@ -262,11 +267,11 @@ def _training(about: About) -> str:
         settings, inputs = about.corpus.settings, about.corpus.inputs
         names = sorted({Path(file.name).name for file in inputs})
         more = ", ..." if len(names) > 8 else ""
-        lines.append(
-            f"Vocabulary: {settings.vocab_size:,} pieces ({settings.model_type}), of {len(inputs)} input "
-            f"file(s): {', '.join(names[:8])}{more}."
-        )
-        lines.append(f"Text processing: {', '.join(settings.stages)}.")
+        of = f", of {len(inputs)} input file(s): {', '.join(names[:8])}{more}"
+        if (begun := about.corpus.imported) is not None:
+            of = f", of {begun.name}, a {begun.kind}, whose weights this model began with"
+        lines.append(f"Vocabulary: {settings.vocab_size:,} pieces ({settings.model_type}){of}.")
+        lines.append(f"Text processing: {', '.join(settings.stages) or 'none'}.")
     if about.task:
         labels = f", labels {', '.join(about.labels)}" if about.labels else ""
         lines.append(f"Fine-tuned on {about.task}{labels}.")

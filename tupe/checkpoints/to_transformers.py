@@ -12,7 +12,7 @@ from torch import Tensor
 from tupe.checkpoints import extras
 from tupe.checkpoints.card import About, card
 from tupe.checkpoints.load import open_checkpoint
-from tupe.checkpoints.tokenizer import build_tokenizer, tokenizer_config
+from tupe.checkpoints.tokenizer import build_tokenizer, imported_tokenizer, tokenizer_config
 from tupe.checkpoints.transformers_format import (
     AUTO_MAP,
     CHECKSUM,
@@ -26,7 +26,8 @@ from tupe.checkpoints.transformers_format import (
     in_order,
     to_theirs,
 )
-from tupe.data.corpus.manifest import MODEL, versions
+from tupe.data.corpus.manifest import versions
+from tupe.data.corpus.tokenizers import JSON, MODEL
 from tupe.errors import UserError
 from tupe.files import own, sha256, write_bytes, write_json
 from tupe.models.config import TupeConfig
@@ -191,13 +192,16 @@ def export(
     described = About.gather(checkpoint, loaded, corpus, tokenizer, **about)
     built = None
     if tokenizer:
-        pieces = corpus / MODEL
-        if not pieces.is_file():
+        pieces, separators = corpus / MODEL, loaded.model.args.pair_separators
+        if described.corpus is not None and JSON in described.corpus.checksums:
+            built = imported_tokenizer(corpus / JSON, loaded.symbols, separators)
+        elif pieces.is_file():
+            built = build_tokenizer(pieces, loaded.symbols, described.stages, separators)
+        else:
             raise UserError(
                 f"there is no {pieces}: give the corpus' folder (--corpus), or export without a tokenizer "
                 "(--no-tokenizer)"
             )
-        built = build_tokenizer(pieces, loaded.symbols, described.stages, loaded.model.args.pair_separators)
     with own(out, "tupe export", {"checkpoint": sha256(checkpoint)}):
         for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):  # of an earlier export
             (out / name).unlink(missing_ok=True)

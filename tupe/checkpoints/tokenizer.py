@@ -7,8 +7,10 @@ BPE model, so the tokenizer is built by hand. It needs the packages `tokenizers`
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 from tupe.checkpoints import extras
+from tupe.data.corpus.tokenizers import open_json
 from tupe.errors import UserError
 
 BOS, PAD, EOS, UNK = SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
@@ -41,7 +43,7 @@ def build_tokenizer(
             not made of its pieces.
     """
     try:
-        from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+        from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
     except ModuleNotFoundError as error:
         raise UserError(f"the tokenizer needs {error.name}: {extras.TRANSFORMERS}") from None
     proto = _read(model)
@@ -77,17 +79,46 @@ def build_tokenizer(
     whole_words = proto.trainer_spec.split_by_whitespace
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=whole_words)
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="first", split=whole_words)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{BOS} $A {EOS}",
-        pair=f"{BOS} $A {EOS} {f'{EOS}:1 ' * (pair_separators - 1)}$B:1 {EOS}:1",
-        special_tokens=[(BOS, numbers[BOS]), (EOS, numbers[EOS])],
-    )
-    tokenizer.add_special_tokens([AddedToken(symbol, normalized=False, special=True) for symbol in SPECIAL])
-    if MASK in numbers:
-        tokenizer.add_special_tokens([AddedToken(MASK, lstrip=True, normalized=False, special=True)])
+    _register(tokenizer, symbols, pair_separators)
     tokenizer.add_tokens([AddedToken(symbol, normalized=True, special=False) for symbol in own])
     if tokenizer.get_vocab_size() != len(symbols):
         raise UserError(f"{model} and the dictionary make {tokenizer.get_vocab_size()} symbols, not {len(symbols)}")
+    return tokenizer
+
+
+def _register(tokenizer: Any, symbols: Sequence[str], pair_separators: int) -> None:
+    """Put the special symbols around a text and between those of a pair, and make them of a text that spells them."""
+    from tokenizers import AddedToken, processors
+
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{BOS} $A {EOS}",
+        pair=f"{BOS} $A {EOS} {f'{EOS}:1 ' * (pair_separators - 1)}$B:1 {EOS}:1",
+        special_tokens=[(BOS, symbols.index(BOS)), (EOS, symbols.index(EOS))],
+    )
+    tokenizer.add_special_tokens([AddedToken(symbol, normalized=False, special=True) for symbol in SPECIAL])
+    if MASK in symbols:
+        tokenizer.add_special_tokens([AddedToken(MASK, lstrip=True, normalized=False, special=True)])
+
+
+def imported_tokenizer(path: Path, symbols: Sequence[str], pair_separators: int) -> Any:
+    """Open the `tokenizer.json` of an imported model, and add the special symbols.
+
+    Args:
+        path: the file, as `tupe import` wrote it.
+        symbols: of fairseq's dictionary, in order.
+        pair_separators: between the texts of a pair.
+
+    Raises:
+        UserError: if the file is no tokenizer, or its pieces are not the dictionary's, in its order.
+    """
+    tokenizer = open_json(path)
+    numbers = tokenizer.get_vocab(with_added_tokens=False)
+    if numbers != {symbol: number for number, symbol in enumerate(symbols)}:
+        raise UserError(
+            f"{path} has {len(numbers):,} pieces and the dictionary {len(symbols):,} symbols, and they differ: give "
+            "the folder of the imported model (--corpus), or --no-tokenizer"
+        )
+    _register(tokenizer, symbols, pair_separators)
     return tokenizer
 
 

@@ -66,6 +66,9 @@ def read(folder: Path, head: str | None = None) -> Foreign:
         weights = from_fairseq(model)
     except KeyError as error:
         raise UserError(f"{path} lacks {error}, which fairseq's RoBERTa has: get the file again") from None
+    except (IndexError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{path}: the shapes of its weights do not fit each other ({reason})") from None
     if WORDS not in weights or POSITIONS not in weights:
         kind = options.get("_name") or options.get("arch")
         raise UserError(f"{path} is no RoBERTa of {MADE_BY} ({kind!r:.60}), whose weights begin with {ENCODER}")

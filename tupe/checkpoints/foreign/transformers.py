@@ -70,6 +70,9 @@ def read(folder: Path) -> tuple[Foreign, dict[str, Any]]:
         raise UserError(
             f"{files[0]} lacks {error}, which a {kind} has: it is not whole, or not of {path}, so get it again"
         ) from None
+    except (IndexError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{files[0]}: the shapes of its weights do not fit each other ({reason})") from None
     if WORDS not in weights:
         raise UserError(f"{files[0]} has no table of words: it is not of {path}")
     foreign = Foreign(

@@ -97,11 +97,13 @@ def _of_fairseq(folder: Path, foreign: Foreign, model: TupeModel, head: str | No
     args = Namespace(**{name: getattr(model.args, name) for name in names}, data="")
     args.tokens_per_sample = args.max_positions
     base_architecture(args)
-    task = SimpleNamespace(source_dictionary=dictionary_of_size(foreign.symbols))
+    state = safe_load(folder / fairseq.WEIGHTS, fairseq.METERS)["model"]
+    symbols = next(len(tensor) for name, tensor in state.items() if name.endswith("embed_tokens.weight"))
+    task = SimpleNamespace(source_dictionary=dictionary_of_size(symbols))
     original = RobertaModel.build_model(args, task).eval()
     if head is not None:
         original.register_classification_head(head, num_classes=len(foreign.head["out_proj.weight"]))
-    original.load_state_dict(safe_load(folder / fairseq.WEIGHTS, fairseq.METERS)["model"])
+    original.load_state_dict(state)
 
     def run(tokens: Tensor, words: Tensor, segments: Tensor | None) -> dict[str, Tensor]:
         found = {"features": original(tokens, features_only=True)[0]}

@@ -107,6 +107,9 @@ def write_dictionary(path: Path, symbols: Iterable[str]) -> None:
     """
     symbols = list(symbols)
     listed = [symbol for symbol in symbols if symbol not in _SPECIAL]
+    broken = next((symbol for symbol in listed if not symbol or set(symbol) & {"\n", "\r"}), None)
+    if broken is not None:
+        raise UserError(f"the symbol {broken!r:.60} cannot stand in a dictionary of fairseq: it is not imported")
     with atomic(path) as unfinished:
         unfinished.write_text("".join(f"{symbol} 1\n" for symbol in listed), encoding="utf-8", newline="\n")
         found = read_dictionary(unfinished, "tupe import").symbols

@@ -1,0 +1,352 @@
+"""What a folder may not be: each is one sentence, and nothing is written."""
+
+import json
+import os
+import pickle
+import re
+
+import pytest
+import torch
+
+from tests.checkpoints.foreign.conftest import write_json
+from tupe.checkpoints.foreign.importing import import_model
+from tupe.checkpoints.foreign.vocabulary import Source, by_role
+from tupe.cli.main import main
+from tupe.data.corpus.manifest import Manifest
+from tupe.errors import UserError
+from tupe.files import sha256
+from tupe.models import TupeModel
+from tupe.safe_load import safe_load
+
+safetensors = pytest.importorskip("safetensors.torch")
+pytest.importorskip("transformers")
+
+SPECIAL = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
+
+
+def refused(folder, tmp_path, message, **options):
+    with pytest.raises(UserError, match=message) as found:
+        import_model(folder, tmp_path / "out", **options)
+    assert "\n" not in str(found.value)
+    assert not (tmp_path / "out/checkpoint.pt").exists() and not (tmp_path / "out/manifest.json").exists()
+
+
+def configure(folder, **fields):
+    path = folder / "config.json"
+    write_json(path, {**json.loads(path.read_text()), **fields})
+
+
+def change(folder, **tensors):
+    """Some tensors in the place of those, which are functions of what they were."""
+    path = folder / "model.safetensors"
+    state = safetensors.load_file(path)
+    for name, new in tensors.items():
+        (name,) = (key for key in state if key.endswith(name.replace("__", ".")))
+        state[name] = new(state[name])
+    safetensors.save_file({name: tensor.contiguous() for name, tensor in state.items()}, path, {"format": "pt"})
+
+
+@pytest.mark.parametrize("kind", ["deberta-v2", "albert", "modernbert", "gpt2", None, ["roberta"]])
+def test_other_models(kind, saved, tmp_path):
+    folder, _ = saved("roberta")
+    configure(folder, model_type=kind)
+    shown = re.escape(repr(kind))
+    refused(folder, tmp_path, rf"model_type {shown}, .*roberta, xlm-roberta, camembert, bert, distilbert, mpnet")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
+        ({"is_decoder": True}, "is_decoder is True"),
+        ({"pruned_heads": {"0": [1]}}, "pruned_heads"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config"),
+        ({"hidden_act": "silu"}, "hidden_act is 'silu', and only gelu, "),
+        ({"num_hidden_layers": 10**9}, "names 1000000000 layers, but the weights have 2"),
+        ({"num_hidden_layers": "two"}, "num_hidden_layers is 'two', not a number"),
+        ({"num_hidden_layers": None}, "num_hidden_layers is None, not a number"),
+        ({"hidden_size": 10**9}, r"shape \(\d+, 1000000000\), but the weights have \(\d+, 16\)"),
+        ({"intermediate_size": 25}, r"fc1.weight has the shape \(25, 16\), but the weights have \(24, 16\)"),
+        ({"num_attention_heads": 3}, "3 heads do not divide the width 16"),
+        ({"num_attention_heads": 0}, "0 heads do not divide the width 16"),
+        ({"layer_norm_eps": -1}, "layer_norm_eps"),
+        ({"layer_norm_eps": "small"}, "layer_norm_eps"),
+        ({"hidden_dropout_prob": [0.1]}, "dropout"),
+        ({"pad_token_id": 5}, "says that padding is 5, but .* has it at 0"),
+    ],
+)
+def test_configurations(fields, message, saved, tmp_path):
+    folder, _ = saved("bert")
+    configure(folder, **fields)
+    refused(folder, tmp_path, message)
+
+
+def test_another_activation_than_the_head_s(saved, tmp_path):
+    refused(saved("roberta", hidden_act="relu")[0], tmp_path, "hidden_act is 'relu', but the language-model head")
+
+
+def nan(tensor):
+    tensor = tensor.clone()
+    tensor.view(-1)[0] = float("nan")
+    return tensor
+
+
+@pytest.mark.parametrize(
+    ("name", "new", "message"),
+    [
+        ("layer__1__output__dense__weight", nan, "NaN or infinite"),
+        ("layer__1__output__dense__weight", lambda t: t.to(torch.int8), "torch.int8, not floating-point"),
+        ("layer__1__output__dense__weight", lambda t: t[:, :3], "do not fit"),
+        ("embeddings__word_embeddings__weight", lambda t: t[:-5], r"symbols, but .* has rows for"),
+        ("embeddings__word_embeddings__weight", lambda t: t[0], "shape"),
+        ("embeddings__position_embeddings__weight", lambda t: t[:, :4], "shapes of its weights do not fit"),
+    ],
+)
+def test_weights(name, new, message, saved, tmp_path):
+    folder, _ = saved("bert")
+    change(folder, **{name: new})
+    refused(folder, tmp_path, message)
+
+
+def test_parts_of_weights(saved, tmp_path):
+    folder, _ = saved("bert")
+    state = safetensors.load_file(folder / "model.safetensors")
+    lacking = {name: tensor for name, tensor in state.items() if "layer.1.attention.self.key" not in name}
+    safetensors.save_file(lacking, folder / "model.safetensors")
+    refused(folder, tmp_path, r"lacks 'bert.encoder.layer.1.attention.self.key.weight', which a bert has")
+    (folder / "model.safetensors").unlink()
+    refused(folder, tmp_path, "neither model.safetensors nor pytorch_model.bin")
+    write_json(folder / "model.safetensors.index.json", {"weight_map": {"a": "one.safetensors"}})
+    refused(folder, tmp_path, "there is no .*one.safetensors")
+
+
+def test_an_index_leads_nowhere_else(saved, tmp_path):
+    """Names in an index are names of files of the folder."""
+    folder, _ = saved("bert")
+    os.replace(folder / "model.safetensors", folder.parent / "elsewhere.safetensors")
+    write_json(folder / "model.safetensors.index.json", {"weight_map": {"a": "../elsewhere.safetensors"}})
+    refused(folder, tmp_path, f"there is no {re.escape(str(folder))}/elsewhere.safetensors")
+    (folder / "model.safetensors.index.json").unlink()
+    write_json(folder / "pytorch_model.bin.index.json", {"weight_map": {"a": "../elsewhere.bin"}})
+    refused(folder, tmp_path, f"there is no checkpoint {re.escape(str(folder))}/elsewhere.bin")
+
+
+class Runs:
+    """Leaves a trace when it is unpickled as Python does."""
+
+    def __reduce__(self):
+        return os.system, ("touch ran",)
+
+
+@pytest.mark.parametrize("form", ["torch", "pickle"])
+def test_code_in_weights(form, saved, released, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder, _ = saved("bert")
+    (folder / "model.safetensors").unlink()
+    theirs, _ = released()
+    for path in (folder / "pytorch_model.bin", theirs / "model.pt"):
+        if form == "torch":
+            torch.save({"model": {"a": Runs()}, "a": Runs()}, path)
+        else:
+            path.write_bytes(pickle.dumps({"a": Runs()}))
+    refused(folder, tmp_path, "could run code|cannot be read")
+    refused(theirs, tmp_path, "could run code|cannot be read")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_pickled_things_that_are_no_tensors(saved, tmp_path):
+    folder, _ = saved("bert")
+    (folder / "model.safetensors").unlink()
+    torch.save({"a": 3}, folder / "pytorch_model.bin")
+    refused(folder, tmp_path, "holds 'a', which is no tensor")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda state: {**state, "args": None}, "needs `args` or `cfg`, and `model` of tensors"),
+        (lambda state: {**state, "model": [1]}, "needs `args` or `cfg`, and `model` of tensors"),
+        (lambda state: {**state, "model": {"decoder.embed.weight": torch.ones(2, 2)}}, "is no RoBERTa of fairseq"),
+    ],
+)
+def test_other_checkpoints_of_fairseq(change, message, released, tmp_path):
+    folder, _ = released()
+    torch.save(change(safe_load(folder / "model.pt")), folder / "model.pt")
+    refused(folder, tmp_path, message)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"quant_noise_pq": 0.1}, "quant_noise_pq"),
+        ({"spectral_norm_classification_head": True}, "spectral norm"),
+        ({"encoder_layers": "2"}, r"args.encoder_layers"),
+        ({"encoder_layers": None}, "has no encoder_layers"),
+        ({"encoder_attention_heads": 5}, "5 heads do not divide the width 16"),
+        ({"activation_fn": "__import__('os')"}, "activation_fn"),
+    ],
+)
+def test_options_of_fairseq(options, message, released, tmp_path):
+    folder, _ = released()
+    state = safe_load(folder / "model.pt")
+    vars(state["args"]).update(options)
+    torch.save(state, folder / "model.pt")
+    refused(folder, tmp_path, message)
+
+
+def test_a_dictionary_of_another_size_names_both_numbers(released, tmp_path):
+    """As where `<mask>`, which fairseq adds, was counted in one place and not in the other."""
+    folder, _ = released()
+    lines = (folder / "dict.txt").read_text().splitlines()
+    symbols = len(lines) + 5
+    (folder / "dict.txt").write_text("".join(f"{line}\n" for line in lines[:-4]))
+    refused(folder, tmp_path, rf"dict.txt and <mask> make {symbols - 4} symbols, but .*model.pt has rows for {symbols}")
+
+
+def test_longer_tables_are_filled_up_and_said(saved, tmp_path, capsys):
+    folder, model = saved("bert")
+    lines = (folder / "vocab.txt").read_text().splitlines()
+    configure(folder, vocab_size=len(lines) + 3)
+    more = lambda t: torch.cat([t, torch.ones(3, *t.shape[1:])])  # noqa: E731
+    change(folder, bert__embeddings__word_embeddings__weight=more, cls__predictions__bias=more)
+    assert main(["import", str(folder), str(tmp_path / "out"), "--verify"]) == 0
+    assert f"symbols: {len(lines) + 3}, of which 3 have no symbol" in capsys.readouterr().out
+    symbols = (tmp_path / "out/dict.txt").read_text().splitlines()
+    assert symbols[-3:] == [f"madeupword{i:04d} 1" for i in range(3)]
+    state = safe_load(tmp_path / "out/checkpoint.pt")["model"]
+    words = model.bert.embeddings.word_embeddings.weight
+    assert torch.equal(state["encoder.sentence_encoder.embed_tokens.weight"][-1], words[lines.index("[MASK]")])
+
+
+def test_camembert_s_repeated_symbols():
+    """Text has the last of a repeated symbol, `<s>` 5 and `</s>` 6; but the unknown one is fairseq's own, 3."""
+    symbols = ["<s>", "<pad>", "</s>", "<unk>", "<unk>", "<s>", "</s>", ",", "▁de", "<mask>"]
+    roles = {"<s>": 5, "<pad>": 1, "</s>": 6, "<unk>": 3, "<mask>": 9}
+    found = by_role(Source(symbols, roles, "dict.txt"), 10, "model.pt")
+    assert found.symbols == ["<s>", "<pad>", "</s>", "<unk>", ",", "▁de", "<mask>"]
+    assert found.rows == [5, 1, 6, 3, 7, 8, 9]
+    assert found.dropped == [0, 2, 4]
+
+
+@pytest.mark.parametrize("folder", ["fairseq", "Transformers"])
+def test_camembert_from_either(folder, saved, pieces, released, tmp_path):
+    """The rows of `<s>` and `</s>` that are trained, whose numbers differ from those of fairseq's own."""
+    import sentencepiece
+
+    model = sentencepiece.SentencePieceProcessor(model_file=str(pieces))
+    names = [model.id_to_piece(number) for number in range(model.get_piece_size())]
+    if folder == "Transformers":
+        path, original = saved("camembert")
+        words = original.roberta.embeddings.word_embeddings.weight
+    else:
+        from tests.checkpoints.foreign.conftest import fairseq_roberta
+
+        path, _ = released()
+        original, args = fairseq_roberta(len(names) + 5)
+        torch.save({"args": args, "model": original.state_dict()}, path / "model.pt")
+        repeated = ("<unk>", "<s>", "</s>")
+        lines = [f"{name} 999{' #fairseq:overwrite' * (name in repeated)}\r\n" for name in names]
+        (path / "dict.txt").write_bytes("".join(lines).encode())
+        for name in ("encoder.json", "vocab.bpe"):
+            (path / name).unlink()
+        (path / "sentencepiece.bpe.model").write_bytes(pieces.read_bytes())
+        words = original.encoder.sentence_encoder.embed_tokens.weight
+    import_model(path, tmp_path / "out", compare=True)
+    ours = safe_load(tmp_path / "out/checkpoint.pt")["model"]["encoder.sentence_encoder.embed_tokens.weight"]
+    assert len(ours) == len(names) + 2
+    assert all(torch.equal(ours[i], words[row]) for i, row in enumerate([5, 1, 6, 3, 7, 8]))
+    assert torch.equal(ours[-1], words[-1])
+    numbers = [number + 1 if number else 3 for number in model.encode("Le camembert")]
+    assert Manifest.load(tmp_path / "out").tokenizer()("Le camembert") == numbers
+    hub = TupeModel.from_pretrained(str(tmp_path / "out"), "checkpoint.pt", str((tmp_path / "out").resolve()))
+    assert hub.encode("Le <mask>").tolist()[-2:] == [len(ours) - 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("roles", "rows", "message"),
+    [
+        (SPECIAL, 9, "no symbol for <mask>"),
+        ({**SPECIAL, "<mask>": 3}, 9, "one symbol for several"),
+        ({**SPECIAL, "<mask>": 8}, 8, "has 9 symbols, but model.pt has rows for 8"),
+    ],
+)
+def test_roles(roles, rows, message):
+    with pytest.raises(UserError, match=message):
+        by_role(Source([f"s{i}" for i in range(9)], roles, "dict.txt"), rows, "model.pt")
+
+
+@pytest.mark.parametrize("piece", ["a\u2028b", "\u00a0", "a\u0085", "#fairseq:overwrite", "a b", "-3"])
+def test_odd_pieces_come_back(piece, tmp_path):
+    from tupe.checkpoints.foreign.vocabulary import write_dictionary
+    from tupe.fairseq_patches.checkpoints import read_dictionary
+
+    symbols = ["<s>", "<pad>", "</s>", "<unk>", "a", piece, "b", "<mask>"]
+    write_dictionary(tmp_path / "dict.txt", symbols)
+    assert read_dictionary(tmp_path / "dict.txt", "a test").symbols == symbols
+
+
+def test_a_piece_that_breaks_the_line_is_refused(tmp_path):
+    from tupe.checkpoints.foreign.vocabulary import write_dictionary
+
+    with pytest.raises(UserError, match="cannot stand in a dictionary"):
+        write_dictionary(tmp_path / "dict.txt", ["<s>", "<pad>", "</s>", "<unk>", "a\rb", "<mask>"])
+    assert not (tmp_path / "dict.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("vocab.txt", None, "there is no tokenizer in"),
+        ("vocab.txt", "[PAD]\na\nb\n", r"has no '\[|has no '<s>"),
+        ("tokenizer_config.json", "[1", "tokenizer_config.json"),
+        ("tokenizer.json", '{"model": 3}', "tokenizer.json"),
+        ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": -1}}}', "pre_tokenizer|numbers its"),
+        ("added_tokens.json", '{"a": 4000000000}', "numbers its .* up to 4,000,000,000"),
+    ],
+)
+def test_files_of_a_tokenizer(name, text, message, saved, tmp_path):
+    folder, _ = saved("bert")
+    (folder / name).unlink() if text is None else (folder / name).write_text(text)
+    refused(folder, tmp_path, message)
+
+
+def test_files_of_two_models(released, pieces, tmp_path):
+    folder, _ = released()
+    (folder / "sentencepiece.bpe.model").write_bytes(pieces.read_bytes())
+    refused(folder, tmp_path, r"lacks .* of the .* symbols of")
+    (folder / "sentencepiece.bpe.model").write_bytes(b"no model")
+    refused(folder, tmp_path, "no SentencePiece model")
+    (folder / "sentencepiece.bpe.model").unlink()
+    write_json(folder / "encoder.json", {"a": 10**6, "b": 10**6 + 1})
+    refused(folder, tmp_path, "are not the numbers in")
+    (folder / "encoder.json").write_text("{")
+    refused(folder, tmp_path, "encoder.json")
+
+
+def test_another_vocabulary_of_the_same_size_is_noticed(saved, words, tmp_path, capsys):
+    folder, _ = saved("bert")
+    import_model(folder, tmp_path / "one")
+    other = words[:7] + words[7:][::-1]
+    (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in other))
+    import_model(folder, tmp_path / "other")
+    model = str(tmp_path / "one/checkpoint.pt")
+    assert main(["export", model, str(tmp_path / "other"), str(tmp_path / "exported")]) == 1
+    assert "other symbols or order" in capsys.readouterr().err
+
+
+def test_options_that_are_not_for_our_own(tmp_path, capsys):
+    (tmp_path / "ours").mkdir()
+    write_json(tmp_path / "ours/config.json", {"model_type": "tupe"})
+    assert main(["import", str(tmp_path / "ours"), str(tmp_path / "out"), "--pooler"]) == 1
+    assert "--pooler is of models of other libraries" in capsys.readouterr().err
+
+
+def test_a_corpus_is_not_taken_over(saved, tmp_path):
+    """OUT is new, empty, or an earlier import of the same files."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "dict.txt").write_text("mine")
+    before = sha256(out / "dict.txt")
+    with pytest.raises(UserError, match="holds what is not of tupe import"):
+        import_model(saved("bert")[0], out)
+    assert sha256(out / "dict.txt") == before and sorted(os.listdir(out)) == ["dict.txt"]
