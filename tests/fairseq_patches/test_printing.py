@@ -1,6 +1,9 @@
 import hydra.core.utils
 import pytest
+from fairseq.dataclass.configs import CommonConfig
 from hydra._internal.utils import run_and_report
+from omegaconf import OmegaConf
+from omegaconf.errors import ValidationError
 from torch.multiprocessing import ProcessRaisedException
 
 from tests.commands import hydra_command, hydra_train, run, train_command
@@ -23,6 +26,14 @@ def test_user_errors_of_processes_that_fairseq_started(capsys):
     traceback = "\n\n-- Process 1 terminated with the following error:\nTraceback (most recent call last):\n  ...\n"
     error = ProcessRaisedException(f"{traceback}tupe.errors.UserError: this was wrong\n", 1, 1)
     assert printed(error, capsys) == ("error: this was wrong\n", [])
+
+
+def test_a_value_of_another_type_is_a_sentence(capsys):
+    """As of `--model-overrides`, which fairseq merges where it builds a model."""
+    with pytest.raises(ValidationError) as wrong:
+        OmegaConf.merge(OmegaConf.structured(CommonConfig), {"seed": "x"})
+    said, others = printed(wrong.value, capsys)
+    assert said.startswith("error: the configuration cannot be made: seed: Value 'x' of type 'str'") and not others
 
 
 @pytest.mark.parametrize("error", [ValueError("other"), ProcessRaisedException("ValueError: other", 0, 1)])

@@ -135,7 +135,6 @@ def known_task(original):
                 ) from error
             if not isinstance(error, (OSError, UserError)):
                 _refuse_damaged_dictionaries(getattr(cfg, "data", None))
-            explain("task", cfg, error)
             raise
 
     return setup_task

@@ -10,8 +10,9 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+
+import fairseq
 
 from tupe.errors import UserError
 
@@ -215,15 +216,7 @@ def _name(owner: Any) -> str:
 
 
 def _differs(expected: str, found: str) -> UserError:
-    installed = [f"{name} {found}" for name in ("fairseq-fixed", "fairseq") if (found := _version(name))]
     return UserError(
-        f"the plugin patches {expected}, but the installed {' and '.join(installed) or 'fairseq'} has {found}: install "
+        f"the plugin patches {expected}, but the installed fairseq {fairseq.__version__} has {found}: install "
         "fairseq-fixed 0.12.3.1"
     )
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
