@@ -8,8 +8,8 @@ from torch import Tensor
 from tupe.checkpoints.foreign.model import BERT, Foreign
 from tupe.checkpoints.foreign.names import ENCODER, HEAD, POSITIONS, WORDS, from_fairseq
 from tupe.errors import UserError
+from tupe.fairseq_patches.checkpoints import saved_fields
 from tupe.files import typed
-from tupe.models.checkpoint_config import saved_fields
 from tupe.safe_load import safe_load
 
 MADE_BY = "fairseq"
