@@ -123,6 +123,9 @@ def _of_transformers(folder: Path, foreign: Foreign, model: TupeModel, head: str
     except ImportError as error:
         raise UserError(f"--verify runs the original, which needs {error.name}: {extras.TRANSFORMERS}") from None
 
+    transformers.logging.set_verbosity_error()  # it lists what a head leaves out, which is said here
+    transformers.logging.disable_progress_bar()
+
     def load(auto: type) -> torch.nn.Module:
         found = auto.from_pretrained(folder, local_files_only=True, trust_remote_code=False, dtype=torch.float32)
         return found.eval()
