@@ -55,6 +55,12 @@ CHOICES: dict[str, dict[str, Choice]] = {
         "input": Choice("added to the words"),
         "per_head": Choice("in the attention of every head"),
     },
+    "rotary_scaling": {
+        "none": Choice("as in training"),
+        "linear": Choice("all angles divided by rotary_factor (position interpolation)"),
+        "ntk": Choice("the slowest divided, the fastest as they were"),
+        "yarn": Choice("the same in stretches, and the words' correlation scaled (YaRN)"),
+    },
     "sharing": {
         "none": Choice("nobody"),
         "layer": Choice("the layers, each head its own"),
@@ -84,8 +90,8 @@ CROSS_POSITION = {
     "untied": Choice("untied positions of both sides"),
 }
 
-#: What a row does not say: the sum of the attention has no segments, and the layers share it.
-_DEFAULTS: Fields = {"segment": "none", "sharing": "layer", "linformer_k": 0}
+#: What a row does not say: the sum of the attention has no segments, the layers share it, and nothing is turned.
+_DEFAULTS: Fields = {"segment": "none", "sharing": "layer", "linformer_k": 0, "rotary_dims": 0}
 
 
 def _system(absolute: str, relative: str, reset: str = "none", **others: str | int) -> Fields:
@@ -113,6 +119,8 @@ SYSTEMS: dict[str, Fields] = {
     "kerple": _system("none", "kerple", segment="input"),
     "fire": _system("none", "fire", segment="input"),
     "tupe_a_kerple": _system("untied", "kerple", "paper"),
+    "rope": _system("none", "none", segment="input", rotary_dims=-1),
+    "tupe_a_rope": _system("untied", "none", "paper", rotary_dims=-1),
 }
 
 #: system -> what it is called in the papers, and its logit (content is x_i W^Q (x_j W^K)^T, d the width of a head).
@@ -134,6 +142,8 @@ DESCRIPTIONS: dict[str, tuple[str, str]] = {
     "bialibi": ("BiALiBi", "content/sqrt(d) + reset(-m |j - i|), m learnt, one for each side"),
     "kerple": ("KERPLE-log", "content/sqrt(d) - p log(1 + a |j - i|), p and a learnt for each side"),
     "fire": ("FIRE", "content/sqrt(d) + f(+-log(1 + c |j - i|)/log(1 + c L)), f learnt"),
+    "rope": ("RoPE", "(R_i x_i W^Q)(R_j x_j W^K)^T/sqrt(d), R_i turns by angles of the position i"),
+    "tupe_a_rope": ("TUPE-A with RoPE", "(R_i x_i W^Q)(R_j x_j W^K)^T/sqrt(2d) + reset(untied absolute/sqrt(2d))"),
     "tupe_a_kerple": ("TUPE-A with KERPLE-log", "content/sqrt(2d) + reset(untied absolute/sqrt(2d) + KERPLE-log)"),
 }
 
@@ -210,6 +220,7 @@ SEQ2SEQ_SYSTEMS: dict[str, Fields] = {
     "diet_abs": _translates("diet_abs"),
     "tupe_a": _translates("tupe_a"),
     "tupe_r": _translates("tupe_r"),
+    "rope": _translates("rope"),
 }
 
 #: size -> layers of each stack, width, heads, feed-forward width. `base` and `big` are Vaswani et al.'s, `iwslt` is

@@ -185,6 +185,8 @@ def small():
         ("tupe_tiny", {"checkpoint_activations": True}),
         ("bert_ad_tiny", {"relative": "bucketed"}),
         ("diet_abs_tiny", {"segment": "per_head"}),
+        ("bialibi_tiny", {}),
+        ("rope_tiny", {"rotary_dims": 4, "relative": "kerple"}),
     ],
 )
 def test_models_compute_tokens_alone(small, name, fields):

@@ -45,6 +45,14 @@ CASES = {
     "kerple shared by heads, with reset": ("kerple", {"sharing": "head", "reset": "paper"}),
     "fire of each layer": ("fire", {"sharing": "none"}),
     "fire shared by heads, beyond its length": ("fire", {"sharing": "head", "fire_length": 5.0, "fire_width": 7}),
+    "rope of half the columns": ("rope", {"rotary_dims": 4, "rotary_base": 50.0}),
+    "rope, linear": ("rope", {"rotary_scaling": "linear", "rotary_factor": 4.0}),
+    "rope and T5": ("rope", {"relative": "bucketed", "reset": "paper"}),
+    "rope under symmetric slopes and a reset": (
+        "rope",
+        {"relative": "alibi", "relative_sides": "symmetric", "reset": "paper"},
+    ),
+    "bert_ad with rope": ("bert_ad", {"rotary_dims": -1}),
     "only segments": ("t5", {"relative": "none", "segment": "per_head"}),
     "diet_abs_lin of each layer": ("diet_abs_lin", {"sharing": "none"}),
     "diet_abs_lin shared by heads": ("diet_abs_lin", {"sharing": "head"}),
@@ -203,8 +211,23 @@ class Expected:
         values = self.encoder.segment_attention.weight.flatten(0, 1)[s]
         return torch.stack([torch.stack([values[a, b] for b in segments]) for a in segments])
 
+    def turned(self, x):
+        """Each plane of the columns `c` and `c + r/2` by `i theta_c`, as complex numbers."""
+        r = self.fields.get("rotary_dims", 0)
+        r = D_H if r == -1 else r
+        base, factor = self.fields.get("rotary_base", 10_000.0), self.fields.get("rotary_factor", 1.0)
+        out = x.clone()
+        for i in range(len(x)):
+            for c in range(r // 2):
+                angle = i * base ** (-2 * c / r) / factor
+                point = complex(x[i, c], x[i, c + r // 2]) * complex(math.cos(angle), math.sin(angle))
+                out[i, c], out[i, c + r // 2] = point.real, point.imag
+        return out
+
     def logits(self, x, row, layer, head):
         query, key = self.content(x, layer, head, [token == 1 for token in row])
+        if self.fields.get("rotary_dims"):
+            query, key = self.turned(query), self.turned(key)
         n, m, s = len(query), len(key), self.set_of(layer, head)
         if self.fields["absolute"] == "untied_cross":
             p_q, p_k = self.untied(self.terms.absolute.table.weight[:n], s)

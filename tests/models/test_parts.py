@@ -17,6 +17,7 @@ SYSTEMS = [
     ("tupe_r_tiny", {"absolute": "free", "segment": "per_head"}),
     ("shaw_tiny", {"absolute": "untied", "segment": "per_head"}),
     ("alibi_tiny", {"segment": "per_head"}),
+    ("tupe_a_rope_tiny", {}),
     ("bialibi_tiny", {"sharing": "none"}),
     ("tupe_a_kerple_tiny", {}),
     ("fire_tiny", {"reset": "paper", "sharing": "head"}),
@@ -49,13 +50,15 @@ def test_is_the_same_model(build, pairs, name, fields, monkeypatch):
         ("tupe_a_tie_cls_tiny", {"sharing": "none", "segment": "per_head"}),
         ("tupe_a_tiny", {"reset": "release", "sharing": "head"}),
         ("diet_abs_tiny", {"position_rank": 5, "unpad": "always"}),
+        ("tupe_a_rope_tiny", {}),
         ("tupe_r_tiny", {}),
     ],
 )
 def test_factors_as_wider_heads(build, pairs, name, fields):
     """The same model; TUPE-R's bias by distance has none, and is computed as ever."""
-    models = [build(name, attention_backend=backend, dropout=0.0, **fields).train() for backend in ("factors", "sdpa")]
-    (terms,) = next(models[0].encoder.sentence_encoder.layer_terms(pairs, torch.float32))
+    backends = ("factors", "sdpa")
+    models = [build(name, attention_backend=backend, dropout=0.0, **fields).double().train() for backend in backends]
+    (terms,) = next(models[0].encoder.sentence_encoder.layer_terms(pairs, torch.float64))
     assert isinstance(terms.bias, StructuredBias) == (not name.startswith("tupe_r"))
     found = []
     for model in models:

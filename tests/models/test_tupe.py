@@ -67,6 +67,8 @@ def test_parameter_counts(name):
         ("fire", {}, 462),
         ("bialibi", {}, 48),
         ("tupe_a_kerple", {}, 1_575_984),
+        ("rope", {}, 0),
+        ("tupe_a_rope", {}, 1_575_936),
     ],
 )
 def test_published_position_parameters(name, fields, published):
@@ -92,7 +94,7 @@ def test_diets_table_6(name, fields, millions):
 
 
 def test_names():
-    assert len(MODEL_NAMES) == 19 * 4
+    assert len(MODEL_NAMES) == 21 * 4
     assert {"tupe_base", "tupe_r_base", "bert_ad_large", "tupe_a_tie_cls_small"} <= set(MODEL_NAMES)
 
 

@@ -55,7 +55,7 @@ def test_is_a_slice_of_the_full_matrix(position, span, evaluation):
         keys = offset + length if num_keys is None else num_keys
         for structured in (False, True):
             terms = position(length, structured=structured, num_keys=num_keys, query_offset=offset)
-            bias, query, key = whole(terms, keys)
+            bias, query, key, _ = whole(terms, keys)
             if full.bias is not None:
                 torch.testing.assert_close(bias, full.bias[:, offset : offset + length, :keys])
             if full.query is not None:

@@ -34,7 +34,18 @@ ARCHITECTURES = {
     "tupe_question_answering": [f"{system}_tiny" for system in SYSTEMS],
     "label_smoothed_cross_entropy": [
         f"seq2seq_{system}_tiny"
-        for system in ("sinusoidal", "learned", "none", "shaw", "t5", "diet_rel", "diet_abs", "tupe_a", "tupe_r")
+        for system in (
+            "sinusoidal",
+            "learned",
+            "none",
+            "shaw",
+            "t5",
+            "diet_rel",
+            "diet_abs",
+            "tupe_a",
+            "tupe_r",
+            "rope",
+        )
     ],
 }
 WITH_LAYOUT = tuple(ARCHITECTURES)[:4]

@@ -33,7 +33,7 @@ def layer_logits(checkpoint: Checkpoint, tokens: Tensor) -> list[Tensor]:
     """
     found = []
     for attention, x, position in _attention_inputs(open_encoder(checkpoint), tokens):
-        query, key, _, bias = attention.with_terms(*_heads(attention, x), position)
+        query, key, _, bias = attention.with_terms(*_heads(attention, x, position), position)
         logits = attention.scale * query @ key.transpose(-2, -1)
         found.append(logits if bias is None else logits + bias)
     return found
@@ -57,9 +57,9 @@ def _attention_inputs(
     return found
 
 
-def _heads(attention: SelfAttention, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _heads(attention: SelfAttention, x: Tensor, position: PositionTerms) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values of `x` `(B, n, d)`, without padding."""
-    return attention.heads(attention.projected(x), None)
+    return attention.heads(attention.rotated(attention.projected(x), position.rotation), None)
 
 
 def has_words_as_keys(args: Namespace) -> bool:
@@ -93,11 +93,11 @@ def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str
             words, positions = _shares(module, words, positions)
         x = words + positions
 
-    query, key, _ = _heads(attention, x)
+    query, key, _ = _heads(attention, x, terms)
     position_query, position_key = terms.query, terms.key
     if positions is not None:
-        zero = _heads(attention, torch.zeros_like(x))
-        position_query, position_key = (of - bias for of, bias in zip(_heads(attention, positions)[:2], zero))
+        zero = _heads(attention, torch.zeros_like(x), terms)
+        position_query, position_key = (of - bias for of, bias in zip(_heads(attention, positions, terms)[:2], zero))
         query, key = query - position_query, key - position_key
     pairs = {"word to word": (query, key)}
     if position_query is not None:

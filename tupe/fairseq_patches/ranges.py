@@ -60,6 +60,8 @@ _NAMES: list[tuple[Range, str]] = [
     (_COUNT, "tokens_per_sample"),
     (_ABOVE, "temperature"),
     (_RATE, "fire_length"),
+    (_COUNT, "rotary_base rotary_factor"),
+    (_OTHER_SIZE, "rotary_dims"),
     (_RATE, "max_len_a max_len_b min_len prefix_size no_repeat_ngram_size"),
     (_POWER, "lenpen"),
     (_TOP, "sampling_topp"),

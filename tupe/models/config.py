@@ -29,8 +29,8 @@ def structure(help: str) -> dict[str, str]:
 
 ABSOLUTE_CHOICES = ChoiceEnum([*CHOICES["absolute"], *OWN_ABSOLUTE])
 RELATIVE_CHOICES = ChoiceEnum([*CHOICES["relative"], *OWN_RELATIVE])
-RESET_CHOICES, SEGMENT_CHOICES, SHARING_CHOICES = (
-    ChoiceEnum([*CHOICES[name]]) for name in ("reset", "segment", "sharing")
+RESET_CHOICES, SEGMENT_CHOICES, SHARING_CHOICES, ROTARY_SCALING_CHOICES = (
+    ChoiceEnum([*CHOICES[name]]) for name in ("reset", "segment", "sharing", "rotary_scaling")
 )
 BACKEND_CHOICES = ChoiceEnum(["auto", *BACKENDS])
 SHARED_POSITIONS_CHOICES = ChoiceEnum(["none", "table", "all"])
@@ -87,6 +87,22 @@ class EncoderConfig(OwnOptions):
     )
     no_untied_layer_norm: bool = field(
         default=False, metadata=encoding("no layer norm on the untied positions before their projections")
+    )
+    rotary_dims: int = field(
+        default=0,
+        metadata=encoding(
+            "rotary positions (RoPE): turn so many columns of each query and key; -1 for all, 0 for none"
+        ),
+    )
+    rotary_base: float = field(default=10000.0, metadata=encoding("base of the angles of rotary positions"))
+    rotary_scaling: ROTARY_SCALING_CHOICES = field(
+        default="none",
+        metadata=encoding(
+            f"angles of rotary positions for inputs longer than in training. {explained(CHOICES['rotary_scaling'])}"
+        ),
+    )
+    rotary_factor: float = field(
+        default=1.0, metadata=encoding("how many times longer than in training, for rotary_scaling")
     )
     content_terms: int = field(
         default=0,

@@ -51,12 +51,13 @@ def equation(args: Namespace) -> str:
     """
     products = args.content_terms or {"untied": 2, "untied_cross": 4}.get(args.absolute, 1)
     scale = f"sqrt({products if products > 1 else ''}d)"
+    turned = ("R_i ", "R_j ") if args.rotary_dims else ("", "")
     if args.absolute == "untied_cross":
-        logit = f"(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T/{scale}"
+        logit = f"({turned[0]}x_i W^Q + p_i U^Q)({turned[1]}x_j W^K + p_j U^K)^T/{scale}"
     else:
         key = ("(E x)_j" if args.linformer_k else "x_j") + " W^K"
         key += f" + {_equation('relative', args)}" if args.relative in IN_LAYER else ""
-        logit = f"(x_i W^Q)({key})^T/{scale}"
+        logit = f"({turned[0]}x_i W^Q)({turned[1]}{key})^T/{scale}"
     relative = "" if args.relative in IN_LAYER else _equation("relative", args)
     terms = " + ".join(filter(None, (_equation("absolute", args), relative)))
     if terms:

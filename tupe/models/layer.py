@@ -17,7 +17,7 @@ from tupe.models.activation import activation_function
 from tupe.models.linformer import LengthProjection
 from tupe.models.shaw import attention_with_relative_values
 from tupe.models.unpadded import Group, split
-from tupe.position import PositionTerms, ShawRelative, StructuredBias
+from tupe.position import PositionTerms, ShawRelative, StructuredBias, rotate
 
 
 class Attention(nn.Module):
@@ -133,12 +133,31 @@ class SelfAttention(Attention):
             return self.part(x, slice(x.shape[-1])), x
         return (self.qkv_proj(x),)
 
+    def rotated(self, projected: Sequence[Tensor], rotation: Tensor | None) -> Sequence[Tensor]:
+        """Turn the queries and keys of what `projected` made: `(x W^Q, x W^K)` in one, and `x W^V`.
+
+        `rotation` is that of the tokens, `(2, T, r)` or, side by side, `(2, n, r)`; `None` leaves them as they are.
+        """
+        if rotation is None:
+            return projected
+        (qkv,) = projected
+        width = qkv.shape[-1] // 3
+        both, value = qkv.split((2 * width, width), dim=-1)
+        return rotate(both.unflatten(-1, (2 * self.num_heads, -1)), rotation).flatten(-2), value  # B T 2H d_h -> B T 2d
+
+    def parts(self, projected: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Queries, keys and values `(..., d)` of what `projected` made, turned or not."""
+        if len(projected) == 1:
+            return projected[0].chunk(3, dim=-1)
+        both, value = projected
+        return *both.chunk(2, dim=-1), value
+
     def heads(self, projected: Sequence[Tensor], key_padding_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values `(B, H, T, d_h)` of what `projected` made, `(B, T, ...)`; Linformer has `k` keys."""
         if self.projection is not None:
             query, x = projected
             return self.in_heads(query), *self.key_value(self.projection(x, key_padding_mask))  # B T d -> B k d
-        query, key, value = projected[0].chunk(3, dim=-1)  # B T 3d -> B T d
+        query, key, value = self.parts(projected)  # B T 3d -> B T d
         return self.in_heads(query), self.in_heads(key), self.in_heads(value)
 
     def forward(self, x: Tensor, position: tuple[PositionTerms, ...], groups: tuple[Group, ...]) -> Tensor:
@@ -148,17 +167,18 @@ class SelfAttention(Attention):
         """
         out = []
         for group, terms, *parts in zip(groups, position, *(split(made, groups) for made in self.projected(x))):
+            parts = self.rotated(parts, group.of_tokens(terms.rotation))
             if group.cu_seqlens is not None:
-                out.append(self.mix_packed(parts[0], terms, group))  # n 3d -> n d
+                out.append(self.mix_packed(parts, terms, group))  # n 3d -> n d
                 continue
             heads = self.heads([group.pad(part) for part in parts], group.padding)  # n 3d -> b t 3d -> b H t d_h
             mask = group.padding if self.projection is None else None
             out.append(group.unpad(self.mix(*heads, terms, mask)))  # b t d -> n d
         return self.out_proj(out[0] if len(out) == 1 else torch.cat(out))
 
-    def mix_packed(self, projected: Tensor, position: PositionTerms, group: Group) -> Tensor:
+    def mix_packed(self, projected: Sequence[Tensor], position: PositionTerms, group: Group) -> Tensor:
         """Of tokens side by side, `(n, 3d)` to `(n, d)`, what `mix` does of a padded batch."""
-        query, key, value = projected.unflatten(-1, (3, self.num_heads, -1)).unbind(1)  # n 3d -> n H d_h
+        query, key, value = (x.unflatten(-1, (self.num_heads, -1)) for x in self.parts(projected))  # n H d_h
         bias = position.bias
         if position.query is not None:
             places = group.places % group.length

@@ -12,6 +12,7 @@ from tupe.position import (
     ParametricRelative,
     PositionBias,
     Reset,
+    Rotary,
     SegmentAttention,
     Term,
     UnbinnedRelative,
@@ -97,11 +98,32 @@ def check_linformer(args: Namespace) -> None:
         args.absolute not in with_any_keys
         or (args.relative, args.reset) != ("none", "none")
         or args.segment == "per_head"
+        or args.rotary_dims
     ):
         raise UserError(
             f"Linformer's keys are {args.linformer_k} mixtures of all positions, so absolute must be one of "
-            f"{', '.join(with_any_keys)}, relative and reset none, and segment none or input; or set linformer_k=0"
+            f"{', '.join(with_any_keys)}, relative and reset none, segment none or input, and rotary_dims 0; or set "
+            "linformer_k=0"
         )
+
+
+def build_rotation(args: Namespace) -> Rotary | None:
+    """Build what turns queries and keys. Raises `UserError` for terms in the layer, whose vectors nothing turns."""
+    if not args.rotary_dims:
+        if args.rotary_scaling != "none":
+            raise UserError(
+                f"rotary_scaling is {args.rotary_scaling}, but nothing is turned: set rotary_dims, as to -1"
+            )
+        return None
+    if args.relative in IN_LAYER:
+        raise UserError(
+            f"relative={args.relative} has vectors that meet the queries as they are, not turned: set rotary_dims=0, "
+            "or relative to a term that ignores the words"
+        )
+    head_dim = args.encoder_embed_dim // args.encoder_attention_heads
+    return Rotary(
+        head_dim, args.rotary_dims, args.rotary_base, args.rotary_scaling, args.rotary_factor, args.max_positions
+    )
 
 
 def build_position_bias(args: Namespace, bidirectional: bool = True) -> PositionBias:
@@ -111,7 +133,7 @@ def build_position_bias(args: Namespace, bidirectional: bool = True) -> Position
         raise UserError(f"content_terms is {args.content_terms}, but must be at least 1, or 0 for those that there are")
     absolute, relative, reset = build_absolute(args, bidirectional), build_relative(args, bidirectional), None
     if args.reset != "none":
-        if args.absolute == "none" and getattr(relative, "symmetric", False):
+        if args.absolute == "none" and not args.rotary_dims and getattr(relative, "symmetric", False):
             raise UserError(
                 "with the reset and a symmetric relative term alone, a text and its reverse are the same to [CLS]: set "
                 "relative_sides to learned or offset, reset to none, or choose absolute positions"
@@ -119,7 +141,12 @@ def build_position_bias(args: Namespace, bidirectional: bool = True) -> Position
         vectors = embedding_width(args) if isinstance(absolute, UntiedAbsolute) else None
         reset = Reset(sets_of_parameters(args), vectors, args.reset, relative is not None)
     return PositionBias(
-        absolute, relative, reset, cross=args.absolute == "untied_cross", num_terms=args.content_terms or None
+        absolute,
+        relative,
+        reset,
+        cross=args.absolute == "untied_cross",
+        rotation=build_rotation(args),
+        num_terms=args.content_terms or None,
     )
 
 

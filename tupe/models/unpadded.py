@@ -41,6 +41,12 @@ class Group(NamedTuple):
             places = flat.to(torch.uint8).argsort(stable=True)[:num_tokens]
         return cls(None if len(places) == len(flat) else padding, rows, padding.shape[1], places)
 
+    def of_tokens(self, by_position: Tensor | None) -> Tensor | None:
+        """`(2, t, r)` of the positions to `(2, n, r)` of the tokens; a padded batch has all positions."""
+        if by_position is None or self.places is None:
+            return by_position
+        return by_position[:, self.places % self.length]
+
     def pad(self, x: Tensor) -> Tensor:
         """`(n, d)` to `(b, t, d)`, zero at padding; a padded batch as it is."""
         if self.places is None:

@@ -35,6 +35,7 @@ from tupe.position.precision import at_least_float32
 from tupe.position.registry import register_absolute, register_relative
 from tupe.position.relative import BucketedRelative, ClippedRelative, RelativeBias, RelativeTerm, UnbinnedRelative
 from tupe.position.reset import Reset, reset_cls
+from tupe.position.rotary import Rotary, rotate
 from tupe.position.segment import SegmentAttention, SegmentTable, check_separators, segment_ids
 from tupe.position.shaw import ShawRelative
 from tupe.position.structured import StructuredBias
@@ -56,6 +57,7 @@ __all__ = [
     "RelativeBias",
     "RelativeTerm",
     "Reset",
+    "Rotary",
     "SegmentAttention",
     "SegmentTable",
     "ShawRelative",
@@ -72,5 +74,6 @@ __all__ = [
     "register_absolute",
     "register_relative",
     "reset_cls",
+    "rotate",
     "segment_ids",
 ]

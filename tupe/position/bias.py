@@ -12,6 +12,7 @@ from tupe.position.cache import TermCache, cacheable_tensors
 from tupe.position.length import Span
 from tupe.position.relative import RelativeTerm
 from tupe.position.reset import Reset, reset_cls
+from tupe.position.rotary import Rotary
 from tupe.position.structured import StructuredBias
 from tupe.position.terms import FactoredTerm, PositionTerms, Term
 
@@ -34,6 +35,7 @@ class PositionBias(nn.Module):
         reset: `Reset` or nothing; needs a term to reset.
         cross: hand out the factors of `absolute` instead of their product, for
             `(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T`, all four products (BERT-A^d; TUPE, section 4.3).
+        rotation: turns queries and keys (RoPE); its angles are handed out with the terms.
         num_terms: number of products by which content is scaled, if not the number that the logit sums (an ablation).
 
     Raises:
@@ -47,6 +49,7 @@ class PositionBias(nn.Module):
         reset: Reset | None = None,
         *,
         cross: bool = False,
+        rotation: Rotary | None = None,
         num_terms: int | None = None,
     ) -> None:
         super().__init__()
@@ -68,9 +71,12 @@ class PositionBias(nn.Module):
         self.num_keys: int | None = getattr(absolute, "num_keys", None)
         if self.num_keys is not None and (reset is not None or relative is not None):
             raise UserError("relative positions and the [CLS] reset need a key for each position, not num_keys of them")
+        if self.num_keys is not None and rotation is not None:
+            raise UserError("rotary positions turn the key of each position, and num_keys keys are of none")
         self.absolute = absolute
         self.relative = relative
         self.reset = reset
+        self.rotation = rotation
         self.cross = cross
         #: Number of products that the logit sums; content is scaled by `1 / sqrt(num_terms * d_h)`.
         self.num_terms = num_terms or (4 if cross else 2 if isinstance(absolute, UntiedAbsolute) else 1)
@@ -92,12 +98,13 @@ class PositionBias(nn.Module):
         """The terms in float32 or better, with their graph: `forward` without rounding, and nothing kept."""
         span = Span.of(length, num_keys, query_offset)
         query = key = None
+        rotation = None if self.rotation is None else self.rotation(length, query_offset)
         absolute = self.absolute
         if self.cross and absolute is not None:
             query, key = absolute(*span.arguments, factors=True)
             absolute = None
         if absolute is None and self.relative is None:
-            return PositionTerms(None, query, key)
+            return PositionTerms(None, query, key, rotation)
         theta = None if self.reset is None else self.reset(absolute)
         if self.gives_structured(structured, query_offset):
             relative = None if self.relative is None else self.relative(*span.arguments, by_distance=True)
@@ -111,7 +118,7 @@ class PositionBias(nn.Module):
             bias = terms[0] if len(terms) == 1 else terms[0] + terms[1]
             if theta is not None:
                 bias = reset_cls(bias, theta, query_offset)
-        return PositionTerms(bias, query, key)
+        return PositionTerms(bias, query, key, rotation)
 
     def gives_structured(self, structured: bool, query_offset: int) -> bool:
         """Whether a bias that is asked for as `structured` can be so."""

@@ -59,28 +59,29 @@ class PositionTerms(NamedTuple):
 
     bias: added to the logits, `(H, n, m)`; `(B, H, n, n)` where segments make it the sequence's own; or its parts.
     query, key: added to the projected words before their product, `(H, n, d_h)` each (BERT-A^d).
+    rotation: turns the projected words before that (`tupe.position.rotate`), `(2, n, r)`, of the positions of queries.
     """
 
     bias: Tensor | StructuredBias | None = None
     query: Tensor | None = None
     key: Tensor | None = None
+    rotation: Tensor | None = None
 
     def to(self, dtype: torch.dtype) -> PositionTerms:
-        """Round every term to `dtype`."""
-        bias, query, key = (None if term is None else term.to(dtype) for term in self)
-        return PositionTerms(bias, query, key)  # pyright: ignore[reportArgumentType]  (a loop widens the types)
+        """Round every term to `dtype`, but for the rotation, of which 16 bits would leave other angles."""
+        bias, query, key = (None if term is None else term.to(dtype) for term in (self.bias, self.query, self.key))
+        return self._replace(bias=bias, query=query, key=key)
 
     def slice(self, length: int, num_keys: int | None = None, query_offset: int = 0) -> PositionTerms:
         """The terms of some of its positions; see `PositionBias.forward`."""
         span = Span.of(length, num_keys, query_offset)
-        bias, query, key = self
+        bias, query, key, rotation = self
         if isinstance(bias, StructuredBias):
             bias = bias.slice(*span.arguments)
         elif bias is not None:
             bias = bias[:, span.queries, span.keys]
-        return PositionTerms(
-            bias, None if query is None else query[:, span.queries], None if key is None else key[:, span.keys]
-        )
+        query, rotation = (None if part is None else part[:, span.queries] for part in (query, rotation))
+        return PositionTerms(bias, query, None if key is None else key[:, span.keys], rotation)
 
     def add_segments(self, values: Tensor, segments: Tensor, structured: bool = False) -> PositionTerms:
         """The terms with `values[h, s_i, s_j]` added to the bias, or among its parts.
@@ -108,4 +109,5 @@ class PositionTerms(NamedTuple):
                 return term.split(num_layers)
             return term.unflatten(0, (num_layers, -1)).unbind()
 
-        return [PositionTerms(*layer) for layer in zip(*map(of_layers, self))]
+        each = zip(of_layers(self.bias), of_layers(self.query), of_layers(self.key))
+        return [PositionTerms(*layer, rotation=self.rotation) for layer in each]  # pyright: ignore[reportArgumentType]

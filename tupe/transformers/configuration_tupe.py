@@ -16,6 +16,7 @@ CHOICES = {
     "reset": ("none", "paper", "release"),
     "segment": ("none", "input", "per_head"),
     "sharing": ("none", "layer", "head"),
+    "rotary_scaling": ("none", "linear", "ntk", "yarn"),
 }
 
 
@@ -38,6 +39,9 @@ class TupeConfig(PreTrainedConfig):
         relative_sides: of `alibi`: `symmetric`, `offset` (half a step less for keys after the query), or `learned`.
         fire_width: hidden units of `fire`.
         fire_length: distance at which `fire` ends at first; 0 for `max_position_embeddings`.
+        rotary_dims: so many columns of each query and key turn with their position (RoPE); -1 for all, 0 for none.
+        rotary_base, rotary_scaling, rotary_factor: of the angles; `yarn` takes the length of training to be
+            `max_position_embeddings / rotary_factor`.
         untied_projection_bias: biases on `U^Q` and `U^K`.
         encoder_normalize_before: pre-norm layers.
         no_layernorm_embedding: no layer norm on the input.
@@ -81,6 +85,10 @@ class TupeConfig(PreTrainedConfig):
     relative_sides: str = "symmetric"
     fire_width: int = 32
     fire_length: float = 0.0
+    rotary_dims: int = 0
+    rotary_base: float = 10000.0
+    rotary_scaling: str = "none"
+    rotary_factor: float = 1.0
     untied_projection_bias: bool = False
     encoder_normalize_before: bool = False
     no_layernorm_embedding: bool = False

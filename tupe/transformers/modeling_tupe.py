@@ -301,13 +301,51 @@ class Reset(nn.Module):
         return torch.cat([theta_1.expand(-1, 1, length), others], dim=1)
 
 
+def rotary_frequencies(config: TupeConfig) -> tuple[list[float], float]:
+    """The angle by which each plane turns from one position to the next, and the factor of queries and keys."""
+    width, base, factor = config.rotary_dims, config.rotary_base, config.rotary_factor
+    width = config.hidden_size // config.num_attention_heads if width == -1 else width
+    if config.rotary_scaling == "ntk" and width > 2:
+        base *= factor ** (width / (width - 2))
+    thetas = [base ** (-2 * plane / width) for plane in range(width // 2)]
+    if config.rotary_scaling == "linear":
+        return [theta / factor for theta in thetas], 1.0
+    if config.rotary_scaling != "yarn":
+        return thetas, 1.0
+    length = config.max_position_embeddings / factor
+    first, last = (width * math.log(length / (2 * math.pi * turns)) / (2 * math.log(base)) for turns in (32, 1))
+    first, last = max(math.floor(first), 0), min(math.ceil(last), width - 1)
+    share = [min(max((plane - first) / max(last - first, 1e-3), 0.0), 1.0) for plane in range(width // 2)]
+    scaled = [theta * (1 - slow) + theta / factor * slow for theta, slow in zip(thetas, share)]
+    return scaled, 0.1 * math.log(factor) + 1
+
+
+def rotary_angles(config: TupeConfig, length: int, device: torch.device) -> Tensor:
+    """Cosines, and sines with the sign of their half, `(2, n, r)` in float32 (Su et al. 2021)."""
+    thetas, amplitude = rotary_frequencies(config)
+    positions = torch.arange(length, device=device, dtype=torch.float32)
+    angles = positions.unsqueeze(-1) * torch.tensor(thetas, device=device, dtype=torch.float32)
+    cos, sin = amplitude * angles.cos(), amplitude * angles.sin()
+    return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)))
+
+
+def rotate(x: Tensor, rotation: Tensor) -> Tensor:
+    """Turns the columns `c` and `c + r/2` of `x` `(B, H, n, d_h)` by the angles of the positions, in float32."""
+    cos, sin = rotation
+    width = cos.shape[-1]
+    columns, others = at_least_float32(x[..., :width]), x[..., width:]
+    halves = torch.cat((columns[..., width // 2 :], columns[..., : width // 2]), -1)
+    return torch.cat(((columns * cos + halves * sin).to(x.dtype), others), -1)
+
+
 class Terms(NamedTuple):
     """What the positions add, `None` where nothing: `bias` to the logits, `(S, n, m)`, and for `untied_cross` `query`
-    and `key` to the words' queries and keys, `(S, n, d_h)`."""
+    and `key` to the words' queries and keys, `(S, n, d_h)`, which the `rotation` `(2, n, r)` has turned before."""
 
     bias: Tensor | None = None
     query: Tensor | None = None
     key: Tensor | None = None
+    rotation: Tensor | None = None
 
 
 def num_products(config: TupeConfig) -> int:
@@ -333,15 +371,16 @@ class PositionBias(nn.Module):
         self.reset = None if config.reset == "none" else Reset(config)
         self.cross = config.absolute == "untied_cross"
         self.num_keys = config.linformer_k or None
+        self.config = config
         self.frozen = False
 
     def forward(self, length: int, device: torch.device) -> Terms:
         """The terms of the first `length` positions, in float32."""
         if self.frozen:
-            bias, query, key = self.frozen_bias, self.frozen_query, self.frozen_key
+            bias, *others = (getattr(self, f"frozen_{name}") for name in Terms._fields)
             return Terms(
                 None if bias is None else bias[:, :length, : self.num_keys or length],
-                *(None if factor is None else factor[:, :length] for factor in (query, key)),
+                *(None if other is None else other[:, :length] for other in others),
             )
         terms = [] if self.absolute is None or self.cross else [self.absolute(length)]
         if self.relative is not None:
@@ -349,7 +388,9 @@ class PositionBias(nn.Module):
         bias = sum(terms[1:], terms[0]) if terms else None
         if self.reset is not None:
             bias = self.reset(bias, self.absolute)
-        return Terms(bias, *(self.absolute.factors(length) if self.cross else ()))
+        query, key = self.absolute.factors(length) if self.cross else (None, None)
+        rotation = rotary_angles(self.config, length, device) if self.config.rotary_dims else None
+        return Terms(bias, query, key, rotation)
 
     @torch.no_grad()
     def freeze(self, length: int, device: torch.device) -> None:
@@ -479,7 +520,9 @@ class TupeSelfAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """`x` `(B, n, d)` and the layer's terms, `bias` `(1 or B, 1 or H, n, m)`; returns `(B, n, d)` and weights."""
         query, key, value = self.project(x, padding)
-        bias, position_query, position_key = position
+        bias, position_query, position_key, rotation = position
+        if rotation is not None:
+            query, key = rotate(query, rotation), rotate(key, rotation)
         if position_query is not None:
             query, key = query + position_query.to(query.dtype), key + position_key.to(key.dtype)
         bias = None if bias is None else bias.to(query.dtype)
@@ -630,9 +673,11 @@ class TupeModel(TupePreTrainedModel):
         """The position terms of each layer, with the axes `(1 or B, 1 or H, n, m)`; shared ones are computed once."""
         layers = 1 if self.config.sharing == "layer" else len(self.layers)
         with torch.autocast(self.device.type, enabled=False):
-            terms = [None if term is None else term.to(dtype) for term in self.position_bias(length, self.device)]
-            split = ([None] * layers if t is None else t.unflatten(0, (layers, 1, -1)).unbind() for t in terms)
-            of_layers = [Terms(*layer) for layer in zip(*split)]
+            *terms, rotation = self.position_bias(length, self.device)
+            split = (
+                [None] * layers if t is None else t.to(dtype).unflatten(0, (layers, 1, -1)).unbind() for t in terms
+            )
+            of_layers = [Terms(*layer, rotation) for layer in zip(*split)]
             if self.segment_attention is not None:
                 for i, term in enumerate(of_layers):
                     own = self.segment_attention(segments, i).to(dtype)

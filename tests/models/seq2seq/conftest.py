@@ -40,6 +40,8 @@ CASES = {
     "alibi": ("none", {"relative": "alibi"}),
     "alibi learned of each layer": ("none", {"relative": "alibi", "relative_sides": "learned", "sharing": "none"}),
     "kerple": ("none", {"relative": "kerple"}),
+    "rope of half the columns, and T5": ("t5", {"rotary_dims": 4}),
+    "rope, untied, of each layer": ("tupe_a", {"rotary_dims": -1, "sharing": "none"}),
     "fire, untied": ("tupe_a", {"relative": "fire"}),
     "clipped": ("none", {"relative": "clipped", "relative_max_distance": 3}),
 }

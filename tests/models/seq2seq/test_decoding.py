@@ -156,7 +156,7 @@ def test_length_penalties(kind, penalty, build, source):
         assert scores == sorted(scores, reverse=True)
 
 
-@pytest.mark.parametrize("system", ["sinusoidal", "none", "t5", "shaw"])
+@pytest.mark.parametrize("system", ["sinusoidal", "none", "t5", "shaw", "rope"])
 @torch.no_grad()
 def test_some_systems_go_on_beyond_the_task(system, build, source):
     model = build(system)

@@ -33,6 +33,7 @@ class Expected:
         self.pre_norm = fields.get("encoder_normalize_before", False)
         self.normed, self.biased = not fields.get("no_untied_layer_norm"), fields.get("untied_projection_bias")
         self.cross_kind = fields.get("cross_position", "none")
+        self.rotary = D_H if fields.get("rotary_dims", 0) == -1 else fields.get("rotary_dims", 0)
         self.far = fields.get("relative_max_distance", 128) if system != "shaw" else 3
         self.kinds = {
             causal: {
@@ -100,10 +101,23 @@ class Expected:
         u = min(1.0, math.log(c * abs(d) + 1) / (math.log(c * end + 1) + 1e-6)) * ((d > 0) - (d < 0))
         return term.out_bias[s] + term.out_weight[s] @ (term.hidden_weight * u + term.hidden_bias).clamp(min=0)
 
+    def turned(self, x):
+        """Each plane of the columns `c` and `c + r/2` of each head by `i theta_c`, as complex numbers."""
+        out, half = x.clone(), self.rotary // 2
+        for i in range(len(x)):
+            for first in range(0, WIDTH, D_H):
+                for c in range(half):
+                    angle = i * 10_000 ** (-c / half)
+                    point = complex(x[i, first + c], x[i, first + c + half]) * complex(math.cos(angle), math.sin(angle))
+                    out[i, first + c], out[i, first + c + half] = point.real, point.imag
+        return out
+
     def attention(self, attention, x, y, products, free, causal, shaw):
         """`x` `(n, d)` to the words of `y` `(m, d)`; `free(head, i, j)`."""
         weight, bias = attention.qkv_proj.weight.split(WIDTH), attention.qkv_proj.bias.split(WIDTH)
         query, key, value = (z @ w.t() + b for z, w, b in zip((x, y, y), weight, bias))
+        if y is x:
+            query, key = self.turned(query), self.turned(key)
         out = torch.zeros_like(x)
         for head in range(HEADS):
             columns = slice(head * D_H, (head + 1) * D_H)

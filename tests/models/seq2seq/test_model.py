@@ -56,11 +56,13 @@ def test_the_baseline_is_fairseqs_transformer(pre_norm, shared, build, task, sou
 
 
 def test_names():
-    assert len(SEQ2SEQ_NAMES) == len(CONFIGS) == 9 * 4
+    assert len(SEQ2SEQ_NAMES) == len(CONFIGS) == 10 * 4
     assert {"seq2seq_diet_rel_base", "seq2seq_sinusoidal_tiny", "seq2seq_tupe_r_iwslt"} <= set(SEQ2SEQ_NAMES)
 
 
-@pytest.mark.parametrize(("system", "ordered"), [("none", False), ("t5", True), ("shaw", True), ("sinusoidal", True)])
+@pytest.mark.parametrize(
+    ("system", "ordered"), [("none", False), ("t5", True), ("shaw", True), ("sinusoidal", True), ("rope", True)]
+)
 @torch.no_grad()
 def test_without_positions_the_order_of_the_source_is_lost(system, ordered, build, source, previous):
     model = build(system, decoder_relative="unbinned", decoder_absolute="none")
@@ -80,7 +82,7 @@ def test_recomputed_layers_give_the_same_gradients(system, build, source, previo
     assert all(gradient is not None for gradient in gradients[0].values())
 
 
-@pytest.mark.parametrize("system", ["sinusoidal", "shaw", "t5", "diet_rel", "diet_abs", "tupe_a", "tupe_r"])
+@pytest.mark.parametrize("system", ["sinusoidal", "shaw", "t5", "diet_rel", "diet_abs", "tupe_a", "tupe_r", "rope"])
 def test_learns_to_reverse(system, task, dictionary):
     """A task of order alone, in small: without positions the loss ends at 0.7."""
     torch.manual_seed(0)
@@ -110,6 +112,7 @@ def test_learns_to_reverse(system, task, dictionary):
         ({"linformer_k": 4}, "linformer_k is 4, but its keys mix in the future"),
         ({"relative": "shaw", "cross_position": "diagonal"}, "cross_position=diagonal is T5's relative term"),
         ({"encoder_attention_heads": 5}, "5 attention heads do not divide the width 128"),
+        ({"relative": "shaw", "rotary_dims": -1}, "relative=shaw has vectors that meet the queries as they are"),
         ({"relative": "bucketed", "relative_buckets": 3}, "relative_buckets is 3"),
     ],
 )
