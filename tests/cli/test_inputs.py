@@ -107,6 +107,8 @@ ROWS = (
     Row("extend-positions {}/pretrained.pt 64 {}/new", "pretrained.pt", "checkpoint"),
     Row("loss-by-position {}/pretrained.pt --data {}/corpus", "pretrained.pt", "checkpoint"),
     Row("loss-by-position {}/pretrained.pt --data {}/corpus", "corpus", "folder"),
+    Row("loss-by-length {}/pretrained.pt --data {}/corpus", "pretrained.pt", "checkpoint", whole=False),
+    Row("loss-by-length {}/pretrained.pt --data {}/corpus", "corpus", "folder", whole=False),
     Row("model-overrides {}/pretrained.pt", "pretrained.pt", "checkpoint"),
     Row("plot position {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint"),
     Row(SHOW.format("correlations"), "pretrained.pt", "checkpoint"),

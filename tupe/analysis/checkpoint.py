@@ -1,39 +1,55 @@
 """A checkpoint's model as it is, to be looked at: on the CPU, in float32, without a task or data."""
 
+import dataclasses
+import difflib
+import typing
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+
+import yaml
 
 from tupe.checkpoints.load import open_checkpoint
 from tupe.errors import UserError
+from tupe.fairseq_patches.ranges import refuse_value
+from tupe.files import typed
+from tupe.models.config import TupeConfig
 from tupe.models.describe import full_name
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import ELECTRA_PARTS, TupeLanguageModelEncoder, as_namespace
-from tupe.systems import DESCRIPTIONS, SYSTEMS
+from tupe.systems import DESCRIPTIONS, SYSTEMS, system_fields
 
 _ENCODER = "encoder."
+_FIRE_LENGTH = "sentence_encoder.position_bias.relative.length"
 
 
 #: A checkpoint's file, or what `open_encoder` made of it.
 Checkpoint = str | Path | TupeLanguageModelEncoder
 
 
-def open_encoder(checkpoint: Checkpoint, name: str = "") -> TupeLanguageModelEncoder:
+def open_encoder(
+    checkpoint: Checkpoint, name: str = "", overrides: Mapping[str, object] | None = None
+) -> TupeLanguageModelEncoder:
     """The encoder in a checkpoint of this plugin, pre-trained or fine-tuned, in evaluation mode; an encoder as it is.
 
     Of a generator and a discriminator it is the discriminator's, without a head.
 
     Its `args` are the configuration, `args._name` the model's name; `shown_as` is what figures call it: `name`, or by
     default the model's name with the fields that were given, as in `tupe_tiny reset=none`; `discriminates` whether it
-    is a discriminator's.
+    is a discriminator's; `trained_length` the positions of the sequences that it was trained on.
+
+    Args:
+        checkpoint: of a model of this plugin.
+        name: for `shown_as`.
+        overrides: fields of its position encoding, in place of those of training; the parameters stay.
 
     Raises:
-        UserError: if the file cannot be read, or holds no model of this plugin.
+        UserError: if the file cannot be read, or holds no model of this plugin, or for other fields.
     """
     if isinstance(checkpoint, TupeLanguageModelEncoder):
         return checkpoint
     opened = open_checkpoint(checkpoint)
-    args = as_namespace(opened.config)
+    args = as_namespace(overridden(opened.config, overrides) if overrides else opened.config)
     weights = {
         name[len(_ENCODER) :]: weight.float() for name, weight in opened.weights.items() if name.startswith(_ENCODER)
     }
@@ -42,12 +58,38 @@ def open_encoder(checkpoint: Checkpoint, name: str = "") -> TupeLanguageModelEnc
     encoder.discriminates = any(name.startswith(ELECTRA_PARTS) for name in opened.weights)  # exported or not
     if encoder.discriminates:  # a discriminator's head tells tokens apart and names none
         weights = {**{f"lm_head.{name}": value for name, value in encoder.lm_head.state_dict().items()}, **weights}
+    if "fire_length" in (overrides or {}):  # where a parameter begins, and what training made of it is not asked for
+        weights[_FIRE_LENGTH] = encoder.state_dict()[_FIRE_LENGTH]
     try:
         encoder.load_state_dict(weights)
     except RuntimeError as error:
         raise UserError(f"the parameters in {checkpoint} are not those of its model {args._name}: {error}") from error
     encoder.shown_as = name or full_name(args)
+    length = opened.task.get("tokens_per_sample")
+    encoder.trained_length = min(length, args.max_positions) if isinstance(length, int) else args.max_positions
     return encoder.eval()
+
+
+def overridden(config: TupeConfig, fields: Mapping[str, object]) -> TupeConfig:
+    """Replace fields of the position encoding, as numbers or as texts that are read by YAML's rules.
+
+    Raises:
+        UserError: for a field that is not one of them, and a value that it cannot have.
+    """
+    known = system_fields(type(config), kind="encoding")
+    other = next((field for field in fields if field not in known), None)
+    if other is not None:
+        near = difflib.get_close_matches(other, known, 1)
+        raise UserError(
+            f"{other} is no field of a position encoding: "
+            + (f"did you mean {near[0]}?" if near else "`tupe describe` lists them.")
+        )
+    kinds, given = typing.get_type_hints(type(config)), {}
+    for field, value in fields.items():
+        value = yaml.safe_load(value) if isinstance(value, str) else value
+        given[field] = typed(kinds[field], value, f"{field}={value}", "an override", "`tupe describe` lists the fields")
+        refuse_value(field, given[field], field)
+    return dataclasses.replace(config, **given)
 
 
 def systems_with(has: Callable[[Namespace], bool]) -> str:

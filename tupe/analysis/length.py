@@ -1,22 +1,35 @@
-"""The loss at each position, in sequences as long as those of training or longer."""
+"""The loss at each position, and of the same masked tokens at several lengths, beyond that of training too.
+
+Blocks of a text are no comparison of lengths: a token near an end of its block lacks context on that side, and a longer
+block has fewer ends. Centred windows are one: the windows of each length overlap by half, and the middle half of each
+is scored, so that every masked token is scored once at each length, with about as much text on both sides.
+"""
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from fairseq.data import ListDataset, MaskTokensDataset
 from torch import Tensor
+from tqdm import tqdm
 
 from tupe.analysis.checkpoint import Checkpoint, open_encoder
-from tupe.analysis.figure import colour, new_figure, save_figure
-from tupe.analysis.text import read_tokens
+from tupe.analysis.figure import colour, dashes, folded, new_figure, save_figure
+from tupe.analysis.text import read_stream, windows
 from tupe.errors import UserError
 from tupe.models.tupe import TupeLanguageModelEncoder
 
 _TOKENS = 8192  # of a batch
+_MASKED, _REPLACED, _KEPT = 0.15, 0.1, 0.1  # BERT's: of all tokens, and of the masked ones
+_STRETCHES = 32  # of positions whose mean is drawn
+_LEAST = 10  # stretches of text, of which an interval is estimated
+_NORMAL = 1.96  # what 2.5% exceed
+
+Verdict = Literal["holds", "uses length", "worse"]
 
 
 class TooLong(UserError):
@@ -39,14 +52,52 @@ class PositionLoss(NamedTuple):
         return starts + width / 2, np.array([self.mean(start, start + width) for start in starts])
 
 
+class CentredLoss(NamedTuple):
+    """Losses of masked tokens in the middle half of windows of one length: of the same tokens at every length."""
+
+    bits: np.ndarray  # of each token of the text, by drawing of the masks, `(masks, N)`; 0 where it is not masked
+    masked: np.ndarray  # the same, whether it is
+    by_position: PositionLoss  # of all masked tokens of the windows
+
+    def difference(self, other: "CentredLoss", stretch: int) -> tuple[float, float]:
+        """Mean of this loss less the other, and half of its 95% interval.
+
+        Neighbours have their context in common, so what varies by chance is a `stretch` of so many tokens.
+        """
+        starts = np.arange(0, self.bits.shape[1], stretch)
+        found, count = (
+            np.add.reduceat(part.sum(0), starts) for part in (self.bits - other.bits, self.masked.astype(np.float64))
+        )
+        mean = found.sum() / count.sum()
+        error = np.sqrt(len(starts) / (len(starts) - 1) * ((found - mean * count) ** 2).sum()) / count.sum()
+        return float(mean), float(_NORMAL * error)
+
+
+@dataclass(frozen=True)
+class LengthLoss:
+    """A model's loss at one length, beside its loss at the length of its training, in bits a masked token."""
+
+    bits: float
+    difference: float  # to windows as long as the sequences of training, of the same tokens
+    half_interval: float  # the 95% interval of the difference is so much to both sides
+    by_position: tuple[float, ...]  # means of up to 32 stretches of the window
+
+    @property
+    def verdict(self) -> Verdict:
+        """`uses length` where the loss falls, `holds` where that it rises is not shown, else `worse`."""
+        if self.difference + self.half_interval < 0:
+            return "uses length"
+        return "holds" if self.difference <= self.half_interval else "worse"
+
+
 @torch.no_grad()
 def loss_by_position(
     checkpoint: Checkpoint, data: Path, length: int, sequences: int = 1 << 30, seed: int = 1
 ) -> PositionLoss:
     """The masked language model's loss on held-out text cut into sequences of `length`, at every position.
 
-    15% of the tokens are masked as in training, the same ones for every model. A model whose terms are all relative
-    takes any length.
+    15% of the tokens are masked as in training, the same ones for every model and length. A model whose terms are all
+    relative takes any length.
 
     Args:
         checkpoint: of an encoder; a path, or what `open_encoder` returned.
@@ -59,60 +110,200 @@ def loss_by_position(
         UserError: for a model without a language-model head, or another corpus.
         TooLong: for a model with fewer positions than `length`.
     """
+    encoder = _open(checkpoint, length)
+    stream = read_stream(encoder, data)
+    words = min(length - 1, len(stream))
+    return _by_position(*_losses(encoder, [mask(encoder, stream[: sequences * words], seed)], words, words))
+
+
+def loss_by_length(
+    checkpoint: Checkpoint,
+    data: Path,
+    lengths: Sequence[int],
+    *,
+    overrides: Mapping[str, object] | None = None,
+    longest: int = 0,
+    tokens: int = 100_000,
+    masks: int = 4,
+    seed: int = 1,
+) -> tuple[LengthLoss, dict[int, LengthLoss]]:
+    """The loss of the same masked tokens in windows of each length.
+
+    Args:
+        checkpoint: of an encoder; a path, or without overrides what `open_encoder` returned.
+        data: the prepared corpus that it was trained on.
+        lengths: of the windows, `[CLS]` included.
+        overrides: fields of the position encoding for these windows, in place of those of training.
+        longest: of the windows of all models that are compared, if that is longer: it decides which tokens are scored.
+        tokens: of the held-out text, at most.
+        masks: how often they are drawn anew.
+        seed: of the masks.
+
+    Returns:
+        of windows as long as the sequences of training, with the fields of training, and of each length that the model
+        has: without overrides that of training among them.
+
+    Raises:
+        UserError: for a model without a language-model head, another corpus, or too short a text.
+    """
     encoder = open_encoder(checkpoint)
+    trained = encoder.trained_length
+    longest = max(longest, trained, *lengths)
+    stream = read_stream(encoder, data)[:tokens]
+    if len(stream) < _LEAST * longest:
+        raise UserError(
+            f"{data} holds out {len(stream):,} tokens, or so many were asked for, and windows of {longest:,} need "
+            f"{_LEAST * longest:,}: give shorter lengths, or a corpus with more held-out text."
+        )
+    drawn = [mask(encoder, stream, seed, drawing) for drawing in range(masks)]
+
+    def measure(encoder: TupeLanguageModelEncoder, length: int) -> CentredLoss:
+        return _centred(_open(encoder, length), drawn, length, longest)
+
+    def summary(loss: CentredLoss) -> LengthLoss:
+        width = -(-len(loss.by_position.bits) // _STRETCHES)
+        bits = float(loss.bits.sum() / max(loss.masked.sum(), 1))
+        positions = loss.by_position.smooth(width)[1].round(4).tolist()
+        return LengthLoss(bits, *loss.difference(base, longest), tuple(positions))
+
+    base = measure(encoder, trained)
+    found = {}
+    changed = open_encoder(checkpoint, encoder.shown_as, overrides) if overrides else encoder
+    for length in lengths:
+        try:
+            found[length] = summary(base if changed is encoder and length == trained else measure(changed, length))
+        except TooLong:
+            continue
+    return summary(base), found
+
+
+def mask(encoder: TupeLanguageModelEncoder, stream: Tensor, seed: int, drawing: int = 0) -> tuple[Tensor, Tensor]:
+    """The tokens `(N,)` with BERT's masks, and what was there, padding elsewhere.
+
+    What happens to a token is a function of the seed, the drawing and its place in the stream: it is the same into
+    whatever sequences the stream is cut.
+    """
+    dictionary = encoder.dictionary
+    symbol = encoder.sentence_encoder.embed_tokens.num_embeddings - 1  # <mask> is the last
+    chosen, kind, word = torch.from_numpy(np.random.default_rng((seed, drawing)).random((len(stream), 3))).unbind(1)
+    others = dictionary.nspecial + (word * (symbol - dictionary.nspecial)).long()
+    masked = torch.where(kind < _REPLACED, others, torch.where(kind < _REPLACED + _KEPT, stream, symbol))
+    return torch.where(chosen < _MASKED, masked, stream), stream.masked_fill(chosen >= _MASKED, dictionary.pad())
+
+
+def _centred(
+    encoder: TupeLanguageModelEncoder, drawn: Sequence[tuple[Tensor, Tensor]], length: int, longest: int
+) -> CentredLoss:
+    """The losses of `drawn` masks, of the tokens that the windows of `longest` score."""
+    (stride, skipped), (_, first) = _middle(length), _middle(longest)
+    stop = len(drawn[0][0]) - (longest - 1 - first)
+    bits, masked = _losses(encoder, drawn, length - 1, stride, f"{length} positions")
+
+    def scored(part: np.ndarray) -> np.ndarray:
+        """The middles of the windows of each drawing, side by side again."""
+        middle = part.reshape(len(drawn), -1, length)[:, :, 1 + skipped : 1 + skipped + stride]
+        return middle.reshape(len(drawn), -1)[:, first - skipped : stop - skipped]
+
+    return CentredLoss(scored(bits), scored(masked), _by_position(bits, masked))
+
+
+def _middle(length: int) -> tuple[int, int]:
+    """How many words of a window are scored, and how many there are before them."""
+    stride = (length - 1) // 2
+    return stride, (length - 1 - stride) // 2
+
+
+def _by_position(bits: np.ndarray, masked: np.ndarray) -> PositionLoss:
+    return PositionLoss(bits.sum(0), masked.sum(0).astype(np.float64))
+
+
+@torch.no_grad()
+def _losses(
+    encoder: TupeLanguageModelEncoder,
+    drawn: Sequence[tuple[Tensor, Tensor]],
+    words: int,
+    stride: int,
+    progress: str | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bits of each masked token of all windows, 0 elsewhere, `(B, n)`, and which are masked.
+
+    Args:
+        encoder: the model.
+        drawn: text with masks, and what was there, of each drawing.
+        words: of a window.
+        stride: from one window to the next.
+        progress: what a bar is called that shows it; `None` for no bar.
+    """
+    pad, device = encoder.dictionary.pad(), next(encoder.parameters()).device
+    texts, targets = zip(*drawn)
+    masked = torch.cat([windows(text, words, stride, encoder.dictionary.bos()) for text in texts])
+    target = torch.cat([windows(target, words, stride, pad) for target in targets])
+    bits, is_masked = torch.zeros(target.shape, dtype=torch.float64), target.ne(pad)
+    batches = [part.split(max(1, _TOKENS // (words + 1))) for part in (masked, target, is_masked, bits)]
+    for tokens, wanted, where, found in tqdm([*zip(*batches)], progress, leave=False, disable=progress is None or None):
+        logits, _ = encoder(tokens.to(device), masked_tokens=where.to(device), num_tokens=tokens.numel())
+        losses = F.cross_entropy(logits.float().cpu(), wanted[where], reduction="none") / math.log(2)
+        found[where] = losses.double()  # a view of `bits`
+    return bits.numpy(), is_masked.numpy()
+
+
+def _open(checkpoint: Checkpoint, length: int) -> TupeLanguageModelEncoder:
+    """The encoder, made to take sequences of `length`."""
+    encoder = open_encoder(checkpoint)
+    name = encoder.shown_as if checkpoint is encoder else checkpoint
     if encoder.discriminates:
         raise UserError(
-            f"{checkpoint} is of a discriminator, which has no language-model head: give a masked language model."
+            f"{name} is of a discriminator, which has no language-model head: give a masked language model."
         )
-    _allow(encoder, length, checkpoint)
-    tokens = read_tokens(encoder, data, length, sequences)
-    bits, count = torch.zeros(2, tokens.shape[1], dtype=torch.float64)
-    device = next(encoder.parameters()).device
-    size = max(1, _TOKENS // length)
-    for masked, target in zip(*(part.split(size) for part in _masked(encoder, tokens, seed))):
-        where = target.ne(encoder.dictionary.pad())
-        logits, _ = encoder(masked.to(device), masked_tokens=where.to(device), num_tokens=masked.numel())
-        losses = F.cross_entropy(logits.float().cpu(), target[where], reduction="none") / math.log(2)
-        position = where.nonzero()[:, 1]
-        bits.index_add_(0, position, losses.double())
-        count.index_add_(0, position, torch.ones_like(losses, dtype=torch.float64))
-    return PositionLoss(bits.numpy(), count.numpy())
-
-
-def _masked(encoder: TupeLanguageModelEncoder, tokens: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """fairseq's masks: the tokens with them, and what was there, padding elsewhere."""
-    dictionary = encoder.dictionary
-    sets = MaskTokensDataset.apply_mask(
-        ListDataset(list(tokens), [tokens.shape[1]] * len(tokens)),
-        dictionary,
-        dictionary.pad(),
-        encoder.sentence_encoder.embed_tokens.num_embeddings - 1,  # <mask> is the last symbol
-        seed=seed,
-    )
-    return tuple(torch.stack([one[i] for i in range(len(tokens))]) for one in sets)
-
-
-def _allow(encoder: TupeLanguageModelEncoder, length: int, checkpoint: Checkpoint) -> None:
     inner = encoder.sentence_encoder
     if length <= inner.max_positions:
-        return
+        return encoder
     ends = inner.position_bias.max_positions != math.inf or encoder.args.linformer_k
     if ends or inner.input_positions is not None:
         raise TooLong(
-            f"{checkpoint} has {inner.max_positions} positions, fewer than {length}: make it longer by "
+            f"{name} has {inner.max_positions} positions, fewer than {length}: make it longer by "
             "`tupe extend-positions`, or ask for a shorter length."
         )
     inner.max_positions = length
+    return encoder
 
 
 def plot_loss_by_position(losses: dict[str, PositionLoss], output: str | Path) -> None:
     """Draw the loss against the position, means of a 32nd of the longest sequence each."""
     figure = new_figure(8, 4)
     axes = figure.subplots()
-    width = max(1, max(len(loss.bits) for loss in losses.values()) // 32)
+    width = max(1, max(len(loss.bits) for loss in losses.values()) // _STRETCHES)
     for number, (label, loss) in enumerate(losses.items()):
         axes.plot(*loss.smooth(width), color=colour(number), label=f"{label}: {loss.mean(1):.3f} bits")
     axes.set(xlabel="position", ylabel="loss (bits a masked token)", xlim=(0, None))
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=2)
+    save_figure(figure, output)
+
+
+def plot_loss_by_length(found: Mapping[str, tuple[LengthLoss, Mapping[int, LengthLoss]]], output: str | Path) -> None:
+    """Draw each model's difference to windows of its training's length, and the loss within its longest windows."""
+    figure = new_figure(10, 4.5)
+    against, within = figure.subplots(1, 2)
+    for number, (label, (_, losses)) in enumerate(found.items()):
+        if not losses:
+            continue
+        style = {"color": colour(number), "linestyle": dashes(number)}
+        lengths = sorted(losses)
+        middles = np.array([losses[length].difference for length in lengths])
+        halves = np.array([losses[length].half_interval for length in lengths])
+        against.plot(lengths, middles, marker="o", markersize=3, label=folded(label), **style)
+        against.fill_between(lengths, middles - halves, middles + halves, color=style["color"], alpha=0.15, linewidth=0)
+        means = losses[lengths[-1]].by_position
+        places = (np.arange(len(means)) + 0.5) * lengths[-1] / len(means)
+        within.plot(places, means, **style)
+    against.axhline(0, color="black", linewidth=0.8)
+    ticks = sorted({length for _, losses in found.values() for length in losses})
+    against.set_xscale("log", base=2)
+    against.set_xticks(ticks, [str(length) for length in ticks])
+    against.set(xlabel="positions of a window", ylabel="difference to the length of training (bits a masked token)")
+    within.set(xlabel="position in the longest windows", ylabel="loss (bits a masked token)", xlim=(0, None))
+    for axes in (against, within):
+        axes.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=3)
     save_figure(figure, output)

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 from torch import Tensor
 
@@ -37,6 +39,22 @@ def read_tokens(
     """
     if length < 3:
         raise UserError(f"a sequence of {length} token(s) has nothing to show: give a length of 3 or more.")
+    stream = read_stream(encoder, data, text)
+    words = min(length - 1, len(stream))
+    return windows(stream[: number * words], words, words, Dictionary().bos())
+
+
+def windows(stream: Tensor, words: int, stride: int, first: int) -> Tensor:
+    """Every window of so many `words` of a stream `(N,)` that begins at a multiple of `stride`, behind `first`."""
+    return F.pad(stream.unfold(0, words, stride), (1, 0), value=first)
+
+
+def read_stream(encoder: TupeLanguageModelEncoder, data: Path, text: Path | None = None) -> Tensor:
+    """All tokens `(N,)` of what a corpus holds out, or of a text, one after another. Arguments as of `read_tokens`.
+
+    Raises:
+        UserError: if the corpus has another dictionary than the model, or the text has fewer than 2 tokens.
+    """
     corpus = Manifest.load(data)
     dictionary = read_dictionary(corpus.dictionary, _MADE_BY)
     symbols = encoder.sentence_encoder.embed_tokens.num_embeddings
@@ -55,7 +73,4 @@ def read_tokens(
         tokens = np.array([token for line in lines if line for token in (*line, dictionary.eos())], np.int64)
     if len(tokens) < 2:
         raise UserError(f"{text or data} has no text of 2 tokens or more: give a longer one.")
-    words = min(length - 1, len(tokens))
-    rows = min(number, len(tokens) // words)
-    kept = torch.from_numpy(tokens[: rows * words].astype(np.int64)).view(rows, words)
-    return torch.cat([torch.full((rows, 1), dictionary.bos()), kept], dim=1)
+    return torch.from_numpy(tokens.astype(np.int64))

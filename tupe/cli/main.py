@@ -32,7 +32,7 @@ GROUPS = {
     "train": ("plan", "average-checkpoints", "extend-positions", "study", "study-report"),
     "fine-tune": ("finetune-glue", "sweep", "table", "predict", "qa-score"),
     "translate": ("translate", "bleu"),
-    "look": ("systems", "describe", "plot", "report", "loss-by-position"),
+    "look": ("systems", "describe", "plot", "report", "loss-by-position", "loss-by-length"),
     "take elsewhere": ("export", "export-onnx", "import", "export-electra", "convert-release"),
 }
 

@@ -1,0 +1,89 @@
+"""Prints the loss of the same masked tokens in windows of several lengths, beyond that of training too.
+
+A row is a model and a length: bits a masked token, and the difference to windows as long as the sequences of its
+training, which is what a sliding window gives: it `uses length` where the loss falls, `holds` where no rise is shown.
+
+Example: tupe loss-by-length TUPE-R=tupe.pt T5=t5.pt --data DATA --lengths 128 256 512 1024 --figure length.png
+"""
+
+import argparse
+from pathlib import Path
+
+from tupe.cli._labels import check_names, split_label
+from tupe.cli._types import SEEDS, output_file, whole
+
+_TIMES = (1, 2, 4, 8)  # the length of training, by default
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    help_ = "encoders; the label defaults to the path"
+    add("checkpoints", type=split_label, nargs="+", metavar="[LABEL=]CHECKPOINT", help=help_)
+    add("--data", type=Path, required=True, help="the prepared corpus, whose held-out text is read")
+    help_ = "of windows (default: 1, 2, 4 and 8 times the shortest of training)"
+    add("--lengths", type=whole(3, 1_000_000), nargs="+", metavar="N", help=help_)
+    help_ = "how often the masks are drawn (default: %(default)s)"
+    add("--masks", type=whole(1, 1000), default=4, metavar="N", help=help_)
+    help_ = "of the held-out text, at most (default: %(default)s)"
+    add("--tokens", type=whole(1), default=100_000, metavar="N", help=help_)
+    help_ = "fields of the position encoding for these windows, in place of those of training"
+    add("--override", type=_field, nargs="+", default=[], metavar="FIELD=VALUE", help=help_)
+    add("--seed", type=whole(*SEEDS), default=1, help="of the masks (default: %(default)s)")
+    add("--json", type=output_file, metavar="FILE", help="write all numbers to FILE, by position too")
+    add("--figure", type=output_file, metavar="FILE", help="file of a picture: .png, .pdf, .svg, ...")
+
+
+def _field(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise argparse.ArgumentTypeError(f"'{text:.60}' is not FIELD=VALUE")
+    return name, value
+
+
+def run(args: argparse.Namespace) -> None:
+    """Measures each checkpoint at each length that it has; those that it has not are said."""
+    import dataclasses
+
+    from tupe.analysis.checkpoint import open_encoder
+    from tupe.analysis.length import loss_by_length, plot_loss_by_length
+    from tupe.files import write_json
+
+    checkpoints = [(label or str(path), path) for label, path in args.checkpoints]
+    check_names([name for name, _ in checkpoints])
+    trained = {name: open_encoder(path).trained_length for name, path in checkpoints}
+    lengths = sorted({*(args.lengths or [times * min(trained.values()) for times in _TIMES])})
+    longest, overrides = max(*lengths, *trained.values()), dict(args.override)
+    print(f"{'':<32}{'length':>8}{'bits':>8}{'difference':>12}{'95% interval':>20}")
+    found = {}
+    for name, path in checkpoints:
+        base, losses = found[name] = loss_by_length(
+            path, args.data, lengths, overrides=overrides, longest=longest, tokens=args.tokens, masks=args.masks,
+            seed=args.seed,
+        )  # fmt: skip
+        print(f"{name:<32}{trained[name]:>8}{base.bits:>8.3f}{'':>34}that of training")
+        for length in lengths:
+            loss = losses.get(length)
+            if loss is None:
+                print(f"{name:<32}{length:>8}{'-':>8}{'':>34}has {trained[name]} positions: slide windows of that")
+            elif overrides or length != trained[name]:
+                low, high = (loss.difference + side * loss.half_interval for side in (-1, 1))
+                interval = f"{low:+.3f} to {high:+.3f}"
+                print(f"{name:<32}{length:>8}{loss.bits:>8.3f}{loss.difference:>+12.3f}{interval:>20}  {loss.verdict}")
+    if args.json:
+        models = {
+            name: {
+                "checkpoint": str(path),
+                "trained_length": trained[name],
+                "at_trained_length": dataclasses.asdict(found[name][0]),
+                "lengths": {
+                    str(n): {**dataclasses.asdict(loss), "verdict": loss.verdict} for n, loss in found[name][1].items()
+                },
+            }
+            for name, path in checkpoints
+        }
+        of = {"data": str(args.data), "tokens": args.tokens, "masks": args.masks, "seed": args.seed}
+        write_json(args.json, {**of, "overrides": overrides, "models": models})
+        print(f"numbers: {args.json}")
+    if args.figure:
+        plot_loss_by_length(found, args.figure)
+        print(f"loss by length: {args.figure}")
