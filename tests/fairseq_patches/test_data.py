@@ -1,14 +1,15 @@
 import numpy as np
 import pytest
 from fairseq import tasks
-from fairseq.data import FairseqDataset, data_utils
+from fairseq.data import Dictionary, FairseqDataset, data_utils
+from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 import tupe.fairseq_patches  # noqa: F401
 from tupe.errors import UserError
-from tupe.fairseq_patches.task import keep_last_batch
+from tupe.fairseq_patches.task import keep_last_batch, put_in_scope
 
 PREPROCESS = r".*fairseq-preprocess .*--destdir "
 
@@ -132,6 +133,9 @@ class Lengths(FairseqDataset):
     def __init__(self, sizes):
         self.sizes = np.array(sizes)
 
+    def __len__(self):
+        return len(self.sizes)
+
     def num_tokens_vec(self, indices):
         return self.sizes[indices]
 
@@ -147,6 +151,15 @@ def test_every_sequence_is_in_one_batch(sizes, multiple, max_sentences):
     assert np.concatenate(batches).tolist() == indices.tolist()
     assert max(map(len, batches)) <= max(max_sentences, multiple)
     assert [batch.tolist() for batch in batches[: len(theirs)]] == [batch.tolist() for batch in theirs]
+
+
+@pytest.mark.parametrize(("ours", "batched"), [(False, 8), (True, 11)])
+def test_the_task_of_a_run_batches_every_sequence(ours, batched):
+    task = MaskedLMTask(MaskedLMConfig(), Dictionary())
+    if ours:
+        put_in_scope(task)
+    batches = task.get_batch_iterator(Lengths([1] * 11), max_sentences=4, required_batch_size_multiple=4)
+    assert sum(map(len, batches.frozen_batches)) == batched
 
 
 def test_a_corpus_is_no_data_of_a_translation(tmp_path):
