@@ -52,7 +52,8 @@ def programs():
     for name in COMMANDS:
         write(folder / name, f'{request} {name} "$@"')
     real = shlex.quote(sys.executable)
-    ours = f'"-m tupe "{shlex.quote(str(ROOT))} | "-m tests."*'  # and not a clone's
+    root = shlex.quote(str(ROOT))
+    ours = f'"-m tupe "{root} | "-m tupe.hydra_train "{root} | "-m tests."*'  # and not a clone's
     forks = f'case "$1 $2 ${{PYTHONPATH%%:*}}" in {ours}) shift; {request} module "$@" ;; esac'
     write(folder / "python3", f'{forks}\nexec {real} "$@"')
     command = [sys.executable, "-m", "tests.forked", folder / "socket"]

@@ -12,7 +12,7 @@ from tests.commands import ROOT
 #: From the bottom.
 FLOORS = (
     ("errors", "cores", "systems", "tracing"),
-    ("files", "layers", "safe_load", "user_dir"),
+    ("files", "layers", "safe_load", "user_dir", "hydra_train"),
     ("position", "data"),
     ("attention", "optim", "criterions", "fairseq_patches"),
     ("models", "tasks", "transformers"),

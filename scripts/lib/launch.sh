@@ -64,7 +64,7 @@ take_settings() {
 
 start() {
     local folder=${config%/*} train
-    train=(fairseq-hydra-train --config-dir "$folder" --config-name "$CONFIG" "${settings[@]}")
+    train=(python3 -m tupe.hydra_train --config-dir "$folder" --config-name "$CONFIG" "${settings[@]}")
     if [ "$world" -gt 1 ]; then
         # torchrun hands signals on, and gives the processes ten minutes to save
         export PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1

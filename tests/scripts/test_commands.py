@@ -34,7 +34,7 @@ class Clone:
         self.record = folder / "record"
         for name in ("scripts", "configs"):
             shutil.copytree(ROOT / name, self.root / name)
-        for name in ("tupe/__main__.py", ".venv/bin/fairseq-hydra-train", ".venv/bin/torchrun"):
+        for name in ("tupe/__main__.py", ".venv/bin/torchrun"):
             path = self.root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"#!{sys.executable}{RECORDER}")
@@ -239,12 +239,13 @@ def test_processes_die_with_torchrun(clone):
     clone.run("pretrain.sh", "DATA", **TWO)
     launched = clone.calls()[-1]
     training = launched[launched.index("--no-python") + 1 :]
-    code = "#!/bin/bash\ntrap '' TERM\necho begun ${@: -1}\nexec sleep 60\n"
-    (clone.root / ".venv/bin/fairseq-hydra-train").write_text(code)
+    code = "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    code += "; print('begun', sys.argv[-1], flush=True); time.sleep(60)"
+    (clone.root / "tupe/hydra_train.py").write_text(code)
     start = "import subprocess, sys; subprocess.run(sys.argv[1:])"
-    environment = {**os.environ, "RANK": "1", "PATH": f"{clone.root}/.venv/bin:{os.environ['PATH']}"}
+    there = {"env": {**os.environ, "RANK": "1", "PYTHONPATH": str(clone.root)}, "cwd": clone.root}
     torchrun = subprocess.Popen(
-        [sys.executable, "-S", "-c", start, *training], stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-S", "-c", start, *training], stdout=subprocess.PIPE, text=True, **there
     )
     assert torchrun.stdout.readline() == "begun distributed_training.distributed_rank=1\n"
     torchrun.kill()

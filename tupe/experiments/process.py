@@ -18,7 +18,7 @@ _PR_SET_PDEATHSIG = 1
 #: How this Python runs them, whatever PATH holds.
 _PROGRAMS = {
     "tupe": ("-m", "tupe"),
-    "fairseq-hydra-train": ("-P", "-c", "from fairseq_cli.hydra_train import cli_main; cli_main()"),
+    "fairseq-hydra-train": ("-P", "-m", "tupe.hydra_train"),
 }
 
 
