@@ -20,11 +20,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.checkpoints.foreign.conftest import fairseq_roberta
 from tests.commands import ROOT
 from tests.data.qa.conftest import LINES
 from tests.data.qa.conftest import write_corpus as write_vocabulary
 from tests.experiments.study.conftest import DESIGN, finetuning
-from tests.samples import write_checkpoint, write_corpus, write_manifest, write_task, write_translator
+from tests.samples import WORDS, write_checkpoint, write_corpus, write_manifest, write_task, write_translator
 from tests.tasks.test_question_answering import make_model, make_task, save
 from tupe.cli.main import COMMANDS, main
 from tupe.experiments import finetune, sweep
@@ -73,6 +74,7 @@ SHOW = "plot {} {{}}/pretrained.pt --data {{}}/corpus --length 32 --output {{}}/
 REPORT = "report {}/new.html {}/pretrained.pt --runs {}/run --glue {}/sweep"
 EXPORT = "export {{}}/{}.pt {{}}/{} {{}}/new --no-tokenizer"
 IMPORT = "import {}/exported {}/new.pt"
+RELEASED = "import {}/released {}/new --no-tokenizer"
 DRAWS = ("hostile", "foreign")  # a log is searched for records, whatever else is in it
 MEASURED = ("hostile", "wrong version")  # what a benchmark calls its rivals
 
@@ -103,6 +105,9 @@ HAS_EXPORTS = importlib.util.find_spec("transformers") is not None
 ROWS = (
     *(EXPORTS if HAS_EXPORTS else ()),
     Row("convert-release {}/release.pt {}/new", "release.pt", "checkpoint", whole=False),
+    Row(RELEASED, "released/model.pt", "checkpoint", takes=("wrong version",)),
+    Row(RELEASED, "released/dict.txt", "text"),
+    Row(RELEASED, "new", "folder out"),
     Row("describe {}/pretrained.pt", "pretrained.pt", "checkpoint"),
     Row("extend-positions {}/pretrained.pt 64 {}/new", "pretrained.pt", "checkpoint"),
     Row("loss-by-position {}/pretrained.pt --data {}/corpus", "pretrained.pt", "checkpoint"),
@@ -387,6 +392,10 @@ def samples(tmp_path_factory):
     write_task(folder / "glue/CoLA", ("0", "1"))
     write_checkpoint(folder / "pretrained.pt", folder / "corpus")
     write_checkpoint(folder / "release.pt", folder / "corpus")
+    (folder / "released").mkdir()
+    shutil.copy(folder / "corpus/dict.txt", folder / "released")
+    model, args = fairseq_roberta(4 + len(WORDS) + 1)
+    torch.save({"args": args, "model": model.state_dict()}, folder / "released/model.pt")
     write_checkpoint(folder / "segments.pt", folder / "corpus", name="diet_rel_tiny")
     for path in ("finetuned.pt", "run/checkpoint_best.pt"):
         write_checkpoint(folder / path, folder / "glue/CoLA", num_classes=2)

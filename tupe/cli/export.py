@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("checkpoint", type=Path, help="one of ours")
     add("data", type=Path, help="the folder of its dict.txt: its corpus, or the prepared task it was fine-tuned on")
     add("out", type=output_folder, metavar="OUT", help="folder to write, new or empty")
-    add("--corpus", type=Path, help="the folder of the SentencePiece model and manifest (default: DATA)")
+    add("--corpus", type=Path, help="the folder of the tokenizer and the manifest (default: DATA)")
     add("--no-tokenizer", action="store_true", help="write none, where the text was not encoded by SentencePiece")
     add("--result", type=Path, action="append", default=[], help="result.json of this run, then of other seeds")
     add("--license", help="its identifier, for the card")

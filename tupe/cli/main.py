@@ -28,12 +28,13 @@ from tupe.user_dir import import_own
 #: The commands by what one wants, in the order of `tupe --help`.
 GROUPS = {
     "examine a machine": ("doctor",),
+    "begin from a pre-trained model": ("import",),
     "prepare data": ("prepare-corpus", "prepare-glue", "prepare-qa", "prepare-translation"),
     "train": ("plan", "average-checkpoints", "extend-positions", "study", "study-report"),
     "fine-tune": ("finetune-glue", "sweep", "table", "predict", "qa-score"),
     "translate": ("translate", "bleu"),
     "look": ("systems", "describe", "plot", "report", "loss-by-position", "loss-by-length"),
-    "take elsewhere": ("export", "export-onnx", "import", "export-electra", "convert-release"),
+    "take elsewhere": ("export", "export-onnx", "export-electra", "convert-release"),
 }
 
 #: What the scripts and other commands call. They have a help, but do not stand in the list.
