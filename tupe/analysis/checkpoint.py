@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from tupe.checkpoints.load import Checkpoint as Opened
 from tupe.checkpoints.load import open_checkpoint
 from tupe.errors import UserError
 from tupe.fairseq_patches.ranges import refuse_value
@@ -23,8 +24,8 @@ _ENCODER = "encoder."
 _FIRE_LENGTH = "sentence_encoder.position_bias.relative.length"
 
 
-#: A checkpoint's file, or what `open_encoder` made of it.
-Checkpoint = str | Path | TupeLanguageModelEncoder
+#: A checkpoint's file, what `open_checkpoint` read of it, or what `open_encoder` made of that.
+Checkpoint = str | Path | Opened | TupeLanguageModelEncoder
 
 
 def open_encoder(

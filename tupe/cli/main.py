@@ -30,7 +30,7 @@ GROUPS = {
     "examine a machine": ("doctor",),
     "begin from a pre-trained model": ("import",),
     "prepare data": ("prepare-corpus", "prepare-glue", "prepare-qa", "prepare-translation"),
-    "train": ("plan", "average-checkpoints", "extend-positions", "study", "study-report"),
+    "train": ("plan", "average-checkpoints", "extend-positions", "warm-start", "study", "study-report"),
     "fine-tune": ("finetune-glue", "sweep", "table", "predict", "qa-score"),
     "translate": ("translate", "bleu"),
     "look": ("systems", "describe", "plot", "report", "loss-by-position", "loss-by-length"),

@@ -1,0 +1,97 @@
+"""What is exact: the first forward pass is the old model's, and what starts at zero has a gradient."""
+
+import pytest
+import torch
+
+from tupe.checkpoints.warm_start.carry import permute_heads
+from tupe.checkpoints.warm_start.start import warm_start
+from tupe.checkpoints.warm_start.target import target_fields
+from tupe.errors import UserError
+
+ROWS = [
+    ("bert_a", "bert_r", ()),
+    ("bert_a", "bert_r", ("segment=per_head",)),
+    ("bert_a", "bert_a", ("segment=input",)),
+    *(("bert_a", "bert_a", (f"relative={relative}",)) for relative in ("clipped", "unbinned", "parametric", "fire")),
+    ("bert_a", "bert_a", ("relative=shaw", "sharing=none")),
+    ("bert_a", "bert_a", ("relative=shaw", "shaw_values=true")),
+    ("bert_a", "bert_a", ("absolute=low_rank_input", "position_rank=4")),
+    ("bert_a", "bert_a", ("content_terms=2",)),
+    ("bert_a", "bert_r", ("content_terms=4",)),
+    ("bert_a", "bert_r", ("sharing=none",)),
+    ("bert_r", "bert_r", ("sharing=none",)),
+    ("tupe_a", "tupe_r", ()),
+    ("tupe_a", "tupe_r", ("reset=paper", "sharing=none")),
+    ("tupe_r", "tupe_r", ("sharing=none", "segment=per_head")),
+    ("diet_abs", "diet_abs", ("sharing=none",)),
+    ("kerple", "kerple", ("sharing=none",)),
+    ("shaw", "shaw", ("segment=input",)),
+    ("rope", "rope", ("relative=bucketed",)),
+]
+
+
+def output(encoder, tokens):
+    """The logits at tokens that are no padding, in float64, whose rounding is no excuse."""
+    return encoder.double()(tokens)[0][tokens.ne(1)]
+
+
+@pytest.mark.parametrize(("source", "system", "fields"), ROWS, ids=str)
+@pytest.mark.parametrize("before", [False, True], ids=["post-norm", "pre-norm"])
+def test_the_outputs_stay(source, system, fields, before, make, tokens):
+    old = make(f"{source}_tiny", encoder_normalize_before=before)
+    started = warm_start(old, target_fields(old, system, list(fields)))
+    new = started.encoder
+    assert started.exact
+    for field in fields:
+        name, _, value = field.partition("=")
+        assert str(getattr(new.args, name)).lower() == value
+    torch.testing.assert_close(output(new, tokens), output(old, tokens), rtol=0, atol=1e-6)
+    new.train()
+    output(new, tokens).square().sum().backward()
+    fresh = {name for name, _ in new.named_parameters()} - {name for name, _ in old.named_parameters()}
+    learns = {name.rpartition(".")[0] for name, p in new.named_parameters() if p.grad is not None and p.grad.any()}
+    stuck = {name for name in fresh if name.rpartition(".")[0] not in learns and "query" not in name}
+    assert all(name.endswith("relative.weight") and "relative=parametric" in fields for name in stuck)
+
+
+def test_a_test_that_would_see_a_term_that_is_not_zero(make, tokens):
+    old = make()
+    new = warm_start(old, target_fields(old, "bert_r", [])).encoder
+    with torch.no_grad():
+        new.sentence_encoder.position_bias.relative.weight[0] = 1
+    assert not torch.allclose(output(new, tokens), output(old, tokens), atol=1e-3)
+
+
+def test_heads_in_another_order(make, tokens):
+    encoder = make(encoder_attention_heads=4)
+    before = output(encoder, tokens)
+    weight = encoder.sentence_encoder.layers[1].self_attn.qkv_proj.weight.clone()
+    permute_heads(encoder, 1, torch.tensor([2, 0, 3, 1]))
+    assert not torch.equal(encoder.sentence_encoder.layers[1].self_attn.qkv_proj.weight, weight)
+    torch.testing.assert_close(output(encoder, tokens), before, rtol=1e-6, atol=1e-6)
+
+
+def test_segments_stay_where_the_system_has_none(make, tokens):
+    old = make(segment="input")
+    new = warm_start(old, target_fields(old, "bert_r", [])).encoder
+    assert new.args.segment == "input"
+    torch.testing.assert_close(output(new, tokens), output(old, tokens), rtol=1e-6, atol=1e-6)
+
+
+def test_what_is_refused(make):
+    old = make()
+    for system, fields, message in (
+        ("bert_q", [], "there is no system 'bert_q': give one of tupe_r, .*, without a size"),
+        ("bert_r", ["encoder_layers=4"], "encoder_layers is no field of the position encoding"),
+        ("bert_r", ["relative"], "'relative' is no field of a model"),
+        ("linformer", [], "Linformer's keys are no positions: choose a system with full attention"),
+    ):
+        with pytest.raises(UserError, match=message):
+            target_fields(old, system, fields)
+    with pytest.raises(UserError, match=r"has segments of its own .* cannot become segment=per_head"):
+        target_fields(make(segment="input"), "bert_r", ["segment=per_head"])
+    with pytest.raises(UserError, match="is a Linformer, whose keys are no positions: give a model of full"):
+        target_fields(make("linformer_tiny"), "bert_r", [])
+    old.discriminates = True
+    with pytest.raises(UserError, match="is an ELECTRA or its discriminator, which predicts no words"):
+        target_fields(old, "bert_r", [])

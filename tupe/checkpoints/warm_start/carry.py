@@ -1,0 +1,83 @@
+"""What goes along as it is: copies of parameters, terms that start at zero, the scale of queries, heads in order."""
+
+import torch
+from torch import Tensor
+
+from tupe.models.tupe import TupeLanguageModelEncoder
+
+#: Relative term -> its parameters that make it zero, and leave it a gradient by which it learns.
+ZERO = {
+    "bucketed": ("weight",),
+    "clipped": ("weight",),
+    "unbinned": ("weight",),
+    "parametric": ("key.weight",),
+    "shaw": ("key", "value"),
+    "fire": ("out_weight", "out_bias"),
+}
+
+
+@torch.no_grad()
+def copy(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> list[str]:
+    """Copy every parameter of `old` that `new` has too, and return the names of those that `new` has alone.
+
+    Where the layers of `old` share a term and those of `new` do not, each gets a copy.
+    """
+    have, alone, layers = old.state_dict(), [], len(new.sentence_encoder.layers)
+    axes = {
+        f"{prefix}.{name}": axis
+        for prefix, module in new.named_modules()
+        for name, axis in getattr(module, "head_axes", {}).items()
+    }
+    for name, tensor in new.state_dict().items():
+        if name not in have:
+            alone.append(name)
+            continue
+        found = have[name]
+        tensor.copy_(found if found.shape == tensor.shape else torch.cat([found] * layers, axes[name]))
+    return alone
+
+
+@torch.no_grad()
+def start_at_zero(new: TupeLanguageModelEncoder, names: list[str]) -> None:
+    """Set the terms to zero whose parameters `names` are, so that the logits are those without them."""
+    inner, state = new.sentence_encoder, new.state_dict()
+    for part in ("input_segments.weight", "segment_attention.weight", "position_bias.reset.relative"):
+        if f"sentence_encoder.{part}" in names:
+            state[f"sentence_encoder.{part}"].zero_()
+    of_layers = [f"layers.{layer}.self_attn.relative" for layer in range(len(inner.layers))]
+    for part in ("position_bias.relative", *of_layers):
+        for own in ZERO.get(new.args.relative, ()):
+            if f"sentence_encoder.{part}.{own}" in names:
+                state[f"sentence_encoder.{part}.{own}"].zero_()
+    if new.args.absolute == "low_rank_input" and "sentence_encoder.position_bias.absolute.key" in names:
+        inner.position_bias.absolute.key.zero_()  # of the two factors one stays drawn, or neither would ever learn
+
+
+@torch.no_grad()
+def keep_scale(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> float:
+    """Multiply `W^Q` and `b^Q` of `new` by `s_old / s_new`: its words' logits are then those of `old`. Return that."""
+    pairs = zip(old.sentence_encoder.layers, new.sentence_encoder.layers)
+    ratio = 1.0
+    for theirs, ours in pairs:
+        ratio = theirs.self_attn.scale / ours.self_attn.scale
+        if ratio != 1:
+            projection = ours.self_attn.qkv_proj
+            width = projection.weight.shape[1]
+            projection.weight[:width] *= ratio
+            projection.bias[:width] *= ratio
+    return ratio
+
+
+@torch.no_grad()
+def permute_heads(encoder: TupeLanguageModelEncoder, layer: int, order: Tensor) -> None:
+    """Put head `order[h]` of a layer in place `h`: the rows of `W^Q, W^K, W^V`, the columns of `W^O`.
+
+    The layer computes what it did, where its heads share no term with other layers.
+    """
+    attention = encoder.sentence_encoder.layers[layer].self_attn
+    width = attention.qkv_proj.weight.shape[1]
+    columns = torch.arange(width).view(attention.num_heads, -1)[order].flatten()
+    rows = torch.cat([columns, columns + width, columns + 2 * width])
+    for parameter in attention.qkv_proj.parameters():
+        parameter.copy_(parameter[rows].clone())
+    attention.out_proj.weight.copy_(attention.out_proj.weight[:, columns].clone())
