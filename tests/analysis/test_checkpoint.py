@@ -6,6 +6,7 @@ import torch
 from tests.samples import write_checkpoint
 from tupe.analysis.checkpoint import open_encoder
 from tupe.errors import UserError
+from tupe.position.rotary import frequencies
 
 
 def test_fields_in_place_of_those_of_training(tmp_path):
@@ -27,6 +28,14 @@ def test_where_fire_ends(tmp_path):
     )
     assert plain[:, 32:].std(1).max() < 1e-6 < other[:, 32:64].std(1).min()
     assert other[:, 64:].std(1).max() < 1e-6
+
+
+def test_yarn_knows_the_length_of_training(tmp_path):
+    path = write_checkpoint(tmp_path / "model.pt", tmp_path, name="rope_tiny")
+    encoder = open_encoder(path, overrides={"rotary_scaling": "yarn", "rotary_factor": 4})
+    thetas = encoder.sentence_encoder.position_bias.rotation.thetas
+    assert thetas == frequencies(8, 10_000.0, "yarn", 4.0, 32)
+    assert (encoder.args.max_positions, encoder.trained_length) == (128, 32)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import math
 import typing
 from argparse import Namespace
 from collections.abc import Callable, Mapping
@@ -90,6 +91,8 @@ def overridden(config: TupeConfig, fields: Mapping[str, object]) -> TupeConfig:
         value = yaml.safe_load(value) if isinstance(value, str) else value
         given[field] = typed(kinds[field], value, f"{field}={value}", "an override", "`tupe describe` lists the fields")
         refuse_value(field, given[field], field)
+    if given.get("rotary_scaling") == "yarn":  # which takes `max_positions / rotary_factor` for the length of training
+        given["max_positions"] = math.ceil(config.max_positions * given.get("rotary_factor", 1))
     return dataclasses.replace(config, **given)
 
 

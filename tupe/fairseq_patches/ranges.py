@@ -59,7 +59,7 @@ _NAMES: list[tuple[Range, str]] = [
     (_COUNT, "all_gather_list_size max_query max_answer doc_stride beam nbest checkpoint_shard_count"),
     (_COUNT, "tokens_per_sample"),
     (_ABOVE, "temperature"),
-    (_RATE, "fire_length"),
+    (_RATE, "fire_length attention_window log_length"),
     (_COUNT, "rotary_base rotary_factor"),
     (_OTHER_SIZE, "rotary_dims"),
     (_RATE, "max_len_a max_len_b min_len prefix_size no_repeat_ngram_size"),

@@ -163,6 +163,16 @@ class TupeConfig(EncoderConfig):
     linear_heads: bool = field(
         default=False, metadata={"help": "classification heads of one linear layer, as ELECTRA's, instead of two"}
     )
+    attention_window: int = field(
+        default=0,
+        metadata=encoding("attend to tokens at most this far to each side, and to and from [CLS]; 0: to all"),
+    )
+    log_length: int = field(
+        default=0,
+        metadata=encoding(
+            "multiply the queries of a sequence of n tokens by log n / log of this, the length of training; 0: not"
+        ),
+    )
     max_positions: Optional[int] = field(
         default=None, metadata={"help": "longest sequence, [CLS] included; default: the task's (tokens_per_sample)"}
     )

@@ -1,6 +1,7 @@
 """The encoder: words (and for BERT, positions and segments) in; the position terms, computed once; the layers."""
 
 import itertools
+import math
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 
@@ -11,7 +12,13 @@ from torch import Tensor, nn
 from tupe.attention import prefers_structured, takes_packed
 from tupe.layers import Dropout, Linear
 from tupe.models.layer import TupeEncoderLayer, run_layer
-from tupe.models.position import build_position_bias, build_segment_attention, embedding_width, structured_width
+from tupe.models.position import (
+    build_position_bias,
+    build_segment_attention,
+    check_lengths,
+    embedding_width,
+    structured_width,
+)
 from tupe.models.unpadded import Group, Unpadded
 from tupe.position import PositionTable, PositionTerms, SegmentTable, check_separators, segment_ids
 from tupe.position.length import check_length
@@ -48,7 +55,9 @@ class TupeEncoder(nn.Module):
         at_input = args.absolute in ("input", "low_rank_input")
         self.input_positions = PositionTable(args.max_positions, embedding_dim) if at_input else None
         self.input_segments = SegmentTable(embedding_dim) if args.segment == "input" else None
-        self.packable = args.relative not in IN_LAYER and not args.linformer_k
+        self.window, self.log_length = args.attention_window, args.log_length
+        check_lengths(args)
+        self.packable = not (args.relative in IN_LAYER or args.linformer_k or self.window or self.log_length)
         self.layers_share = args.sharing == "layer"
         self.position_bias = build_position_bias(args)
         self.segment_attention = build_segment_attention(args)
@@ -107,11 +116,15 @@ class TupeEncoder(nn.Module):
             elif pairs is None or self.pair_separators == 1:  # a caller looks for two separators
                 # waits for a GPU, which saves it much more than the time
                 pairs = bool(segments.any())
-        structured = self.structured_width is not None and prefers_structured(
+        structured = self.structured_width is not None and not self.window and prefers_structured(
             self.attention_backend, src_tokens.device, length, self.structured_width, pairs,
             self.position_bias.in_factors, dtype,
         )  # fmt: skip
         terms = self.position_bias(length, dtype, structured)
+        if self.window:
+            sets = 1 if self.layers_share else len(self.layers)
+            zeros = torch.zeros((), dtype=dtype, device=src_tokens.device).expand(sets, length, length)
+            terms = terms.within(self.window, zeros)
         if segments is not None and not structured and not pairs:  # one sentence each: one cell stands for all
             segments = segments[:1, :1]
         of_groups = []
@@ -121,8 +134,18 @@ class TupeEncoder(nn.Module):
                 own = terms.slice(group.length, self.position_bias.num_keys)
             if group.rows is not None and segments is not None and segments.numel() > 1:
                 among = segments[group.rows, : group.length]
+            if self.log_length:
+                own = own._replace(temperature=self.temperature(group, length, dtype, src_tokens.device))
             of_groups.append(self.with_segments(own, among, dtype, structured))
         return zip(*of_groups)
+
+    def temperature(self, group: Group, length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """`log n / log log_length` of each sequence of `group`, `n` its own tokens, `(b, 1, 1, 1)`."""
+        if group.padding is None:
+            tokens = torch.full((1,), float(group.length or length), device=device)
+        else:
+            tokens = group.padding.logical_not().sum(1).clamp(min=1)
+        return (tokens.log() / math.log(self.log_length)).to(dtype).view(-1, 1, 1, 1)
 
     def with_segments(
         self, terms: PositionTerms, segments: Tensor | None, dtype: torch.dtype, structured: bool

@@ -89,6 +89,8 @@ class Attention(nn.Module):
         """Query, key, value and bias, of which the logits are `scale query key^T + bias`."""
         if position.query is not None:
             query, key = query + position.query, key + position.key
+        if position.temperature is not None:
+            query = query * position.temperature
         bias = position.bias
         if self.relative is not None and query.shape[2] == 1:
             key, value = self.relative.of_one_query(key, value)

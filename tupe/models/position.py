@@ -107,6 +107,17 @@ def check_linformer(args: Namespace) -> None:
         )
 
 
+def check_lengths(args: Namespace) -> None:
+    """Raises `UserError` for a window, or a length of which queries grow with the logarithm, that there cannot be."""
+    if args.log_length == 1:
+        raise UserError("log_length is 1, of which the logarithm is 0: give the length of training, or 0 for none")
+    if args.linformer_k and (args.attention_window or args.log_length):
+        raise UserError(
+            "Linformer's keys are mixtures of all positions, with no distance or number of their own: set "
+            "attention_window and log_length to 0"
+        )
+
+
 def build_rotation(args: Namespace) -> Rotary | None:
     """Build what turns queries and keys. Raises `UserError` for terms in the layer, whose vectors nothing turns."""
     if not args.rotary_dims:

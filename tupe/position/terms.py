@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -60,12 +61,14 @@ class PositionTerms(NamedTuple):
     bias: added to the logits, `(H, n, m)`; `(B, H, n, n)` where segments make it the sequence's own; or its parts.
     query, key: added to the projected words before their product, `(H, n, d_h)` each (BERT-A^d).
     rotation: turns the projected words before that (`tupe.position.rotate`), `(2, n, r)`, of the positions of queries.
+    temperature: what queries are multiplied by after that, `(B, 1, 1, 1)`.
     """
 
     bias: Tensor | StructuredBias | None = None
     query: Tensor | None = None
     key: Tensor | None = None
     rotation: Tensor | None = None
+    temperature: Tensor | None = None
 
     def to(self, dtype: torch.dtype) -> PositionTerms:
         """Round every term to `dtype`, but for the rotation, of which 16 bits would leave other angles."""
@@ -75,13 +78,26 @@ class PositionTerms(NamedTuple):
     def slice(self, length: int, num_keys: int | None = None, query_offset: int = 0) -> PositionTerms:
         """The terms of some of its positions; see `PositionBias.forward`."""
         span = Span.of(length, num_keys, query_offset)
-        bias, query, key, rotation = self
+        bias, query, key, rotation, _ = self
         if isinstance(bias, StructuredBias):
             bias = bias.slice(*span.arguments)
         elif bias is not None:
             bias = bias[:, span.queries, span.keys]
         query, rotation = (None if part is None else part[:, span.queries] for part in (query, rotation))
-        return PositionTerms(bias, query, None if key is None else key[:, span.keys], rotation)
+        key = None if key is None else key[:, span.keys]
+        return self._replace(bias=bias, query=query, key=key, rotation=rotation)
+
+    def within(self, reach: int, zeros: Tensor) -> PositionTerms:
+        """The terms with a bias of minus infinity at distances above `reach`, but for the row and column of `[CLS]`.
+
+        The bias is not structured; `zeros` `(H, n, n)` is one that adds nothing.
+        """
+        bias = zeros if self.bias is None else self.bias
+        assert isinstance(bias, Tensor)
+        place = torch.arange(bias.shape[-1], device=bias.device)
+        word = place > 0
+        far = ((place - place.unsqueeze(1)).abs() > reach) & word & word.unsqueeze(1)
+        return self._replace(bias=bias.masked_fill(far, -math.inf))
 
     def add_segments(self, values: Tensor, segments: Tensor, structured: bool = False) -> PositionTerms:
         """The terms with `values[h, s_i, s_j]` added to the bias, or among its parts.
@@ -110,4 +126,4 @@ class PositionTerms(NamedTuple):
             return term.unflatten(0, (num_layers, -1)).unbind()
 
         each = zip(of_layers(self.bias), of_layers(self.query), of_layers(self.key))
-        return [PositionTerms(*layer, rotation=self.rotation) for layer in each]  # pyright: ignore[reportArgumentType]
+        return [self._replace(bias=bias, query=query, key=key) for bias, query, key in each]  # pyright: ignore[reportArgumentType]
