@@ -110,6 +110,7 @@ def test_wrong_input(arguments, said, capsys):
         ("seq2seq_t5_tiny", [], "is an encoder-decoder: `tupe systems --translation`"),
         ("tupe_base", ["encoder_layers=100000000"], "encoder_layers is 100000000: give a number from 1 to 1024"),
         ("tupe_base", ["encoder_layers=-4"], "encoder_layers is -4: give a number from 1 to 1024"),
+        ("tupe_base", ["relative='"], "relative=' is no list of field=value: write values plainly, as 0.1"),
         ("tupe_base", ["encoder_attention_heads=0"], "encoder_attention_heads is 0: give a number from 1"),
     ],
 )

@@ -5,6 +5,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from tupe.criterions.throughput import training_flops
 from tupe.errors import UserError
@@ -36,6 +37,8 @@ def with_fields(name: str, fields: list[str]) -> Namespace:
         raise UserError(f"'{wrong}' is no field of a model: give field=value, as relative=unbinned.")
     try:
         args = as_namespace(OmegaConf.merge(OmegaConf.structured(CONFIGS[name]), OmegaConf.from_dotlist(fields)))
+    except YAMLError:
+        raise UserError(f"{' '.join(fields):.200} is no list of field=value: write values plainly, as 0.1.") from None
     except OmegaConfBaseException as error:
         raise cannot_be(name, [field.partition("=")[0] for field in fields], CONFIGS[name], error) from None
     args._name = name
