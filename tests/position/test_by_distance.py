@@ -48,7 +48,7 @@ def test_compiles_and_exports(term):
 def test_slopes_are_those_of_others(heads):
     bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom").build_alibi_tensor
     mpt = pytest.importorskip("transformers.models.mpt.modeling_mpt").build_mpt_alibi_tensor
-    ours = torch.tensor(alibi_slopes(heads))
+    ours = alibi_slopes(heads)
     torch.testing.assert_close(bloom(torch.ones(1, 2), heads, torch.float32)[:, 0, 1], ours)
     torch.testing.assert_close(-mpt(heads, 2)[:, 0, 0], ours)
 
@@ -95,7 +95,7 @@ def test_kerple_becomes_alibi():
     """`a -> 0` with `p a = m`."""
     kerple = KerpleRelative(4).double()
     kerple.least, rate = 0.0, 1e-3
-    slopes = torch.tensor(alibi_slopes(4), dtype=torch.float64)
+    slopes = alibi_slopes(4).double()
     set_to(kerple.rate, torch.full((2, 4), rate, dtype=torch.float64))
     set_to(kerple.height, (slopes / rate).expand(2, 4))
     torch.testing.assert_close(kerple(50), AlibiRelative(4).double()(50), rtol=0.03, atol=0)  # log(1 + a d) for a d
@@ -123,7 +123,7 @@ def test_fire_becomes_kerple():
 
 def test_fire_becomes_alibi_and_ends():
     """`c -> 0` and `f(u) = -m L |u|`; beyond `L` distances share its value."""
-    fire, slopes = FireRelative(4, 64, fire_width=2).double(), torch.tensor(alibi_slopes(4), dtype=torch.float64)
+    fire, slopes = FireRelative(4, 64, fire_width=2).double(), alibi_slopes(4).double()
     straight(fire, 64 * slopes, -64 * slopes)
     with torch.no_grad():
         fire.rate.fill_(1e-3)

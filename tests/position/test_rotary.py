@@ -32,10 +32,10 @@ def logits(query, key):
 def test_products_depend_on_the_distance(rotary, words):
     """`sum_c (q_c k_c + q_c' k_c') cos((j - i) theta_c) + (q_c' k_c - q_c k_c') sin(...)`, and the other columns."""
     query, key = words
-    half, width = len(rotary.thetas), 2 * len(rotary.thetas)
+    half, width = len(rotary.thetas()), 2 * len(rotary.thetas())
     want = logits(query[..., width:], key[..., width:])
     i, j = torch.meshgrid(*2 * [torch.arange(LENGTH, dtype=torch.float64)], indexing="ij")
-    for c, theta in enumerate(rotary.thetas):
+    for c, theta in enumerate(rotary.thetas()):
         (q, q_), (k, k_) = ((x[..., c].t(), x[..., c + half].t()) for x in (query, key))  # (H, n)
         same = q[:, :, None] * k[:, None] + q_[:, :, None] * k_[:, None]
         other = q_[:, :, None] * k[:, None] - q[:, :, None] * k_[:, None]
@@ -48,7 +48,7 @@ def test_products_depend_on_the_distance(rotary, words):
 
 def test_what_stays(rotary, words):
     query, _ = words
-    turned, width = rotate(query, rotary(LENGTH)), 2 * len(rotary.thetas)
+    turned, width = rotate(query, rotary(LENGTH)), 2 * len(rotary.thetas())
     torch.testing.assert_close(turned.norm(dim=-1), query.norm(dim=-1))
     assert torch.equal(turned[0], query[0])  # [CLS]
     assert torch.equal(turned[..., width:], query[..., width:])
@@ -60,13 +60,13 @@ def test_a_slice_is_that_of_the_whole(rotary):
 
 
 def test_base_1_turns_all_planes_alike():
-    assert frequencies(8, 1.0) == [1.0] * 4
+    assert frequencies(8, 1.0).tolist() == [1.0] * 4
 
 
 def test_neighbours_are_halves_after_a_permutation(words):
     """The paper turns the columns `2c` and `2c + 1`."""
     rotation, (query, key) = Rotary(WIDTH).double()(LENGTH), words
-    angles = torch.arange(LENGTH)[:, None, None] * torch.tensor(Rotary(WIDTH).thetas, dtype=torch.float64)
+    angles = torch.arange(LENGTH)[:, None, None] * Rotary(WIDTH).double().thetas()
 
     def papers(x):
         return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.exp(1j * angles)).flatten(-2)
@@ -105,7 +105,7 @@ def test_angles_of_transformers(kind):
     thetas, amplitude = functions[kind](config, "cpu", **({"seq_len": 112} if kind == "dynamic" else {}))
     scaling = {"dynamic": "ntk"}.get(kind, kind)
     ours = Rotary(64, scaling=scaling, factor=factor, max_positions=trained * factor)
-    torch.testing.assert_close(torch.tensor(ours.thetas), thetas, rtol=1e-6, atol=0)
+    torch.testing.assert_close(ours.thetas(), thetas, rtol=1e-6, atol=0)
     assert ours.amplitude == pytest.approx(amplitude)
 
 
@@ -117,7 +117,7 @@ def test_linear_is_the_trained_one_in_smaller_steps():
 def test_ntk_keeps_the_first_plane_and_divides_the_last():
     plain, ntk = (frequencies(WIDTH, 10_000.0, scaling, 4.0) for scaling in ("none", "ntk"))
     assert (ntk[0] / plain[0], ntk[-1] / plain[-1]) == (1.0, pytest.approx(0.25))
-    assert frequencies(2, 10_000.0, "ntk", 4.0) == [1.0]
+    assert frequencies(2, 10_000.0, "ntk", 4.0).tolist() == [1.0]
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)

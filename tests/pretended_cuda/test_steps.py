@@ -1,6 +1,6 @@
 """Updates on a pretended GPU: the host waits where docs/performance.md says, and no tensor of its meets one of the GPU.
 
-python -m pytest tests/pretended_cuda                   # six of the cases
+python -m pytest tests/pretended_cuda                   # eight of the cases
 python -m pytest tests/pretended_cuda --all-pairs       # each pair of criterion, system, precision and layout
 """
 
@@ -53,9 +53,11 @@ PRECISIONS = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_
 LAYOUTS = ("never", "always")  # of --unpad
 SOME = (
     "tupe_masked_lm:tupe_r_tiny:fp16:never",
+    "tupe_masked_lm:tupe_a_rope_tiny:bf16:always",
     "tupe_masked_lm:diet_rel_tiny:memory_efficient_bf16:always",
     "tupe_electra:electra_diet_rel_tiny:amp:always",
     "tupe_sentence_prediction:shaw_tiny:bf16:always",
+    "tupe_sentence_prediction:alibi_tiny:amp:never",
     "tupe_question_answering:linformer_tiny:memory_efficient_fp16:never",
     "label_smoothed_cross_entropy:seq2seq_tupe_r_tiny:fp16:never",
 )

@@ -4,10 +4,9 @@ r"""ALiBi: a slope a head times the distance (Press et al. 2022), for attention 
     offset        -m_h (|j - i| - 1/2 [j > i])                   half a step tells the sides apart (Chou 2024)
     learned       -m_h^- (i - j) for j < i,  -m_h^+ (j - i) for j > i
 
-The fixed slopes are Python's numbers and no buffer, which 16 bits would round and the meta device would lose.
+The fixed slopes are computed for each call and no buffer, which 16 bits would round and the meta device would lose.
 """
 
-import math
 from typing import ClassVar
 
 import torch
@@ -23,11 +22,24 @@ from tupe.systems import CHOICES, explained
 SIDES = tuple(CHOICES["relative_sides"])
 
 
-def alibi_slopes(num_heads: int) -> list[float]:
-    """List the slopes of ALiBi's code: `2^(-8 (h + 1) / H)`, for `H` that is no power of 2 of the nearest two."""
-    power = 1 << (num_heads.bit_length() - 1)
-    slopes, finer = ([2.0 ** (-8 * (head + 1) / heads) for head in range(heads)] for heads in (power, 2 * power))
-    return slopes + finer[::2][: num_heads - power]
+def alibi_slopes(num_heads: int, layer_heads: int | None = None, like: Tensor | None = None) -> Tensor:
+    """Compute the slopes of ALiBi's code where they are needed: a copy from the host would wait for a GPU.
+
+    They are `2^(-8 (h + 1) / H)` for `H` heads; where `H` is no power of 2, those of the power below, and then every
+    second one of the power above.
+
+    Args:
+        num_heads: how many there are to be.
+        layer_heads: `H`, of each layer; by default `num_heads`.
+        like: has the device and the type of the result; by default float32 on the CPU.
+
+    Returns:
+        `(num_heads,)`, layer by layer.
+    """
+    layer_heads, like = layer_heads or num_heads, torch.empty(0) if like is None else like
+    power = 1 << (layer_heads.bit_length() - 1)
+    head = torch.arange(num_heads, dtype=like.dtype, device=like.device) % layer_heads
+    return torch.where(head < power, -8 * (head + 1) / power, -4 * (2 * (head - power) + 1) / power).exp2()
 
 
 @register_relative("alibi", relative_sides="slopes of alibi; " + explained(CHOICES["relative_sides"]))
@@ -65,16 +77,15 @@ class AlibiRelative(RelativeTerm):
         if sharing == "head":
             raise UserError("ALiBi's heads differ by their slopes and cannot share one: set sharing to layer or none")
         self.sides = relative_sides
-        layer_heads = layer_heads or num_heads
-        self.slopes = alibi_slopes(layer_heads) * (num_heads // layer_heads)
+        self.heads = num_heads, layer_heads or num_heads
         self.symmetric = relative_sides == "symmetric"
         #: Says on which device and in which precision a term without parameters is.
         self.register_buffer("anchor", torch.zeros(1), persistent=False)
         self.slope = None
         if relative_sides == "learned":
-            mirrored = alibi_slopes(layer_heads)[::-1] * (num_heads // layer_heads)
-            sides = [self.slopes, mirrored] if bidirectional else [self.slopes]
-            self.slope = nn.Parameter(torch.tensor([[math.log(math.expm1(m)) for m in side] for side in sides]))
+            slopes = alibi_slopes(*self.heads).view(-1, self.heads[1])  # of each layer
+            sides = torch.stack((slopes, slopes.flip(1)) if bidirectional else (slopes,)).flatten(1)
+            self.slope = nn.Parameter(sides.expm1().log())
 
     def by_distance(self, first: int, stop: int) -> Tensor:
         like = at_least_float32(self.anchor)
@@ -84,7 +95,7 @@ class AlibiRelative(RelativeTerm):
             return -of_side(F.softplus(at_least_float32(self.slope)), distance) * far
         if self.sides == "offset":
             far = far - 0.5 * (distance > 0)
-        return torch.tensor(self.slopes, dtype=like.dtype, device=like.device).unsqueeze(-1) * -far
+        return alibi_slopes(*self.heads, like).unsqueeze(-1) * -far
 
     def extra_repr(self) -> str:
-        return f"{len(self.slopes)}, {self.sides}"
+        return f"{self.heads[0]}, {self.sides}"

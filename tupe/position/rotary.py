@@ -23,8 +23,10 @@ from tupe.systems import CHOICES
 SCALINGS = tuple(CHOICES["rotary_scaling"])
 
 
-def frequencies(width: int, base: float, scaling: str = "none", factor: float = 1.0, length: float = 0) -> list[float]:
-    """List the `theta_c` of each plane.
+def frequencies(
+    width: int, base: float, scaling: str = "none", factor: float = 1.0, length: float = 0, like: Tensor | None = None
+) -> Tensor:
+    """Compute the `theta_c` of each plane where they are needed: a copy from the host would wait for a GPU.
 
     Args:
         width: `r`.
@@ -32,19 +34,25 @@ def frequencies(width: int, base: float, scaling: str = "none", factor: float = 
         scaling: `none`, `linear`, `ntk` or `yarn`.
         factor: `s`, how many times longer than in training the inputs are.
         length: of the inputs of training, which `yarn` asks for.
+        like: has the device and the type of the result; by default float32 on the CPU.
+
+    Returns:
+        `(r / 2,)`.
     """
+    like = torch.empty(0) if like is None else like
+    plane = torch.arange(width // 2, dtype=like.dtype, device=like.device)
     if scaling == "ntk" and width > 2:
         base *= factor ** (width / (width - 2))
-    thetas = [base ** (-2 * plane / width) for plane in range(width // 2)]
+    theta = 1 / base ** (2 * plane / width)
     if scaling == "linear":
-        return [theta / factor for theta in thetas]
+        return theta / factor
     if scaling != "yarn":
-        return thetas
+        return theta
     # planes up to `first` turn 32 times or more within `length` and stay, those from `last` on at most once
     first, last = (width * math.log(length / (2 * math.pi * turns)) / (2 * math.log(base)) for turns in (32, 1))
     first, last = max(math.floor(first), 0), min(math.ceil(last), width - 1)
-    share = [min(max((plane - first) / max(last - first, 1e-3), 0.0), 1.0) for plane in range(width // 2)]
-    return [theta * (1 - slow) + theta / factor * slow for theta, slow in zip(thetas, share)]
+    slow = ((plane - first) / max(last - first, 1e-3)).clamp(0, 1)
+    return theta * (1 - slow) + theta / factor * slow
 
 
 class Rotary(nn.Module):
@@ -91,25 +99,29 @@ class Rotary(nn.Module):
             )
         if scaling == "yarn" and max_positions < 1:
             raise UserError("yarn needs max_positions, by which it knows the length of training: give at least 1")
-        self.thetas = frequencies(width, base, scaling, factor, max_positions / factor)
+        self.width = width
+        self.of_angles = base, scaling, factor, max_positions / factor
         self.amplitude = 0.1 * math.log(factor) + 1 if scaling == "yarn" else 1.0
         #: Says on which device the angles are, and whether in float64. No buffer has them, as 16 bits would round them.
         self.register_buffer("anchor", torch.zeros(1), persistent=False)
+
+    def thetas(self) -> Tensor:
+        """Compute the `theta_c`, `(r / 2,)`, in float32 or better."""
+        return frequencies(self.width, *self.of_angles, like=at_least_float32(self.anchor))
 
     def forward(self, length: int, query_offset: int = 0) -> Tensor:
         """Return what `rotate` takes, for `length` positions from `query_offset` on: `(2, length, r)`.
 
         It is the cosines, and the sines with the sign of their half, in float32 or better.
         """
-        like = at_least_float32(self.anchor)
-        thetas = torch.tensor(self.thetas, dtype=like.dtype, device=like.device)
-        positions = torch.arange(query_offset, query_offset + length, device=like.device)
-        angles = positions.to(like.dtype).unsqueeze(-1) * thetas  # n r/2
+        thetas = self.thetas()
+        positions = torch.arange(query_offset, query_offset + length, device=thetas.device)
+        angles = positions.to(thetas.dtype).unsqueeze(-1) * thetas  # n r/2
         cos, sin = self.amplitude * angles.cos(), self.amplitude * angles.sin()
         return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)))
 
     def extra_repr(self) -> str:
-        return f"{2 * len(self.thetas)}"
+        return f"{self.width}"
 
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
