@@ -110,9 +110,10 @@ def test_what_is_no_checkpoint_is_said_in_words(data, tmp_path):
         safe_load(tmp_path / "other.pt")
 
 
-def test_what_follows_the_end_is_damage(tmp_path):
-    (tmp_path / "longer.pt").write_bytes(torch_file(zipped=True) + b"\0more")
-    with pytest.raises(UserError, match=r"longer\.pt is damaged: something follows its end"):
+@pytest.mark.parametrize(("times", "more"), [(1, b"\0more"), (2, b"")])
+def test_what_is_not_of_the_archive_is_damage(times, more, tmp_path):
+    (tmp_path / "longer.pt").write_bytes(torch_file(zipped=True) * times + more)
+    with pytest.raises(UserError, match=r"longer\.pt is damaged: something precedes its beginning or follows its end"):
         safe_load(tmp_path / "longer.pt")
 
 

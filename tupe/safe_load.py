@@ -98,8 +98,12 @@ def _check_archive(path: str) -> None:
         if any(member.filename.endswith("/constants.pkl") for member in members):
             raise _program(path)
         archive.fp.seek(-22, os.SEEK_END)
-        if not archive.fp.read().startswith(_END):  # PyTorch writes no comment
-            raise UserError(f"{path} is damaged: something follows its end, so copy it again or give an earlier one")
+        alone = min((member.header_offset for member in members), default=0) == 0
+        if not alone or not archive.fp.read().startswith(_END):  # PyTorch writes no comment
+            raise UserError(
+                f"{path} is damaged: something precedes its beginning or follows its end, so copy it again or give an "
+                "earlier one"
+            )
         if not any(member.CRC for member in members):  # torch.serialization.set_crc32_options(False)
             return
         for member in members:
