@@ -15,4 +15,4 @@
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 [ $# -ge 3 ] || usage
-exec python3 -m tupe finetune-glue "$@"
+exec python3 -m tupe finetune "$@"

@@ -45,7 +45,7 @@ def tupe(*arguments):
 
 
 def finetune(task, checkpoint, data, *overrides):
-    """`tupe finetune-glue` in this process, with its training forked. Like `run`."""
+    """`tupe finetune` in this process, with its training forked. Like `run`."""
     out, error = io.StringIO(), io.StringIO()
 
     def training(program, arguments, **_):
@@ -56,7 +56,7 @@ def finetune(task, checkpoint, data, *overrides):
             raise SystemExit(done.returncode)
         return ()
 
-    command = ["finetune-glue", task, checkpoint, data, "dataset.num_workers=0", *overrides]
+    command = ["finetune", task, checkpoint, data, "dataset.num_workers=0", *overrides]
     patched = mock.patch("tupe.experiments.finetune.run_program", training)
     with patched, contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
         status = tupe(*command)

@@ -67,7 +67,7 @@ class Row:
 SET = "common.fp16=false common.cpu=true model._name=tupe_tiny task.tokens_per_sample=32 optimization.max_update=20000"
 PLAN = "plan configs/pretraining base task.data={}/corpus checkpoint.save_dir={}/new " + SET
 MULTILINGUAL = PLAN.replace(" base ", " multilingual ").replace("{}/corpus", "{}/languages")
-FINETUNE = "finetune-glue CoLA {}/pretrained.pt {}/glue checkpoint.save_dir={}/new"
+FINETUNE = "finetune CoLA {}/pretrained.pt {}/glue checkpoint.save_dir={}/new"
 SWEEP = "sweep glue --tasks CoLA --lrs 2e-5 --seeds 1 {}/pretrained.pt {}/glue {}/new"
 PREDICT = "predict --partial {}/finetuned.pt {}/glue/CoLA {}/new"
 SHOW = "plot {} {{}}/pretrained.pt --data {{}}/corpus --length 32 --output {{}}/new.png"
@@ -136,9 +136,7 @@ ROWS = (
     Row(FINETUNE, "glue/CoLA/input0/train.idx", "binary", whole=False),
     Row(FINETUNE, "glue/CoLA/label/valid.bin", "binary", whole=False),
     Row(FINETUNE, "glue/CoLA/input0/dict.txt", "text", whole=False),
-    Row(
-        "finetune-glue CoLA {}/pretrained.pt {}/glue checkpoint.save_dir={}/run", "run/.tupe.json", "json", whole=False
-    ),
+    Row("finetune CoLA {}/pretrained.pt {}/glue checkpoint.save_dir={}/run", "run/.tupe.json", "json", whole=False),
     Row("finetuning-result {}/run", "run/checkpoint_best.pt", "checkpoint", takes=("other weights",)),
     Row(SWEEP, "pretrained.pt", "checkpoint", whole=False),
     Row(SWEEP, "glue/CoLA/input0/train.bin", "binary", whole=False),

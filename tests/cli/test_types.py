@@ -15,7 +15,7 @@ NO_OUTPUT = {
         "config-dir",
         "describe",
         "export-onnx",
-        "finetune-glue",
+        "finetune",
         "finetuning-result",
         "model-overrides",
         "plan",

@@ -92,7 +92,7 @@ def test_sets_are_looked_at_before_anything_is_trained(path, change, said, prepa
     else:
         (data / path).write_bytes(change((data / path).read_bytes()))
     out = tmp_path / "out"
-    one = ["finetune-glue", "SQuAD", checkpoint, str(data), f"checkpoint.save_dir={out}"]
+    one = ["finetune", "SQuAD", checkpoint, str(data), f"checkpoint.save_dir={out}"]
     many = ["sweep", "xtreme", "--tasks", "SQuAD", checkpoint, str(data), str(out)]
     for command in (one, many):
         assert main(command) == 1

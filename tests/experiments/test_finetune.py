@@ -62,14 +62,14 @@ def here(tmp_path, monkeypatch):
 
 
 def say(*arguments):
-    return main(["finetune-glue", "CoLA", "a/b.pt", "DATA", *arguments])
+    return main(["finetune", "CoLA", "a/b.pt", "DATA", *arguments])
 
 
 def test_folders_of_any_name(here, training, capsys):
     shutil.move("a", ODD)
     shutil.move("DATA", f"{ODD}/data")
     save_dir = f"{ODD}/b{ODD}"
-    assert main(["finetune-glue", "CoLA", f"{ODD}/b.pt", f"{ODD}/data", f"checkpoint.save_dir={save_dir}"]) == 0
+    assert main(["finetune", "CoLA", f"{ODD}/b.pt", f"{ODD}/data", f"checkpoint.save_dir={save_dir}"]) == 0
     given = training.given
     assert given["common.user_dir"] == str(ROOT / "tupe")
     assert given["task.data"] == f"{ODD}/data/CoLA"
@@ -120,7 +120,7 @@ def test_a_finished_run_stays_and_nothing_else_is_taken_for_it(here, training, c
     ]
 
     def refused(said, *arguments):
-        assert main(["finetune-glue", "CoLA", *(arguments or ("a/b.pt", "DATA"))]) == 1
+        assert main(["finetune", "CoLA", *(arguments or ("a/b.pt", "DATA"))]) == 1
         out, err = capsys.readouterr()
         assert "mcc" not in out
         assert said in err
@@ -152,7 +152,7 @@ def test_until_there_is_a_checkpoint_a_folder_may_be_of_something_else(left, her
     assert ("begun with settings.optimization.max_epoch = 2" in capsys.readouterr().err) == refused
 
 
-@pytest.mark.parametrize("command", [["finetune-glue", "CoLA"], ["sweep", "glue", "--tasks", "CoLA"]])
+@pytest.mark.parametrize("command", [["finetune", "CoLA"], ["sweep", "glue", "--tasks", "CoLA"]])
 def test_data_of_another_dictionary_are_refused_before_anything_is_made(command, here, training, capsys):
     with Path("DATA/CoLA/input0/dict.txt").open("a") as dictionary:
         dictionary.write("more 1\n")
@@ -193,7 +193,7 @@ def test_a_training_that_fails_leaves_what_it_made(here, training):
     ],
 )
 def test_refuses(arguments, said, here, training, capsys):
-    assert main(["finetune-glue", *arguments]) == 1
+    assert main(["finetune", *arguments]) == 1
     err = capsys.readouterr().err
     assert err.startswith("error: ")
     assert said in err

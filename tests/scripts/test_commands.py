@@ -78,7 +78,7 @@ def clone(tmp_path) -> Clone:
         ("prepare_corpus.sh", ["prepare-corpus"]),
         ("prepare_glue.sh", ["prepare-glue"]),
         ("prepare_translation.sh", ["prepare-translation"]),
-        ("finetune_glue.sh", ["finetune-glue"]),
+        ("finetune_glue.sh", ["finetune"]),
         ("glue.sh", ["sweep", "glue"]),
         ("study.sh", ["study"]),
     ],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tupe.data.corpus.manifest import NAME, Content, Manifest
 from tupe.data.corpus.tokenizers import JSON, MODEL
-from tupe.data.glue.tasks import TASKS
+from tupe.data.glue.tasks import TASKS, Task
 from tupe.errors import UserError
 from tupe.files import read_json, typed
 from tupe.systems import DESCRIPTIONS, SIZES, system_of
@@ -72,6 +72,7 @@ class About:
     kind: str  # as of `Loaded`
     untrained: bool  # as of `Loaded`: the features are what it is for
     labels: list[str] | None  # as of `Loaded`
+    own: Task | None  # as of `Loaded`
     updates: int  # how many it was trained for
     seed: int | None  # of the run
     task: str | None  # that it was fine-tuned for
@@ -112,6 +113,7 @@ class About:
             kind=loaded.kind,
             untrained=loaded.untrained,
             labels=loaded.labels,
+            own=loaded.own,
             updates=loaded.updates,
             seed=(loaded.cfg.get("common") or {}).get("seed"),
             task=scores[0].task if scores else None,
@@ -299,7 +301,14 @@ def _limits(about: About) -> str:
             "The tokenizer joins combining marks to letters (NFC) also where SentencePiece did not, as a tilde to `ê`: "
             "1% of Vietnamese lines of CC-100 get other pieces than in training, fewer than 0.1% of others."
         )
-    if about.labels and len(about.labels) == 1:
+    if about.own is not None and about.own.scale is not None:
+        lowest, scale = about.own.offset, about.own.scale
+        lines.append(f"The output is between 0 and 1; {lowest:.9g} + {scale:.9g} x output is the number.")
+    elif about.own is not None and about.own.multi_label:
+        lines.append(
+            "A text has every label whose probability (sigmoid) is above 0.5; ask the pipeline for `top_k=None`."
+        )
+    elif about.labels and len(about.labels) == 1:
         lines.append("The output is a score on the scale of the prepared task (STS-B's is divided by 5).")
     if about.fields["segment"] != "none":
         separators = " ".join(["</s>"] * about.fields["pair_separators"])

@@ -143,6 +143,7 @@ def import_transformers(folder: Path, target: Path) -> list[str]:
             "num_classes": numbers,
             "max_positions": model.max_positions(),
             "regression_target": regression,
+            "multi_label": config.get("problem_type") == "multi_label_classification",
             "classification_head_name": head,
             "seed": 1,
         }

@@ -28,6 +28,8 @@ from tupe.checkpoints.transformers_format import (
 )
 from tupe.data.corpus.manifest import versions
 from tupe.data.corpus.tokenizers import JSON, MODEL
+from tupe.data.glue.own import description
+from tupe.data.glue.tasks import Task
 from tupe.errors import UserError
 from tupe.files import own, sha256, write_bytes, write_json
 from tupe.models.config import TupeConfig
@@ -49,6 +51,7 @@ class Loaded:
     labels: list[str] | None  # its classes; one name without meaning for a regression
     kind: str  # `MaskedLM`, `SequenceClassification` or `QuestionAnswering`
     untrained: bool = False  # whether its language-model head is, as it was a discriminator
+    own: Task | None = None  # the description of the task of one's own that it was fine-tuned for
 
 
 def load(checkpoint: Path, data: Path) -> Loaded:
@@ -94,7 +97,9 @@ def load(checkpoint: Path, data: Path) -> Loaded:
                 f"of {checkpoint}: give the task that it was fine-tuned on"
             )
     symbols, untrained = fairseq_task.source_dictionary.symbols, "encoder.lm_head.bias" not in opened.weights
-    return Loaded(model.eval().float(), symbols, cfg, updates, head, labels, kind, untrained and kind == "MaskedLM")
+    untrained = untrained and kind == "MaskedLM"
+    own = description(data) if fine_tuned else None
+    return Loaded(model.eval().float(), symbols, cfg, updates, head, labels, kind, untrained, own)
 
 
 def _check_fields(checkpoint: Path, config: TupeConfig) -> None:
@@ -149,10 +154,12 @@ def config(loaded: Loaded) -> dict[str, Any]:
         "tupe_version": versions().get("tupe", "unknown"),
     }
     if loaded.labels is not None:
-        regression = len(loaded.labels) == 1
+        several = loaded.cfg["task"].get("multi_label", False)
+        regression = len(loaded.labels) == 1 and not several
         content["id2label"] = {str(i): label for i, label in enumerate(loaded.labels)}
         content["label2id"] = {label: i for i, label in enumerate(loaded.labels)}
-        content["problem_type"] = "regression" if regression else "single_label_classification"
+        kind = "multi_label_classification" if several else "single_label_classification"
+        content["problem_type"] = "regression" if regression else kind
     return content
 
 

@@ -19,4 +19,4 @@ def run(args: argparse.Namespace) -> None:
     from tupe.checkpoints.release import convert_release
 
     convert_release(args.source, args.target)
-    print(f"wrote {args.target}; fine-tune it with: tupe finetune-glue TASK {args.target} DATA")
+    print(f"wrote {args.target}; fine-tune it with: tupe finetune TASK {args.target} DATA")

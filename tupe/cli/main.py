@@ -29,9 +29,9 @@ from tupe.user_dir import import_own
 GROUPS = {
     "examine a machine": ("doctor",),
     "begin from a pre-trained model": ("import",),
-    "prepare data": ("prepare-corpus", "prepare-glue", "prepare-qa", "prepare-translation"),
+    "prepare data": ("prepare-corpus", "prepare-glue", "prepare-qa", "prepare-task", "prepare-translation"),
     "train": ("plan", "average-checkpoints", "extend-positions", "warm-start", "study", "study-report"),
-    "fine-tune": ("finetune-glue", "sweep", "table", "predict", "qa-score"),
+    "fine-tune": ("finetune", "sweep", "table", "predict", "qa-score"),
     "translate": ("translate", "bleu"),
     "look": ("systems", "describe", "plot", "report", "loss-by-position", "loss-by-length"),
     "take elsewhere": ("export", "export-onnx", "export-electra", "convert-release"),
@@ -48,6 +48,7 @@ COMMANDS = (*(name for names in GROUPS.values() for name in names), *OF_SCRIPTS)
 _KINDS = ("correlations", "cost", "position", "ranks", "reset", "scores", "segments", "similarity", "training")
 #: Names of version 0.1.0, which go in 0.3.0, and what they are called now.
 RENAMED = {
+    "finetune-glue": ("finetune",),
     "glue-predict": ("predict",),
     "glue-sweep": ("sweep", "glue"),
     "glue-table": ("table",),

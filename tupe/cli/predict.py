@@ -1,6 +1,7 @@
 """Predicts test sets with a fine-tuned checkpoint: GLUE's as its server takes them, answers as SQuAD and XTREME do.
 
-Of questions, OUT gets SPLIT.json and SPLIT.nbest.json, and the scores are printed where the answers are known.
+OUT gets, of questions SPLIT.json and SPLIT.nbest.json, of a task of one's own test.tsv, or test.conll of words; and
+scores are printed where the answers or labels are known.
 Example: tupe predict runs/squad/checkpoint_best.pt data/squad predictions --splits test-de test-zh
 """
 
@@ -32,16 +33,22 @@ def run(args: argparse.Namespace) -> None:
     import json
 
     from tupe.checkpoints.load import open_checkpoint
+    from tupe.data.glue.own import description
     from tupe.errors import UserError
     from tupe.inference.answers import answers_questions, predict_answers
-    from tupe.inference.predict import predict
+    from tupe.inference.predict import predict, predict_own
 
     holds_questions = any(args.data.glob("*/report.json"))
     checkpoint = open_checkpoint(args.checkpoint)
     questions = holds_questions or answers_questions(checkpoint)
     for name in ("partial",) if questions else ("splits", *WINDOWS):
         if getattr(args, name.replace("-", "_")):
-            raise UserError(f"--{name} is not for {'questions' if questions else 'a task of GLUE'}: leave it out.")
+            raise UserError(f"--{name} is not for {'questions' if questions else 'such a task'}: leave it out.")
+    own = description(args.data)
+    if own is not None:
+        for path, scores in predict_own(checkpoint, args.data, own, args.out).items():
+            print("".join(f"{name} {value:.2f}, " for name, value in scores.items()) + f"predictions: {path}")
+        return
     if not questions:
         for path in predict(checkpoint, args.data, args.out, args.partial):
             print(f"predictions: {path}")

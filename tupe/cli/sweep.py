@@ -6,6 +6,7 @@ Example: tupe sweep glue --tasks CoLA,RTE checkpoints/tupe_base/checkpoint_last.
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from tupe.cli._types import SEEDS, listed, output_folder, real, whole
@@ -16,8 +17,8 @@ from tupe.experiments.runs import grid
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("benchmark", choices=BENCHMARKS, help="whose tasks, learning rates and seeds")
-    add("--tasks", type=listed(str), metavar="A,B", help="default: all of the benchmark")
+    add("benchmark", choices=BENCHMARKS, help="whose tasks, learning rates and seeds; own: tasks of tupe prepare-task")
+    add("--tasks", type=listed(str), metavar="A,B", help="default: all of the benchmark, or of your own in DATA")
     add("--lrs", type=listed(real(0, 1e38)), metavar="A,B", help="default: the papers', 2e-5,3e-5,4e-5,5e-5 of GLUE")
     add("--seeds", type=listed(whole(*SEEDS)), metavar="A,B", help="default: 1,2,3,4,5")
     add("checkpoint", type=Path, help="a pre-trained checkpoint of this plugin")
@@ -27,11 +28,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from tupe.data.glue.own import own_tasks
     from tupe.experiments.formats import markdown
     from tupe.experiments.sweep import make_plan, sweep
     from tupe.experiments.table import read_sweep
 
     benchmark = BENCHMARKS[args.benchmark]
+    if args.benchmark == "own":
+        benchmark = replace(benchmark, tasks=tuple(own_tasks(args.data)))
+        if not benchmark.tasks:
+            raise UserError(f"{args.data} has no task of your own: prepare one there with tupe prepare-task.")
     given = (args.tasks, args.lrs, args.seeds)
     papers = (benchmark.tasks, benchmark.learning_rates, benchmark.seeds)
     tasks, lrs, seeds = (list(default if asked is None else asked) for asked, default in zip(given, papers))

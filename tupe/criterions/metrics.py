@@ -6,7 +6,7 @@ Pearson and Spearman correlation are taken of all predictions and targets, in an
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
@@ -26,6 +26,30 @@ def f1(counts: list[list[int]]) -> float:
     (_, false_positive), (false_negative, true_positive) = counts
     positives = 2 * true_positive + false_positive + false_negative
     return 2 * true_positive / positives if positives else 0.0
+
+
+def one_against_others(counts: list[list[int]]) -> list[tuple[int, int, int]]:
+    """Return of each class the true positives, the false ones and the false negatives, of a confusion matrix."""
+    hits = [counts[i][i] for i in range(len(counts))]
+    return [(hit, sum(column) - hit, sum(row) - hit) for hit, row, column in zip(hits, counts, zip(*counts))]
+
+
+def macro_f1(rows: list[tuple[int, int, int]]) -> float:
+    """Mean F1 of the classes that occur or are predicted; a row is what `one_against_others` returns of a class."""
+    found = [2 * hit / (2 * hit + wrong + missed) for hit, wrong, missed in rows if hit + wrong + missed]
+    return sum(found) / len(found) if found else 0.0
+
+
+def micro_f1(rows: list[tuple[int, int, int]]) -> float:
+    """F1 of all decisions together; a row is what `one_against_others` returns of a class."""
+    hit, wrong, missed = (sum(column) for column in zip(*rows))
+    return 2 * hit / (2 * hit + wrong + missed) if hit + wrong + missed else 0.0
+
+
+def has_entities(labels: Iterable[str]) -> bool:
+    """Tell whether labels of words mark entities: `O`, and names after `B-` and `I-` (`E-`, `S-`)."""
+    marks = {label[:2] for label in labels if label != "O"}
+    return bool(marks & {"B-", "I-"}) and marks <= {"B-", "I-", "E-", "S-"}
 
 
 def matthews(counts: list[list[int]]) -> float:

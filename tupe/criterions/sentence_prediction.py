@@ -4,6 +4,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Optional
 
 import torch
 import torch.nn.functional as F
@@ -14,9 +15,22 @@ from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from tupe.criterions.metrics import ExamplesMeter, accuracy, f1, log_percent, matthews, pearson, spearman
+from tupe.criterions.metrics import (
+    ExamplesMeter,
+    accuracy,
+    f1,
+    log_percent,
+    macro_f1,
+    matthews,
+    micro_f1,
+    one_against_others,
+    pearson,
+    spearman,
+)
 from tupe.data.batches import known
 from tupe.errors import UserError
+
+CLASS_WEIGHTS = "weights of the classes in the loss, as 1,2.5,1; balanced: by the inverse of how often each occurs"
 
 
 @dataclass
@@ -25,16 +39,19 @@ class TupeSentencePredictionCriterionConfig(FairseqDataclass):
         default="sentence_classification_head", metadata={"help": "name of the classification head"}
     )
     regression_target: bool = field(default=False, metadata={"help": "the target is a number, not a class"})
+    class_weights: Optional[str] = field(default=None, metadata={"help": CLASS_WEIGHTS})
 
 
 @register_criterion("tupe_sentence_prediction", dataclass=TupeSentencePredictionCriterionConfig)
 class TupeSentencePredictionCriterion(FairseqCriterion):
-    """Cross-entropy, or squared error, of a classification head.
+    """Cross-entropy, or squared error, of a classification head; the mean over the classes where there are several.
 
     The metrics are of the whole data set, not a mean over batches, and the same on any number of workers; each can be
     the `--best-checkpoint-metric`. They are percentages, Python floats:
-    for classes `accuracy`, `mcc`, and with two classes `f1` and `acc_and_f1`, whose positive class is the one that the
-    data write `1`; for regression `pearson`, `spearman` and `pearson_and_spearman` (validation only).
+    for classes `accuracy`, `macro_f1`, `mcc`, and with two classes `f1` and `acc_and_f1`, whose positive class is the
+    one that the data write `1`, else the second; for several classes of an example `micro_f1`, `macro_f1` and
+    `accuracy`, the share of examples without a mistake; for regression `pearson`, `spearman` and
+    `pearson_and_spearman` (validation only).
     """
 
     def __init__(self, cfg: TupeSentencePredictionCriterionConfig, task: FairseqTask) -> None:
@@ -49,6 +66,11 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
         # fairseq-preprocess numbers the classes by frequency, so that the class written 1 may be number 0
         labels = task.label_dictionary
         self.swap_two_classes = labels.index("1") == labels.nspecial
+        self.multi_label = bool(getattr(getattr(task, "cfg", None), "multi_label", False))
+        if self.regression_target and (self.multi_label or cfg.class_weights):
+            raise UserError("a regression has no classes: leave out multi_label and class_weights")
+        weights = class_weights(cfg.class_weights, task, self.multi_label) if cfg.class_weights else None
+        self.register_buffer("weights", weights, persistent=False)
 
     def forward(self, model: nn.Module, sample: dict, reduce: bool = True) -> tuple[Tensor, int, dict]:
         """The summed loss (nats, or squared units of the target), the number of examples, and what is logged.
@@ -72,19 +94,28 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
         options = {"features_only": True, "classification_head_name": self.head}
         scores, _ = model(**net_input, **options, **known(sample))
         scores = scores.float()
+        weights = None if self.weights is None else self.weights.to(scores)  # fairseq halves them with the criterion
 
-        log = {"ntokens": sample["ntokens"], "nsentences": len(target), "sample_size": len(target)}
+        size = len(sample["target"])
+        log = {"ntokens": sample["ntokens"], "nsentences": size, "sample_size": size}
         if self.regression_target:
             scores = scores.flatten()
             loss = F.mse_loss(scores, target.float(), reduction="sum")
             if not self.training:
                 columns = (sample["id"], scores.detach(), target)
                 log["examples"] = worker_slots(torch.stack([column.double() for column in columns], dim=1))
+        elif self.multi_label:
+            target = sample["target"].to(scores)  # B C
+            loss = F.binary_cross_entropy_with_logits(scores, target, pos_weight=weights, reduction="sum")
+            loss = loss / target.shape[1]
+            hit, chosen = target.bool(), scores.detach() > 0
+            log["sides"] = torch.stack([hit & chosen, ~hit & chosen, hit & ~chosen], -1).sum(0)  # C 3
+            log["exact"] = (hit == chosen).all(1).sum()
         else:
-            loss = F.cross_entropy(scores, target, reduction="sum")
+            loss = F.cross_entropy(scores, target, weights, reduction="sum")
             log["counts"] = self._counts(target, scores)
         log["loss"] = loss.detach()
-        return loss, len(target), log
+        return loss, size, log
 
     def _counts(self, target: Tensor, scores: Tensor) -> Tensor:
         """Confusion matrix `(C, C)`, int64: true class by predicted class."""
@@ -98,12 +129,19 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
     def reduce_metrics(logging_outputs: list[dict]) -> None:
         """Logs the loss (bits, or the mean squared error) and the metrics; see the class."""
         loss, count = (float(sum(log[key] for log in logging_outputs)) for key in ("loss", "sample_size"))
-        classes = "counts" in logging_outputs[0]
-        metrics.log_scalar("loss", loss / count / (math.log(2) if classes else 1), count, round=3)
-        if classes:
+        classes, several = (name in logging_outputs[0] for name in ("counts", "sides"))
+        metrics.log_scalar("loss", loss / count / (math.log(2) if classes or several else 1), count, round=3)
+        if several:
+            metrics.log_scalar_sum("_sides", sum(log["sides"] for log in logging_outputs).long().cpu())
+            exact = float(sum(log["exact"] for log in logging_outputs))
+            metrics.log_scalar("accuracy", 100 * exact / count, count)
+            log_percent("micro_f1", "_sides", micro_f1)
+            log_percent("macro_f1", "_sides", macro_f1)
+        elif classes:
             counts = sum(log["counts"] for log in logging_outputs).long().cpu()
             metrics.log_scalar_sum("_counts", counts)
             log_percent("accuracy", "_counts", accuracy)
+            log_percent("macro_f1", "_counts", lambda counts: macro_f1(one_against_others(counts)))
             log_percent("mcc", "_counts", matthews)
             if len(counts) == 2:
                 log_percent("f1", "_counts", f1)
@@ -118,6 +156,35 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
         return True
+
+
+def class_weights(text: str, task: FairseqTask, multi_label: bool = False) -> Tensor:
+    """Return the weights `(C,)` of the classes of a task; `balanced` ones have the mean 1 over its training examples.
+
+    Of several classes they weigh the examples that have a class against those that have not.
+
+    Raises:
+        UserError: for what are not as many numbers above 0 as there are classes, and if balanced weights are asked for
+            a class that no training example has.
+    """
+    number = task.cfg.num_classes
+    if text == "balanced":
+        counts, total = task.class_counts()
+        if min(counts) == 0:
+            missing = task.label_dictionary[task.label_dictionary.nspecial + counts.index(0)]
+            raise UserError(f"no training example has the class {missing!r}, so that it has no balanced weight")
+        weights = [(total - n) / n if multi_label else total / (number * n) for n in counts]
+    else:
+        try:
+            weights = [float(part) for part in text.split(",")]
+        except ValueError:
+            weights = []
+        if len(weights) != number or not all(0 < weight < math.inf for weight in weights):
+            raise UserError(
+                f"class_weights is {text!r:.60}: give balanced, or {number} numbers above 0 in the order of the "
+                "classes, such as 1,2.5"
+            )
+    return torch.tensor(weights)
 
 
 def worker_slots(rows: Tensor) -> Tensor:

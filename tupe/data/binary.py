@@ -20,7 +20,7 @@ _HEADER = struct.Struct("<9sQBQ")  # the magic, a version, the code of the type 
 _TYPES = dict(enumerate(("u1", "i1", "i2", "i4", "i8", "f8", "f8", "u2", "u4", "u8"), 1))  # of a token, by that code
 _BLOCK = 1 << 20  # sequences or tokens that are checked at a time
 
-EOS = 2  # the number of </s> in every dictionary of fairseq
+PAD, EOS = 1, 2  # the numbers of <pad> and </s> in every dictionary of fairseq
 
 
 def check_folder(folder: Path) -> None:

@@ -11,6 +11,7 @@ class Task:
     prepared_by: str  # what makes its data
     data: str  # what is there when it is prepared: training data of fairseq's, below the task's folder
     tests: tuple[str, ...] = ()  # folders beside the task's, whose sets by language the best checkpoint is tested on
+    overrides: tuple[str, ...] = ()  # `key=value` over its settings
 
 
 @dataclass(frozen=True)
@@ -33,5 +34,6 @@ TASKS = {
 }
 BENCHMARKS = {
     "glue": Benchmark("GLUE", _GLUE, (2e-5, 3e-5, 4e-5, 5e-5)),  # TUPE, section 4.1
+    "own": Benchmark("your own", (), (2e-5, 3e-5, 4e-5, 5e-5)),  # all that `tupe prepare-task` made in the data
     "xtreme": Benchmark("XTREME", ("XNLI", "SQuAD", "TyDiQA"), (1e-5, 2e-5, 3e-5, 4e-5)),  # DIET
 }

@@ -11,7 +11,8 @@ from tupe.cores import cpu_environment, threads_for, visible_gpus
 from tupe.data.binary import check_indexed
 from tupe.data.qa.report import REPORT, Report
 from tupe.errors import UserError
-from tupe.experiments.benchmarks import TASKS
+from tupe.experiments.benchmarks import Task
+from tupe.experiments.own import folder_of, task_of
 from tupe.experiments.queue import Steps, run_program
 from tupe.experiments.result import Result, finetuning_result
 from tupe.experiments.runs import LOG, MADE_BY, result
@@ -47,10 +48,8 @@ def finetune(
         UserError: for what cannot be, or if the folder holds something else.
         SystemExit: if the training failed, which it has said.
     """
-    if task not in TASKS:
-        raise UserError(f"there is no task {task!r} to fine-tune: the tasks are {', '.join(TASKS)}.")
-    data = data / task if (data / task).is_dir() else data
-    settings = read_settings(task, overrides)
+    row, data = task_of(task, data), folder_of(task, data)
+    settings = read_settings(task, overrides, data)
     opened = open_checkpoint(checkpoint)
     config = opened.config
     of = {"task": task, "checkpoint": sha256(checkpoint), "data": data_checksum(data, task), "settings": settings.of}
@@ -69,8 +68,8 @@ def finetune(
             if not visible_gpus():
                 start["environment"] = cpu_environment(threads_for(folder))
             keys = [*overrides_for(config), *settings.overrides]
-            yield from run_program("fairseq-hydra-train", _arguments(task, checkpoint, data, folder, keys), **start)
-            if TASKS[task].tests:  # in a process of its own, on the GPU of the training
+            yield from run_program("fairseq-hydra-train", _arguments(row, checkpoint, data, folder, keys), **start)
+            if row.tests:  # in a process of its own, on the GPU of the training
                 test = ["finetuning-result", "--test", task, "--model", config._name, folder]
                 yield from run_program("tupe", test, **start)
             else:
@@ -91,7 +90,7 @@ def data_checksum(data: Path, task: str) -> str:
     Raises:
         UserError: if there is none, or a file is cut.
     """
-    row = TASKS[task]
+    row = task_of(task, data)
     first = data / row.data
     if not first.with_name(f"{first.name}.bin").is_file():
         raise UserError(f"{data} holds no prepared {task}: {row.prepared_by} makes it.")
@@ -114,7 +113,7 @@ def data_checksum(data: Path, task: str) -> str:
 
 def check_dictionary(checkpoint: Checkpoint, data: Path, task: str) -> None:
     """Raise a `UserError` if a task or its test sets have another dictionary than the checkpoint."""
-    row = TASKS[task]
+    row = task_of(task, data)
     checksum, size = checkpoint.config.dictionary_sha256, saved_size(checkpoint.state)
     for folder in dict.fromkeys((data, *tested(data.parent, row.tests))):
         path = folder / ("input0" if row.data.startswith("input") else "") / "dict.txt"
@@ -123,8 +122,8 @@ def check_dictionary(checkpoint: Checkpoint, data: Path, task: str) -> None:
         checksum = dictionary_sha256(dictionary)  # of the tests' too, if the checkpoint has none
 
 
-def _arguments(task: str, checkpoint: Path, data: Path, folder: Path, overrides: list[str]) -> list[str]:
-    group, _, name = TASKS[task].config.partition("/")
+def _arguments(row: Task, checkpoint: Path, data: Path, folder: Path, overrides: list[str]) -> list[str]:
+    group, _, name = row.config.partition("/")
     return [
         *("--config-dir", str(CONFIGS), "--config-name", group, f"{group}={name}"),
         assignment("common.user_dir", user_dir()),

@@ -94,7 +94,7 @@ def keep_best(task: Path) -> None:
 def main(cfg: DictConfig) -> None:
     """Do the job; `configs/finetuning/sweep.yaml` says what it gets."""
     try:
-        finish(perform(Path(cfg.out), Run(cfg.run.task, float(cfg.run.lr), int(cfg.run.seed))))
+        finish(perform(Path(cfg.out), Run(str(cfg.run.task), float(cfg.run.lr), int(cfg.run.seed))))
     except SystemExit as stopped:  # a worker of joblib would catch it and wait for another job
         os._exit(stopped.code)
 

@@ -19,7 +19,7 @@ PREDICTIONS = "predictions"  # of the test sets by language
 class Run:
     """A task fine-tuned with a learning rate and a seed."""
 
-    task: str = checked(pattern="[A-Za-z0-9-]+")  # the name of a folder
+    task: str = checked(pattern="[A-Za-z0-9_-]+")  # the name of a folder
     lr: float
     seed: int
 

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from tupe.checkpoints.load import open_checkpoint
 from tupe.errors import UserError
-from tupe.experiments.benchmarks import TASKS
+from tupe.experiments.own import task_of
 from tupe.fairseq_patches.configuration import refuse_outputs, refuse_unknown_keys
 from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.models.config import TupeConfig
@@ -74,13 +74,14 @@ class Settings(NamedTuple):
         return _number(self.of, "optimization.max_epoch", int)
 
 
-def read_settings(task: str, overrides: list[str]) -> Settings:
-    """Return the settings of a task with `key=value` over them.
+def read_settings(task: str, overrides: list[str], data: Path = Path()) -> Settings:
+    """Return the settings of a task with `key=value` over them. `data` holds a task of one's own, or is it.
 
     Raises:
         UserError: for what is no `key=value`, or one that cannot be.
     """
-    config = TASKS[task].config
+    row = task_of(task, data)
+    config, overrides = row.config, [*row.overrides, *overrides]
     family = config.partition("/")[0]
     files = [family, config]
     recipe = next((text for key, _, text in (o.partition("=") for o in reversed(overrides)) if key == "recipe"), None)

@@ -10,9 +10,9 @@ from pathlib import Path
 from tupe.checkpoints.load import open_checkpoint
 from tupe.cores import visible_gpus
 from tupe.errors import UserError
-from tupe.experiments.benchmarks import TASKS
 from tupe.experiments.finetune import check_dictionary, data_checksum
 from tupe.experiments.job import keep_best, perform
+from tupe.experiments.own import task_of
 from tupe.experiments.plan import Plan
 from tupe.experiments.process import Process
 from tupe.experiments.queue import Progress, Steps, do_runs, say_failed
@@ -40,18 +40,16 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
                 "--seeds (SEEDS)."
             )
     tasks = list(dict.fromkeys(run.task for run in runs))
-    unknown = [task for task in tasks if task not in TASKS]
-    if unknown:
-        raise UserError(f"there is no task {unknown[0]} to fine-tune: the tasks are {', '.join(TASKS)}.")
-    missing = [task for task in tasks if not (data / task / f"{TASKS[task].data}.bin").is_file()]
+    rows = {task: task_of(task, data) for task in tasks}
+    missing = [task for task in tasks if not (data / task / f"{rows[task].data}.bin").is_file()]
     if missing:
-        prepared_by = " and ".join(dict.fromkeys(TASKS[task].prepared_by for task in missing))
+        prepared_by = " and ".join(dict.fromkeys(rows[task].prepared_by for task in missing))
         raise UserError(
             f"{data} has no training data of {', '.join(missing)}: prepare them with {prepared_by}, or name "
             "the tasks to run: --tasks A,B (TASKS=A,B)."
         )
     for task in tasks:
-        read_settings(task, list(overrides))  # its sentence, if one of them cannot be
+        read_settings(task, list(overrides), data)  # its sentence, if one of them cannot be
     opened = open_checkpoint(checkpoint)
     for task in tasks:
         check_dictionary(opened, data / task, task)
@@ -111,7 +109,7 @@ def _launched(out: Path, runs: list[Run], hydra_overrides: list[str]) -> Steps[N
 
 def multirun(out: Path, runs: list[Run], hydra_overrides: list[str]) -> list[str]:
     """Return the command that does `runs` as jobs of a Hydra multirun."""
-    jobs = ",".join(f"{{task:{run.task},lr:{run.lr!r},seed:{run.seed}}}" for run in runs)
+    jobs = ",".join(f"{{task:'{run.task}',lr:{run.lr!r},seed:{run.seed}}}" for run in runs)
     command = [sys.executable, "-m", "tupe.experiments.job", "--config-dir", str(CONFIGS), "--multirun"]
     command += [f"run={jobs}", assignment("out", out.resolve()), *hydra_overrides]
     if "hydra/launcher=joblib" in hydra_overrides and not any("n_jobs" in o for o in hydra_overrides):
@@ -125,7 +123,8 @@ class _Progress:
     def __init__(self, out: Path, plan: Plan, runs: Iterable[Run]) -> None:
         self.out, self.failed = out, 0
         self.epoch: dict[str, int] = {}  # task -> bytes of its data
-        epochs = {task: read_settings(task, list(plan.overrides)).epochs for task in {run.task for run in plan.runs}}
+        of, data = list(plan.overrides), Path(plan.data)
+        epochs = {task: read_settings(task, of, data).epochs for task in {run.task for run in plan.runs}}
         for task in epochs:
             files = (path for part in ("input*/train.bin", "train/*.bin") for path in Path(plan.data, task).glob(part))
             self.epoch[task] = sum(path.stat().st_size for path in files)

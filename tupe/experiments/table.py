@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tupe.experiments.benchmarks import TASKS
 from tupe.experiments.columns import COLUMNS, Column
 from tupe.experiments.plan import Plan
 from tupe.experiments.runs import Run, damage, failure, result
@@ -53,7 +54,7 @@ class Row:
     cells: dict[str, Cell]  # by the name of the column
     failed: dict[Run, str] = field(default_factory=dict)  # run and reason of the runs that failed
     source: str = ""  # where a published row is from
-    languages: tuple[Column, ...] = ()  # columns of single languages
+    more: tuple[Column, ...] = ()  # columns that `COLUMNS` lacks: of single languages and of tasks of one's own
     model: str = ""  # its name, and `updates` of its pre-training; of a published row, none
     updates: int = 0
 
@@ -78,18 +79,18 @@ def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
     cells: dict[str, Cell] = {}
     of_task = {task: [run for run in plan.runs if run.task == task] for task in {run.task for run in plan.runs}}
     best = {task: _cell(Column("", task), runs, out, None).best for task, runs in of_task.items()}
-    languages: list[Column] = []
-    for column in (column for column in COLUMNS if column.task in of_task):
+    more = [_own_column(task, runs, out) for task, runs in sorted(of_task.items()) if task not in TASKS]
+    for column in [column for column in (*COLUMNS, *more) if column.task in of_task]:
         if by_language and column.subset.endswith("/"):
-            languages += _languages(column, of_task[column.task], out)
+            more += _languages(column, of_task[column.task], out)
         rate = best[column.task]
-        for one in (column, *(one for one in languages if one.name not in cells and one.task == column.task)):
+        for one in (column, *(one for one in more if one.name not in cells and one.task == column.task)):
             cells[one.name] = _cell(one, of_task[one.task], out, rate and rate.lr)
     folders = {run: out / run.folder for run in plan.runs}
     reasons = {run: failure(at) or damage(at) for run, at in folders.items() if result(at) is None}
     failed = {run: why for run, why in reasons.items() if why is not None}
     name = name or f"{plan.model}, {_updates(plan.updates)}"
-    return Row(name, cells, failed, languages=tuple(languages), model=plan.model, updates=plan.updates)
+    return Row(name, cells, failed, more=tuple(more), model=plan.model, updates=plan.updates)
 
 
 def by_label(sweeps: Iterable[tuple[str, Path]]) -> dict[str, list[Row]]:
@@ -105,8 +106,14 @@ def by_label(sweeps: Iterable[tuple[str, Path]]) -> dict[str, list[Row]]:
 def shown(rows: list[Row]) -> list[Column]:
     """The columns that at least one sweep has, or, without a sweep, that a published row has."""
     sweeps = [row for row in rows if not row.source] or rows
-    columns = dict.fromkeys((*COLUMNS, *(column for row in sweeps for column in row.languages)))
+    columns = dict.fromkeys((*COLUMNS, *(column for row in sweeps for column in row.more)))
     return [column for column in columns if any(column.name in row.cells for row in sweeps)]
+
+
+def _own_column(task: str, runs: list[Run], out: Path) -> Column:
+    """The column of a task of one's own, called by its metric too."""
+    metric = next((found.metric for found in (result(out / run.folder) for run in runs) if found), "")
+    return Column(f"{task} {metric}".strip(), task, metric, averaged=False)
 
 
 def _languages(column: Column, runs: list[Run], out: Path) -> list[Column]:

@@ -13,10 +13,19 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from tupe.checkpoints.load import Checkpoint, open_checkpoint
+from tupe.criterions.metrics import (
+    accuracy,
+    macro_f1,
+    matthews,
+    micro_f1,
+    one_against_others,
+    pearson,
+    spearman,
+)
 from tupe.data.glue.tasks import TASKS, Split, Task
 from tupe.errors import UserError
 from tupe.files import atomic, check_file, typed
-from tupe.tasks.sentence_prediction import JoinedSentences, TupeSentencePredictionTask
+from tupe.tasks.sentence_prediction import JoinedSentences, MultiHot, TupeSentencePredictionTask
 
 _BATCH = 32
 
@@ -35,7 +44,10 @@ def predict(checkpoint: Path | Checkpoint, data: Path, out: Path, any_size: bool
     """
     task = TASKS.get(Path(os.path.abspath(data)).name)
     if task is None:
-        raise UserError(f"{data} is not named like a GLUE task ({', '.join(TASKS)}): give a folder of prepare_glue.sh.")
+        raise UserError(
+            f"{data} is not named like a GLUE task ({', '.join(TASKS)}), nor made by tupe prepare-task: give such "
+            "a folder."
+        )
     classifier = Classifier(checkpoint, data, task)
     splits = [split for split in task.splits if not split.labelled]
     found = [classifier.sentences(split, any_size) for split in splits]  # all, before the work begins
@@ -44,9 +56,38 @@ def predict(checkpoint: Path | Checkpoint, data: Path, out: Path, any_size: bool
         name = {"test": "MNLI-m", "test1": "MNLI-mm"}[split.name] if task.name == "MNLI" else task.name
         lines = [f"{index}\t{label}\n" for index, label in enumerate(classifier.labels(sentences))]
         files.append(out / f"{name}.tsv")
-        with atomic(files[-1]) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(["index\tprediction\n", *lines])
+        _write_table(files[-1], lines)
     return files
+
+
+def predict_own(checkpoint: Path | Checkpoint, data: Path, task: Task, out: Path) -> dict[Path, dict[str, float]]:
+    """Write `out/test.tsv` of a task of one's own, or `valid.tsv` where there is no test set.
+
+    Returns:
+        By file the metrics in percent, as the criterion calls them; none where labels are not known.
+
+    Raises:
+        UserError: if the checkpoint does not fit the task, or its data is damaged.
+    """
+    split = own_split(task)
+    classifier = Classifier(checkpoint, data, task)
+    scores = classifier.scores(classifier.sentences(split))
+    path = out / f"{split.name}.tsv"
+    _write_table(path, [f"{index}\t{label}\n" for index, label in enumerate(map(classifier.shown, scores))])
+    if not split.labelled:
+        return {path: {}}
+    return {path: classifier.metrics(scores, split.name)}
+
+
+def own_split(task: Task) -> Split:
+    """Return the test set of a task of one's own, or its development set."""
+    splits = {split.name: split for split in task.splits}
+    return splits.get("test") or splits["valid"]
+
+
+def _write_table(path: Path, lines: list[str]) -> None:
+    with atomic(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(["index\tprediction\n", *lines])
 
 
 class Classifier:
@@ -90,15 +131,41 @@ class Classifier:
 
     def labels(self, sentences: JoinedSentences) -> Iterator[str]:
         """Yield what is predicted of each of `sentences`, as the files have it: a label, or a number."""
-        for scores in self._scores(sentences):
-            if self._glue.scale is not None:
-                yield f"{min(max(float(scores), 0.0), 1.0) * self._glue.scale:.3f}"
-            else:
-                labels = self.task.label_dictionary
-                yield labels[int(scores.argmax()) + labels.nspecial]
+        return map(self.shown, self.scores(sentences))
+
+    def shown(self, scores: Tensor) -> str:
+        """Return the label, the labels, or the number that scores `(num_classes,)` say."""
+        if self._glue.scale is not None:
+            number = min(max(float(scores), 0.0), 1.0) * self._glue.scale + self._glue.offset
+            return f"{number:.3f}" if self._glue.name in TASKS else f"{number:.6g}"
+        labels = self.task.label_dictionary
+        if self._glue.multi_label:
+            return self._glue.separator.join(
+                labels[i + labels.nspecial] for i in scores.gt(0).nonzero().flatten().tolist()
+            )
+        return labels[int(scores.argmax()) + labels.nspecial]
+
+    def metrics(self, scores: list[Tensor], split: str) -> dict[str, float]:
+        """Return metrics of the scores of all examples of a split, as the criterion calls them, in percent."""
+        found, targets = torch.stack(scores), self.task.targets(split)
+        if self._glue.scale is not None:
+            sides = found.flatten().double().numpy(), np.asarray(targets)
+            values = {"pearson": pearson(*sides), "spearman": spearman(*sides)}
+        elif self._glue.multi_label:
+            true, chosen = MultiHot([], found.shape[1]).collater(targets).bool(), found > 0
+            sides = torch.stack([true & chosen, ~true & chosen, true & ~chosen], -1).sum(0).tolist()
+            exact = (true == chosen).all(1).double().mean().item()
+            values = {"micro_f1": micro_f1(sides), "macro_f1": macro_f1(sides), "accuracy": exact}
+        else:
+            counts = [[0] * found.shape[1] for _ in range(found.shape[1])]
+            for true, chosen in zip(targets, found.argmax(1).tolist()):
+                counts[true][chosen] += 1
+            macro = macro_f1(one_against_others(counts))
+            values = {"accuracy": accuracy(counts), "macro_f1": macro, "mcc": matthews(counts)}
+        return {name: 100 * value for name, value in values.items()}
 
     @torch.no_grad()
-    def _scores(self, sentences: JoinedSentences) -> list[Tensor]:
+    def scores(self, sentences: JoinedSentences) -> list[Tensor]:
         """Return the scores `(num_classes,)` of the examples in order; they are computed in order of length."""
         device = next(self._model.parameters()).device
         pad, head = self.task.source_dictionary.pad(), self.task.cfg.classification_head_name
@@ -128,6 +195,7 @@ class _Trained:
 
     num_classes: int
     data: str = ""
+    multi_label: bool = False
     classification_head_name: str = "sentence_classification_head"
 
 
@@ -141,6 +209,11 @@ def _trained(checkpoint: Checkpoint, task: Task) -> _Trained:
         fine_tuned = "MNLI" if task.name == "AX" else task.name
         raise UserError(
             f"{checkpoint} has {trained.num_classes} output(s): give one that was fine-tuned on {fine_tuned}."
+        )
+    if trained.multi_label != task.multi_label:
+        raise UserError(
+            f"{checkpoint} gives an example {'any number of labels' if trained.multi_label else 'one label'}"
+            f", but {task.name} is another task: give one that was fine-tuned on it."
         )
     head = checkpoint.weights.get(f"classification_heads.{trained.classification_head_name}.out_proj.weight")
     if not isinstance(head, Tensor) or len(head) != trained.num_classes:

@@ -178,6 +178,17 @@ class TupeModel(RobertaModel):
         """Adds the head of extractive question answering, which `tupe_question_answering` asks for."""
         self.span_head = SpanHead(self.args.encoder_embed_dim)
 
+    def freeze_layers(self, number: int) -> None:
+        """Train neither embeddings, position terms nor the first layers. Raises `UserError` for more than there are."""
+        encoder = self.encoder.sentence_encoder
+        if not 0 < number <= len(encoder.layers):
+            raise UserError(
+                f"frozen_layers is {number}, but the model has {len(encoder.layers)} layers: give a number up to that"
+            )
+        encoder.requires_grad_(False)
+        for part in (*encoder.layers[number:], encoder.layer_norm):
+            part.requires_grad_(True)
+
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Takes an encoder without a language-model head, as an ELECTRA's discriminator: this model's is kept.
 

@@ -35,6 +35,8 @@ from tupe.data.length_order import LENGTH_WINDOW, LengthWindows, check_length_wi
 from tupe.errors import UserError
 from tupe.fairseq_patches.task import TupeTask
 
+FROZEN_LAYERS = "the embeddings, position terms and as many of the first layers stay as they are; 0: all is trained"
+
 
 @dataclass
 class TupeSentencePredictionConfig(FairseqDataclass):
@@ -51,6 +53,8 @@ class TupeSentencePredictionConfig(FairseqDataclass):
     )
     regression_target: bool = II("criterion.regression_target")
     classification_head_name: str = II("criterion.classification_head_name")
+    multi_label: bool = field(default=False, metadata={"help": "an example has any number of the classes"})
+    frozen_layers: int = field(default=0, metadata={"help": FROZEN_LAYERS})
     seed: int = II("common.seed")
 
 
@@ -71,7 +75,7 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
             raise UserError(
                 f"regression predicts one number, but num_classes is {cfg.num_classes}: set --num-classes 1"
             )
-        if not cfg.regression_target and cfg.num_classes < 2:
+        if not cfg.regression_target and cfg.num_classes < 2 - cfg.multi_label:
             raise UserError(
                 f"num_classes is {cfg.num_classes}, but there are at least 2 classes: set --num-classes "
                 "(task.num_classes), or --regression-target (criterion.regression_target) for numbers"
@@ -94,7 +98,9 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> nn.Module:
         """Build the model, with its classification head, and keep how it has pairs separated."""
         self.pair_separators = getattr(cfg, "pair_separators", 2)
-        return super().build_model(cfg, from_checkpoint)
+        model = super().build_model(cfg, from_checkpoint)
+        freeze(model, self.cfg.frozen_layers)
+        return model
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
         """Loads a split: `train`, in an order by the seed, or `valid`, `valid1`, ..., in order of length.
@@ -108,7 +114,7 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
         """
         sides = ["input0", "input1"] if os.path.isdir(os.path.join(self.cfg.data, "input1")) else ["input0"]
         sentences = [self._read(side, split, combine) for side in sides]
-        labels = self._numbers(split) if self.cfg.regression_target else self._classes(split, combine)
+        labels = self.targets(split, combine)
         for side, part in zip([*sides[1:], "label"], [*sentences[1:], labels]):
             if len(part) != len(sentences[0]):
                 raise UserError(
@@ -117,7 +123,7 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
                 )
         if self.cfg.both_orders and self.cfg.unordered and len(sides) == 2 and split == "train":
             sentences = [ConcatDataset(sentences), ConcatDataset(sentences[::-1])]
-            labels = np.tile(labels, 2)
+            labels = [*labels, *labels]
         tokens = self.joined(sentences)
         order, window = tokens.sizes, 0
         if split == "train":
@@ -131,7 +137,7 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
             },
             "nsentences": NumSamplesDataset(),
             "ntokens": NumelDataset(tokens, reduce=True),
-            "target": RawLabelDataset(labels),
+            "target": MultiHot(labels, self.cfg.num_classes) if self.cfg.multi_label else RawLabelDataset(labels),
         }
         dataset = InOrder(Batches(examples, [tokens.sizes], self.source_dictionary), sort_order=[order])
         dataset.length_window = window
@@ -157,9 +163,19 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
             data.prefetch(range(len(data)))
         return data
 
-    def _classes(self, split: str, combine: bool) -> list[int]:
-        """The class of every example, `0 .. num_classes - 1`."""
-        dictionary = self.label_dictionary
+    def targets(self, split: str, combine: bool = False) -> Sequence:
+        """Read the class of every example, or its classes or its number. Errors as `load_dataset`."""
+        return self._numbers(split) if self.cfg.regression_target else self._classes(split, combine)
+
+    def class_counts(self) -> tuple[list[int], int]:
+        """Count how many training examples have each class, and how many there are."""
+        classes = self._classes("train", combine=False)
+        counts = np.bincount(np.hstack(classes).astype(int), minlength=self.cfg.num_classes)
+        return counts.tolist(), len(classes)
+
+    def _classes(self, split: str, combine: bool) -> list[int] | list[list[int]]:
+        """The class of every example, `0 .. num_classes - 1`; its classes if it has several."""
+        dictionary, several = self.label_dictionary, self.cfg.multi_label
         classes = []
 
         def mistake(what: str) -> UserError:
@@ -168,19 +184,21 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
 
         for item in self._read("label", split, combine):
             words = [token for token in item.tolist() if token != dictionary.eos()]
-            if len(words) != 1:
+            if len(words) != 1 and not several:
                 raise mistake(
                     f"the label {dictionary.string(item)!r}, but a label is one word: mend the file of labels"
                 )
-            label = words[0] - dictionary.nspecial
-            if label < 0:
+            labels = [word - dictionary.nspecial for word in words]
+            if any(label < 0 for label in labels):
                 raise mistake("a label that is not in label/dict.txt: make the folder label anew from all splits")
-            if label >= self.cfg.num_classes:
+            largest = max(labels, default=0)
+            if largest >= self.cfg.num_classes:
                 raise mistake(
-                    f"the label {dictionary[words[0]]}, which is class {label} (from 0) in label/dict.txt, outside the "
-                    f"{self.cfg.num_classes} classes: raise --num-classes (task.num_classes)"
+                    f"the label {dictionary[largest + dictionary.nspecial]}, which is class {largest} (from 0) in "
+                    f"label/dict.txt, outside the {self.cfg.num_classes} classes: raise --num-classes "
+                    "(task.num_classes)"
                 )
-            classes.append(label)
+            classes.append(labels if several else labels[0])
         return classes
 
     def _numbers(self, split: str) -> np.ndarray:
@@ -192,6 +210,20 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
             )
         with open(path, encoding="utf-8") as lines:
             return np.array([_number(line, f"line {i} of {os.path.abspath(path)}") for i, line in enumerate(lines, 1)])
+
+
+class MultiHot(RawLabelDataset):
+    """The classes of each example as a row of zeros and ones, float32 `(B, C)`."""
+
+    def __init__(self, labels: Sequence[Sequence[int]], num_classes: int) -> None:
+        super().__init__(labels)
+        self.num_classes = num_classes
+
+    def collater(self, samples: Sequence[Sequence[int]]) -> Tensor:
+        rows = torch.zeros(len(samples), self.num_classes)
+        for row, classes in zip(rows, samples):
+            row[list(classes)] = 1
+        return rows
 
 
 class InOrder(LengthWindows, SortDataset):
@@ -249,6 +281,14 @@ def share(room: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray,
     """How many words two sentences keep in `room`: words go one by one from the end of the longer (then the second)."""
     kept = np.minimum(first, np.maximum(room - second, (room + 1) // 2))
     return kept, np.minimum(second, room - kept)
+
+
+def freeze(model: nn.Module, layers: int) -> None:
+    """Leave what is below `layers` layers of an encoder of ours as it is; 0 for nothing. Errors as the model's."""
+    if layers and not hasattr(model, "freeze_layers"):
+        raise UserError(f"the model is a {type(model).__name__}, without frozen_layers: set --arch tupe_base or so")
+    if layers:
+        model.freeze_layers(layers)
 
 
 def _require(*parts: str) -> None:

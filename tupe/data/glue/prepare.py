@@ -1,28 +1,32 @@
 """A task's files become folders for fairseq's sentence prediction, with a corpus' text processing and vocabulary."""
 
+import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
-from tupe.data.binary import EOS, check_contents, check_folder, writer
+from tupe.data.binary import EOS, PAD, check_contents, check_folder, writer
 from tupe.data.corpus.manifest import NAME, Manifest
 from tupe.data.corpus.tokenizers import Tokenizer
-from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, read_symbols
+from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, UNKNOWN_NUMBER, read_symbols
 from tupe.data.glue.reader import Report, Row, rows
 from tupe.data.glue.tasks import Split, Task
 from tupe.data.parallel import Map, batches
+from tupe.data.qa.pieces import Encoder as PiecesEncoder
+from tupe.data.qa.pieces import usable
 from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
 from tupe.files import checksums, own, read, sha256, sizes, whole_folder, write
 
 MADE_BY = "tupe prepare-glue"
+WORDS = ".words"  # what the name of a split's words ends with: a word a line, an empty line after each sentence
 _BATCH = 1000  # rows that a process gets at a time
 
 
@@ -38,6 +42,7 @@ class Content:
     splits: dict[str, Report]  # what became of the rows of each file
     sizes: dict[str, int]
     checksums: dict[str, str]  # SHA-256 of each
+    description: Task | None = None  # of a task of one's own; GLUE's are in the table
 
 
 def prepare(
@@ -63,28 +68,68 @@ def prepare(
 
 def _prepare(task: Task, glue: Path, corpus: Manifest, out: Path, any_size: bool, verify: bool, map_: Map) -> Content:
     files = _files(task, glue)
-    made_of = {
-        "files": {
-            split.name: {"path": str(path.relative_to(glue)), "sha256": sha256(path)} for split, path in files.items()
-        },
+    names = {split.name: {"path": str(path.relative_to(glue)), "sha256": sha256(path)} for split, path in files.items()}
+    made_of = {"files": names, **vocabulary(corpus)}
+    content = done(out, made_of, verify, MADE_BY)
+    if content is None:
+        read = {split: partial(rows, path, task, split, partial=any_size) for split, path in files.items()}
+        content = write_task(task, read, made_of, corpus, out, map_)
+    return content
+
+
+def vocabulary(corpus: Manifest) -> dict[str, Any]:
+    """Say of which corpus a task is made: the checksums of its vocabulary, and its text processing."""
+    return {
         "corpus": {name: corpus.content.checksums[name] for name in (corpus.model.name, corpus.dictionary.name)},
         "text": {"stages": list(corpus.content.settings.stages), "language": corpus.content.settings.language},
     }
+
+
+def done(out: Path, made_of: dict[str, Any], verify: bool, made_by: str) -> Content | None:
+    """Check and return what is in `out`; None if there is nothing, or a task that was made of something else.
+
+    Raises:
+        UserError: if `out` holds what is not of `made_by`, or is damaged.
+    """
     if (out / NAME).is_file():
         mending = f"remove {out} and start again"
-        content = read(out / NAME, Content, MADE_BY, mending)
+        content = read(out / NAME, Content, made_by, mending)
         if content.made_of == made_of:
-            check_contents(out, content.sizes, content.checksums if verify else {}, MADE_BY, mending)
+            check_contents(out, content.sizes, content.checksums if verify else {}, made_by, mending)
             return content
     elif os.path.lexists(out):
         raise UserError(f"{out} is there, but not made by this command: choose another folder for OUT.")
+    return None
+
+
+def write_task(
+    task: Task,
+    read: Mapping[Split, Callable[[Report], Iterable[Row]]],
+    made_of: dict[str, Any],
+    corpus: Manifest,
+    out: Path,
+    map_: Map,
+    own: bool = False,
+) -> Content:
+    """Write the folder `out` of a task, whole or not at all.
+
+    Args:
+        task: its description, which the manifest keeps if the task is one's `own`.
+        read: of each split, what yields its rows and counts them.
+        made_of: as in the manifest.
+        corpus: whose vocabulary and text processing the texts get.
+        out: the folder.
+        map_: does the work.
+    """
     with whole_folder(out) as folder:
         reports = {}
-        for split, path in files.items():
+        for split, rows_of in read.items():
             reports[split.name] = report = Report()
-            found = rows(path, task, split, report, any_size)
-            bar = tqdm(found, f"{task.name} {split.name}", split.rows, leave=False, disable=None, unit=" rows")
-            _write(map_(partial(_encode, corpus.folder), batches(bar, _BATCH)), folder, task, split, corpus)
+            bar = tqdm(
+                rows_of(report), f"{task.name} {split.name}", split.rows, leave=False, disable=None, unit=" rows"
+            )
+            encode = partial(_encode_words if task.tokens else _encode, corpus.folder)
+            _write(map_(encode, batches(bar, _BATCH)), folder, task, split, corpus)
         for number in range(len(task.texts)):
             (folder / f"input{number}/dict.txt").write_bytes(corpus.dictionary.read_bytes())
         (folder / "label").mkdir(exist_ok=True)  # of files without labels too, whose predictions are named by it
@@ -101,6 +146,7 @@ def _prepare(task: Task, glue: Path, corpus: Manifest, out: Path, any_size: bool
             splits=reports,
             sizes=sizes(folder, names),
             checksums=checksums(folder, names),
+            description=task if own else None,
         )
         write(folder / NAME, content)
     return content
@@ -149,10 +195,19 @@ def _check_languages(folder: Path, task: Task) -> None:
             )
 
 
-def _encode(corpus: Path, batch: list[Row]) -> list[tuple[list[list[int]], str | None]]:
-    """Encode each row: the numbers of its texts' tokens, and the label."""
+class Encoded(NamedTuple):
+    """A row as it is written."""
+
+    numbers: list[list[int]]  # of the tokens of each text
+    # the class or score, or the classes; of a task with a class for every word one for each token, "" where it is not
+    # known and None at a token that begins no word
+    label: str | tuple[str | None, ...] | None
+    words: tuple[str, ...] = ()  # of a task with a class for every word
+
+
+def _encode(corpus: Path, batch: list[Row]) -> list[Encoded]:
     processing, encoder = _tools(corpus)
-    return [([encoder(processing.line(text)) for text in row.texts], row.label) for row in batch]
+    return [Encoded([encoder(processing.line(text)) for text in row.texts], row.label) for row in batch]
 
 
 @cache
@@ -160,6 +215,53 @@ def _tools(folder: Path) -> tuple[TextProcessing, Tokenizer]:
     """Made once in each process."""
     corpus = Manifest.load(folder)
     return corpus.text_processing(), corpus.tokenizer()
+
+
+def _encode_words(corpus: Path, batch: list[Row]) -> list[Encoded]:
+    """Encode sentences whose texts are words; a word that is left without a token gets the unknown one."""
+    return [_sentence(corpus, row) for row in batch]
+
+
+def _sentence(corpus: Path, row: Row) -> Encoded:
+    numbers, first = _pieces_of_words(corpus, row.texts)
+    labels: list[str | None] = [None] * len(numbers)
+    for place, label in zip(first, row.label or ("",) * len(first)):
+        labels[place] = label
+    return Encoded([numbers], tuple(labels), row.texts)
+
+
+def _pieces_of_words(corpus: Path, words: tuple[str, ...]) -> tuple[list[int], list[int]]:
+    """Return the tokens of a sentence, and the place of the first of each word."""
+    exact = _offsets(corpus)
+    numbers: list[int] = []
+    first: list[int] = []
+    if exact is None:  # the text processing rewrites texts, so that words are found again only one by one
+        processing, encoder = _tools(corpus)
+        for word in words:
+            first.append(len(numbers))
+            numbers += encoder(processing.line(word)) or [UNKNOWN_NUMBER]
+        return numbers, first
+    pieces = exact(" ".join(words))
+    begins = np.cumsum([0, *(len(word) + 1 for word in words)])
+    place = 0
+    for begin, after in itertools.pairwise(begins.tolist()):
+        found = max(place, int(np.searchsorted(pieces.end, begin, side="left")))
+        numbers += pieces.numbers[place:found].tolist()
+        place = found
+        first.append(len(numbers))
+        if place < len(pieces.begin) and pieces.begin[place] < after - 1:
+            numbers.append(int(pieces.numbers[place]))
+            place += 1
+        else:  # nothing of the word is left, or one piece holds it and the word before
+            numbers.append(UNKNOWN_NUMBER)
+    return numbers + pieces.numbers[place:].tolist(), first
+
+
+@cache
+def _offsets(folder: Path) -> PiecesEncoder | None:
+    """Made once in each process: the encoder that knows the characters of its pieces, if the corpus has one."""
+    corpus = Manifest.load(folder)
+    return PiecesEncoder(corpus) if usable(corpus) else None
 
 
 def _write(batches: Iterable[list], folder: Path, task: Task, split: Split, corpus: Manifest) -> None:
@@ -171,18 +273,27 @@ def _write(batches: Iterable[list], folder: Path, task: Task, split: Split, corp
 
         symbols = len(read_symbols(corpus.dictionary))
         texts = [open_(f"input{side}", symbols) for side in range(len(task.texts))]
-        if split.labelled and task.scale is None:
+        number_of: dict[str | None, int] = {name: i for i, name in enumerate(task.classes, len(FAIRSEQ_SYMBOLS))}
+        if task.tokens:
+            number_of.update({None: PAD, "": UNKNOWN_NUMBER})
+        classes = (split.labelled or task.tokens) and task.scale is None
+        if classes:
             labels = open_("label", len(FAIRSEQ_SYMBOLS) + len(task.classes))
         elif split.labelled:
             (folder / "label").mkdir(exist_ok=True)
             scores = stack.enter_context((folder / f"label/{split.name}.label").open("w", newline="\n"))
+        if task.tokens and split.name != "train":
+            words = stack.enter_context((folder / f"label/{split.name}{WORDS}").open("w", newline="\n"))
         for batch in batches:
             for side, add in enumerate(texts):
-                _add(add, [numbers[side] for numbers, _ in batch])
-            if split.labelled and task.scale is None:
-                _add(labels, [[len(FAIRSEQ_SYMBOLS) + task.classes.index(label)] for _, label in batch])
+                _add(add, [row.numbers[side] for row in batch])
+            if classes:
+                names = [row.label if isinstance(row.label, tuple) else (row.label,) for row in batch]
+                _add(labels, [[number_of[name] for name in of_row] for of_row in names])
             elif split.labelled:  # numbers are not binarised
-                scores.writelines(f"{label}\n" for _, label in batch)
+                scores.writelines(f"{row.label}\n" for row in batch)
+            if task.tokens and split.name != "train":
+                words.writelines("\n".join((*row.words, "", "")) for row in batch)
 
 
 def _add(add: Callable[[np.ndarray, np.ndarray], None], lines: list[list[int]]) -> None:

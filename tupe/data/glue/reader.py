@@ -16,10 +16,13 @@ _FEWEST, _MOST = 0.9, 1.1
 
 @dataclass(frozen=True)
 class Row:
-    """A row: its one or two texts, and its label as the model is trained on it (a class name, or a score in [0, 1])."""
+    """A row: its one or two texts, and its label as the model is trained on it (a class name, or a score in [0, 1]).
+
+    The label may be several class names; of a task with a class for every word, the texts are words.
+    """
 
     texts: tuple[str, ...]
-    label: str | None
+    label: str | tuple[str, ...] | None
 
 
 @dataclass
@@ -33,6 +36,7 @@ class Report:
     # malformed rows, by the reason, that were kept as empty texts, since predictions need every row
     empty: dict[str, int] = field(default_factory=dict)
     first: str = ""  # line and reason of the first malformed row
+    labels: dict[str, int] = field(default_factory=dict)  # how often each class is there, of a task of one's own
 
 
 def rows(path: Path, task: Task, split: Split, report: Report, partial: bool = False) -> Iterator[Row]:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from tupe.data.glue.prepare import Content
 
+_SHOWN = 20  # classes
+
 
 def lines(content: Content) -> Iterator[str]:
     """A line for each file, and one more for each reason why rows were dropped or emptied."""
@@ -16,3 +18,15 @@ def lines(content: Content) -> Iterator[str]:
                 yield f"{'':<13} {number:,} {what}: {reason}"
         if rows.first:
             yield f"{'':<13} first: {rows.first}"
+
+
+def own_lines(content: Content) -> Iterator[str]:
+    """A line for each file of a task of one's own, with how often each class is there."""
+    for split, rows in content.splits.items():
+        counts = ", ".join(f"{name} {number:,}" for name, number in list(rows.labels.items())[:_SHOWN])
+        more = f", and {len(rows.labels) - _SHOWN} more" if len(rows.labels) > _SHOWN else ""
+        what = "sentences" if content.description and content.description.tokens else "rows"
+        yield f"{content.task} {split:<6} {rows.kept:,} {what}" + (f": {counts}{more}" if counts else "")
+    if content.scale is not None and content.description is not None:
+        lowest = content.description.offset
+        yield f"numbers from {lowest:g} to {lowest + content.scale:g}, learnt as 0 to 1"

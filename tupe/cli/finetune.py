@@ -1,6 +1,6 @@
-"""Fine-tunes a checkpoint on one task with the papers' settings; scripts/finetune_glue.sh explains it.
+"""Fine-tunes a checkpoint on one task with the papers' settings; docs/glue.md and docs/tasks.md explain it.
 
-Example: tupe finetune-glue CoLA checkpoints/tupe_base/checkpoint_last.pt data/glue optimization.lr=[2e-5]
+Example: tupe finetune CoLA checkpoints/tupe_base/checkpoint_last.pt data/glue optimization.lr=[2e-5]
 """
 
 import argparse
@@ -9,7 +9,10 @@ from pathlib import Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("task", help="CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE or WNLI; XNLI, SQuAD or TyDiQA")
+    add(
+        "task",
+        help="CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE or WNLI; XNLI, SQuAD, TyDiQA, or one of your own",
+    )
     add("checkpoint", type=Path, help="a pre-trained checkpoint of this plugin")
     add("data", type=Path, help="the prepared task, or the folder of all")
     add("overrides", nargs="*", metavar="key=value", help="of configs/finetuning")

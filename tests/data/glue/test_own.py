@@ -1,0 +1,239 @@
+"""`tupe prepare-task`: what is written is what the files say, and what cannot be read is one sentence."""
+
+import gzip
+import json
+
+import pytest
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+from tupe.cli.main import main
+from tupe.data.corpus.manifest import Manifest
+from tupe.data.corpus.vocabulary import Encoder
+from tupe.data.glue.cells import sentences
+from tupe.data.glue.own import description, own_tasks
+
+ROWS = [("Anna sees the house", "good"), ("Bob hears, a red car", "bad"), ('Carl "finds" an apple', "very good")]
+EXAMPLES = ROWS * 4
+
+
+def write(path, rows=EXAMPLES, names=("text", "label")):
+    """A file of the format that its ending says."""
+    if path.suffix == ".jsonl":
+        text = "".join(json.dumps(dict(zip(names, row)), ensure_ascii=False) + "\n" for row in rows)
+    elif path.suffix == ".csv":
+        quoted = [['"' + str(cell).replace('"', '""') + '"' for cell in row] for row in [names, *rows]]
+        text = "".join(",".join(row) + "\r\n" for row in quoted)
+    else:
+        text = "".join("\t".join(map(str, row)) + "\n" for row in [names, *rows])
+    path.write_bytes(text.encode())
+    return path
+
+
+@pytest.fixture
+def make(tmp_path, prepared, capsys):
+    """Prepares `OUT` of files; returns the exit status and what was said."""
+
+    def made(*arguments, out="own/task"):
+        status = main(["prepare-task", *map(str, arguments[:1]), str(prepared), str(tmp_path / out), "--workers", "1",
+                       *map(str, arguments[1:])])  # fmt: skip
+        said = capsys.readouterr()
+        return status, said.out + said.err
+
+    made.folder = tmp_path
+    return made
+
+
+def labels(folder, split):
+    dictionary = Dictionary.load(str(folder / "label/dict.txt"))
+    return [[dictionary[int(i)] for i in item[:-1]] for item in MMapIndexedDataset(str(folder / "label" / split))]
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
+def test_a_folder_says_what_the_file_says(ending, make, prepared):
+    files = [write(make.folder / f"{name}.{ending}") for name in ("train", "valid")]
+    status, said = make(files[0], "--valid", files[1])
+    out = make.folder / "own/task"
+    assert status == 0, said
+    assert "task train  12 rows: bad 4, good 4, very good 4" in said
+    corpus = Manifest.load(prepared)
+    encode, processing = Encoder(corpus.model), corpus.text_processing()
+    found = [item[:-1].tolist() for item in MMapIndexedDataset(str(out / "input0/train"))]
+    assert found == [encode(processing.line(text)) for text, _ in EXAMPLES]
+    assert labels(out, "train") == [[label] for _, label in EXAMPLES]
+    task = description(out)
+    assert (task.name, task.classes, task.scale) == ("task", ("bad", "good", "very good"), None)
+    assert own_tasks(out.parent) == ["task"]
+    before = (out / "manifest.json").stat().st_mtime_ns
+    assert make(files[0], "--valid", files[1], "--verify")[0] == 0
+    assert (out / "manifest.json").stat().st_mtime_ns == before  # it was not made again
+    write(files[0], ROWS * 5)
+    assert "15 rows" in make(files[0], "--valid", files[1])[1]
+
+
+def test_pairs_other_columns_and_an_order_of_classes(make):
+    rows = [(i, "Anna sees", "Bob hears", "no" if i % 2 else "yes") for i in range(8)]
+    path = write(make.folder / "a.tsv", rows, ("id", "q", "a", "verdict"))
+    test = write(make.folder / "test.tsv", [row[:3] for row in rows], ("id", "q", "a"))
+    options = ["--text", "q", "a", "--label", "verdict", "--labels", "yes", "no", "maybe"]
+    assert make(path, "--valid", path, "--test", test, *options)[0] == 0
+    task = description(make.folder / "own/task")
+    assert task.classes == ("yes", "no", "maybe")
+    assert [split.labelled for split in task.splits] == [True, True, False]
+    assert (make.folder / "own/task/input1/test.bin").is_file()
+
+
+def test_several_labels(make):
+    rows = [("Anna", ["a", "b"]), ("Bob", []), ("Carl", ["b"])] * 4
+    path = write(make.folder / "a.jsonl", rows)
+    assert make(path, "--valid", path, "--multi-label")[0] == 0
+    assert labels(make.folder / "own/task", "train") == [["a", "b"], [], ["b"]] * 4
+    cells = write(make.folder / "a.csv", [(text, " | ".join(names)) for text, names in rows])
+    assert make(cells, "--valid", path, "--multi-label", "--separator", "|", out="own/other")[0] == 0
+    assert labels(make.folder / "own/other", "train") == [["a", "b"], [], ["b"]] * 4
+
+
+def test_numbers_are_learnt_from_0_to_1(make):
+    path = write(make.folder / "a.csv", [("Anna", number) for number in ("-5", "1e1", "+2.5", ".0")])
+    assert make(path, "--valid", path, "--regression")[0] == 0
+    out = make.folder / "own/task"
+    assert [float(line) for line in (out / "label/train.label").read_text().split()] == [0, 1, 0.5, 1 / 3]
+    assert (description(out).offset, description(out).scale) == (-5, 15)
+
+
+def test_rows_of_a_text_are_held_out_together(make):
+    rows = [(f"Anna sees the house {i % 50} times", "ab"[i % 2]) for i in range(200)]
+    assert make(write(make.folder / "a.csv", rows))[0] == 0
+    out = make.folder / "own/task"
+    train, valid = ({tuple(item.tolist()) for item in MMapIndexedDataset(str(out / "input0" / split))}
+                    for split in ("train", "valid"))  # fmt: skip
+    assert train and valid and not train & valid
+
+
+def test_quotes_tabs_and_packed_files(make):
+    quoted = make.folder / "a.tsv"
+    quoted.write_text('text\tlabel\n"Anna\tsees\nthe ""house"""\ta\nBob\tb\n' * 1)
+    assert make(quoted, "--valid", quoted, "--format", "csv", "--delimiter", "tab")[0] == 0
+    assert len(MMapIndexedDataset(str(make.folder / "own/task/input0/train"))) == 2
+    packed = make.folder / "b.csv.gz"
+    packed.write_bytes(gzip.compress("\ufefftext;label\nAnna;1\nBob;10\nCarl;2\n".encode()))
+    assert make(packed, "--valid", packed, "--delimiter", ";", out="own/packed")[0] == 0
+    assert description(make.folder / "own/packed").classes == ("1", "2", "10")
+
+
+GOOD = "text,label\nAnna,a\nBob,b\n"
+WRONG = {
+    "a column is missing": ("a.csv", "text,stars\nAnna,a\n", [], "there is no 'label' (it has 'text', 'stars')"),
+    "another separator": ("a.csv", "text;label\nAnna;a\n", [], "which holds all, so that its --format or --delimiter"),
+    "no column of texts": ("a.csv", "title,label\nAnna,a\n", [], "has no column 'text', nor 'text1' and 'text2'"),
+    "a name twice": ("a.csv", "text,label,label\nAnna,a,b\n", [], "line 1: two columns are called 'label'"),
+    "a name twice in JSON": ("a.jsonl", '{"text": "a", "text": "b"}\n', [], "line 1: 'text' is there twice"),
+    "a ragged line": ("a.tsv", "text\tlabel\nAnna\ta\nBob\n", [], "line 3: there are 1 cells, but the first line"),
+    "a quote in a TSV": ("a.tsv", 'text\tlabel\n"Anna\tBob"\ta\n', [], "--format csv --delimiter tab reads it"),
+    "an open quote": ("a.csv", 'text,label\nBob,b\n"Anna,a\n', [], "line 3: no row of a CSV begins there"),
+    "an empty text": ("a.csv", "text,label\nAnna,a\n ,b\n", [], "line 3: there is no text in 'text'"),
+    "an empty label": ("a.csv", "text,label\nAnna,a\nBob,\n", [], "line 3: there is no label"),
+    "an odd label": ("a.csv", 'text,label\nAnna,a\nBob,"x\ny"\n', [], "cannot be the name of a class"),
+    "a special symbol": ("a.csv", "text,label\nAnna,a\nBob,<pad>\n", [], "'<pad>' cannot be the name of a class"),
+    "one class": ("a.csv", "text,label\nAnna,a\nBob,a\n", [], "only the label 'a'"),
+    "numbers as classes": (
+        "a.csv", "text,label\n" + "".join(f"Anna,{i}.5\n" for i in range(201)), [], "201 different labels in 201 rows"
+    ),
+    "no number": ("a.csv", "text,label\nAnna,1\nBob,1_0\n", ["--regression"], "line 3: the label is '1_0', but --reg"),
+    "infinite": ("a.csv", "text,label\nAnna,1\nBob,1e999\n", ["--regression"], "line 3: the label is '1e999'"),
+    "one number": ("a.csv", "text,label\nAnna,1\nBob,1\n", ["--regression"], "the label 1 in all its training rows"),
+    "types": (
+        "a.jsonl", '{"text": "A", "label": "a"}\n{"text": "B", "label": 1}\n', [],
+        "line 2: the label '1' is of another type than 'a' of line 1",
+    ),
+    "a list": ("a.jsonl", '{"text": "A", "label": ["a"]}\n', [], "give --multi-label for several at once"),
+    "a fraction": ("a.jsonl", '{"text": "A", "label": 1.5}\n', [], "which is no name: give --regression"),
+    "no string": ("a.jsonl", '{"text": 1, "label": "a"}\n', [], "'text' is '1', but a text is a string"),
+    "no JSON": ("a.jsonl", '{"text": "A", "label": "a"}\n{"text"\n', [], "line 2: there is no JSON"),
+    "an array": ("a.json", '[{"text": "A", "label": "a"}]\n', [], "line 1: there is no object {...}"),
+    "deep JSON": ("a.jsonl", "[" * 100_000 + "\n", [], "line 1: there is no JSON"),
+    "Latin-1": ("a.csv", "text,label\nAnna,a\nRené,b\n".encode("latin-1"), [], "line 3: byte 4 (0xe9) is not UTF-8"),
+    "UTF-16": ("a.csv", GOOD.encode("utf-16"), [], "is UTF-16: save it as UTF-8"),
+    "a huge cell": ("a.csv", f"text,label\nAnna,a\n{'x' * 1_000_001},b\n", [], "line 3: "),
+    "a huge text": ("a.tsv", f"text\tlabel\nAnna\ta\n{'x' * 1_000_001}\tb\n", [], "1,000,001 characters, more than"),
+    "empty": ("a.csv", "", [], "is empty: its first line should name the columns"),
+    "a header alone": ("a.csv", "text,label\n", [], "has no rows in it"),
+    "no file": ("a.csv", None, [], "there is no file"),
+    "damaged": ("a.csv.gz", gzip.compress(GOOD.encode())[:-9], [], "cannot be read"),
+    "no ending": ("a.data", GOOD, [], "does not say what it is by its name"),
+    "three texts": ("a.csv", GOOD, ["--text", "a", "b", "c"], "--text names 3 columns"),
+    "a column twice": ("a.csv", GOOD, ["--text", "label"], "name a column twice"),
+    "a class twice": ("a.csv", GOOD, ["--labels", "a", "b", "a"], "--labels names a class twice"),
+    "a class that is not named": ("a.csv", GOOD, ["--labels", "a", "c"], "'b' is none of the 2 that --labels"),
+    "a long separator": ("a.csv", GOOD, ["--delimiter", "::"], "not one sign such as a comma"),
+    "columns": ("a.conll", "a\tO\n", ["--columns", "1;2"], "give two numbers from 1, such as 1,2"),
+    "too few columns": ("a.conll", "a\tO\n", ["--columns", "1,4"], "has 2 column(s), but --columns asks for 1 and 4"),
+    "ragged words": ("a.conll", "Anna\tB-PER\nsees\n", [], "line 2: there are 1 columns, but 2 before"),
+    "words without labels": ("a.conll", "Anna\nsees\n", [], "words in one column and no labels"),
+    "no words": ("a.conll", "\n\n", [], "has no words in it"),
+    "an empty label of a word": ("a.conll", "Anna\tB-PER\nsees\t\nBob\tO\n", [], "there is no label"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_one_sentence(case, make):
+    name, content, options, expected = WRONG[case]
+    path = make.folder / name
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    status, said = make(path, "--valid", path, *options)
+    assert status == 1 and expected in said and said.count("\n") == 1 and said.startswith("error: "), said
+    assert not (make.folder / "own").exists()
+
+
+def test_a_label_that_training_lacks(make):
+    train, valid = write(make.folder / "a.csv"), write(make.folder / "b.csv", [*ROWS, ("Dora", "ugly")])
+    status, said = make(train, "--valid", valid)
+    assert status == 1 and "b.csv, line 5: the label 'ugly' is none of the 3 that the training rows have" in said
+
+
+@pytest.mark.parametrize("name", ["CoLA", "a b", ".hidden"])
+def test_names_that_no_task_can_have(name, make):
+    status, said = make(write(make.folder / "a.csv"), out=f"own/{name}")
+    assert status == 1 and "choose another name for OUT" in said
+
+
+def test_the_place_of_something_else_is_left(make):
+    out = make.folder / "own/task"
+    out.mkdir(parents=True)
+    (out / "letter.txt").write_text("mine")
+    status, said = make(write(make.folder / "a.csv"))
+    assert status == 1 and "choose another folder" in said and (out / "letter.txt").read_text() == "mine"
+
+
+def test_damaged_data_are_found(make):
+    path = write(make.folder / "a.csv")
+    assert make(path, "--valid", path)[0] == 0
+    data = make.folder / "own/task/input0/train.bin"
+    data.write_bytes(data.read_bytes()[:-2])
+    status, said = make(path, "--valid", path)
+    assert status == 1 and "train.bin" in said
+
+
+CONLLU = """# sent_id = 1
+1-2\tDon't\t_\t_\t_\t_\t_\t_\t_\t_
+1\tDo\tdo\tAUX\t_\t_\t_\t_\t_\t_
+2\tn't\tnot\tPART\t_\t_\t_\t_\t_\t_
+2.1\tgo\tgo\tVERB\t_\t_\t_\t_\t_\t_
+3\t#\t#\tSYM\t_\t_\t_\t_\t_\t_
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("#photo\tO\nAnna\tB-PER\n\t\n\n  \nBob\tO", [(("#photo", "Anna"), ("O", "B-PER")), (("Bob",), ("O",))]),
+        ("-DOCSTART- -X- O\n\n# x O\nAnna NNP B-PER\r\n", [(("#", "Anna"), ("O", "B-PER"))]),
+        (CONLLU, [(("Do", "n't", "#"), ("AUX", "PART", "SYM"))]),
+        ("10 000\tNUM\n", [(("10 000",), ("NUM",))]),
+        ("Anna\nsees\n", [(("Anna", "sees"), ())]),
+    ],
+)
+def test_columns_of_words(text, expected, tmp_path):
+    (tmp_path / "a.conll").write_bytes(text.encode())
+    assert [(one.words, one.labels) for one in sentences(tmp_path / "a.conll")] == expected

@@ -1,0 +1,113 @@
+"""Tasks of one's own from the file to Transformers' pipelines, as `docs/tasks.md` says."""
+
+import json
+import random
+
+import pytest
+
+from tests.commands import finetune, run, tupe
+from tests.data.conftest import as_text, made_documents
+from tests.samples import write_checkpoint
+from tupe.data.corpus.manifest import Manifest
+from tupe.data.corpus.vocabulary import symbols
+from tupe.data.glue.own import description
+from tupe.safe_load import safe_load
+
+RUN = "class/lr_0.001/seed_1"
+NAMES, VERBS, THINGS = ["Anna", "Bob", "Carl"], ["sees", "hears"], ["the house", "a red car"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A corpus whose texts are not rewritten, and an encoder with its vocabulary that nothing was taught."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "text.txt").write_text(as_text(made_documents(0, 60)))
+    options = ["--profile", "sentencepiece", "--vocab-size", "120", "--valid-documents", "5", "--workers", "1"]
+    assert tupe("prepare-corpus", folder / "corpus", folder / "text.txt", *options) == 0
+    pieces = [piece for piece in symbols(Manifest.load(folder / "corpus").model)[4:] if piece != "<mask>"]
+    write_checkpoint(folder / "pretrained.pt", folder / "corpus", symbols=pieces)
+    return folder
+
+
+def texts(number, seed=0):
+    draw = random.Random(seed)
+    return [(draw.choice(NAMES), draw.choice(VERBS), draw.choice(THINGS)) for _ in range(number)]
+
+
+#: Kind -> the options of `prepare-task`, the label of a text of three parts, and the metric.
+KINDS = {
+    "class": ([], lambda name, verb, thing: name, "accuracy"),
+    "several": (["--multi-label"], lambda name, verb, thing: [name, *([verb] if verb == "sees" else [])], "micro_f1"),
+    "number": (["--regression"], lambda name, verb, thing: 10 + 5 * NAMES.index(name) + VERBS.index(verb), "pearson"),
+}
+
+
+def prepare(data, kind):
+    options, label, _ = KINDS[kind]
+    files = []
+    for seed, (split, number) in enumerate([("train", 96), ("valid", 24), ("test", 10)]):
+        files.append(data / f"{kind}.{split}.jsonl")
+        rows = [{"text": " ".join(parts), "label": label(*parts)} for parts in texts(number, seed)]
+        files[-1].write_text("".join(json.dumps(row) + "\n" for row in rows))
+    train, valid, test = files
+    out = data / "tasks" / kind
+    assert (
+        tupe("prepare-task", train, data / "corpus", out, "--valid", valid, "--test", test, "--workers", 1, *options)
+        == 0
+    )
+    return out
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_from_a_file_to_a_pipeline(kind, data, capsys):
+    from transformers import pipeline
+
+    task, metric = prepare(data, kind), KINDS[kind][2]
+    folder = data / "runs" / kind
+    weights = [] if kind == "number" else ["criterion.class_weights=balanced"]
+    keys = [
+        "optimization.lr=[0.01]",
+        "optimization.max_epoch=20",
+        f"checkpoint.save_dir={folder}",
+        "checkpoint.patience=8",
+    ]
+    done = finetune(kind, data / "pretrained.pt", data / "tasks", *keys, *weights)
+    assert done.returncode == 0, done.stderr[-2000:]
+    result = json.loads((folder / "result.json").read_text())
+    assert (result["task"], result["metric"]) == (kind, metric) and result["score"] > 50
+    capsys.readouterr()
+    assert tupe("predict", folder / "checkpoint_best.pt", task, data / "predicted" / kind) == 0
+    said = capsys.readouterr().out
+    assert f"{metric} " in said and "test.tsv" in said
+    predicted = [line.split("\t")[1] for line in (data / "predicted" / kind / "test.tsv").read_text().splitlines()[1:]]
+    out = data / "exported" / kind
+    assert tupe("export", folder / "checkpoint_best.pt", task, out, "--corpus", data / "corpus") == 0
+    piped = pipeline("text-classification", str(out), trust_remote_code=True)
+    rows = [" ".join(parts) for parts in texts(10, 2)]
+    if kind == "class":
+        assert [found["label"] for found in piped(rows)] == predicted
+    elif kind == "several":
+        found = [{one["label"] for one in of_row if one["score"] > 0.5} for of_row in piped(rows, top_k=None)]
+        assert found == [set(filter(None, text.split(","))) for text in predicted]
+    else:
+        own = description(task)
+        found = [own.offset + own.scale * min(max(one["score"], 0), 1) for one in piped(rows)]
+        assert found == pytest.approx([float(text) for text in predicted], abs=1e-3)
+        assert f"{own.offset:g} + {own.scale:g} x output" in (out / "README.md").read_text()
+    assert tupe("import", out, data / f"{kind}.pt") == 0
+    assert tupe("predict", data / f"{kind}.pt", task, data / "again") == 0
+    again = [line.split("\t")[1] for line in (data / "again/test.tsv").read_text().splitlines()[1:]]
+    assert again == predicted
+
+
+def test_a_sweep_of_ones_own_tasks(data, capsys):
+    prepare(data, "class")
+    out, keys = data / "sweep", ["optimization.max_epoch=1", "dataset.num_workers=0", "task.frozen_layers=1"]
+    command = ["tupe", "sweep", "own", data / "pretrained.pt", data / "tasks", out, "--tasks", "class", "--seeds", "1"]
+    said = run(*command, "--lrs", "1e-3", *keys).stdout
+    assert "| | class accuracy |" in said
+    before, after = (safe_load(path)["model"] for path in (data / "pretrained.pt", out / RUN / "checkpoint_best.pt"))
+    frozen = [name for name in before if name.startswith("encoder.sentence_encoder.")]
+    assert len(frozen) > 10 and all(before[name].equal(after[name]) for name in frozen)  # the model has one layer
+    assert tupe("sweep", "own", data / "pretrained.pt", data / "corpus", data / "other") == 1
+    assert "has no task of your own" in capsys.readouterr().err

@@ -1,0 +1,347 @@
+"""A task of one's own: its files become a description as GLUE's tasks have one, and folders as theirs."""
+
+import hashlib
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from tupe.data.binary import check_folder
+from tupe.data.corpus.manifest import NAME, Manifest
+from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK
+from tupe.data.glue.cells import LONGEST, Record, format_of, records, sentences, shown
+from tupe.data.glue.prepare import Content, done, vocabulary, write_task
+from tupe.data.glue.reader import Report, Row
+from tupe.data.glue.tasks import TASKS, Split, Task
+from tupe.data.parallel import Map
+from tupe.errors import UserError
+from tupe.files import read, read_json, sha256
+
+MADE_BY = "tupe prepare-task"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_HELD_OUT = 10  # of as many training rows one is held out, where there is no file of them
+_CLASSES = 10_000
+_LONGEST_LABEL = 100  # characters
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
+_WHITE_SPACE = re.compile(r"\s+")
+
+Labels = str | tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the files are read."""
+
+    kind: Literal["class", "multi-label", "regression"] = "class"  # of labels, in files of texts
+    text: tuple[str, ...] = ()  # columns of the one or two texts; () for `text`, or `text1` and `text2`
+    label: str = "label"  # column
+    labels: tuple[
+        str, ...
+    ] = ()  # the classes in their order; () for those of the training file, in that of their names
+    separator: str = ","  # between the classes of a text
+    format: str = ""  # "" for that of the files' names
+    delimiter: str = ","  # of a CSV
+    columns: tuple[int, int] | None = None  # of the word and its label
+
+
+def prepare_own(
+    files: dict[str, Path], corpus: Manifest, out: Path, options: Options, verify: bool, map_: Map
+) -> Content:
+    """Write the folder `out` of a task, called as the folder; one made of the same files and corpus stays.
+
+    Args:
+        files: `train`, and perhaps `valid` and `test`.
+        corpus: whose vocabulary and text processing the texts get.
+        out: the folder.
+        options: how the files are read.
+        verify: check the checksums of a task that is done.
+        map_: does the work.
+
+    Raises:
+        UserError: for what cannot be read, and for labels that do not fit.
+    """
+    check_folder(out)
+    name = out.resolve().name
+    if name in TASKS or not _NAME.fullmatch(name):
+        why = "is a task of GLUE or XTREME" if name in TASKS else "is not of letters, digits, - and _"
+        raise UserError(f"the task is called as its folder, but {name!r:.60} {why}: choose another name for OUT.")
+    for split, path in files.items():
+        if not path.is_file():
+            raise UserError(f"there is no file {path}, the {split} file: give one of texts and labels.")
+    made_of = {
+        "files": {split: {"name": path.name, "sha256": sha256(path)} for split, path in files.items()},
+        "options": {**asdict(options), "text": list(options.text), "labels": list(options.labels)},
+        **vocabulary(corpus),
+    }
+    if options.columns is not None:
+        made_of["options"]["columns"] = list(options.columns)
+    content = done(out, made_of, verify, MADE_BY)
+    if content is not None and content.description is None:
+        raise UserError(f"{out} was not made by {MADE_BY}: choose another folder for OUT.")
+    if content is None:
+        task, rows = _described(name, files, options)
+        read_ = {split: _Counted(rows[split.name], task) for split in task.splits}
+        content = write_task(task, read_, made_of, corpus, out, map_, own=True)
+    return content
+
+
+class _Counted:
+    """The rows of a split, which counts them when it is called."""
+
+    def __init__(self, rows: list[Row], task: Task) -> None:
+        self.rows, self.task = rows, task
+
+    def __call__(self, report: Report) -> list[Row]:
+        report.read = report.kept = len(self.rows)
+        if self.task.classes:
+            names = Counter(name for row in self.rows for name in _several(row.label))
+            report.labels = {name: names[name] for name in self.task.classes if names[name]}
+        return self.rows
+
+
+def description(folder: Path) -> Task | None:
+    """Return the description of a task of one's own, called as its folder; None where there is none.
+
+    Raises:
+        UserError: if its manifest is damaged.
+    """
+    path = folder / NAME
+    if not path.is_file() or not isinstance(content := read_json(path, MADE_BY), dict):
+        return None
+    if not content.get("description"):
+        return None
+    task = read(path, Content, MADE_BY).description
+    return task and replace(task, name=folder.resolve().name)
+
+
+def own_tasks(folder: Path) -> list[str]:
+    """Return the names of the tasks of one's own that are prepared in a folder."""
+    found = sorted(path.parent for path in folder.glob(f"*/{NAME}"))
+    return [path.name for path in found if not path.name.startswith(".") and description(path) is not None]
+
+
+def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Task, dict[str, list[Row]]]:
+    """Return a task and the rows of its splits, held-out ones among them."""
+    formats = {options.format or format_of(path) for path in files.values()}
+    if "conll" in formats and len(formats) > 1:
+        raise UserError(f"{', '.join(str(path) for path in files.values())} are files of words and files of texts.")
+    tokens = formats == {"conll"}
+    rows: dict[str, list[Row]] = {}
+    lines: dict[str, list[int]] = {}
+    texts, labelled = options.text, {}
+    for split, path in files.items():
+        if tokens:
+            found = [(one.line, Row(one.words, one.labels or None)) for one in sentences(path, options.columns)]
+            labelled[split] = split != "test" or found[0][1].label is not None
+            if labelled[split] and found[0][1].label is None:
+                raise UserError(f"{path} has words in one column and no labels: give a file with both.")
+        else:
+            table = list(records(path, options.format or format_of(path), options.delimiter))
+            if not table:
+                raise UserError(f"{path} has no rows in it: it is empty, or another file.")
+            texts = texts or _texts(path, table[0], options)
+            labelled[split] = split != "test" or options.label in table[0].cells
+            found = _rows(path, table, texts, labelled[split], options)
+        rows[split] = [row for _, row in found]
+        lines[split] = [line for line, _ in found]
+    if "valid" not in rows:
+        _hold_out(files["train"], rows, lines)
+        labelled["valid"] = True
+    files = {"valid": files["train"], **files}
+    task = Task(
+        name,
+        tuple(
+            Split(split, (files[split].name,), (), len(rows[split]), labelled=labelled[split])
+            for split in ("train", "valid", "test")
+            if split in rows
+        ),
+        texts=("word",) if tokens else texts,
+        label=options.label,
+        multi_label=options.kind == "multi-label",
+        separator=options.separator,
+        tokens=tokens,
+    )
+    if options.kind == "regression" and not tokens:
+        return _scaled(task, rows, files["train"])
+    classes = options.labels or _classes(rows["train"], files["train"], options, tokens)
+    for name in classes:
+        _check_name(name, "--labels" if options.labels else str(files["train"]))
+    if len({*classes}) < len(classes):
+        raise UserError("--labels names a class twice: leave one out.")
+    for split in task.splits:
+        if split.labelled:
+            _check_classes(files[split.name], split.name, rows, lines, classes, options)
+    return replace(task, classes=tuple(classes)), rows
+
+
+def _texts(path: Path, first: Record, options: Options) -> tuple[str, ...]:
+    for names in (("text",), ("text1", "text2")):
+        if all(name in first.cells for name in names):
+            return names
+    raise UserError(f"{path} has no column 'text', nor 'text1' and 'text2'{_others(first)}: give --text.")
+
+
+def _others(record: Record) -> str:
+    there = ", ".join(shown(name) for name in list(record.cells)[:20])
+    if len(record.cells) == 1:
+        there += ", which holds all, so that its --format or --delimiter is another"
+    return f" (it has {there})"
+
+
+def _rows(
+    path: Path, table: list[Record], texts: tuple[str, ...], labelled: bool, options: Options
+) -> list[tuple[int, Row]]:
+    """Return the rows of a file with their lines, each checked."""
+    found = []
+    kinds: dict[type, tuple[int, Any]] = {}  # of labels in JSON, with the first line and label
+    for line, cells in table:
+        where = f"{path}, line {line}"
+        for name in (*texts, *([options.label] if labelled else [])):
+            if name not in cells:
+                option = "--text" if name in texts else "--label"
+                there = _others(Record(line, cells))
+                raise UserError(f"{where}: there is no {shown(name)}{there}: give {option}.")
+        row = tuple(_text(cells[name], name, where) for name in texts)
+        label = None
+        if labelled:
+            value = cells[options.label]
+            kinds.setdefault(type(value), (line, value))
+            if len(kinds) > 1 and {*kinds} != {int, float}:
+                before = next(known for kind, known in kinds.items() if kind is not type(value))
+                raise UserError(
+                    f"{where}: the label {shown(value)} is of another type than {shown(before[1])} of line "
+                    f"{before[0]}: write all alike."
+                )
+            label = _label(value, where, options)
+        found.append((line, Row(row, label)))
+    return found
+
+
+def _text(value: Any, name: str, where: str) -> str:
+    if not isinstance(value, str):
+        raise UserError(f"{where}: {shown(name)} is {shown(value)}, but a text is a string: mend the line.")
+    text = _WHITE_SPACE.sub(" ", value).strip()
+    if not text:
+        raise UserError(f"{where}: there is no text in {shown(name)}: fill it, or leave the line out.")
+    if len(text) > LONGEST:
+        raise UserError(f"{where}: {shown(name)} has {len(text):,} characters, more than {LONGEST:,}: cut it.")
+    return text
+
+
+def _label(value: Any, where: str, options: Options) -> Labels:
+    if options.kind == "regression":
+        return repr(_number(value, where))
+    if options.kind == "multi-label":
+        values = value.split(options.separator) if isinstance(value, str) else value
+        if not isinstance(values, list):
+            raise UserError(f"{where}: the labels are {shown(value)}: write a list of names.")
+        names = [_name(one, where) for one in values if not isinstance(one, str) or one.strip()]
+        return tuple(dict.fromkeys(names))
+    return _name(value, where)
+
+
+def _name(value: Any, where: str) -> str:
+    """Return the name of a class; a whole number and a truth value of JSON are names too."""
+    if isinstance(value, bool):
+        value = "true" if value else "false"
+    if isinstance(value, int):
+        value = str(value)
+    if isinstance(value, list):
+        raise UserError(f"{where}: the label is a list, {shown(value)}: give --multi-label for several at once.")
+    if not isinstance(value, str):
+        raise UserError(f"{where}: the label is {shown(value)}, which is no name: give --regression for numbers.")
+    name = value.strip()
+    _check_name(name, where)
+    return name
+
+
+def _check_name(name: str, where: str) -> None:
+    if not name:
+        raise UserError(f"{where}: there is no label: fill it, or leave the line out.")
+    if len(name) > _LONGEST_LABEL or not name.isprintable() or name in (*FAIRSEQ_SYMBOLS, MASK):
+        raise UserError(
+            f"{where}: {shown(name)} cannot be the name of a class: give one of at most {_LONGEST_LABEL} printed "
+            "characters, and no special symbol."
+        )
+
+
+def _number(value: Any, where: str) -> float:
+    text = value if isinstance(value, str) else "" if isinstance(value, bool) else json.dumps(value)
+    number = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
+    if not math.isfinite(number):
+        raise UserError(f"{where}: the label is {shown(value)}, but --regression needs a number, such as 3.5.")
+    return number
+
+
+def _hold_out(path: Path, rows: dict[str, list[Row]], lines: dict[str, list[int]]) -> None:
+    """Take one of ten training rows, by a hash of its texts, so that rows of the same texts stay together."""
+
+    def held(row: Row) -> bool:
+        return hashlib.sha256("\n".join(row.texts).encode("utf-8", "surrogatepass")).digest()[0] % _HELD_OUT == 0
+
+    chosen = [held(row) for row in rows["train"]]
+    if all(chosen) or not any(chosen):
+        raise UserError(f"{path} has too few rows ({len(chosen)}) to hold some out: give --valid FILE.")
+    for of in (rows, lines):
+        every = of["train"]
+        of["train"] = [one for one, out in zip(every, chosen) if not out]
+        of["valid"] = [one for one, out in zip(every, chosen) if out]
+
+
+def _several(label: Labels | None) -> tuple[str, ...]:
+    return label if isinstance(label, tuple) else () if label is None else (label,)
+
+
+def _classes(rows: list[Row], path: Path, options: Options, tokens: bool) -> list[str]:
+    """Return the classes of the training rows in the order of their names, of numbers in that of the numbers."""
+    counts = Counter(name for row in rows for name in _several(row.label))
+    many = len(counts) > _CLASSES or (not tokens and len(counts) > max(100, len(rows) // 2))
+    if many:
+        raise UserError(
+            f"{path} has {len(counts):,} different labels in {len(rows):,} rows: give --regression if they are "
+            "numbers, or --label for the column of the classes."
+        )
+    least = 1 if options.kind == "multi-label" else 2
+    if len(counts) < least:
+        there = f"only the label {shown(next(iter(counts)))}" if counts else "no label"
+        raise UserError(f"{path} has {there} in its training rows: there is nothing to tell apart.")
+    if all(re.fullmatch(r"\d{1,9}", name, re.ASCII) for name in counts):
+        return sorted(counts, key=lambda name: (int(name), name))
+    return sorted(counts)
+
+
+def _check_classes(
+    path: Path,
+    split: str,
+    rows: dict[str, list[Row]],
+    lines: dict[str, list[int]],
+    classes: Iterable[str],
+    options: Options,
+) -> None:
+    known = {*classes}
+    for line, row in zip(lines[split], rows[split]):
+        unknown = next((name for name in _several(row.label) if name not in known), None)
+        if unknown is not None:
+            whose = "--labels names" if options.labels else "the training rows have"
+            raise UserError(
+                f"{path}, line {line}: the label {shown(unknown)} is none of the {len(known)} that {whose} "
+                f"({', '.join(sorted(known))[:200]}): mend it, or name all by --labels."
+            )
+
+
+def _scaled(task: Task, rows: dict[str, list[Row]], path: Path) -> tuple[Task, dict[str, list[Row]]]:
+    """Return the task and its rows with scores from 0 to 1 in the training file."""
+    scores = [float(row.label) for row in rows["train"]]
+    offset, scale = min(scores), max(scores) - min(scores)
+    if not 0 < scale < math.inf:
+        raise UserError(f"{path} has the label {offset:g} in all its training rows: there is nothing to tell apart.")
+    for split in task.splits:
+        if split.labelled:
+            rows[split.name] = [
+                replace(row, label=repr((float(row.label) - offset) / scale)) for row in rows[split.name]
+            ]
+    return replace(task, offset=offset, scale=scale), rows

@@ -1,0 +1,50 @@
+"""Tasks of one's own beside those of the table: their settings follow from what `tupe prepare-task` wrote."""
+
+from pathlib import Path
+
+from tupe.criterions.metrics import has_entities
+from tupe.data.glue import own, tasks
+from tupe.errors import UserError
+from tupe.experiments.benchmarks import TASKS, Task
+
+
+def folder_of(name: str, data: Path) -> Path:
+    """Return the folder of a prepared task; `data` is that, or the folder of all."""
+    return data / name if (data / name).is_dir() else data
+
+
+def task_of(name: str, data: Path) -> Task:
+    """Return the row of a task, or what stands for it where the task is one's own.
+
+    Args:
+        name: of the task.
+        data: its folder, or the folder of all.
+
+    Raises:
+        UserError: if there is no such task.
+    """
+    if name in TASKS:
+        return TASKS[name]
+    description = own.description(folder_of(name, data))
+    if description is None or description.name != name:
+        raise UserError(
+            f"there is no task {name!r:.60} to fine-tune: the tasks are {', '.join(TASKS)}, and what tupe prepare-task "
+            f"made in {data}."
+        )
+    return _own(description)
+
+
+def _own(task: tasks.Task) -> Task:
+    """Return the settings of a task of one's own that its description decides."""
+    regression = task.scale is not None
+    if task.tokens:
+        metric = "f1" if has_entities(task.classes) else "accuracy"
+    else:
+        metric = "pearson" if regression else "micro_f1" if task.multi_label else "accuracy"
+    overrides = (
+        f"task.num_classes={len(task.classes) or 1}",
+        *(["criterion.regression_target=true"] if regression else []),
+        *(["task.multi_label=true"] if task.multi_label else []),
+        f"checkpoint.best_checkpoint_metric={metric}",
+    )
+    return Task("tokens/own" if task.tokens else "glue/own", own.MADE_BY, "input0/train", overrides=overrides)
