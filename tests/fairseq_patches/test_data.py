@@ -50,6 +50,15 @@ def test_missing_split(names, split, corpus, train, tmp_path):
         train(tmp_path, data=data)
 
 
+def test_a_folder_in_the_place_of_tokens(corpus, train, tmp_path):
+    data = folder_with(corpus, tmp_path / "data", *VALID[:1], VALID[2], "train.bin", "train.idx")
+    (data / "valid.bin").mkdir()
+    with pytest.raises(
+        UserError, match=rf"^{data}/valid\.idx is no index that fairseq knows, or has no \.bin beside it"
+    ):
+        train(tmp_path, data=data)
+
+
 def test_the_split_of_a_translation_is_none(corpus, train, tmp_path):
     """An encoder reads nothing of `valid.en-de.de.bin`."""
     data = folder_with(corpus, tmp_path / "data", "dict.txt")

@@ -174,6 +174,7 @@ def test_sharding_needs_a_package():
     [
         ("pipeline_decoder_balance", "abc", "leave it out: no model of TUPE is a pipeline"),
         ("pipeline_model_parallel", True, "leave it out: no model of TUPE is a pipeline"),
+        ("distributed_backend", "1.5", "give one of PyTorch's, as nccl or gloo"),
         ("localsgd_frequency", 5, "leave it out, or set ddp_backend to slowmo, which alone reads it"),
     ],
 )

@@ -95,6 +95,12 @@ def _literal(value: str) -> Any:
         return None
 
 
+def _is_backend(value: str) -> bool:
+    """Tell whether PyTorch has the backend, or those of `cpu:gloo,cuda:nccl`; some builds have none at all."""
+    known = getattr(getattr(torch.distributed, "Backend", None), "backend_list", None)
+    return known is None or all(part.rpartition(":")[2] in known for part in value.split(","))
+
+
 def _is_dictionary(value: str) -> bool:
     return isinstance(_literal(value), dict)
 
@@ -121,6 +127,7 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
     ("common", "profile", lambda x: not x or torch.cuda.is_available(), "leave it out, without a GPU to profile"),
     ("distributed_training", "zero_sharding", lambda x: x == "none" or _has_fairscale(), _NO_FAIRSCALE),
     ("distributed_training", "ddp_backend common.cpu", _can_shard, _NOT_SHARDED),
+    ("distributed_training", "distributed_backend", _is_backend, "give one of PyTorch's, as nccl or gloo"),
     ("dataset", "shard_id num_shards", lambda x, count: 0 <= x < count, "give a shard from 0, below their number"),
     ("generation", "nbest beam", lambda x, beam: x <= beam, "give --nbest at most --beam"),
     ("generation", "sampling nbest beam", lambda x, nbest, beam: not x or nbest == beam, _ALL_SAMPLES),

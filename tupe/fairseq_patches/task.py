@@ -247,7 +247,8 @@ def data_is_whole(original):
 
 def _refuse_unknown_index(prefix: Path) -> None:
     index = Path(f"{prefix}.idx")
-    if index.exists() and indexed_dataset.infer_dataset_impl(str(prefix)) is None:
+    data = Path(f"{prefix}.bin")  # a folder in its place ends in a traceback beside the sentence
+    if index.exists() and (not data.is_file() or indexed_dataset.infer_dataset_impl(str(prefix)) is None):
         raise UserError(f"{index} is no index that fairseq knows, or has no .bin beside it: prepare the data again.")
 
 
