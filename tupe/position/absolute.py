@@ -1,4 +1,4 @@
-"""Absolute positions: a table added to the words (BERT), or a correlation of their own (TUPE, section 3.1)."""
+"""Absolute positions: a table added to the words (BERT), or an untied correlation (TUPE, section 3.1)."""
 
 import math
 from typing import ClassVar
@@ -15,7 +15,7 @@ INIT_STD = 0.02  # BERT's initialisation, for every position parameter
 
 
 class PositionTable(nn.Module):
-    """`P: n x d`, one learnt vector a position. BERT-A and BERT-R add it to the word embeddings.
+    """Table `P: n x d`, one learnt vector a position, which BERT-A and BERT-R add to the word embeddings.
 
     A checkpoint with a longer table is sliced on loading; one with a shorter table is refused.
 
@@ -31,7 +31,7 @@ class PositionTable(nn.Module):
         fit_positions(self, "weight", 0)
 
     def forward(self, length: int) -> Tensor:
-        """The vectors of the first `length` positions, `(length, d)`. Raises `UserError` beyond the table's end."""
+        """Return the vectors of the first `length` positions, `(length, d)`; raise `UserError` beyond the last."""
         check_length(length, len(self.weight))
         return self.weight[:length]
 
@@ -40,21 +40,21 @@ class PositionTable(nn.Module):
 
 
 class UntiedAbsolute(nn.Module):
-    r"""Correlation of positions with projections of their own (TUPE, eq. 7; `LN` as in the authors' release).
+    r"""Correlation of positions, untied from the words (TUPE, eq. 7; `LN` as in the authors' release).
 
         absolute(i, j) = (LN(p_i) U^Q) (LN(p_j) U^K)^T / sqrt(num_terms * d_h)          per head, d_h = d / H
 
-    `num_terms` is the number of products that the attention logit sums (2 in TUPE: words and positions), so that the
-    sum has the variance of one.
+    `num_terms` is the number of products that the attention logit sums, 2 in TUPE: words and positions. Dividing by its
+    root gives the sum the variance of one product.
 
     Args:
         max_positions: rows of the table `P`.
         embed_dim: width `d` of the table and of both projections.
-        num_heads: `H`; each head reads its `d_h` columns of the one pair `U^Q, U^K`.
+        num_heads: `H`; each head has `d_h` columns of `U^Q` and of `U^K`.
         head_dim: `d_h`; `embed_dim / num_heads` if not given.
         num_terms: see above.
         projection_bias: biases on `U^Q, U^K`, as in the authors' release; the paper has none.
-        layer_norm: without it the projections see `p` as it is (an ablation).
+        layer_norm: whether there is an `LN`; without it (an ablation) the projections take `p` itself.
         layer_norm_eps: what the layer norm adds to the variance.
 
     Raises:
@@ -95,7 +95,10 @@ class UntiedAbsolute(nn.Module):
     def project(
         self, vectors: Tensor, queries: slice = slice(None), keys: slice = slice(None)
     ) -> tuple[Tensor, Tensor]:
-        """`LN(p) U^Q` of the `queries` among `vectors` `(m, d)`, `LN(p) U^K` of the `keys`: `(H, m, d_h)`, unscaled."""
+        """Compute `LN(p) U^Q` of the rows `queries` and `LN(p) U^K` of the rows `keys` of `vectors` `(m, d)`.
+
+        Both are unscaled, `(H, rows, d_h)`.
+        """
         p = in_float32(self.layer_norm, vectors)
         query, key = in_float32(self.query, p[queries]), in_float32(self.key, p[keys])  # (m, d) -> (m, H d_h)
         return self._heads(query), self._heads(key)
@@ -104,7 +107,7 @@ class UntiedAbsolute(nn.Module):
         return x.unflatten(-1, (self.num_heads, -1)).transpose(0, 1)  # (m, H d_h) -> (H, m, d_h)
 
     def factors(self, span: Span) -> tuple[Tensor, Tensor]:
-        """Those of the positions of `span`, `(H, m, d_h)` each, unscaled."""
+        """Compute the unscaled factors of `span`: queries `(H, length, d_h)` and keys `(H, num_keys, d_h)`."""
         return self.project(self.table(span.end), span.queries, span.keys)
 
     def forward(
@@ -115,12 +118,12 @@ class UntiedAbsolute(nn.Module):
         factors: bool = False,
         vectors: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """`absolute(i, j)` of some positions; see `PositionBias.forward`.
+        """Compute `absolute(i, j)` for a block of positions; see `PositionBias.forward`.
 
         Returns:
-            `(H, length, num_keys)`, or with `factors` those, unscaled: `(H, length, d_h)` and `(H, num_keys, d_h)`.
-            With `vectors` `(length, d)` in place of the positions', the correlation of each with itself `(length, H)`:
-            theta of the reset, which asks here because only `forward` gathers the weights of a sharded module.
+            `(H, length, num_keys)`. With `factors` the two unscaled factors, `(H, length, d_h)` and
+            `(H, num_keys, d_h)`. With `vectors` `(length, d)` the correlation of each vector with itself,
+            `(length, H)`: the reset computes theta so, because only `forward` gathers the weights of a sharded module.
         """
         if vectors is not None:
             query, key = self.project(vectors)

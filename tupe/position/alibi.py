@@ -4,7 +4,8 @@ r"""ALiBi: a slope a head times the distance (Press et al. 2022), for attention 
     offset        -m_h (|j - i| - 1/2 [j > i])                   half a step tells the sides apart (Chou 2024)
     learned       -m_h^- (i - j) for j < i,  -m_h^+ (j - i) for j > i
 
-The fixed slopes are computed for each call and no buffer, which 16 bits would round and the meta device would lose.
+The fixed slopes are computed in each call. As a buffer, a cast of the model to 16 bits would round them, and the meta
+device would lose them.
 """
 
 from typing import ClassVar
@@ -23,15 +24,15 @@ SIDES = tuple(CHOICES["relative_sides"])
 
 
 def alibi_slopes(num_heads: int, layer_heads: int | None = None, like: Tensor | None = None) -> Tensor:
-    """Compute the slopes of ALiBi's code where they are needed: a copy from the host would wait for a GPU.
+    """Compute the slopes of ALiBi's code, on the device of `like`: a copy from the host would wait for a GPU.
 
-    They are `2^(-8 (h + 1) / H)` for `H` heads; where `H` is no power of 2, those of the power below, and then every
-    second one of the power above.
+    For `H` heads they are `2^(-8 (h + 1) / H)`. Where `H` is not a power of 2, they are the slopes of the power below,
+    then every second slope of the power above.
 
     Args:
-        num_heads: how many there are to be.
-        layer_heads: `H`, of each layer; by default `num_heads`.
-        like: has the device and the type of the result; by default float32 on the CPU.
+        num_heads: number of slopes.
+        layer_heads: `H`, the heads of each layer; by default `num_heads`.
+        like: tensor with the device and the type of the result; by default float32 on the CPU.
 
     Returns:
         `(num_heads,)`, layer by layer.
@@ -44,18 +45,18 @@ def alibi_slopes(num_heads: int, layer_heads: int | None = None, like: Tensor | 
 
 @register_relative("alibi", relative_sides="slopes of alibi; " + explained(CHOICES["relative_sides"]))
 class AlibiRelative(RelativeTerm):
-    """Falls by `m_h` with each step of distance.
+    """ALiBi: the logit falls by `m_h` with each step of distance.
 
     Args:
-        num_heads: `H`, of all layers that have their own.
-        max_positions: not used; there is no longest input.
+        num_heads: `H`; the heads of all layers together where each layer has its own.
+        max_positions: not used; inputs may have any length.
         relative_sides: `symmetric`, `offset` or `learned`, as above.
-        layer_heads: heads of one layer, by which the slopes are chosen; `num_heads` if not given.
-        sharing: of the model; `head` is refused, since heads of one slope are no ALiBi.
-        bidirectional: `False` for a decoder, where no key comes after the query: learnt slopes of one side.
+        layer_heads: heads of one layer, which determine the slopes; `num_heads` if not given.
+        sharing: the model's `sharing`; `head` is refused, since ALiBi's heads differ by their slopes.
+        bidirectional: `False` for a decoder, where no key comes after the query: it learns the slopes of one side.
 
     Raises:
-        UserError: for other sides, and for heads that share.
+        UserError: for an unknown `relative_sides`, and for `sharing="head"`.
     """
 
     head_axes: ClassVar[dict[str, int]] = {"slope": 1}
@@ -79,7 +80,7 @@ class AlibiRelative(RelativeTerm):
         self.sides = relative_sides
         self.heads = num_heads, layer_heads or num_heads
         self.symmetric = relative_sides == "symmetric"
-        #: Says on which device and in which precision a term without parameters is.
+        #: Carries the device and the precision of a term without parameters.
         self.register_buffer("anchor", torch.zeros(1), persistent=False)
         self.slope = None
         if relative_sides == "learned":

@@ -18,25 +18,25 @@ from tupe.position.terms import FactoredTerm, PositionTerms, Term
 
 
 class PositionBias(nn.Module):
-    """`reset(absolute + relative)`, or with `cross` the position factors that join the words' queries and keys.
+    """The position encoding: `reset(absolute + relative)`, or with `cross` factors that join the words' queries and keys.
 
-    Layers that do not share their terms are more heads: with terms of `L H` heads, one computation makes those of all
-    layers, and `PositionTerms.split(L)` hands them out. Heads that share have terms of `L` heads, one for each layer.
+    Where each of `L` layers has terms of its own, build the terms with `L H` heads: one call computes all layers, and
+    `PositionTerms.split(L)` separates them. Where the heads of a layer share a term, build it with `L` heads.
 
-    The terms are a function of the parameters that compiles, exports, maps, and runs under any wrapper. In evaluation
-    without gradients they are cached until a parameter changes, and sliced for shorter inputs. Three things change them
-    unseen: a write through `parameter.data`, a step of a fused optimizer, and a hook on a module in here. Call
-    `train()`, `eval()` or `clear_cache()` after them.
+    The terms are a pure function of the parameters: they can be compiled, exported, vmapped and wrapped. In evaluation
+    without gradients they are cached until a parameter changes, and sliced for shorter inputs. The cache does not see
+    three changes: a write through `parameter.data`, a step of a fused optimizer, and a hook on a submodule. Call
+    `train()`, `eval()` or `clear_cache()` after one of them.
 
     Args:
         absolute: `UntiedAbsolute`, `LowRankAbsolute`, `FreeAbsolute`, a `Term` of your own or nothing.
         relative: `BucketedRelative`, `ClippedRelative`, `UnbinnedRelative`, `ParametricRelative`, a `Term` of your own
             or nothing.
         reset: `Reset` or nothing; needs a term to reset.
-        cross: hand out the factors of `absolute` instead of their product, for
+        cross: return the factors of `absolute` instead of their product, so that attention computes
             `(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T`, all four products (BERT-A^d; TUPE, section 4.3).
-        rotation: turns queries and keys (RoPE); its angles are handed out with the terms.
-        num_terms: number of products by which content is scaled, if not the number that the logit sums (an ablation).
+        rotation: turns queries and keys (RoPE); `PositionTerms.rotation` carries its angles.
+        num_terms: scale content by `1 / sqrt(num_terms * d_h)`; by default the number of products that the logit sums.
 
     Raises:
         UserError: for a combination that has no meaning.
@@ -67,7 +67,7 @@ class PositionBias(nn.Module):
                 "the release's reset has relative values of its own exactly where there is a relative term: give Reset "
                 f"relative={relative is not None}"
             )
-        #: Keys of the terms, where they are not the positions.
+        #: Number of keys where these are not positions (Linformer's `k`), else `None`.
         self.num_keys: int | None = getattr(absolute, "num_keys", None)
         if self.num_keys is not None and (reset is not None or relative is not None):
             raise UserError("relative positions and the [CLS] reset need a key for each position, not num_keys of them")
@@ -80,22 +80,22 @@ class PositionBias(nn.Module):
         self.cross = cross
         #: Number of products that the logit sums; content is scaled by `1 / sqrt(num_terms * d_h)`.
         self.num_terms = num_terms or (4 if cross else 2 if isinstance(absolute, UntiedAbsolute) else 1)
-        #: The longest input that all terms have; infinity for relative terms that repeat their ends.
+        #: The longest input that all terms cover; infinity where no term has an end.
         self.max_positions: float = min(getattr(term, "max_positions", math.inf) for term in (absolute, relative))
         #: Width of the factors of a structured bias, 0 without factors; `None` where the bias cannot be structured.
         self.structured_width: int | None = 0 if cross or absolute is None else getattr(absolute, "width", None)
         if self.num_keys is not None or not (relative is None or isinstance(relative, RelativeTerm)):
             self.structured_width = None
-        #: Whether a structured bias is factors, with a reset perhaps, and no values by distance.
+        #: Whether a structured bias has factors and no values by distance; it may have a reset.
         self.in_factors = bool(self.structured_width) and relative is None
-        #: Whether the terms have nothing to learn, as ALiBi's fixed slopes.
+        #: Whether the terms have no parameters, such as ALiBi's fixed slopes.
         self.parameter_free = not any(True for _ in self.parameters())
         self._cache = TermCache()
 
     def compute(
         self, length: int, structured: bool = False, num_keys: int | None = None, query_offset: int = 0
     ) -> PositionTerms:
-        """The terms in float32 or better, with their graph: `forward` without rounding, and nothing kept."""
+        """Compute the terms in float32 or better: `forward` without its cache and its rounding."""
         span = Span.of(length, num_keys, query_offset)
         query = key = None
         rotation = None if self.rotation is None else self.rotation(length, query_offset)
@@ -121,7 +121,7 @@ class PositionBias(nn.Module):
         return PositionTerms(bias, query, key, rotation)
 
     def gives_structured(self, structured: bool, query_offset: int) -> bool:
-        """Whether a bias that is asked for as `structured` can be so."""
+        """Tell whether `compute` returns a `StructuredBias` for these arguments."""
         return structured and self.structured_width is not None and (self.reset is None or query_offset == 0)
 
     def forward(
@@ -133,16 +133,17 @@ class PositionBias(nn.Module):
         num_keys: int | None = None,
         query_offset: int = 0,
     ) -> PositionTerms:
-        """The terms of `length` queries, from position `query_offset` on, with the keys of the first positions.
+        """Return the terms of `length` queries, from position `query_offset` on, and of the first `num_keys` keys.
 
         Args:
             length: `n`, the number of queries.
-            dtype: of the terms, to which they are rounded once.
-            structured: make the bias a `StructuredBias`, of a size linear in `n`, where its terms allow it:
-                `FreeAbsolute` and Linformer's do not, nor a reset with an offset.
-            num_keys: `m`, by default the positions up to the last query. Keys that are not positions all take part.
-            query_offset: the position of the first query: `position(1, query_offset=t)` is the row of step `t` in
-                decoding, of the full matrix's first `t + 1` columns.
+            dtype: type of the returned terms; they are computed in float32 or better and rounded once.
+            structured: make the bias a `StructuredBias`, of a size linear in `n`. It stays dense for
+                `FreeAbsolute`, for Linformer's keys, and for a reset with an offset.
+            num_keys: `m`; by default `query_offset + length`, the positions up to the last query. Linformer's
+                `k` keys are always all there.
+            query_offset: the position of the first query. In step `t` of decoding, `position(1, query_offset=t)` is the
+                first `t + 1` columns of the full matrix's row `t`.
         """
         span = Span.of(length, num_keys, query_offset)
         tensors = cacheable_tensors(self)
@@ -150,7 +151,7 @@ class PositionBias(nn.Module):
             return self.compute(length, structured, num_keys, query_offset).to(dtype)
         if span == Span.of(length):
             return self._cache.first(length, self, tensors, dtype, structured).slice(length, self.num_keys)
-        # Rows of what is cached structured: linear memory, however many rows are asked for one by one.
+        # Decoding asks for row after row: they are cut from a structured bias, whose memory is linear in the length.
         whole = torch.promote_types(dtype, torch.float32)
         terms = self._cache.first(span.end, self, tensors, whole, structured=True)
         terms = terms.slice(length, self.num_keys or num_keys, query_offset)

@@ -20,15 +20,15 @@ def cacheable_tensors(position: PositionBias) -> list[Tensor] | None:
 
     Nothing is cached in training, with gradients, under tracers and transforms, nor where a module may compute
     something else than a function of those tensors: a wrapper, an adapter, a parametrisation, a class that does not
-    declare itself a `Term`. The parameters of a replica or a flattened module are not its own: it has none, though
-    `position` was built with some.
+    declare itself a `Term`. Nor is anything cached in a replica (`nn.DataParallel`) or a flattened module, which has no
+    parameters although `position` was built with some.
     """
     if position.training or torch.is_grad_enabled() or is_traced():
         return None
     if not all(_is_known(type(module)) for module in position.modules()):
         return None
     tensors = [*position.parameters(), *position.buffers()]
-    plain = all(type(t) in (nn.Parameter, Tensor) and not t.is_inference() for t in tensors)  # these count changes
+    plain = all(type(t) in (nn.Parameter, Tensor) and not t.is_inference() for t in tensors)  # others count no versions
     own = position.parameter_free or any(isinstance(t, nn.Parameter) for t in tensors)
     return tensors if plain and own else None
 
@@ -44,8 +44,8 @@ def _is_known(kind: type) -> bool:
 class TermCache:
     """Cache of position terms, keyed by (dtype, structured). Copies and pickles start empty.
 
-    A tensor is known by its address and its version, which every operation in place raises, except PyTorch's fused
-    optimizers and writes through `tensor.data`.
+    A tensor counts as unchanged while its address and its version are the same. Every operation in place raises the
+    version, except PyTorch's fused optimizers and writes through `tensor.data`.
     """
 
     def __init__(self) -> None:
@@ -60,15 +60,16 @@ class TermCache:
     def first(
         self, length: int, position: PositionBias, tensors: list[Tensor], dtype: torch.dtype, structured: bool
     ) -> PositionTerms:
-        """Return the terms of at least the first `length` positions of `position`, which are made of `tensors`.
+        """Return the terms of at least the first `length` positions; compute them only if `tensors` have changed.
 
         They are computed for a power of two of positions, so that rising lengths compute them only a few times.
+        `tensors` are the parameters and buffers of `position`.
         """
         state = [(t.data_ptr(), t.dtype, t._version) for t in tensors]
         num_positions, cached_state, _, terms = self._entries.get((dtype, structured), (0, [], [], PositionTerms()))
         if num_positions < length or cached_state != state:
             num_positions = int(max(length, min(1 << (length - 1).bit_length(), position.max_positions)))
             terms = position.compute(num_positions, structured).to(dtype)
-            alive = [t.detach() for t in tensors]  # so that no other tensor comes to lie where one of them lay
+            alive = [t.detach() for t in tensors]  # so that no new tensor gets the address of one of them
             self._entries[dtype, structured] = num_positions, state, alive, terms
         return terms

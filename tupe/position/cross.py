@@ -1,4 +1,4 @@
-"""Untied positions of two sequences, a table for each: TUPE's term between a target and its source."""
+"""Untied positions between two sequences, such as a target and its source, with a table for each."""
 
 from copy import deepcopy
 from typing import Any
@@ -19,7 +19,7 @@ class UntiedTwoSided(UntiedAbsolute):
         max_positions: rows of the table `P` of the queries.
         num_keys: rows of the table `P'` of the keys.
         embed_dim: width `d` of both.
-        others: of `UntiedAbsolute`.
+        others, named: the further arguments of `UntiedAbsolute`.
     """
 
     def __init__(self, max_positions: int, num_keys: int, embed_dim: int, *others: Any, **named: Any) -> None:
@@ -29,7 +29,7 @@ class UntiedTwoSided(UntiedAbsolute):
         self.key_layer_norm = deepcopy(self.layer_norm)
 
     def factors(self, span: Span) -> tuple[Tensor, Tensor]:
-        """As `UntiedAbsolute`'s; the keys are all there, whatever `span` says of them."""
+        """Compute the unscaled factors of the queries of `span`, `(H, length, d_h)`, and all keys, `(H, num_keys, d_h)`."""
         query = in_float32(self.query, in_float32(self.layer_norm, self.table(span.queries.stop)[span.queries]))
         key = in_float32(self.key, in_float32(self.key_layer_norm, self.key_table.weight))
         return self._heads(query), self._heads(key)

@@ -2,9 +2,9 @@ r"""FIRE: a learnt function of the distance (Li et al. 2024), which has T5's buc
 
     relative(j - i) = f( sgn(j - i) min(1, psi(|j - i|) / psi(L)) ),     psi(x) = log(1 + c x),     f: 1 -> w -> H, ReLU
 
-Two decisions are ours. The paper divides by `psi(max(L, i))`, which is not a function of the distance alone; here
-distances beyond `L` share its value, so that inputs of all lengths have one term, and the kernels take it. And the sign
-tells the sides apart, which the paper's decoders do not need.
+Two things differ from the paper. It divides by `psi(max(L, i))`, which is not a function of the distance alone; here
+distances beyond `L` have the value of `L`, so that the kernels can compute the term and inputs of all lengths share it.
+And the sign tells the two sides apart, which the paper's decoders do not need.
 """
 
 import math
@@ -25,20 +25,20 @@ from tupe.position.relative import RelativeTerm
     fire_length="fire: distance at which its function ends, learnt from there on; 0 for the longest sequence",
 )
 class FireRelative(RelativeTerm):
-    """A function of the normalised logarithm of the distance, with one hidden layer as in the authors' code.
+    """FIRE: a function of the normalised logarithm of the distance, with one hidden layer as in the authors' code.
 
     Args:
-        num_heads: `H`, of all layers that have their own.
-        max_positions: the longest sequence of training, at which `L` starts; there is no longest input.
+        num_heads: `H`; the heads of all layers together where each layer has its own.
+        max_positions: the longest training sequence, the initial `L`; inputs may have any length.
         fire_width: hidden units `w`, at least 1.
-        fire_length: where `L` starts instead, above 0; 0 for `max_positions`.
+        fire_length: another initial `L`, above 0; 0 for `max_positions`.
 
     Raises:
-        UserError: for numbers of which there is no function.
+        UserError: for a `fire_width` below 1, or a `fire_length` that is negative or infinite.
     """
 
     head_axes: ClassVar[dict[str, int]] = {"out_weight": 0, "out_bias": 0}
-    unit = 64  # of the parameter for `L`, so that it has the size of the others
+    unit = 64  # the parameter is `L / unit`, so that it has the size of the others
 
     def __init__(self, num_heads: int, max_positions: int, *, fire_width: int = 32, fire_length: float = 0.0) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class FireRelative(RelativeTerm):
             raise UserError(f"fire_length is {fire_length:g}, but must be above 0, or 0 for the longest sequence")
         self.rate = nn.Parameter(torch.full((1,), 0.1))  # c
         self.length = nn.Parameter(torch.full((1,), (fire_length or max_positions) / self.unit))  # L
-        # no layers, whose weights a model draws with BERT's deviation: the function would then be flat
+        # no `Linear`: a model draws its weights again, with BERT's small deviation, which would make the function flat
         self.hidden_weight = nn.Parameter(torch.empty(fire_width))
         self.hidden_bias = nn.Parameter(torch.empty(fire_width))
         self.out_weight = nn.Parameter(torch.empty(num_heads, fire_width))

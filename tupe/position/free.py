@@ -1,4 +1,4 @@
-"""A free correlation of every pair of positions (TUPE, appendix D: it "converges much slower"; an ablation)."""
+"""Absolute positions: a free value for each pair (TUPE, appendix D: it "converges much slower"; an ablation)."""
 
 from typing import ClassVar
 
@@ -11,10 +11,10 @@ from tupe.position.precision import at_least_float32
 
 
 class FreeAbsolute(nn.Module):
-    """`absolute(i, j) = V[i, j]` per head.
+    """Table `V: H x n x n` of free values, `absolute(i, j) = V[i, j]` per head.
 
     Args:
-        max_positions: `n`.
+        max_positions: number of positions `n`.
         num_heads: `H`.
     """
 
@@ -28,7 +28,7 @@ class FreeAbsolute(nn.Module):
         fit_positions(self, "weight", 1, 2)
 
     def forward(self, length: int, num_keys: int | None = None, query_offset: int = 0) -> Tensor:
-        """`absolute(i, j)` of some positions, `(H, length, num_keys)`; see `PositionBias.forward`."""
+        """Return `absolute(i, j)` for a block of positions, `(H, length, num_keys)`; see `PositionBias.forward`."""
         span = Span.of(length, num_keys, query_offset)
         check_length(span.end, self.max_positions)
         return at_least_float32(take(take(self.weight, 1, span.queries), 2, span.keys))

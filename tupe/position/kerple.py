@@ -2,8 +2,8 @@ r"""KERPLE-log: a bias that falls with the logarithm of the distance (Chi et al.
 
     relative(j - i) = -p_{h,s} log(1 + a_{h,s} |j - i|),     s = [j > i],     p, a > 0
 
-It is added after the scaling of the content, as in the authors' code; their equation 2 prints it before. Paper and code
-are of decoders: that each side has its own `p` and `a` is ours, since one pair could not tell the direction.
+It is added after the scaling of the content, as in the authors' code; their equation 2 adds it before. Paper and code
+are for decoders. Here each side has its own `p` and `a`, since one pair could not tell the direction.
 """
 
 from typing import ClassVar
@@ -19,32 +19,32 @@ from tupe.position.relative import RelativeTerm, of_side
 
 @register_relative("kerple")
 class KerpleRelative(RelativeTerm):
-    """Logarithms of the distance with learnt factors.
+    """KERPLE-log: the logit falls with the logarithm of the distance, at a learnt height and rate.
 
     Args:
-        num_heads: `H`, of all layers that have their own.
-        max_positions: not used; there is no longest input.
-        bidirectional: `False` for a decoder, where no key comes after the query: `p` and `a` of one side.
+        num_heads: `H`; the heads of all layers together where each layer has its own.
+        max_positions: not used; inputs may have any length.
+        bidirectional: `False` for a decoder, where no key comes after the query: it has `p` and `a` of one side.
     """
 
     head_axes: ClassVar[dict[str, int]] = {"height": 1, "rate": 1}
-    #: The least `p` and `a`, at which the authors' code clamps them; `softplus` is added to it.
+    #: The least `p` and `a`. The authors' code clamps there; here `softplus` is added to it.
     least = 0.01
 
     def __init__(self, num_heads: int, max_positions: int | None = None, *, bidirectional: bool = True) -> None:
         super().__init__()
         shape = 2 if bidirectional else 1, num_heads
-        #: `p` and `a` by `softplus`, at first uniform in (0, 2) and in (0, 1) as in the authors' code.
+        #: `p` and `a` before `softplus`. They start uniform in (0, 2) and (0, 1), as in the authors' code.
         self.height = nn.Parameter(self.inverse(2 * torch.rand(shape)))
         self.rate = nn.Parameter(self.inverse(torch.rand(shape)))
 
     @classmethod
     def inverse(cls, positive: Tensor) -> Tensor:
-        """Return what `positive` makes of it."""
+        """Return the parameter for which `self.positive` gives these values."""
         return (positive - cls.least).clamp(min=cls.least).expm1().log()
 
     def positive(self, parameter: Tensor) -> Tensor:
-        """Return the values above `least` that a parameter stands for."""
+        """Map a parameter to the `p` or `a` that it stands for, which is above `least`."""
         return self.least + F.softplus(at_least_float32(parameter))
 
     def by_distance(self, first: int, stop: int) -> Tensor:

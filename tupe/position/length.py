@@ -1,4 +1,4 @@
-"""How many positions a parameter has: longer input is refused, a checkpoint with more of them is sliced."""
+"""Lengths: blocks of a term, the check of an input's length, and checkpoints with another number of positions."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +11,7 @@ from tupe.errors import UserError
 
 @dataclass(frozen=True)
 class Span:
-    """Which cells of the terms of all positions: `length` rows from `query_offset` on, the first `num_keys` columns."""
+    """Block of a term's matrix: `length` rows (queries) from `query_offset` on, the first `num_keys` columns (keys)."""
 
     length: int
     num_keys: int
@@ -19,22 +19,22 @@ class Span:
 
     @classmethod
     def of(cls, length: int, num_keys: int | None = None, query_offset: int = 0) -> "Span":
-        """With, if not given, the keys up to the last query."""
+        """Make a span; `num_keys` is by default the positions up to the last query."""
         return cls(length, query_offset + length if num_keys is None else num_keys, query_offset)
 
     @property
     def arguments(self) -> tuple[int, int, int]:
-        """As every term takes them."""
+        """The positional arguments of `Term.forward`."""
         return self.length, self.num_keys, self.query_offset
 
     @property
     def end(self) -> int:
-        """The number of positions that it reaches."""
+        """The number of positions that a term needs to have for this block."""
         return max(self.query_offset + self.length, self.num_keys)
 
     @property
     def distances(self) -> tuple[int, int]:
-        """The first distance `j - i` in it, from the last query to the first key, and the one after the last."""
+        """The distances `j - i` as `(first, stop)`; the first is from the last query to the first key."""
         return 1 - self.length - self.query_offset, self.num_keys - self.query_offset
 
     @property
@@ -47,9 +47,10 @@ class Span:
 
 
 def take(tensor: Tensor, axis: int, rows: slice) -> Tensor:
-    """The `rows` of `tensor` along `axis`.
+    """Return the `rows` of `tensor` along `axis`.
 
-    In `torch.export` one by one: a slice that is contiguous only when it is the whole would not hold for all lengths.
+    `torch.export` gets an `index_select`: a slice is contiguous only when it is the whole, so the exported graph would
+    not hold for all lengths.
     """
     if torch.compiler.is_exporting():
         return tensor.index_select(axis, torch.arange(rows.start or 0, rows.stop, device=tensor.device))
@@ -57,7 +58,7 @@ def take(tensor: Tensor, axis: int, rows: slice) -> Tensor:
 
 
 def check_length(length: int, max_positions: float) -> None:
-    """Raises `UserError` if a sequence of `length` tokens has more than `max_positions`."""
+    """Raise `UserError` if a sequence of `length` tokens has more than `max_positions`."""
     if length > max_positions:
         raise UserError(
             f"a sequence of {length} tokens is longer than the {max_positions} positions of the model: "
@@ -66,15 +67,15 @@ def check_length(length: int, max_positions: float) -> None:
 
 
 def fit_positions(module: nn.Module, name: str, *axes: int, centred: bool = False) -> None:
-    """On loading, slices the parameter `name` of a checkpoint that has more positions; refuses one that has fewer.
+    """Make `load_state_dict` slice the parameter `name` of a longer checkpoint, and refuse a shorter one.
 
-    `module.position_axes` says so too, to `tupe extend-positions`.
+    `module.position_axes` records the axes for `tupe extend-positions`.
 
     Args:
         module: owns the parameter.
-        name: of the parameter within the module.
-        axes: those that run over positions; the first of them are kept.
-        centred: the axes run over the distances `-(n-1) .. n-1` instead; the middle is kept.
+        name: name of the parameter within the module.
+        axes: the axes that run over positions; slicing keeps the first positions.
+        centred: the axes run over the distances `-(n-1) .. n-1` instead; slicing keeps the middle.
     """
     module._register_load_state_dict_pre_hook(partial(_fit, name, axes, centred), with_module=True)
     module.__dict__.setdefault("position_axes", {})[name] = axes, centred

@@ -12,13 +12,13 @@ from tupe.position.precision import at_least_float32, no_autocast
 
 
 class LowRankAbsolute(nn.Module):
-    """`absolute(i, j) = P_Q[i] . P_K[j]` per head, without a scale; the content keeps `1 / sqrt(d_h)`.
+    """DIET-ABS: `absolute(i, j) = P_Q[i] . P_K[j]` per head, without a scale; the content keeps `1 / sqrt(d_h)`.
 
     Args:
-        max_positions: `n`.
+        max_positions: number of positions `n`.
         rank: `d_p`, the width of both factors.
         num_heads: `H`.
-        num_keys: rows of `P_K`, where the keys are not the positions (`k` of Linformer; DIET-ABS-LIN, eq. 4).
+        num_keys: rows of `P_K` where the keys are not positions (Linformer's `k`; DIET-ABS-LIN, eq. 4).
 
     Raises:
         UserError: for a rank below 1.
@@ -45,10 +45,11 @@ class LowRankAbsolute(nn.Module):
     def forward(
         self, length: int, num_keys: int | None = None, query_offset: int = 0, factors: bool = False
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """`absolute(i, j)` of some positions; see `PositionBias.forward`. Keys that are no positions are all there.
+        """Compute `absolute(i, j)` for a block of positions; see `PositionBias.forward`.
 
         Returns:
-            `(H, length, num_keys)`, or with `factors` `P_Q` `(H, length, d_p)` and `P_K` `(H, num_keys, d_p)`.
+            `(H, length, num_keys)`, or with `factors` rows of `P_Q` `(H, length, d_p)` and `P_K` `(H, num_keys, d_p)`.
+            Linformer's keys are always all there.
         """
         span = Span.of(length, num_keys, query_offset)
         check_length(span.end, self.max_positions)

@@ -1,4 +1,4 @@
-"""A relative term with parameters in common (TUPE, appendix D: "the improvement is just marginal"; an ablation)."""
+"""Relative positions by products of vectors (TUPE, appendix D: "the improvement is just marginal"; an ablation)."""
 
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ from tupe.position.relative import RelativeTerm, check_max_distance, clipped_row
 
 
 class ParametricRelative(RelativeTerm):
-    """`relative(j - i) = (r_{j-i} F^Q) (r_{j-i} F^K)^T` per head, without a scale; distances beyond `t` are clipped.
+    """Product `relative(j - i) = (r_{j-i} F^Q) (r_{j-i} F^K)^T` per head, unscaled; distances beyond `t` are clipped.
 
     Args:
         embed_dim: width `d` of the vectors `r`.

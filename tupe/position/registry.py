@@ -4,9 +4,9 @@
     class Mine(RelativeTerm):
         def __init__(self, num_heads: int, max_positions: int, *, mine_size: int = 5) -> None: ...
 
-is `--relative mine --mine-size 7`, and under Hydra `model.relative=mine model.mine_size=7`. A term of this package has
-its name in `CHOICES` of `tupe.systems`; a module outside it is imported before the plugin is: `--user-dir` does both
-(examples/own_term). A checkpoint names a term and never imports one.
+makes `--relative mine --mine-size 7` a choice, under Hydra `model.relative=mine model.mine_size=7`. The names of this
+package's terms stand in `CHOICES` of `tupe.systems`. A module outside must be imported before the plugin; `--user-dir`
+does both (examples/own_term). Loading a checkpoint that names a term imports nothing.
 """
 
 import inspect
@@ -24,45 +24,46 @@ from tupe.systems import CHOICES
 
 
 class Option(NamedTuple):
-    """A keyword argument of the term, which is a field of the configuration: its default and its help."""
+    """Default and help of a term's keyword argument that is also a field of the configuration."""
 
     default: Any
     help: str
 
 
 class Registered(NamedTuple):
-    """A class and those of its keyword arguments that are fields of the configuration."""
+    """A registered class, with those of its keyword arguments that are fields of the configuration."""
 
     term: Callable[..., Term]
     options: dict[str, Option]
 
 
-#: side, absolute or relative -> name -> what was registered under it.
+#: `absolute` or `relative` -> name -> the class registered under it.
 REGISTRY: dict[str, dict[str, Registered]] = {"absolute": {}, "relative": {}}
 
-#: Whether the names have become fields and choices; later ones would not.
+#: Whether `freeze` has been called: terms registered later would be no choices.
 _read = False
 
 
 def register_absolute(name: str, **options: str) -> Callable[[type[nn.Module]], type[nn.Module]]:
-    """Decorator of a `Term` which is `absolute=name`; arguments as of `register_relative`."""
+    """Return a decorator that registers a `Term` as `absolute=name`; arguments as of `register_relative`."""
     return _register("absolute", name, options)
 
 
 def register_relative(name: str, **options: str) -> Callable[[type[nn.Module]], type[nn.Module]]:
-    """Decorator of a `Term` which is `relative=name` from then on.
+    """Return a decorator that registers a `Term` as `relative=name`.
 
-    The class is called with the number of heads and of positions, its options, and what it takes by these names:
-    `layer_heads`, the heads of one layer; `embed_dim` and `head_dim`, the widths of the model and of a head; `sharing`,
-    who shares the term; `bidirectional`, false in a decoder, where no key comes after the query.
+    A model calls the class with the number of heads, the number of positions, and the options. It also passes those of
+    the following arguments that the class has: `layer_heads`, the heads of one layer; `embed_dim` and `head_dim`, the
+    widths of the model and of a head; `sharing`, who shares the term; `bidirectional`, false in a decoder, where no key
+    comes after the query.
 
     Args:
         name: lower-case letters, digits and underscores.
-        options: keyword argument of the class -> its help, for each that has a default and shall be a field.
+        options: help of each keyword argument that becomes a field of the configuration; it needs a default.
 
     Raises:
-        UserError: for a name that is taken, an option that is no such argument or has another default in another term,
-            or when models are there already.
+        UserError: for a name that is taken, for an option that is no such argument or has another default in another
+            term, and after `tupe.models` has been imported.
     """
     return _register("relative", name, options)
 
@@ -117,9 +118,9 @@ def registered_options() -> dict[str, Option]:
 
 
 def freeze() -> tuple[list[str], list[str], dict[str, Option]]:
-    """Return the absolute and relative terms from outside this package, and all options; nothing is registered later.
+    """Close the registry; return the names of absolute and relative terms from outside this package, and all options.
 
-    A configuration is made of them.
+    The configuration of the models is made from these.
     """
     global _read
     _read = True
@@ -128,7 +129,7 @@ def freeze() -> tuple[list[str], list[str], dict[str, Option]]:
 
 
 def registered_folders() -> list[Path]:
-    """Return the folders of the packages outside this one that have registered terms."""
+    """Return the folders of other packages that have registered terms."""
     terms = (found.term for side in REGISTRY.values() for found in side.values())
     names = {term.__module__.partition(".")[0] for term in terms if not _is_built_in(term)}
     files = (getattr(sys.modules.get(name), "__file__", None) for name in names)
@@ -136,12 +137,12 @@ def registered_folders() -> list[Path]:
 
 
 def refuse_unregistered(where: object, config: type, value: Callable[[str], Any]) -> None:
-    """Raise `UserError` for a term of a checkpoint that is not registered: no name makes us import anything.
+    """Raise `UserError` if a checkpoint names a term that is not registered here. It is never imported by its name.
 
     Args:
-        where: the checkpoint, for the message.
+        where: the checkpoint, as the message names it.
         config: the dataclass of its model.
-        value: from the name of a field to what the checkpoint has in it.
+        value: function from the name of a field to its value in the checkpoint.
     """
     for side in ("absolute", "relative", "decoder_absolute", "decoder_relative"):
         field, name = config.__dataclass_fields__.get(side), value(side)

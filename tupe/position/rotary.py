@@ -1,10 +1,11 @@
-r"""Rotary positions: queries and keys turn with their position, so that products depend on `j - i` (Su et al. 2021).
+r"""Rotary positions: each query and key is turned by its position, so products depend on `j - i` (Su et al. 2021).
 
     logit(i, j) = (R_i q_i) . (R_j k_j) / sqrt(d_h),         theta_c = base^(-2c/r),  c = 0 .. r/2 - 1
 
-`R_i` turns the plane of the columns `c` and `c + r/2` by `i theta_c`; columns from `r` on stay. These planes are those
-of NeoX, LLaMA and ModernBERT; the paper's, of neighbouring columns, are the same after the columns of `W^Q` and `W^K`
-are permuted. Values and position terms are not turned. For inputs longer than in training the angles shrink:
+`R_i` turns the plane of the columns `c` and `c + r/2` by `i theta_c`; columns from `r` on stay. NeoX, LLaMA and
+ModernBERT pair columns in this way. The paper pairs neighbours, which is the same after a permutation of the columns of
+`W^Q` and `W^K`. Values and position terms are not turned. For inputs `s` times longer than in training, `scaling`
+shrinks the angles:
 
     linear    theta_c / s
     ntk       base s^(r/(r-2)) for the base: the fastest plane as it was, the slowest divided by s
@@ -26,15 +27,15 @@ SCALINGS = tuple(CHOICES["rotary_scaling"])
 def frequencies(
     width: int, base: float, scaling: str = "none", factor: float = 1.0, length: float = 0, like: Tensor | None = None
 ) -> Tensor:
-    """Compute the `theta_c` of each plane where they are needed: a copy from the host would wait for a GPU.
+    """Compute `theta_c` for each plane `c`, on the device of `like`: a copy from the host would wait for a GPU.
 
     Args:
         width: `r`.
-        base: of the powers.
+        base: the base of the powers.
         scaling: `none`, `linear`, `ntk` or `yarn`.
-        factor: `s`, how many times longer than in training the inputs are.
-        length: of the inputs of training, which `yarn` asks for.
-        like: has the device and the type of the result; by default float32 on the CPU.
+        factor: `s`, how many times longer than in training the inputs are; not used by `none`.
+        length: the longest training input; only `yarn` needs it.
+        like: tensor with the device and the type of the result; by default float32 on the CPU.
 
     Returns:
         `(r / 2,)`.
@@ -48,7 +49,7 @@ def frequencies(
         return theta / factor
     if scaling != "yarn":
         return theta
-    # planes up to `first` turn 32 times or more within `length` and stay, those from `last` on at most once
+    # planes up to `first` turn at least 32 times within `length` and stay; those from `last` on turn at most once
     first, last = (width * math.log(length / (2 * math.pi * turns)) / (2 * math.log(base)) for turns in (32, 1))
     first, last = max(math.floor(first), 0), min(math.ceil(last), width - 1)
     slow = ((plane - first) / max(last - first, 1e-3)).clamp(0, 1)
@@ -61,13 +62,13 @@ class Rotary(nn.Module):
     Args:
         head_dim: `d_h`.
         dims: `r`, even, at most `d_h`; -1 for all columns.
-        base: of the angles, at least 1.
+        base: the base of `theta_c`, at least 1.
         scaling: how angles shrink for inputs longer than in training: `none`, `linear`, `ntk` or `yarn`.
-        factor: `s`, how many times longer they are, at least 1.
-        max_positions: the longest input; `yarn` takes `max_positions / factor` for the length of training.
+        factor: `s`, how many times longer these are, at least 1.
+        max_positions: the longest input; `yarn` takes `max_positions / factor` as the longest training input.
 
     Raises:
-        UserError: for numbers of which there are no planes or angles.
+        UserError: for an odd or too large `dims`, and for a `base`, `scaling` or `factor` out of range.
     """
 
     anchor: Tensor
@@ -102,7 +103,7 @@ class Rotary(nn.Module):
         self.width = width
         self.of_angles = base, scaling, factor, max_positions / factor
         self.amplitude = 0.1 * math.log(factor) + 1 if scaling == "yarn" else 1.0
-        #: Says on which device the angles are, and whether in float64. No buffer has them, as 16 bits would round them.
+        #: Carries the device of the angles, and whether they are float64. As a buffer, 16 bits would round them.
         self.register_buffer("anchor", torch.zeros(1), persistent=False)
 
     def thetas(self) -> Tensor:
@@ -110,9 +111,9 @@ class Rotary(nn.Module):
         return frequencies(self.width, *self.of_angles, like=at_least_float32(self.anchor))
 
     def forward(self, length: int, query_offset: int = 0) -> Tensor:
-        """Return what `rotate` takes, for `length` positions from `query_offset` on: `(2, length, r)`.
+        """Compute what `rotate` takes, for `length` positions from `query_offset` on: `(2, length, r)`.
 
-        It is the cosines, and the sines with the sign of their half, in float32 or better.
+        These are the cosines, and the sines, negated in the first half of the columns, in float32 or better.
         """
         thetas = self.thetas()
         positions = torch.arange(query_offset, query_offset + length, device=thetas.device)
@@ -125,14 +126,14 @@ class Rotary(nn.Module):
 
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """Turn the first columns of `x`, in float32 or better, and round once.
+    """Turn the first `r` columns of `x`, in float32 or better, and round once.
 
     Args:
-        x: `(..., n, H, d_h)`, queries and keys side by side if their heads are: one call for both is the fastest.
-        rotation: of `Rotary`, `(2, n, r)`, or `(2, ..., n, r)` for positions of each sequence.
+        x: `(..., n, H, d_h)`. One call for queries and keys, as `2 H` heads, is faster than two.
+        rotation: the output of `Rotary`, `(2, n, r)`, or `(2, ..., n, r)` where sequences differ in their positions.
 
     Returns:
-        as `x`, and of its type.
+        A tensor of the shape and type of `x`.
     """
     cos, sin = rotation.unsqueeze(-2)  # n 1 r
     width = cos.shape[-1]
