@@ -18,7 +18,7 @@ from tupe.position.terms import FactoredTerm, PositionTerms, Term
 
 
 class PositionBias(nn.Module):
-    """The position encoding: `reset(absolute + relative)`, or with `cross` factors that join the words' queries and keys.
+    """Position encoding: `reset(absolute + relative)`, or with `cross` factors to add to the words' queries and keys.
 
     Where each of `L` layers has terms of its own, build the terms with `L H` heads: one call computes all layers, and
     `PositionTerms.split(L)` separates them. Where the heads of a layer share a term, build it with `L` heads.

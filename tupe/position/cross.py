@@ -29,7 +29,7 @@ class UntiedTwoSided(UntiedAbsolute):
         self.key_layer_norm = deepcopy(self.layer_norm)
 
     def factors(self, span: Span) -> tuple[Tensor, Tensor]:
-        """Compute the unscaled factors of the queries of `span`, `(H, length, d_h)`, and all keys, `(H, num_keys, d_h)`."""
+        """Compute the unscaled factors: queries of `span`, `(H, length, d_h)`, and all keys, `(H, num_keys, d_h)`."""
         query = in_float32(self.query, in_float32(self.layer_norm, self.table(span.queries.stop)[span.queries]))
         key = in_float32(self.key, in_float32(self.key_layer_norm, self.key_table.weight))
         return self._heads(query), self._heads(key)

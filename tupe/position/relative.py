@@ -18,49 +18,52 @@ from tupe.position.precision import at_least_float32
 
 
 def toeplitz(values: Tensor, num_keys: int) -> Tensor:
-    """Values of the distances `-(n-1) .. m-1`, `(H, n + m - 1)`, to `(H, n, m)`: `out_ij = values[n-1 + j-i]`."""
+    """Lay `values` `(H, n + m - 1)` of the distances `-(n-1) .. m-1` on the diagonals of an `(H, n, m)` tensor.
+
+    `out[h, i, j] = values[h, n-1 + j-i]`, and `m` is `num_keys`.
+    """
     length = values.shape[-1] - num_keys + 1
     return skew(F.pad(values, (1, 1)).unsqueeze(-2).expand(-1, length, -1))
 
 
 def skew(by_distance: Tensor) -> Tensor:
-    """`(..., n, n + m + 1)`, last axis the distance `-n .. m`, to `(..., n, m)`: `out[i, j] = in[i, n + j - i]`."""
+    """Select keys `(..., n, m)` from distances `-n .. m`, `(..., n, n + m + 1)`: `out[i, j] = in[i, n + j - i]`."""
     length, width = by_distance.shape[-2:]
     # cell (i, n + j - i) is number i width + n + j - i = n + i (width - 1) + j of the row-major matrix
     return by_distance.flatten(-2)[..., length:].unflatten(-1, (length, width - 1))[..., : width - length - 1]
 
 
 class RelativeTerm(nn.Module):
-    """Base of the relative terms: values in rows and, in the subclass, the row of each distance.
+    """Base of the relative terms. A subclass has a table, `values`, and tells the `row` of each distance in it.
 
-    A term of another kind overrides `by_distance` alone; see `tupe.position.Term`.
+    A term without a table overrides `by_distance` instead; see `tupe.position.Term`.
     """
 
     max_positions = math.inf
-    #: Whether `j - i` and `i - j` have the same value, by which no direction can be told.
+    #: Whether `j - i` and `i - j` have the same value: the term then cannot tell a direction.
     symmetric = False
 
     def row(self, distance: Tensor) -> Tensor:
-        """Row of each `distance = j - i`, of the same shape (int64)."""
+        """Return the table's row for each `distance = j - i`, in the same shape (int64)."""
         raise TypeError(f"{type(self).__name__} does not say which row a distance has")
 
     def values(self) -> Tensor:
-        """The value of every row and head, `(rows, H)`, in float32 or better."""
+        """Return the table, `(rows, H)`, in float32 or better."""
         raise TypeError(f"{type(self).__name__} has no values")
 
     def by_distance(self, first: int, stop: int) -> Tensor:
-        """`relative(d)` of the distances `first .. stop - 1`, `(H, stop - first)`, in float32 or better."""
+        """Compute `relative(d)` of the distances `first .. stop - 1`, `(H, stop - first)`, in float32 or better."""
         values = self.values()
         return values[self.row(torch.arange(first, stop, device=values.device))].t()
 
     def forward(
         self, length: int, num_keys: int | None = None, query_offset: int = 0, by_distance: bool = False
     ) -> Tensor:
-        """`relative(j - i)` of some positions; see `PositionBias.forward`.
+        """Compute `relative(j - i)` for a block of positions; see `PositionBias.forward`.
 
         Returns:
-            `(H, length, num_keys)`, or with `by_distance` the values of the distances from the last query to the first
-            key up to the first query to the last key, `(H, length + num_keys - 1)`.
+            `(H, length, num_keys)`. With `by_distance` one value for each distance, `(H, length + num_keys - 1)`; the
+            first distance is from the last query to the first key.
         """
         span = Span.of(length, num_keys, query_offset)
         check_length(span.end, self.max_positions)
@@ -69,10 +72,10 @@ class RelativeTerm(nn.Module):
 
 
 def of_side(values: Tensor, distance: Tensor) -> Tensor:
-    """Give each distance the value of its side.
+    """Give each distance the value of its side: key before the query, or after it.
 
     Args:
-        values: `(2, H)`, for keys before the query and after it; `(1, H)` for both.
+        values: `(2, H)`, row 0 for keys before the query and row 1 for those after it; `(1, H)` for both.
         distance: `j - i`, `(D,)`.
 
     Returns:
@@ -82,7 +85,7 @@ def of_side(values: Tensor, distance: Tensor) -> Tensor:
 
 
 class RelativeBias(RelativeTerm):
-    """Base of the terms whose values are learnt one by one.
+    """Base of the relative terms that learn a table, one value for each row and head.
 
     Args:
         num_rows: rows of the table, `num_rows x H`.
@@ -104,17 +107,19 @@ class RelativeBias(RelativeTerm):
 
 
 class BucketedRelative(RelativeBias):
-    """T5's buckets: half of them for keys after the query; in each half the first half holds one distance each, the
-    rest grows as the logarithm up to `max_distance`, beyond which all distances share the last.
+    """T5's buckets: near distances have one each, far ones share them.
+
+    Half of the buckets are for keys after the query. In each half, the first half of the buckets have one distance
+    each, and the others grow logarithmically up to `max_distance`. All greater distances share the last.
 
     Args:
         num_heads: `H`.
         num_buckets: even, at least 4.
         max_distance: greater than `num_buckets / 4`, or than `num_buckets / 2` if not `bidirectional`.
-        bidirectional: `False` for T5's decoder, where no key comes after the query: all buckets for those before it.
+        bidirectional: `False` for T5's decoder, where all buckets are for keys before the query.
 
     Raises:
-        UserError: for numbers that make no buckets.
+        UserError: for other numbers.
     """
 
     boundaries: Tensor
@@ -133,7 +138,7 @@ class BucketedRelative(RelativeBias):
                 f"{a_side // 2}"
             )
         super().__init__(num_buckets, num_heads)
-        self.after = a_side if bidirectional else 0  # rows before those of the keys after the query
+        self.after = a_side if bidirectional else 0  # first row of the keys after the query
         self.bidirectional = bidirectional
         boundaries = torch.tensor(bucket_boundaries(a_side, max_distance))
         self.register_buffer("boundaries", boundaries, persistent=False)
@@ -145,7 +150,7 @@ class BucketedRelative(RelativeBias):
 
 
 def bucket_boundaries(num_buckets: int, max_distance: int) -> list[int]:
-    """The smallest distance of each bucket but the first, in integers, so that no rounding moves a boundary.
+    """Return the smallest distance of each bucket but the first, by integers, so that no rounding moves a boundary.
 
     With `e = num_buckets // 2` exact buckets and `m = num_buckets - e` logarithmic ones, bucket `e + k` starts at the
     smallest `D` with `D >= e (max_distance / e)^(k / m)`, which is `D^m e^k >= max_distance^k e^m`.
@@ -162,12 +167,12 @@ def bucket_boundaries(num_buckets: int, max_distance: int) -> list[int]:
 
 
 def clipped_row(distance: Tensor, max_distance: int) -> Tensor:
-    """Row of each `distance` in a table of `-max_distance .. max_distance`; those beyond have the end's."""
+    """Return each distance's row in a table of `-max_distance .. max_distance`; greater distances have an end's row."""
     return distance.clamp(-max_distance, max_distance) + max_distance
 
 
 class ClippedRelative(RelativeBias):
-    """One value for each distance up to `max_distance`; those beyond share the end's (Shaw et al. 2018).
+    """One value for each distance up to `max_distance`; greater distances share the last (Shaw et al. 2018).
 
     Args:
         num_heads: `H`.
@@ -184,7 +189,7 @@ class ClippedRelative(RelativeBias):
 
 
 def check_max_distance(max_distance: int) -> None:
-    """Raises `UserError` for a distance at which nothing can be clipped."""
+    """Raise `UserError` unless distances can be clipped at `max_distance`."""
     if max_distance < 1:
         raise UserError(f"relative_max_distance is {max_distance}, but must be at least 1")
 

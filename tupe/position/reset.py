@@ -1,10 +1,10 @@
-r"""Untying [CLS] (TUPE, section 3.2 and eq. 10): its position is not correlated with the others'.
+r"""Untying [CLS] (TUPE, section 3.2 and eq. 10): learnt constants replace its correlations with other positions.
 
     reset(v)_ij = v_ij      i != 0, j != 0
-                  theta_1   i == 0            [CLS] to every j, itself included
-                  theta_2   i != 0, j == 0    the others to [CLS]
+                  theta_1   i == 0            [CLS] to every position, itself included
+                  theta_2   i != 0, j == 0    the other positions to [CLS]
 
-`theta_1` is one constant over a whole softmax row: it changes no output, and its gradient is zero. It is kept because
+`theta_1` is constant over a row of the softmax, so it changes no output and its gradient is zero. It is kept because
 the paper has it and checkpoints hold it.
 """
 
@@ -21,7 +21,7 @@ CONVENTIONS = ("paper", "release")
 
 
 def reset_cls(correlation: Tensor, theta: Tensor, query_offset: int = 0) -> Tensor:
-    """`reset(v)` of a correlation `v` `(H, n, m)` with `theta` `(2, H)`, its first row that of `query_offset`."""
+    """Apply `reset` with `theta` `(2, H)` to a correlation `(H, n, m)`, whose first row is position `query_offset`."""
     length, num_keys = correlation.shape[-2:]
     query = torch.arange(query_offset, query_offset + length, device=correlation.device).unsqueeze(-1)  # (n, 1)
     key = torch.arange(num_keys, device=correlation.device)
@@ -30,17 +30,17 @@ def reset_cls(correlation: Tensor, theta: Tensor, query_offset: int = 0) -> Tens
 
 
 class Reset(nn.Module):
-    """`reset` with its learnt `theta_1, theta_2`, one pair a head.
+    """The learnt `theta_1, theta_2` of the reset, one pair a head; `reset_cls` applies them.
 
-    With an untied absolute term they are correlations of two more position vectors, so that they have the scale of the
-    other cells: `theta_k = (LN(p_theta_k) U^Q)(LN(p_theta_k) U^K)^T / sqrt(2 d_h)`. Without one they are plain scalars.
+    With an untied absolute term, `theta` is made from two more position vectors, so that it has the scale of the other
+    cells: `theta_k = (LN(p_theta_k) U^Q)(LN(p_theta_k) U^K)^T / sqrt(2 d_h)`. Without it, `theta` is scalars.
 
     Args:
         num_heads: `H`.
         embed_dim: width of the vectors `p_theta`; `None` for scalars.
-        convention: `paper` resets the sum of the content-free terms (TUPE, eq. 11). `release`, what the authors' code
-            does, adds to theta two learnt relative values of their own (rows 16 and 32 of its table).
-        relative: whether the sum has a relative term; without one the conventions agree.
+        convention: `paper` resets the sum of the content-free terms (TUPE, eq. 11). `release`, as the authors' code,
+            adds two more learnt relative values to `theta` (rows 16 and 32 of that code's table).
+        relative: whether the sum has a relative term; without a relative term the conventions agree.
     """
 
     head_axes: ClassVar[dict[str, int]] = {"scalars": 1, "relative": 1}
@@ -59,7 +59,7 @@ class Reset(nn.Module):
             nn.init.normal_(parameter, std=INIT_STD)
 
     def forward(self, absolute: UntiedAbsolute | None = None) -> Tensor:
-        """`theta_1, theta_2` of every head, `(2, H)`. `absolute` holds the projections where theta has vectors."""
+        """Compute `theta_1, theta_2` of every head, `(2, H)`; vectors need `absolute`, which has the projections."""
         if self.vectors is not None and absolute is not None:
             theta = absolute(len(self.vectors), vectors=self.vectors)
         else:

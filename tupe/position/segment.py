@@ -2,7 +2,7 @@ r"""Segments: which of two sentences a token belongs to, at the input (BERT) or 
 
 The segments come from the tokens themselves. A pair is written `<s> a </s> </s> b </s>`: `<s> a </s>` is segment 0, and
 everything from the second of the two separators on is segment 1. BERT itself has one separator between the two,
-`<s> a </s> b </s>`, of which `b </s>` is segment 1.
+`<s> a </s> b </s>`, where `b </s>` is segment 1.
 """
 
 import logging
@@ -27,10 +27,10 @@ def check_separators(number: int) -> int:
 
 
 def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int = 1) -> Tensor:
-    """Which of `tokens` `(B, T)` are in segment 1, a bool; `eos` is the separator's index.
+    """Tell which of `tokens` `(B, T)` are in segment 1: `(B, T)`, bool. `eos` is the index of the separator.
 
-    With two `separators` between the texts of a pair, all false where no two separators follow each other; what follows
-    a second pair of separators stays in segment 1. With one, all that follows the first is in segment 1, save padding.
+    With two `separators`, segment 1 starts at the second of the first two that are neighbours, and ends with the row. A
+    row without such neighbours is segment 0. With one, segment 1 is what follows the first separator, save padding.
     """
     separator = tokens.eq(eos)
     if separators == 1:
@@ -40,7 +40,7 @@ def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int = 1) -> 
 
 
 def check_segments(segments: Tensor) -> None:
-    """Raises `UserError` unless they are bool: so the type alone, on every device, rules out a third segment."""
+    """Raise `UserError` unless segments are bool: the type rules out a third one without a look at a GPU's values."""
     if segments.dtype != torch.bool:
         raise UserError(
             f"segments are {segments.dtype}, but must be torch.bool, true in the second segment: give segments == 1"
@@ -48,14 +48,14 @@ def check_segments(segments: Tensor) -> None:
 
 
 def segment_bias(values: Tensor, segments: Tensor) -> Tensor:
-    """`values[h, s_i, s_j]` of `values` `(H, 2, 2)` and `segments` `s` `(B, T)`, bool: `(B, H, T, T)`."""
+    """Compute `values[h, s_i, s_j]`, `(B, H, T, T)`, of `values` `(H, 2, 2)` and `segments` `s` `(B, T)`, bool."""
     check_segments(segments)
     by_key = torch.where(segments[:, None, None, :], values[..., 1:], values[..., :1])  # (B, H, 2, T)
     return torch.where(segments[:, None, :, None], by_key[:, :, 1:], by_key[:, :, :1])
 
 
 class _Segments(nn.Module):
-    """Base: one parameter, zero after loading a checkpoint without it, so that it at first changes nothing."""
+    """Base of the segment terms: one parameter. A checkpoint without it loads as zero, which changes no output."""
 
     def __init__(self, *shape: int) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class _Segments(nn.Module):
 
 
 class SegmentTable(_Segments):
-    """`E: 2 x d`, added to the word embeddings.
+    """Table `E: 2 x d`, added to the word embeddings (BERT).
 
     Args:
         embed_dim: width `d`.
@@ -84,17 +84,17 @@ class SegmentTable(_Segments):
         super().__init__(2, embed_dim)
 
     def forward(self, segments: Tensor) -> Tensor:
-        """The vectors of `segments` `(B, T)`, bool: `(B, T, d)`."""
+        """Return the vectors of `segments` `(B, T)`, bool: `(B, T, d)`."""
         check_segments(segments)
         return F.embedding(segments.long(), self.weight)
 
 
 class SegmentAttention(_Segments):
-    """`segment(s_i, s_j) = E_S[s_i, s_j]` per head, added to the logits.
+    """DIET's segments: `segment(s_i, s_j) = E_S[s_i, s_j]` per head, added to the logits.
 
     Args:
         num_heads: `H`.
-        num_layers: number of layers that have values of their own.
+        num_layers: `L`, number of layers that have values of their own.
     """
 
     head_axes: ClassVar[dict[str, int]] = {"weight": 0}
@@ -103,10 +103,9 @@ class SegmentAttention(_Segments):
         super().__init__(num_layers, num_heads, 2, 2)
 
     def forward(self, segments: Tensor | None = None, layer: int | None = None) -> Tensor:
-        """`segment(s_i, s_j)` of `segments` `(B, T)`, bool: `(B, H, T, T)` for one layer, `(B, L H, T, T)` for
-        all.
+        """Compute `segment(s_i, s_j)`, `(B, H, T, T)`, of `segments` `(B, T)`, bool.
 
-        Without segments `E_S` itself, in float32 or better: `(H, 2, 2)` for one layer, `(L H, 2, 2)` for all.
+        Without segments, return `E_S` in float32 or better, `(H, 2, 2)`. Without `layer` there are `L H` heads.
         """
         values = at_least_float32(self.weight.flatten(0, 1) if layer is None else self.weight[layer])
         return values if segments is None else segment_bias(values, segments)

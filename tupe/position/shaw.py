@@ -1,11 +1,12 @@
-r"""Relative positions in the keys, and in the values (Shaw et al. 2018): they meet the words, so layers have their own.
+r"""Relative positions as vectors added to the keys, and on request to the values (Shaw et al. 2018).
 
     logit(i, j) = q_i . (k_j + a[j - i])          out_i = sum_j weight_ij (v_j + a^V[j - i])
 
-with distances beyond `t` clipped. No `n x n x d_h` tensor is made: `q_i . a[c]` for the `2n + 1` distances `c` is one
-matrix product, `(B, H, n, 2n + 1)`, and row `i` of the `n x n` term is a window of its row `i` that moves by one each
-row, which in memory is a view with another stride (the "skewing" of Huang et al. 2018). Cost: the multiplications of
-two more `q k^T`, and a tensor of twice the size of the attention weights.
+with distances beyond `t` clipped. The term depends on the words, so each layer computes its own. No `n x n x d_h`
+tensor is made. `q_i . a[c]` for the `2n + 1` distances `c` is one matrix product, `(B, H, n, 2n + 1)`. Row `i` of the
+`n x n` term is a window of row `i` of this product, and moves by one from row to row. In memory that is a view with
+another stride (the "skewing" of Huang et al. 2018). Cost: the multiplications of two more `q k^T`, and a tensor of
+twice the size of the attention weights.
 """
 
 import torch
@@ -17,19 +18,19 @@ from tupe.position.relative import check_max_distance, skew
 
 
 def unskew(by_key: Tensor) -> Tensor:
-    """`(..., n, m)` to `(..., n, n + m + 1)`, the transpose of `skew`: distances that no key has are zero."""
+    """Apply the transpose of `skew`: keys `(..., n, m)` to distances `(..., n, n + m + 1)`, zero where no key is."""
     length, num_keys = by_key.shape[-2:]
     flat = F.pad(by_key, (0, length)).flatten(-2)
     return F.pad(flat, (length, 0)).unflatten(-1, (length, length + num_keys + 1))
 
 
 class ShawRelative(nn.Module):
-    """The vectors `a`, and `a^V` if asked for, each `(2t + 1) x d_h`, shared by the heads.
+    """Tables `a` and, with `values`, `a^V`, each `(2t + 1) x d_h` and shared by the heads.
 
     Args:
         head_dim: `d_h`.
         max_distance: `t`, at least 1.
-        values: whether there is `a^V`. Attention then needs its weights, and no fused kernel hands them out.
+        values: whether there is `a^V`. Attention then needs its weights, which no fused kernel returns.
         bidirectional: `False` for a decoder, where no key comes after the query: `(t + 1) x d_h`, of `-t .. 0`.
     """
 
@@ -45,7 +46,7 @@ class ShawRelative(nn.Module):
             nn.init.normal_(parameter, std=INIT_STD)
 
     def by_distance(self, table: Tensor, length: int, num_keys: int) -> Tensor:
-        """The rows of the distances `-num_keys .. length`: some of the `table`, or its ends repeated."""
+        """Return the vectors of the distances `-num_keys .. length`: rows of `table`, its ends repeated as needed."""
         first, last, far = self.max_distance, len(table) - 1 - self.max_distance, num_keys - self.max_distance
         near = length - last
         if near <= 0:
@@ -55,17 +56,17 @@ class ShawRelative(nn.Module):
         return table[first - num_keys :] if far <= 0 else torch.cat([table[:1].expand(far, -1), table])
 
     def forward(self, query: Tensor, scale: float = 1.0, num_keys: int | None = None) -> Tensor:
-        """`scale * q_i . a[j - i]` of `query` `(B, H, n, d_h)`, at the last `n` of `m` positions: `(B, H, n, m)`.
+        """Compute `scale * q_i . a[j - i]`, `(B, H, n, m)`, of `query` `(B, H, n, d_h)`.
 
-        `m` is `n` unless `num_keys` says otherwise.
+        The queries are at the last `n` of `m` positions; `m` is `num_keys`, by default `n`.
         """
         length = query.shape[-2]
         return skew(query @ (scale * self.by_distance(self.key, length, num_keys or length)).t())
 
     def of_one_query(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """`k_j + a[j - i]` and `v_j + a^V[j - i]` of the last position `i` of `m`, as small as keys and values are.
+        """Return `k_j + a[j - i]` and `v_j + a^V[j - i]` for one query, at the last position `i`, for plain attention.
 
-        `key` and `value` are `(B, H, m, d_h)`. Nothing is left then that plain attention does not do.
+        All four tensors are `(B, H, m, d_h)`.
         """
         num_keys = key.shape[-2]
         key = key + self.by_distance(self.key, 0, num_keys)[1:].to(key.dtype)
@@ -74,7 +75,7 @@ class ShawRelative(nn.Module):
         return key, value
 
     def weighted_values(self, weights: Tensor) -> Tensor:
-        """`sum_j weight_ij a^V[j - i]` of `weights` `(B, H, n, m)`, as in `forward`: `(B, H, n, d_h)`."""
+        """Compute `sum_j weight_ij a^V[j - i]`, `(B, H, n, d_h)`, of `weights` `(B, H, n, m)`; see `forward`."""
         length, num_keys = weights.shape[-2:]
         assert self.value is not None, "there is no a^V: build with values=True"
         return unskew(weights) @ self.by_distance(self.value, length, num_keys).to(weights.dtype)

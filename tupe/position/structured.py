@@ -16,9 +16,9 @@ from tupe.position.segment import check_segments, segment_bias
 
 
 class StructuredBias(NamedTuple):
-    r"""`bias_ij = reset(query_i . key_j + relative[j - i + T_q - 1]) + segment[s_i, s_j]`, parts present or `None`.
+    r"""Parts of `bias_ij = reset(query_i . key_j + relative[j - i + T_q - 1]) + segment[s_i, s_j]`; each may be `None`.
 
-    Its memory is linear in the lengths, and so is the memory of its gradients, which go straight to the parts.
+    The parts and their gradients take memory linear in the lengths.
 
     query: `(H, T_q, d_p)`, scaled (TUPE: `LN(p) U^Q / sqrt(2 d_h)`; DIET-ABS: `P_Q`).
     key: `(H, T_k, d_p)`.
@@ -37,14 +37,14 @@ class StructuredBias(NamedTuple):
     segments: Tensor | None = None
 
     def contiguous(self) -> StructuredBias:
-        """Return the bias with contiguous parts, as the kernels want them."""
+        """Return the bias with contiguous parts, which the kernels need."""
         return StructuredBias(*(part if part is None else part.contiguous() for part in self))
 
     def to(self, dtype: torch.dtype) -> StructuredBias:
         """Return the bias with its learnt parts rounded to `dtype`, contiguous.
 
-        `relative` keeps its precision, and costs little: far distances have large values, of which bfloat16 would leave
-        a step of 1/16 at 8192 positions (ALiBi's least slope of eight heads).
+        `relative`, which takes little memory, stays in float32 or better: far distances have large values. At 8192
+        positions bfloat16 would round these to steps of 1/16 (ALiBi's least slope of eight heads).
         """
         rounded = {"query", "key", "theta", "segment"}
         parts = {name: part.to(dtype) for name, part in self._asdict().items() if name in rounded and part is not None}
@@ -54,9 +54,9 @@ class StructuredBias(NamedTuple):
         return self._replace(**parts, relative=relative).contiguous()
 
     def slice(self, length: int, num_keys: int | None = None, query_offset: int = 0) -> StructuredBias:
-        """Return the bias of some queries and keys; see `PositionBias.forward`. It must have as many keys as queries.
+        """Return the bias of some queries and keys; see `PositionBias.forward`. This one has as many queries as keys.
 
-        `theta` is handed on as it is: `dense` must be told of an offset.
+        `theta` stays as it is: give `dense` the same `query_offset`.
         """
         span = Span.of(length, num_keys, query_offset)
         query, key, relative, theta, segment, segments = self
@@ -68,7 +68,7 @@ class StructuredBias(NamedTuple):
         return StructuredBias(query, key, relative, theta, segment, segments).contiguous()
 
     def split(self, num_layers: int) -> list[StructuredBias]:
-        """Return the parts of each layer, where they are those of `L` times `H` heads."""
+        """Split a bias of `L H` heads into one of `H` heads for each of `L` layers; all have the same `segments`."""
         of_heads = [self.query, self.key, self.relative, None if self.theta is None else self.theta.t(), self.segment]
         layers = zip(*([None] * num_layers if p is None else p.unflatten(0, (num_layers, -1)) for p in of_heads))
         return [
@@ -77,7 +77,7 @@ class StructuredBias(NamedTuple):
         ]
 
     def expand(self, num_heads: int) -> StructuredBias:
-        """Return the bias with `num_heads` heads, where the parts are those of one head that stands for all."""
+        """Return the bias with `num_heads` heads: a part with one head is the same for all of them."""
         query, key, relative, theta, segment, segments = self
         query, key, relative, segment = (
             part if part is None or len(part) != 1 else part.expand(num_heads, *part.shape[1:])
@@ -115,7 +115,7 @@ class StructuredBias(NamedTuple):
     def dense(self, key_length: int, query_offset: int = 0) -> Tensor:
         """Return the bias as one tensor in float32 or better, `(H, T_q, key_length)`, with segments `(B, H, ...)`.
 
-        Its first row is that of the position `query_offset`, which the reset has to know.
+        The reset needs `query_offset`, the position of the first row.
         """
         parts = []
         if self.query is not None and self.key is not None:

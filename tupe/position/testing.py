@@ -1,4 +1,4 @@
-"""Checks that a module is a `Term`, by trying what `PositionBias`, its cache, kernels and exports rely on."""
+"""Check that a module is a `Term`: it does what `PositionBias`, its cache, kernels and exports rely on."""
 
 import copy
 import math
@@ -20,15 +20,20 @@ _LENGTH = 12
 
 
 def check_term(term: nn.Module, relative: bool | None = None, graphs: bool = True) -> None:
-    """Check that a module is a `Term`: raise `UserError`, which names the first thing that it does not do.
+    """Check that a module is a `Term`; raise `UserError` with the first thing that it does wrong.
 
-    Checked are, at up to 12 positions: shape and type; that any slice equals that part of the whole; the end of its
-    positions; that it is a function of its parameters alone; gradients to all of them; a structured bias, where it has
-    parts, with its gradients, alone and reset; what is kept in evaluation; copies, pickles and state dicts; and that it
-    compiles and exports for all lengths. The term itself is left as it was.
+    It checks, at up to 12 positions:
+
+    - shape and type; that a block of positions equals that block of the whole; `UserError` beyond the last position
+    - that the term is a function of its parameters alone, with a gradient to each
+    - that a structured bias, where there is one, has the values and gradients of the dense one, alone and reset
+    - that the cache of evaluation follows the parameters; copies, pickles and state dicts
+    - `torch.compile` and `torch.export` for all lengths
+
+    The module itself is not changed.
 
     Args:
-        term: a module, with parameters as they are at first or after training.
+        term: the module, new or trained.
         relative: whether it is the relative term; by default, whether it is a `RelativeTerm`.
         graphs: also compile and export, which takes some seconds.
     """
@@ -44,7 +49,7 @@ def check_term(term: nn.Module, relative: bool | None = None, graphs: bool = Tru
 
 
 class _Bias(nn.Module):
-    """Module to compile and export: the bias of as many positions as its input has."""
+    """Module to compile and export: returns the bias for as many positions as its input has rows."""
 
     def __init__(self, position: PositionBias) -> None:
         super().__init__()
@@ -94,7 +99,7 @@ class _Checked:
         return out
 
     def values(self) -> None:
-        """Slices, the end, precision."""
+        """Check blocks of positions, the last position, and the precision."""
         n = self.length
         for given in ((n, None, 0), (1, None, n - 1), (n - n // 2, n, n // 2), (n, 1, 0)):
             span, what = Span.of(*given), f"asked for {given} as (length, num_keys, query_offset)"
@@ -118,7 +123,7 @@ class _Checked:
         self.term = before
 
     def parameters(self) -> None:
-        """A pure function of them, with a gradient to each."""
+        """Check that the term is a pure function of its parameters, with a gradient to each."""
         n, random = self.length, torch.get_rng_state()
         if not torch.equal(self.whole, self._computed(n)) or not torch.equal(random, torch.get_rng_state()):
             self._fail("called twice, it is not the same: it draws random numbers or keeps a state")
@@ -142,7 +147,7 @@ class _Checked:
         )
 
     def parts(self) -> None:
-        """In parts, alone and reset, as dense, with the same gradients."""
+        """Check that a structured bias, alone and reset, has the values and gradients of the dense one."""
         n = self.length
         for reset in (False, True):
             position = self.bias(reset)
@@ -156,7 +161,7 @@ class _Checked:
 
     @torch.no_grad()
     def kept(self) -> None:
-        """What evaluation keeps follows the parameters."""
+        """Check that the cache of evaluation follows the parameters."""
         position = self.bias(reset=True).eval()
         for _ in range(2):
             for length, offset in ((self.length, 0), (1, self.length - 1), (max(self.length // 2, 1), 0)):
@@ -171,7 +176,7 @@ class _Checked:
         return copy.deepcopy(position).train()
 
     def state(self) -> None:
-        """Copies, pickles and state dicts are the same function."""
+        """Check that copies, pickles and state dicts give the same function."""
         try:
             pickled = pickle.loads(pickle.dumps(self.term))
         except Exception as error:
@@ -186,7 +191,7 @@ class _Checked:
 
     @torch.no_grad()
     def graphs(self) -> None:
-        """Compiled in one graph and exported, for all lengths."""
+        """Check that the term compiles in one graph and exports, for all lengths."""
         module = _Bias(self.bias()).eval()
         lengths = [n for n in (5, 7, self.length) if n <= self.length]
         expected = {n: module(torch.zeros(n)) for n in lengths}
