@@ -107,13 +107,13 @@ class Rotary(nn.Module):
         self.register_buffer("anchor", torch.zeros(1), persistent=False)
 
     def thetas(self) -> Tensor:
-        """Compute the `theta_c`, `(r / 2,)`, in float32 or better."""
+        """Compute all `theta_c`, `(r / 2,)`, in float32 or better."""
         return frequencies(self.width, *self.of_angles, like=at_least_float32(self.anchor))
 
     def forward(self, length: int, query_offset: int = 0) -> Tensor:
         """Compute what `rotate` takes, for `length` positions from `query_offset` on: `(2, length, r)`.
 
-        These are the cosines, and the sines, negated in the first half of the columns, in float32 or better.
+        The first is cosines, the second sines, negated in the first half of the columns; both in float32 or better.
         """
         thetas = self.thetas()
         positions = torch.arange(query_offset, query_offset + length, device=thetas.device)
