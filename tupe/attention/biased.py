@@ -1,4 +1,4 @@
-"""One attention function, several ways to compute it."""
+"""Attention with a bias on its logits: one function, `biased_attention`, and the choice of its backend."""
 
 import logging
 from collections.abc import Callable
@@ -20,7 +20,7 @@ logged: set[str] = set()
 
 
 def triton(*arguments: Any) -> Tensor:
-    """Attend by the Triton kernels; arguments as of `triton_attention`."""
+    """Compute attention with the Triton kernels; arguments as of `triton_attention`."""
     from tupe.attention.triton_attention import triton_attention  # needs Triton
 
     return triton_attention(*arguments)
@@ -42,7 +42,7 @@ def choose_backend(
     padded: bool,
     dropout_p: float = 0.0,
 ) -> Callable[..., Tensor]:
-    """Choose the function that computes these tensors' attention. Raises `UserError` for an unknown name."""
+    """Choose the function that computes attention for these tensors. Raise `UserError` for an unknown `backend`."""
     if backend not in ("auto", *BACKENDS):
         raise UserError(f"unknown attention backend {backend!r}: choose auto or one of {', '.join(BACKENDS)}")
     if is_transformed():
@@ -66,13 +66,13 @@ def choose_backend(
         log_once(f"attention by PyTorch's scaled_dot_product_attention: {missing}")
         return sdpa
     if backend == "auto" and bias is None and not padded:
-        return sdpa  # FlashAttention, which takes neither
+        return sdpa  # FlashAttention, which takes neither bias nor padding
     log_once("attention by the Triton kernels")
     return triton
 
 
 def plain_is_faster(query: Tensor, bias: Tensor | StructuredBias | None, dropout_p: float) -> bool:
-    """Tell whether SDPA would not fuse on the CPU, and so take longer than the reference."""
+    """Tell whether this is a CPU on which SDPA has no fused kernel, so that `reference` is faster."""
     parts = bias if isinstance(bias, StructuredBias) else (bias,)
     learns = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in parts)
     whole = query.dtype in (torch.float32, torch.float64)
@@ -98,7 +98,7 @@ def biased_attention(
     causal: bool = False,
     backend: str = "auto",
 ) -> Tensor:
-    r"""Attention whose logits carry a bias, learnt or not.
+    r"""Compute attention with a bias, learnt or not, added to the logits.
 
         out_i = sum_j dropout(softmax_j(scale * q_i . k_j + bias_ij)) v_j
 
@@ -106,29 +106,32 @@ def biased_attention(
         query: `(B, H, T_q, d_h)`, float16, bfloat16, float32 or float64.
         key: `(B, H, T_k, d_h)`, of the same type.
         value: `(B, H, T_k, d_h)`, of the same type.
-        bias: floating, added to the logits after scaling; -inf hides a key. Broadcastable to `(B, H, T_q, T_k)`; one
-            `(H, T_q, T_k)` for the whole batch is what `tupe.position.PositionBias` makes. Gradients reach it. A
-            `StructuredBias` (`tupe.position`) is its parts, with memory linear in the lengths on the backend
-            `triton`; the others build it.
-        key_padding_mask: `(B, T_k)` bool, true at padding. A row whose keys are all hidden, by the bias, by padding or
-            by both, is zero, and of zero gradient.
+        bias: floating, broadcastable to `(B, H, T_q, T_k)`, added to the logits after scaling; -inf hides a key. It
+            gets gradients. `tupe.position.PositionBias` makes one `(H, T_q, T_k)` for the whole batch. A
+            `StructuredBias` (`tupe.position`) takes memory linear in the lengths on the backends `triton` and
+            `factors`; the others build the dense tensor.
+        key_padding_mask: `(B, T_k)` bool, true at padding. If bias and padding hide all keys of a row, its output and
+            its gradient are zero.
         scale: factor of the product of query and key, `1 / sqrt(2 d_h)` in TUPE.
         dropout_p: probability with which a weight is dropped; only in training.
         training: whether dropout is on.
-        causal: whether a query sees only the keys up to its own position, the last query all of them.
-        backend: `reference` (plain float32, the truth that the others are compared with), `sdpa` (PyTorch's fused
-            kernels), `triton` (this project's, `docs/kernels.md`), `factors` (a structured bias without values by
-            distance as wider heads, `tupe/attention/factors.py`) or `auto`: `triton` on a GPU where there is a bias or
-            padding and these kernels were seen to be right (`tupe doctor`); `factors` for such a bias on another GPU;
-            `reference` on a CPU where a bias learns or dropout is on; else `sdpa`. Where Triton or its GPU is missing,
-            or the kernels were seen to be wrong, `triton` is `sdpa` too; for any other bias `factors` is `auto`. The
-            log says once which.
+        causal: whether a query sees only the keys up to its own position; the last query sees all.
+        backend: one of these; the log says once which of them computes.
+
+            - `reference`: plain PyTorch in float32, with which the others are compared.
+            - `sdpa`: PyTorch's fused kernels.
+            - `triton`: this project's kernels (`docs/kernels.md`), or `sdpa` where these cannot run or failed a check.
+            - `factors`: wider heads (`tupe/attention/factors.py`) for a `StructuredBias` without values by distance;
+              `auto` for any other bias.
+            - `auto`: on a GPU with bias or padding, `triton` where its kernels passed their check (`tupe doctor`), else
+              `factors` where the bias allows it; on a CPU, `reference` where a bias learns or dropout is on; else
+              `sdpa`.
 
     Returns:
         `(B, H, T_q, d_h)` of the query's type.
 
     Raises:
-        UserError: for shapes and types that do not fit and for an unknown backend.
+        UserError: for shapes or types that do not fit, and for an unknown backend.
     """
     if isinstance(bias, StructuredBias):
         bias.check(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
@@ -159,7 +162,7 @@ def hide_future(query: Tensor, key: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def check(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, key_padding_mask: Tensor | None) -> None:
-    """Raise `UserError` with the shapes, or the types, if they do not make an attention."""
+    """Raise `UserError` if shapes or types do not fit together."""
     if (
         query.ndim != 4
         or key.shape != (*query.shape[:2], key.shape[-2], query.shape[-1])

@@ -1,10 +1,11 @@
-r"""A bias in factors as more columns of queries and keys, so that attention without a bias computes it (FlashBias).
+r"""Turn a bias that is a product of factors into more columns of queries and keys (FlashBias).
 
     [q_i ; a_i / scale ; u_i] . [k_j ; b_j ; theta_2 v_j / scale] * scale = scale * q_i . k_j + reset(a_i . b_j)
 
-`u` and `v` tell `[CLS]` apart: `a_0 = b_0 = 0`, `u_i = 1` but for `i = 0`, and `v_j = 1` for `j = 0` alone. Row 0 is
-left at 0, since `theta_1` changes no weight. Segments are two columns more, `sum_s [s_i = s] E_S[s, s_j]`. TUPE-A's
-heads of 64 become 64 + 64 + 1 wide, DIET-ABS' 64 + d_p. A bias by distance has full rank and stays out.
+Attention without a bias then computes the biased one. For the reset of `[CLS]`, `a_0 = b_0 = 0`; `u_i` is 1 except for
+`u_0 = 0`, and `v_j` is 0 except for `v_0 = 1`. Row 0 has no `theta_1`, which changes no weight. Segments add two more
+columns, `sum_s [s_i = s] E_S[s, s_j]`. TUPE-A's heads of 64 columns get 64 + 64 + 1, DIET-ABS's 64 + d_p. A bias by
+distance has full rank and cannot be turned into columns.
 """
 
 import torch
@@ -17,20 +18,20 @@ from tupe.position.structured import StructuredBias
 
 
 def factors_obstacle(bias: Tensor | StructuredBias | None) -> str | None:
-    """Return what keeps a bias from being columns of queries and keys, as half a sentence, or `None`."""
+    """Return why a bias cannot be columns of queries and keys, as a half sentence; `None` if it can."""
     if not isinstance(bias, StructuredBias) or (bias.query is None and bias.segment is None):
         return "the bias is not in factors"
     return None if bias.relative is None else "a bias by distance has no factors"
 
 
 def widen(query: Tensor, key: Tensor, bias: StructuredBias, scale: float) -> tuple[Tensor, Tensor]:
-    """Return queries and keys `(B, H, T, w)` with the columns of `bias`; `w` is a multiple of 8, for fused kernels.
+    """Append the columns of `bias` to queries and keys: `(B, H, T, w)`, `w` a multiple of 8 for the fused kernels.
 
     Args:
         query: `(B, H, T_q, d_h)`.
         key: `(B, H, T_k, d_h)`.
-        bias: without `relative`.
-        scale: that their product will have.
+        bias: a bias without `relative`.
+        scale: the scale with which attention will multiply their product.
     """
     pos_q, pos_k, _, theta, segment, segments = bias.expand(query.shape[1])
     queries, keys = [], []
@@ -61,9 +62,9 @@ def factors(
     scale: float,
     dropout_p: float,
 ) -> Tensor:
-    """As `reference`, of queries and keys that `widen` made and values that are narrower.
+    """Like `reference`, for the wider queries and keys of `widen`.
 
-    PyTorch's fused kernels take heads of one width; on the CPU they take no dropout.
+    PyTorch's fused kernels need values of the same width, so these are padded. On the CPU the kernels have no dropout.
     """
     if query.device.type == "cpu" and dropout_p > 0:
         return reference(query, key, value, bias, key_padding_mask, scale, dropout_p)

@@ -1,4 +1,4 @@
-"""Attention of sequences that lie side by side, without padding between them; by the Triton kernels alone."""
+"""Attention of packed sequences, which lie side by side without padding. Only the Triton kernels compute it."""
 
 import torch
 from torch import Tensor
@@ -23,21 +23,21 @@ def packed_attention(
     training: bool = False,
     causal: bool = False,
 ) -> Tensor:
-    """As `biased_attention`, of `B` sequences of `N` tokens in all. In order of falling length they are the fastest.
+    """Like `biased_attention`, for `B` packed sequences of `N` tokens in all; fastest when the longest come first.
 
     Args:
         query, key, value: `(N, H, d_h)`, of one type.
-        bias: floating, broadcastable to `(B, H, T, T)`, from which each sequence takes the first of its rows and
+        bias: floating, broadcastable to `(B, H, T, T)`, of which a sequence of `t` tokens takes the first `t` rows and
             columns; or a `StructuredBias` for `T` positions, with `segments` `(N,)`.
-        cu_seqlens: `(B + 1,)` integers, on the same device: where each sequence begins, from 0, and `N`.
-        max_length: `T`, at least the length of the longest.
-        key_padding_mask: `(N,)` bool, true where a token is none.
+        cu_seqlens: `(B + 1,)` integers, on the same device: the index of each sequence's first token, then `N`.
+        max_length: `T`, at least the length of the longest sequence.
+        key_padding_mask: `(N,)` bool, true at padding.
 
     Returns:
         `(N, H, d_h)`.
 
     Raises:
-        UserError: for shapes and types that do not fit, and where the kernels do not run.
+        UserError: for shapes or types that do not fit, and where the kernels cannot run.
     """
     if query.ndim != 3 or not query.shape == key.shape == value.shape or not query.dtype == key.dtype == value.dtype:
         said = ", ".join(f"{tuple(x.shape)} {x.dtype}" for x in (query, key, value))

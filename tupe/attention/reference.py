@@ -1,4 +1,4 @@
-"""The equation in plain PyTorch, in float32 or better: the truth that the other backends are compared with."""
+"""Attention in plain PyTorch, in float32 or better, with which the other backends are compared."""
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ def reference(
     scale: float,
     dropout_p: float,
 ) -> Tensor:
-    """`dropout(softmax(scale q k^T + bias)) v`; see `biased_attention`."""
+    """Compute `dropout(softmax(scale q k^T + bias)) v`, `(B, H, T_q, d_h)`; see `biased_attention`."""
     with no_autocast(query.device):
         weights = dropout(attention_weights(query, key, bias, key_padding_mask, scale), dropout_p)
         return (weights @ at_least_float32(value)).to(query.dtype)  # (B, H, T_q, d_h)
@@ -26,8 +26,8 @@ def reference(
 def attention_weights(
     query: Tensor, key: Tensor, bias: Tensor | None, key_padding_mask: Tensor | None, scale: float
 ) -> Tensor:
-    """`softmax(scale q k^T + bias)`, `(B, H, T_q, T_k)`, before dropout."""
-    key = at_least_float32(key).contiguous()  # a product would copy the transposed, which is slower
+    """Compute `softmax(scale q k^T + bias)`, `(B, H, T_q, T_k)`, before dropout."""
+    key = at_least_float32(key).contiguous()  # otherwise the product would copy the transpose, which is slower
     logits = (at_least_float32(query) * scale) @ key.transpose(-2, -1)
     if bias is not None:
         logits += bias  # in place: nothing needs the product itself, and on the CPU time is memory traffic
@@ -37,10 +37,10 @@ def attention_weights(
 
 
 def softmax(logits: Tensor) -> Tensor:
-    """Over the last dimension; zero, and of zero gradient, in a row of -inf alone, whose keys are all hidden."""
+    """Apply softmax over the last dimension. A row of -inf alone (all keys hidden) becomes zero, with zero gradient."""
     if not is_traced() and logits.device.type == "cpu":
         weights = logits.softmax(-1)
-        if not weights[..., 0].isnan().any():  # such a row is NaN throughout; there is hardly ever one
+        if not weights[..., 0].isnan().any():  # a row of -inf gives NaN, but is rare
             return weights
     hidden = logits.isneginf().all(-1, keepdim=True)
     return logits.masked_fill(hidden, 0).softmax(-1).masked_fill(hidden, 0)

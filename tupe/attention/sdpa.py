@@ -1,4 +1,4 @@
-"""PyTorch's `scaled_dot_product_attention`, which picks its own fused kernel where one takes the bias."""
+"""Attention by PyTorch's `scaled_dot_product_attention`, which uses a fused kernel where one takes the bias."""
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +14,7 @@ def sdpa(
     scale: float,
     dropout_p: float,
 ) -> Tensor:
-    """As `reference`; bias and padding are joined in one additive mask of the query's type."""
+    """Like `reference`. Bias and padding become one additive mask of the query's type."""
     mask = bias
     if mask is not None:
         mask = mask.to(query.dtype)

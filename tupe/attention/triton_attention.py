@@ -1,4 +1,4 @@
-"""The Triton kernels as one differentiable function, with the other backends' signature. Importing it needs Triton."""
+"""Attention by the Triton kernels: a differentiable function like the other backends'. Its import needs Triton."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from tupe.position.structured import StructuredBias
 
 
 class Attention(torch.autograd.Function):
-    """The kernels, with gradients for all that is learnt."""
+    """The kernels as an autograd function, with gradients for query, key, value and the parts of the bias."""
 
     @staticmethod
     def forward(ctx, options: Options, *tensors: Tensor | None) -> Tensor:
@@ -39,9 +39,9 @@ def triton_attention(
     cu_seqlens: Tensor | None = None,
     max_length: int = 0,
 ) -> Tensor:
-    """As `reference`, by the kernels. Dropout's seed comes from PyTorch's generator: `torch.manual_seed` repeats it.
+    """Like `reference`, by the Triton kernels. Dropout takes its seed from PyTorch's generator (`torch.manual_seed`).
 
-    With `cu_seqlens` the sequences lie side by side, as in `packed_attention`, but as a batch of one.
+    With `cu_seqlens`, the sequences are packed as for `packed_attention`, in a batch of one: `(1, H, N, d_h)`.
     """
     query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
     pos_q = pos_k = relative = theta = segment = segments = None

@@ -1,6 +1,6 @@
-"""The kernels as operators that `torch.compile` takes whole, without a break in its graph.
+"""The kernels as operators of PyTorch, which `torch.compile` puts into its graph without a break.
 
-Called from Python an operator costs several times what `torch.autograd.Function` does: only compiled code uses these.
+Only compiled code uses them: a call from Python costs several times one of `torch.autograd.Function`.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ def attention_op(
     causal: bool,
     max_length: int,
 ) -> tuple[Tensor, Tensor]:
-    """Output `(B, T_q, H, d_h)` and log-sum-exp `(B, H, T_q)` for the tensors of `Inputs`."""
+    """Compute the output `(B, T_q, H, d_h)` and the log-sum-exp `(B, H, T_q)` for the tensors of `Inputs`."""
     inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, segment, segments, padding, seed, starts)
     return Launcher(inputs, Options(scale, dropout_p, causal, max_length)).forward()
 
@@ -66,7 +66,7 @@ def backward_op(
     causal: bool,
     max_length: int,
 ) -> list[Tensor]:
-    """The gradients of the tensors that are true in `wanted`."""
+    """Compute the gradients of those tensors of `Inputs` for which `wanted` is true, in this order."""
     inputs = Inputs(query, key, value, bias, pos_q, pos_k, relative, theta, segment, segments, padding, seed, starts)
     launcher = Launcher(inputs, Options(scale, dropout_p, causal, max_length))
     gradients = launcher.backward(out, lse, d_out, Inputs._make(wanted))
@@ -75,7 +75,7 @@ def backward_op(
 
 @backward_op.register_fake
 def _(*arguments: Any) -> list[Tensor]:
-    wanted = arguments[len(Inputs._fields) + 3]  # out, lse and d_out come before
+    wanted = arguments[len(Inputs._fields) + 3]  # out, lse and d_out stand between
     return [torch.empty_like(t, memory_format=torch.contiguous_format) for t, flag in zip(arguments, wanted) if flag]
 
 

@@ -1,4 +1,4 @@
-"""Whether the Triton kernels can compute an attention. Importing this needs no Triton."""
+"""Tell whether the Triton kernels can compute an attention. The import of this module needs no Triton."""
 
 import importlib.util
 
@@ -8,14 +8,14 @@ from torch import Tensor
 from tupe.attention.verification.trusted import distrust
 from tupe.position.structured import StructuredBias
 
-MAX_WIDTH = 128  # of a head and of the factors of a bias
+MAX_WIDTH = 128  # the widest head, and the widest factors of a bias
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 #: PyTorch 2.8, the oldest that is supported, comes with Triton 3.4, the oldest with which the kernels compile.
 HAS_TRITON = importlib.util.find_spec("triton") is not None
 
-#: Length from which the parts of a bias should be faster than the dense one, which costs memory traffic where they
-#: cost matrix products. A guess, not measured: `benchmarks/attention.py` times both on a GPU.
+#: Length from which a structured bias should be faster than a dense one: it costs matrix products, the dense one memory
+#: traffic. A guess, not measured: `benchmarks/attention.py` times both on a GPU.
 STRUCTURED_LENGTH = 2048
 
 
@@ -28,19 +28,19 @@ def prefers_structured(
     in_factors: bool = False,
     dtype: torch.dtype = torch.float32,
 ) -> bool:
-    """Tell whether a bias for `biased_attention` is better structured: a backend takes it, and it pays.
+    """Tell whether `biased_attention` should get a structured bias: the backend takes it, and it should be faster.
 
-    Without the kernels a GPU is better off with factors as wider heads: PyTorch's fused kernels would read the dense
-    bias for every sequence, and write its gradient for every sequence (counted, not measured).
+    On a GPU without the Triton kernels, factors as wider heads are better: PyTorch's fused kernels would read the dense
+    bias, and write its gradient, once for every sequence (counted, not measured).
 
     Args:
         backend: as in `biased_attention`.
-        device: of the queries.
-        length: of the sequences.
-        width: of the heads or of the factors of the bias, whichever is more.
-        segments: whether the bias has segments that differ, which would make the dense one `(B, H, T, T)`.
-        in_factors: whether the bias would be factors, and no values by distance.
-        dtype: of the queries.
+        device: device of the queries.
+        length: length of the sequences.
+        width: width of the heads or of the bias's factors, whichever is greater.
+        segments: whether sequences differ in their segments, which would make a dense bias `(B, H, T, T)`.
+        in_factors: whether the structured bias would have factors and no values by distance.
+        dtype: type of the queries.
     """
     if in_factors and (backend == "factors" or (backend == "auto" and only_plain_kernels(device, dtype))):
         return True
@@ -49,7 +49,7 @@ def prefers_structured(
 
 
 def takes_packed(backend: str, device: torch.device, dtype: torch.dtype, width: int) -> bool:
-    """Whether a backend of that name would be the kernels, for heads of that type and width: `packed_attention`."""
+    """Tell whether `packed_attention` can compute heads of this type and width, and `backend` allows it."""
     takes = backend in ("auto", "triton") and dtype in DTYPES and width <= MAX_WIDTH
     return takes and kernels_obstacle(backend, device, dtype, "packed") is None
 
@@ -57,13 +57,13 @@ def takes_packed(backend: str, device: torch.device, dtype: torch.dtype, width: 
 def obstacle(
     query: Tensor, value: Tensor, bias: Tensor | StructuredBias | None, backend: str = "triton", packed: bool = False
 ) -> str | None:
-    """Return what keeps the kernels from these tensors, as a half sentence; `None` if nothing does.
+    """Return why the kernels cannot take these tensors, as a half sentence; `None` if they can.
 
     Args:
         query, value: `(B, H, T, d_h)`, or without `B`.
-        bias: of the logits.
-        backend: `auto` takes kernels that were seen to be right here, `triton` those that were not seen to be wrong.
-        packed: whether the sequences lie side by side.
+        bias: the bias, if any.
+        backend: `auto` needs kernels that passed their check on this machine; `triton` those that did not fail.
+        packed: whether the sequences are packed.
     """
     missing = device_obstacle(query.device)
     if missing is not None:
@@ -82,17 +82,17 @@ def obstacle(
 
 
 def only_plain_kernels(device: torch.device, dtype: torch.dtype) -> bool:
-    """Tell whether this is a GPU that has PyTorch's kernels and not ours, for a structured bias."""
+    """Tell whether a device is a GPU on which `auto` does not use the Triton kernels for a structured bias."""
     return device.type == "cuda" and kernels_obstacle("auto", device, dtype, "structured") is not None
 
 
 def kernels_obstacle(backend: str, device: torch.device, dtype: torch.dtype, kind: str) -> str | None:
-    """Return what keeps the kernels from a device, or from being trusted there with `dtype`; see `distrust`."""
+    """Return why the kernels cannot run on a device, or are not trusted there with `dtype` (`distrust`); or `None`."""
     return device_obstacle(device) or distrust(device, dtype, kind, backend)
 
 
 def device_obstacle(device: torch.device) -> str | None:
-    """Return what keeps the kernels from running on a device, as a half sentence; `None` if nothing does."""
+    """Return why the kernels cannot run on a device, as a half sentence; `None` if they can."""
     if device.type != "cuda" or torch.version.cuda is None:
         return "the Triton kernels need an NVIDIA GPU"
     if torch.cuda.get_device_capability(device) < (8, 0):

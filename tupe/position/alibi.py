@@ -1,4 +1,4 @@
-r"""ALiBi: each head has a slope, by which the distance is multiplied (Press et al. 2022), for attention in both directions.
+r"""ALiBi: a slope for each head times the distance (Press et al. 2022), for attention in both directions.
 
     symmetric     -m_h |j - i|                                   as encoders have it (MosaicBERT, Jina)
     offset        -m_h (|j - i| - 1/2 [j > i])                   half a step tells the sides apart (Chou 2024)
