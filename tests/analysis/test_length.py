@@ -10,6 +10,7 @@ from tests.samples import WORDS, write_checkpoint
 from tupe.analysis import length
 from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.length import (
+    EXTENSIONS,
     CentredLoss,
     LengthLoss,
     PositionLoss,
@@ -88,7 +89,8 @@ def test_masks_are_berts_whatever_comes_after(tmp_path):
 def test_centred_windows_score_the_same_tokens_once(tmp_path, text):
     path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=9, name="t5_tiny")
     stream, encoder = text(300), open_encoder(path)
-    base, found = loss_by_length(path, tmp_path, [8, 9, 24], masks=2)
+    base, extensions = loss_by_length(path, tmp_path, [8, 9, 24], masks=2)
+    found = extensions["none"]
     assert found[9] == base and base.difference == base.half_interval == 0
     sums = {}
     for n in (8, 9, 24):
@@ -110,6 +112,25 @@ def test_centred_windows_score_the_same_tokens_once(tmp_path, text):
         assert found[n].bits == pytest.approx(np.mean([*of.values()]), rel=1e-4)
     assert found[24].difference == pytest.approx(found[24].bits - found[9].bits, abs=1e-6)
     assert len(found[24].by_position) == 24 and found[24].by_position[0] == 0
+
+
+def test_extensions(tmp_path, text):
+    """Each is the fields that it names, by the length of the window; at that of training RoPE's are none."""
+    path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=9, name="rope_tiny")
+    text(300)
+    names = [name for name in EXTENSIONS if name != "fire_length"]
+    _, found = loss_by_length(path, tmp_path, [9, 27], extensions=names, masks=1)
+    assert list(found) == names
+    for name in ("none", "linear", "ntk", "yarn", "log_n"):
+        assert found[name][9].difference == pytest.approx(0, abs=1e-6)
+    assert abs(found["window"][9].difference) > 1e-6
+    fields = {name: {"rotary_scaling": name, "rotary_factor": 3} for name in ("linear", "ntk", "yarn")}
+    fields |= {"log_n": {"log_length": 9}, "window": {"attention_window": 4}}
+    for name, overrides in fields.items():
+        assert found[name][27] != found["none"][27]
+        assert loss_by_length(path, tmp_path, [27], overrides=overrides, masks=1)[1]["none"][27] == found[name][27]
+    with pytest.raises(UserError, match="has no FIRE that fire_length could end"):
+        loss_by_length(path, tmp_path, [27], extensions=["fire_length"], masks=1)
 
 
 def test_interval_of_a_difference():
@@ -136,9 +157,9 @@ def test_a_table_has_no_row_beyond_its_positions(tmp_path, text):
     path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=9, name="tupe_a_tiny")
     text(200)
     base, found = loss_by_length(path, tmp_path, [9, 18])
-    assert found == {9: base}
+    assert found == {"none": {9: base}}
     _, shorter = loss_by_length(path, tmp_path, [9])
-    assert shorter[9].bits != base.bits  # other tokens, unless told how long the windows of others are
+    assert shorter["none"][9].bits != base.bits  # other tokens, unless told how long the windows of others are
     assert loss_by_length(path, tmp_path, [9], longest=18)[0] == base
     with pytest.raises(UserError, match=r"holds out 200 tokens, or so many .*, and windows of 30 need 300"):
         loss_by_length(path, tmp_path, [30])
@@ -170,5 +191,5 @@ def test_picture(tmp_path):
     plot_loss_by_position({"one": loss}, tmp_path / "loss.png")
     assert (tmp_path / "loss.png").stat().st_size > 1000
     losses = {9: LengthLoss(4.0, 0.0, 0.0, (4.0, 5.0)), 18: LengthLoss(5.0, 1.0, 0.1, (4.0, 5.0, 6.0))}
-    plot_loss_by_length({"one": (losses[9], losses), "none": (losses[9], {})}, tmp_path / "length.png")
+    plot_loss_by_length({"one": losses, "none": {}}, tmp_path / "length.png")
     assert (tmp_path / "length.png").stat().st_size > 1000

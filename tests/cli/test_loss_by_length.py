@@ -30,10 +30,11 @@ def test_rows(checkpoints, tmp_path, capsys):
     written = json.loads((tmp_path / "length.json").read_text())
     assert (written["masks"], written["overrides"]) == (4, {})
     t5, tupe = (written["models"][name] for name in ("t5_tiny", "tupe_a_tiny"))
-    assert list(t5["lengths"]) == ["8", "16", "32", "64"] and list(tupe["lengths"]) == ["8"]
-    assert f"{t5['lengths']['16']['bits']:.3f}" == rows[1][2]
-    assert t5["lengths"]["16"]["verdict"] in " ".join(rows[1])
-    assert len(t5["lengths"]["64"]["by_position"]) == 32
+    lengths = t5["extensions"]["none"]
+    assert list(lengths) == ["8", "16", "32", "64"] and list(tupe["extensions"]["none"]) == ["8"]
+    assert f"{lengths['16']['bits']:.3f}" == rows[1][2]
+    assert lengths["16"]["verdict"] in " ".join(rows[1])
+    assert len(lengths["64"]["by_position"]) == 32
     assert (tmp_path / "length.png").stat().st_size > 1000
 
 
@@ -42,6 +43,9 @@ def test_with_other_fields_the_length_of_training_has_a_row_more(checkpoints, tm
     assert main(["loss-by-length", checkpoints[0], *words]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     assert [row[1] for row in rows] == ["8", "8", "16"]
+    assert main(["loss-by-length", checkpoints[0], *words[:3], "--extend", "window", "--data", str(tmp_path)]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [row[:2] for row in rows[2:]] == [["t5_tiny,", "window"]] * 2
     assert main(["loss-by-length", checkpoints[0], "--data", str(tmp_path), "--override", "relative_maximum=9"]) == 1
     assert "relative_maximum is no field of a position encoding" in capsys.readouterr().err
     with pytest.raises(SystemExit):

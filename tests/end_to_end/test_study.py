@@ -18,9 +18,10 @@ validations: 5
 mid: 4
 search: {rates: [0.001], updates: 4, seed: 1}
 groups:
-  - bert_a: {seeds: 1, settings: {+model.content_terms: 2}}
+  - bert_a: {seeds: 1, settings: {+model.content_terms: 2}, evaluate: [window]}
     roberta: {seeds: 1, label: RoBERTa, settings: {+model.max_positions: 32}}
 lengths: [16, 40]
+masks: 2
 finetuning: {tasks: [CoLA], rates: [0.001], seeds: [1]}
 cost: []
 jobs: 2
@@ -43,6 +44,11 @@ def test_a_study(tmp_path):
     assert theirs.parameters - ours.parameters == 2 * 128  # fairseq's positions begin after those of its padding
     assert list(ours.loss_by_position) == ["16"]  # an absolute table of 32 has no 40
     assert len(ours.loss_by_position["16"]) == 16 and 5 < np.mean(ours.loss_by_position["16"][1:]) < 8
+    assert {name: list(of) for name, of in ours.loss_by_length.items()} == {
+        "none": ["16", "32"],
+        "window": ["16", "32"],
+    }
+    assert ours.loss_by_length["none"]["32"].half_interval == 0 < ours.loss_by_length["window"]["32"].half_interval
     assert not ours.heads and not theirs.loss_by_position  # positions added to the words; a model of fairseq's
     assert "| RoBERTa |" in "\n".join(BLOCKS["pretraining"](results))
     assert list((tmp_path / "out/small/final/bert_a.seed_1").glob("checkpoint_*_4.pt"))  # to be fine-tuned too

@@ -60,7 +60,10 @@ def open_encoder(
     encoder.discriminates = any(name.startswith(ELECTRA_PARTS) for name in opened.weights)  # exported or not
     if encoder.discriminates:  # a discriminator's head tells tokens apart and names none
         weights = {**{f"lm_head.{name}": value for name, value in encoder.lm_head.state_dict().items()}, **weights}
-    if "fire_length" in (overrides or {}):  # where a parameter begins, and what training made of it is not asked for
+    if "fire_length" in (overrides or {}):
+        if args.relative != "fire":
+            raise UserError(f"{checkpoint} has no FIRE that fire_length could end: leave that out.")
+        # where a parameter begins, and what training made of it is not asked for
         weights[_FIRE_LENGTH] = encoder.state_dict()[_FIRE_LENGTH]
     try:
         encoder.load_state_dict(weights)

@@ -6,7 +6,7 @@ is scored, so that every masked token is scored once at each length, with about 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -30,6 +30,19 @@ _LEAST = 10  # stretches of text, of which an interval is estimated
 _NORMAL = 1.96  # what 2.5% exceed
 
 Verdict = Literal["holds", "uses length", "worse"]
+Fields = Mapping[str, object]
+
+#: What is known to help windows of `n` after a training at `T`: fields of the position encoding by `n` and `T`.
+EXTENSIONS: dict[str, Callable[[int, int], Fields]] = {
+    "none": lambda n, trained: {},
+    **{
+        name: lambda n, trained, name=name: {"rotary_scaling": name, "rotary_factor": max(n / trained, 1.0)}
+        for name in ("linear", "ntk", "yarn")
+    },
+    "log_n": lambda n, trained: {"log_length": trained},
+    "window": lambda n, trained: {"attention_window": trained // 2},
+    "fire_length": lambda n, trained: {"fire_length": n},
+}
 
 
 class TooLong(UserError):
@@ -117,22 +130,24 @@ def loss_by_position(
 
 
 def loss_by_length(
-    checkpoint: Checkpoint,
+    checkpoint: Path,
     data: Path,
     lengths: Sequence[int],
     *,
-    overrides: Mapping[str, object] | None = None,
+    extensions: Sequence[str] = ("none",),
+    overrides: Fields | None = None,
     longest: int = 0,
     tokens: int = 100_000,
     masks: int = 4,
     seed: int = 1,
-) -> tuple[LengthLoss, dict[int, LengthLoss]]:
+) -> tuple[LengthLoss, dict[str, dict[int, LengthLoss]]]:
     """The loss of the same masked tokens in windows of each length.
 
     Args:
-        checkpoint: of an encoder; a path, or without overrides what `open_encoder` returned.
+        checkpoint: path of an encoder's.
         data: the prepared corpus that it was trained on.
         lengths: of the windows, `[CLS]` included.
+        extensions: of `EXTENSIONS`, each by itself.
         overrides: fields of the position encoding for these windows, in place of those of training.
         longest: of the windows of all models that are compared, if that is longer: it decides which tokens are scored.
         tokens: of the held-out text, at most.
@@ -140,8 +155,8 @@ def loss_by_length(
         seed: of the masks.
 
     Returns:
-        of windows as long as the sequences of training, with the fields of training, and of each length that the model
-        has: without overrides that of training among them.
+        of windows as long as the sequences of training, with the fields of training; and for each extension of each
+        length that the model has.
 
     Raises:
         UserError: for a model without a language-model head, another corpus, or too short a text.
@@ -158,7 +173,8 @@ def loss_by_length(
     drawn = [mask(encoder, stream, seed, drawing) for drawing in range(masks)]
 
     def measure(encoder: TupeLanguageModelEncoder, length: int) -> CentredLoss:
-        return _centred(_open(encoder, length), drawn, length, longest)
+        model = _open(encoder, length)
+        return _centred(model.cuda() if torch.cuda.is_available() else model, drawn, length, longest)
 
     def summary(loss: CentredLoss) -> LengthLoss:
         width = -(-len(loss.by_position.bits) // _STRETCHES)
@@ -167,13 +183,17 @@ def loss_by_length(
         return LengthLoss(bits, *loss.difference(base, longest), tuple(positions))
 
     base = measure(encoder, trained)
-    found = {}
-    changed = open_encoder(checkpoint, encoder.shown_as, overrides) if overrides else encoder
-    for length in lengths:
-        try:
-            found[length] = summary(base if changed is encoder and length == trained else measure(changed, length))
-        except TooLong:
-            continue
+    found: dict[str, dict[int, LengthLoss]] = {}
+    for extension in extensions:
+        found[extension] = {}
+        for length in lengths:
+            fields = {**EXTENSIONS[extension](length, trained), **(overrides or {})}
+            changed = open_encoder(checkpoint, overrides=fields) if fields else encoder
+            try:
+                loss = measure(changed, length) if fields or length != trained else base
+            except TooLong:
+                continue
+            found[extension][length] = summary(loss)
     return summary(base), found
 
 
@@ -281,11 +301,11 @@ def plot_loss_by_position(losses: dict[str, PositionLoss], output: str | Path) -
     save_figure(figure, output)
 
 
-def plot_loss_by_length(found: Mapping[str, tuple[LengthLoss, Mapping[int, LengthLoss]]], output: str | Path) -> None:
+def plot_loss_by_length(found: Mapping[str, Mapping[int, LengthLoss]], output: str | Path) -> None:
     """Draw each model's difference to windows of its training's length, and the loss within its longest windows."""
     figure = new_figure(10, 4.5)
     against, within = figure.subplots(1, 2)
-    for number, (label, (_, losses)) in enumerate(found.items()):
+    for number, (label, losses) in enumerate(found.items()):
         if not losses:
             continue
         style = {"color": colour(number), "linestyle": dashes(number)}
@@ -298,7 +318,7 @@ def plot_loss_by_length(found: Mapping[str, tuple[LengthLoss, Mapping[int, Lengt
         places = (np.arange(len(means)) + 0.5) * lengths[-1] / len(means)
         within.plot(places, means, **style)
     against.axhline(0, color="black", linewidth=0.8)
-    ticks = sorted({length for _, losses in found.values() for length in losses})
+    ticks = sorted({length for losses in found.values() for length in losses})
     against.set_xscale("log", base=2)
     against.set_xticks(ticks, [str(length) for length in ticks])
     against.set(xlabel="positions of a window", ylabel="difference to the length of training (bits a masked token)")

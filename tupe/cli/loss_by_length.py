@@ -2,16 +2,24 @@
 
 A row is a model and a length: bits a masked token, and the difference to windows as long as the sequences of its
 training, which is what a sliding window gives: it `uses length` where the loss falls, `holds` where no rise is shown.
+What --extend and --override change is in the later rows, and never in those windows.
 
 Example: tupe loss-by-length TUPE-R=tupe.pt T5=t5.pt --data DATA --lengths 128 256 512 1024 --figure length.png
 """
 
+from __future__ import annotations
+
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tupe.cli._labels import check_names, split_label
 from tupe.cli._types import SEEDS, output_file, whole
 
+if TYPE_CHECKING:
+    from tupe.analysis.length import LengthLoss
+
+_EXTENSIONS = ("linear", "ntk", "yarn", "log_n", "window", "fire_length")
 _TIMES = (1, 2, 4, 8)  # the length of training, by default
 
 
@@ -26,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--masks", type=whole(1, 1000), default=4, metavar="N", help=help_)
     help_ = "of the held-out text, at most (default: %(default)s)"
     add("--tokens", type=whole(1), default=100_000, metavar="N", help=help_)
+    help_ = "rows more for each: angles of RoPE (linear, ntk, yarn), queries (log_n), window, end of FIRE (fire_length)"
+    add("--extend", choices=_EXTENSIONS, nargs="+", default=[], help=help_)
     help_ = "fields of the position encoding for these windows, in place of those of training"
     add("--override", type=_field, nargs="+", default=[], metavar="FIELD=VALUE", help=help_)
     add("--seed", type=whole(*SEEDS), default=1, help="of the masks (default: %(default)s)")
@@ -57,33 +67,43 @@ def run(args: argparse.Namespace) -> None:
     found = {}
     for name, path in checkpoints:
         base, losses = found[name] = loss_by_length(
-            path, args.data, lengths, overrides=overrides, longest=longest, tokens=args.tokens, masks=args.masks,
-            seed=args.seed,
+            path, args.data, lengths, extensions=("none", *args.extend), overrides=overrides, longest=longest,
+            tokens=args.tokens, masks=args.masks, seed=args.seed,
         )  # fmt: skip
         print(f"{name:<32}{trained[name]:>8}{base.bits:>8.3f}{'':>34}that of training")
-        for length in lengths:
-            loss = losses.get(length)
-            if loss is None:
-                print(f"{name:<32}{length:>8}{'-':>8}{'':>34}has {trained[name]} positions: slide windows of that")
-            elif overrides or length != trained[name]:
-                low, high = (loss.difference + side * loss.half_interval for side in (-1, 1))
-                interval = f"{low:+.3f} to {high:+.3f}"
-                print(f"{name:<32}{length:>8}{loss.bits:>8.3f}{loss.difference:>+12.3f}{interval:>20}  {loss.verdict}")
+        for extension, of in losses.items():
+            label = name if extension == "none" else f"{name}, {extension}"
+            for length in lengths:
+                if length not in of:
+                    print(f"{label:<32}{length:>8}{'-':>8}{'':>34}has {trained[name]} positions: slide such windows")
+                elif overrides or (extension, length) != ("none", trained[name]):
+                    print(f"{label:<32}{length:>8}{_row(of[length])}")
     if args.json:
         models = {
             name: {
                 "checkpoint": str(path),
                 "trained_length": trained[name],
                 "at_trained_length": dataclasses.asdict(found[name][0]),
-                "lengths": {
-                    str(n): {**dataclasses.asdict(loss), "verdict": loss.verdict} for n, loss in found[name][1].items()
+                "extensions": {
+                    extension: {str(n): {**dataclasses.asdict(loss), "verdict": loss.verdict} for n, loss in of.items()}
+                    for extension, of in found[name][1].items()
                 },
             }
             for name, path in checkpoints
         }
-        of = {"data": str(args.data), "tokens": args.tokens, "masks": args.masks, "seed": args.seed}
-        write_json(args.json, {**of, "overrides": overrides, "models": models})
+        settings = {"data": str(args.data), "tokens": args.tokens, "masks": args.masks, "seed": args.seed}
+        write_json(args.json, {**settings, "overrides": overrides, "models": models})
         print(f"numbers: {args.json}")
     if args.figure:
-        plot_loss_by_length(found, args.figure)
+        labels = {
+            name if extension == "none" else f"{name}, {extension}": of
+            for name, (_, losses) in found.items()
+            for extension, of in losses.items()
+        }
+        plot_loss_by_length(labels, args.figure)
         print(f"loss by length: {args.figure}")
+
+
+def _row(loss: LengthLoss) -> str:
+    low, high = (loss.difference + side * loss.half_interval for side in (-1, 1))
+    return f"{loss.bits:>8.3f}{loss.difference:>+12.3f}{f'{low:+.3f} to {high:+.3f}':>20}  {loss.verdict}"

@@ -4,7 +4,8 @@ import pytest
 
 from tests.experiments.study.conftest import DESIGN
 from tupe.errors import UserError
-from tupe.experiments.study.design import CONFIGS, read_design
+from tupe.experiments.study.design import read_design
+from tupe.systems import SYSTEMS
 
 
 def test_the_order(design):
@@ -42,7 +43,23 @@ def test_labels(design):
     assert [design.label(name) for name in design.systems] == ["BERT-A", "scaled", "TUPE-R", "RoBERTa"]
 
 
-@pytest.mark.parametrize("size", [path.stem for path in CONFIGS.glob("*.yaml")])
+def test_of_length():
+    """Every row is trained at both rates, nothing is fine-tuned, and no table of distances ends beyond the training."""
+    design = read_design("length")
+    assert {run.part for run in design.runs()} == {"search", "final"}
+    assert design.masks == 4 and design.lengths == (32, 64, 128, 256)
+    for name, system in design.systems.items():
+        fields = SYSTEMS[design.model(name)]
+        if fields["relative"] in ("bucketed", "shaw"):
+            assert 16 <= system.settings["+model.relative_max_distance"] < 32, name
+        if set(system.evaluate) & {"linear", "ntk", "yarn"}:
+            assert fields["rotary_dims"]
+        if "fire_length" in system.evaluate:
+            assert fields["relative"] == "fire"
+    assert design.label("bert_a") == "BERT-A"  # which it has not
+
+
+@pytest.mark.parametrize("size", ["cpu", "gpu"])
 def test_those_of_the_repository(size):
     """The papers' ten, with as many seeds as the text says, whatever else there is."""
     design = read_design(size)
@@ -57,6 +74,7 @@ def test_those_of_the_repository(size):
     [
         ("tupe_r: {", "tupe_x: {", "compares tupe_x, which `tupe systems` does not list"),
         ("mid: 20", "mid: 25", "keeps the checkpoint of update 25, but saves every 20"),
+        ("tupe_r: {", "tupe_r: {evaluate: [far], ", r"evaluate\[0\] is 'far', not one of linear, ntk"),
         ("updates: 100", "updates: many", "made.yaml is not what a study writes"),
         ("groups:", "groups: [", "is no YAML"),
         ("tupe_r: {seeds: 1", "tupe_r: {seeds: 100000000", "seeds is 100000000, not 1000 or less"),

@@ -8,6 +8,7 @@ import scipy.stats
 
 from tests.commands import ROOT
 from tests.experiments.study.conftest import finetuning, pretraining
+from tupe.analysis.length import LengthLoss
 from tupe.cli.main import main
 from tupe.errors import UserError
 from tupe.experiments.study.design import Run
@@ -115,6 +116,29 @@ def test_glue_and_cost(results):
     assert table(results, "glue")["BERT-A"] == ["100", "2", "70.0", "71.0", "12.0 ± 2.8", "50.3"]
     assert table(results, "cost")["TUPE-R"] == ["1.06 (1.02-1.10)", "–"]
     assert BLOCKS["cost"](results)[-1] == "one core."
+
+
+def test_longer(results, leave):
+    """Differences to the length of training, over the seeds; a length that a model has not is its own windows'."""
+    zero = LengthLoss(4.0, 0.0, 0.0, (4.0,))
+    found = [
+        {
+            "none": {"4": zero, "8": LengthLoss(4.5, more, 0.1, (4.0, 5.0))},
+            "window": {"8": LengthLoss(4.0, 0.25, 0.1, ())},
+        }
+        for more in (0.5, 0.7)
+    ]
+    for seed, losses in enumerate(found, 1):
+        run = Run("final", "bert_a", seed)
+        results.records[run] = dataclasses.replace(results.records[run], loss_by_length=losses)
+    run = Run("final", "bert_a_scaled", 1)
+    results.records[run] = dataclasses.replace(results.records[run], loss_by_length={"none": {"4": zero}})
+    results = read_results(str(leave(results.records).parent / "made.yaml"), leave({}))  # as they are written and read
+    rows = table(results, "longer")
+    assert rows["system"] == ["loss at the length of training", "4", "8"]
+    assert rows["BERT-A"] == ["4.000 ± 0.000", "+0.000 [+0.000, +0.000]", "+0.600 [-0.671, +1.871]"]
+    assert rows["BERT-A, window"] == ["4.000 ± 0.000", "0 (slid)", "+0.250 [+0.250, +0.250]"]
+    assert rows["scaled"] == ["4.000", "+0.000", "0 (slid)"]
 
 
 def test_scores_against_losses(results, tmp_path):

@@ -23,6 +23,7 @@ BASELINE = "bert_a"
 CONTROL = "no_positions"
 
 Part = Literal["search", "final", "glue", "cost"]
+Extension = Literal["linear", "ntk", "yarn", "log_n", "window", "fire_length"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class System:
     label: str = ""  # what tables call it; by default as in its paper
     # key -> value of the pre-training's configuration, for this row alone
     settings: dict[str, Any] = field(default_factory=dict)
+    # how windows longer than in training are helped, each by itself (`tupe.analysis.length.EXTENSIONS`)
+    evaluate: tuple[Extension, ...] = ()
     # of learning that its search tries beside those of all, where their best is at an end
     rates: tuple[float, ...] = checked(minimum=0, default=())
 
@@ -75,6 +78,7 @@ class Design:
     finetuning: FineTuning  # of the checkpoints
     cost: tuple[str, ...]  # arguments of `benchmarks/model.py`
     jobs: int = checked(minimum=0)  # pre-trainings at a time; 0: one for each core
+    masks: int = checked(minimum=0, default=0)  # drawings of masks of the loss by length; 0: it is not measured
     name: str = ""  # of the file
 
     @property
@@ -84,11 +88,13 @@ class Design:
 
     def label(self, name: str) -> str:
         """Return the name of a system in tables."""
-        return self.systems[name].label or DESCRIPTIONS[self.model(name)][0]
+        row = self.systems.get(name)  # a table may ask for a baseline that this study has not
+        return row.label if row is not None and row.label else DESCRIPTIONS[self.model(name)][0]
 
     def model(self, name: str) -> str:
         """Return the system of `tupe systems` that a row compares."""
-        return self.systems[name].model or name
+        row = self.systems.get(name)
+        return row.model if row is not None and row.model else name
 
     def rates(self, name: str) -> list[float]:
         """Return the learning rates that a system's search tries, from the smallest."""
@@ -99,16 +105,20 @@ class Design:
         return self.mid if at == "mid" else self.updates
 
     def runs(self) -> Iterator[Run]:
-        """Yield all runs: for each group the search, then seed after seed; at last the fine-tunings and the costs."""
+        """Yield all runs: for each group the search, then seed after seed; at last the fine-tunings and the costs.
+
+        Without tasks, or without arguments of the benchmark, there is none of the last two.
+        """
         for group in self.groups:
             for name in group:
                 yield from (Run("search", name, self.search.seed, lr) for lr in self.rates(name))
             yield from _by_seed("final", group)
-        for group in self.groups:
+        for group in self.groups if self.finetuning.tasks else ():
             for at in ("end", "mid"):
                 ours = {name: system for name, system in group.items() if self.model(name) != ROBERTA}
                 yield from _by_seed("glue", ours, at)
-        yield Run("cost", "all", 1)
+        if self.cost:
+            yield Run("cost", "all", 1)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tupe.analysis.length import LengthLoss
 from tupe.cores import available_cores, processor
 from tupe.data.corpus.manifest import versions
 from tupe.errors import UserError
@@ -36,6 +37,8 @@ class Pretraining:
     versions: dict[str, str]
     # at the end: length of the sequences -> bits a masked token at positions 0, 1, ...
     loss_by_position: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    # and of the same masked tokens: how windows are helped, or none -> their length -> the loss
+    loss_by_length: dict[str, dict[str, LengthLoss]] = field(default_factory=dict)
     # pattern -> heads whose position correlation has it (`tupe.analysis.heads`)
     heads: dict[str, int] = field(default_factory=dict)
     # its loss or gradients were not finite, so that it ended there; the curve is that until then

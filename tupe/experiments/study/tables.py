@@ -243,6 +243,29 @@ def length(results: Results) -> list[str]:
     return _table(head, rows)
 
 
+def longer(results: Results) -> list[str]:
+    """Final loss at the length of training, and what the same masked tokens cost more or less in longer windows.
+
+    A model with a table has the loss of its own windows, slid over the text: 0 more.
+    """
+    design, rows = results.design, []
+    for name in _there(results):
+        records = [record.loss_by_length for record in results.finals(name).values() if record.loss_by_length]
+        for extension in dict.fromkeys(extension for found in records for extension in found):
+            found = [record[extension] for record in records if extension in record]
+            plain = [record["none"] for record in records]
+            trained = [next(loss.bits for loss in of.values() if not loss.half_interval) for of in plain]
+            cells = [
+                _interval([of[n].difference for of in found if n in of], 3, "+")
+                if any(n in of for of in found)
+                else "0 (slid)"
+                for n in map(str, design.lengths)
+            ]
+            label = design.label(name) + ("" if extension == "none" else f", {extension}")
+            rows.append((label, _spread(trained, 3), *cells))
+    return _table(("system", "loss at the length of training", *(f"{n}" for n in design.lengths)), rows)
+
+
 def heads(results: Results) -> list[str]:
     """How many heads' position correlations have which pattern, mean over the seeds."""
     rows = []
@@ -272,7 +295,7 @@ def cost(results: Results) -> list[str]:
 #: Name of a mark in a document -> what stands there.
 BLOCKS: dict[str, Callable[[Results], list[str]]] = {
     block.__name__: block
-    for block in (state, summary, pretraining, shares, ablations, rates, glue, correlation, length, heads, cost)
+    for block in (state, summary, pretraining, shares, ablations, rates, glue, correlation, length, longer, heads, cost)
 }
 
 

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.curves import LOG, TrainingLog, read_log
 from tupe.analysis.heads import head_patterns
-from tupe.analysis.length import TooLong, loss_by_position
+from tupe.analysis.length import TooLong, loss_by_length, loss_by_position
 from tupe.analysis.position import has_correlation, position_correlation
 from tupe.data.corpus.manifest import DICTIONARY, Manifest
 from tupe.errors import UserError
@@ -130,14 +130,19 @@ def record(
         host=this_host(),
         versions=these_versions(),
         diverged=diverged,
-        **(_measured(design, corpus, folder) if run.part == "final" and design.model(run.system) != ROBERTA else {}),
+        **(
+            _measured(design, run, corpus, folder)
+            if run.part == "final" and design.model(run.system) != ROBERTA
+            else {}
+        ),
     )
 
 
-def _measured(design: Design, corpus: Path, folder: Path) -> dict[str, Any]:
-    """Return the loss at each position, at the lengths that the model has, and the patterns of its heads."""
-    encoder = open_encoder(checkpoint(design, folder, "end"))
-    losses, patterns = {}, Counter()
+def _measured(design: Design, run: Run, corpus: Path, folder: Path) -> dict[str, Any]:
+    """Return the loss by position and by length, at the lengths that the model has, and the patterns of its heads."""
+    path = checkpoint(design, folder, "end")
+    encoder = open_encoder(path)
+    losses, by_length, patterns = {}, {}, Counter()
     if has_correlation(encoder.args):  # before a length beyond them
         found = position_correlation(encoder)
         patterns.update(pattern.name for pattern in head_patterns(found.values, found.reset))
@@ -146,4 +151,9 @@ def _measured(design: Design, corpus: Path, folder: Path) -> dict[str, Any]:
     for length in design.lengths:
         with contextlib.suppress(TooLong):
             losses[str(length)] = tuple(loss_by_position(encoder, corpus, length).smooth(1)[1].round(4).tolist())
-    return {"loss_by_position": losses, "heads": dict(patterns)}
+    if design.masks:
+        extensions, longest = ("none", *design.systems[run.system].evaluate), max(design.lengths)
+        lengths = sorted({encoder.trained_length, *design.lengths})
+        _, found = loss_by_length(path, corpus, lengths, extensions=extensions, longest=longest, masks=design.masks)
+        by_length = {name: {str(n): loss for n, loss in of.items()} for name, of in found.items()}
+    return {"loss_by_position": losses, "loss_by_length": by_length, "heads": dict(patterns)}
