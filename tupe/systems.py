@@ -12,7 +12,7 @@ Fields = dict[str, str | int | float | bool]
 
 
 class Choice(NamedTuple):
-    """A value of a field: what `--help` says of it, and for a term what `tupe describe` adds to the logit."""
+    """A choice of a field: its text in `--help`, and for a term its part of the logit in `tupe describe`."""
 
     help: str = ""
     equation: str = ""
@@ -70,14 +70,14 @@ CHOICES: dict[str, dict[str, Choice]] = {
 
 
 def explained(choices: Mapping[str, Choice]) -> str:
-    """Write choices as the help of their field does: `none; bucketed: T5's buckets`."""
+    """Format choices for the help of their field: `none; bucketed: T5's buckets`."""
     return "; ".join(f"{name}: {choice.help}" if choice.help else name for name, choice in choices.items())
 
 
-#: Relative terms that meet the words: each layer builds its own, and their values are neither structured nor packed.
+#: Relative terms that depend on the words: each layer builds its own, and they can be neither structured nor packed.
 IN_LAYER = frozenset({"shaw"})
 
-#: Absolute terms of an encoder-decoder, and positions of its attention from the target to the source.
+#: Choices of an encoder-decoder: absolute terms of its stacks, and positions in its cross-attention.
 SEQ2SEQ_ABSOLUTE = {
     "none": CHOICES["absolute"]["none"],
     "sinusoidal": Choice("added to the words, fixed"),
@@ -90,7 +90,7 @@ CROSS_POSITION = {
     "untied": Choice("untied positions of both sides"),
 }
 
-#: What a row does not say: the sum of the attention has no segments, the layers share it, and nothing is turned.
+#: Defaults of a row: no segments in the attention, terms shared by the layers, no Linformer, no rotary positions.
 _DEFAULTS: Fields = {"segment": "none", "sharing": "layer", "linformer_k": 0, "rotary_dims": 0}
 
 
@@ -98,8 +98,8 @@ def _system(absolute: str, relative: str, reset: str = "none", **others: str | i
     return {"absolute": absolute, "relative": relative, "reset": reset, **_DEFAULTS, **others}
 
 
-#: system -> the position encoding. Sources: TUPE, section 4 and its ablation; DIET, sections 3 and 4; then the terms of
-#: later papers, alone and with TUPE's.
+#: system -> fields of its position encoding. Sources: TUPE, section 4 and its ablation; DIET, sections 3 and 4; then
+#: terms of later papers, alone and with TUPE's.
 SYSTEMS: dict[str, Fields] = {
     "tupe_r": _system("untied", "bucketed", "paper"),
     "tupe_a": _system("untied", "none", "paper"),
@@ -123,7 +123,7 @@ SYSTEMS: dict[str, Fields] = {
     "tupe_a_rope": _system("untied", "none", "paper", rotary_dims=-1),
 }
 
-#: system -> what it is called in the papers, and its logit (content is x_i W^Q (x_j W^K)^T, d the width of a head).
+#: system -> its name in the papers, and its logit (content is x_i W^Q (x_j W^K)^T, d the width of a head).
 DESCRIPTIONS: dict[str, tuple[str, str]] = {
     "tupe_r": ("TUPE-R", "content/sqrt(2d) + reset(untied absolute/sqrt(2d) + T5 relative)"),
     "tupe_a": ("TUPE-A", "content/sqrt(2d) + reset(untied absolute/sqrt(2d))"),
@@ -149,7 +149,7 @@ DESCRIPTIONS: dict[str, tuple[str, str]] = {
 
 
 def system_of(fields: Mapping[str, object]) -> str | None:
-    """The system whose row these fields of a model are, if they are one's."""
+    """Return the system whose row agrees with a model's fields; `None` if no row does."""
     return next((name for name, row in SYSTEMS.items() if row.items() <= fields.items()), None)
 
 
@@ -175,7 +175,7 @@ SIZES: dict[str, Fields] = {
 }
 
 
-#: ELECTRA's sizes (Clark et al. 2020, table 6), and how wide the generator is; `tiny` is ours.
+#: ELECTRA's sizes (Clark et al. 2020, table 6), with the width of the generator as a share; `tiny` is ours.
 ELECTRA_SIZES: dict[str, Fields] = {
     "tiny": {**SIZES["tiny"], "generator_size": 1 / 2},
     "small": {**_size(12, 256, 4), "embedding_dim": 128, "generator_size": 1 / 4},
@@ -183,7 +183,7 @@ ELECTRA_SIZES: dict[str, Fields] = {
     "large": {**SIZES["large"], "generator_size": 1 / 4},
 }
 
-#: What comes before the name of a system whose model is a generator and a discriminator.
+#: Prefix of the names of models with a generator and a discriminator.
 ELECTRA = "electra_"
 
 
@@ -193,12 +193,12 @@ def _named(prefix: str, sizes: dict[str, Fields]) -> dict[str, Fields]:
 
 
 def named_models() -> dict[str, Fields]:
-    """Every masked language model's name with the fields in which it differs from the defaults."""
+    """Map the name of every masked language model to the fields in which it differs from the defaults."""
     return _named("", SIZES)
 
 
 def named_electras() -> dict[str, Fields]:
-    """Like `named_models`, for replaced-token detection; models with a table of untied positions share it."""
+    """Like `named_models`, for replaced-token detection; generator and discriminator share an untied table."""
     shared = {True: {"share_positions": "table"}, False: {"share_positions": "none"}}
     models = _named(ELECTRA, ELECTRA_SIZES)
     return {name: {**row, **shared[str(row["absolute"]).startswith("untied")]} for name, row in models.items()}
@@ -208,7 +208,7 @@ def _translates(name: str, **others: str | int) -> Fields:
     return {**SYSTEMS[name], "reset": "none", "segment": "none", **others}
 
 
-#: system -> the position encoding of both stacks of an encoder-decoder: no `[CLS]` to untie, no segments. The baselines
+#: system -> fields of both stacks of an encoder-decoder, which has no `[CLS]` to untie and no segments. The baselines
 #: are Vaswani et al.'s; Shaw's distance and values are those of their translation (DIET, section 4; Shaw et al., 3.2).
 SEQ2SEQ_SYSTEMS: dict[str, Fields] = {
     "sinusoidal": _system("sinusoidal", "none"),
@@ -234,7 +234,7 @@ SEQ2SEQ_SIZES: dict[str, Fields] = {
 
 
 def named_translators() -> dict[str, Fields]:
-    """Every encoder-decoder, `seq2seq_<system>_<size>`, with the fields in which it differs from the defaults."""
+    """Map every encoder-decoder, `seq2seq_<system>_<size>`, to the fields in which it differs from the defaults."""
     return {
         f"seq2seq_{name}_{size}": {**fields, **SEQ2SEQ_SIZES[size]}
         for name, fields in SEQ2SEQ_SYSTEMS.items()
@@ -243,11 +243,11 @@ def named_translators() -> dict[str, Fields]:
 
 
 def system_fields(*configs: type, kind: str = "") -> tuple[str, ...]:
-    """List the fields that change the function which a model's parameters compute.
+    """List the fields that define a system: a model with other values computes another function of its parameters.
 
     Args:
-        configs: dataclasses of models, whose fields say so in their metadata.
-        kind: only those marked so: `"encoding"`, of the positions, or `"structure"`.
+        configs: dataclasses of models, whose fields have `system` in their metadata.
+        kind: only fields with this mark: `"encoding"` for the positions, or `"structure"`.
     """
     marked = ((f.name, f.metadata.get("system", "")) for config in configs for f in dataclasses.fields(config))
     return tuple(dict.fromkeys(name for name, mark in marked if mark and mark.startswith(kind)))
@@ -264,5 +264,5 @@ SEQ2SEQ_NAMES = tuple(named_translators())
 
 
 def plain_name(name: str) -> str:
-    """The masked language model whose encoder the discriminator of `name` is; without a generator, `name` itself."""
+    """Return the masked language model with the same encoder: an ELECTRA's name without prefix, else `name` itself."""
     return name[len(ELECTRA) :] if name in ELECTRA_NAMES else name

@@ -1,4 +1,4 @@
-"""The encoder: words (and for BERT, positions and segments) in; the position terms, computed once; the layers."""
+"""The encoder: embeds tokens, computes the position terms once, and runs the layers with them."""
 
 import itertools
 import math
@@ -26,15 +26,15 @@ from tupe.position.precision import compute_dtype
 from tupe.systems import IN_LAYER
 from tupe.tracing import is_traced
 
-#: Share of tokens among the slots of a batch from which on to lay them side by side costs what it spares.
+#: Removing the padding of a batch is worth its cost where less than this share of its slots are tokens.
 _WORTH_IT = 0.95
 
 
 class TupeEncoder(nn.Module):
-    """Tokens to features. Sequences start with `[CLS]` (`<s>`) and are padded on the right.
+    """Encoder of tokens `(B, T)`, which start with `[CLS]` (`<s>`) and are padded on the right.
 
     Args:
-        args: the fields of `TupeConfig`.
+        args: namespace with the fields of `TupeConfig`.
         embed_tokens: word embeddings, with `padding_idx`.
         eos: index of the separator `</s>`, which tells the segments apart.
     """
@@ -71,7 +71,7 @@ class TupeEncoder(nn.Module):
         self.layer_norm = nn.LayerNorm(width, eps) if args.encoder_normalize_before else nn.Identity()
 
     def key_padding_mask(self, src_tokens: Tensor, num_tokens: int | None) -> Tensor | None:
-        """`(B, T)`, true at padding; nothing where there is none and that is known without asking the device."""
+        """Return a mask `(B, T)`, true at padding; `None` if there is none and no GPU must be asked to know it."""
         if num_tokens is not None and num_tokens == src_tokens.numel():
             return None
         mask = src_tokens.eq(self.embed_tokens.padding_idx)
@@ -80,9 +80,9 @@ class TupeEncoder(nn.Module):
         return mask
 
     def without_padding(self, mask: Tensor | None, num_tokens: int | None) -> Unpadded | None:
-        """Where the tokens are, if the layers are to compute them alone; see `EncoderConfig.unpad`.
+        """Return the tokens' places if layers are to run without padding, else `None`; see `EncoderConfig.unpad`.
 
-        A caller who does not say how many there are gets features at padding as well, unless `unpad` is `always`.
+        Unless `unpad` is `always`, a caller that gives no `num_tokens` gets features at padding too.
         """
         if mask is None or self.unpad == "never" or is_traced() or (num_tokens is None and mask.is_meta):
             return None
@@ -95,7 +95,7 @@ class TupeEncoder(nn.Module):
         return Unpadded.of(mask, num_tokens, self.num_heads if on_cpu and not self.compile else None)
 
     def segments(self, src_tokens: Tensor) -> Tensor:
-        """Which of `src_tokens` `(B, T)` are in segment 1, a bool."""
+        """Tell which of `src_tokens` `(B, T)` are in segment 1: `(B, T)`, bool."""
         return segment_ids(src_tokens, self.eos, self.pair_separators, self.embed_tokens.padding_idx)
 
     def layer_terms(
@@ -105,7 +105,7 @@ class TupeEncoder(nn.Module):
         groups: tuple[Group, ...] = (Group(None),),
         pairs: bool | None = None,
     ) -> Iterator[tuple[PositionTerms, ...]]:
-        """The position terms of each layer in turn, for each of `groups`; what they share is computed once."""
+        """Yield for each layer the position terms of each of `groups`; what they share is computed once."""
         length, segments = src_tokens.shape[1], None
         if self.segment_attention is None:
             pairs = False
@@ -113,8 +113,8 @@ class TupeEncoder(nn.Module):
             segments = self.segments(src_tokens)
             if is_traced():
                 pairs = True
-            elif pairs is None or self.pair_separators == 1:  # a caller looks for two separators
-                # waits for a GPU, which saves it much more than the time
+            elif pairs is None or self.pair_separators == 1:  # a caller's `pairs` counts on two separators
+                # this waits for a GPU, but saves it much more time
                 pairs = bool(segments.any())
         structured = self.structured_width is not None and not self.window and prefers_structured(
             self.attention_backend, src_tokens.device, length, self.structured_width, pairs,
@@ -125,22 +125,25 @@ class TupeEncoder(nn.Module):
             sets = 1 if self.layers_share else len(self.layers)
             zeros = torch.zeros((), dtype=dtype, device=src_tokens.device).expand(sets, length, length)
             terms = terms.within(self.window, zeros)
-        if segments is not None and not structured and not pairs:  # one sentence each: one cell stands for all
+        if (
+            segments is not None and not structured and not pairs
+        ):  # no sequence has a second segment: one cell stands for all
             segments = segments[:1, :1]
-        of_groups = []
+        by_group = []
         for group in groups:
-            own, among = terms, segments
+            group_terms, group_segments = terms, segments
             if group.length not in (None, length):
-                own = terms.slice(group.length, self.position_bias.num_keys)
+                group_terms = terms.slice(group.length, self.position_bias.num_keys)
             if group.rows is not None and segments is not None and segments.numel() > 1:
-                among = segments[group.rows, : group.length]
+                group_segments = segments[group.rows, : group.length]
             if self.log_length:
-                own = own._replace(temperature=self.temperature(group, length, dtype, src_tokens.device))
-            of_groups.append(self.with_segments(own, among, dtype, structured))
-        return zip(*of_groups)
+                temperature = self.temperature(group, length, dtype, src_tokens.device)
+                group_terms = group_terms._replace(temperature=temperature)
+            by_group.append(self.with_segments(group_terms, group_segments, dtype, structured))
+        return zip(*by_group)
 
     def temperature(self, group: Group, length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """`log n / log log_length` of each sequence of `group`, `n` its own tokens, `(b, 1, 1, 1)`."""
+        """Compute `log n / log log_length`, `(b, 1, 1, 1)`, for each sequence of `group`, which has `n` tokens."""
         if group.padding is None:
             tokens = torch.full((1,), float(group.length or length), device=device)
         else:
@@ -150,20 +153,21 @@ class TupeEncoder(nn.Module):
     def with_segments(
         self, terms: PositionTerms, segments: Tensor | None, dtype: torch.dtype, structured: bool
     ) -> Iterator[PositionTerms]:
-        """The terms of each layer, with those of the `segments` `(B, T)`, or `(1, 1)` for the same of all."""
+        """Yield the terms of each layer with its values for `segments`: `(B, T)`, or `(1, 1)` if all are the same."""
         if segments is not None and (structured or self.layers_share or segments.numel() == 1):
             terms = terms.add_segments(self.segment_attention().to(dtype), segments, structured)
             segments = None
         if self.layers_share:
             yield from itertools.repeat(terms, len(self.layers))
         else:
-            for layer, own in enumerate(terms.split(len(self.layers))):
+            for layer, layer_terms in enumerate(terms.split(len(self.layers))):
                 if segments is not None:
-                    own = own.add_segments(self.segment_attention(layer=layer).to(dtype), segments, structured)
-                yield own
+                    values = self.segment_attention(layer=layer).to(dtype)
+                    layer_terms = layer_terms.add_segments(values, segments, structured)
+                yield layer_terms
 
     def embed(self, src_tokens: Tensor, mask: Tensor | None, unpadded: Unpadded | None) -> Tensor:
-        """The input of the first layer, `(B, T, d)` with zeros at padding, or `(N, d)`."""
+        """Compute the input of the first layer: `(B, T, d)` with zeros at padding, or without padding `(N, d)`."""
         length = src_tokens.shape[1]
         x = self.embed_tokens(src_tokens if unpadded is None else unpadded.unpad(src_tokens))
         if self.input_positions is not None:
@@ -183,17 +187,17 @@ class TupeEncoder(nn.Module):
         head: Callable[[Tensor], Tensor] | None = None,
         pairs: bool | None = None,
     ) -> tuple[Tensor, list[Tensor] | None]:
-        """Features of `src_tokens`.
+        """Compute the features of `src_tokens`.
 
         Args:
             src_tokens: `(B, T)`, `T` at most `max_positions`.
-            num_tokens: how many of them are no padding, where the caller knows; `None` to look.
+            num_tokens: number of tokens that are not padding, if the caller knows it; `None` to look.
             return_all_hiddens: also return the input of the first layer and the output of each.
-            head: from the features `(..., d)` of tokens to what is returned of them instead, `(...)`.
-            pairs: whether any sequence has two segments, where the caller knows; `None` to look.
+            head: function of the features `(..., d)`, whose output `(...)` is returned in their place.
+            pairs: whether any sequence has two segments, if the caller knows it; `None` to look.
 
         Returns:
-            features `(B, T, d)`, without meaning at padding, and the `L + 1` hidden states `(B, T, d)` or `None`.
+            The features `(B, T, d)`, meaningless at padding, and the `L + 1` hidden states `(B, T, d)` or `None`.
 
         Raises:
             UserError: for a sequence longer than `max_positions`.

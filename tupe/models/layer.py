@@ -1,4 +1,4 @@
-"""A Transformer layer, batch first, whose attention takes the position terms."""
+"""Transformer layer, batch first, whose attention takes position terms."""
 
 import functools
 import math
@@ -21,18 +21,20 @@ from tupe.position import PositionTerms, ShawRelative, StructuredBias, rotate
 
 
 class Attention(nn.Module):
-    """`softmax(((x W^Q + query)(y W^K + key)^T) / sqrt(num_terms d_h) + bias) y W^V W^O`, in heads.
+    """Multi-head attention of `x` to `y`, with position terms `query`, `key` and `bias`.
 
-    `query`, `key` and `bias` are the position terms; where `y` is `x`, one product makes `x W^Q, x W^K, x W^V`.
+        softmax(((x W^Q + query)(y W^K + key)^T) / sqrt(num_terms d_h) + bias) y W^V W^O
+
+    One weight holds `W^Q, W^K, W^V`: where `y` is `x`, there is one product.
 
     Args:
         embed_dim: `d`.
         num_heads: `H`.
         num_terms: number of products that the logit sums.
-        dropout: of the attention weights.
-        backend: of `tupe.attention.biased_attention`.
-        relative: Shaw's relative positions, whose term joins `bias`.
-        projection: Linformer's; keys and values are then those of `E x` instead of `x`.
+        dropout: probability with which an attention weight is dropped.
+        backend: the `backend` of `tupe.attention.biased_attention`.
+        relative: Shaw's relative positions, whose term is added to `bias`.
+        projection: Linformer's `E`; keys and values are then made from `E x` instead of `x`.
 
     Raises:
         UserError: if the heads do not divide the width.
@@ -65,28 +67,28 @@ class Attention(nn.Module):
         self.projection = projection
 
     def in_heads(self, x: Tensor) -> Tensor:
-        """`(B, T, d)` to `(B, H, T, d_h)`."""
+        """Turn `(B, T, d)` into `(B, H, T, d_h)`."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     def part(self, x: Tensor, rows: slice) -> Tensor:
-        """Some columns of `x (W^Q, W^K, W^V)`, by only those `rows` of the weight."""
+        """Compute some columns of `x (W^Q, W^K, W^V)`, using only those `rows` of the weight."""
         if isinstance(self.qkv_proj, Linear):
             return self.qkv_proj(x, rows)
-        return self.qkv_proj(x)[..., rows]  # an adapter, or a layer of eight bits
+        return self.qkv_proj(x)[..., rows]  # an adapter or an 8-bit layer, which takes no rows
 
     def query(self, x: Tensor) -> Tensor:
-        """`x W^Q` in heads."""
+        """Compute `x W^Q`, `(B, H, T, d_h)`, of `x` `(B, T, d)`."""
         return self.in_heads(self.part(x, slice(x.shape[-1])))
 
     def key_value(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """`y W^K, y W^V` in heads."""
+        """Compute `y W^K, y W^V`, `(B, H, m, d_h)` each, of `y` `(B, m, d)`."""
         key, value = self.part(y, slice(y.shape[-1], None)).chunk(2, dim=-1)
         return self.in_heads(key), self.in_heads(value)
 
     def with_terms(
         self, query: Tensor, key: Tensor, value: Tensor, position: PositionTerms
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | StructuredBias | None]:
-        """Query, key, value and bias, of which the logits are `scale query key^T + bias`."""
+        """Apply the terms; return query, key, value and bias for logits `scale query key^T + bias`."""
         if position.query is not None:
             query, key = query + position.query, key + position.key
         if position.temperature is not None:
@@ -108,7 +110,18 @@ class Attention(nn.Module):
         key_padding_mask: Tensor | None,
         causal: bool = False,
     ) -> Tensor:
-        """Queries `(B, H, T, d_h)`, keys and values `(B, H, m, d_h)`, `key_padding_mask` `(B, m)`: `(B, T, d)`."""
+        """Attend with position terms, before `W^O`.
+
+        Args:
+            query: `(B, H, T, d_h)`.
+            key, value: `(B, H, m, d_h)`.
+            position: the terms.
+            key_padding_mask: `(B, m)`, true at padding.
+            causal: whether a query sees only keys up to its own position.
+
+        Returns:
+            `(B, T, d)`.
+        """
         query, key, value, bias = self.with_terms(query, key, value, position)
         options = {
             "key_padding_mask": key_padding_mask,
@@ -130,15 +143,17 @@ class SelfAttention(Attention):
     bidirectional = True
 
     def projected(self, x: Tensor) -> tuple[Tensor, ...]:
-        """What is made of each token by itself: `(x W^Q, x W^K, x W^V)` in one, or with Linformer `x W^Q` and `x`."""
+        """Project each token: `x (W^Q, W^K, W^V)` as one tensor, or with Linformer `x W^Q` and `x`."""
         if self.projection is not None:
             return self.part(x, slice(x.shape[-1])), x
         return (self.qkv_proj(x),)
 
     def rotated(self, projected: Sequence[Tensor], rotation: Tensor | None) -> Sequence[Tensor]:
-        """Turn the queries and keys of what `projected` made: `(x W^Q, x W^K)` in one, and `x W^V`.
+        """Rotate queries and keys; return `x (W^Q, W^K)`, rotated, as one tensor, and `x W^V`.
 
-        `rotation` is that of the tokens, `(2, T, r)` or, side by side, `(2, n, r)`; `None` leaves them as they are.
+        Args:
+            projected: output of `projected`, which is returned as it is without a rotation.
+            rotation: `(2, T, r)`, or without padding `(2, n, r)`.
         """
         if rotation is None:
             return projected
@@ -148,14 +163,17 @@ class SelfAttention(Attention):
         return rotate(both.unflatten(-1, (2 * self.num_heads, -1)), rotation).flatten(-2), value  # B T 2H d_h -> B T 2d
 
     def parts(self, projected: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Queries, keys and values `(..., d)` of what `projected` made, turned or not."""
+        """Split the output of `projected` or `rotated` into queries, keys and values, `(..., d)` each."""
         if len(projected) == 1:
             return projected[0].chunk(3, dim=-1)
         both, value = projected
         return *both.chunk(2, dim=-1), value
 
     def heads(self, projected: Sequence[Tensor], key_padding_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values `(B, H, T, d_h)` of what `projected` made, `(B, T, ...)`; Linformer has `k` keys."""
+        """Split the output of `projected` or `rotated`, `(B, T, ...)`, into queries, keys and values in heads.
+
+        Each is `(B, H, T, d_h)`; with Linformer, keys and values are `(B, H, k, d_h)`.
+        """
         if self.projection is not None:
             query, x = projected
             return self.in_heads(query), *self.key_value(self.projection(x, key_padding_mask))  # B T d -> B k d
@@ -163,9 +181,15 @@ class SelfAttention(Attention):
         return self.in_heads(query), self.in_heads(key), self.in_heads(value)
 
     def forward(self, x: Tensor, position: tuple[PositionTerms, ...], groups: tuple[Group, ...]) -> Tensor:
-        """`x` `(B, T, d)`, one padded group, or `(N, d)`, the tokens of `groups` side by side; returns its shape.
+        """Attend within each sequence.
 
-        `position` has the terms of each group.
+        Args:
+            x: `(B, T, d)`, one padded group, or `(N, d)`, the tokens of all `groups` in their order.
+            position: the terms of each group.
+            groups: the sequences that attend at one length.
+
+        Returns:
+            A tensor of the shape of `x`.
         """
         out = []
         for group, terms, *parts in zip(groups, position, *(split(made, groups) for made in self.projected(x))):
@@ -179,7 +203,7 @@ class SelfAttention(Attention):
         return self.out_proj(out[0] if len(out) == 1 else torch.cat(out))
 
     def mix_packed(self, projected: Sequence[Tensor], position: PositionTerms, group: Group) -> Tensor:
-        """Of tokens side by side, `(n, 3d)` to `(n, d)`, what `mix` does of a padded batch."""
+        """Attend like `mix`, for packed sequences: the output of `projected` or `rotated`, `(n, ...)`, to `(n, d)`."""
         query, key, value = (x.unflatten(-1, (self.num_heads, -1)) for x in self.parts(projected))  # n H d_h
         bias = position.bias
         if position.query is not None:
@@ -205,7 +229,7 @@ class SelfAttention(Attention):
 def build_self_attention(
     args: Namespace, num_terms: int, attention: type[SelfAttention] = SelfAttention
 ) -> SelfAttention:
-    """The attention of one layer, with what the configuration puts inside the layer."""
+    """Build the attention of one layer, with Shaw's or Linformer's parameters if the configuration has them."""
     width, heads = args.encoder_embed_dim, args.encoder_attention_heads
     relative = projection = None
     if args.relative == "shaw":
@@ -217,7 +241,7 @@ def build_self_attention(
 
 
 class TupeEncoderLayer(nn.Module):
-    """Attention and feed-forward part, each with its residual; post-norm (BERT) or pre-norm."""
+    """Transformer layer: attention and feed-forward part, each with a residual; post-norm (BERT) or pre-norm."""
 
     attention = SelfAttention
 
@@ -238,22 +262,22 @@ class TupeEncoderLayer(nn.Module):
         return self.fc2(self.activation_dropout(self.activation(self.fc1(x))))
 
     def residual(self, part: Callable[[Tensor], Tensor], x: Tensor, norm: nn.LayerNorm) -> Tensor:
-        """`x + part(norm(x))` (pre-norm) or `norm(x + part(x))` (post-norm), with dropout of the part."""
+        """Compute `x + part(norm(x))` (pre-norm) or `norm(x + part(x))` (post-norm), with dropout on the part."""
         if self.normalize_before:
             return x + self.dropout(part(norm(x)))
         return norm(x + self.dropout(part(x)))
 
     def forward(self, x: Tensor, *attention: object) -> Tensor:
-        """`x` `(B, T, d)` or `(N, d)` to the same; `attention` is what `SelfAttention.forward` takes beside it."""
+        """Compute the layer for `x` `(B, T, d)` or `(N, d)`; `attention` goes to `SelfAttention.forward` after `x`."""
         x = self.residual(lambda x: self.self_attn(x, *attention), x, self.self_attn_layer_norm)
         return self.residual(self.feed_forward, x, self.final_layer_norm)
 
 
 @functools.cache
 def compiled_layer(layer: type[TupeEncoderLayer] = TupeEncoderLayer) -> Callable[..., Tensor]:
-    """The `forward` of a class of layers by `torch.compile`, one graph for all layers and lengths.
+    """Return the compiled `forward` of a class of layers, one graph for all layers and lengths.
 
-    It takes the place of `layer(...)`. No module is wrapped, so parameters keep their names. The call raises
+    Call it with the layer as first argument. No module is wrapped, so parameters keep their names. The call raises
     `UserError` where the compiler does not work.
     """
     forward = torch.compile(layer.forward, dynamic=True)
@@ -274,7 +298,7 @@ def compiled_layer(layer: type[TupeEncoderLayer] = TupeEncoderLayer) -> Callable
 
 
 def run_layer(layer: TupeEncoderLayer, *inputs: object, compile: bool, recompute: bool) -> Tensor:
-    """`layer(*inputs)`; in training compiled, or computed again in backward, where that is asked for."""
+    """Call `layer(*inputs)`; in training compiled if `compile`, and computed again in backward if `recompute`."""
     run = partial(compiled_layer(type(layer)), layer) if compile and layer.training else layer
     if recompute and layer.training:
         return checkpoint(run, *inputs, use_reentrant=False)

@@ -1,4 +1,4 @@
-"""Groups of sequences that attend at one length: a padded batch is one, tokens side by side `(N, d)` are several."""
+"""Groups of sequences that attend at one length. A padded batch is one; a batch without padding `(N, d)` is several."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-#: What one more group costs on the CPU, in logits of all heads: a call of `reference`, forward and backward, was seen
-#: to take 0.35 ms more than its logits, as long as 1,000 logits of each of twelve heads.
+#: Cost of one more group on the CPU, as a number of logits in all heads. A call of `reference`, forward and backward,
+#: took 0.35 ms more than its logits, as long as 1,000 logits in each of twelve heads take.
 _CALL = 12_000
 
 
 class Group(NamedTuple):
-    """Sequences that attend at one length: a padded batch `(B, T, d)`, or some that lie next to each other `(n, d)`.
+    """Sequences that attend at one length: a padded batch `(B, T, d)`, or `n` tokens without padding `(n, d)`.
 
-    padding: true at padding, `(b, t)`; `None` where there is none.
-    rows: of the batch, `(b,)`; `None` for all of a padded batch, as the two that follow.
-    length: of the longest, `t`.
-    places: of the tokens in `b * t` slots, `(n,)`; rising.
-    cu_seqlens: for attention without padding, `(b + 1,)`: where each sequence begins among the tokens, and `n`;
-        `padding` is then of the tokens, `(n,)`.
+    padding: `(b, t)`, true at padding; `None` where there is none.
+    rows: `(b,)`, the group's rows of the batch; `None` for a padded batch, as are `length` and `places`.
+    length: `t`, the length of the longest sequence.
+    places: `(n,)`, rising: the index of each token among the `b * t` slots.
+    cu_seqlens: `(b + 1,)`, for `packed_attention`: the index of each sequence's first token, then `n`. With it,
+        `padding` is `(n,)`.
     """
 
     padding: Tensor | None
@@ -33,7 +33,7 @@ class Group(NamedTuple):
 
     @classmethod
     def of(cls, rows: Tensor, padding: Tensor, num_tokens: int | None = None) -> Group:
-        """The `rows` of a batch, whose `padding` is `(b, t)`; `num_tokens`, if given, spares waiting for a GPU."""
+        """Make a group of the `rows` of a batch, with `padding` `(b, t)`; `num_tokens` saves a wait for the GPU."""
         flat = padding.flatten()
         if num_tokens is None:
             places = flat.logical_not().nonzero().flatten()
@@ -42,13 +42,13 @@ class Group(NamedTuple):
         return cls(None if len(places) == len(flat) else padding, rows, padding.shape[1], places)
 
     def of_tokens(self, by_position: Tensor | None) -> Tensor | None:
-        """`(2, t, r)` of the positions to `(2, n, r)` of the tokens; a padded batch has all positions."""
+        """Turn a rotation by positions `(2, t, r)` into one by tokens `(2, n, r)`; leave it for a padded batch."""
         if by_position is None or self.places is None:
             return by_position
         return by_position[:, self.places % self.length]
 
     def pad(self, x: Tensor) -> Tensor:
-        """`(n, d)` to `(b, t, d)`, zero at padding; a padded batch as it is."""
+        """Turn `(n, d)` into `(b, t, d)`, zero at padding; leave a padded batch as it is."""
         if self.places is None:
             return x
         if self.padding is not None:
@@ -56,7 +56,7 @@ class Group(NamedTuple):
         return x.unflatten(0, (len(self.rows), self.length))
 
     def unpad(self, x: Tensor) -> Tensor:
-        """`(b, t, d)` to `(n, d)`; a padded batch as it is."""
+        """Turn `(b, t, d)` into `(n, d)`; leave a padded batch as it is."""
         if self.places is None:
             return x
         x = x.flatten(0, 1)
@@ -64,15 +64,15 @@ class Group(NamedTuple):
 
 
 def split(x: Tensor, groups: tuple[Group, ...]) -> tuple[Tensor, ...]:
-    """The rows of `x` that belong to each of `groups`."""
+    """Split `x` `(N, ...)` into the tokens of each group, `(n, ...)`."""
     return (x,) if len(groups) == 1 else x.split([len(group.places) for group in groups])
 
 
 class Unpadded(NamedTuple):
-    """Where the tokens of a batch are.
+    """Places of the tokens of a padded batch `(B, T)`, for layers that compute them without padding `(N, d)`.
 
-    groups: in the order of the tokens.
-    places: of the tokens in `B * T` slots, `(N,)`.
+    groups: the groups, in the order of the tokens.
+    places: `(N,)`, the index of each token among the `B * T` slots.
     """
 
     groups: tuple[Group, ...]
@@ -80,17 +80,18 @@ class Unpadded(NamedTuple):
 
     @classmethod
     def of(cls, padding: Tensor, num_tokens: int | None, num_heads: int | None) -> Unpadded:
-        """The tokens of a batch with `padding` `(B, T)`, true at padding, which is on the right.
+        """Group the sequences of a batch by their lengths.
 
         Args:
-            num_tokens: `N`, where asking the device is to be spared.
-            num_heads: of attention that one group more makes cheaper by fewer logits; `None` for one group.
+            padding: `(B, T)`, true at padding, which is on the right.
+            num_tokens: `N`, if known, which saves a wait for the device.
+            num_heads: heads of the attention, by which more groups pay or not; `None` for one group.
         """
         batch, length = padding.shape
         if num_heads is None:
             whole = Group.of(torch.arange(batch, device=padding.device), padding, num_tokens)
             return cls((whole,), whole.places)
-        ends = torch.arange(1, length + 1).masked_fill(padding, 0).amax(1)  # (B,): of the last token
+        ends = torch.arange(1, length + 1).masked_fill(padding, 0).amax(1)  # (B,): length up to the last token
         lengths, order = ends.clamp(min=1).sort(descending=True, stable=True)
         groups, places, first = [], [], 0
         for size in group_sizes(lengths.tolist(), _CALL // num_heads):
@@ -103,9 +104,9 @@ class Unpadded(NamedTuple):
 
     @classmethod
     def packed(cls, padding: Tensor, num_tokens: int | None) -> Unpadded:
-        """One group for attention without padding, in order of falling length; `num_tokens` as in `of`.
+        """Make one group for `packed_attention`, longest sequences first; arguments as of `of`.
 
-        Padding before a sequence's last token is a token here, as collaters count it, and hidden by `Group.padding`.
+        Padding before a sequence's last token counts as a token, as collaters count it; `Group.padding` hides it.
         """
         length = padding.shape[1]
         places = torch.arange(length, device=padding.device)
@@ -118,20 +119,20 @@ class Unpadded(NamedTuple):
         return cls((group,), rows[group.places // length] * length + group.places % length)
 
     def unpad(self, x: Tensor) -> Tensor:
-        """`(B, T)` to `(N,)`."""
+        """Turn `(B, T)` into `(N,)`."""
         return x.flatten().index_select(0, self.places)
 
     def pad(self, x: Tensor, batch: int, length: int) -> Tensor:
-        """`(N, ...)` to `(B, T, ...)`, zero at padding."""
+        """Turn `(N, ...)` into `(B, T, ...)`, zero at padding."""
         return x.new_zeros(batch * length, *x.shape[1:]).index_put((self.places,), x).unflatten(0, (batch, length))
 
 
 def group_sizes(lengths: list[int], call: int) -> list[int]:
-    """How many sequences to attend together, so that the sum of `call + size * longest ** 2` is least.
+    """Choose the sizes of groups so that the sum of `call + size * longest ** 2` over the groups is least.
 
     Args:
-        lengths: of the sequences, falling.
-        call: what a group costs, in logits.
+        lengths: lengths of the sequences, falling.
+        call: cost of one more group, in logits.
     """
     runs = [(length, len(list(some))) for length, some in itertools.groupby(lengths)]
     best = [(0, 0, 0)]  # cost of the first runs, where their last group begins, and its size

@@ -1,4 +1,4 @@
-"""What a term is, and what their sum adds to the attention: one value for each layer, or for all."""
+"""`Term`, the protocol of a position term, and `PositionTerms`, what the sum of terms adds to the attention."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from tupe.position.structured import StructuredBias
 class Term(Protocol):
     """Protocol of the absolute and relative terms of `PositionBias`, tested by `tupe.position.check_term`.
 
-    A module whose output is a function of its parameters and buffers and of positions: no random numbers, no state, in
-    training as in evaluation. Naming this class among the bases, `class Mine(nn.Module, Term)`, promises it: the terms
-    are then kept from one evaluation to the next. What a term may have beyond `forward`:
+    A module whose output is a function of its parameters, its buffers and the positions: no random numbers, no state,
+    in training as in evaluation. A class with this base, `class Mine(nn.Module, Term)`, promises that, and evaluation
+    then caches its values. Optional beside `forward`:
 
-    max_positions: the longest input that it has; without the attribute there is no end.
-    width, scale, and `forward(..., factors=True)`: make an absolute term structured, of memory linear in the length,
-        where it is a product `scale query_i . key_j`: that returns `(H, length, width)` and `(H, num_keys, width)`,
-        unscaled. Structured relative terms derive from `RelativeTerm`, which makes all of `by_distance`.
+    max_positions: the longest input; without the attribute, inputs may have any length.
+    width, scale, and `forward(..., factors=True)`: for an absolute term that is a product `scale query_i . key_j`. The
+        call returns the unscaled factors, `(H, length, width)` and `(H, num_keys, width)`. They make the bias
+        structured, with memory linear in the length. A relative term derives from `RelativeTerm` for that, and
+        overrides `by_distance`.
 
-    A parameter with a row for each position says so by `tupe.position.fit_positions`: it is then cut when a
-    shorter model loads it, and made longer by `tupe extend-positions`.
+    Call `tupe.position.fit_positions` for a parameter with a row for each position: loading into a shorter model then
+    slices it, and `tupe extend-positions` lengthens it.
     """
 
     __call__: Callable[..., Any]  # of `nn.Module`, which calls `forward`
@@ -35,11 +36,11 @@ class Term(Protocol):
     def forward(
         self, length: int, num_keys: int | None = None, query_offset: int = 0
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Compute the values of `length` queries, from position `query_offset` on, and the keys of the first positions.
+        """Compute the values of `length` queries, from position `query_offset` on, and of the first `num_keys` keys.
 
         Args:
-            length: number of queries, at least 1; an integer, or a symbol of one where the term is exported.
-            num_keys: by default `query_offset + length`: the positions up to the last query.
+            length: number of queries, at least 1; an integer, or a symbolic one in `torch.export`.
+            num_keys: number of keys; by default `query_offset + length`, the positions up to the last query.
             query_offset: position of the first query.
 
         Returns:
@@ -49,19 +50,19 @@ class Term(Protocol):
 
 
 class FactoredTerm(Term, Protocol):
-    """Protocol of an absolute term that is a product of factors, as `Term` describes them."""
+    """Protocol of an absolute term that is a product of factors; see `Term`."""
 
     width: int
     scale: float
 
 
 class PositionTerms(NamedTuple):
-    """What the encoding adds to the attention; `None` where it adds nothing. `m` keys: `n`, or Linformer's `k`.
+    """What the position encoding adds to the attention, for `n` queries and `m` keys; an absent part is `None`.
 
-    bias: added to the logits, `(H, n, m)`; `(B, H, n, n)` where segments make it the sequence's own; or its parts.
-    query, key: added to the projected words before their product, `(H, n, d_h)` each (BERT-A^d).
-    rotation: turns the projected words before that (`tupe.position.rotate`), `(2, n, r)`, of the positions of queries.
-    temperature: what queries are multiplied by after that, `(B, 1, 1, 1)`.
+    bias: `(H, n, m)`, added to the logits; `(B, H, n, n)` where segments differ by sequence; or a `StructuredBias`.
+    query, key: `(H, n, d_h)` and `(H, m, d_h)`, added to the projected words before their product (BERT-A^d).
+    rotation: `(2, n, r)`, turns the projected words before `query` and `key` are added (`tupe.position.rotate`).
+    temperature: `(B, 1, 1, 1)`, multiplies the queries last.
     """
 
     bias: Tensor | StructuredBias | None = None
@@ -71,12 +72,12 @@ class PositionTerms(NamedTuple):
     temperature: Tensor | None = None
 
     def to(self, dtype: torch.dtype) -> PositionTerms:
-        """Round every term to `dtype`, but for the rotation, of which 16 bits would leave other angles."""
+        """Round every part to `dtype` except the rotation, whose angles 16 bits would change."""
         bias, query, key = (None if term is None else term.to(dtype) for term in (self.bias, self.query, self.key))
         return self._replace(bias=bias, query=query, key=key)
 
     def slice(self, length: int, num_keys: int | None = None, query_offset: int = 0) -> PositionTerms:
-        """The terms of some of its positions; see `PositionBias.forward`."""
+        """Return the terms of a block of positions; see `PositionBias.forward`."""
         span = Span.of(length, num_keys, query_offset)
         bias, query, key, rotation, _ = self
         if isinstance(bias, StructuredBias):
@@ -88,9 +89,9 @@ class PositionTerms(NamedTuple):
         return self._replace(bias=bias, query=query, key=key, rotation=rotation)
 
     def within(self, reach: int, zeros: Tensor) -> PositionTerms:
-        """The terms with a bias of minus infinity at distances above `reach`, but for the row and column of `[CLS]`.
+        """Return the terms with a bias of -inf at distances above `reach`, except in the row and column of `[CLS]`.
 
-        The bias is not structured; `zeros` `(H, n, n)` is one that adds nothing.
+        The bias must be a tensor or `None`; `zeros` `(H, n, n)` takes the place of `None`.
         """
         bias = zeros if self.bias is None else self.bias
         assert isinstance(bias, Tensor)
@@ -100,23 +101,23 @@ class PositionTerms(NamedTuple):
         return self._replace(bias=bias.masked_fill(far, -math.inf))
 
     def add_segments(self, values: Tensor, segments: Tensor, structured: bool = False) -> PositionTerms:
-        """The terms with `values[h, s_i, s_j]` added to the bias, or among its parts.
+        """Return the terms with `values[h, s_i, s_j]` added to the bias.
 
         Args:
             values: `E_S`, `(H, 2, 2)`.
-            segments: `s`, `(B, n)`, bool, true in segment 1; `(1, 1)` if that is the segment of all.
-            structured: add to the parts, if the bias is a `StructuredBias` or nothing yet.
+            segments: `s`, `(B, n)`, bool, true in segment 1; `(1, 1)` if all tokens are in one segment.
+            structured: return a `StructuredBias`, unless the bias is a tensor already.
         """
         if structured and not isinstance(self.bias, Tensor):
             bias = StructuredBias() if self.bias is None else self.bias
             return self._replace(bias=bias._replace(segment=values, segments=segments))
         bias = segment_bias(values, segments)
-        bias = bias[0] if bias.shape[0] == 1 else bias  # `len` would fix the number in a graph
+        bias = bias[0] if bias.shape[0] == 1 else bias  # `len` would fix the batch size in a graph
         before = self.bias.dense(bias.shape[-1]) if isinstance(self.bias, StructuredBias) else self.bias
         return self._replace(bias=bias if before is None else before + bias)
 
     def split(self, num_layers: int) -> list[PositionTerms]:
-        """The terms of each layer, where every layer has its own: `(L H, ...)` to `L` times `(H, ...)`."""
+        """Split terms of `L H` heads into those of `L` layers: `(L H, ...)` to `L` times `(H, ...)`."""
 
         def of_layers(term: Tensor | StructuredBias | None) -> Sequence[Tensor | StructuredBias | None]:
             if term is None:
