@@ -71,7 +71,7 @@ def print_systems(
     widths = [max(map(len, systems)) + 2, *(_WIDTHS[field] for field in fields)]
     rows = [["system", *fields], *([name, *(str(row[field]) for field in fields)] for name, row in systems.items())]
     if described:
-        widths.insert(1, 16)
+        widths.insert(1, 2 + max(len(described[name][0]) for name in systems))
         for row, (paper, logit) in zip(rows, [("paper", "logit"), *(described[name] for name in systems)]):
             row[1:] = [paper, *row[1:], logit]
     for row in rows:
