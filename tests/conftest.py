@@ -36,6 +36,7 @@ SLOW = (
     "models/test_graphs",
     "models/test_compile",
     "models/seq2seq/test_model",
+    "checkpoints/foreign/test_use",
     "fairseq_patches/test_uneven",
     "fairseq_patches/test_launch",
     "fairseq_patches/test_names",

@@ -60,7 +60,8 @@ def run(args: argparse.Namespace) -> None:
         profile = args.profile or ("sentencepiece" if many else "paper")
         stages, language = PROFILES[profile], LANGUAGES[profile]
         if shared and shared.content.imported and not args.profile:  # as the model read its text
-            profile, stages, language = IMPORTED, (), shared.content.settings.language
+            theirs = shared.content.settings
+            profile, stages, language = IMPORTED, theirs.stages, theirs.language
         chosen = {name: getattr(args, name.replace("-", "_")) for name in STAGES}
         settings = Settings(
             profile=profile,

@@ -10,6 +10,7 @@ import sentencepiece
 import torch
 from fairseq.data import Dictionary
 
+from tests.conftest import write
 from tupe.models.summary import dictionary_of_size
 
 LINES = [
@@ -184,3 +185,18 @@ def saved(bytes_of_text, pieces, words, tmp_path_factory):
         return folder, model.base_model if base else model
 
     return make
+
+
+def write_glue(folder):
+    """CoLA and RTE with few rows."""
+    lines = ["\t".join(["a", str(row % 2), "*", LINES[row % 4]]) for row in range(16)]
+    for split in ("train", "dev"):
+        write(folder / f"CoLA/{split}.tsv", lines)
+    last = "4\t two  spaces and\u00a0another "
+    write(folder / "CoLA/test.tsv", ["index\tsentence", *(f"{row}\t{LINES[row % 4]}" for row in range(4)), last])
+    head, label = "index\tsentence1\tsentence2", ("entailment", "not_entailment")
+    pairs = [f"{row}\t{LINES[row % 4]}\t{LINES[(row + 1) % 4]}\t{label[row % 2]}" for row in range(16)]
+    for split in ("train", "dev"):
+        write(folder / f"RTE/{split}.tsv", [f"{head}\tlabel", *pairs])
+    write(folder / "RTE/test.tsv", [head, *(pair.rpartition("\t")[0] for pair in pairs)])
+    return folder

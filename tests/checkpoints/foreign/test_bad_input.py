@@ -4,11 +4,13 @@ import json
 import os
 import pickle
 import re
+import sys
 
 import pytest
 import torch
 
-from tests.checkpoints.foreign.conftest import write_json
+from tests.checkpoints.foreign.conftest import write_glue, write_json
+from tests.commands import finetune
 from tupe.checkpoints.foreign.importing import import_model
 from tupe.checkpoints.foreign.vocabulary import Source, by_role
 from tupe.cli.main import main
@@ -332,6 +334,33 @@ def test_another_vocabulary_of_the_same_size_is_noticed(saved, words, tmp_path, 
     model = str(tmp_path / "one/checkpoint.pt")
     assert main(["export", model, str(tmp_path / "other"), str(tmp_path / "exported")]) == 1
     assert "other symbols or order" in capsys.readouterr().err
+
+
+def test_labels_are_of_a_head(saved, tmp_path):
+    refused(saved("bert")[0], tmp_path, "give --head NAME too", labels=["a", "b"])
+
+
+def test_a_library_is_not_imported_for_a_folder(saved, tmp_path, monkeypatch):
+    folder, _ = saved("bert")
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "transformers", None)
+        import_model(folder, tmp_path / "out")
+        with pytest.raises(UserError, match="--verify runs the original, which needs transformers"):
+            import_model(folder, tmp_path / "verified", compare=True)
+
+
+def test_another_eps_on_loading_is_refused(saved, tmp_path):
+    """As every field that changes the function of the weights."""
+    import_model(saved("bert")[0], tmp_path / "out")
+    write_glue(tmp_path / "download")
+    options = ["CoLA", "--partial", "--workers", "1"]
+    assert (
+        main(["prepare-glue", str(tmp_path / "download"), str(tmp_path / "out"), str(tmp_path / "glue"), *options]) == 0
+    )
+    keys = ("optimization.max_epoch=1", f"checkpoint.save_dir={tmp_path / 'run'}", "model.layer_norm_eps=1e-5")
+    done = finetune("CoLA", tmp_path / "out/checkpoint.pt", tmp_path / "glue", *keys)
+    assert done.returncode
+    assert "layer_norm_eps: checkpoint 1e-12, here 1e-05" in done.stderr + done.stdout
 
 
 def test_options_that_are_not_for_our_own(tmp_path, capsys):

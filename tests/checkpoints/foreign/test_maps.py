@@ -72,6 +72,18 @@ def test_an_encoder_alone(kind, saved, tmp_path):
     )
 
 
+def test_a_discriminator_is_an_encoder(saved, tmp_path):
+    folder, original = saved("electra", "ForPreTraining", embedding_size=8)
+    lines = import_model(folder, tmp_path / "out")
+    assert "left behind: discriminator_predictions.dense, discriminator_predictions.dense_prediction" in lines
+    tokens = torch.tensor([[0, 9, 8, 7, 2]])
+    rows = torch.tensor(by_row(folder, tmp_path / "out"))
+    with torch.no_grad():
+        ours = opened(tmp_path / "out").model(tokens, features_only=True)[0]
+        theirs = original.electra(rows[tokens], token_type_ids=torch.zeros_like(tokens)).last_hidden_state
+    assert (ours - theirs).abs().max() < 1e-5
+
+
 @pytest.mark.parametrize("change", [dict, in_2019])
 @pytest.mark.parametrize("options", [{}, {"untie_weights_roberta": True}, {"activation_fn": "relu"}])
 def test_fairseq(change, options, released, tmp_path):

@@ -132,7 +132,7 @@ def test_the_hub_reads_text_as_fairseq_does(released, tmp_path):
     theirs = RobertaHubInterface(SimpleNamespace(bpe=None), task, original).eval()
     files = {"gpt2_encoder_json": str(folder / "encoder.json"), "gpt2_vocab_bpe": str(folder / "vocab.bpe")}
     theirs.bpe = GPT2BPE(SimpleNamespace(**files))
-    for text in ["Hello world!", " world", "naïve façade"]:
+    for text in ["Hello world!", " world", "naïve façade", "two  spaces", "a\u00a0b"]:
         assert hub.encode(text).tolist() == theirs.encode(text).tolist(), text
     assert hub.encode("Anna", "and Bob").tolist() == theirs.encode("Anna", "and Bob").tolist()
     assert hub.decode(hub.encode("Hello world!")) == "Hello world!"
@@ -176,6 +176,15 @@ def test_lower_case_is_as_the_configuration_says(saved, words, tmp_path):
     write_json(folder / "tokenizer_config.json", {"tokenizer_class": "BertTokenizer"})
     with pytest.raises(UserError, match="says whether the tokenizer lower-cases"):
         import_model(folder, tmp_path / "neither")
+
+
+@pytest.mark.parametrize("space", [True, False])
+def test_a_space_before_the_first_word_is_as_the_configuration_says(space, saved, tmp_path):
+    folder, _ = saved("roberta")
+    write_json(folder / "tokenizer_config.json", {"tokenizer_class": "RobertaTokenizer", "add_prefix_space": space})
+    import_model(folder, tmp_path / "out")
+    ours = Manifest.load(tmp_path / "out").tokenizer()
+    assert (ours("Anna") == ours(" Anna")) == space
 
 
 def change(folder, **parts):

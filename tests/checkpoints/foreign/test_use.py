@@ -7,13 +7,14 @@ import pytest
 import torch
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-from tests.checkpoints.foreign.conftest import LINES
-from tests.commands import finetune
+from tests.checkpoints.foreign.conftest import LINES, write_glue
+from tests.commands import finetune, hydra_train
 from tests.conftest import write
 from tests.data.qa.conftest import squad
 from tests.data.qa.conftest import write_json as write_questions
 from tupe.cli.main import main
 from tupe.data.corpus.manifest import Manifest
+from tupe.experiments.settings import model_overrides
 from tupe.models import TupeModel
 from tupe.safe_load import safe_load
 
@@ -35,25 +36,12 @@ def rows(path):
     return [item.tolist() for item in MMapIndexedDataset(str(path))]
 
 
-def write_glue(folder):
-    """CoLA and RTE with few rows."""
-    lines = ["\t".join(["a", str(row % 2), "*", LINES[row % 4]]) for row in range(16)]
-    for split in ("train", "dev"):
-        write(folder / f"CoLA/{split}.tsv", lines)
-    write(folder / "CoLA/test.tsv", ["index\tsentence", *(f"{row}\t{LINES[row % 4]}" for row in range(4))])
-    head, label = "index\tsentence1\tsentence2", ("entailment", "not_entailment")
-    pairs = [f"{row}\t{LINES[row % 4]}\t{LINES[(row + 1) % 4]}\t{label[row % 2]}" for row in range(16)]
-    for split in ("train", "dev"):
-        write(folder / f"RTE/{split}.tsv", [f"{head}\tlabel", *pairs])
-    write(folder / "RTE/test.tsv", [head, *(pair.rpartition("\t")[0] for pair in pairs)])
-    return folder
-
-
 def test_tasks_of_glue(imported, tmp_path):
     out, tasks = imported[2], tmp_path / "glue"
     options = ["CoLA", "RTE", "--partial", "--workers", "1"]
     assert main(["prepare-glue", str(write_glue(tmp_path / "download")), str(out), str(tasks), *options]) == 0
     tokenizer = Manifest.load(out).tokenizer()
+    assert rows(tasks / "CoLA/input0/test")[-1] == [*tokenizer("two  spaces and\u00a0another"), 2]
     found = rows(tasks / "RTE/input1/train")
     assert found == [[*tokenizer(LINES[(row + 1) % 4]), 2] for row in range(16)]
     assert (tasks / "CoLA/input0/dict.txt").read_bytes() == (out / "dict.txt").read_bytes()
@@ -79,7 +67,7 @@ def test_a_corpus_in_its_pieces(imported, tmp_path):
     assert main([*command, "--valid-documents", "1", "--workers", "1"]) == 0
     manifest, tokenizer = Manifest.load(data), Manifest.load(out).tokenizer()
     assert manifest.model.name == Manifest.load(out).model.name
-    assert manifest.content.settings.stages == ()
+    assert manifest.content.settings.stages == Manifest.load(out).content.settings.stages
     assert (data / "dict.txt").read_bytes() == (out / "dict.txt").read_bytes()
     found = rows(data / "train") + rows(data / "valid")
     assert [*tokenizer(LINES[0]), 2] in found and [*tokenizer(LINES[3]), 2] in found
@@ -166,3 +154,22 @@ def test_one_is_fine_tuned_predicts_and_is_exported(saved, tmp_path, capsys):
     with torch.no_grad():
         wanted = hub.predict("sentence_classification_head", batch["input_ids"], return_logits=True)
         assert (model(**batch).logits - wanted).abs().max() < 1e-5
+
+
+def test_pre_training_goes_on(saved, tmp_path):
+    """With the fields of the model, as `tupe model-overrides` says them, from its weights."""
+    out = tmp_path / "bert"
+    assert main(["import", str(saved("bert")[0]), str(out)]) == 0
+    text = tmp_path / "text.txt"
+    write(text, [line for document in range(8) for line in (*LINES, f"{document} {document}.", "")])
+    command = ["prepare-corpus", str(tmp_path / "data"), str(text), "--vocabulary", str(out)]
+    assert main([*command, "--valid-documents", "2", "--workers", "1"]) == 0
+    overrides = [text for text in model_overrides(out / "checkpoint.pt") if not text.startswith("task.")]
+    hydra_train(
+        tmp_path / "data", tmp_path / "run", *overrides, "+model.max_positions=60", "optimization.max_update=2",
+        f"checkpoint.finetune_from_model={out / 'checkpoint.pt'}", "optimization.lr=[1e-8]",
+        "lr_scheduler.warmup_updates=1",
+    )  # fmt: skip
+    before, after = (safe_load(path)["model"] for path in (out / "checkpoint.pt", tmp_path / "run/checkpoint_last.pt"))
+    assert before.keys() == after.keys()
+    assert all((before[name] - after[name]).abs().max() < 1e-6 for name in before)

@@ -24,7 +24,8 @@ from tupe.checkpoints.foreign.vocabulary import Vocabulary, by_role, reorder, wr
 from tupe.data.binary import check_folder
 from tupe.data.corpus.manifest import DICTIONARY, NAME, Content, Counts, Imported, versions
 from tupe.data.corpus.settings import IMPORTED, Settings
-from tupe.data.corpus.tokenizers import open_tokenizer
+from tupe.data.corpus.tokenizers import JSON, open_tokenizer
+from tupe.data.text.stages import KEEP_WHITE_SPACE
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary
 from tupe.files import checksums, own, read_json, sha256, sizes, write
@@ -70,6 +71,8 @@ def import_model(
         UserError: for anything that is missing, damaged or has no counterpart here.
     """
     check_folder(out)
+    if labels and head_name is None:
+        raise UserError("--labels names the classes of a head: give --head NAME too")
     foreign, found = _read(folder, head_name, bpe, with_tokenizer)
     foreign.split_head(head_name, pooler)
     foreign.check()
@@ -203,7 +206,7 @@ def _manifest(
 ) -> Content:
     settings = Settings(
         profile=IMPORTED,
-        stages=(),
+        stages=(KEEP_WHITE_SPACE,) if JSON in named else (),
         language=language,
         vocab_size=len(vocabulary.symbols),
         model_type=kind or "none",

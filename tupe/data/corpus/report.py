@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tupe.data.corpus.manifest import Content
 from tupe.data.corpus.text import SPLITS
-from tupe.data.text.stages import STAGES
+from tupe.data.text.stages import KEEP_WHITE_SPACE, STAGES
 
 _TOKENS_A_SYMBOL = 100  # fewer, and most of the vocabulary is hardly ever seen
 _READ = ("bytes", "lines", "documents")
@@ -38,7 +38,7 @@ def lines(out: Path, content: Content) -> Iterator[str]:
     for reason in read:
         if reason not in _READ:
             yield f"{reason:<24}{read[reason]:>24,}"
-    for stage in (*(name for name in STAGES if name in content.settings.stages), *_ALWAYS):
+    for stage in (*(name for name in STAGES if name in _counted(content)), *_ALWAYS):
         did = [counts.stages.get(f"{stage}: {what}", 0) for what in ("changed", "removed", "added")]
         yield f"{stage:<24}" + "".join(f"{number:>12,}" for number in did)
     for split in SPLITS:
@@ -48,6 +48,11 @@ def lines(out: Path, content: Content) -> Iterator[str]:
         yield f"{language}: {_language(its.left)}"
     yield from vocabulary_warning(content.settings.vocab_size, counts.left.get("train tokens", 0))
     yield f"data: {':'.join(str(out / folder) for folder in content.data)}"
+
+
+def _counted(content: Content) -> set[str]:
+    """The stages that count what they do."""
+    return {*content.settings.stages} - {KEEP_WHITE_SPACE}
 
 
 def _language(left: dict[str, int]) -> str:

@@ -10,7 +10,7 @@ from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.tokenizers import Pieces
 from tupe.data.corpus.vocabulary import UNKNOWN_NUMBER
 from tupe.data.text.characters import mark, repaired
-from tupe.data.text.stages import STAGES
+from tupe.data.text.stages import KEEP_WHITE_SPACE, STAGES
 from tupe.errors import UserError
 
 _REPAIR = "repair-characters"
@@ -36,6 +36,7 @@ class Encoder:
             )
         self._tokenizer = corpus.tokenizer()
         self._repair = _REPAIR in corpus.content.settings.stages
+        self._keep = KEEP_WHITE_SPACE in corpus.content.settings.stages
         self.unknown = UNKNOWN_NUMBER
 
     def __call__(self, text: str) -> Pieces:
@@ -55,6 +56,8 @@ class Encoder:
         """The text without broken characters, and where each character stood, if that is not its own place."""
         if text.isprintable() and "\ufffd" not in text:
             return text, None
+        if self._keep and not self._repair:
+            return "".join(" " if c in "\r\n" else c if c.isspace() else mark(c) for c in text), None
         if not self._repair:
             return "".join(" " if c.isspace() else mark(c) for c in text), None
         kept = [(i, c) for i, c in enumerate(" " if c.isspace() else repaired(c) for c in text) if c]

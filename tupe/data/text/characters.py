@@ -4,6 +4,7 @@ import re
 import unicodedata
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_BREAK = re.compile("[\r\n]+")
 # Joiners are letters' business in Persian and the Indic scripts.
 _KEPT = {"\u200c", "\u200d"}
 
@@ -23,6 +24,11 @@ def repair(line: str) -> str:
 def mark(line: str) -> str:
     """`line` with U+FFFD for every byte that was no UTF-8, so that it can be written; white space as in `repair`."""
     return _SURROGATE.sub("\ufffd", " ".join(line.split()))
+
+
+def keep(line: str) -> str:
+    """`line` with U+FFFD for every byte that was no UTF-8 and spaces for breaks; other white space within stays."""
+    return _SURROGATE.sub("\ufffd", _BREAK.sub(" ", line)).strip()
 
 
 def repaired(character: str) -> str:

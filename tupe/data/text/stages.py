@@ -29,6 +29,9 @@ STAGES = {
     "deduplicate-documents": Stage("drop documents that came before"),
     "deduplicate-lines": Stage("drop lines that came before, in any document"),
     "repair-characters": Stage("repair broken UTF-8, drop control characters", line=lambda _: characters.repair),
+    "keep-white-space": Stage(
+        "without repair-characters, leave white space as it is", paper=False, sentencepiece=False
+    ),
     "special-tokens": Stage(
         "URLs, e-mail addresses and file names become special tokens",
         line=lambda _: special_tokens.replace,
@@ -43,6 +46,8 @@ STAGES = {
     "drop-rare-words": Stage("drop lines with too many rare words", sentencepiece=False),
     "join-short-sentences": Stage("join a short sentence and the next"),
 }
+#: For pieces that have white space in them, as byte-level ones.
+KEEP_WHITE_SPACE = "keep-white-space"
 PROFILES = {
     profile: [name for name, stage in STAGES.items() if getattr(stage, profile)]
     for profile in ("paper", "sentencepiece")
@@ -63,7 +68,8 @@ class TextProcessing:
         chosen = set(stages)
         if chosen - set(STAGES):
             raise UserError(f"there is no text stage '{min(chosen - set(STAGES))}': there are {', '.join(STAGES)}.")
-        self._line = {"repair-characters": characters.mark}  # where the stage is off
+        # where the stage is off
+        self._line = {"repair-characters": characters.keep if KEEP_WHITE_SPACE in chosen else characters.mark}
         self._document: dict[str, Callable[[list[str]], list[str]]] = {}
         for name in (name for name in STAGES if name in chosen):
             try:
