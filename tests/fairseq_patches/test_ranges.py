@@ -31,6 +31,10 @@ from tupe.fairseq_patches.ranges import refuse_out_of_range
         (["--required-batch-size-multiple", 0], r"required_batch_size_multiple is 0: give a number above 0"),
         (["--adam-betas", "abc"], r"optimizer.adam_betas is abc: give two numbers, each a number from 0, below 1"),
         (["--encoder-attention-heads", 0], r"encoder_attention_heads is 0: give a number from 1 to"),
+        (
+            ["--encoder-attention-heads", 100],
+            r"model.encoder_attention_heads is 100, model.encoder_embed_dim is 16: give",
+        ),
         (["--mask-prob", 1], r"task.mask_prob is 1.0: give a share above 0 and below 1"),
         (
             ["--batch-size-valid", 10**19],
@@ -174,6 +178,7 @@ def test_sharding_needs_a_package():
     [
         ("pipeline_decoder_balance", "abc", "leave it out: no model of TUPE is a pipeline"),
         ("pipeline_model_parallel", True, "leave it out: no model of TUPE is a pipeline"),
+        ("distributed_rank", 7, "give a rank from 0, below the world size"),
         ("distributed_backend", "1.5", "give one of PyTorch's, as nccl or gloo"),
         ("localsgd_frequency", 5, "leave it out, or set ddp_backend to slowmo, which alone reads it"),
     ],

@@ -127,6 +127,13 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
     ("common", "profile", lambda x: not x or torch.cuda.is_available(), "leave it out, without a GPU to profile"),
     ("distributed_training", "zero_sharding", lambda x: x == "none" or _has_fairscale(), _NO_FAIRSCALE),
     ("distributed_training", "ddp_backend common.cpu", _can_shard, _NOT_SHARDED),
+    ("model", "encoder_attention_heads encoder_embed_dim", lambda heads, width: heads <= width, "give fewer heads"),
+    (
+        "distributed_training",
+        "distributed_rank distributed_world_size",
+        lambda rank, size: rank < size,
+        "give a rank from 0, below the world size",
+    ),
     ("distributed_training", "distributed_backend", _is_backend, "give one of PyTorch's, as nccl or gloo"),
     ("dataset", "shard_id num_shards", lambda x, count: 0 <= x < count, "give a shard from 0, below their number"),
     ("generation", "nbest beam", lambda x, beam: x <= beam, "give --nbest at most --beam"),
