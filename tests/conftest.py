@@ -57,6 +57,7 @@ SLOW = (
     "checkpoints/test_to_onnx",
     "checkpoints/test_to_transformers",
     "checkpoints/test_tokenizer",
+    "checkpoints/warm_start/test_made",
     "cli/test_user_dir",
     "data/corpus/test_languages",
     "data/corpus/test_pipeline",

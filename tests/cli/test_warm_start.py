@@ -1,10 +1,14 @@
-"""`tupe warm-start`: the checkpoint that it writes loads, trains on, and holds no optimizer; what is left is said."""
+"""`tupe warm-start`: what it writes loads and holds no optimizer; what is exact, lost and left is said."""
+
+import re
 
 import pytest
 import torch
 
+from tests.data.conftest import as_text, made_documents
 from tests.samples import HEAD, write_checkpoint
 from tupe.analysis.checkpoint import open_encoder
+from tupe.analysis.length import loss_by_position
 from tupe.cli.main import main
 
 
@@ -39,3 +43,62 @@ def test_heads_of_a_task_are_left_behind(tmp_path, capsys):
     assert not [name for name in new["model"] if "head" in name and "lm_head" not in name]
     assert "pooler.dense.weight" in new["model"]
     assert new["cfg"]["task"]["_name"] == "masked_lm"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "text.txt").write_text(as_text(made_documents(0, 150)))
+    options = ["--vocab-size", "120", "--valid-documents", "6", "--max-tokens", "30", "--workers", "1"]
+    assert main(["prepare-corpus", str(folder / "data"), str(folder / "text.txt"), *options]) == 0
+    return folder / "data"
+
+
+@pytest.fixture
+def reader(data, tmp_path):
+    """A model of that corpus, with 12 positions."""
+    symbols = [line.split(" ")[0] for line in (data / "dict.txt").read_text(encoding="utf-8").splitlines()]
+    return write_checkpoint(tmp_path / "reader.pt", data, max_positions=12, name="bert_a_tiny", symbols=symbols)
+
+
+@pytest.mark.parametrize("system", ["tupe_r", "t5 segment=none", "rope"])
+def test_fitted(system, reader, data, tmp_path, capsys):
+    out = tmp_path / "new.pt"
+    command = ["warm-start", str(reader), str(out), *system.split(), "--data", str(data), "--sequences", "70"]
+    assert main(command) == 0, capsys.readouterr().err
+    printed = capsys.readouterr().out
+    assert "not exact: the positions are taken out of the input and calibrated on 70 sequences" in printed
+    share = re.search(r"is in the new terms to (\S+)%", printed)
+    assert (float(share[1]) > 5) == (system != "rope")
+    assert ("rotary positions turn the words' queries and keys" in printed) == (system == "rope")
+    new, before, none = map(float, re.search(r"token: (\S+); before (\S+), and (\S+) without", printed).groups())
+    assert before == pytest.approx(loss_by_position(reader, data, 12, 70).mean(1), abs=1e-3)
+    assert new == pytest.approx(loss_by_position(out, data, 12, 70).mean(1), abs=1e-3)
+    assert none != before
+    assert ("warning: that is worse than the old model without any order" in printed) == (new > none)
+
+
+def test_without_text(reader, data, tmp_path, capsys):
+    out = tmp_path / "new.pt"
+    assert main(["warm-start", str(reader), str(out), "tupe_a"]) == 1
+    assert "tupe_a_tiny takes the positions out of the input, which is fitted on text: give --data" in (
+        capsys.readouterr().err
+    )
+    assert not out.exists()
+    assert main(["warm-start", str(reader), str(out), "tupe_a", "--positions", "weights"]) == 0
+    assert "guessed from the weights" in capsys.readouterr().out
+    assert main(["warm-start", str(reader), str(tmp_path / "drawn.pt"), "tupe_a", "--positions", "new"]) == 0
+    assert "its positions are lost, and the new ones are drawn" in capsys.readouterr().out
+    assert main(["warm-start", str(out), str(tmp_path / "back.pt"), "diet_abs", "--data", str(data)]) == 1
+    assert "since absolute=untied becomes low_rank: positions are taken out of the input of BERT-A alone" in (
+        capsys.readouterr().err
+    )
+
+
+def test_too_little_text(data, reader, tmp_path, capsys):
+    assert main(["extend-positions", str(reader), "500", str(tmp_path / "long.pt")]) == 0
+    command = ["warm-start", str(tmp_path / "long.pt"), str(tmp_path / "new.pt"), "tupe_a", "--data", str(data)]
+    assert main(command) == 1
+    assert re.search(
+        r"has \d+ full sequences of 500 training tokens, of which the fit needs 64", capsys.readouterr().err
+    )

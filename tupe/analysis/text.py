@@ -49,8 +49,19 @@ def windows(stream: Tensor, words: int, stride: int, first: int) -> Tensor:
     return F.pad(stream.unfold(0, words, stride), (1, 0), value=first)
 
 
-def read_stream(encoder: TupeLanguageModelEncoder, data: Path, text: Path | None = None) -> Tensor:
-    """All tokens `(N,)` of what a corpus holds out, or of a text, one after another. Arguments as of `read_tokens`.
+def read_stream(
+    encoder: TupeLanguageModelEncoder,
+    data: Path,
+    text: Path | None = None,
+    split: str = "valid",
+    most: int | None = None,
+) -> Tensor:
+    """All tokens `(N,)` of what a corpus holds out, or of a text, one after another.
+
+    Args:
+        encoder, data, text: as of `read_tokens`.
+        split: `train` for the training text, of shards the first, in place of the held-out one.
+        most: of a split, stop with the line that reaches so many tokens.
 
     Raises:
         UserError: if the corpus has another dictionary than the model, or the text has fewer than 2 tokens.
@@ -61,12 +72,21 @@ def read_stream(encoder: TupeLanguageModelEncoder, data: Path, text: Path | None
     where = f" of {encoder.shown_as}"
     refuse_other_dictionary(encoder.args.dictionary_sha256, dictionary, _MADE_BY, symbols, where, str(data))
     if text is None:
-        if not (corpus.folder / "valid.idx").is_file():
-            what = "holds out text by language" if corpus.content.languages else "has no held-out text"
-            raise UserError(f"{data} {what}: give a file of text.")
-        check_indexed(corpus.folder / "valid", _MADE_BY, symbols=len(dictionary))
-        valid = MMapIndexedDataset(str(corpus.folder / "valid"))
-        tokens = np.concatenate([valid[i].numpy() for i in range(len(valid))]) if len(valid) else np.empty(0, np.int64)
+        prefix = corpus.folder / split
+        if not prefix.with_name(f"{split}.idx").is_file():
+            kind, other = (
+                ("held-out", "a file of text") if split == "valid" else ("training", "a corpus of one language")
+            )
+            what = f"has its {kind} text by language" if corpus.content.languages else f"has no {kind} text"
+            raise UserError(f"{data} {what}: give {other}.")
+        check_indexed(prefix, _MADE_BY, symbols=len(dictionary))
+        sequences, read, number = MMapIndexedDataset(str(prefix)), [np.empty(0, np.int64)], 0
+        for i in range(len(sequences)):
+            if most is not None and number >= most:
+                break
+            read.append(sequences[i].numpy())
+            number += len(read[-1])
+        tokens = np.concatenate(read)
     else:
         process, numbers = corpus.text_processing().line, corpus.tokenizer()
         lines = (numbers(process(line)) for line in read_text(text, "a text editor").splitlines())

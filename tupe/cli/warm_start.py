@@ -1,16 +1,17 @@
-"""Makes a trained model into another system, which begins with its words, layers and positions.
+"""Makes a trained model into another system, which begins with its words, layers and what its positions did.
 
 Exact, with the outputs of the old model: a relative term, segments or DIET's factors on top, another scale of the
-words, layers that no longer share.
+words, layers that no longer share. Any other system takes the positions of a BERT-A out of the input, which is fitted
+on text: --data. docs/warm_start.md says what is lost.
 
 Example: tupe warm-start models/roberta_base/checkpoint.pt bert_r.pt bert_r
-         tupe warm-start checkpoints/bert_a_base/checkpoint_best.pt own.pt bert_a relative=shaw sharing=none
+         tupe warm-start models/roberta_base/checkpoint.pt tupe_r.pt tupe_r sharing=none --data DATA
 """
 
 import argparse
 from pathlib import Path
 
-from tupe.cli._types import new_file
+from tupe.cli._types import SEEDS, new_file, whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,35 +20,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("out", type=new_file, metavar="OUT", help="file to write, a new one")
     add("system", metavar="SYSTEM", help="what it is to become: `tupe systems` lists them; the size stays")
     add("fields", nargs="*", metavar="FIELD=VALUE", help="of the position encoding, over the system's")
+    add("--data", type=Path, help="a corpus in the model's vocabulary; also measures the losses before and after")
+    help_ = "fit them to text, guess them by the first layer's weights, or draw them anew (default: calibrate)"
+    add("--positions", choices=["calibrate", "weights", "new"], default="calibrate", help=help_)
+    help_ = "to calibrate with, and to measure the losses on (default: %(default)s)"
+    add("--sequences", type=whole(64, 1_000_000), default=384, metavar="N", help=help_)
+    add("--seed", type=whole(*SEEDS), default=1, help="of the masks and of what is drawn (default: %(default)s)")
 
 
 def run(args: argparse.Namespace) -> None:
     from tupe.analysis.checkpoint import open_encoder
+    from tupe.analysis.warm_start import losses, masked_training_text
     from tupe.checkpoints.fairseq_checkpoint import write_weights
     from tupe.checkpoints.load import open_checkpoint
     from tupe.checkpoints.warm_start.start import difference, warm_start
-    from tupe.checkpoints.warm_start.target import target_fields
+    from tupe.checkpoints.warm_start.target import target_fields, why_not_exact
     from tupe.models.config import TupeConfig
     from tupe.models.describe import full_name
 
     opened = open_checkpoint(args.checkpoint)
     old = open_encoder(opened)
-    started = warm_start(old, target_fields(old, args.system, args.fields))
+    target = target_fields(old, args.system, args.fields)
+    text = None
+    if args.data is not None and why_not_exact(old.args, target) is not None:
+        text = masked_training_text(old, args.data, args.sequences, args.seed)
+    started = warm_start(old, target, text, args.positions, args.seed)
     new = started.encoder
     weights = {f"encoder.{name}": tensor for name, tensor in new.state_dict().items()}
     others = {name: tensor for name, tensor in opened.weights.items() if not name.startswith("encoder.")}
     weights.update({name: tensor for name, tensor in others.items() if name.startswith("pooler.")})
     left = sorted({".".join(name.split(".")[:2]) for name in others if not name.startswith("pooler.")})
     fields = {name: value for name, value in vars(new.args).items() if name in TupeConfig.__dataclass_fields__}
-    write_weights(args.out, fields, weights, new.sentence_encoder.max_positions)
+    length = new.sentence_encoder.max_positions
 
-    print(f"{old.shown_as} to {full_name(new.args)}: {args.out}")
-    apart, largest = difference(old, new)
-    print(f"exact: the logits of both differ by at most {apart:.1e}, the largest being {largest:.2f}")
+    print(f"{old.shown_as} to {full_name(new.args)}")
+    if started.exact:
+        apart, largest = difference(old, new)
+        print(f"exact: the logits of both differ by at most {apart:.1e}, the largest being {largest:.2f}")
+    elif args.positions == "new":
+        print("the words and layers of the old model; its positions are lost, and the new ones are drawn")
+    else:
+        how = f"calibrated on {len(text)} sequences" if args.positions == "calibrate" else "guessed from the weights"
+        print(f"not exact: the positions are taken out of the input and {how}")
+        shares = ", ".join(f"{share:.1%}" for share in started.held)
+        print(f"what positions did to the logits of each layer is in the new terms to {shares}")
+    if target.rotary_dims and not old.args.rotary_dims:
+        print("rotary positions turn the words' queries and keys, which were not trained for it")
+    if args.data is not None and not started.exact:
+        print("\n".join(losses(old, new, args.data, args.sequences, args.seed).lines))
+    write_weights(args.out, fields, weights, length)
+    print(f"wrote {args.out}, without the optimizer's state")
     if left:
         print(f"left behind, as what a task taught: {', '.join(left)}")
-    print("the optimizer's state does not go along; to train on:")
     print(
-        f"  CONFIG=continue bash scripts/pretrain.sh DATA $(tupe model-overrides {args.out} | grep -v '^task') "
-        f"checkpoint.finetune_from_model={args.out} task.tokens_per_sample={new.sentence_encoder.max_positions}"
+        f"train on: CONFIG=continue bash scripts/pretrain.sh DATA $(tupe model-overrides {args.out} | grep -v '^task') "
+        f"checkpoint.finetune_from_model={args.out} task.tokens_per_sample={length}"
     )

@@ -1,7 +1,8 @@
 """What goes along as it is: copies of parameters, terms that start at zero, the scale of queries, heads in order."""
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from tupe.models.tupe import TupeLanguageModelEncoder
 
@@ -81,3 +82,39 @@ def permute_heads(encoder: TupeLanguageModelEncoder, layer: int, order: Tensor) 
     for parameter in attention.qkv_proj.parameters():
         parameter.copy_(parameter[rows].clone())
     attention.out_proj.weight.copy_(attention.out_proj.weight[:, columns].clone())
+
+
+@torch.no_grad()
+def into_words(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> None:
+    """Add the mean position `p~` to every word of `new`, as a constant that every input of `old` has.
+
+    The softmax of a tied output does not see it, whose logits all move by the same.
+    """
+    new.sentence_encoder.embed_tokens.weight += old.sentence_encoder.input_positions.weight[1:].mean(0)
+
+
+@torch.no_grad()
+def calibrate_norm(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder, sequences: Tensor) -> None:
+    r"""Fit the norm of the embeddings, which without `p_i - p~` would make the words larger.
+
+    For each dimension, by least squares over the words `z` of `sequences` `(B, n)`, normalised without gain and bias:
+
+        gamma = cov(y, z) / var(z)        beta = E[y] - gamma E[z]        y what the norm of `old` makes of word and p_i
+    """
+    theirs, ours = old.sentence_encoder, new.sentence_encoder
+    norm = ours.layernorm_embedding
+    if not isinstance(norm, nn.LayerNorm):
+        return
+    table, number, sums = theirs.input_positions.weight, 0, 0
+    for batch in sequences.split(16):
+        segments = 0 if theirs.input_segments is None else theirs.input_segments(theirs.segments(batch))
+        words = theirs.embed_tokens(batch) + segments
+        y = theirs.layernorm_embedding(words + table[: batch.shape[1]])
+        z = F.layer_norm(words + table[1:].mean(0), norm.normalized_shape, eps=norm.eps)
+        y, z = (x[:, 1:].flatten(0, 1).double() for x in (y, z))  # [CLS] is one word
+        sums = sums + torch.stack([y.sum(0), z.sum(0), (y * z).sum(0), (z * z).sum(0)])
+        number += len(y)
+    y, z, yz, zz = sums / number
+    gamma = (yz - y * z) / (zz - z * z).clamp(min=1e-12)
+    norm.weight.copy_(gamma)
+    norm.bias.copy_(y - gamma * z)

@@ -1,15 +1,44 @@
 """The steps of a warm start in their order."""
 
+import copy as copies
 from argparse import Namespace
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
-from tupe.checkpoints.warm_start.carry import copy, keep_scale, start_at_zero
-from tupe.checkpoints.warm_start.target import why_not_exact
+from tupe.checkpoints.warm_start.carry import (
+    ZERO,
+    calibrate_norm,
+    copy,
+    into_words,
+    keep_scale,
+    permute_heads,
+    start_at_zero,
+)
+from tupe.checkpoints.warm_start.fit import fit, fit_cross, fit_shaw, held, shares
+from tupe.checkpoints.warm_start.logits import (
+    Positions,
+    agreeing_heads,
+    centred,
+    closest,
+    factors_of,
+    in_heads,
+    logits_of,
+    positions_from_weights,
+    positions_of,
+    what_attention_sees,
+)
+from tupe.checkpoints.warm_start.target import check_fit, why_not_exact
 from tupe.errors import UserError
+from tupe.models.describe import full_name
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeLanguageModelEncoder
+
+#: How the positions come into the terms: from text, from the weights of the first layer, or not at all.
+POSITIONS = ("calibrate", "weights", "new")
+#: Full sequences that a calibration needs, and those whose queries Shaw's vectors are fitted to.
+LEAST, _OF_QUERIES = 64, 32
 
 
 class Started(NamedTuple):
@@ -17,26 +46,151 @@ class Started(NamedTuple):
 
     encoder: TupeLanguageModelEncoder
     exact: bool  # whether its outputs are the old model's
+    held: list[float] | None = None  # of the logits of positions in each layer, the share that the terms hold
 
 
-def warm_start(old: TupeLanguageModelEncoder, fields: Namespace, seed: int = 1) -> Started:
+def warm_start(
+    old: TupeLanguageModelEncoder,
+    fields: Namespace,
+    sequences: Tensor | None = None,
+    positions: str = POSITIONS[0],
+    seed: int = 1,
+) -> Started:
     """Make `old` into the model of `fields`.
 
     Args:
         old: a trained masked language model, in evaluation mode.
         fields: of `target_fields`.
+        sequences: masked text `(B, n)`, `n` its longest sequence, for what is not exact.
+        positions: one of `POSITIONS`.
         seed: of the parameters that are drawn.
 
     Raises:
         UserError: for a system that the model cannot be made into.
     """
+    exact = why_not_exact(old.args, fields) is None
+    if not exact:
+        check_fit(old, fields)
     new = build(fields, old.sentence_encoder.embed_tokens.num_embeddings, seed)
-    why = why_not_exact(old.args, fields)
-    if why is not None:
-        raise UserError(f"{old.shown_as} cannot be made into {fields._name}: {why}.")
     start_at_zero(new, copy(old, new))
-    keep_scale(old, new)
-    return Started(new.eval(), True)
+    ratio = keep_scale(old, new)
+    shown = None
+    if not exact:
+        into_words(old, new)
+        if sequences is not None:
+            calibrate_norm(old, new, sequences)
+        shown = _take_positions(old, new, sequences, positions, ratio)
+    new.shown_as, new.discriminates = full_name(fields), False  # as `tupe.analysis.open_encoder` says of a model
+    return Started(new.eval(), exact, shown)
+
+
+def _take_positions(
+    old: TupeLanguageModelEncoder,
+    new: TupeLanguageModelEncoder,
+    sequences: Tensor | None,
+    source: str,
+    ratio: float,
+) -> list[float] | None:
+    """Fit the terms of `new` to what the positions of `old` do; returns the share of it that they hold, by layer."""
+    if source == "new":
+        return None
+    if source == "weights":
+        if old.args.encoder_normalize_before:
+            raise UserError(
+                f"{old.shown_as} has its norms before the layers, whose inputs its weights do not tell: give --data."
+            )
+        positions = positions_from_weights(old)
+        logits = logits_of(old, positions)
+        logits = logits[:1].expand_as(logits)
+    else:
+        if sequences is None:
+            raise UserError(
+                f"{new.args._name} takes the positions out of the input, which is fitted on text: give --data, or "
+                "--positions weights for a guess without it."
+            )
+        positions = positions_of(old, sequences)
+        logits = logits_of(old, positions)
+    inner, args = new.sentence_encoder, new.args
+    table = old.sentence_encoder.input_positions.weight.detach()
+    if args.absolute == "untied_cross":
+        fit_cross(inner.position_bias.absolute, old, positions, table, ratio)
+        return shares(logits, _of_cross(new, old, positions, ratio))
+    if (args.absolute, args.relative) == ("none", "shaw"):
+        return _fit_shaw(old, new, positions, sequences, logits)
+    fitted = args.absolute == "none" or args.relative not in ("none", *ZERO)
+    if args.sharing == "layer" and old.sentence_encoder.segment_attention is None and source == "calibrate":
+        logits = _order_heads(new, logits)
+    of_sets = {"layer": logits.mean(0), "none": logits.flatten(0, 1), "head": logits.mean(1)}[args.sharing]
+    fit(inner.position_bias, of_sets, table, relative=fitted)
+    return held(inner.position_bias, logits)
+
+
+def _order_heads(new: TupeLanguageModelEncoder, logits: Tensor) -> Tensor:
+    """Put the heads of each layer where those of the others do the same, or where ALiBi's fixed slopes are the closest.
+
+    Returns the logits in the same order.
+    """
+    term = new.sentence_encoder.position_bias.relative
+    if new.args.absolute == "none" and term is not None and not list(term.parameters()):
+        places = centred(term(logits.shape[-1])).flatten(1)
+        orders = torch.stack([closest(places, layer.flatten(1)) for layer in logits])
+    else:
+        orders = agreeing_heads(logits)
+    for layer, order in enumerate(orders):
+        permute_heads(new, layer, order)
+    return torch.stack([layer[order] for layer, order in zip(logits, orders)])
+
+
+@torch.no_grad()
+def _fit_shaw(
+    old: TupeLanguageModelEncoder,
+    new: TupeLanguageModelEncoder,
+    positions: Positions,
+    sequences: Tensor | None,
+    logits: Tensor,
+) -> list[float]:
+    """Fit the vectors of each layer; what they hold is by the mean query at each position."""
+    inner, values = old.sentence_encoder, []
+    states = None if sequences is None else inner(sequences[:_OF_QUERIES], return_all_hiddens=True)[1]
+    for number, (theirs, ours) in enumerate(zip(inner.layers, new.sentence_encoder.layers)):
+        attention = theirs.self_attn
+        if states is None:
+            still = positions._replace(hidden=torch.zeros_like(positions.hidden))
+            queries = factors_of(old, still, number)[0].unsqueeze(0) / attention.scale
+        else:
+            words = what_attention_sees(theirs, states[number]) - positions.hidden[number]
+            queries = attention.query(words)  # those of the new model, whose input has no positions
+        term = ours.self_attn.relative
+        fit_shaw(term, queries, logits[number], attention.scale)
+        values.append(centred(term(queries.mean(0, keepdim=True), attention.scale)[0]))
+    return shares(logits, torch.stack(values))
+
+
+@torch.no_grad()
+def _of_cross(
+    new: TupeLanguageModelEncoder, old: TupeLanguageModelEncoder, positions: Positions, ratio: float
+) -> Tensor:
+    """What the positions of BERT-A^d do, `(L, H, n, n)`: their queries and the words' mean one with their keys."""
+    inner = new.sentence_encoder
+    terms = inner.position_bias.compute(positions.hidden.shape[1])
+    values = []
+    for layer, (query, key) in enumerate(zip(*(x.unflatten(0, (len(inner.layers), -1)) for x in terms[1:3]))):
+        attention = old.sentence_encoder.layers[layer].self_attn
+        width = positions.mean.shape[-1]
+        words = attention.qkv_proj.weight[:width] @ positions.mean[layer] + attention.qkv_proj.bias[:width]
+        words = in_heads(words.unsqueeze(0), attention.num_heads)  # H 1 d_h
+        scale = inner.layers[layer].self_attn.scale
+        values.append(centred(scale * (query + ratio * words) @ key.transpose(1, 2)))
+    return torch.stack(values)
+
+
+def without_order(old: TupeLanguageModelEncoder) -> TupeLanguageModelEncoder:
+    """The old model with the mean position at every place, which tells no order: the yardstick of a fit."""
+    model = copies.deepcopy(old)
+    table = model.sentence_encoder.input_positions.weight
+    with torch.no_grad():
+        table.copy_(table[1:].mean(0).expand_as(table).clone())
+    return model
 
 
 def build(fields: Namespace, symbols: int, seed: int = 1) -> TupeLanguageModelEncoder:

@@ -80,3 +80,18 @@ def why_not_exact(old: Namespace, new: Namespace) -> str | None:
     if old.absolute == "untied_cross" and old.content_terms != new.content_terms:
         return "the scale of all four products becomes another"
     return None
+
+
+def check_fit(old: TupeLanguageModelEncoder, new: Namespace) -> None:
+    """Raise `UserError` where positions cannot be taken out of the input, or the new model would have none."""
+    source = old.args
+    fits = (source.absolute, source.relative, source.reset, source.rotary_dims) == ("input", "none", "none", 0)
+    if not fits or new.absolute in ("input", "low_rank_input"):
+        raise UserError(
+            f"{old.shown_as} cannot be made into {new._name}, since {why_not_exact(source, new)}: positions are taken "
+            "out of the input of BERT-A alone (absolute=input, no relative term, no reset)."
+        )
+    if (new.absolute, new.relative, new.rotary_dims) == ("none", "none", 0):
+        raise UserError("absolute=none and relative=none have no positions: choose one of the two.")
+    if new.absolute == "untied_cross" and new.sharing != "none":
+        raise UserError("the four products of BERT-A^d are those of each layer: add sharing=none.")

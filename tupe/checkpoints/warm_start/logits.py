@@ -1,0 +1,167 @@
+r"""What positions at the input do in the attention of each layer, and which heads of two layers do the same.
+
+    p^_i   = E[x_i] - mean over i >= 1 of E[x_i]                    x_i what W^Q sees in the layer, E over text
+    T_ij   = ((p^_i W^Q + q~) . (p^_j W^K)) / sqrt(d_h)             per head, q~ = mean of x W^Q + b^Q
+
+What depends on `i` alone changes no softmax: the rows of `T` are centred. `[CLS]` is always at position 0, where its
+word would be taken for a position: `p^_0` is 0, and in the first layer what its two inputs differ by.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tupe.models.layer import TupeEncoderLayer
+from tupe.models.tupe import TupeLanguageModelEncoder
+
+_TOKENS = 8192  # of a batch
+
+
+class Positions(NamedTuple):
+    """Of each layer's input what is the positions', `p^` `(L, n, d)`, and its mean `(L, d)`."""
+
+    hidden: Tensor
+    mean: Tensor
+
+
+@torch.no_grad()
+def positions_of(old: TupeLanguageModelEncoder, sequences: Tensor) -> Positions:
+    """Measure them in a model with positions at its input, on masked `sequences` `(B, n)` without padding."""
+    inner, sums = old.sentence_encoder, 0
+    for batch in sequences.split(max(1, _TOKENS // sequences.shape[1])):
+        states = inner(batch, num_tokens=batch.numel(), return_all_hiddens=True)[1]
+        seen = [what_attention_sees(layer, x) for layer, x in zip(inner.layers, states)]
+        sums = sums + torch.stack([x.double().sum(0) for x in seen])
+    means = (sums / len(sequences)).float()
+    mean = means[:, 1:].mean(1)
+    hidden = means - mean.unsqueeze(1)
+    hidden[:, 0] = 0
+    hidden[0, 0] = _cls_input(old, at_its_place=True) - _cls_input(old, at_its_place=False)
+    return Positions(hidden, mean)
+
+
+@torch.no_grad()
+def positions_from_weights(old: TupeLanguageModelEncoder) -> Positions:
+    r"""Guess them without text: `p^_i = gamma (p_i - p~) / sigma`, `sigma^2` the mean variance of words and positions.
+
+    All layers are taken to see what the first does.
+    """
+    inner = old.sentence_encoder
+    table, words, norm = inner.input_positions.weight, inner.embed_tokens.weight, inner.layernorm_embedding
+    hidden = table - table[1:].mean(0)
+    if hasattr(norm, "weight"):
+        sigma = (words.var(1).mean() + table.var(1).mean()).sqrt()
+        hidden = norm.weight * hidden / sigma
+    if hasattr(inner.embedding_projection, "weight"):
+        hidden = hidden @ inner.embedding_projection.weight.t()
+    layers = len(inner.layers)
+    return Positions(hidden.expand(layers, -1, -1), hidden.new_zeros(layers, hidden.shape[1]))
+
+
+def what_attention_sees(layer: TupeEncoderLayer, x: Tensor) -> Tensor:
+    """The input of the projections of a layer whose input is `x`."""
+    return layer.self_attn_layer_norm(x) if layer.normalize_before else x
+
+
+def _cls_input(old: TupeLanguageModelEncoder, at_its_place: bool) -> Tensor:
+    """What the first layer's attention sees of `[CLS]`, at position 0 or at the mean one."""
+    inner = old.sentence_encoder
+    table = inner.input_positions.weight
+    x = inner.embed_tokens.weight[old.dictionary.bos()] + (table[0] if at_its_place else table[1:].mean(0))
+    if inner.input_segments is not None:
+        x = x + inner.input_segments.weight[0]
+    return what_attention_sees(inner.layers[0], inner.embedding_projection(inner.layernorm_embedding(x)))
+
+
+@torch.no_grad()
+def logits_of(old: TupeLanguageModelEncoder, positions: Positions) -> Tensor:
+    """`T` of every layer and head, its rows centred, `(L, H, n, n)`."""
+    return torch.stack(
+        [centred(query @ key.transpose(1, 2)) for query, key in (factors_of(old, positions, n) for n in _layers(old))]
+    )
+
+
+def factors_of(old: TupeLanguageModelEncoder, positions: Positions, layer: int) -> tuple[Tensor, Tensor]:
+    """`(p^_i W^Q + q~) / sqrt(d_h)` and `p^_j W^K` of a layer, `(H, n, d_h)` each."""
+    attention = old.sentence_encoder.layers[layer].self_attn
+    weight, bias, width = attention.qkv_proj.weight, attention.qkv_proj.bias, positions.hidden.shape[-1]
+    query = (positions.hidden[layer] + positions.mean[layer]) @ weight[:width].t() + bias[:width]
+    key = positions.hidden[layer] @ weight[width : 2 * width].t()
+    return attention.scale * in_heads(query, attention.num_heads), in_heads(key, attention.num_heads)
+
+
+def _layers(old: TupeLanguageModelEncoder) -> range:
+    return range(len(old.sentence_encoder.layers))
+
+
+def in_heads(x: Tensor, heads: int) -> Tensor:
+    """`(n, H d_h)` to `(H, n, d_h)`."""
+    return x.unflatten(-1, (heads, -1)).transpose(0, 1)
+
+
+def centred(logits: Tensor, first: int = 0) -> Tensor:
+    """`logits` less the mean of each row, over its columns from `first` on."""
+    return logits - logits[..., first:].mean(-1, keepdim=True)
+
+
+def agreeing_heads(logits: Tensor, rounds: int = 5) -> Tensor:
+    """Order the heads of each layer by what they do, since heads of different layers have nothing in common.
+
+    Each layer in turn has its heads assigned to the mean of the other layers' heads, by the squared distance of `T`.
+
+    Args:
+        logits: `T` `(L, H, n, n)`.
+        rounds: how often each layer has its turn.
+
+    Returns:
+        which head takes each place, `(L, H)`.
+    """
+    layers, heads = logits.shape[:2]
+    flat = logits.flatten(2)
+    orders = torch.arange(heads).repeat(layers, 1)
+    for turn in range(rounds):
+        for layer in range(layers):
+            others = [n for n in range(layers) if n != layer and (turn or n < layer)]
+            if others:
+                mean = torch.stack([flat[n][orders[n]] for n in others]).mean(0)
+                orders[layer] = closest(mean, flat[layer])
+    return orders
+
+
+def closest(places: Tensor, values: Tensor) -> Tensor:
+    """Which of `values` `(H, m)` takes each of `places` `(H, m)`, with the least sum of squared distances."""
+    return assignment(torch.cdist(places.double(), values.double()).square().tolist())
+
+
+def assignment(cost: list[list[float]]) -> Tensor:
+    """The column of each row that makes the sum of a square `cost` least (Hungarian method, shortest paths)."""
+    size = len(cost)
+    of_row, of_column, row_of = [0.0] * (size + 1), [0.0] * (size + 1), [0] * (size + 1)  # columns from 1; 0 is free
+    for row in range(1, size + 1):
+        row_of[0], column = row, 0
+        least, before, seen = [float("inf")] * (size + 1), [0] * (size + 1), [False] * (size + 1)
+        while row_of[column]:
+            seen[column] = True
+            now = row_of[column]
+            for other in range(1, size + 1):
+                if not seen[other]:
+                    reduced = cost[now - 1][other - 1] - of_row[now] - of_column[other]
+                    if reduced < least[other]:
+                        least[other], before[other] = reduced, column
+            column_next = min((other for other in range(1, size + 1) if not seen[other]), key=least.__getitem__)
+            step = least[column_next]
+            for other in range(size + 1):
+                if seen[other]:
+                    of_row[row_of[other]] += step
+                    of_column[other] -= step
+                else:
+                    least[other] -= step
+            column = column_next
+        while column:
+            row_of[column] = row_of[before[column]]
+            column = before[column]
+    order = torch.empty(size, dtype=torch.int64)
+    for column in range(1, size + 1):
+        order[row_of[column] - 1] = column - 1
+    return order
