@@ -85,6 +85,7 @@ def test_summary(results):
     assert rows["TUPE-R"] == ["1", "4.500", "60%", "–", "1.06", "–"]
     assert rows["BERT-A"] == ["2", "6.100 ± 0.141", "–", "30.0", "1.00", "–"]
     assert rows["RoBERTa"] == ["1", "7.000", "never", "–", "–", "–"]
+    assert {name: row for name, row in rows.items() if name != "RoBERTa"} == table(results, "headline")
 
 
 def test_shares(results):
@@ -185,7 +186,7 @@ def test_a_document(results, tmp_path, leave, capsys):
     assert document.read_text() == first
     document.write_text("<!-- study made costs -->\n<!-- end -->")
     with pytest.raises(
-        UserError, match="has a mark 'costs': the marks are curves, scores, state, summary, pretraining"
+        UserError, match="has a mark 'costs': the marks are curves, scores, state, headline, summary"
     ):
         render(document, leave({}), str(size))
     capsys.readouterr()

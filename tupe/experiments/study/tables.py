@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -29,6 +29,8 @@ STEPS = (
     ("a warm-up of 10%, on untied positions", "tupe_a_warm", "tupe_a"),
     ("all that TUPE-A has, with that warm-up", "tupe_a_warm", "bert_a_warm"),
 )
+#: The rows of the README.
+HEADLINE = ("tupe_a", "tupe_r", "shaw", "t5", BASELINE)
 _MODES = ("training", "inference")
 _NONE = "–"
 #: Bits below the model without positions that are taken for word order learnt.
@@ -147,12 +149,20 @@ def pretraining(results: Results) -> list[str]:
     return lines
 
 
-def summary(results: Results) -> list[str]:
-    """The papers' systems in short, those with the lowest loss first; without the rows that change one of them."""
+def headline(results: Results) -> list[str]:
+    """The systems between which the README's reader chooses, as in `summary`."""
+    return summary(results, HEADLINE)
+
+
+def summary(results: Results, names: Collection[str] | None = None) -> list[str]:
+    """The papers' systems in short, those with the lowest loss first; without the rows that change one of them.
+
+    With `names` those systems alone.
+    """
     design, rows = results.design, []
     costs = results.cost.times if results.cost else {}
     for name in _there(results):
-        if name != CONTROL and design.model(name) != name:
+        if name not in names if names else (name != CONTROL and design.model(name) != name):
             continue
         losses, times = [record.loss for record in results.finals(name).values()], costs.get(name, {})
         about = (design.label(name), str(len(losses)), _spread(losses, 3), _share(results, name, BASELINE))
@@ -295,7 +305,10 @@ def cost(results: Results) -> list[str]:
 #: Name of a mark in a document -> what stands there.
 BLOCKS: dict[str, Callable[[Results], list[str]]] = {
     block.__name__: block
-    for block in (state, summary, pretraining, shares, ablations, rates, glue, correlation, length, longer, heads, cost)
+    for block in (
+        *(state, headline, summary, pretraining, shares, ablations, rates, glue, correlation, length, longer, heads),
+        cost,
+    )
 }
 
 
