@@ -8,7 +8,7 @@
 # pytest and hypothesis, and is faster with pytest-xdist. The steps of models need fairseq: --wheels unpacks all wheels of the folder
 # WHEELS into FOLDER/site, beside PYTHON's packages. model takes the authors' code from the checkout AUTHORS if that is set.
 # A step is ended after 10 minutes, and none begins after 25 (counted, not measured: no GPU was at hand). A step that fails is named in
-# the last line; the others run. Every step writes what it has measured at once, and verdict.txt is what the rule of docs/kernels.md
+# the last line; the others run. Every step writes what it has measured at once, and verdict.txt is what the rule of docs/dev/kernels.md
 # decides. --dry-run runs every line in small on the CPU, the kernels by Triton's interpreter, and measures nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,4 +1,4 @@
-"""Says what the rule of docs/kernels.md decides from measured steps: whether `auto` keeps the kernels at a length.
+"""Says what the rule of docs/dev/kernels.md decides from measured steps: whether `auto` keeps the kernels at a length.
 
     python benchmarks/verdict.py runs/gpu/attention/attention.json      # of attention alone, forward and backward
     python benchmarks/verdict.py --model runs/gpu/backends/model.json   # of a training step

@@ -26,7 +26,7 @@ from tupe.plan.config import read_config, with_pluses
 from tupe.systems import ELECTRA_NAMES, MODEL_NAMES, SEQ2SEQ_NAMES
 
 PAGES = ["README.md", "CONTRIBUTING.md", "benchmarks/README.md"]
-PAGES += sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))
+PAGES += sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/dev/*.md")])
 
 #: program or script -> why its blocks are parsed and not run here; each does run, in small, in the test that is named.
 PROGRAMS = {
@@ -296,3 +296,22 @@ def write_base(folder, corpus):
     write_manifest(shutil.copytree(corpus, folder / "DATA"))
     symbols = [line.split()[0] for line in (corpus / "dict.txt").read_text().splitlines()]
     write_checkpoint(folder / "checkpoints/tupe_base/checkpoint_best.pt", corpus, symbols=symbols)
+
+
+def anchors(page):
+    """Those of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"(?m)^#+ (.*)", re.sub(r"(?s)```.*?```", "", page.read_text(encoding="utf-8")))
+    words = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", text).replace(" ", "-") for text in words}
+
+
+@pytest.mark.parametrize("page", [*PAGES, "SECURITY.md"])
+def test_links_lead_somewhere(page):
+    text = re.sub(r"(?s)```.*?```", "", (ROOT / page).read_text(encoding="utf-8"))
+    wrong = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        name, _, anchor = link.partition("#")
+        target = ROOT / page if not name else (ROOT / page).parent / name
+        if ":" not in name and (not target.exists() or (anchor and anchor not in anchors(target))):
+            wrong.append(link)
+    assert not wrong

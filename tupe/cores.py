@@ -47,7 +47,7 @@ def _shares(root: Path) -> Iterator[float]:
 def cpu_environment(threads: int) -> dict[str, str]:
     """Return the environment for a process of `threads` threads; variables that are set keep their values.
 
-    Threads that wait for each other spin briefly, and glibc keeps the memory of tensors (docs/performance.md).
+    Threads that wait for each other spin briefly, and glibc keeps the memory of tensors (docs/dev/performance.md).
     """
     best = {
         "OMP_NUM_THREADS": threads,

@@ -1,4 +1,4 @@
-"""Linear layers and dropout that are faster on the CPU than PyTorch's (`docs/performance.md`).
+"""Linear layers and dropout that are faster on the CPU than PyTorch's (`docs/dev/performance.md`).
 
 Linear layers are computed in float32 by oneDNN on AMD CPUs with AVX-512, where PyTorch takes MKL. MKL computes there
 with the instructions of older CPUs, at half of oneDNN's speed or less.
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tupe.tracing import is_traced
 
 #: Primitives that oneDNN and PyTorch keep, each in a cache of its own, where the user does not say: by default 1,024.
-#: Without padding nearly every batch has a size of its own, and needs its own (docs/performance.md).
+#: Without padding nearly every batch has a size of its own, and needs its own (docs/dev/performance.md).
 _KEPT = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 

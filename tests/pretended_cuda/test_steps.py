@@ -1,4 +1,4 @@
-"""Updates on a pretended GPU: the host waits where docs/performance.md says, and no tensor of its meets one of the GPU.
+"""Updates on a pretended GPU: the host waits where docs/dev/performance.md says, and meets no tensor of the GPU.
 
 python -m pytest tests/pretended_cuda                   # eight of the cases
 python -m pytest tests/pretended_cuda --all-pairs       # each pair of criterion, system, precision and layout
@@ -20,7 +20,7 @@ import torch
 from tests.commands import ROOT, environment
 from tupe.systems import SYSTEMS
 
-#: docs/performance.md, "Waiting for the device": sums for the log, and what fairseq and AMP's scaler ask in an update.
+#: docs/dev/performance.md, "Waiting for the device": sums for the log, and what fairseq and AMP's scaler ask.
 NAMED = (
     r"tupe/criterions/\w+\.py:(\w+\.reduce_metrics|log_throughput)",
     r"tupe/fairseq_patches/optimizers\.py:AMPOptimizer\.step",

@@ -185,9 +185,7 @@ def test_a_document(results, tmp_path, leave, capsys):
     assert main(["study-report", "--size", str(size), "--document", str(document), "--records", str(leave({}))]) == 0
     assert document.read_text() == first
     document.write_text("<!-- study made costs -->\n<!-- end -->")
-    with pytest.raises(
-        UserError, match="has a mark 'costs': the marks are curves, scores, state, headline, summary"
-    ):
+    with pytest.raises(UserError, match="has a mark 'costs': the marks are curves, scores, state, headline, summary"):
         render(document, leave({}), str(size))
     capsys.readouterr()
     assert main(["study-report", "--size", str(size), "--records", str(leave({})), "--print", "rates"]) == 0

@@ -1,4 +1,4 @@
-"""Triton kernels of attention with a bias that the batch shares, one file a kernel; docs/kernels.md has the reasoning.
+"""Triton kernels of attention with a bias that the batch shares, one file a kernel; see docs/dev/kernels.md.
 
 Common to all: a program walks over tiles of `BLOCK_M` queries by `BLOCK_N` keys. Exponents are in base 2, since `exp2`
 is the instruction that the hardware has: a logit is multiplied by `log2(e)` where its row's maximum or log-sum-exp,

@@ -57,7 +57,7 @@ TILES: dict[tuple[str, int, bool], dict[str, tuple[Tile, Tile]]] = {
         "key_gradient": ((32, 32, 4, 1), (16, 16, 4, 1)),
     },
 }
-#: Other ways to compute a tile, compiled and counted (docs/kernels.md) but never timed, and so not taken.
+#: Other ways to compute a tile, compiled and counted (docs/dev/kernels.md) but never timed, and so not taken.
 #: MASK_LAST: looks for hidden keys only in tiles that have some, by a branch, not in every tile.
 VARIANTS = {"MASK_LAST": False}
 HOPPER_SHARED_MEMORY = 227 * 1024  # bytes that a block may have
