@@ -1,4 +1,4 @@
-"""Makes tables and figures of what the runs of a study left: those of docs/results.md anew, or one table alone.
+"""Makes tables and figures of what the runs of a study left: those of the documents anew, or one table alone.
 
 Example: tupe study-report
 """
@@ -8,11 +8,13 @@ from pathlib import Path
 
 from tupe.cli.study import add_size
 
+DOCUMENTS = (Path("docs/results.md"), Path("docs/dev/study.md"), Path("README.md"))
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_size(parser)
     either = parser.add_mutually_exclusive_group()
-    either.add_argument("--document", type=Path, default=Path("docs/results.md"), help="default: %(default)s")
+    either.add_argument("--document", type=Path, help="default: docs/results.md, docs/dev/study.md and README.md")
     either.add_argument("--print", metavar="TABLE", help="print this table of --size: state, pretraining, shares, ...")
 
 
@@ -22,8 +24,9 @@ def run(args: argparse.Namespace) -> None:
     from tupe.experiments.study.tables import BLOCKS
 
     if args.print is None:
-        for path in render(args.document, args.records, args.size):
-            print(f"written: {path}")
+        for document in DOCUMENTS if args.document is None else [args.document]:
+            for path in render(document, args.records, args.size):
+                print(f"written: {path}")
         return
     if args.print not in BLOCKS:
         raise UserError(f"there is no table {args.print}: the tables are {', '.join(BLOCKS)}.")
