@@ -60,7 +60,8 @@ def position_correlation(checkpoint: Checkpoint, length: int | None = None) -> P
     tied = PositionBias(position.absolute, position.relative)
     with torch.no_grad():
         before = None if position.reset is None else tied(length or args.max_positions).bias
-        values, query, key, _ = position(length or args.max_positions)
+        terms = position(length or args.max_positions)
+    values, query, key = terms.bias, terms.query, terms.key
     if query is not None:  # BERT-A^d, where it is one of four products
         values = position.absolute.scale * query @ key.transpose(1, 2)
     heads = [f"head {head + 1}" for head in range(args.encoder_attention_heads)]
