@@ -120,7 +120,7 @@ def biased_attention(
 
             - `reference`: plain PyTorch in float32, with which the others are compared.
             - `sdpa`: PyTorch's fused kernels.
-            - `triton`: this project's kernels (`docs/dev/kernels.md`), or `sdpa` where these cannot run or failed a check.
+            - `triton`: this project's kernels (`docs/dev/kernels.md`), or `sdpa` where these cannot run or are wrong.
             - `factors`: wider heads (`tupe/attention/factors.py`) for a `StructuredBias` without values by distance;
               `auto` for any other bias.
             - `auto`: on a GPU with bias or padding, `triton` where its kernels passed their check (`tupe doctor`), else
