@@ -28,6 +28,10 @@ from tupe.fairseq_patches.ranges import refuse_out_of_range
         (["--lr", -1], r"optimization.lr is -1.0: give a number, 0 or more"),
         (["--batch-size", -3], r"dataset.batch_size is -3: give a number above 0"),
         (["--update-freq", 0], r"optimization.update_freq is 0: give a number above 0"),
+        (
+            ["--required-batch-size-multiple", 1 << 31],
+            r"multiple is 2147483648: give a number above 0, below 2147483648",
+        ),
         (["--required-batch-size-multiple", 0], r"required_batch_size_multiple is 0: give a number above 0"),
         (["--adam-betas", "abc"], r"optimizer.adam_betas is abc: give two numbers, each a number from 0, below 1"),
         (["--encoder-attention-heads", 0], r"encoder_attention_heads is 0: give a number from 1 to"),

@@ -30,7 +30,7 @@ _PART = (lambda x: 0 < x < 1), "a share above 0 and below 1"
 _BELOW_ONE = (lambda x: 0 <= x < 1), "a number from 0, below 1"
 _ABOVE = (lambda x: x > 0), "a number above 0"
 _RATE = (lambda x: x >= 0), "a number, 0 or more"
-_COUNT = (lambda x: x >= 1), "a number above 0"
+_COUNT = (lambda x: 1 <= x < 1 << 31), "a number above 0, below 2147483648"  # fairseq counts some in 32 bits
 _POWER = (lambda x: -20 <= x <= 20), "a number from -20 to 20"
 _TOP = (lambda x: 0 < x <= 1 or x == -1), "a share, above 0 and at most 1"
 _LIMIT = (lambda x: x >= 1 or x == -1), "a number above 0"  # -1 is fairseq's own for none
