@@ -1,1 +1,1 @@
-"""Many runs of one thing, and tables of them: the fine-tunings of a benchmark, and below `study` systems compared."""
+"""Queues of many runs and their tables: a benchmark's fine-tunings, and in `study` a comparison of systems."""

@@ -1,4 +1,4 @@
-"""The table of tasks to fine-tune on, and the benchmarks that the papers make of them."""
+"""Tasks to fine-tune on, and the benchmarks of the papers, which are lists of tasks."""
 
 from dataclasses import dataclass
 

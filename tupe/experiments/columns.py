@@ -9,7 +9,7 @@ from tupe.experiments.runs import Result
 
 @dataclass(frozen=True)
 class Column:
-    """A column."""
+    """A column of a table: a metric of a task."""
 
     name: str  # its heading
     task: str
@@ -21,7 +21,7 @@ class Column:
     gap: bool = False  # whether the score is English less the mean of the other languages, XTREME's transfer gap
 
     def score(self, result: Result) -> float | None:
-        """The score of a finished run, at the epoch that is best on the task's first development set."""
+        """Return the score of a finished run, at the epoch that is best on the task's first development set."""
         if self.subset == "valid":
             return result.score
         if self.subset.endswith("/"):
@@ -34,7 +34,7 @@ class Column:
         return result.metrics.get(self.subset, {}).get(self.metric)
 
     def splits(self, result: Result) -> list[str]:
-        """The sets of the languages that the papers have; of XQuAD not Romanian, which came later."""
+        """Return the sets in the papers' languages: XQuAD without Romanian, which came later."""
         known = TEST_LANGUAGES[self.subset[:-1]]
         return sorted(
             name for name in result.metrics if name.startswith(self.subset) and name.rpartition("-")[2] in known

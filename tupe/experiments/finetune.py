@@ -39,7 +39,7 @@ class Finished(NamedTuple):
 def finetune(
     task: str, checkpoint: Path, data: Path, overrides: list[str], held: Sequence[IO] = (), **start: Any
 ) -> Steps[Finished]:
-    """Fine-tune a checkpoint, or go on where that was interrupted; a finished run stays as it is.
+    """Fine-tune a checkpoint, or resume an interrupted fine-tuning; a finished run stays as it is.
 
     The run's folder belongs to this checkpoint, data and settings alone (`tupe.files.own`). `data` is the prepared
     task, or the folder of all; `overrides` are `key=value` of configs/finetuning; `held` and `start` are for `Process`.
@@ -85,7 +85,7 @@ def default_folder(task: str, checkpoint: Path, settings: Settings) -> Path:
 
 
 def data_checksum(data: Path, task: str) -> str:
-    """Check the files of a prepared task and its test sets, and return their checksum.
+    """Check the files of a prepared task and of its test sets, and return one checksum for all.
 
     Raises:
         UserError: if there is none, or a file is cut.

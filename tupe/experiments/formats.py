@@ -1,4 +1,4 @@
-"""The GLUE table as Markdown, CSV and JSON, and as cells."""
+"""Format the table of a benchmark as Markdown, CSV and JSON, and as cells."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ from tupe.experiments.table import Cell, Row, shown
 
 
 def markdown(rows: list[Row]) -> str:
-    """A table to read, of `as_text`."""
+    """Format the cells of `as_text` as a Markdown table."""
     heads, *body = as_text(rows)
     lines = [f"| | {' | '.join(heads[1:])} |", "|---|" + "---:|" * (len(heads) - 1)]
     lines += [f"| {' | '.join(cells)} |" for cells in body]
@@ -21,7 +21,7 @@ def markdown(rows: list[Row]) -> str:
 
 
 def as_text(rows: list[Row]) -> list[list[str]]:
-    """The heads, then each row: score ± deviation over the seeds; cells that lack runs or languages say so.
+    """Return the heads and the rows as text: score ± deviation over seeds, with a note where runs or languages lack.
 
     The last column is the average, if there is anything to average.
     """
@@ -35,12 +35,12 @@ def as_text(rows: list[Row]) -> list[list[str]]:
 
 
 def failures(rows: list[Row]) -> list[str]:
-    """List what failed in which row, and why."""
+    """List the failed runs of each row, with the reason."""
     return [f"{row.name}: {run}: {why}" for row in rows for run, why in row.failed.items()]
 
 
 def as_csv(rows: list[Row]) -> str:
-    """One line for each system and column, numbers unrounded."""
+    """Format as CSV, one line for each system and column, numbers unrounded."""
     names = ("system", "column", "score", "deviation", "lr", "finished", "failed", "planned", "source", "differs")
     text = io.StringIO()
     writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
@@ -53,12 +53,12 @@ def as_csv(rows: list[Row]) -> str:
 
 
 def as_json(rows: list[Row]) -> str:
-    """Everything, with the scores of every run."""
+    """Format as JSON, with the scores of every run."""
     return json.dumps(_content(rows), indent=2, ensure_ascii=False)
 
 
 def _content(rows: list[Row]) -> list[dict[str, Any]]:
-    """All that the table has, and each row's failed runs."""
+    """Return all content of the table, with the failed runs of each row."""
     columns = shown(rows)
     averaged = _averaged(columns)
     content = []

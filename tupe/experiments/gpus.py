@@ -13,7 +13,7 @@ from tupe.files import lock
 
 @contextlib.contextmanager
 def one_gpu() -> Iterator[dict[str, str]]:
-    """Wait for a GPU that no other run has, and yield the environment that shows a process this one alone.
+    """Wait for a GPU that no other run has; yield an environment in which a process sees only this GPU.
 
     Where only one is visible, as in a SLURM job, or none, there is nothing to choose.
     """

@@ -1,4 +1,4 @@
-"""Do one run of a sweep; as a program, as a job of Hydra, where the user names one of its launchers.
+"""Do one run of a sweep. Run as a program, this file is a job of Hydra, for its launchers.
 
 A run that fails says why in its folder, and the others go on. Each training is a process of its own, because fairseq
 leaves state behind in the process it trains in.
@@ -92,7 +92,7 @@ def keep_best(task: Path) -> None:
 
 @hydra.main(config_path=None, config_name="sweep", version_base="1.1")
 def main(cfg: DictConfig) -> None:
-    """Do the job; `configs/finetuning/sweep.yaml` says what it gets."""
+    """Do the job that `cfg` describes (`configs/finetuning/sweep.yaml`)."""
     try:
         finish(perform(Path(cfg.out), Run(str(cfg.run.task), float(cfg.run.lr), int(cfg.run.seed))))
     except SystemExit as stopped:  # a worker of joblib would catch it and wait for another job
@@ -100,7 +100,7 @@ def main(cfg: DictConfig) -> None:
 
 
 def end_workers(number: int, _: object) -> None:
-    """End all processes of the multirun: the sweep asks this one alone, as does the system if the sweep is killed."""
+    """End all processes of the multirun: the sweep, or the system if the sweep is killed, signals only this one."""
     signal.signal(number, signal.SIG_DFL)
     os.killpg(0, number)
 

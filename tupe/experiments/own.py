@@ -1,4 +1,4 @@
-"""Tasks of one's own beside those of the table: their settings follow from what `tupe prepare-task` wrote."""
+"""Settings of users' own tasks, from the description that `tupe prepare-task` wrote."""
 
 from pathlib import Path
 
@@ -9,16 +9,16 @@ from tupe.experiments.benchmarks import TASKS, Task
 
 
 def folder_of(name: str, data: Path) -> Path:
-    """Return the folder of a prepared task; `data` is that, or the folder of all."""
+    """Return the folder of a prepared task; `data` is this folder, or the folder of all tasks."""
     return data / name if (data / name).is_dir() else data
 
 
 def task_of(name: str, data: Path) -> Task:
-    """Return the row of a task, or what stands for it where the task is one's own.
+    """Return the row of a task in the table, or a row made for a user's own task.
 
     Args:
-        name: of the task.
-        data: its folder, or the folder of all.
+        name: name of the task.
+        data: folder of the task, or the folder of all tasks.
 
     Raises:
         UserError: if there is no such task.
@@ -35,7 +35,7 @@ def task_of(name: str, data: Path) -> Task:
 
 
 def _own(task: tasks.Task) -> Task:
-    """Return the settings of a task of one's own that its description decides."""
+    """Return those settings of a user's own task that its description decides."""
     regression = task.scale is not None
     if task.tokens:
         metric = "f1" if has_entities(task.classes) else "accuracy"

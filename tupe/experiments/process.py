@@ -62,7 +62,7 @@ class Process:
         self.pid = self._process.pid
 
     def ended(self, wait: bool = False) -> bool:
-        """Return whether it has ended; with `wait`, wait for that."""
+        """Tell whether the process has ended; with `wait`, wait until it has."""
         if self.code is None:
             pid, status, usage = os.wait4(self.pid, 0 if wait else os.WNOHANG)
             if pid:
@@ -71,13 +71,13 @@ class Process:
         return self.code is not None
 
     def stop(self) -> None:
-        """Ask it to save and end. A second signal would end it at once, so it gets one."""
+        """Ask the process, once, to save and end: a second signal would end it at once."""
         if not self.asked and not self.ended():
             self.asked = True
             os.kill(self.pid, signal.SIGTERM)  # `send_signal` would take the status that `ended` waits for
 
     def finish(self) -> int:
-        """Wait for its end and return its exit status.
+        """Wait for the end of the process, and return its exit status.
 
         Raises:
             SystemExit: on Ctrl-C and SIGTERM, after it was stopped and has ended.
@@ -98,7 +98,7 @@ class Process:
 
 
 def main() -> None:
-    """Become the command."""
+    """Replace this program by the command."""
     name, parent, *command = sys.argv[1:]
     number = signal.Signals[name]
     if sys.platform == "linux":

@@ -1,7 +1,7 @@
-"""Do many runs, several at a time, with a bar. A run is a generator of the processes that it needs one after another.
+"""Do many runs, several at a time, with a progress bar.
 
-`tupe sweep` and `tupe study` are queues. A run claims its folder (`tupe.files.lock`) in its first step, and yields
-nothing if another process has it.
+`tupe sweep` and `tupe study` are queues. A run is a generator of the processes that it needs, one after another. It
+claims its folder (`tupe.files.lock`) in its first step, and yields nothing if another process has the lock.
 """
 
 import math
@@ -23,7 +23,7 @@ _POLL = 0.5
 
 
 class Progress(NamedTuple):
-    """How far a queue is."""
+    """Progress of a queue."""
 
     runs: int  # those that are done
     size: int  # what the bar counts
@@ -100,7 +100,7 @@ def do_runs(
 
 
 def say_failed(run: object, why: str) -> None:
-    """Write above the bar why a run failed."""
+    """Print why a run failed, above the progress bar."""
     tqdm.write(f"failed: {run}: {why}", file=sys.stderr)
 
 
@@ -117,7 +117,7 @@ def run_program(program: str, arguments: Iterable[object], **start: Any) -> Step
 
 
 def finish(steps: Steps[T]) -> T:
-    """Do one run here, and return what its generator returns.
+    """Do one run in this process, and return what its generator returns.
 
     Raises:
         SystemExit: on Ctrl-C and SIGTERM, after its process has saved and ended.

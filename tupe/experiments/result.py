@@ -17,7 +17,7 @@ PathLike = str | Path
 
 
 def finetuning_result(run: PathLike, task: str = "", model: str = "") -> Result:
-    """Return metric, best epoch and settings of the fine-tuning in `run`, and write them there as `result.json`.
+    """Write metric, best epoch and settings of the fine-tuning in `run` to `result.json` there, and return them.
 
     `metrics` has all metrics of the best validation (an epoch can have several), by development set (MNLI has two), if
     the run was logged as JSON (`common.log_format=json`). With a `task` the best checkpoint is evaluated on its test
@@ -69,7 +69,7 @@ _VALIDATION = re.compile(r"\[(valid\d*)\]\[INFO\] - (\{.*\})$", re.MULTILINE)
 
 
 def _metrics(log: Path, update: int | None) -> dict[str, dict[str, float | None]]:
-    """Return the metrics that were logged after `update`, by development set; where that was logged twice, the last."""
+    """Return the metrics logged after `update` by development set; the last, if this update was logged twice."""
     metrics = {}
     for subset, text in _VALIDATION.findall(log.read_text(encoding="utf-8", errors="replace")) if log.is_file() else ():
         try:

@@ -93,7 +93,7 @@ def failure(folder: Path) -> str | None:
 
 
 def clear(folder: Path) -> None:
-    """Remove what an unfinished run has left in its folder, and nothing else."""
+    """Remove the files of an unfinished run from its folder, and no other files."""
     remove_unfinished(folder)
     for pattern in (LOG, RESULT, FAILED, "hydra_train.log", "checkpoint*.pt", "crash.pt", ".tupe.json", THREADS):
         for path in folder.glob(pattern):

@@ -1,4 +1,4 @@
-"""Collect the score against the updates of a pre-training, from the sweeps of its checkpoints."""
+"""Collect curves of the score against pre-training updates, from the sweeps of checkpoints."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from tupe.experiments.table import Row, shown
 def score_curves(rows: dict[str, list[Row]], column: str = "") -> dict[str, ScoreCurve]:
     """Return the curve of each system, from the rows of its checkpoints' sweeps (`read_sweep`).
 
-    It is of one column, such as `MNLI-m`, or of the average that the papers take of all.
+    The score is one column, such as `MNLI-m`, or the papers' average of all.
 
     Raises:
         UserError: if there is no such column, a sweep lacks scores, two of a system are of the same updates, or the

@@ -27,13 +27,13 @@ _EPOCHS = {("electra", "RTE"): 10, ("electra", "STS-B"): 10}
 
 
 def result_settings(cfg: DictConfig, *aside: str) -> dict[str, Any]:
-    """Return the settings that a result depends on: without where the run is, what it says meanwhile, and `aside`."""
-    of = OmegaConf.to_container(cfg)
+    """Return the settings that a result depends on: without paths, logging, workers, and the keys `aside`."""
+    settings = OmegaConf.to_container(cfg)
     logs = ("common.log_format", "common.log_interval", "dataset.num_workers")
     for key in ("hydra", "defaults", "common.user_dir", "task.data", *logs, *aside):
         group, _, name = key.partition(".")
-        (of.get(group) or {}).pop(name, None) if name else of.pop(group, None)
-    return of
+        (settings.get(group) or {}).pop(name, None) if name else settings.pop(group, None)
+    return settings
 
 
 def assignment(key: str, value: str | int | float | Path) -> str:
@@ -75,7 +75,7 @@ class Settings(NamedTuple):
 
 
 def read_settings(task: str, overrides: list[str], data: Path = Path()) -> Settings:
-    """Return the settings of a task with `key=value` over them. `data` holds a task of one's own, or is it.
+    """Return the settings of a task, with `key=value` over them; `data` is, or contains, a user's own task.
 
     Raises:
         UserError: for what is no `key=value`, or one that cannot be.
@@ -148,7 +148,7 @@ def _number(of: dict[str, Any], key: str, kind: type) -> Any:
 def model_overrides(checkpoint: str | Path) -> list[str]:
     """Return Hydra overrides with which `configs/finetuning/glue.yaml` builds the model in `checkpoint`.
 
-    Of a generator and a discriminator that is the model of their system, which takes the discriminator on loading.
+    For a generator and a discriminator, this is the model of their system, which loads the discriminator.
     They add every field of the system, so that `model.FIELD=VALUE` behind them overrides it. What the file says is
     checked and quoted: nothing else than these fields can come of it.
 

@@ -26,7 +26,7 @@ _OURS = ("optimization.lr", "common.seed", "checkpoint.save_dir", "common.log_fo
 
 
 def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list[Run]) -> Plan:
-    """Check what a sweep of a checkpoint on the prepared tasks in `data` needs, and return its plan.
+    """Check the inputs of a sweep of a checkpoint on the prepared tasks in `data`, and return its plan.
 
     Raises:
         UserError: if the checkpoint is none of ours, a task is unknown or not prepared, or an override is the sweep's.
@@ -68,7 +68,7 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
 def sweep(out: Path, runs: Iterable[Run], hydra_overrides: list[str]) -> None:
     """Do the unfinished runs of the sweep in `out`, with a bar that counts epochs by the size of their data.
 
-    They go one after another, or, with overrides for Hydra such as `hydra/launcher=joblib`, as its launcher does them.
+    Runs go one after another. With overrides such as `hydra/launcher=joblib`, that launcher of Hydra does them.
 
     Raises:
         UserError: if the launcher fails, on an interruption, and if no run is finished in the end.
@@ -118,7 +118,7 @@ def multirun(out: Path, runs: list[Run], hydra_overrides: list[str]) -> list[str
 
 
 class _Progress:
-    """How far a sweep is: epochs by the size of their data, as the folders of its runs say, whoever does them."""
+    """Progress of a sweep, in epochs weighted by their data, read from the runs' folders."""
 
     def __init__(self, out: Path, plan: Plan, runs: Iterable[Run]) -> None:
         self.out, self.failed = out, 0
@@ -132,7 +132,7 @@ class _Progress:
         self.unfinished = {run for run in self.size if result(out / run.folder) is None}
 
     def __call__(self, active: Collection[Hashable] = ()) -> Progress:
-        """Look at the folders again, and say what has failed."""
+        """Read the folders again, and print new failures."""
         for run in sorted(self.unfinished, key=str):
             why = failure(self.out / run.folder)
             if why is not None:

@@ -1,4 +1,4 @@
-"""The papers' table from the runs of a sweep: for each learning rate the median of the seeds, then the best rate."""
+"""Make the papers' table from a sweep: the median over seeds for each learning rate, then the best rate."""
 
 import math
 import statistics
@@ -14,14 +14,14 @@ from tupe.experiments.runs import Run, damage, failure, result
 
 @dataclass(frozen=True)
 class Rate:
-    """Scores of the seeds of one learning rate."""
+    """Scores of all seeds at one learning rate."""
 
     lr: float
     scores: tuple[float, ...]  # of the finished runs, percent
 
     @property
     def median(self) -> float:
-        """The score that the papers report for a learning rate."""
+        """The median over the seeds, which the papers report for a learning rate."""
         return statistics.median(self.scores)
 
     @property
@@ -32,7 +32,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Cell:
-    """A column of one system."""
+    """A cell of the table: one system and one column."""
 
     score: float | None  # percent; None if there is no finished run
     planned: int = 0  # how many runs there should be, that have what the column is of
@@ -48,7 +48,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A system."""
+    """A row of the table: one system."""
 
     name: str  # what it is called in the table
     cells: dict[str, Cell]  # by the name of the column
@@ -59,7 +59,7 @@ class Row:
     updates: int = 0
 
     def average(self, columns: list[Column]) -> float | None:
-        """Mean over `columns`, MNLI-m and MNLI-mm each counting; None if one of them has no score."""
+        """Return the mean over `columns`, MNLI-m and MNLI-mm as two; None if a column has no score."""
         scores = [self.cells[column.name].score for column in columns if column.name in self.cells]
         if not columns or len(scores) < len(columns) or None in scores:
             return None
@@ -67,10 +67,10 @@ class Row:
 
 
 def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
-    """The row of the sweep in `out`, called `name` or by its model and pre-training updates.
+    """Read the row of the sweep in `out`, called `name` or by its model and pre-training updates.
 
-    The learning rate of MNLI-mm is the one that is best for MNLI-m, as is the epoch; that of test sets by language is
-    the one that is best on the development set, whose language is that of the training data.
+    MNLI-mm takes the learning rate and the epoch that are best for MNLI-m. Test sets by language take the learning
+    rate that is best on the development set, which has the language of the training data.
 
     Raises:
         UserError: if `out` holds no sweep.
@@ -94,7 +94,7 @@ def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
 
 
 def by_label(sweeps: Iterable[tuple[str, Path]]) -> dict[str, list[Row]]:
-    """Label -> the rows of its sweeps; the label defaults to the model. Raises `UserError` for a folder without one."""
+    """Map each label, by default the model, to the rows of its sweeps; raise `UserError` if a folder has no sweep."""
     found: dict[str, list[Row]] = {}
     for label, out in sweeps:
         row = read_sweep(out)
@@ -104,20 +104,20 @@ def by_label(sweeps: Iterable[tuple[str, Path]]) -> dict[str, list[Row]]:
 
 
 def shown(rows: list[Row]) -> list[Column]:
-    """The columns that at least one sweep has, or, without a sweep, that a published row has."""
+    """Return the columns that at least one sweep has, or, without a sweep, that a published row has."""
     sweeps = [row for row in rows if not row.source] or rows
     columns = dict.fromkeys((*COLUMNS, *(column for row in sweeps for column in row.more)))
     return [column for column in columns if any(column.name in row.cells for row in sweeps)]
 
 
 def _own_column(task: str, runs: list[Run], out: Path) -> Column:
-    """The column of a task of one's own, called by its metric too."""
+    """Return the column of a user's own task, named by task and metric."""
     metric = next((found.metric for found in (result(out / run.folder) for run in runs) if found), "")
     return Column(f"{task} {metric}".strip(), task, metric, averaged=False)
 
 
 def _languages(column: Column, runs: list[Run], out: Path) -> list[Column]:
-    """A column for each language, as `XQuAD F1 de`, or `XNLI de (valid)` of a development set; then their gap."""
+    """Return a column for each language, `XQuAD F1 de`, or `XNLI de (valid)` for a development set; then their gap."""
     found = [result(out / run.folder) for run in runs]
     splits = sorted({name for content in found if content for name in column.splits(content)})
     each = [replace(column, name=_named(column, name), subset=name, averaged=False) for name in splits]

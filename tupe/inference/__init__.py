@@ -1,1 +1,1 @@
-"""What a trained model is asked: predictions of test sets, answers to questions, translations and their scores."""
+"""Inference with a trained model: predictions of test sets, answers to questions, translations and their scores."""

@@ -1,4 +1,4 @@
-"""Answers to the questions of a split: the files that SQuAD's and XTREME's scripts take, and their scores."""
+"""Answer the questions of a split: write the files that SQuAD's and XTREME's scripts take, and score them."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -12,7 +12,7 @@ from tupe.inference.predict import Classifier
 
 
 def evaluate(checkpoint: Path, data: Path, tests: tuple[str, ...], out: Path) -> dict[str, dict[str, float | None]]:
-    """Predict the test sets of `tests` that there are in `data`, and write `out/TEST/test-de.json`, or `.tsv`.
+    """Predict those test sets of `tests` that `data` has, and write `out/TEST/test-de.json`, or `.tsv`.
 
     Returns:
         By test and split, as in `XQuAD/test-de`, the metrics in percent; sets whose answers are secret are left out.

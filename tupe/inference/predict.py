@@ -1,4 +1,4 @@
-"""Predictions for a task's test sets, in the files that the GLUE server takes (gluebenchmark.com)."""
+"""Predict a task's test sets, in the files that the GLUE server takes (gluebenchmark.com)."""
 
 import os
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def predict(checkpoint: Path | Checkpoint, data: Path, out: Path, any_size: bool
 
 
 def predict_own(checkpoint: Path | Checkpoint, data: Path, task: Task, out: Path) -> dict[Path, dict[str, float]]:
-    """Write `out/test.tsv` of a task of one's own, or `valid.tsv` where there is no test set.
+    """Write `out/test.tsv` for a user's own task, or `valid.tsv` where there is no test set.
 
     Returns:
         By file the metrics in percent, as the criterion calls them; none where labels are not known.
@@ -80,7 +80,7 @@ def predict_own(checkpoint: Path | Checkpoint, data: Path, task: Task, out: Path
 
 
 def own_split(task: Task) -> Split:
-    """Return the test set of a task of one's own, or its development set."""
+    """Return the test set of a user's own task, or its development set."""
     splits = {split.name: split for split in task.splits}
     return splits.get("test") or splits["valid"]
 
@@ -130,11 +130,11 @@ class Classifier:
         return self.task.joined(sides)
 
     def labels(self, sentences: JoinedSentences) -> Iterator[str]:
-        """Yield what is predicted of each of `sentences`, as the files have it: a label, or a number."""
+        """Yield the prediction for each of `sentences` as the files have it: a label, or a number."""
         return map(self.shown, self.scores(sentences))
 
     def shown(self, scores: Tensor) -> str:
-        """Return the label, the labels, or the number that scores `(num_classes,)` say."""
+        """Turn scores `(num_classes,)` into the label, the labels, or the number that they stand for."""
         if self._glue.scale is not None:
             number = min(max(float(scores), 0.0), 1.0) * self._glue.scale + self._glue.offset
             return f"{number:.3f}" if self._glue.name in TASKS else f"{number:.6g}"
@@ -146,7 +146,7 @@ class Classifier:
         return labels[int(scores.argmax()) + labels.nspecial]
 
     def metrics(self, scores: list[Tensor], split: str) -> dict[str, float]:
-        """Return metrics of the scores of all examples of a split, as the criterion calls them, in percent."""
+        """Compute the metrics of a split in percent, named as by the criterion, from the scores of all its examples."""
         found, targets = torch.stack(scores), self.task.targets(split)
         if self._glue.scale is not None:
             sides = found.flatten().double().numpy(), np.asarray(targets)
@@ -166,7 +166,7 @@ class Classifier:
 
     @torch.no_grad()
     def scores(self, sentences: JoinedSentences) -> list[Tensor]:
-        """Return the scores `(num_classes,)` of the examples in order; they are computed in order of length."""
+        """Compute the scores `(num_classes,)` of each example, batched by length, and return them in order."""
         device = next(self._model.parameters()).device
         pad, head = self.task.source_dictionary.pad(), self.task.cfg.classification_head_name
         order, found = np.argsort(sentences.sizes, kind="stable"), {}
@@ -180,7 +180,7 @@ class Classifier:
 
 
 def load(checkpoint: Checkpoint, data: Path, **settings: int) -> tuple[nn.Module, FairseqTask]:
-    """Load the model in evaluation, on the GPU if there is one, and its task on other data, with other settings.
+    """Load the model for evaluation, on the GPU if there is one, and its task with other data and settings.
 
     Raises:
         UserError: if they do not fit together.

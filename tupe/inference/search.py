@@ -1,4 +1,4 @@
-"""Beam search of fairseq's with the length penalty of GNMT, which tensor2tensor, and so DIET, searched with."""
+"""fairseq's beam search with the length penalty of GNMT, which tensor2tensor and DIET use."""
 
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor

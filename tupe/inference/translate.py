@@ -1,4 +1,4 @@
-"""Translate text line by line: tokens, batches of like length, beam search, and the lines in their order again."""
+"""Translate text line by line: tokenise, batch by length, search with a beam, and restore the order of lines."""
 
 import itertools
 from argparse import Namespace
@@ -102,7 +102,7 @@ class Translator:
         self.generator = self.task.build_generator(self.models, options, seq_gen_cls=kind)
 
     def __call__(self, lines: Iterable[str]) -> Iterator[str]:
-        """Yield the translation of each line; of an empty one an empty one.
+        """Yield the translation of each line; an empty line stays empty.
 
         Raises:
             UserError: for a line longer than the model's positions.
@@ -139,7 +139,7 @@ class Translator:
 
 
 def _check(path: Path, state: dict[str, Any]) -> dict[str, str]:
-    """Return the languages and the data that the model in `state`, of the file `path`, was trained on.
+    """Return the languages and the data on which the model was trained; `state` was read from `path`.
 
     Raises:
         UserError: for a model that is neither ours nor fairseq's `transformer`, and for text that fairseq would run.

@@ -1,4 +1,4 @@
-"""The plan of a training before it begins: what it will do, need and cost, and what cannot work."""
+"""Plan a training before it starts: what it will do, need and cost, and what cannot work."""
 
 from tupe.plan.check import Launch
 from tupe.plan.config import plus, read_config, with_pluses

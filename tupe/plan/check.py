@@ -1,4 +1,4 @@
-"""Check where a training takes place, and that it can begin there."""
+"""Check that a training can start on its machine."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -30,10 +30,10 @@ class Launch:
 
 
 def check(cfg: DictConfig, launch: Launch) -> None:
-    """Refuse numbers out of range, outputs that spoil, GPUs that are not there, and what the CPU does not train with.
+    """Check numbers, outputs, GPUs, and the precision on a CPU.
 
     Raises:
-        UserError: for the first of them.
+        UserError: for the first thing that cannot work.
     """
     refuse_out_of_range(cfg)
     refuse_outputs(cfg)

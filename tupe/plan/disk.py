@@ -15,7 +15,7 @@ _BYTES_OF_A_CHECKPOINT = 20_000  # beside its tensors: configuration and meters
 
 
 def disk(cfg: DictConfig, launch: Launch, updates: int, epoch: int, model: nn.Module) -> str:
-    """Say what the checkpoints of `model` need, at the moment when they need the most.
+    """Return a line about the most disk space that the checkpoints of `model` take at any time.
 
     Raises:
         UserError: if there is too little space.
@@ -38,7 +38,7 @@ def disk(cfg: DictConfig, launch: Launch, updates: int, epoch: int, model: nn.Mo
 
 
 def _number_of_checkpoints(checkpoint: DictConfig, updates: int, epoch: int) -> int:
-    """Count the files that are there at once, at most."""
+    """Return the greatest number of checkpoints that exist at once."""
     pattern, keep = checkpoint.keep_interval_updates_pattern, checkpoint.keep_interval_updates
     by_updates = updates // checkpoint.save_interval_updates if checkpoint.save_interval_updates > 0 else 0
     by_epochs = 0 if checkpoint.no_epoch_checkpoints else updates // epoch // checkpoint.save_interval

@@ -1,4 +1,4 @@
-"""Estimate a training: its updates, and its hours by the GPUs' peak or by what a benchmark measured."""
+"""Estimate the updates of a training, and its hours from the GPUs' peak or from a benchmark's measurement."""
 
 import math
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _HALVES = ("fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16", "am
 
 
 def number_of_updates(cfg: DictConfig, epoch: int) -> int:
-    """Return the number of updates of a run whose epochs have `epoch`.
+    """Return the number of updates of a run whose epochs have `epoch` updates.
 
     Raises:
         UserError: if the run has no end, or a warm-up that is not shorter.
@@ -35,7 +35,7 @@ def number_of_updates(cfg: DictConfig, epoch: int) -> int:
 
 
 def hours(cfg: DictConfig, launch: Launch, flops: int, tokens: int) -> Iterator[str]:
-    """Yield how long `flops` operations, which train on `tokens`, take by what `launch` knows of its machines.
+    """Yield estimates of the time for `flops` operations on `tokens`, from what `launch` says of its machines.
 
     Raises:
         UserError: for an unknown kind of GPU, and for a measurement of something else.

@@ -1,4 +1,4 @@
-"""The plan of a pre-training, and what its folder depends on."""
+"""Plan a pre-training, and tell what its folder depends on."""
 
 import math
 import os
@@ -98,7 +98,7 @@ def made_of(cfg: DictConfig) -> dict[str, Any]:
 def model_of(cfg: DictConfig, length: int) -> dict[str, Any]:
     """Return the fields that change what a model's parameters compute.
 
-    Its name is not among them: a run that resumes may call the model by another.
+    The model's name is not among them: a run that resumes may use another name.
     """
     fields = OmegaConf.to_container(cfg.model, resolve=True, enum_to_str=True)
     named = system_fields(MODEL_DATACLASS_REGISTRY[cfg.model._name])
@@ -111,12 +111,12 @@ def _shards(cfg: DictConfig) -> list[Path]:
 
 
 def _languages_in(shard: Path, task: DictConfig) -> list[str]:
-    """List the languages to train on; the only one of `masked_lm` is called ""."""
+    """List the languages to train on; for `masked_lm` this is `[""]`."""
     return languages(shard, task.langs) if task._name == _MULTILINGUAL else [""]
 
 
 def _check(cfg: DictConfig) -> None:
-    """Refuse a model that does not exist, or does not fit its criterion, its sequences or its batch."""
+    """Raise `UserError` for a model that does not exist, or does not fit its criterion, sequences or batch."""
     model, criterion, length = cfg.model, cfg.criterion._name, cfg.task.tokens_per_sample
     if model._name not in CONFIGS:
         raise UserError(f"there is no model {model._name}: `tupe systems` lists them.")
@@ -141,7 +141,7 @@ def _check(cfg: DictConfig) -> None:
 
 
 def _read_data(shards: list[Path], task: DictConfig) -> tuple[int, dict[str, int], np.ndarray]:
-    """Return the number of symbols, of tokens to train on by language, and of tokens in each line that is skipped.
+    """Return the numbers of symbols, of training tokens by language, and of tokens in each skipped line.
 
     fairseq skips lines that, with `<s>`, are longer than `tokens_per_sample`, unless it cuts lines anywhere.
     """

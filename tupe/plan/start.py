@@ -1,4 +1,4 @@
-"""Start a training that was planned: this process becomes it, and its folder belongs to one model and its data."""
+"""Start a planned training: this process becomes it, and its folder belongs to one model and its data."""
 
 import contextlib
 import os
@@ -15,13 +15,13 @@ from tupe.plan.check import Launch
 def start(
     command: list[str], cfg: DictConfig, launch: Launch, made_by: str, made_of: dict[str, Any], node_rank: int
 ) -> NoReturn:
-    """Become `command`, alone in the folder of its checkpoints.
+    """Lock the folder of the checkpoints, and become `command`.
 
     Args:
         command: the training.
         cfg: its configuration.
         launch: where it takes place.
-        made_by: what the messages call it.
+        made_by: name of the training in messages.
         made_of: what the folder depends on.
         node_rank: number of this machine; the first holds the folder.
 

@@ -1,4 +1,4 @@
-"""The plan of a translation model's training, and what its folder depends on."""
+"""Plan the training of a translation model, and tell what its folder depends on."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Do the runs of a study that have no record yet, several at a time; stopped, the same command goes on."""
+"""Do the runs of a study that have no record yet, several at a time. After a stop, the same command resumes."""
 
 import math
 import shutil
@@ -25,7 +25,7 @@ _BEGUN = "begun.json"
 
 @dataclass(frozen=True)
 class Begun:
-    """Contents of the folder of an interrupted run: its settings, and the processor seconds that it took."""
+    """Record of an interrupted run: its settings, and the processor seconds that it has taken."""
 
     settings: dict[str, Any]
     seconds: float
@@ -63,7 +63,7 @@ class Study:
         ]
 
     def prepare(self, texts: list[Path], glue: Path | None) -> None:
-        """Prepare the corpus of `texts` and the tasks of a GLUE download; what is there already is kept.
+        """Prepare the corpus from `texts` and the tasks from a GLUE download, unless they exist.
 
         Raises:
             UserError: without texts and without a corpus.
@@ -78,7 +78,7 @@ class Study:
             finish(run_program("tupe", ["prepare-glue", glue, self.corpus, self.glue, *tasks]))
 
     def settings(self, run: Run) -> dict[str, Any] | None:
-        """Return all that a run depends on; None as long as one that comes before it has not ended."""
+        """Return all that a run depends on; None until the runs before it have ended."""
         if run.part == "cost":
             return {"run": "cost", "arguments": list(self.design.cost)}
         if run.part == "glue":
@@ -88,7 +88,7 @@ class Study:
         return None if lr is None else training.settings(self.design, run, lr, self.corpus)
 
     def check(self) -> None:
-        """Raise a `UserError` at the first record of other settings than its run would have here."""
+        """Raise `UserError` at the first record whose settings differ from those that its run would have here."""
         for run, record in self.done.items():
             of = self.settings(run)
             if of is not None:
@@ -108,7 +108,7 @@ class Study:
         return sum(run not in self.done for run in self.wanted)
 
     def _ready(self, active: Collection[Run], threads: int) -> Iterator[tuple[Run, Steps[None]]]:
-        """Yield what can be started; costs are measured alone."""
+        """Yield the runs that can start; a measurement of costs runs alone."""
         for run in self.wanted:
             if any(other.part == "cost" for other in active):
                 return
@@ -164,7 +164,7 @@ class Study:
         return training.command(self.design, run, of["lr"], self.corpus, folder, torch.cuda.is_available())
 
     def _conclude(self, run: Run, of: dict[str, Any], process: Process) -> None:
-        """Write the record of a run that has ended well; otherwise the time that it took until now."""
+        """Write the record of a run that succeeded, else the time that it has taken."""
         folder = self.folder(run)
         spent = process.seconds
         if (folder / _BEGUN).is_file():
@@ -195,7 +195,7 @@ class Study:
         return finetuning.sweep_record(of, folder / "sweep", spent)
 
     def _size(self, run: Run) -> int:
-        """Return how many updates a run counts in the bar."""
+        """Return the weight of a run in the progress bar, in updates."""
         return training.updates(self.design, run) if run.part in ("search", "final") else self.design.search.updates
 
     def _progress(self, active: Collection[Run]) -> Progress:

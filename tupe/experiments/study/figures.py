@@ -1,4 +1,4 @@
-"""Pictures of all systems: validation loss against updates, and scores of the fine-tuned against validation loss."""
+"""Plot all systems: validation loss against updates, and fine-tuned scores against validation loss."""
 
 from pathlib import Path
 
@@ -10,9 +10,9 @@ from tupe.experiments.study.tables import Results
 
 
 def plot_curves(results: Results, output: Path) -> bool:
-    """Draws a line for each system, a band from the lowest to the highest seed, and the baseline's end.
+    """Draw a line for each system, a band from the lowest to the highest seed, and the baseline's final loss.
 
-    The legend names them in the order of their ends.
+    The legend is in the order of final losses.
 
     Returns:
         Whether there was something to draw.
@@ -50,7 +50,7 @@ def plot_curves(results: Results, output: Path) -> bool:
 
 
 def plot_scores(results: Results, output: Path) -> bool:
-    """Draws for each column of scores the fine-tuned checkpoints, those on the way there hollow.
+    """Draw the fine-tuned checkpoints for each column of scores; checkpoints before the end are hollow.
 
     Returns:
         Whether there was something to draw.

@@ -41,7 +41,7 @@ def sweep_record(of: dict[str, Any], folder: Path, processor_seconds: float) -> 
 
 
 def cost_command(design: Design, folder: Path) -> list[str]:
-    """Return the command of `benchmarks/model.py`. Raises a `UserError` where there is no clone with it."""
+    """Return the command of `benchmarks/model.py`. Raise `UserError` where the package is not in a clone."""
     if not BENCHMARK.is_file():
         raise UserError(
             f"costs are measured by {BENCHMARK.name} of a clone: leave them out by --parts, or run it there."
@@ -50,7 +50,7 @@ def cost_command(design: Design, folder: Path) -> list[str]:
 
 
 def cost_record(of: dict[str, Any], folder: Path) -> Cost:
-    """Return the record of what it measured."""
+    """Return the record of the measured costs."""
     conditions, records = read_costs(folder / "model.json")
     times: dict[str, dict[str, tuple[float, float, float]]] = {}
     for record in records:

@@ -11,7 +11,7 @@ _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 def half_interval(values: Sequence[float]) -> float | None:
-    """Return half the 95% confidence interval of the mean by Student's t; None of one value, and of more than 11."""
+    """Return half the 95% confidence interval of the mean by Student's t; None for one value, and for more than 11."""
     number = len(values)
     if not 1 < number < len(_T) + 2:
         return None
@@ -21,7 +21,8 @@ def half_interval(values: Sequence[float]) -> float | None:
 def share(curve: Sequence[tuple[int, float]], loss: float) -> float | None:
     """Return the share of a run's updates after which its validation loss is first `loss` or less; None if it never is.
 
-    Between validations the loss is on a line. 1 for the run's own final loss, if no earlier one was as low.
+    The loss is interpolated linearly between validations. The run's own final loss gives 1, unless it was reached
+    before.
     """
     reached = reaches(TrainingLog({}, {update: {"loss": value} for update, value in curve}), loss)
     return None if reached is None else reached / curve[-1][0]
