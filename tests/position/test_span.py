@@ -8,10 +8,12 @@ from tupe.position import (
     BucketedRelative,
     ClippedRelative,
     FreeAbsolute,
+    KerpleRelative,
     LowRankAbsolute,
     ParametricRelative,
     PositionBias,
     Reset,
+    Rotary,
     StructuredBias,
     UnbinnedRelative,
     UntiedAbsolute,
@@ -25,6 +27,8 @@ TERMS = {
     "T5": lambda: PositionBias(None, BucketedRelative(2, 8, 12)),
     "T5's decoder": lambda: PositionBias(None, BucketedRelative(2, 8, 12, bidirectional=False)),
     "parametric": lambda: PositionBias(None, ParametricRelative(8, 2, 4, 5)),
+    "T5, rotated": lambda: PositionBias(None, BucketedRelative(2, 8, 12), rotation=Rotary(8)),
+    "KERPLE-log": lambda: PositionBias(None, KerpleRelative(2), Reset(2)),
     "TUPE-R": lambda: PositionBias(UntiedAbsolute(16, 8, 2), BucketedRelative(2), Reset(2, 8, "release", True)),
     "DIET-REL, reset": lambda: PositionBias(None, UnbinnedRelative(2, 16), Reset(2)),
     "free, reset": lambda: PositionBias(FreeAbsolute(16, 2), None, Reset(2)),
@@ -55,12 +59,14 @@ def test_is_a_slice_of_the_full_matrix(position, span, evaluation):
         keys = offset + length if num_keys is None else num_keys
         for structured in (False, True):
             terms = position(length, structured=structured, num_keys=num_keys, query_offset=offset)
-            bias, query, key, _ = whole(terms, keys)
+            bias, query, key, rotation, *_ = whole(terms, keys)
             if full.bias is not None:
                 torch.testing.assert_close(bias, full.bias[:, offset : offset + length, :keys])
             if full.query is not None:
                 torch.testing.assert_close(query, full.query[:, offset : offset + length])
                 torch.testing.assert_close(key, full.key[:, :keys])
+            if full.rotation is not None:
+                torch.testing.assert_close(rotation, full.rotation[:, offset : offset + length], rtol=0, atol=0)
     assert (bias is None) == (full.bias is None)
     assert bias is None or bias.requires_grad != evaluation
 
