@@ -255,9 +255,8 @@ class TupeModel(RobertaModel):
             kwargs.setdefault("sentencepiece_model", str(pieces))
         named = kwargs.get("sentencepiece_model")
         places = [Path(named)] if named else [beside_data / JSON, folder / JSON]
-        from_json = next((path for path in places if path.name == JSON and path.is_file()), None)
-        if bpe != "sentencepiece":
-            from_json = None
+        of_import = [path for path in places if path.name == JSON and path.is_file() and bpe == "sentencepiece"]
+        from_json = of_import[0] if of_import else None
         processing = text_processing(beside_data) if process_text else None
         with patched():
             loaded = hub_utils.from_pretrained(  # as fairseq's `from_pretrained`, which logs the whole configuration

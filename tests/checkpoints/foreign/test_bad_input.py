@@ -336,6 +336,25 @@ def test_another_vocabulary_of_the_same_size_is_noticed(saved, words, tmp_path, 
     assert "other symbols or order" in capsys.readouterr().err
 
 
+def test_a_folder_of_nothing(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    assert main(["import", str(tmp_path / "empty"), str(tmp_path / "out")]) == 1
+    assert "there is neither model.pt, as fairseq calls it, nor config.json" in capsys.readouterr().err
+
+
+def test_after_a_failure_other_options_are_taken(saved, tmp_path, monkeypatch):
+    from tupe.checkpoints.foreign import importing
+
+    def fails(*_):
+        raise UserError("the two differ")
+
+    folder, _ = saved("bert")
+    with monkeypatch.context() as patch:
+        patch.setattr(importing, "verify", fails)
+        refused(folder, tmp_path, "the two differ", compare=True)
+    import_model(folder, tmp_path / "out", language="en")
+
+
 def test_labels_are_of_a_head(saved, tmp_path):
     refused(saved("bert")[0], tmp_path, "give --head NAME too", labels=["a", "b"])
 

@@ -33,6 +33,9 @@ CASES += [("roberta", FIELDS["untied"]), ("bert", FIELDS["untied"]), ("bert", FI
 CASES += [("electra", {**FIELDS["narrow"], "layer_norm_eps": 1e-5})]
 
 
+PRE_NORM = {"encoder_normalize_before": True}
+
+
 def opened(out):
     """The hub on an import; of one with a head, on a prepared task, whose dictionaries it needs."""
     data = out
@@ -85,7 +88,7 @@ def test_a_discriminator_is_an_encoder(saved, tmp_path):
 
 
 @pytest.mark.parametrize("change", [dict, in_2019])
-@pytest.mark.parametrize("options", [{}, {"untie_weights_roberta": True}, {"activation_fn": "relu"}])
+@pytest.mark.parametrize("options", [{}, {"untie_weights_roberta": True}, {"activation_fn": "relu"}, PRE_NORM])
 def test_fairseq(change, options, released, tmp_path):
     folder, original = released(change, **options)
     import_model(folder, tmp_path / "out", compare=True)
@@ -96,6 +99,18 @@ def test_fairseq(change, options, released, tmp_path):
         found, wanted = hub.model(tokens)[0], original(tokens)[0]
     assert torch.equal(found[1], wanted[1]) or (found[1] - wanted[1]).abs().max() < 1e-6
     assert hub.model.args.max_positions == POSITIONS
+
+
+def test_an_option_of_2019_that_meant_the_embeddings(released, tmp_path):
+    """`encoder_normalize_before` gave the embeddings their norm then; the layers were post-norm."""
+    folder, original = released(in_2019)
+    state = safe_load(folder / "model.pt")
+    state["args"].encoder_normalize_before = True
+    torch.save(state, folder / "model.pt")
+    import_model(folder, tmp_path / "out", compare=True)
+    tokens = torch.tensor([[0, 9, 8, 7, 2]])
+    with torch.no_grad():
+        assert torch.equal(opened(tmp_path / "out").model(tokens)[0], original(tokens)[0])
 
 
 def test_positions_that_are_shifted_show(released, tmp_path, monkeypatch):

@@ -27,7 +27,6 @@ _OPTIONS: dict[str, Any] = {
     "attention_dropout": float,
     "activation_dropout": float,
     "pooler_dropout": float,
-    "encoder_normalize_before": bool,
     "quant_noise_pq": float,
     "spectral_norm_classification_head": bool,
 }
@@ -112,5 +111,6 @@ def _fields(path: Path, options: dict[str, Any], weights: dict[str, Tensor]) -> 
         raise UserError(f"{path} has a classification head with spectral norm, which has no counterpart here")
     if known.get("activation_fn") == "gelu_fast":
         known["activation_fn"] = "gelu_accurate"
-    known.setdefault("encoder_normalize_before", False)
+    # in 2019 the option of this name was about the embeddings; a norm behind the last layer says what the layers are
+    known["encoder_normalize_before"] = f"{ENCODER}layer_norm.weight" in weights
     return {**BERT, **known, "layer_norm_eps": 1e-5, "max_positions": len(weights[POSITIONS])}

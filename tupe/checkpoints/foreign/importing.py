@@ -6,6 +6,7 @@ OUT/tokenizer.json    or `sentencepiece.bpe.model`
 OUT/manifest.json     as `tupe prepare-corpus` writes it, so that every command takes the vocabulary from OUT
 """
 
+import os
 import re
 from argparse import Namespace
 from collections.abc import Sequence
@@ -84,7 +85,8 @@ def import_model(
     classes, task = head.in_our_order(foreign.head, labels or foreign.classes) if foreign.head else (None, "")
     files = {path.name: sha256(path) for path in (*foreign.files, *found.files)}
     settings = {"head": head_name, "labels": labels, "pooler": pooler, "language": language}
-    with own(out, MADE_BY, {"files": files, "settings": settings, "tokenizer": found.kind}):
+    of = {"files": files, "settings": settings, "tokenizer": found.kind}
+    with own(out, MADE_BY, of, is_begun=(out / NAME).is_file):
         (out / NAME).unlink(missing_ok=True)  # of an earlier import, until the new one is whole
         write_dictionary(out / DICTIONARY, vocabulary.symbols)
         dictionary = read_dictionary(out / DICTIONARY, MADE_BY)
@@ -111,13 +113,16 @@ def import_model(
 
 
 def is_ours(folder: Path) -> bool:
-    """Tell whether `tupe export` wrote a folder, or it holds nothing that is read here."""
+    """Tell whether `tupe export` wrote a folder. Raises `UserError` for one that holds no model at all."""
     if fairseq_folder(folder):
         return False
     config = folder / transformers.CONFIG
-    if not config.is_file():
-        return True
-    content = read_json(config, transformers.MADE_BY)
+    if not os.path.lexists(config):
+        raise UserError(
+            f"there is neither {fairseq.WEIGHTS}, as fairseq calls it, nor {transformers.CONFIG}, of Transformers or "
+            f"tupe export, in {folder}: give the folder of a model"
+        )
+    content = read_json(config, f"{transformers.MADE_BY} or tupe export")
     return isinstance(content, dict) and content.get("model_type") == "tupe"
 
 

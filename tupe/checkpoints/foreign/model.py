@@ -14,7 +14,7 @@ from tupe.models.config import TupeConfig
 from tupe.safe_load import check_finite
 from tupe.systems import SIZES, system_of
 
-#: A model without other positions than those at the input, which every field of `TupeConfig` says otherwise.
+#: The fields of a BERT that are not the defaults of `TupeConfig`, which are TUPE's.
 BERT = {
     "absolute": "input",
     "relative": "none",
@@ -23,7 +23,6 @@ BERT = {
     "pair_separators": 2,
     "load_checkpoint_heads": False,
 }
-_NEVER_LEFT = (ENCODER, LM_HEAD)
 
 
 @dataclass
@@ -110,7 +109,7 @@ class Foreign:
                 del self.weights[name]
             return
         output = self.weights.pop(OUTPUT, None)
-        if output is not None and (output.shape, 0) != (self.weights[WORDS].shape, 0):
+        if output is not None and output.shape != self.weights[WORDS].shape:
             raise UserError(
                 f"{self.path}: the output embeddings are {tuple(output.shape)}, the input's "
                 f"{tuple(self.weights[WORDS].shape)}: give files that belong together"
