@@ -1,4 +1,4 @@
-"""Counts what this process may really use: cores (by its affinity, and the share of its container) and GPUs."""
+"""Count what this process may use: cores (by its affinity, and the share of its container) and GPUs."""
 
 import math
 import os
@@ -13,13 +13,13 @@ THREADS = ".tupe.threads"  # in the folder of a training on the CPU: how many ea
 
 
 def available_cores(root: Path = Path("/")) -> int:
-    """At least 1. `root` is where `proc` and `sys` are."""
+    """Count the cores that this process may use, at least 1; `root` is where `proc` and `sys` are."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([allowed, *(math.ceil(share) for share in _shares(root))]))
 
 
 def _shares(root: Path) -> Iterator[float]:
-    """The cores that each control group above this process grants (Linux, versions 2 and 1)."""
+    """Yield the cores that each control group of this process grants (Linux, versions 2 and 1)."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -59,9 +59,9 @@ def cpu_environment(threads: int) -> dict[str, str]:
 
 
 def threads_for(folder: Path, processes: int = 1) -> int:
-    """Return how many threads each of `processes` takes that train in `folder`, which keeps the number.
+    """Return the number of threads for each of `processes` that train in `folder`, and write it there.
 
-    A run that goes on takes what it began with, since the last bits of a sum depend on the number of threads.
+    A resumed run takes the number that it began with, since the last bits of a sum depend on the number of threads.
     """
     kept = folder / THREADS
     for number in (os.environ.get("OMP_NUM_THREADS"), kept.read_text() if kept.is_file() else None):
@@ -70,7 +70,7 @@ def threads_for(folder: Path, processes: int = 1) -> int:
             break
     else:
         threads = max(1, free_cores() // processes)
-    folder.mkdir(parents=True, exist_ok=True)  # on the first of several machines to get here there is none
+    folder.mkdir(parents=True, exist_ok=True)  # the folder may not exist yet
     kept.write_text(f"{threads}\n")
     return threads
 
@@ -85,13 +85,13 @@ def free_cores(root: Path = Path("/"), seconds: float = 0.5) -> int:
     time.sleep(seconds)
     after = _ticks(root)
     cores, everything = os.cpu_count() or 1, sum(after) - sum(before)
-    idle = sum(after[3:5]) - sum(before[3:5])  # and waiting for a disk
+    idle = sum(after[3:5]) - sum(before[3:5])  # idle, and waiting for a disk
     busy = cores * (1 - idle / everything) if everything else 0.0
     return max(1, min(available_cores(root), round(cores - busy)))
 
 
 def _ticks(root: Path) -> list[int]:
-    """Read how long all cores did what since the machine started; nothing where the system does not say (not Linux)."""
+    """Read the times that all cores have spent in each state since the start; empty where this is not Linux."""
     try:
         return [int(ticks) for ticks in (root / "proc/stat").read_text().partition("\n")[0].split()[1:]]
     except (OSError, ValueError):
@@ -99,7 +99,7 @@ def _ticks(root: Path) -> list[int]:
 
 
 def processor(root: Path = Path("/")) -> str:
-    """The CPU's name; its kind where it has none, or where this is not Linux. `root` is where `proc` is."""
+    """Return the CPU's name, or its architecture without a name or Linux; `root` is where `proc` is."""
     try:
         lines = (root / "proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -110,7 +110,7 @@ def processor(root: Path = Path("/")) -> str:
 def visible_gpus() -> list[str]:
     """List the GPUs of this machine that this process may use, as `CUDA_VISIBLE_DEVICES` names them.
 
-    As in CUDA, what comes after an invalid -1 does not count. Without the variable, nvidia-smi is asked; its lines for
+    As in CUDA, -1 ends the list. Without the variable, nvidia-smi is asked; its lines for
     parts of a GPU (MIG) are not GPUs.
     """
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -126,7 +126,7 @@ def visible_gpus() -> list[str]:
 
 
 if __name__ == "__main__":
-    match sys.argv[1:]:  # of the scripts
+    match sys.argv[1:]:  # called by the scripts
         case []:
             print(available_cores())
         case ["gpus"]:

@@ -1,4 +1,4 @@
-"""The one exception for what a user can mend: one sentence that says what was wrong, where, and what to do."""
+"""`UserError`, for what a user can correct: one sentence that says what was wrong, where, and what to do."""
 
 try:  # Hydra prints these without a traceback
     from hydra.errors import CompactHydraException as _Compact

@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 from tupe.tracing import is_traced
 
-#: Primitives that oneDNN and PyTorch keep, each in a cache of its own, where the user does not say: by default 1,024.
-#: Without padding nearly every batch has a size of its own, and needs its own (docs/dev/performance.md).
+#: Sizes of the two caches of primitives, oneDNN's and PyTorch's, unless the user sets them; the default is 1,024.
+#: Without padding nearly every batch has another size, and needs another primitive (docs/dev/performance.md).
 _KEPT = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 
 @functools.cache
 def onednn_is_faster() -> bool:
-    """Whether this is such a CPU, and PyTorch has both libraries."""
+    """Tell whether this is an AMD CPU with AVX-512, and PyTorch has oneDNN and MKL."""
     cpuinfo = Path("/proc/cpuinfo")
     faster = (
         torch.backends.mkl.is_available()
@@ -37,7 +37,7 @@ def onednn_is_faster() -> bool:
 
 
 def keep_few_primitives() -> None:
-    """Sets `_KEPT` where the user has not said otherwise; works only before the first use of oneDNN."""
+    """Set `_KEPT` in the environment, unless the user has; this works only before the first use of oneDNN."""
     for name, number in _KEPT.items():
         os.environ.setdefault(name, number)
 
@@ -49,7 +49,7 @@ class OneDNNLinear(torch.autograd.Function):
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         x = x.contiguous()
         if not weight.t().is_contiguous():
-            weight = weight.contiguous()  # rows apart from each other cost oneDNN a thousand times as long
+            weight = weight.contiguous()  # oneDNN takes a thousand times as long for strided rows
         ctx.save_for_backward(x, weight)
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [None], "")
 
@@ -65,7 +65,7 @@ class OneDNNLinear(torch.autograd.Function):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`x weight^T + bias` for `x` `(..., n)`, `weight` `(m, n)` and `bias` `(m,)`: `(..., m)`, with gradients."""
+    """Compute `x weight^T + bias`, `(..., m)`, for `x` `(..., n)`, `weight` `(m, n)` and `bias` `(m,)`."""
     plain = (
         x.device.type != "cpu"
         or not x.dtype == weight.dtype == torch.float32
@@ -80,26 +80,26 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 class Linear(nn.Linear):
-    """`torch.nn.Linear` by `linear`."""
+    """`torch.nn.Linear`, computed by `linear`."""
 
     def forward(self, x: Tensor, rows: slice | None = None) -> Tensor:
-        """`x` `(..., n)` to `(..., m)`, or to the outputs that only some `rows` of the weight give."""
+        """Map `x` `(..., n)` to `(..., m)`, or to the outputs of only those `rows` of the weight."""
         if rows is None:
             return linear(x, self.weight, self.bias)
         return linear(x, self.weight[rows], None if self.bias is None else self.bias[rows])
 
     @classmethod
     def of(cls, layer: nn.Linear) -> "Linear":
-        """A layer with the parameters of `layer`. No random numbers are drawn."""
+        """Make a layer with the parameters of `layer`, without drawing random numbers."""
         own = nn.utils.skip_init(cls, layer.in_features, layer.out_features, bias=layer.bias is not None)
         own.weight, own.bias = layer.weight, layer.bias
         return own
 
 
 def plain(model: nn.Module) -> nn.Module:
-    """A copy of `model` whose linear layers are PyTorch's own.
+    """Return a copy of `model` whose linear layers are `torch.nn.Linear`.
 
-    For tools that know exact types alone: `torch.ao.quantization.quantize_dynamic(plain(model), {nn.Linear})`.
+    It is for tools that compare exact types: `torch.ao.quantization.quantize_dynamic(plain(model), {nn.Linear})`.
     """
     model = copy.deepcopy(model)
     for module in model.modules():
@@ -109,10 +109,10 @@ def plain(model: nn.Module) -> nn.Module:
 
 
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
-    """`torch.nn.functional.dropout` of `x`, of any shape; on the CPU the rate is a multiple of 1/65536.
+    """Apply dropout to `x`, of any shape; on the CPU the rate is rounded to a multiple of 1/65536.
 
     Raises:
-        ValueError: if `p` is no probability.
+        ValueError: if `p` is not a probability.
     """
     rate = round(p * 65536)
     if not training or not 0 < rate < 65536 or x.device.type != "cpu" or is_traced():
@@ -123,8 +123,8 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
 
 
 class Dropout(nn.Dropout):
-    """`torch.nn.Dropout` by `dropout`."""
+    """`torch.nn.Dropout`, computed by `dropout`."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x` of any shape, to the same."""
+        """Apply dropout to `x`, of any shape."""
         return dropout(x, self.p, self.training)

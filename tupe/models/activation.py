@@ -8,8 +8,8 @@ from torch import Tensor
 
 
 def activation_function(name: str) -> Callable[[Tensor], Tensor]:
-    """The activation that fairseq knows by `name`.
+    """Return the activation that fairseq calls `name`.
 
-    PyTorch's gelu is the exact form, in float32 inside; fairseq's makes a float32 copy of its input.
+    `gelu` is PyTorch's, the exact form, which computes in float32 without fairseq's float32 copy of the input.
     """
     return F.gelu if name == "gelu" else utils.get_activation_fn(name)

@@ -7,14 +7,14 @@ from tupe.position.length import fit_positions, take
 
 
 class LengthProjection(nn.Module):
-    """`E x`, whose `k` rows a layer uses in the place of `x` for its keys and values: `(E x) W^K`, `(E x) W^V`.
+    """Projection `E x` of `n` positions to `k` rows, from which a layer makes its keys and values.
 
-    One `E: k x n` a layer for all heads, keys and values (Wang et al.'s "key-value sharing"; Chen et al. 2021, eq. 4).
-    A shorter sequence uses the first columns of `E`; padded positions count as zero.
+    Each layer has one `E: k x n` for all heads, for keys `(E x) W^K` and values `(E x) W^V` (Wang et al.'s "key-value
+    sharing"; Chen et al. 2021, eq. 4). A shorter sequence uses the first columns of `E`; padding counts as zero.
 
     Args:
-        max_positions: `n`.
-        num_keys: `k`.
+        max_positions: `n`, the longest input.
+        num_keys: `k`, the number of keys.
     """
 
     def __init__(self, max_positions: int, num_keys: int) -> None:
@@ -24,7 +24,7 @@ class LengthProjection(nn.Module):
         fit_positions(self, "weight", 1)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """`x` `(B, T, d)`, `padding_mask` `(B, T)` true at padding; returns `(B, k, d)`."""
+        """Compute `E x`, `(B, k, d)`, of `x` `(B, T, d)`; `padding_mask` `(B, T)` is true at padding."""
         if padding_mask is not None:
             x = x.masked_fill(padding_mask.unsqueeze(-1), 0)
         return take(self.weight, 1, slice(x.shape[1])) @ x

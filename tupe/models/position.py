@@ -1,4 +1,4 @@
-"""From the configuration to the position terms of the attention."""
+"""Build the position terms of the attention from the configuration."""
 
 import inspect
 from argparse import Namespace
@@ -23,20 +23,20 @@ from tupe.systems import IN_LAYER
 
 
 def embedding_width(args: Namespace) -> int:
-    """Width of the tables of words and positions. Raises `UserError` for one below 0."""
+    """Return the width of the tables of words and positions. Raise `UserError` if it is below 0."""
     if args.embedding_dim < 0:
         raise UserError(f"embedding_dim is {args.embedding_dim}, but must be at least 1, or 0 for the encoder's width")
     return args.embedding_dim or args.encoder_embed_dim
 
 
 def sets_of_parameters(args: Namespace) -> int:
-    """How many heads of the model have position parameters of their own (DIET, section 4.4)."""
+    """Return how many heads of the model have position parameters of their own (DIET, section 4.4)."""
     layers, heads = args.encoder_layers, args.encoder_attention_heads
     return {"none": layers * heads, "layer": heads, "head": layers}[args.sharing]
 
 
 def build_registered(side: str, args: Namespace, bidirectional: bool) -> Term | None:
-    """Build the registered term that `side` names, if it names one."""
+    """Build the registered term that the field `side` names; `None` if it names no registered term."""
     registered = REGISTRY[side].get(getattr(args, side))
     if registered is None:
         return None
@@ -55,7 +55,7 @@ def build_registered(side: str, args: Namespace, bidirectional: bool) -> Term | 
 
 
 def build_absolute(args: Namespace, bidirectional: bool = True) -> Term | None:
-    """The absolute term of the attention; none where positions are added to the words."""
+    """Build the absolute term of the attention; `None` where positions are added to the words."""
     sets, length, width = sets_of_parameters(args), args.max_positions, args.encoder_embed_dim
     if args.absolute in ("untied", "untied_cross"):
         return UntiedAbsolute(
@@ -76,7 +76,7 @@ def build_absolute(args: Namespace, bidirectional: bool = True) -> Term | None:
 
 
 def build_relative(args: Namespace, bidirectional: bool = True) -> Term | None:
-    """Build the content-free relative term; those `IN_LAYER` depend on the words and are built there."""
+    """Build the content-free relative term; each layer builds the terms `IN_LAYER`, which depend on the words."""
     sets, width, max_distance = sets_of_parameters(args), args.encoder_embed_dim, args.relative_max_distance
     if args.relative == "bucketed":
         return BucketedRelative(sets, args.relative_buckets, max_distance, bidirectional)
@@ -90,7 +90,7 @@ def build_relative(args: Namespace, bidirectional: bool = True) -> Term | None:
 
 
 def check_linformer(args: Namespace) -> None:
-    """Raises `UserError` for terms that need a key at each position, which Linformer does not have."""
+    """Raise `UserError` for terms that need a key at each position, which Linformer does not have."""
     if args.linformer_k < 0:
         raise UserError(f"linformer_k is {args.linformer_k}, but must be at least 1, or 0 for full attention")
     with_any_keys = ("none", "input", "low_rank", "low_rank_input")
@@ -108,7 +108,7 @@ def check_linformer(args: Namespace) -> None:
 
 
 def check_lengths(args: Namespace) -> None:
-    """Raises `UserError` for a window, or a length of which queries grow with the logarithm, that there cannot be."""
+    """Raise `UserError` for a `log_length` without logarithm, and for Linformer with a window or a `log_length`."""
     if args.log_length == 1:
         raise UserError("log_length is 1, of which the logarithm is 0: give the length of training, or 0 for none")
     if args.linformer_k and (args.attention_window or args.log_length):
@@ -119,7 +119,7 @@ def check_lengths(args: Namespace) -> None:
 
 
 def build_rotation(args: Namespace) -> Rotary | None:
-    """Build what turns queries and keys. Raises `UserError` for terms in the layer, whose vectors nothing turns."""
+    """Build the rotation of queries and keys. Raise `UserError` with terms `IN_LAYER`, whose vectors are not turned."""
     if not args.rotary_dims:
         if args.rotary_scaling != "none":
             raise UserError(
@@ -138,7 +138,7 @@ def build_rotation(args: Namespace) -> Rotary | None:
 
 
 def build_position_bias(args: Namespace, bidirectional: bool = True) -> PositionBias:
-    """The content-free terms; a decoder is not `bidirectional`. Raises `UserError` for those that do not fit."""
+    """Build the content-free terms; a decoder is not `bidirectional`. Raise `UserError` if they do not fit together."""
     check_linformer(args)
     if args.content_terms < 0:
         raise UserError(f"content_terms is {args.content_terms}, but must be at least 1, or 0 for those that there are")
@@ -162,14 +162,14 @@ def build_position_bias(args: Namespace, bidirectional: bool = True) -> Position
 
 
 def structured_width(args: Namespace, position_bias: PositionBias) -> int | None:
-    """Width that a kernel needs for the structured bias; `None` where it has none, or a term of the layer joins it."""
+    """Return the width that a kernel needs for a structured bias; `None` where the bias cannot be structured."""
     if position_bias.structured_width is None or args.relative in IN_LAYER:
         return None
     return max(position_bias.structured_width, args.encoder_embed_dim // args.encoder_attention_heads)
 
 
 def build_segment_attention(args: Namespace) -> SegmentAttention | None:
-    """The segment term of the attention, shared as the other terms are."""
+    """Build the segment term of the attention, shared like the other terms; `None` without segments there."""
     if args.segment != "per_head":
         return None
     layers = 1 if args.sharing == "layer" else args.encoder_layers

@@ -1,4 +1,4 @@
-"""Attention whose values carry relative positions (Shaw et al. 2018, eq. 3)."""
+"""Attention with relative positions added to the values (Shaw et al. 2018, eq. 3)."""
 
 from torch import Tensor
 
@@ -22,10 +22,10 @@ def attention_with_relative_values(
     training: bool,
     causal: bool = False,
 ) -> Tensor:
-    """`out_i = sum_j w_ij (v_j + a^V[j - i])` with `w = dropout(softmax(scale q k^T + bias))`.
+    """Compute `out_i = sum_j w_ij (v_j + a^V[j - i])` with `w = dropout(softmax(scale q k^T + bias))`.
 
-    Arguments and result are those of `tupe.attention.biased_attention`. The weights have to exist, `(B, H, n, n)` in
-    float32, and a copy of twice their size by distance: no fused kernel, and quadratic memory.
+    Arguments and result are those of `tupe.attention.biased_attention`. No fused kernel computes this: memory holds the
+    weights, `(B, H, n, n)` in float32, and twice as much for the weights by distance.
     """
     with no_autocast(query.device):
         if causal:

@@ -1,4 +1,4 @@
-"""Attention to check the kernels with: inputs, the kernels' answer, and the same equation in float64."""
+"""Cases to check the kernels with: inputs, the kernels' output, and the same equation in float64."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class Case:
     """One attention of two sequences and two heads.
 
     kind: `dense` or `structured`, the bias. `structured` has factors, values by distance, a reset and segments.
-    packed: whether the sequences lie side by side instead of being padded.
+    packed: whether the sequences are packed instead of padded.
     length: `T` of the longer sequence; the other one has a third.
-    whole: inputs are whole numbers for which the output and the gradient of the values have no rounding error.
+    whole: whether inputs are whole numbers; the output and the gradient of the values then have no rounding error.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Case:
         return self.length, self.length // 2 if self.whole else max(1, self.length // 3)
 
     def leaves(self, device: torch.device) -> dict[str, Tensor]:
-        """Return what has a gradient, float64 and exact in `dtype`, by name: `query` `(N, H, d_h)`, ..., `segment`."""
+        """Return the inputs with gradients by name, in float64 but exact in `dtype`: `query` `(N, H, d_h)`, ..."""
         generator = torch.Generator().manual_seed(self.length)
         tokens, heads, width, length = sum(self.lengths), 2, self.width, self.length
 
@@ -60,7 +60,7 @@ class Case:
                 ("pos_q", "pos_k"), width ** (-0.25)
             )  # their product then has a spread of 1
             return words | {name: normal(*shape, spread=factors.get(name, 1.0)) for name, shape in shapes.items()}
-        # Tokens at equal places modulo `period` have equal codes, and attend to each other alone, with equal weights.
+        # Tokens whose places are equal modulo `period` have equal codes and attend only to each other, equally.
         period = self.length // 8
         codes = torch.randint(0, 2, (period, heads, width), generator=generator, dtype=torch.float64) * 2 - 1
         queries = codes.repeat(tokens // period, 1, 1).to(device) * 64 * width**-0.5
@@ -124,7 +124,7 @@ class Case:
         return StructuredBias._make([*parts, segments])
 
     def _second_segment(self, device: torch.device) -> Tensor:
-        """The second half of each sequence, `(B, T)`."""
+        """Return a mask of the second half of each sequence, `(B, T)`."""
         ends = torch.tensor(self.lengths, device=device)[:, None]
         return torch.arange(self.length, device=device) >= ends // 2
 
@@ -138,12 +138,12 @@ class Case:
         return mask.index_fill(0, places, False).view(2, self.length)
 
     def _pad(self, x: Tensor, places: Tensor) -> Tensor:
-        """`(N, H, d)` to `(B, H, T, d)`, zero at padding."""
+        """Turn `(N, H, d)` into `(B, H, T, d)`, zero at padding."""
         padded = x.new_zeros(2 * self.length, *x.shape[1:]).index_put((places,), x)
         return padded.unflatten(0, (2, self.length)).transpose(1, 2)
 
     def _kept(self, seed: int, device: torch.device) -> Tensor:
-        """Dropout's factor of every weight, `(B, H, T, T)`: 0, or the inverse of the probability that it stays."""
+        """Return dropout's factor for every weight, `(B, H, T, T)`: 0, or the inverse of the probability to keep it."""
         torch.manual_seed(seed)
         number = torch.randint(2**63 - 1, (1,), device=device)
         dropped = round(self.dropout * _LEVELS)

@@ -1,4 +1,4 @@
-"""Compare the kernels with float64, in processes of their own: what a wrong kernel breaks ends with its process.
+"""Compare the kernels with float64, in separate processes, so that a wrong kernel breaks only its process.
 
 `python -m tupe.attention.verification.check JSON` is such a process; it prints a line of JSON for each case.
 """
@@ -31,9 +31,9 @@ class Outcome:
     """Outcome of a check.
 
     record: the cases whose numbers were compared.
-    broken: cases that ended in an error instead, each with its reason. They are not kept: the cause may go.
-    unchecked: cases whose process could not begin.
-    figures: by case, the largest error over its bound, and seconds.
+    broken: cases that ended in an error, each with its reason. They are not saved, since the cause may disappear.
+    unchecked: cases whose process could not start.
+    figures: for each case the largest error over its bound, and the seconds.
     """
 
     record: Record
@@ -44,7 +44,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is compared: lengths, with whole numbers the length of their case, dropout, repeats of one backward."""
+    """Extent of a check: lengths, the length of the case in whole numbers, dropout rates, repeats of a backward."""
 
     lengths: tuple[int, ...] = (1, 63, 200, 512)
     whole: int = 512
@@ -53,7 +53,7 @@ class Effort:
     width: int = 64
 
 
-#: Before a training, and for Triton's interpreter, which is slow; `tupe doctor` has its own.
+#: Efforts before a training, and for Triton's slow interpreter; `tupe doctor` has its own.
 BRIEF = Effort()
 INTERPRETED = Effort(lengths=(20,), whole=16, width=16)
 
@@ -61,9 +61,9 @@ INTERPRETED = Effort(lengths=(20,), whole=16, width=16)
 def check_kernels(
     device: torch.device, machine: Machine, dtypes: list[torch.dtype], kinds: list[str], effort: Effort | None = None
 ) -> Outcome:
-    """Return what is right and what is wrong of the kernels on `device`, for all pairs of types and kinds of bias.
+    """Check the kernels on `device` for all pairs of a type and a kind of bias.
 
-    Nothing is raised for a kernel that fails, and the numbers of this process's GPU are safe from it.
+    A kernel that fails raises nothing here, and cannot change memory of this process on the GPU.
     """
     effort = effort or (BRIEF if device.type == "cuda" else INTERPRETED)
     pairs = [(str(dtype).removeprefix("torch."), kind) for dtype in dtypes for kind in kinds]
@@ -94,7 +94,7 @@ def check_kernels(
 
 
 def _ask(device: torch.device, share: list[tuple[str, str]], effort: Effort) -> tuple[list[dict], str]:
-    """The lines that a process prints, and how it ended, as half a sentence."""
+    """Run the checking process; return the lines that it prints, and how it ended as a half sentence."""
     asked = {"device": str(device), "pairs": share, "effort": vars(effort)}
     path = os.pathsep.join(filter(None, (str(_PACKAGE), os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "tupe.attention.verification.check", json.dumps(asked)]
@@ -129,7 +129,7 @@ def _lines(text: str) -> list[dict]:
 
 
 def cases(dtype: torch.dtype, kind: str, effort: Effort) -> Iterator[Case]:
-    """Yield what is compared for a type and a kind of bias, the sharpest first."""
+    """Yield the cases for a type and a kind of bias, the strictest first."""
     forms = [("dense", True), ("structured", True)] if kind == "packed" else [(kind, False)]
     for bias, packed in forms:
         for dropout in effort.dropouts:
@@ -139,12 +139,12 @@ def cases(dtype: torch.dtype, kind: str, effort: Effort) -> Iterator[Case]:
                 yield Case(bias, packed, dtype, length, dropout, effort.width)
 
 
-#: What has no rounding error for whole numbers. In float32 each product is one of operands that are split in three.
+#: Results without rounding error for whole numbers. In float32 the operands of a product are split in three.
 _EXACT = {torch.float32: ("output",), torch.float16: ("output", "value"), torch.bfloat16: ("output", "value")}
 
 
 def compare(case: Case, device: torch.device, repeats: int) -> tuple[float, str | None]:
-    """Return the largest error over its bound, and what is wrong, as half a sentence."""
+    """Return the largest error over its bound, and what is wrong as a half sentence, or `None`."""
     leaves, d_out = case.leaves(device), case.d_out(device)
     exact = with_gradients(lambda x: case.exact(x, seed=1), leaves, d_out)
     typed = {name: leaf.to(case.dtype) for name, leaf in leaves.items()}

@@ -1,4 +1,4 @@
-"""Choose the ptxas that makes machine code of Triton's kernels.
+"""Choose the ptxas that assembles Triton's kernels.
 
 ptxas 12.8, which Triton's wheels up to 3.7.1 bring for Hopper, is reported to overwrite registers that an asynchronous
 `wgmma` has not read yet, without an error; CUDA 13.3 mends that (triton-lang/triton pull requests 11781 and 11854).
@@ -71,9 +71,9 @@ def wheel_ptxas() -> Path | None:
 
 
 def candidate(capability: tuple[int, int]) -> Path | None:
-    """Return the ptxas that should take the place of Triton's own; `None` where that one stays.
+    """Return the ptxas to use in place of Triton's own; `None` to keep that one.
 
-    It stays on every GPU but Hopper, where it is right by itself, and where the user names one.
+    Triton's own is kept on every GPU but Hopper, where it is recent enough, and where the user names one.
     """
     if capability[0] != 9 or os.environ.get(VARIABLE) or is_right(ptxas(capability)):
         return None
@@ -81,7 +81,7 @@ def candidate(capability: tuple[int, int]) -> Path | None:
 
 
 def use(path: Path) -> None:
-    """Give Triton that ptxas, in this process and in those that it starts."""
+    """Make Triton use a ptxas, in this process and in those that it starts."""
     os.environ[VARIABLE] = str(path)
     compiler = sys.modules.get("triton.backends.nvidia.compiler")
     remembered = getattr(compiler, "get_ptxas_version", None)
@@ -92,7 +92,7 @@ def use(path: Path) -> None:
 
 
 def warning(capability: tuple[int, int]) -> str | None:
-    """Return one sentence where the ptxas in use is too old for Hopper; `None` where it is not."""
+    """Return a sentence if the ptxas in use is too old for Hopper, else `None`."""
     used = ptxas(capability)
     if capability[0] != 9 or is_right(used):
         return None

@@ -1,4 +1,4 @@
-"""Answer whether the kernels were seen to be right here. Reads the record of a device once; a call looks it up."""
+"""Tell whether the kernels passed their check on this machine. The record of a device is read only once."""
 
 import os
 
@@ -14,18 +14,18 @@ _records: dict[torch.device, Record] = {}
 
 
 def checks() -> bool:
-    """Tell whether records count. With `TUPE_CHECK_KERNELS=0` the kernels are used wherever they run."""
+    """Tell whether the check decides. With `TUPE_CHECK_KERNELS=0` the kernels are used wherever they run."""
     return os.environ.get(VARIABLE) != "0"
 
 
 def distrust(device: torch.device, dtype: torch.dtype, kind: str, backend: str = "auto") -> str | None:
-    """Return what speaks against the kernels, as half a sentence; `None` if they may be used.
+    """Return why the kernels may not be used, as a half sentence; `None` if they may.
 
-    `auto` takes kernels that passed. Who asks for `triton` by name also gets those that nobody has checked.
+    `auto` takes kernels that passed their check. `triton` also takes kernels that were never checked.
 
     Args:
-        device: of the queries.
-        dtype: of the queries.
+        device: device of the queries.
+        dtype: type of the queries.
         kind: one of `KINDS`.
         backend: `auto` or `triton`.
     """
@@ -43,7 +43,7 @@ distrust.__dict__["_dynamo_marked_constant"] = True
 
 
 def record_of(device: torch.device) -> Record:
-    """Return the record of a device, which is read where this process does not have it yet."""
+    """Return the record of a device, read from the cache folder on the first call."""
     if device not in _records:
         from tupe.attention.verification.ensure import machine_with_compiler
 
@@ -57,5 +57,5 @@ def trust(device: torch.device, record: Record) -> None:
 
 
 def forget() -> None:
-    """Read the records again when they are next asked for."""
+    """Forget the records of this process, so that the next call reads them again."""
     _records.clear()
