@@ -11,4 +11,5 @@ import tupe.models.tupe
 import tupe.optim
 import tupe.tasks.multilingual_masked_lm
 import tupe.tasks.question_answering
-import tupe.tasks.sentence_prediction  # noqa: F401
+import tupe.tasks.sentence_prediction
+import tupe.tasks.token_classification  # noqa: F401

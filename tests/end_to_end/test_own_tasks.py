@@ -4,6 +4,7 @@ import json
 import random
 
 import pytest
+import seqeval.metrics
 
 from tests.commands import finetune, run, tupe
 from tests.data.conftest import as_text, made_documents
@@ -98,6 +99,60 @@ def test_from_a_file_to_a_pipeline(kind, data, capsys):
     assert tupe("predict", data / f"{kind}.pt", task, data / "again") == 0
     again = [line.split("\t")[1] for line in (data / "again/test.tsv").read_text().splitlines()[1:]]
     assert again == predicted
+
+
+WORDS = {"Anna": "B-PER", "Bob": "B-PER", "the": "B-THING", "house": "I-THING"}
+
+
+def sentences(number, seed):
+    """Sentences of words and labels, the first of them too long for the model."""
+    rows = [" ".join(parts).split() for parts in texts(number, seed)]
+    rows[0] = [word for row in rows for word in row][:40]
+    return [[(word, WORDS.get(word, "O")) for word in row] for row in rows]
+
+
+def test_labels_of_words(data, capsys):
+    from transformers import pipeline
+
+    files = {}
+    for seed, split in enumerate(("train", "valid", "test")):
+        files[split] = data / f"words.{split}.conll"
+        lines = (
+            "".join(f"{word}\t{label}\n" for word, label in row) for row in sentences(60 if seed == 0 else 12, seed)
+        )
+        files[split].write_text("\n".join(lines))
+    out, folder = data / "tasks/words", data / "runs/words"
+    options = ["--valid", files["valid"], "--test", files["test"], "--workers", 1]
+    assert tupe("prepare-task", files["train"], data / "corpus", out, *options) == 0
+    keys = ["optimization.lr=[0.01]", "optimization.max_epoch=15", f"checkpoint.save_dir={folder}"]
+    done = finetune("words", data / "pretrained.pt", data / "tasks", *keys, "criterion.class_weights=balanced")
+    assert done.returncode == 0, done.stderr[-2000:]
+    result = json.loads((folder / "result.json").read_text())
+    assert result["metric"] == "f1" and result["score"] > 50
+    capsys.readouterr()
+    assert tupe("predict", folder / "checkpoint_best.pt", out, data / "labels") == 0
+    said = capsys.readouterr().out
+    expected = sentences(12, 2)
+    parts = (data / "labels/test.conll").read_text().split("\n\n")[:-1]
+    predicted = [[tuple(line.split("\t")) for line in part.split("\n")] for part in parts]
+    assert [[word for word, _ in row] for row in predicted] == [[word for word, _ in row] for row in expected]
+    known, found = ([[label for _, label in row] for row in rows] for rows in (expected, predicted))
+    score = seqeval.metrics.f1_score(known, found)
+    assert f"f1 {100 * score:.2f}, " in said and score > 0.5
+
+    exported = data / "exported/words"
+    assert tupe("export", folder / "checkpoint_best.pt", out, exported, "--corpus", data / "corpus") == 0
+    piped = pipeline("token-classification", str(exported), trust_remote_code=True, ignore_labels=[])
+    for row in predicted[1:]:  # Transformers' pipeline cuts what is too long
+        tokens, begin = piped(" ".join(word for word, _ in row)), 0
+        for word, label in row:
+            assert next(token for token in tokens if token["end"] >= begin)["entity"] == label
+            begin += len(word) + 1
+    assert tupe("import", exported, data / "words.pt") == 0
+    assert tupe("predict", data / "words.pt", out, data / "again") == 0
+    assert (data / "again/test.conll").read_text() == (data / "labels/test.conll").read_text()
+    assert tupe("predict", data / "pretrained.pt", out, data / "again") == 1
+    assert "was not fine-tuned on labels of words" in capsys.readouterr().err
 
 
 def test_a_sweep_of_ones_own_tasks(data, capsys):

@@ -25,6 +25,7 @@ _CLEANING = ("special-tokens", "normalise-punctuation", "tokenise")
 _PIPELINES = {
     "MaskedLM": "fill-mask",
     "SequenceClassification": "text-classification",
+    "TokenClassification": "token-classification",
     "QuestionAnswering": "question-answering",
 }
 _CITATIONS = {
@@ -309,6 +310,8 @@ def _limits(about: About) -> str:
         lines.append(
             "A text has every label whose probability (sigmoid) is above 0.5; ask the pipeline for `top_k=None`."
         )
+    elif about.kind == "TokenClassification":
+        lines.append("A word's label is that of its first token; those of its other tokens were not learnt.")
     elif about.labels and len(about.labels) == 1:
         lines.append("The output is a score on the scale of the prepared task (STS-B's is divided by 5).")
     if about.fields["segment"] != "none":

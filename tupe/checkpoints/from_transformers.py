@@ -19,6 +19,7 @@ from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeModel
 from tupe.safe_load import check_finite
 from tupe.tasks.question_answering import TupeQuestionAnsweringConfig
+from tupe.tasks.token_classification import TupeTokenClassificationConfig
 
 _MADE_BY = "`tupe export`"
 _WORDS = "encoder.sentence_encoder.embed_tokens.weight"
@@ -74,6 +75,8 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
             ) from None
     if "span_head.weight" in state and hasattr(model, "register_span_head"):
         model.register_span_head()
+    if "token_head.weight" in state and hasattr(model, "register_token_head"):
+        model.register_token_head(len(torch.atleast_1d(state["token_head.weight"])))
     return model, config, _fill(model, state, folder)
 
 
@@ -155,6 +158,11 @@ def import_transformers(folder: Path, target: Path) -> list[str]:
     if getattr(model, "span_head", None) is not None:
         criterion = {"_name": "tupe_question_answering"}
         task = {**_question_answering(config, model.max_positions(), f"{folder}/config.json: fairseq"), **criterion}
+    if getattr(model, "token_head", None) is not None:
+        criterion = {"_name": "tupe_token_classification"}
+        number = model.token_head.out_features
+        task = TupeTokenClassificationConfig(data="", num_classes=number, max_positions=model.max_positions(), seed=1)
+        task = {**vars(task), **criterion}
     write_checkpoint(target, model, model.args._name, task, criterion)
     return missing
 

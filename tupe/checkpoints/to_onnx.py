@@ -255,6 +255,8 @@ def development(model: nn.Module, name: str, data: Path) -> Development:
     sides = [split(data / side) for side in ("input0", "input1") if (data / side).is_dir() or side == "input0"]
     joined = JoinedSentences(sides, [0, 2 if model.config.pair_separators == 2 else None], longest)
     tokens = [joined[i].numpy() for i in range(len(joined))]
+    if model.config.problem_type == "multi_label_classification":
+        raise UserError("a development set of several labels cannot be scored: leave --data out")
     if model.config.problem_type == "regression":
         path = data / "label" / "valid.label"
         if not path.is_file():

@@ -49,7 +49,7 @@ class Loaded:
     updates: int  # how many it was trained for
     head: str | None  # the classification head of the task that it was fine-tuned for
     labels: list[str] | None  # its classes; one name without meaning for a regression
-    kind: str  # `MaskedLM`, `SequenceClassification` or `QuestionAnswering`
+    kind: str  # `MaskedLM`, `SequenceClassification`, `TokenClassification` or `QuestionAnswering`
     untrained: bool = False  # whether its language-model head is, as it was a discriminator
     own: Task | None = None  # the description of the task of one's own that it was fine-tuned for
 
@@ -64,9 +64,10 @@ def load(checkpoint: Path, data: Path) -> Loaded:
     opened = open_checkpoint(checkpoint)
     _check_fields(checkpoint, opened.config)
     cfg, updates, task = opened.state["cfg"], opened.updates, opened.task
-    fine_tuned = task.get("_name") == "tupe_sentence_prediction"
+    words = task.get("_name") == "tupe_token_classification"
+    fine_tuned = words or task.get("_name") == "tupe_sentence_prediction"
     wanted = [data / "input0/dict.txt", data / "label/dict.txt"] if fine_tuned else [data / "dict.txt"]
-    if task.get("num_classes") == 1:  # a regression
+    if task.get("num_classes") == 1 and not task.get("multi_label"):  # a regression
         del wanted[1:]
     for path in wanted:
         if not path.is_file():
@@ -80,7 +81,9 @@ def load(checkpoint: Path, data: Path) -> Loaded:
         )
     head = labels = None
     kind = "QuestionAnswering" if getattr(model, "span_head", None) is not None else "MaskedLM"
-    if fine_tuned:
+    if words:
+        kind, labels = "TokenClassification", fairseq_task.classes
+    elif fine_tuned:
         kind, head = "SequenceClassification", fairseq_task.cfg.classification_head_name
         if head not in model.classification_heads:
             raise UserError(
@@ -159,7 +162,8 @@ def config(loaded: Loaded) -> dict[str, Any]:
         content["id2label"] = {str(i): label for i, label in enumerate(loaded.labels)}
         content["label2id"] = {label: i for i, label in enumerate(loaded.labels)}
         kind = "multi_label_classification" if several else "single_label_classification"
-        content["problem_type"] = "regression" if regression else kind
+        if loaded.kind == "SequenceClassification":
+            content["problem_type"] = "regression" if regression else kind
     return content
 
 

@@ -41,6 +41,7 @@ MASK = "<mask>"  # which every task with masked words adds to its dictionary
 _PARTS = ("optimizer_history", "extra_state", "cfg")
 _PREPARED_BY = {  # the data of a task; else a corpus
     "TupeQuestionAnsweringTask": "tupe prepare-qa",
+    "TupeTokenClassificationTask": "tupe prepare-task",
     "TupeSentencePredictionTask": "tupe prepare-glue",
     "TranslationTask": "tupe prepare-translation",
 }

@@ -15,6 +15,7 @@ from tqdm import tqdm
 from tupe.checkpoints.load import Checkpoint, open_checkpoint
 from tupe.criterions.metrics import (
     accuracy,
+    has_entities,
     macro_f1,
     matthews,
     micro_f1,
@@ -22,9 +23,12 @@ from tupe.criterions.metrics import (
     pearson,
     spearman,
 )
+from tupe.data.glue.own import MADE_BY
+from tupe.data.glue.prepare import WORDS
 from tupe.data.glue.tasks import TASKS, Split, Task
+from tupe.data.words import LabelledWords, entity_scores, named, word_accuracy
 from tupe.errors import UserError
-from tupe.files import atomic, check_file, typed
+from tupe.files import atomic, check_file, read_text, typed
 from tupe.tasks.sentence_prediction import JoinedSentences, MultiHot, TupeSentencePredictionTask
 
 _BATCH = 32
@@ -70,6 +74,8 @@ def predict_own(checkpoint: Path | Checkpoint, data: Path, task: Task, out: Path
         UserError: if the checkpoint does not fit the task, or its data is damaged.
     """
     split = own_split(task)
+    if task.tokens:
+        return predict_words(checkpoint, data, task, split, out)
     classifier = Classifier(checkpoint, data, task)
     scores = classifier.scores(classifier.sentences(split))
     path = out / f"{split.name}.tsv"
@@ -83,6 +89,50 @@ def own_split(task: Task) -> Split:
     """Return the test set of a user's own task, or its development set."""
     splits = {split.name: split for split in task.splits}
     return splits.get("test") or splits["valid"]
+
+
+def predict_words(
+    checkpoint: Path | Checkpoint, data: Path, task: Task, split: Split, out: Path
+) -> dict[Path, dict[str, float]]:
+    """Write words and their labels to a file such as `out/test.conll`. Returns and raises as `predict_own`."""
+    checkpoint = open_checkpoint(checkpoint)
+    head = checkpoint.weights.get("token_head.weight")
+    if checkpoint.task.get("_name") != "tupe_token_classification" or not isinstance(head, Tensor):
+        raise UserError(
+            f"{checkpoint} was not fine-tuned on labels of words: give the checkpoint_best.pt of such a run."
+        )
+    if len(head) != len(task.classes):
+        raise UserError(f"{checkpoint} has {len(head)} classes: give one that was fine-tuned on {task.name}.")
+    model, fairseq_task = load(checkpoint, data)
+    _check_labels(fairseq_task.label_dictionary, data, task, Path(str(checkpoint.task.get("data", ""))))
+    words = fairseq_task.load_dataset(split.name)
+    sentences, predicted = words.sentences(), _classes_of_words(model, words)
+    known, found = named(sentences, predicted, fairseq_task.classes)
+    path = data / f"label/{split.name}{WORDS}"
+    texts = [text.split("\n") for text in read_text(path, MADE_BY).split("\n\n")[:-1]]
+    if [len(text) for text in texts] != [len(labels) for labels in found]:
+        raise UserError(f"{path} has not the words of its sentences: prepare the task again.")
+    lines = ("".join(f"{word}\t{label}\n" for word, label in zip(*pair)) + "\n" for pair in zip(texts, found))
+    target = out / f"{split.name}.conll"
+    with atomic(target) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(lines)
+    if not split.labelled:
+        return {target: {}}
+    scores = entity_scores(known, found) if has_entities(task.classes) else {}
+    return {target: {name: 100 * value for name, value in {**scores, "accuracy": word_accuracy(known, found)}.items()}}
+
+
+@torch.no_grad()
+def _classes_of_words(model: nn.Module, words: LabelledWords) -> dict[int, int]:
+    """Return the class that is predicted of each word, by its place."""
+    device, predicted = next(model.parameters()).device, {}
+    for batch in tqdm(words.batch_by_size(words.ordered_indices(), max_sentences=_BATCH), disable=None):
+        sample = words.collater([words[index] for index in batch])
+        net_input = {name: tensor.to(device) for name, tensor in sample["net_input"].items()}
+        scores, _ = model(**net_input, words=True, num_tokens=sample["ntokens"])
+        best, word = scores.argmax(-1).cpu(), sample["word"]
+        predicted.update(zip(sample["place"][word].tolist(), best[word].tolist()))
+    return predicted
 
 
 def _write_table(path: Path, lines: list[str]) -> None:

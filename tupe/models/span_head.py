@@ -1,11 +1,11 @@
-"""The head of extractive question answering: for every position, how well an answer begins and ends there."""
+"""Heads that read every position: how well an answer begins and ends there, and which class a word has."""
 
 import logging
 
 import torch
 from torch import Tensor, nn
 
-_NAME = "span_head"
+_NAMES = ("span_head", "token_head")
 _logger = logging.getLogger(__name__)
 
 
@@ -23,14 +23,36 @@ class SpanHead(nn.Linear):
         return begin, end
 
 
+class TokenHead(nn.Linear):
+    """`dropout(x) W + b` for the features `x` of a position (Devlin et al., 2019, section 5.3)."""
+
+    def __init__(self, width: int, num_classes: int, dropout: float) -> None:
+        super().__init__(width, num_classes)
+        self.dropout = nn.Dropout(dropout)
+        nn.init.normal_(self.weight, std=0.02)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features `(B, T, d)` to float32 scores `(B, T, num_classes)`."""
+        return super().forward(self.dropout(features)).float()
+
+
 def adapt(model: nn.Module, state: dict[str, Tensor], prefix: str) -> None:
-    """Gives a checkpoint's `state` the head that `model` has and it lacks, or takes away that which the model lacks."""
-    own = {} if getattr(model, _NAME, None) is None else getattr(model, _NAME).state_dict()
-    there = [name for name in state if name.startswith(f"{prefix}{_NAME}.")]
-    if own and not there:
-        _logger.info("the checkpoint has no %s: its %d parameters are new", _NAME, sum(map(torch.numel, own.values())))
-        state.update({f"{prefix}{_NAME}.{name}": value for name, value in own.items()})
-    elif there and not own:
-        _logger.warning("the model has no %s: the checkpoint's is left out", _NAME)
-        for name in there:
-            del state[name]
+    """Gives a checkpoint's `state` the heads that `model` has and it lacks, or takes away those that the model lacks.
+
+    A head of another number of classes is another one.
+    """
+    for head in _NAMES:
+        own = {} if getattr(model, head, None) is None else getattr(model, head).state_dict()
+        own = {f"{prefix}{head}.{name}": value for name, value in own.items()}
+        there = {name: value.shape for name, value in state.items() if name.startswith(f"{prefix}{head}.")}
+        if there and there != {name: value.shape for name, value in own.items()}:
+            _logger.warning("the model has %s %s: the checkpoint's is left out", "another" if own else "no", head)
+            for name in there:
+                del state[name]
+            there = {}
+        if own and not there:
+            _logger.info(
+                "the checkpoint has no %s: its %d parameters are new", head, sum(map(torch.numel, own.values()))
+            )
+            state.update(own)

@@ -28,7 +28,7 @@ from tupe.models.kernels import check_kernels
 from tupe.models.linear_head import LinearHead, upgrade
 from tupe.models.pooler import begin_heads, has_head, take_pooler
 from tupe.models.position import embedding_width
-from tupe.models.span_head import SpanHead, adapt
+from tupe.models.span_head import SpanHead, TokenHead, adapt
 from tupe.safe_load import safe_load
 from tupe.systems import MODEL_NAMES
 
@@ -137,9 +137,10 @@ class TupeModel(RobertaModel):
         return_all_hiddens: bool = False,
         classification_head_name: str | None = None,
         spans: bool = False,
+        words: bool = False,
         **kwargs: object,
     ) -> tuple[Tensor | tuple[Tensor, Tensor], dict]:
-        """Language-model logits, features, or the scores of a classification head or of the span head.
+        """Language-model logits, features, or the scores of a classification head, the span head or the token head.
 
         Args:
             src_tokens: `(B, T)`, each row `<s> ...`, padded on the right.
@@ -147,6 +148,7 @@ class TupeModel(RobertaModel):
             return_all_hiddens: also return `extra["inner_states"]`, `L + 1` times `(T, B, d)`.
             classification_head_name: return this head's scores `(B, num_classes)`.
             spans: return the span head's scores of beginnings and of ends, `(B, T)` each.
+            words: return the token head's scores `(B, T, num_classes)`.
             masked_tokens: bool `(B, T)`, or indices `(N,)` into the `B * T` tokens: logits `(N, V)` of these alone.
             num_tokens: how many of `src_tokens` are no padding, if the caller knows: spares asking the device, and
                 computing padding (`--unpad`).
@@ -155,9 +157,9 @@ class TupeModel(RobertaModel):
         Returns:
             the output, and a dictionary with `inner_states`.
         """
-        features_only = features_only or spans
+        features_only = features_only or spans or words
         x, extra = super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
-        return self.span_head(x) if spans else x, extra
+        return self.span_head(x) if spans else self.token_head(x) if words else x, extra
 
     def before_training(self, cfg: DictConfig) -> None:
         """Check the attention kernels; our trainer calls this with its configuration before it is made."""
@@ -177,6 +179,10 @@ class TupeModel(RobertaModel):
     def register_span_head(self) -> None:
         """Adds the head of extractive question answering, which `tupe_question_answering` asks for."""
         self.span_head = SpanHead(self.args.encoder_embed_dim)
+
+    def register_token_head(self, num_classes: int) -> None:
+        """Adds the head of token classification, which `tupe_token_classification` asks for."""
+        self.token_head = TokenHead(self.args.encoder_embed_dim, num_classes, self.args.pooler_dropout)
 
     def freeze_layers(self, number: int) -> None:
         """Train neither embeddings, position terms nor the first layers. Raises `UserError` for more than there are."""

@@ -156,7 +156,7 @@ def sentences(path: Path, columns: tuple[int, int] | None = None) -> Iterator[Se
             continue
         if tabs and text.startswith("#") and "\t" not in text:  # a comment of CoNLL-U; a word may begin so too
             continue
-        cells = [cell.strip() for cell in text.split("\t")] if tabs else text.split()
+        cells = [" ".join(cell.split()) for cell in text.split("\t")] if tabs else text.split()
         if cells[0] == _DOCUMENT:
             continue
         if not width:

@@ -1,0 +1,147 @@
+"""Sentences whose words have labels as fairseq's dataset, in windows where they are too long for a model."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from fairseq.data import Dictionary, FairseqDataset, data_utils
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+from tupe.data.binary import PAD, check_indexed
+from tupe.data.glue.own import MADE_BY
+from tupe.data.length_order import LengthWindows
+from tupe.data.qa.windows import maximum_context, windows
+from tupe.errors import UserError
+
+SPECIAL = 2  # <s> and </s>
+NO_LABEL = -100  # of tokens that begin no word, and of words whose label is not known
+
+
+class LabelledWords(LengthWindows, FairseqDataset):
+    """`<s> window </s>` with the class of each word at its first token, in the window where it has most context.
+
+    Args:
+        data: folder made by `tupe prepare-task` of words.
+        split: its name.
+        dictionary: fairseq's.
+        labels: the dictionary of the classes.
+        cfg: `max_positions`, `doc_stride`, `num_classes`, `length_window` and `seed`.
+        split_number: by which the split is known among those of a task.
+
+    Raises:
+        UserError: if files are missing or damaged, or do not belong together.
+    """
+
+    def __init__(
+        self, data: Path, split: str, dictionary: Dictionary, labels: Dictionary, cfg: Any, split_number: int = 0
+    ) -> None:
+        super().__init__()
+        self._dictionary, self._cfg, self._nspecial = dictionary, cfg, labels.nspecial
+        self.split_number, self.training = split_number, split == "train"
+        self.length_window = cfg.length_window if self.training else 0
+        most = labels.nspecial + cfg.num_classes
+        prefixes = {data / "input0" / split: len(dictionary), data / "label" / split: most}
+        for prefix, symbols in prefixes.items():
+            check_indexed(prefix, MADE_BY, symbols=symbols)
+        self._tokens, self._labels = (MMapIndexedDataset(str(prefix)) for prefix in prefixes)
+        if not np.array_equal(self._tokens.sizes, self._labels.sizes):
+            raise UserError(f"the labels of {split} in {data.resolve()} are not those of its words: prepare it again")
+        pieces = self._tokens.sizes.astype(np.int64) - 1
+        if not len(pieces):
+            raise UserError(f"the split {split} in {data.resolve()} is empty: prepare it again")
+        self._room = cfg.max_positions - SPECIAL
+        self._stride = cfg.doc_stride or max(1, self._room // 2)
+        self._sentence, self._start, self._length = windows(pieces, np.full(len(pieces), self._room), self._stride)
+        self._begin = np.cumsum(pieces) - pieces  # of each sentence, among the tokens of all
+        self.sizes = self._length + SPECIAL
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def num_tokens(self, index: int) -> int:
+        return self.sizes[index]
+
+    def size(self, index: int) -> int:
+        return self.sizes[index]
+
+    def ordered_indices(self) -> np.ndarray:
+        """Order windows at random in training, by the seed; otherwise by length, so that there is little padding."""
+        if not self.training:
+            return np.argsort(self.sizes, kind="stable")
+        with data_utils.numpy_seed(self._cfg.seed):
+            return np.random.permutation(len(self))
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        sentence, start, length = (int(of[index]) for of in (self._sentence, self._start, self._length))
+        tokens = self._tokens[sentence][start : start + length].long()
+        labels = self._labels[sentence][start : start + length].long()
+        counts = maximum_context(int(self._tokens.sizes[sentence]) - 1, self._room, self._stride)
+        word = labels.ne(PAD) & torch.from_numpy(counts[start // self._stride][:length])
+        classes = labels - self._nspecial
+        edge = torch.tensor([self._dictionary.bos()]), torch.tensor([self._dictionary.eos()])
+        none, no = torch.tensor([NO_LABEL]), torch.tensor([False])
+        return {
+            "id": index,
+            "source": torch.cat([edge[0], tokens, edge[1]]),
+            "target": torch.cat([none, classes.where(word & classes.ge(0), none), none]),
+            "word": torch.cat([no, word, no]),
+            "place": torch.arange(-1, length + 1) + int(self._begin[sentence]) + start,
+        }
+
+    def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
+        """A batch; `word` `(B, T)` tells where words begin that count here, `place` their tokens among all."""
+        if not samples:  # fairseq's, where batches do not divide among processes
+            return {}
+
+        def joined(name: str, padding: int) -> torch.Tensor:
+            return data_utils.collate_tokens([sample[name] for sample in samples], padding)
+
+        target = joined("target", NO_LABEL)
+        return {
+            "id": torch.tensor([sample["id"] for sample in samples]),
+            "net_input": {
+                "src_tokens": joined("source", self._dictionary.pad()),
+                "src_lengths": torch.tensor([len(sample["source"]) for sample in samples]),
+            },
+            "nsentences": len(samples),
+            "pairs": False,
+            "ntokens": sum(len(sample["source"]) for sample in samples),
+            "target": target,
+            "words": int(target.ne(NO_LABEL).sum()),
+            "word": joined("word", False),
+            "place": joined("place", 0),
+            "split": self.split_number,
+        }
+
+    def sentences(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return of each sentence the places of its words among the tokens of all, and their classes, -1: unknown."""
+        found = []
+        for begin, item in zip(self._begin.tolist(), self._labels):
+            labels = item.numpy()[:-1].astype(np.int64)
+            first = np.flatnonzero(labels != PAD)
+            classes = labels[first] - self._nspecial
+            found.append((begin + first, np.maximum(classes, -1)))
+        return found
+
+
+def named(sentences: list[tuple[np.ndarray, np.ndarray]], predicted: dict[int, int], names: list[str]) -> Any:
+    """Return the names of the known and of the predicted classes, a list for each sentence."""
+    known = [[names[i] for i in classes] for _, classes in sentences]
+    found = [[names[predicted[place]] for place in places.tolist()] for places, _ in sentences]
+    return known, found
+
+
+def entity_scores(known: list[list[str]], found: list[list[str]]) -> dict[str, float]:
+    """Return the F1, the precision and the recall of whole entities by `seqeval`, between 0 and 1."""
+    from seqeval.metrics import f1_score, precision_score, recall_score
+
+    scores = {"f1": f1_score, "precision": precision_score, "recall": recall_score}
+    return {name: float(score(known, found, zero_division=0)) for name, score in scores.items()}
+
+
+def word_accuracy(known: list[list[str]], found: list[list[str]]) -> float:
+    """Return the share of words whose label is right."""
+    pairs = [a == b for a, b in zip(itertools.chain(*known), itertools.chain(*found))]
+    return sum(pairs) / len(pairs) if pairs else 0.0
