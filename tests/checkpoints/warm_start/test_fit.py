@@ -50,6 +50,17 @@ def test_any_logits_of_the_rank_of_an_absolute_term(name, fields):
         assert term.absolute.query.abs().sum((0, 1)).min() > 0  # no rank is zero in both factors
 
 
+def test_a_table_whose_rows_are_alike():
+    term, table = terms("tupe_a_tie_cls_tiny"), noise(1, WIDTH) + 1e-5 * noise(N, WIDTH, seed=2)
+    logits = centred(noise(2, N, 5) @ noise(2, 5, N, seed=1))
+    fit(term, logits, table, relative=False)
+    torch.testing.assert_close(bias_of(term), logits, rtol=0, atol=1e-2)
+    assert 0.05 < float((term.absolute.table.weight.detach() - table).norm() / table.norm()) < 0.2
+    own = noise(N, WIDTH, seed=3)
+    fit(term, logits, own, relative=False)
+    assert torch.equal(term.absolute.table.weight, own)
+
+
 @pytest.mark.parametrize("name", ["tupe_a_tiny", "tupe_r_tiny", "diet_abs_tiny", "t5_tiny"])
 def test_a_reset_keeps_the_rest_and_the_mean_of_what_the_others_give_cls(name):
     source = terms(name, reset="paper", sharing="none", relative_max_distance=40)

@@ -21,6 +21,7 @@ from tupe.position.relative import RelativeBias, RelativeTerm, clipped_row
 
 _RIDGE = 1e-6  # of the mean square of what a matrix is inverted for
 _SHAW_RIDGE = 1e-3
+_RESIDUAL = 0.01  # of what is wanted of positions, the part that a table may leave
 _STEPS, _RATE = 600, 0.05  # of Adam, where there is no formula
 
 
@@ -85,21 +86,32 @@ def fit_untied(term: UntiedAbsolute, logits: Tensor, table: Tensor, first: int) 
 def solve_projections(term: UntiedAbsolute, table: Tensor, query: Tensor, key: Tensor, first: int = 0) -> None:
     """Set the table, its norm to do nothing more, and the projections `U = X^T (X X^T + ridge)^-1 Q`.
 
-    `query` and `key` `(S, m, d_h)` are wanted of the positions from `first` on.
+    A table whose rows are too much alike for that has random vectors of a tenth of their length added.
+
+    Args:
+        term: whose parameters are set.
+        table: of the positions, `(n, e)`.
+        query: wanted of the positions from `first` on, `(S, m, d_h)`.
+        key: the same.
+        first: 1 where `[CLS]` does not count.
     """
-    term.table.weight.copy_(table)
     for part in (term.layer_norm, term.query, term.key):
         if getattr(part, "bias", None) is not None:
             part.bias.zero_()
     if isinstance(term.layer_norm, nn.LayerNorm):
         term.layer_norm.weight.fill_(1)
-    x = term.layer_norm(term.table.weight)[first:].double()
-    gram = x @ x.t()
-    ridge = _RIDGE * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype)
-    inverse = x.t() @ torch.linalg.inv(gram + ridge)  # (d, m)
-    for projection, wanted in ((term.query, query), (term.key, key)):
-        columns = inverse @ wanted.double()  # S d d_h
-        projection.weight.copy_(columns.transpose(1, 2).flatten(0, 1))
+    wanted = torch.stack([query, key]).double()
+    noise = torch.randn(table.shape, generator=torch.Generator().manual_seed(1)) * table.square().mean().sqrt()
+    for share in (0.0, 0.1):
+        term.table.weight.copy_(table + share * noise)
+        x = term.layer_norm(term.table.weight)[first:].double()
+        gram = x @ x.t()
+        ridge = _RIDGE * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype)
+        columns = x.t() @ torch.linalg.inv(gram + ridge) @ wanted  # 2 S e d_h
+        if (x @ columns - wanted).norm() <= _RESIDUAL * wanted.norm():
+            break
+    for projection, found in zip((term.query, term.key), columns):
+        projection.weight.copy_(found.transpose(1, 2).flatten(0, 1))
 
 
 def fit_reset(reset: Reset, absolute: UntiedAbsolute | None, theta: Tensor) -> None:
