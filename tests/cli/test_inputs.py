@@ -98,6 +98,7 @@ EXPORTS = (
     Row("export-onnx {}/exported", "exported", "folder", whole=False),
     Row(EXPORT.format("pretrained", "corpus"), "new", "folder out"),
     Row(IMPORT.replace("new", "new/a"), "new/a.pt", "file out"),
+    Row("import {}/exported {}/new", "new", "checkpoint out", whole=False),
 )
 HAS_EXPORTS = importlib.util.find_spec("transformers") is not None
 
@@ -200,7 +201,6 @@ ROWS = (
     Row("extend-positions {}/pretrained.pt 64 {}/pretrained.pt", "pretrained.pt", "checkpoint out", whole=False),
     Row("warm-start {}/pretrained.pt {}/pretrained.pt tupe_r", "pretrained.pt", "checkpoint out", whole=False),
     Row("average-checkpoints {}/new {}/pretrained.pt {}/release.pt", "new", "checkpoint out", whole=False),
-    Row("import {}/corpus {}/new", "new", "checkpoint out", whole=False),
     Row("convert-release {}/release.pt {}/new", "new", "checkpoint out", whole=False),
     Row("export-electra {}/electra.pt {}/new", "new", "checkpoint out", whole=False),
     Row(PREDICT, "new", "folder out", takes=("foreign", "another command's"), also=("a file",)),
