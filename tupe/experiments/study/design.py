@@ -19,7 +19,7 @@ CONFIGS = config_dir("study")
 #: fairseq's model, a check of the baseline: `BERT-A` by other code.
 ROBERTA = "roberta"
 BASELINE = "bert_a"
-#: A row of this name is a model without any positions: what it reaches is learnt without word order.
+#: Name of the row of a model without positions: its loss is what can be learnt without word order.
 CONTROL = "no_positions"
 
 Part = Literal["search", "final", "glue", "cost"]
@@ -30,15 +30,15 @@ Extension = Literal["linear", "ntk", "yarn", "log_n", "window", "fire_length"]
 class System:
     """A row of the comparison."""
 
-    # how many pre-trainings at the best rate, seeds 1, 2, ...; 0: the search alone
+    # number of pre-trainings at the best rate, seeds 1, 2, ...; 0: only the search
     seeds: int = checked(minimum=0, maximum=1000)
     model: str = ""  # a system of `tupe systems`, or `roberta`; the row's name if it is not given
-    label: str = ""  # what tables call it; by default as in its paper
+    label: str = ""  # name in tables; by default the paper's
     # key -> value of the pre-training's configuration, for this row alone
     settings: dict[str, Any] = field(default_factory=dict)
-    # how windows longer than in training are helped, each by itself (`tupe.analysis.length.EXTENSIONS`)
+    # extensions to windows longer than in training, each measured by itself (`tupe.analysis.length.EXTENSIONS`)
     evaluate: tuple[Extension, ...] = ()
-    # of learning that its search tries beside those of all, where their best is at an end
+    # more learning rates for this row's search, where the best of the common rates is the smallest or greatest
     rates: tuple[float, ...] = checked(minimum=0, default=())
 
 
@@ -53,7 +53,7 @@ class Search:
 
 @dataclass(frozen=True)
 class FineTuning:
-    """A sweep of each final checkpoint and of that after `mid` updates; `settings` are `key=value` for its runs."""
+    """A sweep of each checkpoint, final and after `mid` updates; `settings` are `key=value` for its runs."""
 
     tasks: tuple[str, ...] = checked(pattern="[A-Za-z0-9-]+")
     rates: tuple[float, ...] = checked(minimum=0)
@@ -71,19 +71,19 @@ class Design:
     settings: dict[str, Any]  # key -> value over `config`, for all systems
     updates: int = checked(minimum=1)  # of each final run
     validations: int = checked(minimum=1)  # of each final run, evenly spaced
-    mid: int = checked(minimum=1)  # after how many updates a checkpoint is kept
+    mid: int = checked(minimum=1)  # updates after which a checkpoint is kept
     search: Search  # of the learning rates
     groups: tuple[dict[str, System], ...]  # systems, done one group after another
-    lengths: tuple[int, ...]  # of sequences, at which the loss at each position is measured in the end
+    lengths: tuple[int, ...]  # lengths of sequences at which the final loss at each position is measured
     finetuning: FineTuning  # of the checkpoints
     cost: tuple[str, ...]  # arguments of `benchmarks/model.py`
     jobs: int = checked(minimum=0)  # pre-trainings at a time; 0: one for each core
-    masks: int = checked(minimum=0, default=0)  # drawings of masks of the loss by length; 0: it is not measured
+    masks: int = checked(minimum=0, default=0)  # number of draws of masks for the loss by length; 0: not measured
     name: str = ""  # of the file
 
     @property
     def systems(self) -> dict[str, System]:
-        """The systems of all groups."""
+        """All systems of all groups."""
         return {name: system for group in self.groups for name, system in group.items()}
 
     def label(self, name: str) -> str:
@@ -125,11 +125,11 @@ class Design:
 class Run:
     """One part of the study, which leaves one record."""
 
-    part: Part  # a pre-training to find the rate, one at the best rate, a sweep of fine-tunings, or the measured costs
+    part: Part  # the search of the rate, a pre-training at the best rate, a sweep of fine-tunings, or costs
     system: str
     seed: int  # of the pre-training
     lr: float | None = None  # of a search
-    at: str = ""  # which checkpoint a sweep is of, `end` or `mid`
+    at: str = ""  # the checkpoint of a sweep, `end` or `mid`
 
     @property
     def path(self) -> Path:
@@ -142,13 +142,13 @@ class Run:
 
 
 def _by_seed(part: Part, group: dict[str, System], at: str = "") -> Iterator[Run]:
-    """Yield seed 1 of all systems, then seed 2 of all, ...: at any time all have about as many runs."""
+    """Yield seed 1 of all systems, then seed 2 of all, and so on: at any time all have about as many runs."""
     for seed in range(1, max(system.seeds for system in group.values()) + 1):
         yield from (Run(part, name, seed, at=at) for name, system in group.items() if seed <= system.seeds)
 
 
 def read_design(size: str) -> Design:
-    """Return the study `configs/study/SIZE.yaml`, or that of the file `size`.
+    """Read the study `configs/study/SIZE.yaml`, or the file `size`.
 
     Raises:
         UserError: if there is none, or it is not what a study is.

@@ -1,4 +1,4 @@
-"""The record that a run leaves: one small JSON file with its settings, its result, and where it was done."""
+"""Records of runs: a small JSON file each, with settings, result, and the machine."""
 
 import math
 import os
@@ -19,7 +19,7 @@ MADE_BY = "scripts/study.sh"
 
 @dataclass(frozen=True)
 class Pretraining:
-    """A pre-training that reached its last update, or one of the search that diverged.
+    """Record of a pre-training that reached its last update, or diverged in the search.
 
     Raises:
         UserError: for a curve without a validation.
@@ -30,18 +30,18 @@ class Pretraining:
     lr: float  # the peak of the learning rate
     parameters: int  # of the model
     curve: tuple[tuple[int, float], ...]  # update and validation loss, bits a masked token
-    accuracy: float | None  # masked tokens that were right at the end, percent; fairseq's own criterion does not say
-    training_seconds: float  # on the clock, without start and validation
-    processor_seconds: float  # of the whole process and its interrupted beginnings, as far as they were seen
+    accuracy: float | None  # masked tokens predicted right at the end, percent; None with fairseq's criterion
+    training_seconds: float  # wall time, without start and validation
+    processor_seconds: float  # of the process and of its interrupted starts, as far as known
     host: dict[str, int | str]  # processor, cores, GPU
     versions: dict[str, str]
     # at the end: length of the sequences -> bits a masked token at positions 0, 1, ...
     loss_by_position: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    # and of the same masked tokens: how windows are helped, or none -> their length -> the loss
+    # at the end, on the same masked tokens: how windows are extended (or none) -> their length -> the loss
     loss_by_length: dict[str, dict[str, LengthLoss]] = field(default_factory=dict)
     # pattern -> heads whose position correlation has it (`tupe.analysis.heads`)
     heads: dict[str, int] = field(default_factory=dict)
-    # its loss or gradients were not finite, so that it ended there; the curve is that until then
+    # whether it ended early because loss or gradients were not finite; the curve ends there too
     diverged: bool = False
 
     def __post_init__(self) -> None:
@@ -50,13 +50,13 @@ class Pretraining:
 
     @property
     def loss(self) -> float:
-        """The validation loss at the end; infinite if it diverged."""
+        """The final validation loss; infinite if the run diverged."""
         return math.inf if self.diverged else self.curve[-1][1]
 
 
 @dataclass(frozen=True)
 class FineTuning:
-    """A sweep of one checkpoint: `scores` by task and learning rate, percent, one for each seed."""
+    """Record of a sweep of one checkpoint: `scores` by task and learning rate, percent, one for each seed."""
 
     version: ClassVar[int] = 1
     settings: dict[str, Any]
@@ -68,7 +68,7 @@ class FineTuning:
 
 @dataclass(frozen=True)
 class Cost:
-    """Costs by `benchmarks/model.py`: its conditions, and by system and mode the time over the first system's.
+    """Record of costs by `benchmarks/model.py`: conditions, and relative time to the first system, by system and mode.
 
     A time is a median with its quartiles, `(lower, median, upper)`.
     """
@@ -96,13 +96,13 @@ def read_record(folder: Path, run: Run) -> Record | None:
 
 
 def read_records(folder: Path, design: Design) -> dict[Run, Record]:
-    """Return the records that there are for the runs of a study."""
+    """Return the existing records of a study's runs."""
     found = {run: read_record(folder, run) for run in design.runs()}
     return {run: record for run, record in found.items() if record is not None}
 
 
 def check_settings(path: Path, found: dict[str, Any], asked: dict[str, Any]) -> None:
-    """Raise a `UserError` if the settings found at `path` are not those that its run has now."""
+    """Raise `UserError` if the settings `found` at `path` differ from those of its run, `asked`."""
     differs = difference(found, asked)
     if differs:
         raise UserError(f"{path} is of a run with {differs}: move it away, or give --out and --records other folders.")

@@ -1,4 +1,4 @@
-"""Write the records of a study as Markdown: every number from the files, and what is missing in words."""
+"""Write the records of a study as Markdown tables; every number is read from the files."""
 
 import math
 import statistics
@@ -38,31 +38,31 @@ _ORDER = 0.1
 
 
 class Results:
-    """The records of a study, by what tables ask for."""
+    """Records of a study, with the look-ups that tables need."""
 
     def __init__(self, design: Design, records: dict[Run, Record]) -> None:
         self.design, self.records = design, records
 
     def finals(self, system: str) -> dict[int, Pretraining]:
-        """Seed -> pre-training at the best rate."""
+        """Map each seed to the system's pre-training at the best rate."""
         return {run.seed: self.records[run] for run in self._of("final", system)}
 
     def paired(self, system: str, target: str, value: Callable[[Pretraining, Pretraining], float | None]) -> list:
-        """`value` of the pre-trainings of two systems with the same seed, so of the same order of data and masks."""
+        """Pair `value` of two systems' pre-trainings of the same seed, which see the same data and masks."""
         ours, theirs = self.finals(system), self.finals(target)
         return [value(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
 
     def gains(self, system: str, target: str) -> list[float]:
-        """How much higher the final loss of a system is than the target's, seed by seed."""
+        """Return, seed by seed, how much higher the final loss of a system is than the target's."""
         return self.paired(system, target, lambda ours, theirs: ours.loss - theirs.loss)
 
     @property
     def columns(self) -> list[Column]:
-        """The columns of the tasks that are fine-tuned."""
+        """Return the columns of the tasks that are fine-tuned."""
         return [column for task in self.design.finetuning.tasks for column in GLUE if column.task == task]
 
     def scores(self, system: str, column: Column, at: str) -> dict[int, float]:
-        """Seed of the pre-training -> the median of the fine-tuning seeds at the rate best for the first column."""
+        """Map each pre-training seed to the median over fine-tuning seeds, at the rate best for the first column."""
         first = next(one for one in GLUE if one.task == column.task)
         found = {}
         for run in self._of("glue", system, at):
@@ -75,7 +75,7 @@ class Results:
 
     @property
     def cost(self) -> Cost | None:
-        """The measured costs of the systems, if there are any."""
+        """Return the measured costs of the systems, or `None`."""
         return next((record for record in self.records.values() if isinstance(record, Cost)), None)
 
     def averages(self, system: str, at: str) -> list[float]:
@@ -95,7 +95,7 @@ class Results:
 
 
 def state(results: Results) -> list[str]:
-    """What there is and what is missing, where it was done, and how long it took."""
+    """Write which records exist and which are missing, where runs were done, and how long they took."""
     design, records = results.design, results.records
     runs = list(design.runs())
     trained = [record for record in records.values() if isinstance(record, Pretraining)]
@@ -120,7 +120,7 @@ def state(results: Results) -> list[str]:
 
 
 def pretraining(results: Results) -> list[str]:
-    """Final validation loss of every system that has one, and which of them have learnt no word order."""
+    """Write the final validation loss of every system, and which systems have learnt no word order."""
     design, rows, without = results.design, [], []
     for name in _there(results):
         finals = results.finals(name)
@@ -150,14 +150,14 @@ def pretraining(results: Results) -> list[str]:
 
 
 def headline(results: Results) -> list[str]:
-    """The systems between which the README's reader chooses, as in `summary`."""
+    """Write `summary` for the systems that the README compares."""
     return summary(results, HEADLINE)
 
 
 def summary(results: Results, names: Collection[str] | None = None) -> list[str]:
-    """The papers' systems in short, those with the lowest loss first; without the rows that change one of them.
+    """Write one row for each of the papers' systems, the lowest loss first, without variants of a system.
 
-    With `names` those systems alone.
+    With `names`, write only those systems.
     """
     design, rows = results.design, []
     costs = results.cost.times if results.cost else {}
@@ -175,14 +175,14 @@ def summary(results: Results, names: Collection[str] | None = None) -> list[str]
 
 
 def shares(results: Results) -> list[str]:
-    """At which share of the updates the baselines' final losses are reached."""
+    """Write the share of the updates after which systems reach the baselines' final losses."""
     label, targets = results.design.label, [target for target in TARGETS if results.finals(target)]
     rows = [(label(name), *(_share(results, name, target) for target in targets)) for name in _there(results)]
     return _table(("system", *(f"final loss of {label(target)} after" for target in targets)), rows)
 
 
 def ablations(results: Results) -> list[str]:
-    """What each step between two systems changes in the final loss."""
+    """Write how much each step between two systems changes the final loss."""
     label, rows = results.design.label, []
     for what, name, without in STEPS:
         change = results.gains(name, without)
@@ -192,7 +192,7 @@ def ablations(results: Results) -> list[str]:
 
 
 def rates(results: Results) -> list[str]:
-    """The search: loss of each rate, the best of each system in bold."""
+    """Write the search: the loss at each learning rate, the best of each system in bold."""
     design, rows, at_edge = results.design, [], []
     columns = sorted({lr for name in design.systems for lr in design.rates(name)})
     for name in design.systems:
@@ -211,7 +211,7 @@ def rates(results: Results) -> list[str]:
 
 
 def glue(results: Results) -> list[str]:
-    """Scores of the fine-tuned checkpoints, of the end and of the way there."""
+    """Write the scores of the fine-tuned checkpoints, at the end and after `mid` updates."""
     design, rows = results.design, []
     for name in design.systems:
         for at in ("mid", "end"):
@@ -223,7 +223,7 @@ def glue(results: Results) -> list[str]:
 
 
 def correlation(results: Results) -> list[str]:
-    """Whether a lower loss goes with a higher score: Spearman's rank correlation over the checkpoints."""
+    """Write Spearman's rank correlation between loss and score over the checkpoints."""
     rows = []
     for column in results.columns:
         ends, mids = (
@@ -236,7 +236,7 @@ def correlation(results: Results) -> list[str]:
 
 
 def length(results: Results) -> list[str]:
-    """Final loss in the halves of sequences as long as those of training, and longer."""
+    """Write the final loss in both halves of sequences, at the length of training and beyond."""
     design, rows, head = results.design, [], ["system"]
     for n in design.lengths:
         head += [f"{n}: positions 1 to {n // 2 - 1}", f"{n // 2} to {n - 1}"]  # position 0 is [CLS]
@@ -254,7 +254,7 @@ def length(results: Results) -> list[str]:
 
 
 def longer(results: Results) -> list[str]:
-    """Final loss at the length of training, and what the same masked tokens cost more or less in longer windows.
+    """Write the final loss at the length of training, and its change for the same masked tokens in longer windows.
 
     A model with a table has the loss of its own windows, slid over the text: 0 more.
     """
@@ -277,7 +277,7 @@ def longer(results: Results) -> list[str]:
 
 
 def heads(results: Results) -> list[str]:
-    """How many heads' position correlations have which pattern, mean over the seeds."""
+    """Write how many heads have each pattern of position correlation, as a mean over the seeds."""
     rows = []
     for name in _there(results):
         found = [record.heads for record in results.finals(name).values() if record.heads]
@@ -288,7 +288,7 @@ def heads(results: Results) -> list[str]:
 
 
 def cost(results: Results) -> list[str]:
-    """Time of a training step and of inference, over the first system's."""
+    """Write the time of a training step and of inference, divided by the first system's."""
     record = results.cost
     if record is None:
         return ["Nothing yet."]
@@ -313,7 +313,7 @@ BLOCKS: dict[str, Callable[[Results], list[str]]] = {
 
 
 def _there(results: Results) -> list[str]:
-    """The systems that have been pre-trained, in the order of the design."""
+    """Return the systems that have been pre-trained, in the order of the design."""
     return [name for name in results.design.systems if results.finals(name)]
 
 
@@ -335,7 +335,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _rank(pairs: Sequence[tuple[float, float]]) -> str:
-    """Spearman's rank correlation, and of how many."""
+    """Format Spearman's rank correlation, with the number of pairs."""
     return f"{spearman(*np.array(pairs).T):+.2f} of {len(pairs)}" if len(pairs) > 2 else _NONE
 
 
@@ -344,7 +344,7 @@ def _mean(values: Sequence[float], digits: int = 1, sign: str = "") -> str:
 
 
 def _spread(values: Sequence[float], digits: int) -> str:
-    """Mean ± standard deviation."""
+    """Format mean ± standard deviation."""
     spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
     return f"{_mean(values, digits)}{spread}"
 
@@ -352,7 +352,7 @@ def _spread(values: Sequence[float], digits: int) -> str:
 def _interval(
     values: Sequence[float], digits: int, sign: str = "", limits: tuple[float, float] = (-math.inf, math.inf)
 ) -> str:
-    """Mean and its 95% interval, as far as it is within the limits; of one value, the value."""
+    """Format the mean with its 95% interval, cut at the limits; a single value alone."""
     text, half = _mean(values, digits, sign), half_interval(values)
     if half is None:
         return text

@@ -44,7 +44,7 @@ def checkpoint(design: Design, folder: Path, at: str) -> Path | None:
 
 
 def overrides(design: Design, run: Run, lr: float) -> dict[str, Any]:
-    """Return key -> value over the configuration of the design, with plus signs as Hydra wants them."""
+    """Return overrides (key -> value) of the design's configuration, with the plus signs that Hydra needs."""
     length, validations = updates(design, run), design.validations if run.part == "final" else _SEARCH_VALIDATIONS
     every = max(1, length // validations)
     system, model = design.systems[run.system], design.model(run.system)
@@ -57,7 +57,7 @@ def overrides(design: Design, run: Run, lr: float) -> dict[str, Any]:
         "optimization.max_update": length,
         "dataset.validate_interval_updates": every,
         "checkpoint.save_interval_updates": every,
-        "common.log_interval": max(1, min(100, every // 4)),  # the record is made of the log, however short the run is
+        "common.log_interval": max(1, min(100, every // 4)),  # the record is read from the log, also of a short run
     }
     if run.part == "final":
         found["checkpoint.keep_interval_updates_pattern"] = design.mid
@@ -68,7 +68,7 @@ def overrides(design: Design, run: Run, lr: float) -> dict[str, Any]:
 
 
 def settings(design: Design, run: Run, lr: float, corpus: Path) -> dict[str, Any]:
-    """Return all that the result of a pre-training depends on, as JSON has it."""
+    """Return all that the result of a pre-training depends on, as JSON values."""
     cfg = OmegaConf.load(CONFIGS / f"{design.config}.yaml")
     for key, value in overrides(design, run, lr).items():
         OmegaConf.update(cfg, key.lstrip("+"), value, merge=False, force_add=True)
@@ -79,12 +79,12 @@ def settings(design: Design, run: Run, lr: float, corpus: Path) -> dict[str, Any
 
 
 def command(design: Design, run: Run, lr: float, corpus: Path, folder: Path, gpu: bool) -> list[str]:
-    """Return the command: fairseq's own, for a model of ours after its plan."""
+    """Return the command of the pre-training: fairseq's own, preceded by the plan for a model of this plugin."""
     given = {"common.user_dir": user_dir(), "task.data": corpus, "checkpoint.save_dir": folder}
     given |= {"distributed_training.distributed_world_size": 1}
     given |= {} if gpu else {"common.cpu": True, "common.fp16": False}
     given |= overrides(design, run, lr)
-    if "dataset.batch_size" in given:  # of an update, whatever the configuration accumulates
+    if "dataset.batch_size" in given:  # the batch of an update, so without accumulation
         given.setdefault("optimization.update_freq", [1])
     texts = (str, Path)
     keys = [assignment(key, value) if isinstance(value, texts) else f"{key}={value}" for key, value in given.items()]
@@ -139,7 +139,7 @@ def record(
 
 
 def _measured(design: Design, run: Run, corpus: Path, folder: Path) -> dict[str, Any]:
-    """Return the loss by position and by length, at the lengths that the model has, and the patterns of its heads."""
+    """Measure the loss by position and by length, at lengths that the model allows, and the patterns of its heads."""
     path = checkpoint(design, folder, "end")
     encoder = open_encoder(path)
     losses, by_length, patterns = {}, {}, Counter()
