@@ -6,8 +6,9 @@ import torch
 from tupe.checkpoints.warm_start.carry import into_words
 from tupe.checkpoints.warm_start.fit import fit, held
 from tupe.checkpoints.warm_start.logits import centred
-from tupe.checkpoints.warm_start.start import build, without_order
+from tupe.checkpoints.warm_start.start import build, warm_start, without_order
 from tupe.checkpoints.warm_start.target import target_fields
+from tupe.errors import UserError
 from tupe.models.config import CONFIGS
 from tupe.models.tupe import as_namespace
 
@@ -130,3 +131,42 @@ def test_a_constant_goes_into_the_words(make, tokens):
         into_words(old, new)
         one, other = (m.double()(tokens)[0].log_softmax(-1)[tokens.ne(1)] for m in (still, new))
     torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+
+
+#: What imported models have: BERT's segments, separators and eps, ELECTRA's width of the words, an output of its own.
+IMPORTED = (
+    {"segment": "input", "pair_separators": 1, "layer_norm_eps": 1e-12},
+    {"embedding_dim": 24, "untie_weights_roberta": True},
+    {"no_layernorm_embedding": True},
+)
+
+
+@pytest.mark.parametrize("own", IMPORTED, ids=str)
+@pytest.mark.parametrize("system", ["tupe_r", "diet_rel", "shaw", "fire", "bert_ad sharing=none"])
+def test_of_imported_models(own, system, make, tokens):
+    old = make(std=0.1, **own)
+    text = torch.randint(4, 29, (64, N), generator=torch.Generator().manual_seed(1))
+    text[:, 0] = 0
+    name, *fields = system.split()
+    started = warm_start(old, target_fields(old, name, fields), text)
+    for field, value in own.items():
+        assert getattr(started.encoder.args, field) == value
+    assert started.encoder(tokens)[0].isfinite().all()
+    assert max(started.held) > 0
+    state = started.encoder.state_dict()
+    for part in ("fc1.weight", "self_attn.out_proj.bias", "final_layer_norm.weight"):
+        key = f"sentence_encoder.layers.1.{part}"
+        assert torch.equal(state[key], old.state_dict()[key])
+
+
+def test_what_has_no_positions_to_take_out(make):
+    for source, system, fields, message in (
+        ("tupe_r", "t5", (), "positions are taken out of the input of BERT-A alone"),
+        ("bert_r", "tupe_r", (), "since absolute=input becomes untied"),
+        ("bert_a", "bert_a", ("absolute=none",), "absolute=none and relative=none have no positions"),
+        ("bert_a", "bert_ad", (), "the four products of BERT-A.d are those of each layer: add sharing=none"),
+        ("bert_a", "bert_a", ("relative=alibi",), "relative=alibi cannot start at zero, as bucketed, .* can"),
+    ):
+        old = make(f"{source}_tiny")
+        with pytest.raises(UserError, match=message):
+            warm_start(old, target_fields(old, system, list(fields)))

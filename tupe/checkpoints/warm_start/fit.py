@@ -86,7 +86,8 @@ def fit_untied(term: UntiedAbsolute, logits: Tensor, table: Tensor, first: int) 
 def solve_projections(term: UntiedAbsolute, table: Tensor, query: Tensor, key: Tensor, first: int = 0) -> None:
     """Set the table, its norm to do nothing more, and the projections `U = X^T (X X^T + ridge)^-1 Q`.
 
-    A table whose rows are too much alike for that has random vectors of a tenth of their length added.
+    A table whose rows are too much alike for that has random vectors of a tenth of their length added. Where there are
+    more positions than the table is wide, not all can have what is wanted.
 
     Args:
         term: whose parameters are set.
@@ -102,7 +103,7 @@ def solve_projections(term: UntiedAbsolute, table: Tensor, query: Tensor, key: T
         term.layer_norm.weight.fill_(1)
     wanted = torch.stack([query, key]).double()
     noise = torch.randn(table.shape, generator=torch.Generator().manual_seed(1)) * table.square().mean().sqrt()
-    for share in (0.0, 0.1):
+    for share in (0.0, 0.1) if query.shape[1] < table.shape[1] else (0.0,):
         term.table.weight.copy_(table + share * noise)
         x = term.layer_norm(term.table.weight)[first:].double()
         gram = x @ x.t()

@@ -86,7 +86,12 @@ def check_fit(old: TupeLanguageModelEncoder, new: Namespace) -> None:
     """Raise `UserError` where positions cannot be taken out of the input, or the new model would have none."""
     source = old.args
     fits = (source.absolute, source.relative, source.reset, source.rotary_dims) == ("input", "none", "none", 0)
-    if not fits or new.absolute in ("input", "low_rank_input"):
+    if new.absolute in ("input", "low_rank_input"):
+        raise UserError(
+            f"{old.shown_as} cannot be made into {new._name} with positions at its input, since "
+            f"{why_not_exact(source, new)}: choose other fields, or absolute=none to take the positions out."
+        )
+    if not fits:
         raise UserError(
             f"{old.shown_as} cannot be made into {new._name}, since {why_not_exact(source, new)}: positions are taken "
             "out of the input of BERT-A alone (absolute=input, no relative term, no reset)."
