@@ -2,6 +2,7 @@ import contextlib
 import dataclasses
 import importlib
 import math
+import re
 import sys
 from argparse import Namespace
 
@@ -95,6 +96,82 @@ def test_values_that_cannot_be(key, value, said):
     for cfg in ({group: {name: value}}, OmegaConf.create({group: {name: value}})):
         with pytest.raises(UserError, match=rf"^{key} is .*{said}|^{said}"):
             refuse_out_of_range(cfg)
+
+
+BY_KIND = {
+    "ema": [
+        ("ema_start_update", -1, NOT_A_RATE), ("ema_update_freq", 0, NOT_A_COUNT),
+        ("ema_decay", 0.5, "set store_ema"),
+    ],
+    "bmuf": [
+        ("global_sync_iter", 0, NOT_A_COUNT), ("warmup_iterations", -1, NOT_A_RATE),
+        ("block_lr", 2.0, "set optimization.use_bmuf"), ("block_momentum", 1.0, "below 1"),
+    ],
+    "optimizer": [
+        ("adadelta_rho", 2.0, "below 1"), ("decay_rate", 5.0, "0 or less"), ("clip_threshold", 0.0, "above 0"),
+        ("beta1", 2.0, "below 1"),
+    ],
+    "lr_scheduler": [
+        ("t_mult", 0.1, "1 or more"), ("lr_shrink", -1.0, "share"), ("lr_decay", 2.0, "share"),
+        ("force_anneal", 0, NOT_A_COUNT),
+        ("power", -1.0, NOT_A_RATE), ("end_learning_rate", -1.0, NOT_A_RATE), ("min_lr", -1.0, NOT_A_RATE),
+        ("final_lr_scale", 0.0, "above 0"),
+        ("hold_steps", -1, NOT_A_RATE), ("warmup_init_lr", -5.0, NOT_A_RATE),
+        ("lr_period_updates", 0.5, "above 0"), ("lr_patience", -1, NOT_A_RATE),
+    ],
+    "task": [("upsample_primary", 0, "above 0"), ("num_batch_buckets", 10**9, "from 0 to 1048576")],
+    "criterion": [("ignore_prefix_size", -1, NOT_A_RATE), ("rdrop_alpha", -1.0, NOT_A_RATE)],
+    "generation": [
+        ("beam_mt", 3, "only models of speech"), ("eos_token", "x", "only models of speech"),
+        ("diverse_beam_strength", -1.0, NOT_A_RATE),
+    ],
+    "eval_lm": [("context_window", -1, NOT_A_RATE), ("softmax_batch", 0, "above 0")],
+    "distributed_training": [("distributed_port", 10**6, "a port"), ("distributed_port", 0, "a port")],
+    "common": [("amp_batch_retries", -1, NOT_A_RATE), ("threshold_loss_scale", -1.0, "above 0")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "value", "said"), [(group, *row) for group, rows in BY_KIND.items() for row in rows]
+)
+def test_values_of_parts(group, name, value, said):
+    with pytest.raises(UserError, match=rf"^{group}\.{name} is {re.escape(str(value))}.*: .*{said}"):
+        refuse_out_of_range({group: {name: value, "store_ema": False}, "optimization": {"use_bmuf": False}})
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "said"),
+    [
+        ("cosine", {"lr_period_updates": -1, "warmup_updates": 3}, "give a period, or a max_update above the warm-up"),
+        ("inverse_sqrt", {"warmup_updates": 0}, "give a warm-up above 0"),
+        ("triangular", {"lr_period_updates": 1.0}, "give a period of 2 or more"),
+        ("step", {"min_lr": 1.0}, "give a min_lr below lr"),
+        ("reduce_lr_on_plateau", {}, "validate, because"),
+    ],
+)
+def test_values_of_a_schedule_that_do_not_fit(kind, values, said):
+    others = {"optimization": {"max_update": 3, "lr": [0.1]}, "dataset": {"disable_validation": True}}
+    refuse_out_of_range({"lr_scheduler": {"_name": "fixed", **values}, **others})
+    with pytest.raises(UserError, match=rf"^lr_scheduler\._name is {kind}, .*: {said}"):
+        refuse_out_of_range({"lr_scheduler": {"_name": kind, **values}, **others})
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (
+            ["--lr-scheduler", "cosine", "--lr", "0.1,0.01"],
+            "lr_scheduler cosine .*warmup_updates 0.*: Cannot use a fixed",
+        ),
+        (
+            ["--lr-scheduler", "tri_stage", "--warmup-steps", 1],
+            "lr_scheduler tri_stage .*decay_steps 0.* by zero; change",
+        ),
+    ],
+)
+def test_a_schedule_that_cannot_be_built(flags, said, train, tmp_path):
+    with pytest.raises(UserError, match=said):
+        train(tmp_path, *flags)
 
 
 def test_every_default_can_be():

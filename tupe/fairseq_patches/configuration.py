@@ -109,6 +109,14 @@ def explain(kind: str, cfg: Any, error: Exception) -> None:
             f"the {kind} {name} needs a value of {error.key}, which has no default under Hydra: add "
             f"+{kind}.{error.key}=VALUE, or use fairseq-train"
         ) from error
+    if isinstance(error, (AssertionError, ValueError, ArithmeticError)) and not isinstance(error, UserError):
+        known = dataclasses.fields(_DATACLASSES[kind][name]) if name in _DATACLASSES[kind] else ()
+        given = ", ".join(f"{field.name} {value_of({kind: cfg}, f'{kind}.{field.name}')}" for field in known[1:])
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise UserError(
+            f"the {kind} {name} cannot have these values together{given and f' ({given:.300})'}"
+            f"{reason and f': {reason}'}; change one"
+        ) from error
     if isinstance(error, ImportError):
         raise UserError(f"the {kind} {name} needs a package: {str(error).splitlines()[0]}") from error
 

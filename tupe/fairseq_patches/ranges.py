@@ -12,7 +12,13 @@ from dataclasses import fields
 from typing import Any
 
 import torch
-from fairseq.dataclass.configs import DistributedTrainingConfig, FairseqConfig, GenerationConfig
+from fairseq.dataclass.configs import (
+    DistributedTrainingConfig,
+    EMAConfig,
+    FairseqBMUFConfig,
+    FairseqConfig,
+    GenerationConfig,
+)
 from omegaconf import DictConfig, ListConfig
 from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue
 
@@ -35,6 +41,10 @@ _POWER = (lambda x: -20 <= x <= 20), "a number from -20 to 20"
 _TOP = (lambda x: 0 < x <= 1 or x == -1), "a share, above 0 and at most 1"
 _LIMIT = (lambda x: x >= 1 or x == -1), "a number above 0"  # -1 is fairseq's own for none
 _KEPT = (lambda x: x >= -1), "a number, 0 or more, or -1 for all"
+_PORT = (lambda x: 1 <= x < 1 << 16 or x == -1), "a port, from 1 to 65535"
+_FIRST = (lambda x: x >= 0 or x == -1), "a number, 0 or more"  # -1 is fairseq's own for the default
+_FACTOR = (lambda x: x >= 1), "a number, 1 or more"
+_FALLING = (lambda x: x <= 0), "a number, 0 or less"
 _SEED = (lambda x: 0 <= x < 1 << 32), "a number from 0 to 4294967295"
 _SIZE = (lambda x: 1 <= x <= MOST), f"a number from 1 to {MOST}"
 _WIDTH = (lambda x: 0 <= x <= MOST), f"a number from 0 to {MOST}"
@@ -58,7 +68,21 @@ _NAMES: list[tuple[Range, str]] = [
     (_COUNT, "mask_multiple_length fp16_scale_window amp_scale_window model_parallel_size bucket_cap_mb"),
     (_COUNT, "all_gather_list_size max_query max_answer doc_stride beam nbest checkpoint_shard_count"),
     (_COUNT, "tokens_per_sample"),
-    (_ABOVE, "temperature"),
+    (_ABOVE, "temperature final_lr_scale max_lr threshold_loss_scale softmax_batch clip_threshold"),
+    (_SHARE, "lr_shrink lr_decay"),
+    (
+        _RATE,
+        "min_lr end_learning_rate power lr_patience lr_threshold init_lr_scale warmup_steps hold_steps decay_steps",
+    ),
+    (_RATE, "ema_start_update amp_batch_retries warmup_iterations ignore_prefix_size rdrop_alpha"),
+    (_RATE, "context_window block_lr diverse_beam_strength lm_weight adadelta_eps adamax_eps"),
+    (_BELOW_ONE, "block_momentum adadelta_rho beta1"),
+    (_COUNT, "force_anneal lr_deacy_period ema_update_freq global_sync_iter"),
+    (_FIRST, "warmup_init_lr"),
+    (_FACTOR, "t_mult"),
+    (_FALLING, "decay_rate"),
+    (_LIMIT, "lr_period_updates upsample_primary"),
+    (_PORT, "distributed_port"),
     (_RATE, "fire_length attention_window log_length"),
     (_COUNT, "rotary_base rotary_factor"),
     (_OTHER_SIZE, "rotary_dims"),
@@ -73,7 +97,7 @@ _NAMES: list[tuple[Range, str]] = [
     (_SIZE, "max_positions max_source_positions max_target_positions"),
     (_SIZE, "position_rank relative_buckets relative_max_distance fire_width vocab_size"),
     (_WIDTH, "decoder_embed_dim decoder_ffn_embed_dim decoder_attention_heads decoder_input_dim decoder_output_dim"),
-    (_WIDTH, "embedding_dim linformer_k content_terms"),
+    (_WIDTH, "embedding_dim linformer_k content_terms num_batch_buckets"),
     (_SEPARATORS, "pair_separators"),
 ]
 #: By the names of fields, which fairseq and this plugin use for the same in every group.
@@ -162,6 +186,45 @@ _TOGETHER += [
     )
     for field in fields(DistributedTrainingConfig)
     if field.name.startswith(("slowmo_", "localsgd_"))
+]
+_TOGETHER += [
+    ("lr_scheduler", f"_name {names}", lambda kind, *given, of=of, can_be=can_be: kind != of or can_be(*given), words)
+    for of, names, can_be, words in (
+        (
+            "cosine",
+            "lr_period_updates warmup_updates optimization.max_update",
+            lambda period, warmup, most: period > 0 or warmup < most,
+            "give a period, or a max_update above the warm-up",
+        ),
+        ("inverse_sqrt", "warmup_updates", lambda x: x > 0, "give a warm-up above 0, from which the rate falls"),
+        ("triangular", "lr_period_updates", lambda x: x >= 2, "give a period of 2 or more"),
+        ("step", "min_lr optimization.lr", lambda x, lr: x < lr[0], "give a min_lr below lr"),
+        (
+            "reduce_lr_on_plateau",
+            "dataset.disable_validation",
+            lambda x: not x,
+            "validate, because the schedule waits for a loss of validation",
+        ),
+    )
+]
+_TOGETHER += [
+    (
+        group,
+        f"{field.name} {switch}",
+        lambda x, on, usual=field.default: x == usual or on,
+        f"leave it out, or set {switch}, without which nothing reads it",
+    )
+    for group, of, switch in (
+        ("ema", EMAConfig, "store_ema"),
+        ("bmuf", FairseqBMUFConfig, "optimization.use_bmuf"),
+    )
+    for field in fields(of)
+    if field.name not in (switch, "_name", "distributed_world_size")
+]
+_TOGETHER += [
+    ("generation", field.name, [field.default].__contains__, "leave it out: only models of speech read it")
+    for field in fields(GenerationConfig)
+    if field.name.endswith("_mt") or field.name == "eos_token"
 ]
 _NOT_EMPTY = ("lr", "update_freq")
 #: Of attention that is computed in one piece.
