@@ -51,6 +51,7 @@ SLOW = (
     "attention/verification/test_check",
     "attention/verification/test_trusted",
     "doctor/",
+    "checkpoints/foreign/test_own_tasks",
     "checkpoints/test_card",
     "checkpoints/test_extend",
     "checkpoints/test_release",
