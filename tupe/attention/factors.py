@@ -39,14 +39,14 @@ def widen(query: Tensor, key: Tensor, bias: StructuredBias, scale: float) -> tup
         pos_q = pos_q / scale
         if theta is not None:
             pos_q, pos_k = F.pad(pos_q[:, 1:], (0, 0, 1, 0)), F.pad(pos_k[:, 1:], (0, 0, 1, 0))
-            others = F.pad(pos_q.new_ones(len(pos_q), pos_q.shape[1] - 1, 1), (0, 0, 1, 0))
+            not_cls = F.pad(pos_q.new_ones(len(pos_q), pos_q.shape[1] - 1, 1), (0, 0, 1, 0))
             column = F.pad(theta[1].to(pos_k.dtype)[:, None, None] / scale, (0, 0, 0, pos_k.shape[1] - 1))
-            pos_q, pos_k = torch.cat((pos_q, others), -1), torch.cat((pos_k, column), -1)
+            pos_q, pos_k = torch.cat((pos_q, not_cls), -1), torch.cat((pos_k, column), -1)
         queries.append(pos_q.expand(len(query), *pos_q.shape))
         keys.append(pos_k.expand(len(key), *pos_k.shape))
     if segment is not None and segments is not None:
-        own = torch.stack((~segments, segments), -1)[:, None]  # (B, 1, T, 2)
-        queries.append((own / scale).expand(-1, query.shape[1], -1, -1))
+        one_hot = torch.stack((~segments, segments), -1)[:, None]  # (B, 1, T, 2)
+        queries.append((one_hot / scale).expand(-1, query.shape[1], -1, -1))
         keys.append(torch.where(segments[:, None, :, None], segment[None, :, None, :, 1], segment[None, :, None, :, 0]))
     spare = -(query.shape[-1] + sum(part.shape[-1] for part in queries)) % 8
     query, key = (torch.cat([x, *(p.to(x.dtype) for p in parts)], -1) for x, parts in ((query, queries), (key, keys)))

@@ -40,8 +40,8 @@ def packed_attention(
         UserError: for shapes or types that do not fit, and where the kernels cannot run.
     """
     if query.ndim != 3 or not query.shape == key.shape == value.shape or not query.dtype == key.dtype == value.dtype:
-        said = ", ".join(f"{tuple(x.shape)} {x.dtype}" for x in (query, key, value))
-        raise UserError(f"query, key and value must be (N, H, d_h) of one type, but are {said}")
+        found = ", ".join(f"{tuple(x.shape)} {x.dtype}" for x in (query, key, value))
+        raise UserError(f"query, key and value must be (N, H, d_h) of one type, but are {found}")
     missing = obstacle(query, value, bias, packed=True)
     if missing is not None:
         raise UserError(f"attention of sequences side by side: {missing}; pad them and call biased_attention")
@@ -50,10 +50,11 @@ def packed_attention(
     (tokens, heads, _), batch = query.shape, len(cu_seqlens) - 1
     masks = {"key_padding_mask": key_padding_mask}
     if isinstance(bias, StructuredBias):
-        masks["StructuredBias.segments"] = own = bias.segments
-        bias = bias._replace(segments=None if own is None else own[:1].expand(batch, max_length))
+        masks["StructuredBias.segments"] = segments = bias.segments
+        # `check` expects the segments of a padded batch
+        bias = bias._replace(segments=None if segments is None else segments[:1].expand(batch, max_length))
         bias.check(batch, heads, max_length, max_length)
-        bias = bias._replace(segments=None if own is None else own[None])
+        bias = bias._replace(segments=None if segments is None else segments[None])
     elif bias is not None:
         check_bias(bias, (batch, heads, max_length, max_length))
     for name, mask in masks.items():

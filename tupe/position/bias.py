@@ -30,8 +30,7 @@ class PositionBias(nn.Module):
 
     Args:
         absolute: `UntiedAbsolute`, `LowRankAbsolute`, `FreeAbsolute`, a `Term` of your own or nothing.
-        relative: `BucketedRelative`, `ClippedRelative`, `UnbinnedRelative`, `ParametricRelative`, a `Term` of your own
-            or nothing.
+        relative: a `RelativeTerm` such as `BucketedRelative`, a `Term` of your own or nothing.
         reset: `Reset` or nothing; needs a term to reset.
         cross: return the factors of `absolute` instead of their product, so that attention computes
             `(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T`, all four products (BERT-A^d; TUPE, section 4.3).
@@ -144,6 +143,9 @@ class PositionBias(nn.Module):
                 `k` keys are always all there.
             query_offset: the position of the first query. In step `t` of decoding, `position(1, query_offset=t)` is the
                 first `t + 1` columns of the full matrix's row `t`.
+
+        Returns:
+            The parts that there are; the bias is `(H, length, num_keys)` or a `StructuredBias`.
         """
         span = Span.of(length, num_keys, query_offset)
         tensors = cacheable_tensors(self)

@@ -88,13 +88,13 @@ def _fit(
     if saved is None or saved.ndim != own.ndim:
         return
     for axis in axes:
-        theirs, ours = saved.shape[axis], own.shape[axis]
-        if theirs < ours:
-            theirs, ours = ((rows + 1) // 2 if centred else rows for rows in (theirs, ours))
+        has, needs = saved.shape[axis], own.shape[axis]
+        if has < needs:
+            has, needs = ((rows + 1) // 2 if centred else rows for rows in (has, needs))
             raise UserError(
-                f"the model has {ours} positions, but the checkpoint's `{prefix}{name}` has only {theirs}: "
+                f"the model has {needs} positions, but the checkpoint's `{prefix}{name}` has only {has}: "
                 "set --max-positions (in pre-training --tokens-per-sample too; in translation --max-source-positions, "
-                f"--max-target-positions; under Hydra the task's or model's field of that name) to {theirs} or less"
+                f"--max-target-positions; under Hydra the task's or model's field of that name) to {has} or less"
             )
-        saved = saved.narrow(axis, (theirs - ours) // 2 if centred else 0, ours)
+        saved = saved.narrow(axis, (has - needs) // 2 if centred else 0, needs)
     state[prefix + name] = saved
