@@ -321,7 +321,7 @@ def plot_loss_by_length(found: Mapping[str, Mapping[int, LengthLoss]], output: s
     ticks = sorted({length for losses in found.values() for length in losses})
     against.set_xscale("log", base=2)
     against.set_xticks(ticks, [str(length) for length in ticks])
-    against.set(xlabel="positions of a window", ylabel="difference to the length of training (bits a masked token)")
+    against.set(xlabel="positions of a window", ylabel="more than at the length of training (bits)")
     within.set(xlabel="position in the longest windows", ylabel="loss (bits a masked token)", xlim=(0, None))
     for axes in (against, within):
         axes.grid(alpha=0.3)
