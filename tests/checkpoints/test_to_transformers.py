@@ -417,10 +417,13 @@ def weights(change):
 
 #: What is wrong with the folder -> how it came to be, and what `tupe import` says.
 WRONG_FOLDERS = {
-    "no config": (lambda f: (f / "config.json").unlink(), r"there is no .*config\.json"),
+    "no config": (lambda f: (f / "config.json").unlink(), r"there is neither model\.pt.* nor config\.json"),
     "no JSON": (lambda f: (f / "config.json").write_text("{"), "no JSON"),
-    "another model": (config({"model_type": "bert"}), "not of a model of the TUPE family"),
-    "a list": (lambda f: (f / "config.json").write_text("[]"), "not of a model of the TUPE family"),
+    "another model": (
+        config({"model_type": "bert"}),
+        "lacks 'embeddings.position_embeddings.weight', which a bert has",
+    ),
+    "a list": (lambda f: (f / "config.json").write_text("[]"), r"config\.json is not what .* writes \(it is \[\]"),
     "wrong type": (config({"hidden_size": "16"}), "encoder_embed_dim is '16'"),
     "no choice": (config({"absolute": "sinusoidal"}), "has absolute=sinusoidal, a term that is not registered"),
     "hostile": (config({"hidden_act": "gelu\n+hydra.x=1"}), "activation"),
