@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> None:
     from tupe.analysis.warm_start import losses, masked_training_text
     from tupe.checkpoints.fairseq_checkpoint import write_weights
     from tupe.checkpoints.load import open_checkpoint
-    from tupe.checkpoints.warm_start.start import difference, warm_start
+    from tupe.checkpoints.warm_start.start import checkpoint_weights, difference, warm_start
     from tupe.checkpoints.warm_start.target import target_fields, why_not_exact
     from tupe.models.config import TupeConfig
     from tupe.models.describe import full_name
@@ -46,10 +46,7 @@ def run(args: argparse.Namespace) -> None:
         text = masked_training_text(old, args.data, args.sequences, args.seed)
     started = warm_start(old, target, text, args.positions, args.seed)
     new = started.encoder
-    weights = {f"encoder.{name}": tensor for name, tensor in new.state_dict().items()}
-    others = {name: tensor for name, tensor in opened.weights.items() if not name.startswith("encoder.")}
-    weights.update({name: tensor for name, tensor in others.items() if name.startswith("pooler.")})
-    left = sorted({".".join(name.split(".")[:2]) for name in others if not name.startswith("pooler.")})
+    weights, left = checkpoint_weights(new, opened.weights)
     fields = {name: value for name, value in vars(new.args).items() if name in TupeConfig.__dataclass_fields__}
     length = new.sentence_encoder.max_positions
 

@@ -2,6 +2,7 @@
 
 import copy as copies
 from argparse import Namespace
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -182,6 +183,17 @@ def _of_cross(
         scale = inner.layers[layer].self_attn.scale
         values.append(centred(scale * (query + ratio * words) @ key.transpose(1, 2)))
     return torch.stack(values)
+
+
+def checkpoint_weights(new: TupeLanguageModelEncoder, old: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
+    """The parameters of a checkpoint of `new`, and the parts of the `old` one that are left behind, as heads of tasks.
+
+    BERT's pooler goes along, with which a task's head can begin.
+    """
+    weights = {f"encoder.{name}": tensor for name, tensor in new.state_dict().items()}
+    others = {name: tensor for name, tensor in old.items() if not name.startswith("encoder.")}
+    weights.update({name: tensor for name, tensor in others.items() if name.startswith("pooler.")})
+    return weights, sorted({".".join(name.split(".")[:2]) for name in others.keys() - weights.keys()})
 
 
 def without_order(old: TupeLanguageModelEncoder) -> TupeLanguageModelEncoder:
