@@ -421,7 +421,7 @@ WRONG_FOLDERS = {
     "no JSON": (lambda f: (f / "config.json").write_text("{"), "no JSON"),
     "another model": (
         config({"model_type": "bert"}),
-        "lacks 'embeddings.position_embeddings.weight', which a bert has",
+        "lacks 'embeddings.position_embeddings.weight'",
     ),
     "a list": (lambda f: (f / "config.json").write_text("[]"), r"config\.json is not what .* writes \(it is \[\]"),
     "wrong type": (config({"hidden_size": "16"}), "encoder_embed_dim is '16'"),
