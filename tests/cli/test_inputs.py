@@ -175,6 +175,7 @@ ROWS = (
     Row("bleu --hypotheses {}/text.txt --reference {}/reference.txt", "text.txt", "text", takes=("hostile",)),
     Row("average-checkpoints {}/new {}/pretrained.pt {}/release.pt", "release.pt", "checkpoint", whole=False),
     Row("prepare-glue {}/download {}/corpus {}/new CoLA --workers 1", "corpus", "folder", whole=False),
+    Row("prepare-task {}/download/CoLA/dev.tsv {}/corpus {}/new --workers 1", "corpus", "folder", whole=False),
     Row(TRANSLATE, "pair.de", "text", whole=False),
     Row(CORPUS, "text.txt", "input", whole=False),
     Row(TRANSLATION, "parallel/manifest.json", "json", takes=("not UTF-8",)),

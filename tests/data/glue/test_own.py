@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+from pathlib import Path
 
 import pytest
 from fairseq.data import Dictionary
@@ -237,3 +239,23 @@ CONLLU = """# sent_id = 1
 def test_columns_of_words(text, expected, tmp_path):
     (tmp_path / "a.conll").write_bytes(text.encode())
     assert [(one.words, one.labels) for one in sentences(tmp_path / "a.conll")] == expected
+
+
+@pytest.mark.skipif(
+    "TUPE_GLUE_DIR" not in os.environ, reason="TUPE_GLUE_DIR, the folder of a GLUE download, is not set"
+)
+def test_a_task_of_glue_as_ones_own(make, prepared):
+    download = Path(os.environ["TUPE_GLUE_DIR"])
+    files = [download / f"SST-2/{name}.tsv" for name in ("train", "dev", "test")]
+    assert make(files[0], "--valid", files[1], "--test", files[2], "--text", "sentence")[0] == 0
+    glue = make.folder / "glue"
+    assert main(["prepare-glue", str(download), str(prepared), str(glue), "SST-2", "--partial", "--workers", "1"]) == 0
+    for name in ("input0/train.bin", "input0/valid.bin", "input0/test.bin", "label/train.bin", "label/dict.txt"):
+        assert (glue / "SST-2" / name).read_bytes() == (make.folder / "own/task" / name).read_bytes()
+
+
+@pytest.mark.skipif("TUPE_WORDS_DIR" not in os.environ, reason="TUPE_WORDS_DIR, with wnut17.train.conll, is not set")
+def test_real_words(make):
+    path = Path(os.environ["TUPE_WORDS_DIR"], "wnut17.train.conll")
+    status, said = make(path, "--valid", path)
+    assert status == 0 and "task train  3,394 sentences: B-corporation 221, B-creative-work 140" in said
