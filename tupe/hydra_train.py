@@ -5,14 +5,20 @@ log up for the training, once it has composed the configuration.
 """
 
 import logging
+import signal
+import sys
 
 
 def main() -> None:
     """Import fairseq while the log goes nowhere, and train."""
     logging.basicConfig(handlers=[logging.NullHandler()], level=logging.WARNING, force=True)
-    from fairseq_cli.hydra_train import cli_main
+    try:
+        from fairseq_cli.hydra_train import cli_main
 
-    cli_main()
+        cli_main()
+    except KeyboardInterrupt:  # before the training listens to signals
+        print("error: interrupted.", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
 
 
 if __name__ == "__main__":

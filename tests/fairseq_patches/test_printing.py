@@ -1,3 +1,7 @@
+import logging
+import sys
+from types import SimpleNamespace
+
 import hydra.core.utils
 import pytest
 from fairseq.dataclass.configs import CommonConfig
@@ -6,6 +10,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import ValidationError
 from torch.multiprocessing import ProcessRaisedException
 
+import tupe.hydra_train
 from tests.commands import hydra_command, hydra_train, run, train_command
 from tupe.analysis.curves import read_log
 from tupe.errors import UserError
@@ -20,6 +25,19 @@ def printed(error, capsys):
 
 def test_user_errors_are_a_sentence(capsys):
     assert printed(UserError("this was wrong"), capsys) == ("error: this was wrong\n", [])
+
+
+def test_an_interrupt_is_a_sentence(capsys, monkeypatch):
+    assert printed(KeyboardInterrupt(), capsys) == ("error: interrupted.\n", [])
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)  # the log stays that of the tests
+    monkeypatch.setitem(sys.modules, "fairseq_cli.hydra_train", SimpleNamespace(cli_main=interrupted))
+    with pytest.raises(SystemExit) as ended:
+        tupe.hydra_train.main()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "error: interrupted.\n")
 
 
 def test_user_errors_of_processes_that_fairseq_started(capsys):

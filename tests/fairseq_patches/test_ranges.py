@@ -7,6 +7,7 @@ import sys
 from argparse import Namespace
 
 import pytest
+import torch
 from fairseq import distributed_utils
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.configs import DistributedTrainingConfig, FairseqConfig
@@ -233,6 +234,8 @@ def test_a_batch_has_a_size(command):
         ({"sampling": True, "diverse_beam_groups": 5, "beam": 5, "nbest": 5, "match_source_len": False,
           "diversity_rate": -1.0}, "give one of these searches"),
         ({"retain_iter_history": True}, "generation.retain_iter_history is True: leave it out"),
+        ({"retain_dropout": True}, "generation.retain_dropout is True: leave it out"),
+        ({"retain_dropout_modules": ["X"]}, "generation.retain_dropout_modules is .*: leave it out"),
         ({"print_step": True}, "generation.print_step is True: leave it out"),
         ({"iter_decode_max_iter": 3}, "generation.iter_decode_max_iter is 3: leave it out"),
     ],
@@ -250,8 +253,14 @@ def test_a_profile_needs_a_gpu(monkeypatch):
 
 @pytest.mark.skipif(importlib.util.find_spec("fairscale") is not None, reason="fairscale is installed")
 def test_sharding_needs_a_package():
-    with pytest.raises(UserError, match=r"^distributed_training.zero_sharding is os: install fairscale, or leave"):
-        refuse_out_of_range({"distributed_training": {"zero_sharding": "os"}})
+    for place, value in (
+        ("distributed_training.zero_sharding", "os"),
+        ("distributed_training.ddp_backend", "slowmo"),
+        ("checkpoint.checkpoint_shard_count", 2),
+    ):
+        group, _, name = place.partition(".")
+        with pytest.raises(UserError, match=rf"^{place} is {value}: install fairscale, or leave"):
+            refuse_out_of_range({group: {name: value}})
 
 
 @pytest.mark.parametrize(
@@ -271,6 +280,20 @@ def test_fields_that_nothing_would_read(name, value, said):
         refuse_out_of_range({"distributed_training": {**usual, name: value}})
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("train_subset", ""), ("valid_subset", ""), ("valid_subset", "valid,"), ("gen_subset", " ")]
+)
+def test_a_split_has_a_name(name, value):
+    with pytest.raises(UserError, match=rf"^dataset.{name} is {value}.*: name "):
+        refuse_out_of_range({"dataset": {name: value, "disable_validation": False}})
+
+
+def test_a_loss_has_words():
+    cfg = {"criterion": {"ignore_prefix_size": 64}, "task": {"max_target_positions": 64}}
+    with pytest.raises(UserError, match=r"^criterion.ignore_prefix_size is 64, .*: give fewer words"):
+        refuse_out_of_range(cfg)
+
+
 def test_overrides_are_a_dictionary():
     for group, name in (("common_eval", "model_overrides"), ("checkpoint", "optimizer_overrides")):
         refuse_out_of_range({group: {name: "{'eps': 1e-6}"}})
@@ -283,8 +306,10 @@ def test_overrides_are_a_dictionary():
     [
         ("common_eval.post_process", "nosuch", "common_eval.post_process is nosuch: give one of 'sentencepiece', "),
         *(("common_eval.model_overrides", text, "give a dictionary") for text in (
-            "abc", "[1]", "{", "dict(data='/')", "__import__('os').abort()",
+            "abc", "[1]", "{", "dict(data='/')", "__import__('os').abort()", "{1: 2}",
         )),
+        ("checkpoint.checkpoint_suffix", "a/b", "checkpoint.checkpoint_suffix is a/b: give one without a slash"),
+        ("checkpoint.save_dir", "", "checkpoint.save_dir is : name a folder"),
     ],
 )  # fmt: skip
 def test_texts_that_cannot_be(key, value, said):
@@ -322,6 +347,27 @@ def test_commands_of_translation_refuse(name, command):
         command(name, "--sampling")
     with pytest.raises(UserError, match=r"common_eval.model_overrides is abc: give a dictionary"):
         command(name, "--model-overrides", "abc")
+
+
+def test_constraints_are_of_another_command(command):
+    with pytest.raises(UserError, match=r"^--constraints are read .* by fairseq-interactive alone"):
+        command("generate", "--constraints")
+
+
+def test_weights_that_overrides_do_not_fit():
+    cfg = convert_namespace_to_omegaconf(Namespace(user_dir="tupe", path="no.pt", model_overrides="{'x': 2}"))
+
+    def main(cfg):
+        torch.nn.Linear(1, 1).load_state_dict({})
+
+    main.__module__ = "fairseq_cli.generate"
+    with pytest.raises(UserError, match=r"^the weights of no.pt do not fit the model that --model-overrides {'x': 2}"):
+        distributed_utils.call_main(cfg, main)
+
+
+def test_a_seed_of_averaged_weights_has_them(train, trained, tmp_path):
+    with pytest.raises(UserError, match=r"checkpoint_last.pt has no averaged weights: give ema.ema_seed_model a"):
+        train(tmp_path, "--store-ema", "--ema-seed-model", trained / "checkpoint_last.pt")
 
 
 def test_sentences_of_a_batch_are_read_at_once(command):

@@ -41,6 +41,14 @@ def test_sentences_that_are_typed_in_are_padded_where_the_task_pads(task):
     assert padded() == [[5, 6, 2], [5, 2, 1]]
 
 
+def test_a_model_of_language_is_not_ours(task):
+    put_in_scope(task)
+    config = SEQ2SEQ_CONFIGS["seq2seq_tupe_r_tiny"](**FIELDS)
+    model = Seq2SeqModel.build_model(config, task)
+    with pytest.raises(UserError, match=r"^--lm-path names a model of TUPE, and none predicts the next word alone"):
+        task.build_generator([model], Namespace(), extra_gen_cls_kwargs={"lm_model": model})
+
+
 def test_an_encoder_is_refused(task):
     with pytest.raises(UserError, match="the model is an encoder, which does not translate"):
         models.build_model(OmegaConf.structured(CONFIGS["tupe_tiny"](_name="tupe_tiny")), task)

@@ -36,6 +36,7 @@ _HYDRA_CPU_LINES = ", distributed_backend: gloo, ddp_backend: legacy_ddp"
 _TRAIN_EVERY_PARAMETER = ("masked_lm", "tupe_masked_lm", "tupe_electra")
 _BATCHED = ("fairseq_cli.train", "fairseq_cli.validate")  # the others have a default
 _EVALUATE = ("fairseq_cli.validate", "fairseq_cli.generate", "fairseq_cli.interactive")
+_NO_FIT = "Error(s) in loading state_dict"
 _NO_FILE = "Model file not found: "
 
 
@@ -95,6 +96,8 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
     replaces = main.__module__ == "fairseq_cli.generate" and cfg.generation.replace_unk is not None
     if replaces and cfg.dataset.dataset_impl != "raw":  # with it, fairseq's own models can
         raise UserError(f"--replace-unk needs --dataset-impl raw, and {NO_WEIGHTS}: leave it out.")
+    if main.__module__ == "fairseq_cli.generate" and cfg.generation.constraints is not None:
+        raise UserError("--constraints are read with a text's sentences, by fairseq-interactive alone: leave it out.")
     interactive = main.__module__ == "fairseq_cli.interactive"
     if interactive and (cfg.dataset.batch_size or 0) > max(cfg.interactive.buffer_size, 1):
         raise UserError(f"--batch-size {cfg.dataset.batch_size} is above --buffer-size: raise the latter to it.")
@@ -106,6 +109,13 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
         if not interactive:
             raise
         raise UserError(f"the text to translate ({cfg.interactive.input}) is not UTF-8: convert it.") from error
+    except RuntimeError as error:
+        if main.__module__ not in _EVALUATE or not str(error).startswith(_NO_FIT):
+            raise
+        raise UserError(
+            f"the weights of {cfg.common_eval.path} do not fit the model that --model-overrides "
+            f"{cfg.common_eval.model_overrides} makes of it: leave those out that change its sizes."
+        ) from error
     except OSError as error:
         if str(error).startswith(_NO_FILE):
             path = os.path.abspath(str(error).removeprefix(_NO_FILE))

@@ -45,10 +45,13 @@ def sentence(error: BaseException) -> str | None:
 
 
 def print_sentence(otherwise):
-    """`sys.excepthook` that leaves every other exception to the hook `otherwise`. Python then exits with 1."""
+    """`sys.excepthook` that leaves every other exception to the hook `otherwise`. Python then exits with 1.
+
+    After a Ctrl-C before the first update it ends by the signal, which shells report as 130.
+    """
 
     def excepthook(kind, error, traceback):
-        found = sentence(error)
+        found = "interrupted." if isinstance(error, KeyboardInterrupt) else sentence(error)
         if found is None:
             otherwise(kind, error, traceback)
         else:

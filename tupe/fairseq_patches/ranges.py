@@ -126,7 +126,8 @@ def _is_backend(value: str) -> bool:
 
 
 def _is_dictionary(value: str) -> bool:
-    return isinstance(_literal(value), dict)
+    found = _literal(value)
+    return isinstance(found, dict) and all(isinstance(name, str) for name in found)
 
 
 def _has_fairscale() -> bool:
@@ -151,6 +152,18 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
     ("common", "profile", lambda x: not x or torch.cuda.is_available(), "leave it out, without a GPU to profile"),
     ("distributed_training", "zero_sharding", lambda x: x == "none" or _has_fairscale(), _NO_FAIRSCALE),
     ("distributed_training", "ddp_backend common.cpu", _can_shard, _NOT_SHARDED),
+    ("distributed_training", "ddp_backend", lambda x: x != "slowmo" or _has_fairscale(), _NO_FAIRSCALE),
+    ("checkpoint", "checkpoint_shard_count", lambda x: x == 1 or _has_fairscale(), _NO_FAIRSCALE),
+    ("checkpoint", "checkpoint_suffix", lambda x: "/" not in x, "give one without a slash"),
+    ("checkpoint", "save_dir", str.strip, "name a folder"),
+    ("dataset", "train_subset", str.strip, "name a split, as train"),
+    ("dataset", "gen_subset", str.strip, "name a split, as test"),
+    (
+        "dataset",
+        "valid_subset disable_validation",
+        lambda x, off: off or all(map(str.strip, x.split(","))),
+        "name one split or more, separated by commas, as valid",
+    ),
     ("model", "encoder_attention_heads encoder_embed_dim", lambda heads, width: heads <= width, "give fewer heads"),
     (
         "distributed_training",
@@ -159,6 +172,12 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
         "give a rank from 0, below the world size",
     ),
     ("distributed_training", "distributed_backend", _is_backend, "give one of PyTorch's, as nccl or gloo"),
+    (
+        "criterion",
+        "ignore_prefix_size task.max_target_positions",
+        lambda x, most: x < most,
+        "give fewer words, or the loss would have none",
+    ),
     ("dataset", "shard_id num_shards", lambda x, count: 0 <= x < count, "give a shard from 0, below their number"),
     ("generation", "nbest beam", lambda x, beam: x <= beam, "give --nbest at most --beam"),
     ("generation", "sampling nbest beam", lambda x, nbest, beam: not x or nbest == beam, _ALL_SAMPLES),
@@ -225,6 +244,10 @@ _TOGETHER += [
     ("generation", field.name, [field.default].__contains__, "leave it out: only models of speech read it")
     for field in fields(GenerationConfig)
     if field.name.endswith("_mt") or field.name == "eos_token"
+]
+_TOGETHER += [
+    ("generation", name, [usual].__contains__, "leave it out: models of TUPE translate without dropout")
+    for name, usual in (("retain_dropout", False), ("retain_dropout_modules", None))
 ]
 _NOT_EMPTY = ("lr", "update_freq")
 #: Of attention that is computed in one piece.

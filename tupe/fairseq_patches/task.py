@@ -56,6 +56,8 @@ class TupeTask(FairseqTask):
         for option in ("print_alignment", "replace_unk"):
             if getattr(args, option, None):
                 raise UserError(f"--{option.replace('_', '-')} needs {NO_WEIGHTS}: leave it out")
+        if in_scope((kwargs.get("extra_gen_cls_kwargs") or {}).get("lm_model")):
+            raise UserError("--lm-path names a model of TUPE, and none predicts the next word alone: leave it out")
         refuse_out_of_range({"generation": args}, ["generation"])
         longest = min([model.max_decoder_positions() - 1 for model in models], default=math.inf)
         if not getattr(args, "max_len_a", 0):

@@ -85,6 +85,16 @@ class TupeTrainer(ScheduleTrainer):
             raise
         use_exact_states(self._optimizer)
 
+    def _build_ema(self):
+        """Raise a `UserError` for an `ema_seed_model` without averaged weights."""
+        try:
+            super()._build_ema()
+        except KeyError as error:
+            raise UserError(
+                f"{self.cfg.ema.ema_seed_model} has no averaged weights: give ema.ema_seed_model a checkpoint of a "
+                "training with store_ema, or leave it out"
+            ) from error
+
     def get_train_iterator(self, epoch, *args, disable_iterator_cache=False, **kwargs):
         """Build the batches of a resumed run as the run did in its first epoch.
 
