@@ -44,6 +44,8 @@ def test_yarn_knows_the_length_of_training(tmp_path):
         ("relative_buckts", 3, "relative_buckts is no field of a position encoding: did you mean relative_buckets"),
         ("dropout", 0, "dropout is no field of a position encoding"),
         ("relative_max_distance", "many", "relative_max_distance=many is not what an override .*a whole number"),
+        ("relative_max_distance", "[3", r"relative_max_distance=\[3 is no value"),
+        ("relative_max_distance", "9" * 5000, "is no value"),
         ("relative_max_distance", -3, "relative_max_distance is -3: give"),
         ("relative", "near", "not one of none, bucketed"),
         ("relative", "none", "the parameters in .* are not those of its model"),

@@ -91,7 +91,10 @@ def overridden(config: TupeConfig, fields: Mapping[str, object]) -> TupeConfig:
         )
     kinds, given = typing.get_type_hints(type(config)), {}
     for field, value in fields.items():
-        value = yaml.safe_load(value) if isinstance(value, str) else value
+        try:
+            value = yaml.safe_load(value) if isinstance(value, str) else value
+        except (yaml.YAMLError, ValueError, RecursionError):  # a number of thousands of digits
+            raise UserError(f"{field}={value:.60} is no value: give a number, true, false or a name.") from None
         given[field] = typed(kinds[field], value, f"{field}={value}", "an override", "`tupe describe` lists the fields")
         refuse_value(field, given[field], field)
     if given.get("rotary_scaling") == "yarn":  # which takes `max_positions / rotary_factor` for the length of training
