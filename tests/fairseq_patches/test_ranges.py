@@ -71,7 +71,7 @@ NOT_A_COUNT, NOT_A_RATE, NOT_A_SEED = "give a number above 0", "give a number, 0
             "checkpoint.save_interval", "distributed_training.distributed_world_size", "task.mask_multiple_length",
         )),
         *((key, -1, NOT_A_RATE) for key in (
-            "dataset.num_workers", "optimization.max_update", "optimizer.adam_eps", "optimizer.weight_decay",
+            "optimization.max_update", "optimizer.adam_eps", "optimizer.weight_decay",
             "checkpoint.save_interval_updates", "lr_scheduler.warmup_updates", "task.mask_stdev",
         )),
         *((key, math.nan, NOT_A_RATE) for key in (
@@ -79,6 +79,10 @@ NOT_A_COUNT, NOT_A_RATE, NOT_A_SEED = "give a number above 0", "give a number, 0
         )),
         ("optimization.stop_min_lr", math.nan, "give a finite number"),
         ("common.seed", -1, NOT_A_SEED),
+        *(("dataset.num_workers", number, "from 0 to 1024") for number in (-1, 10**9)),
+        *((key, 1e300, "at most 1e.38") for key in ("optimization.lr", "optimizer.weight_decay", "generation.unkpen")),
+        ("task.tokens_per_sample", 1, "a number from 2, below"),
+        ("common.model_parallel_size", 2, "no model of TUPE is split"),
         ("common.seed", 1 << 32, NOT_A_SEED),
         ("optimization.lr", [], "optimization.lr is empty: give a list"),
         ("optimization.update_freq", [], "optimization.update_freq is empty: give a list"),
@@ -251,6 +255,12 @@ def test_a_profile_needs_a_gpu(monkeypatch):
         refuse_out_of_range({"common": {"profile": True}})
 
 
+@pytest.mark.skipif(importlib.util.find_spec("iopath") is not None, reason="iopath is installed")
+def test_a_checkpoint_in_the_background_needs_a_package():
+    with pytest.raises(UserError, match=r"^checkpoint.write_checkpoints_asynchronously is True: install iopath"):
+        refuse_out_of_range({"checkpoint": {"write_checkpoints_asynchronously": True}})
+
+
 @pytest.mark.skipif(importlib.util.find_spec("fairscale") is not None, reason="fairscale is installed")
 def test_sharding_needs_a_package():
     for place, value in (
@@ -288,6 +298,13 @@ def test_a_split_has_a_name(name, value):
         refuse_out_of_range({"dataset": {name: value, "disable_validation": False}})
 
 
+@pytest.mark.parametrize(("name", "value"), [("mask_multiple_length", 32), ("mask_stdev", 40.0)])
+def test_masks_are_shorter_than_a_text(name, value):
+    refuse_out_of_range({"task": {"mask_multiple_length": 5, "mask_stdev": 1.0, "tokens_per_sample": 32}})
+    with pytest.raises(UserError, match=rf"^task.{name} is {value}, task.tokens_per_sample is 32: give a s"):
+        refuse_out_of_range({"task": {name: value, "tokens_per_sample": 32}})
+
+
 def test_a_loss_has_words():
     cfg = {"criterion": {"ignore_prefix_size": 64}, "task": {"max_target_positions": 64}}
     with pytest.raises(UserError, match=r"^criterion.ignore_prefix_size is 64, .*: give fewer words"):
@@ -308,6 +325,12 @@ def test_overrides_are_a_dictionary():
         *(("common_eval.model_overrides", text, "give a dictionary") for text in (
             "abc", "[1]", "{", "dict(data='/')", "__import__('os').abort()", "{1: 2}",
         )),
+        *(("task.eval_bleu_args", text, "give a dictionary of options of the search") for text in (
+            "x", "[]", '{"nosuch": 0}',
+        )),
+        ("task.eval_bleu_detok_args", "x", "give a dictionary, as"),
+        ("task.eval_bleu_detok", "nosuch", "nosuch: give one of moses, nltk, space"),
+        ("task.eval_bleu_remove_bpe", "nosuch", "nosuch: give one of 'sentencepiece'"),
         ("checkpoint.checkpoint_suffix", "a/b", "checkpoint.checkpoint_suffix is a/b: give one without a slash"),
         ("checkpoint.save_dir", "", "checkpoint.save_dir is : name a folder"),
     ],

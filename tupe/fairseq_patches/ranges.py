@@ -6,6 +6,7 @@ fairseq does not look: it trains upwards at a negative rate, divides by an inter
 import ast
 import contextlib
 import importlib.util
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
@@ -19,6 +20,7 @@ from fairseq.dataclass.configs import (
     FairseqConfig,
     GenerationConfig,
 )
+from fairseq.registry import REGISTRIES
 from omegaconf import DictConfig, ListConfig
 from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue
 
@@ -26,6 +28,7 @@ from tupe.errors import UserError
 from tupe.fairseq_patches.scope import REGISTERED, chosen, in_scope
 
 _LARGEST = (1 << 63) - 1  # that C counts with
+_LARGEST_FLOAT = 1e38  # above it single precision is infinite
 MOST = 1 << 20  # of layers, widths, positions and so on
 
 #: Whether a number can be, and what can.
@@ -37,11 +40,13 @@ _BELOW_ONE = (lambda x: 0 <= x < 1), "a number from 0, below 1"
 _ABOVE = (lambda x: x > 0), "a number above 0"
 _RATE = (lambda x: x >= 0), "a number, 0 or more"
 _COUNT = (lambda x: 1 <= x < 1 << 31), "a number above 0, below 2147483648"  # fairseq counts some in 32 bits
+_LENGTH = (lambda x: 2 <= x < 1 << 31), "a number from 2, below 2147483648"  # `[CLS]` and a word
 _POWER = (lambda x: -20 <= x <= 20), "a number from -20 to 20"
 _TOP = (lambda x: 0 < x <= 1 or x == -1), "a share, above 0 and at most 1"
 _LIMIT = (lambda x: x >= 1 or x == -1), "a number above 0"  # -1 is fairseq's own for none
 _KEPT = (lambda x: x >= -1), "a number, 0 or more, or -1 for all"
 _PORT = (lambda x: 1 <= x < 1 << 16 or x == -1), "a port, from 1 to 65535"
+_WORKERS = (lambda x: 0 <= x <= 1024), "a number from 0 to 1024"
 _FIRST = (lambda x: x >= 0 or x == -1), "a number, 0 or more"  # -1 is fairseq's own for the default
 _FACTOR = (lambda x: x >= 1), "a number, 1 or more"
 _FALLING = (lambda x: x <= 0), "a number, 0 or less"
@@ -61,13 +66,13 @@ _NAMES: list[tuple[Range, str]] = [
     (_ABOVE, "fp16_init_scale amp_init_scale min_loss_scale generator_size"),
     (_RATE, "lr clip_norm stop_time_hours weight_decay adam_eps eps mask_stdev multilang_sampling_alpha"),
     (_RATE, "max_epoch max_update warmup_updates save_interval_minutes save_interval_updates"),
-    (_RATE, "validate_interval_updates validate_after_updates num_workers curriculum empty_cache_freq"),
+    (_RATE, "validate_interval_updates validate_after_updates curriculum empty_cache_freq"),
     (_RATE, "data_buffer_size buffer_size distributed_rank device_id"),
     (_COUNT, "log_interval save_interval validate_interval update_freq max_valid_steps total_num_update num_shards"),
     (_COUNT, "required_batch_size_multiple required_seq_len_multiple distributed_world_size nprocs_per_node"),
     (_COUNT, "mask_multiple_length fp16_scale_window amp_scale_window model_parallel_size bucket_cap_mb"),
     (_COUNT, "all_gather_list_size max_query max_answer doc_stride beam nbest checkpoint_shard_count"),
-    (_COUNT, "tokens_per_sample"),
+    (_LENGTH, "tokens_per_sample"),
     (_ABOVE, "temperature final_lr_scale max_lr threshold_loss_scale softmax_batch clip_threshold"),
     (_SHARE, "lr_shrink lr_decay"),
     (
@@ -83,6 +88,7 @@ _NAMES: list[tuple[Range, str]] = [
     (_FALLING, "decay_rate"),
     (_LIMIT, "lr_period_updates upsample_primary"),
     (_PORT, "distributed_port"),
+    (_WORKERS, "num_workers"),
     (_RATE, "fire_length attention_window log_length"),
     (_COUNT, "rotary_base rotary_factor"),
     (_OTHER_SIZE, "rotary_dims"),
@@ -108,6 +114,7 @@ _PAIRS: dict[str, Range] = {
     "adafactor_eps": _RATE,
 }
 _PROCESSES = ("sentencepiece", "wordpiece", "letter", "silence", "_EOW", "subword_nmt", "@@ ", "@@", "none")
+_TOKENIZERS = sorted(REGISTRIES["tokenizer"]["registry"])
 _SEARCHES = "sampling diverse_beam_groups match_source_len diversity_rate"
 
 
@@ -130,12 +137,24 @@ def _is_dictionary(value: str) -> bool:
     return isinstance(found, dict) and all(isinstance(name, str) for name in found)
 
 
-def _has_fairscale() -> bool:
-    return importlib.util.find_spec("fairscale") is not None
+def _json(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return None
+
+
+def _is_search(value: str) -> bool:
+    found = _json(value)
+    return isinstance(found, dict) and found.keys() <= {field.name for field in fields(GenerationConfig)}
+
+
+def _has(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
 
 
 def _can_shard(backend: str, on_cpu: bool) -> bool:
-    return backend != "fully_sharded" or (not on_cpu and torch.cuda.is_available() and _has_fairscale())
+    return backend != "fully_sharded" or (not on_cpu and torch.cuda.is_available() and _has("fairscale"))
 
 
 _NO_FAIRSCALE = "install fairscale, or leave it out"
@@ -148,13 +167,26 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
     ("common_eval", "model_overrides", _is_dictionary, "give a dictionary, as {'dropout': 0}"),
     ("checkpoint", "optimizer_overrides", _is_dictionary, "give a dictionary, as {'eps': 1e-6}"),
     ("common_eval", "post_process", _PROCESSES.__contains__, f"give one of {', '.join(map(repr, _PROCESSES))}"),
+    ("task", "eval_bleu_args", _is_search, 'give a dictionary of options of the search, as {"beam": 4}'),
+    ("task", "eval_bleu_detok_args", lambda x: isinstance(_json(x), dict), 'give a dictionary, as {"x": 1}'),
+    ("task", "eval_bleu_detok", _TOKENIZERS.__contains__, f"give one of {', '.join(_TOKENIZERS)}"),
+    ("task", "eval_bleu_remove_bpe", _PROCESSES.__contains__, f"give one of {', '.join(map(repr, _PROCESSES))}"),
+    ("task", "mask_multiple_length tokens_per_sample", lambda x, most: x < most, "give a shorter one"),
+    ("task", "mask_stdev tokens_per_sample", lambda x, most: x < most, "give a smaller one"),
     ("task", "leave_unmasked_prob random_token_prob", lambda *given: sum(given) <= 1, "give at most 1 in sum"),
     ("common", "profile", lambda x: not x or torch.cuda.is_available(), "leave it out, without a GPU to profile"),
-    ("distributed_training", "zero_sharding", lambda x: x == "none" or _has_fairscale(), _NO_FAIRSCALE),
+    ("distributed_training", "zero_sharding", lambda x: x == "none" or _has("fairscale"), _NO_FAIRSCALE),
     ("distributed_training", "ddp_backend common.cpu", _can_shard, _NOT_SHARDED),
-    ("distributed_training", "ddp_backend", lambda x: x != "slowmo" or _has_fairscale(), _NO_FAIRSCALE),
-    ("checkpoint", "checkpoint_shard_count", lambda x: x == 1 or _has_fairscale(), _NO_FAIRSCALE),
+    ("distributed_training", "ddp_backend", lambda x: x != "slowmo" or _has("fairscale"), _NO_FAIRSCALE),
+    ("checkpoint", "checkpoint_shard_count", lambda x: x == 1 or _has("fairscale"), _NO_FAIRSCALE),
     ("checkpoint", "checkpoint_suffix", lambda x: "/" not in x, "give one without a slash"),
+    (
+        "checkpoint",
+        "write_checkpoints_asynchronously",
+        lambda x: not x or _has("iopath"),
+        "install iopath, without which nothing would be saved, or leave it out",
+    ),
+    ("common", "model_parallel_size", lambda x: x == 1, "leave it out: no model of TUPE is split over GPUs"),
     ("checkpoint", "save_dir", str.strip, "name a folder"),
     ("dataset", "train_subset", str.strip, "name a split, as train"),
     ("dataset", "gen_subset", str.strip, "name a split, as test"),
@@ -286,6 +318,8 @@ def refuse_value(name: str, value: Any, where: str) -> None:
     for number in value if several else [value]:
         if isinstance(number, int) and abs(number) > _LARGEST:
             raise UserError(f"{where} is {_shown(number)}: give {words}, and at most {_LARGEST}.")
+        if isinstance(number, float) and _LARGEST_FLOAT < abs(number) < math.inf:
+            raise UserError(f"{where} is {number}: give {words}, and at most {_LARGEST_FLOAT}.")
         if isinstance(number, (int, float)) and not _is_in(number, can_be):
             raise UserError(f"{where} is {_shown(number)}: give {words}.")
 
