@@ -331,6 +331,8 @@ def test_overrides_are_a_dictionary():
         ("task.eval_bleu_detok_args", "x", "give a dictionary, as"),
         ("task.eval_bleu_detok", "nosuch", "nosuch: give one of moses, nltk, space"),
         ("task.eval_bleu_remove_bpe", "nosuch", "nosuch: give one of 'sentencepiece'"),
+        ("criterion.classification_head_name", "a.b", "a.b: give a name without a dot"),
+        ("criterion.classification_head_name", "", "give a name without a dot"),
         ("checkpoint.checkpoint_suffix", "a/b", "checkpoint.checkpoint_suffix is a/b: give one without a slash"),
         ("checkpoint.save_dir", "", "checkpoint.save_dir is : name a folder"),
     ],
@@ -385,6 +387,24 @@ def test_weights_that_overrides_do_not_fit():
 
     main.__module__ = "fairseq_cli.generate"
     with pytest.raises(UserError, match=r"^the weights of no.pt do not fit the model that --model-overrides {'x': 2}"):
+        distributed_utils.call_main(cfg, main)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError("file /nosuch not found"), "^file /nosuch not found: give another path"),
+        (ImportError("Please install editdistance to use WER scorer"), "^a package is missing: Please install edit"),
+        (AssertionError("Sentences lengths should not exceed max_tokens=1"), "exceed --max-tokens, 1: raise it"),
+    ],
+)
+def test_what_fairseq_says_of_options(error, said):
+    cfg = convert_namespace_to_omegaconf(Namespace(user_dir="tupe", path="no.pt", max_tokens=1))
+
+    def main(cfg):
+        raise error
+
+    with pytest.raises(UserError, match=said):
         distributed_utils.call_main(cfg, main)
 
 

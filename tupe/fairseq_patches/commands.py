@@ -36,6 +36,7 @@ _HYDRA_CPU_LINES = ", distributed_backend: gloo, ddp_backend: legacy_ddp"
 _TRAIN_EVERY_PARAMETER = ("masked_lm", "tupe_masked_lm", "tupe_electra")
 _BATCHED = ("fairseq_cli.train", "fairseq_cli.validate")  # the others have a default
 _EVALUATE = ("fairseq_cli.validate", "fairseq_cli.generate", "fairseq_cli.interactive")
+_TOO_LONG = "Sentences lengths should not exceed"
 _NO_FIT = "Error(s) in loading state_dict"
 _NO_FILE = "Model file not found: "
 
@@ -116,10 +117,20 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
             f"the weights of {cfg.common_eval.path} do not fit the model that --model-overrides "
             f"{cfg.common_eval.model_overrides} makes of it: leave those out that change its sizes."
         ) from error
+    except ImportError as error:
+        if not str(error).startswith("Please install"):  # as --scoring wer without its package
+            raise
+        raise UserError(f"a package is missing: {str(error).splitlines()[0]}.") from error
+    except AssertionError as error:
+        if not str(error).startswith(_TOO_LONG):
+            raise
+        raise UserError(f"{_TOO_LONG} --max-tokens, {cfg.dataset.max_tokens}: raise it.") from error
     except OSError as error:
         if str(error).startswith(_NO_FILE):
             path = os.path.abspath(str(error).removeprefix(_NO_FILE))
             raise UserError(f"there is no checkpoint {path}: give the path of one") from error
+        if error.errno is None and str(error).startswith("file "):  # of a vocabulary, as --sentencepiece-model
+            raise UserError(f"{error}: give another path.") from error
         if error.filename is None:
             raise
         raise UserError(f"{error.filename}: {error.strerror}; give another path, or change that one.") from error

@@ -187,6 +187,7 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
         "install iopath, without which nothing would be saved, or leave it out",
     ),
     ("common", "model_parallel_size", lambda x: x == 1, "leave it out: no model of TUPE is split over GPUs"),
+    ("criterion", "classification_head_name", lambda x: x and "." not in x, "give a name without a dot"),
     ("checkpoint", "save_dir", str.strip, "name a folder"),
     ("dataset", "train_subset", str.strip, "name a split, as train"),
     ("dataset", "gen_subset", str.strip, "name a split, as test"),
