@@ -276,6 +276,14 @@ def test_length_windows(folder):
     assert all(any(set(batch) <= set(some.tolist()) for some in inside) for batch in windows[0])
 
 
+@pytest.mark.parametrize("window", [0, 2, 1000])
+def test_no_batch_is_dropped(window, folder):
+    dataset = lengths_and_labels(folder).task(length_window=window).load_dataset("train")
+    indices = dataset.ordered_indices()
+    batches = dataset.batch_by_size(indices, max_sentences=3, required_batch_size_multiple=8)
+    assert sorted(index for batch in batches for index in batch) == sorted(indices)
+
+
 def test_length_windows_are_resumed_and_shared_out(folder):
     task = lengths_and_labels(folder).task(length_window=5)
     whole = epoch(task, "train", 2)

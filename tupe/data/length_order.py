@@ -28,13 +28,23 @@ class LengthWindows(FairseqDataset):
     length_window = 0
 
     def batch_by_size(self, indices: Sequence[int], *args: Any, **kwargs: Any) -> list[Sequence[int]]:
-        """See fairseq's; `indices` in the order of `ordered_indices`."""
-        batches = super().batch_by_size(indices, *args, **kwargs)
+        """See fairseq's; `indices` in the order of `ordered_indices`.
+
+        fairseq drops the last batch if `required_batch_size_multiple` (8) does not divide it: of every window.
+        """
+        original = super().batch_by_size
+
+        def all_batches(examples: Sequence[int]) -> list[Sequence[int]]:
+            batches = original(examples, *args, **kwargs)
+            dropped = examples[sum(map(len, batches)) :]
+            return [*batches, dropped] if len(dropped) else batches
+
+        batches = all_batches(indices)
         if not self.length_window:
             return batches
         in_windows: list[Sequence[int]] = []
         for first in range(0, len(batches), self.length_window):
             window = np.concatenate(batches[first : first + self.length_window])
             window = np.array(sorted(window.tolist(), key=self.size), dtype=np.int64)  # stable: ties stay at random
-            in_windows += super().batch_by_size(window, *args, **kwargs)
+            in_windows += all_batches(window)
         return in_windows
