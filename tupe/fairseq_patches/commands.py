@@ -117,6 +117,10 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
             f"the weights of {cfg.common_eval.path} do not fit the model that --model-overrides "
             f"{cfg.common_eval.model_overrides} makes of it: leave those out that change its sizes."
         ) from error
+    except ValueError as error:
+        if not str(error).startswith("Unsupported language modeling target"):
+            raise
+        raise UserError("fairseq-eval-lm scores models of the next word, and none of TUPE is one.") from error
     except ImportError as error:
         if not str(error).startswith("Please install"):  # as --scoring wer without its package
             raise
