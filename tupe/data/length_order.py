@@ -17,6 +17,15 @@ def check_length_window(cfg: Any) -> None:
         raise UserError(f"length_window is {cfg.length_window}, but a window has 1 batch or more; 0 is for none")
 
 
+def with_last_batch(batches: list[Sequence[int]], indices: Sequence[int]) -> list[Sequence[int]]:
+    """Append those of `indices` that fairseq left out of `batches`, which are in their order.
+
+    fairseq drops the last batch if `required_batch_size_multiple` (8) does not divide it, also in validation.
+    """
+    dropped = indices[sum(map(len, batches)) :]
+    return [*batches, dropped] if len(dropped) else batches
+
+
 class LengthWindows(FairseqDataset):
     """Mixin, before one of fairseq's data sets: sorts its batches by length within windows of them.
 
@@ -28,23 +37,13 @@ class LengthWindows(FairseqDataset):
     length_window = 0
 
     def batch_by_size(self, indices: Sequence[int], *args: Any, **kwargs: Any) -> list[Sequence[int]]:
-        """See fairseq's; `indices` in the order of `ordered_indices`.
-
-        fairseq drops the last batch if `required_batch_size_multiple` (8) does not divide it: of every window.
-        """
-        original = super().batch_by_size
-
-        def all_batches(examples: Sequence[int]) -> list[Sequence[int]]:
-            batches = original(examples, *args, **kwargs)
-            dropped = examples[sum(map(len, batches)) :]
-            return [*batches, dropped] if len(dropped) else batches
-
-        batches = all_batches(indices)
+        """See fairseq's; `indices` in the order of `ordered_indices`. No example is left out."""
+        batches = with_last_batch(super().batch_by_size(indices, *args, **kwargs), indices)
         if not self.length_window:
             return batches
         in_windows: list[Sequence[int]] = []
         for first in range(0, len(batches), self.length_window):
             window = np.concatenate(batches[first : first + self.length_window])
             window = np.array(sorted(window.tolist(), key=self.size), dtype=np.int64)  # stable: ties stay at random
-            in_windows += all_batches(window)
+            in_windows += with_last_batch(super().batch_by_size(window, *args, **kwargs), window)
         return in_windows

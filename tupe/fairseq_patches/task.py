@@ -21,6 +21,7 @@ from fairseq.tasks.translation import TranslationTask
 
 from tupe.data.batches import MaskedBatches
 from tupe.data.binary import check_indexed, is_indexed
+from tupe.data.length_order import with_last_batch
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import prepared_by, refuse_other_dictionary, refuse_other_target
 from tupe.fairseq_patches.configuration import explain, how_to_make, refuse_missing
@@ -151,18 +152,13 @@ def zero(value):
 
 
 def keep_last_batch(dataset: FairseqDataset) -> None:
-    """Let `dataset.batch_by_size` return all examples, unless the data set has a method of its own.
-
-    fairseq drops the last batch if `required_batch_size_multiple` (8) does not divide it, also in validation.
-    """
+    """Let `dataset.batch_by_size` return all examples, unless the data set has a method of its own."""
     if type(dataset).batch_by_size in (FairseqDataset.batch_by_size, BaseWrapperDataset.batch_by_size):
-        dataset.batch_by_size = functools.partial(_with_last_batch, dataset)
+        dataset.batch_by_size = functools.partial(_all_batches, dataset)
 
 
-def _with_last_batch(dataset: FairseqDataset, indices, *args, **kwargs) -> list:
-    batches = type(dataset).batch_by_size(dataset, indices, *args, **kwargs)
-    dropped = indices[sum(map(len, batches)) :]
-    return [*batches, dropped] if len(dropped) else batches
+def _all_batches(dataset: FairseqDataset, indices, *args, **kwargs) -> list:
+    return with_last_batch(type(dataset).batch_by_size(dataset, indices, *args, **kwargs), indices)
 
 
 def put_in_scope(part: Any) -> None:
