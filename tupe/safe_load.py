@@ -141,6 +141,18 @@ def check_finite(weights: Mapping[str, Any], path: str | os.PathLike) -> None:
             )
 
 
+def check_stored(weights: Mapping[str, Any], path: str | os.PathLike) -> None:
+    """Raise `UserError` for a tensor that claims more numbers than its file has, as strides of 0 can."""
+    for name, tensor in weights.items():
+        if isinstance(tensor, Tensor) and (
+            tensor.layout is not torch.strided
+            or tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes()
+        ):
+            raise UserError(
+                f"{path} claims more numbers than it has, first in {name!s:.100}: it is damaged, so get it again"
+            )
+
+
 def _has_values(tensor: Tensor) -> bool:
     """Tell whether a tensor holds floating-point numbers, each of which has its own place in memory.
 

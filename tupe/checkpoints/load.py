@@ -39,6 +39,23 @@ class Checkpoint:
         """The saved configuration of the task, none of whose values was checked."""
         return self.state["cfg"].get("task") or {}
 
+    def check_classes(self, data: Path) -> None:
+        """Compare the numbers of the classes of a prepared task with those that the model was fine-tuned with.
+
+        `tupe import` writes the latter beside the checkpoint. Where they are not found, nothing is compared.
+
+        Raises:
+            UserError: if they differ.
+        """
+        trained = self.task.get("data")
+        before = (Path(str(trained)) if trained else self.path.parent) / "label/dict.txt"
+        now = data / "label/dict.txt"
+        if before.is_file() and now.is_file() and before.read_bytes() != now.read_bytes():
+            raise UserError(
+                f"{self.path} was fine-tuned with the labels of {before}, which {now} numbers differently: prepare "
+                "both alike, a task of your own with --labels in that order."
+            )
+
     @property
     def weights(self) -> dict[str, Tensor]:
         """The parameters of the model by name."""

@@ -73,6 +73,7 @@ def load(checkpoint: Path, data: Path) -> Loaded:
         if not path.is_file():
             what = "the prepared task that it was fine-tuned on" if fine_tuned else "the corpus that it was trained on"
             raise UserError(f"there is no {path}: give as DATA the folder of {what}")
+    opened.check_classes(data)
     model, fairseq_task = opened.model(data)
     if not isinstance(model, TupeModel) or hasattr(model, "generator"):
         raise UserError(

@@ -113,7 +113,13 @@ def imported_tokenizer(path: Path, symbols: Sequence[str], pair_separators: int)
     """
     tokenizer = open_json(path)
     numbers = tokenizer.get_vocab(with_added_tokens=False)
-    if numbers != {symbol: number for number, symbol in enumerate(symbols)}:
+    wanted = {symbol: number for number, symbol in enumerate(symbols)}
+    if numbers != wanted and wanted.items() <= numbers.items():
+        raise UserError(
+            f"{path} makes {len(numbers) - len(wanted):,} pieces that the model has no row for, and a tokenizer of "
+            "Transformers cannot call them unknown: export with --no-tokenizer"
+        )
+    if numbers != wanted:
         raise UserError(
             f"{path} has {len(numbers):,} pieces and the dictionary {len(symbols):,} symbols, and they differ: give "
             "the folder of the imported model (--corpus), or --no-tokenizer"

@@ -104,7 +104,7 @@ def predict_words(
     if len(head) != len(task.classes):
         raise UserError(f"{checkpoint} has {len(head)} classes: give one that was fine-tuned on {task.name}.")
     model, fairseq_task = load(checkpoint, data)
-    _check_labels(fairseq_task.label_dictionary, data, task, Path(str(checkpoint.task.get("data", ""))))
+    _check_labels(fairseq_task.label_dictionary, data, task, checkpoint)
     words = fairseq_task.load_dataset(split.name)
     sentences, predicted = words.sentences(), _classes_of_words(model, words)
     known, found = named(sentences, predicted, fairseq_task.classes)
@@ -151,13 +151,13 @@ class Classifier:
 
     def __init__(self, checkpoint: Path | Checkpoint, data: Path, task: Task) -> None:
         checkpoint = open_checkpoint(checkpoint)
-        trained = _trained(checkpoint, task)
+        _trained(checkpoint, task)
         if task.classes:
             check_file(data / "label/dict.txt", "tupe prepare-glue")
         self._glue, self._data = task, data
         self._model, self.task = load(checkpoint, data)
         if task.classes:
-            _check_labels(self.task.label_dictionary, data, task, Path(trained.data))
+            _check_labels(self.task.label_dictionary, data, task, checkpoint)
 
     def sentences(self, split: Split, any_size: bool = False) -> JoinedSentences:
         """Read the texts of a split.
@@ -274,16 +274,11 @@ def _trained(checkpoint: Checkpoint, task: Task) -> _Trained:
     return trained
 
 
-def _check_labels(dictionary: Dictionary, data: Path, task: Task, trained: Path) -> None:
+def _check_labels(dictionary: Dictionary, data: Path, task: Task, checkpoint: Checkpoint) -> None:
     labels = [label for label in dictionary.symbols[dictionary.nspecial :] if label != "<mask>"]  # fairseq adds it
     if sorted(labels) != sorted(task.classes):
         raise UserError(
             f"{data}/label/dict.txt has the labels {', '.join(labels)}, but {task.name} {', '.join(task.classes)}: "
             "prepare the task again with tupe prepare-glue."
         )
-    before, now = trained / "label/dict.txt", data / "label/dict.txt"
-    if before.is_file() and before.read_bytes() != now.read_bytes():
-        raise UserError(
-            f"the model was fine-tuned with the labels of {before}, which {now} numbers differently: prepare both with "
-            "tupe prepare-glue."
-        )
+    checkpoint.check_classes(data)

@@ -163,6 +163,21 @@ def test_pickled_things_that_are_no_tensors(saved, tmp_path):
     refused(folder, tmp_path, "holds 'a', which is no tensor")
 
 
+def test_weights_of_more_numbers_than_the_file_has(saved, released, tmp_path):
+    """Strides of 0 claim any size: 10^12 numbers would be made of two bytes."""
+    (folder, _), (fairseq, _) = saved("bert"), released()
+    huge = torch.zeros(1, dtype=torch.float16).expand(10**6, 10**6)
+    state = safetensors.load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    name = next(name for name in state if name.endswith("layer.0.attention.self.query.weight"))
+    torch.save({**state, name: huge}, folder / "pytorch_model.bin")
+    refused(folder, tmp_path, "claims more numbers than it has, first in .*query")
+    state = safe_load(fairseq / "model.pt")
+    name = next(name for name in state["model"] if name.endswith("layers.0.fc1.weight"))
+    torch.save({**state, "model": {**state["model"], name: huge}}, fairseq / "model.pt")
+    refused(fairseq, tmp_path, "claims more numbers than it has, first in .*fc1")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

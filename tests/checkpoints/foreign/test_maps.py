@@ -13,6 +13,7 @@ from tupe.checkpoints.foreign import fairseq, transformers
 from tupe.checkpoints.foreign.importing import import_model
 from tupe.checkpoints.foreign.names import FAMILIES
 from tupe.checkpoints.foreign.names import POSITIONS as TABLE
+from tupe.checkpoints.load import open_checkpoint
 from tupe.cli.main import main
 from tupe.data.glue.tasks import TASKS
 from tupe.errors import UserError
@@ -149,6 +150,29 @@ def test_a_classification_head(kind, saved, tmp_path):
     state = safe_load(tmp_path / "out/checkpoint.pt")
     assert state["cfg"]["task"]["_name"] == "tupe_sentence_prediction"
     assert state["cfg"]["task"]["num_classes"] == 3
+
+
+def test_the_classes_of_a_head_are_compared(saved, tmp_path):
+    """Those of the folder, in its order; a task that numbers them otherwise would swap all predictions."""
+    names = {0: "positive", 1: "negative"}
+    folder, _ = saved("bert", "ForSequenceClassification", id2label=names, label2id={"positive": 0, "negative": 1})
+    import_model(folder, tmp_path / "out", head_name="mood")
+    checkpoint, task = open_checkpoint(tmp_path / "out/checkpoint.pt"), tmp_path / "task"
+    assert not checkpoint.task["multi_label"]
+    (task / "label").mkdir(parents=True)
+    (task / "label/dict.txt").write_text("positive 1\nnegative 1\n")
+    checkpoint.check_classes(task)
+    (task / "label/dict.txt").write_text("negative 1\npositive 1\n")
+    with pytest.raises(UserError, match="numbers differently"):
+        checkpoint.check_classes(task)
+
+
+def test_a_head_of_several_labels(saved, tmp_path):
+    kind = {"problem_type": "multi_label_classification", "num_labels": 3}
+    folder, _ = saved("bert", "ForSequenceClassification", **kind)
+    import_model(folder, tmp_path / "out", head_name="toxic")
+    task = open_checkpoint(tmp_path / "out/checkpoint.pt").task
+    assert task["multi_label"] and task["num_classes"] == 3 and not task["regression_target"]
 
 
 def by_row(folder, out):

@@ -10,7 +10,7 @@ from tupe.checkpoints.foreign.names import ENCODER, HEAD, POSITIONS, WORDS, from
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import saved_fields
 from tupe.files import typed
-from tupe.safe_load import safe_load
+from tupe.safe_load import check_stored, safe_load
 
 MADE_BY = "fairseq"
 WEIGHTS, DICTIONARY = "model.pt", "dict.txt"
@@ -61,6 +61,7 @@ def read(folder: Path, head: str | None = None) -> Foreign:
     model = state.get("model")
     if not options or not isinstance(model, dict) or not all(isinstance(value, Tensor) for value in model.values()):
         raise UserError(f"{path} is no checkpoint of {MADE_BY}: it needs `args` or `cfg`, and `model` of tensors")
+    check_stored(model, path)
     try:
         weights = from_fairseq(model)
     except KeyError as error:

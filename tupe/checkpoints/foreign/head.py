@@ -39,11 +39,12 @@ def in_our_order(head: dict[str, Tensor], classes: Sequence[str] | None) -> tupl
     return list(classes), ""
 
 
-def task_of(name: str, rows: int, max_positions: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The task and the criterion of a checkpoint with a classification head."""
+def task_of(name: str, rows: int, max_positions: int, multi_label: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the task and the criterion of a checkpoint with a classification head."""
     criterion = {
         "_name": "tupe_sentence_prediction",
         "classification_head_name": name,
-        "regression_target": rows == 1,
+        "regression_target": rows == 1 and not multi_label,
     }
-    return {**criterion, "data": "", "num_classes": rows, "max_positions": max_positions, "seed": 1}, criterion
+    task = {"data": "", "num_classes": rows, "max_positions": max_positions, "seed": 1, "multi_label": multi_label}
+    return {**criterion, **task}, criterion

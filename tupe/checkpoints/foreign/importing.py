@@ -29,7 +29,7 @@ from tupe.data.corpus.tokenizers import JSON, open_tokenizer
 from tupe.data.text.stages import KEEP_WHITE_SPACE
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary
-from tupe.files import checksums, own, read_json, sha256, sizes, write
+from tupe.files import checksums, own, read_json, sha256, sizes, write, write_bytes
 from tupe.models.checkpoint_config import saved_config
 from tupe.models.config import TupeConfig
 from tupe.models.tupe import TupeModel
@@ -100,7 +100,11 @@ def import_model(
             weights = {key: tensor for key, tensor in weights.items() if not key.startswith(LM_HEAD)}
         of_head = ()
         if head_name is not None:
-            of_head = head.task_of(head_name, len(foreign.head["out_proj.weight"]), config.max_positions)
+            rows = len(foreign.head["out_proj.weight"])
+            of_head = head.task_of(head_name, rows, config.max_positions, foreign.multi_label)
+        if classes:
+            (out / "label").mkdir(exist_ok=True)
+            write_bytes(out / "label" / DICTIONARY, "".join(f"{name} 1\n" for name in classes).encode())
         kept = {key: value for key, value in vars(model.args).items() if key in TupeConfig.__dataclass_fields__}
         write_weights(out / CHECKPOINT, {**kept, "_name": name}, weights, config.max_positions, *of_head)
         licence = _licence(folder)

@@ -38,6 +38,7 @@ class Foreign:
     head: dict[str, Tensor]  # `dense.weight`, ... of the classification head that is asked for
     classes: list[str] | None  # the names of its classes, if the folder says them
     left: list[str]  # parameters that are left behind
+    multi_label: bool = False  # whether the head gives an example any number of its classes
 
     @property
     def symbols(self) -> int:

@@ -211,6 +211,8 @@ def from_transformers(state: Mapping[str, Tensor], family: Family, padding: int)
     if types in state:
         zero, *others = take(types)
         positions = positions + zero
+        if len(others) > 1:
+            left[f"{types} of types above 1"] = None
         if others:
             found[SEGMENTS] = torch.stack([torch.zeros_like(zero), others[0] - zero])
     found[POSITIONS] = positions

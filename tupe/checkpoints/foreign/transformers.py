@@ -10,7 +10,7 @@ from tupe.checkpoints.foreign.names import FAMILIES, POSITIONS, SEGMENTS, WORDS,
 from tupe.checkpoints.from_transformers import read_weights
 from tupe.errors import UserError
 from tupe.files import read_json, typed
-from tupe.safe_load import safe_load
+from tupe.safe_load import check_stored, safe_load
 
 MADE_BY = "Transformers"
 CONFIG, PICKLED = "config.json", "pytorch_model.bin"
@@ -84,6 +84,7 @@ def read(folder: Path) -> tuple[Foreign, dict[str, Any]]:
         files=[path, *files],
         head={},
         classes=_classes(config),
+        multi_label=config.get("problem_type") == "multi_label_classification",
         left=left,
     )
     foreign.tie()
@@ -129,6 +130,7 @@ def _weights(folder: Path) -> tuple[list[Path], dict[str, Tensor]]:
         wrong = next((name for name, value in part.items() if not isinstance(value, Tensor)), None)
         if wrong is not None:
             raise UserError(f"{file} holds {wrong!r:.60}, which is no tensor: give the weights of {MADE_BY}")
+        check_stored(part, file)
         tensors.update(part)
     return files, tensors
 
