@@ -16,15 +16,15 @@ from tupe.checkpoints.safe_load import safe_load
 
 BEFORE = Path(__file__).parent / "of_0_1_0"
 SIZE = {"encoder_layers": 2, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 32, "encoder_attention_heads": 2}
+KEYS = [f"+model.{key}={value}" for key, value in SIZE.items()]
 
 
 def resume(name, corpus, folder):
     if name == "tupe_tiny":
         flags = [part for key, value in SIZE.items() for part in (f"--{key.replace('_', '-')}", value)]
         return train(corpus, folder, "--arch", name, *flags, "--max-update", 6, "--save-interval-updates", 3)
-    keys = [f"+model.{key}={value}" for key, value in SIZE.items()]
     return hydra_train(
-        corpus, folder, f"model._name={name}", *keys, "optimization.max_update=6",
+        corpus, folder, f"model._name={name}", *KEYS, "optimization.max_update=6",
         "checkpoint.save_interval_updates=3", "model.dropout=0.1",
     )  # fmt: skip
 
@@ -40,6 +40,15 @@ def test_resumes_to_the_same_weights(name, corpus, tmp_path):
     for key, value in expected.items():
         torch.testing.assert_close(after[key], value, rtol=1e-5, atol=1e-6)  # another CPU rounds otherwise
         assert not key.endswith("weight") or not torch.equal(value, safe_load(BEFORE / f"{name}.pt")["model"][key])
+
+
+@pytest.mark.parametrize("changed", ["attention_window=4", "rotary_dims=-1"])
+def test_a_field_that_is_younger_than_the_checkpoint_is_compared(changed, corpus, tmp_path):
+    """It has no parameters, so that nothing else would notice."""
+    shutil.copy(BEFORE / "diet_rel_tiny.pt", tmp_path / "checkpoint_last.pt")
+    done = hydra_train(corpus, tmp_path, "model._name=diet_rel_tiny", *KEYS, f"+model.{changed}", check=False)
+    assert done.returncode == 1
+    assert f"is of another system ({changed.partition('=')[0]}: checkpoint 0, here" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["tupe_tiny", "diet_rel_tiny"])

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import dataclasses
 import hashlib
 import io
 import os
@@ -238,11 +239,13 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
         refuse_other_dictionary(checksum, task.source_dictionary, prepared_by(task), saved_size(state), f" {path}")
     if is_ours:
         refuse_other_target(theirs, task, f" {path}")
+        # a field that is younger than the checkpoint had the default of the checkpoint's model
+        defaults = MODEL_DATACLASS_REGISTRY.get(name, MODEL_DATACLASS_REGISTRY[model._name])
+        had = {field.name: field.default for field in dataclasses.fields(defaults)} | vars(theirs)
         differing = [
-            f"{field}: checkpoint {getattr(theirs, field)}, here {getattr(model, field)}"
+            f"{field}: checkpoint {had[field]}, here {getattr(model, field)}"
             for field in system_fields(MODEL_DATACLASS_REGISTRY[model._name])
-            if hasattr(theirs, field)
-            and getattr(theirs, field) != getattr(model, field)
+            if had[field] != getattr(model, field)
             # fine-tuning may add segments (as DIET does): their parameters then start at zero
             and not (field == "segment" and theirs.segment == "none")
         ]

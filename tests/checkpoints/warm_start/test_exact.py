@@ -95,3 +95,10 @@ def test_what_is_refused(make):
     old.discriminates = True
     with pytest.raises(UserError, match="is an ELECTRA or its discriminator, which predicts no words"):
         target_fields(old, "bert_r", [])
+
+
+@pytest.mark.parametrize("field", ["attention_window=4", "log_length=8"])
+def test_what_attention_sees_is_not_exact(field, make):
+    old = make("rope_tiny")
+    with pytest.raises(UserError, match=f"{field.partition('=')[0]}=0 becomes"):
+        warm_start(old, target_fields(old, "rope", [field]))
