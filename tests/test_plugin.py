@@ -98,6 +98,13 @@ def test_a_module_that_moved_is_found_by_its_old_name(old, capsys, monkeypatch):
     assert capsys.readouterr().err == "", "one warning a process"
 
 
+def test_an_old_name_runs_as_a_program():
+    done = subprocess.run([sys.executable, "-m", "tupe.finetuning.process"], capture_output=True, text=True)
+    assert "get_code" not in done.stderr
+    today = subprocess.run([sys.executable, "-m", "tupe.experiments.process"], capture_output=True, text=True)
+    assert done.returncode == today.returncode
+
+
 def test_a_module_below_an_old_name_is_the_same_module():
     from tupe.translation.search import GNMTSequenceGenerator
 

@@ -40,6 +40,11 @@ class _OldNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if name.startswith("tupe.") and _current(name) != name:
             return importlib.util.spec_from_loader(name, self)
 
+    def get_code(self, name):
+        """Return the code of the module of today, for `python -m`."""
+        spec = importlib.util.find_spec(_current(name))
+        return spec.loader.get_code(spec.name)
+
     def exec_module(self, module):
         name = module.__name__
         if name in RENAMED:

@@ -89,3 +89,21 @@ def test_one_run_here_returns_what_its_steps_return():
         return process.code
 
     assert finish(steps()) == 3
+
+
+def test_an_interruption_of_the_last_wait():
+    """The time is over and a run saves: it is not asked a second time, which would end it at once."""
+    saves = "import signal, sys, time\nsignal.signal(15, lambda *_: (time.sleep(1), sys.exit(3)))\ntime.sleep(600)"
+    ended = []
+
+    def steps():
+        process = python(saves)
+        try:
+            yield process
+        finally:
+            ended.append(process.code)
+
+    threading.Timer(0.9, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(UserError, match="interrupted with 0 of 1 runs done"):
+        do({"a": steps()}, minutes=0.01)
+    assert ended == [3]

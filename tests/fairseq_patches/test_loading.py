@@ -1,3 +1,4 @@
+from argparse import Namespace
 from pickle import UnpicklingError
 
 import pytest
@@ -37,6 +38,16 @@ def test_other_dictionaries_are_no_checkpoints(key, trained, tmp_path):
     other = changed(trained, tmp_path / "other.pt", **{key: None})
     with pytest.raises(UserError, match=rf"other\.pt is not a checkpoint of fairseq, which has {key}"):
         checkpoint_utils.load_checkpoint_to_cpu(str(other))
+
+
+def test_an_older_checkpoint_without_what_fairseq_upgrades(trained, tmp_path):
+    stripped = tmp_path / "stripped.pt"
+    model = torch.load(trained / "checkpoint_last.pt", weights_only=True)["model"]
+    torch.save({"args": Namespace(arch="roberta_base"), "model": model}, stripped)
+    with pytest.raises(
+        UserError, match=r"stripped\.pt is not a checkpoint of fairseq, which has optimizer_history, extra"
+    ):
+        checkpoint_utils.load_checkpoint_to_cpu(str(stripped))
 
 
 def test_training_does_not_go_on_from_weights_that_are_nan(trained, tmp_path):

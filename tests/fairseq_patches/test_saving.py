@@ -5,15 +5,19 @@ import hashlib
 import logging
 import os
 import re
+import resource
 import shutil
+import signal
 from collections import namedtuple
 from pathlib import Path
 
 import pytest
 import torch
+from fairseq import checkpoint_utils
 
 from tests.commands import ROOT
 from tupe.errors import UserError
+from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.printing import LOG
 from tupe.files import atomic_files
 from tupe.plan import Launch, plan, read_config
@@ -67,6 +71,20 @@ def test_disk_that_is_full_when_a_checkpoint_is_written(train, trained, tmp_path
     assert not list(tmp_path.glob(".*"))
     train(tmp_path, "--max-update", 6)
     assert torch.load(last, weights_only=True)["optimizer_history"][-1]["num_updates"] == 6
+
+
+def test_a_file_that_may_not_be_as_large(tmp_path):
+    """PyTorch hides the system's error, EFBIG, behind one of its own."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with patched(), pytest.raises(UserError, match=r"cannot be written \(File too large\): the checkpoints before"):
+            checkpoint_utils.torch_persistent_save({"weight": torch.zeros(1000)}, str(tmp_path / "checkpoint.pt"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert not list(tmp_path.iterdir())
 
 
 def test_disk_that_is_full_when_a_checkpoint_is_copied(train, tmp_path, disk, monkeypatch):

@@ -70,6 +70,7 @@ def do_runs(
             bar.refresh()
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    interrupted = False
     try:
         while time.monotonic() < end:
             for run, (steps, process) in list(active.items()):
@@ -82,14 +83,16 @@ def do_runs(
             if not active:
                 break
             time.sleep(_POLL)
-        interrupted = False
     except KeyboardInterrupt:
         interrupted = True
     finally:
-        for _, process in active.values():
-            process.stop()
-        for _, process in active.values():
-            process.ended(wait=True)
+        try:
+            _end(process for _, process in active.values())
+        except KeyboardInterrupt:
+            if interrupted:  # a second one does not wait
+                raise
+            interrupted = True
+            _end(process for _, process in active.values())
         for steps, _ in active.values():
             steps.close()
         bar.close()
@@ -97,6 +100,15 @@ def do_runs(
         raise UserError(
             f"interrupted with {progress(()).runs} of {total.runs} runs done: the same command goes on from there."
         )
+
+
+def _end(processes: Iterable[Process]) -> None:
+    """Stop processes, each by one signal however often this is called, and wait until they have saved and ended."""
+    processes = list(processes)
+    for process in processes:
+        process.stop()
+    for process in processes:
+        process.ended(wait=True)
 
 
 def say_failed(run: object, why: str) -> None:

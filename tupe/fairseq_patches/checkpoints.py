@@ -76,6 +76,9 @@ def load(file, **options) -> dict:
     state = safe_load(file.name) if state is None else state
     old = state.get("args") is not None  # fairseq adds to those what they lack
     missing = [key for key in ("model", *(() if old else _PARTS)) if state.get(key) is None]
+    if old:
+        made_of = {"optimizer_history": "best_loss", "extra_state": "epoch"}
+        missing += [key for key, source in made_of.items() if key not in state and source not in state]
     if missing:
         raise UserError(f"{file.name} is not a checkpoint of fairseq, which has {', '.join(missing)}: give one that is")
     model = saved_model(state)
@@ -309,6 +312,16 @@ def _whole(target: str, size: Callable[[], int]) -> Iterator[Path]:
             yield unfinished
     except UserError as error:
         raise UserError(f"{error} The checkpoints before it are whole, and the same command goes on.") from error
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__cause__ or cause.__context__  # PyTorch's writer raises an error of its own
+        if cause is None:
+            raise
+        raise UserError(
+            f"{target} cannot be written ({cause.strerror}): the checkpoints before it are whole, so mend that or set "
+            "checkpoint.save_dir to another place, and the same command goes on."
+        ) from error
 
 
 def _saved_size(state: dict) -> int:

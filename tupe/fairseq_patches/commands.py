@@ -126,6 +126,11 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
             raise
         raise UserError(f"a package is missing: {str(error).splitlines()[0]}.") from error
     except AssertionError as error:
+        if str(error).startswith(("Could not infer model type", "Could not infer task type")):
+            raise UserError(
+                f"nothing registers the {str(error).split()[3]} of the checkpoint {cfg.common_eval.path}: give "
+                "--user-dir the folder that does."
+            ) from error
         if not str(error).startswith(_TOO_LONG):
             raise
         raise UserError(f"{_TOO_LONG} --max-tokens, {cfg.dataset.max_tokens}: raise it.") from error

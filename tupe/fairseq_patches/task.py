@@ -88,6 +88,8 @@ class TupeTask(FairseqTask):
         keep_last_batch(dataset)
         iterator = super().get_batch_iterator(dataset, *args, **kwargs)
         iterator.persistent_workers = False
+        if not getattr(self.cfg, "rebuild_batches", False):
+            vars(dataset).pop("batch_by_size", None)  # it refers to the data set, which would stay in memory
         return iterator
 
     def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False, **kwargs):

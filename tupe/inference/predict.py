@@ -23,6 +23,7 @@ from tupe.criterions.metrics import (
     pearson,
     spearman,
 )
+from tupe.data.binary import check_indexed
 from tupe.data.glue.own import MADE_BY
 from tupe.data.glue.prepare import WORDS
 from tupe.data.glue.tasks import TASKS, Split, Task
@@ -168,6 +169,8 @@ class Classifier:
         sides = []
         for side in range(len(self._glue.texts)):
             path = self._data / f"input{side}" / split.name
+            if path.with_name(f"{split.name}.bin").exists():
+                check_indexed(path, "tupe prepare-glue")
             part = data_utils.load_indexed_dataset(str(path), self.task.source_dictionary)
             if part is None:
                 raise UserError(f"there is no test set {path}.bin: prepare the task from a download that has it.")

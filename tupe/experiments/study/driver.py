@@ -138,7 +138,8 @@ class Study:
             try:
                 yield process
             finally:  # also where it was interrupted
-                self._conclude(run, of, process)
+                if process.code is not None:  # else nobody waited for its end, as after a second Ctrl-C
+                    self._conclude(run, of, process)
 
     def _pretrained(self, run: Run) -> Path | None:
         """Return the checkpoint that a sweep fine-tunes; None unless its pre-training ended on this machine."""
