@@ -9,11 +9,13 @@ import pytest
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
+from tests.data.glue.test_prepare import write_task
 from tupe.cli.main import main
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.vocabulary import Encoder
 from tupe.data.glue.cells import sentences
 from tupe.data.glue.own import description, own_tasks
+from tupe.files import lock
 
 ROWS = [("Anna sees the house", "good"), ("Bob hears, a red car", "bad"), ('Carl "finds" an apple', "very good")]
 EXAMPLES = ROWS * 4
@@ -206,6 +208,28 @@ def test_the_place_of_something_else_is_left(make):
     (out / "letter.txt").write_text("mine")
     status, said = make(write(make.folder / "a.csv"))
     assert status == 1 and "choose another folder" in said and (out / "letter.txt").read_text() == "mine"
+
+
+def test_a_task_of_glue_under_another_name_is_left(make, prepared):
+    write_task(make.folder / "download", "CoLA")
+    command = ["prepare-glue", str(make.folder / "download"), str(prepared), str(make.folder / "glue"), "CoLA"]
+    assert main([*command, "--partial", "--workers", "1"]) == 0
+    (make.folder / "own").mkdir()
+    (make.folder / "glue/CoLA").rename(make.folder / "own/task")
+    before = (make.folder / "own/task/manifest.json").read_bytes()
+    status, said = make(write(make.folder / "a.csv"))
+    assert status == 1 and "was not made by tupe prepare-task: choose another folder for OUT" in said
+    assert (make.folder / "own/task/manifest.json").read_bytes() == before
+
+
+def test_one_process_at_a_time(make):
+    path = write(make.folder / "a.csv")
+    with lock(make.folder / "own/.task.lock"):
+        status, said = make(path, "--valid", path)
+        assert status == 1 and "another process is preparing" in said and "wait for it to end" in said
+        assert not (make.folder / "own/task").exists()
+    assert make(path, "--valid", path)[0] == 0
+    assert [path.name for path in (make.folder / "own").iterdir()] == ["task"]
 
 
 def test_damaged_data_are_found(make):

@@ -19,7 +19,7 @@ from tupe.data.glue.reader import Report, Row
 from tupe.data.glue.tasks import TASKS, Split, Task
 from tupe.data.parallel import Map
 from tupe.errors import UserError
-from tupe.files import read, read_json, sha256
+from tupe.files import lock, read, read_json, sha256
 
 MADE_BY = "tupe prepare-task"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -62,7 +62,7 @@ def prepare_own(
         map_: does the work.
 
     Raises:
-        UserError: for what cannot be read, and for labels that do not fit.
+        UserError: for what cannot be read, for labels that do not fit, and if another process is making `out`.
     """
     check_folder(out)
     name = out.resolve().name
@@ -80,12 +80,18 @@ def prepare_own(
     if options.columns is not None:
         made_of["options"]["columns"] = list(options.columns)
     content = done(out, made_of, verify, MADE_BY)
-    if content is not None and content.description is None:
+    if (out / NAME).is_file() and description(out) is None:  # a task of GLUE under another name
         raise UserError(f"{out} was not made by {MADE_BY}: choose another folder for OUT.")
     if content is None:
         task, rows = _described(name, files, options)
         read_ = {split: _Counted(rows[split.name], task) for split in task.splits}
-        content = write_task(task, read_, made_of, corpus, out, map_, own=True)
+        with lock(out.with_name(f".{out.name}.lock")) as mine:
+            if mine is None:
+                raise UserError(f"another process is preparing {out}: wait for it to end, or end it.")
+            try:
+                content = write_task(task, read_, made_of, corpus, out, map_, own=True)
+            finally:
+                Path(mine.name).unlink(missing_ok=True)
     return content
 
 
