@@ -3,12 +3,14 @@
 import gzip
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
+from tests.commands import run
 from tests.data.glue.test_prepare import write_task
 from tupe.cli.main import main
 from tupe.data.corpus.manifest import Manifest
@@ -230,6 +232,14 @@ def test_one_process_at_a_time(make):
         assert not (make.folder / "own/task").exists()
     assert make(path, "--valid", path)[0] == 0
     assert [path.name for path in (make.folder / "own").iterdir()] == ["task"]
+
+
+def test_words_are_written_as_utf_8_in_any_locale(prepared, tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_bytes("René\tB-PER\nsees\tO\n".encode())
+    command = ["prepare-task", path, prepared, tmp_path / "task", "--valid", path, "--workers", "1"]
+    run(sys.executable, "-m", "tupe", *command, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    assert (tmp_path / "task/label/valid.words").read_bytes() == "René\nsees\n\n".encode()
 
 
 def test_damaged_data_are_found(make):
