@@ -15,7 +15,7 @@ from tests.data.glue.test_prepare import write_task
 from tupe.cli.main import main
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.vocabulary import Encoder
-from tupe.data.glue.cells import sentences
+from tupe.data.glue.cells import records, sentences
 from tupe.data.glue.own import description, own_tasks
 from tupe.files import lock
 
@@ -139,6 +139,10 @@ WRONG = {
     "an open quote": ("a.csv", 'text,label\nBob,b\n"Anna,a\n', [], "line 3: no row of a CSV begins there"),
     "an empty text": ("a.csv", "text,label\nAnna,a\n ,b\n", [], "line 3: there is no text in 'text'"),
     "an empty label": ("a.csv", "text,label\nAnna,a\nBob,\n", [], "line 3: there is no label"),
+    "an empty row of one column": (
+        "a.tsv", "text\nAnna\n\nBob\n", ["--label", "stars"], "line 3 is empty, but a row of the one column"
+    ),
+    "a row of one column before the first": ("a.csv", "text\n\nAnna\n", [], "line 2 is empty, but a row of the one"),
     "an odd label": ("a.csv", 'text,label\nAnna,a\nBob,"x\ny"\n', [], "cannot be the name of a class"),
     "a special symbol": ("a.csv", "text,label\nAnna,a\nBob,<pad>\n", [], "'<pad>' cannot be the name of a class"),
     "one class": ("a.csv", "text,label\nAnna,a\nBob,a\n", [], "only the label 'a'"),
@@ -232,6 +236,16 @@ def test_one_process_at_a_time(make):
         assert not (make.folder / "own/task").exists()
     assert make(path, "--valid", path)[0] == 0
     assert [path.name for path in (make.folder / "own").iterdir()] == ["task"]
+
+
+def test_empty_lines_that_are_no_rows(tmp_path):
+    for name, text, expected in (
+        ("a.tsv", "text\nAnna\nBob\n\n\n", [2, 3]),
+        ("a.csv", 'text\nAnna\n""\nBob\n\n', [2, 3, 4]),
+        ("b.csv", "text,label\nAnna,a\n\nBob,b\n", [2, 4]),
+    ):
+        (tmp_path / name).write_text(text)
+        assert [record.line for record in records(tmp_path / name, name[2:])] == expected
 
 
 def test_words_are_written_as_utf_8_in_any_locale(prepared, tmp_path):
