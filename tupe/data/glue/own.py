@@ -136,6 +136,7 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
     if "conll" in formats and len(formats) > 1:
         raise UserError(f"{', '.join(str(path) for path in files.values())} are files of words and files of texts.")
     tokens = formats == {"conll"}
+    _check_options(files["train"], options, tokens)
     rows: dict[str, list[Row]] = {}
     lines: dict[str, list[int]] = {}
     texts, labelled = options.text, {}
@@ -171,7 +172,7 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
         separator=options.separator,
         tokens=tokens,
     )
-    if options.kind == "regression" and not tokens:
+    if options.kind == "regression":
         return _scaled(task, rows, files["train"])
     classes = options.labels or _classes(rows["train"], files["train"], options, tokens)
     for name in classes:
@@ -182,6 +183,15 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
         if split.labelled:
             _check_classes(files[split.name], split.name, rows, lines, classes, options)
     return replace(task, classes=tuple(classes)), rows
+
+
+def _check_options(path: Path, options: Options, tokens: bool) -> None:
+    """Refuse what is given for files of the other sort."""
+    if not tokens and options.columns:
+        raise UserError(f"--columns is for files of words, but {path} has texts: leave it out, or give --format conll.")
+    given = [f"--{options.kind}"] if options.kind != "class" else ["--text"] if options.text else []
+    if tokens and given:
+        raise UserError(f"{given[0]} is for files of texts, but {path} has words with labels: leave it out.")
 
 
 def _texts(path: Path, first: Record, options: Options) -> tuple[str, ...]:
