@@ -16,7 +16,8 @@ from tupe.cli.main import main
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.vocabulary import Encoder
 from tupe.data.glue.cells import records, sentences
-from tupe.data.glue.own import description, own_tasks
+from tupe.data.glue.own import Options, _described, description, own_tasks
+from tupe.data.text.stages import TextProcessing
 from tupe.files import lock
 
 ROWS = [("Anna sees the house", "good"), ("Bob hears, a red car", "bad"), ('Carl "finds" an apple', "very good")]
@@ -240,6 +241,14 @@ def test_one_process_at_a_time(make):
         assert not (make.folder / "own/task").exists()
     assert make(path, "--valid", path)[0] == 0
     assert [path.name for path in (make.folder / "own").iterdir()] == ["task"]
+
+
+def test_texts_are_read_as_they_are(tmp_path):
+    text = "Anna\u00a0sees\tthe  house"
+    path = write(tmp_path / "a.jsonl", [(f"  {text}\n", "a"), ("Bob\r\nhears", "b")])
+    _, rows = _described("task", {"train": path, "valid": path}, Options())
+    processing = TextProcessing(["keep-white-space"], "en")
+    assert [processing.line(*row.texts) for row in rows["train"]] == [text, "Bob hears"]
 
 
 def test_empty_lines_that_are_no_rows(tmp_path):

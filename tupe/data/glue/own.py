@@ -27,7 +27,6 @@ _HELD_OUT = 10  # of as many training rows one is held out, where there is no fi
 _CLASSES = 10_000
 _LONGEST_LABEL = 100  # characters
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
-_WHITE_SPACE = re.compile(r"\s+")
 
 Labels = str | tuple[str, ...]
 
@@ -240,7 +239,7 @@ def _rows(
 def _text(value: Any, name: str, where: str) -> str:
     if not isinstance(value, str):
         raise UserError(f"{where}: {shown(name)} is {shown(value)}, but a text is a string: mend the line.")
-    text = _WHITE_SPACE.sub(" ", value).strip()
+    text = value.strip()  # the corpus' text processing says what becomes of white space within
     if not text:
         raise UserError(f"{where}: there is no text in {shown(name)}: fill it, or leave the line out.")
     if len(text) > LONGEST:
@@ -294,10 +293,11 @@ def _number(value: Any, where: str) -> float:
 
 
 def _hold_out(path: Path, rows: dict[str, list[Row]], lines: dict[str, list[int]]) -> None:
-    """Take one of ten training rows, by a hash of its texts, so that rows of the same texts stay together."""
+    """Take one of ten training rows, by a hash of its texts, so that rows of the same words stay together."""
 
     def held(row: Row) -> bool:
-        return hashlib.sha256("\n".join(row.texts).encode("utf-8", "surrogatepass")).digest()[0] % _HELD_OUT == 0
+        texts = "\n".join(" ".join(text.split()) for text in row.texts)
+        return hashlib.sha256(texts.encode("utf-8", "surrogatepass")).digest()[0] % _HELD_OUT == 0
 
     chosen = [held(row) for row in rows["train"]]
     if all(chosen) or not any(chosen):
