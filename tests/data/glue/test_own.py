@@ -184,6 +184,14 @@ WRONG = {
     "numbers of words": ("a.conll", "Anna\t1\n", ["--regression"], "--regression is for files of texts"),
     "a column of texts of words": ("a.conll", "Anna\tA\n", ["--text", "a"], "--text is for files of texts"),
     "columns of texts": ("a.csv", GOOD, ["--columns", "1,2"], "--columns is for files of words"),
+    "a name with the separator": (
+        "a.jsonl", '{"text": "A", "label": ["a"]}\n{"text": "B", "label": ["a,b"]}\n', ["--multi-label"],
+        "line 2: the label 'a,b' has the separator ',' in it"
+    ),
+    "a class with the separator": (
+        "a.csv", GOOD, ["--multi-label", "--separator", "|", "--labels", "a", "b", "a|b"],
+        "--labels: the label 'a|b' has the separator '|' in it"
+    ),
     "words without labels": ("a.conll", "Anna\nsees\n", [], "words in one column and no labels"),
     "no words": ("a.conll", "\n\n", [], "has no words in it"),
     "an empty label of a word": ("a.conll", "Anna\tB-PER\nsees\t\nBob\tO\n", [], "there is no label"),

@@ -175,7 +175,10 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
         return _scaled(task, rows, files["train"])
     classes = options.labels or _classes(rows["train"], files["train"], options, tokens)
     for name in classes:
-        _check_name(name, "--labels" if options.labels else str(files["train"]))
+        where = "--labels" if options.labels else str(files["train"])
+        _check_name(name, where)
+        if options.kind == "multi-label":
+            _check_separator(name, where, options)
     if len({*classes}) < len(classes):
         raise UserError("--labels names a class twice: leave one out.")
     for split in task.splits:
@@ -255,6 +258,8 @@ def _label(value: Any, where: str, options: Options) -> Labels:
         if not isinstance(values, list):
             raise UserError(f"{where}: the labels are {shown(value)}: write a list of names.")
         names = [_name(one, where) for one in values if not isinstance(one, str) or one.strip()]
+        for name in names:
+            _check_separator(name, where, options)
         return tuple(dict.fromkeys(names))
     return _name(value, where)
 
@@ -281,6 +286,14 @@ def _check_name(name: str, where: str) -> None:
         raise UserError(
             f"{where}: {shown(name)} cannot be the name of a class: give one of at most {_LONGEST_LABEL} printed "
             "characters, and no special symbol."
+        )
+
+
+def _check_separator(name: str, where: str, options: Options) -> None:
+    if options.separator in name:  # `tupe predict` writes several names with the separator between them
+        raise UserError(
+            f"{where}: the label {shown(name)} has the separator {shown(options.separator)} in it: give another "
+            "--separator, or rename the label."
         )
 
 
