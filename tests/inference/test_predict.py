@@ -1,5 +1,6 @@
 """Predictions of made models in the GLUE server's format: order, labels, scores, and what is refused."""
 
+import importlib.util
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +13,8 @@ from tests.samples import write_checkpoint, write_task
 from tupe.checkpoints import fairseq_checkpoint
 from tupe.cli.main import main
 from tupe.data.binary import EOS, writer
-from tupe.data.glue.tasks import TASKS
+from tupe.data.glue.tasks import TASKS, Split, Task
+from tupe.errors import UserError
 from tupe.inference import predict as predictions
 from tupe.models import TupeModel
 from tupe.models.config import CONFIGS
@@ -205,3 +207,23 @@ def test_refuses(tmp_path, capsys):
     assert "numbers differently" in said(good, other, "--partial")
     (data / "label/dict.txt").write_text("0 1\n1 1\n")
     assert "has the labels 0, 1, but RTE" in said(good, data, "--partial")
+
+
+@pytest.mark.parametrize(
+    ("labelled", "classes", "expected"),
+    [
+        (True, ("B-PER", "O"), r"pip install '\.\[tokens\]'"),
+        (False, ("B-PER", "O"), "the work began"),  # there is nothing to compare with
+        (True, ("NOUN", "VERB"), "the work began"),
+    ],
+)
+def test_entities_without_seqeval(labelled, classes, expected, tmp_path, monkeypatch):
+    def begun(path):
+        raise UserError("the work began")
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(predictions, "open_checkpoint", begun)
+    split = Split("test", ("test.conll",), (), 3, labelled=labelled)
+    task = Task("words", (split,), texts=("word",), classes=classes, tokens=True)
+    with pytest.raises(UserError, match=expected):
+        predictions.predict_own(tmp_path / "none.pt", tmp_path, task, tmp_path / "out")

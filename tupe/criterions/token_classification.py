@@ -1,7 +1,6 @@
 """A class for every word: cross-entropy at the words' first tokens, and how many are right."""
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
-import importlib.util
 import math
 from dataclasses import dataclass, field
 from typing import Optional
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from tupe.criterions.metrics import has_entities
 from tupe.criterions.sentence_prediction import CLASS_WEIGHTS, class_weights, worker_slots
 from tupe.data.batches import known
-from tupe.data.words import NO_LABEL
+from tupe.data.words import NO_LABEL, check_entity_scores
 from tupe.errors import UserError
 
 
@@ -42,8 +41,8 @@ class TupeTokenClassificationCriterion(FairseqCriterion):
                 f"{type(task).__name__} has not: set --task tupe_token_classification"
             )
         self.entities = has_entities(task.classes)
-        if self.entities and importlib.util.find_spec("seqeval") is None:
-            raise UserError("the F1 of entities is computed by seqeval, which is not there: pip install '.[tokens]'")
+        if self.entities:
+            check_entity_scores()
         weights = class_weights(cfg.class_weights, task) if cfg.class_weights else None
         self.register_buffer("weights", weights, persistent=False)
 

@@ -1,5 +1,6 @@
 """Sentences whose words have labels as fairseq's dataset, in windows where they are too long for a model."""
 
+import importlib.util
 import itertools
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,12 @@ def named(sentences: list[tuple[np.ndarray, np.ndarray]], predicted: dict[int, i
     known = [[names[i] for i in classes] for _, classes in sentences]
     found = [[names[predicted[place]] for place in places.tolist()] for places, _ in sentences]
     return known, found
+
+
+def check_entity_scores() -> None:
+    """Raise a `UserError` if `entity_scores` would find no `seqeval`."""
+    if importlib.util.find_spec("seqeval") is None:
+        raise UserError("the F1 of entities is computed by seqeval, which is not there: pip install '.[tokens]'")
 
 
 def entity_scores(known: list[list[str]], found: list[list[str]]) -> dict[str, float]:

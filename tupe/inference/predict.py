@@ -27,7 +27,7 @@ from tupe.data.binary import check_indexed
 from tupe.data.glue.own import MADE_BY
 from tupe.data.glue.prepare import WORDS
 from tupe.data.glue.tasks import TASKS, Split, Task
-from tupe.data.words import LabelledWords, entity_scores, named, word_accuracy
+from tupe.data.words import LabelledWords, check_entity_scores, entity_scores, named, word_accuracy
 from tupe.errors import UserError
 from tupe.files import atomic, check_file, read_text, typed
 from tupe.tasks.sentence_prediction import JoinedSentences, MultiHot, TupeSentencePredictionTask
@@ -96,6 +96,9 @@ def predict_words(
     checkpoint: Path | Checkpoint, data: Path, task: Task, split: Split, out: Path
 ) -> dict[Path, dict[str, float]]:
     """Write words and their labels to a file such as `out/test.conll`. Returns and raises as `predict_own`."""
+    scored = split.labelled and has_entities(task.classes)
+    if scored:
+        check_entity_scores()
     checkpoint = open_checkpoint(checkpoint)
     head = checkpoint.weights.get("token_head.weight")
     if checkpoint.task.get("_name") != "tupe_token_classification" or not isinstance(head, Tensor):
@@ -119,7 +122,7 @@ def predict_words(
         file.writelines(lines)
     if not split.labelled:
         return {target: {}}
-    scores = entity_scores(known, found) if has_entities(task.classes) else {}
+    scores = entity_scores(known, found) if scored else {}
     return {target: {name: 100 * value for name, value in {**scores, "accuracy": word_accuracy(known, found)}.items()}}
 
 

@@ -3,17 +3,22 @@
 import gzip
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
+from tests.commands import run
+from tests.data.glue.test_prepare import write_task
 from tupe.cli.main import main
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.vocabulary import Encoder
-from tupe.data.glue.cells import sentences
-from tupe.data.glue.own import description, own_tasks
+from tupe.data.glue.cells import records, sentences
+from tupe.data.glue.own import Options, _described, description, own_tasks
+from tupe.data.text.stages import TextProcessing
+from tupe.files import lock
 
 ROWS = [("Anna sees the house", "good"), ("Bob hears, a red car", "bad"), ('Carl "finds" an apple', "very good")]
 EXAMPLES = ROWS * 4
@@ -135,6 +140,10 @@ WRONG = {
     "an open quote": ("a.csv", 'text,label\nBob,b\n"Anna,a\n', [], "line 3: no row of a CSV begins there"),
     "an empty text": ("a.csv", "text,label\nAnna,a\n ,b\n", [], "line 3: there is no text in 'text'"),
     "an empty label": ("a.csv", "text,label\nAnna,a\nBob,\n", [], "line 3: there is no label"),
+    "an empty row of one column": (
+        "a.tsv", "text\nAnna\n\nBob\n", ["--label", "stars"], "line 3 is empty, but a row of the one column"
+    ),
+    "a row of one column before the first": ("a.csv", "text\n\nAnna\n", [], "line 2 is empty, but a row of the one"),
     "an odd label": ("a.csv", 'text,label\nAnna,a\nBob,"x\ny"\n', [], "cannot be the name of a class"),
     "a special symbol": ("a.csv", "text,label\nAnna,a\nBob,<pad>\n", [], "'<pad>' cannot be the name of a class"),
     "one class": ("a.csv", "text,label\nAnna,a\nBob,a\n", [], "only the label 'a'"),
@@ -171,6 +180,18 @@ WRONG = {
     "columns": ("a.conll", "a\tO\n", ["--columns", "1;2"], "give two numbers from 1, such as 1,2"),
     "too few columns": ("a.conll", "a\tO\n", ["--columns", "1,4"], "has 2 column(s), but --columns asks for 1 and 4"),
     "ragged words": ("a.conll", "Anna\tB-PER\nsees\n", [], "line 2: there are 1 columns, but 2 before"),
+    "several labels of a word": ("a.conll", "Anna\tA\n", ["--multi-label"], "--multi-label is for files of texts"),
+    "numbers of words": ("a.conll", "Anna\t1\n", ["--regression"], "--regression is for files of texts"),
+    "a column of texts of words": ("a.conll", "Anna\tA\n", ["--text", "a"], "--text is for files of texts"),
+    "columns of texts": ("a.csv", GOOD, ["--columns", "1,2"], "--columns is for files of words"),
+    "a name with the separator": (
+        "a.jsonl", '{"text": "A", "label": ["a"]}\n{"text": "B", "label": ["a,b"]}\n', ["--multi-label"],
+        "line 2: the label 'a,b' has the separator ',' in it"
+    ),
+    "a class with the separator": (
+        "a.csv", GOOD, ["--multi-label", "--separator", "|", "--labels", "a", "b", "a|b"],
+        "--labels: the label 'a|b' has the separator '|' in it"
+    ),
     "words without labels": ("a.conll", "Anna\nsees\n", [], "words in one column and no labels"),
     "no words": ("a.conll", "\n\n", [], "has no words in it"),
     "an empty label of a word": ("a.conll", "Anna\tB-PER\nsees\t\nBob\tO\n", [], "there is no label"),
@@ -206,6 +227,54 @@ def test_the_place_of_something_else_is_left(make):
     (out / "letter.txt").write_text("mine")
     status, said = make(write(make.folder / "a.csv"))
     assert status == 1 and "choose another folder" in said and (out / "letter.txt").read_text() == "mine"
+
+
+def test_a_task_of_glue_under_another_name_is_left(make, prepared):
+    write_task(make.folder / "download", "CoLA")
+    command = ["prepare-glue", str(make.folder / "download"), str(prepared), str(make.folder / "glue"), "CoLA"]
+    assert main([*command, "--partial", "--workers", "1"]) == 0
+    (make.folder / "own").mkdir()
+    (make.folder / "glue/CoLA").rename(make.folder / "own/task")
+    before = (make.folder / "own/task/manifest.json").read_bytes()
+    status, said = make(write(make.folder / "a.csv"))
+    assert status == 1 and "was not made by tupe prepare-task: choose another folder for OUT" in said
+    assert (make.folder / "own/task/manifest.json").read_bytes() == before
+
+
+def test_one_process_at_a_time(make):
+    path = write(make.folder / "a.csv")
+    with lock(make.folder / "own/.task.lock"):
+        status, said = make(path, "--valid", path)
+        assert status == 1 and "another process is preparing" in said and "wait for it to end" in said
+        assert not (make.folder / "own/task").exists()
+    assert make(path, "--valid", path)[0] == 0
+    assert [path.name for path in (make.folder / "own").iterdir()] == ["task"]
+
+
+def test_texts_are_read_as_they_are(tmp_path):
+    text = "Anna\u00a0sees\tthe  house"
+    path = write(tmp_path / "a.jsonl", [(f"  {text}\n", "a"), ("Bob\r\nhears", "b")])
+    _, rows = _described("task", {"train": path, "valid": path}, Options())
+    processing = TextProcessing(["keep-white-space"], "en")
+    assert [processing.line(*row.texts) for row in rows["train"]] == [text, "Bob hears"]
+
+
+def test_empty_lines_that_are_no_rows(tmp_path):
+    for name, text, expected in (
+        ("a.tsv", "text\nAnna\nBob\n\n\n", [2, 3]),
+        ("a.csv", 'text\nAnna\n""\nBob\n\n', [2, 3, 4]),
+        ("b.csv", "text,label\nAnna,a\n\nBob,b\n", [2, 4]),
+    ):
+        (tmp_path / name).write_text(text)
+        assert [record.line for record in records(tmp_path / name, name[2:])] == expected
+
+
+def test_words_are_written_as_utf_8_in_any_locale(prepared, tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_bytes("René\tB-PER\nsees\tO\n".encode())
+    command = ["prepare-task", path, prepared, tmp_path / "task", "--valid", path, "--workers", "1"]
+    run(sys.executable, "-m", "tupe", *command, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    assert (tmp_path / "task/label/valid.words").read_bytes() == "René\nsees\n\n".encode()
 
 
 def test_damaged_data_are_found(make):

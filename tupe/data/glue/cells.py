@@ -60,19 +60,29 @@ def records(path: Path, format_: str, delimiter: str = ",") -> Iterator[Record]:
 
     Raises:
         UserError: if it is missing, not UTF-8 or not of that format: lines of another length than the first, a name
-            that is there twice.
+            that is there twice, an empty line between rows of one column.
     """
     if format_ == "jsonl":
         yield from _objects(path)
         return
     rows = _separated(path, delimiter) if format_ == "csv" else _tabbed(path)
-    _, columns = next(rows, (0, []))
+    _, columns = next((row for row in rows if row[1]), (0, []))
     if not columns:
         raise UserError(f"{path} is empty: its first line should name the columns.")
     twice = next((name for i, name in enumerate(columns) if name and name in columns[:i]), None)
     if twice is not None:
         raise UserError(f"{path}, line 1: two columns are called {shown(twice)}: rename one.")
+    empty = 0  # the first of the empty lines since the last row
     for line, cells in rows:
+        if not cells:
+            empty = empty or line
+            continue
+        if empty and len(columns) == 1:
+            raise UserError(
+                f"{path}, line {empty} is empty, but a row of the one column {shown(columns[0])} stands there: fill "
+                "it, or take the line out."
+            )
+        empty = 0
         if len(cells) != len(columns):
             quoted = format_ == "tsv" and any(cell.startswith('"') for cell in cells)
             hint = ' (in a TSV a " is text; --format csv --delimiter tab reads it as a quote)' if quoted else ""
@@ -84,13 +94,14 @@ def records(path: Path, format_: str, delimiter: str = ",") -> Iterator[Record]:
 
 
 def _tabbed(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield lines and cells, none of an empty line."""
     for number, line in _lines(path):
         text = line.rstrip("\r\n")
-        if text:
-            yield number, text.split("\t")
+        yield number, text.split("\t") if text else []
 
 
 def _separated(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield rows with the lines where they begin, without a cell for an empty line."""
     csv.field_size_limit(LONGEST + 1)  # of this process; the default is smaller
     reader = csv.reader((line for _, line in _lines(path)), delimiter=delimiter, strict=True)
     begin = 1
@@ -104,8 +115,7 @@ def _separated(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
             ) from None
         if cells is None:
             return
-        if cells:
-            yield begin, cells
+        yield begin, cells
         begin = reader.line_num + 1
 
 

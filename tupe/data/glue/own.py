@@ -19,7 +19,7 @@ from tupe.data.glue.reader import Report, Row
 from tupe.data.glue.tasks import TASKS, Split, Task
 from tupe.data.parallel import Map
 from tupe.errors import UserError
-from tupe.files import read, read_json, sha256
+from tupe.files import lock, read, read_json, sha256
 
 MADE_BY = "tupe prepare-task"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -27,7 +27,6 @@ _HELD_OUT = 10  # of as many training rows one is held out, where there is no fi
 _CLASSES = 10_000
 _LONGEST_LABEL = 100  # characters
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
-_WHITE_SPACE = re.compile(r"\s+")
 
 Labels = str | tuple[str, ...]
 
@@ -62,7 +61,7 @@ def prepare_own(
         map_: does the work.
 
     Raises:
-        UserError: for what cannot be read, and for labels that do not fit.
+        UserError: for what cannot be read, for labels that do not fit, and if another process is making `out`.
     """
     check_folder(out)
     name = out.resolve().name
@@ -80,12 +79,18 @@ def prepare_own(
     if options.columns is not None:
         made_of["options"]["columns"] = list(options.columns)
     content = done(out, made_of, verify, MADE_BY)
-    if content is not None and content.description is None:
+    if (out / NAME).is_file() and description(out) is None:  # a task of GLUE under another name
         raise UserError(f"{out} was not made by {MADE_BY}: choose another folder for OUT.")
     if content is None:
         task, rows = _described(name, files, options)
         read_ = {split: _Counted(rows[split.name], task) for split in task.splits}
-        content = write_task(task, read_, made_of, corpus, out, map_, own=True)
+        with lock(out.with_name(f".{out.name}.lock")) as mine:
+            if mine is None:
+                raise UserError(f"another process is preparing {out}: wait for it to end, or end it.")
+            try:
+                content = write_task(task, read_, made_of, corpus, out, map_, own=True)
+            finally:
+                Path(mine.name).unlink(missing_ok=True)
     return content
 
 
@@ -130,6 +135,7 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
     if "conll" in formats and len(formats) > 1:
         raise UserError(f"{', '.join(str(path) for path in files.values())} are files of words and files of texts.")
     tokens = formats == {"conll"}
+    _check_options(files["train"], options, tokens)
     rows: dict[str, list[Row]] = {}
     lines: dict[str, list[int]] = {}
     texts, labelled = options.text, {}
@@ -165,17 +171,29 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
         separator=options.separator,
         tokens=tokens,
     )
-    if options.kind == "regression" and not tokens:
+    if options.kind == "regression":
         return _scaled(task, rows, files["train"])
     classes = options.labels or _classes(rows["train"], files["train"], options, tokens)
     for name in classes:
-        _check_name(name, "--labels" if options.labels else str(files["train"]))
+        where = "--labels" if options.labels else str(files["train"])
+        _check_name(name, where)
+        if options.kind == "multi-label":
+            _check_separator(name, where, options)
     if len({*classes}) < len(classes):
         raise UserError("--labels names a class twice: leave one out.")
     for split in task.splits:
         if split.labelled:
             _check_classes(files[split.name], split.name, rows, lines, classes, options)
     return replace(task, classes=tuple(classes)), rows
+
+
+def _check_options(path: Path, options: Options, tokens: bool) -> None:
+    """Refuse what is given for files of the other sort."""
+    if not tokens and options.columns:
+        raise UserError(f"--columns is for files of words, but {path} has texts: leave it out, or give --format conll.")
+    given = [f"--{options.kind}"] if options.kind != "class" else ["--text"] if options.text else []
+    if tokens and given:
+        raise UserError(f"{given[0]} is for files of texts, but {path} has words with labels: leave it out.")
 
 
 def _texts(path: Path, first: Record, options: Options) -> tuple[str, ...]:
@@ -224,7 +242,7 @@ def _rows(
 def _text(value: Any, name: str, where: str) -> str:
     if not isinstance(value, str):
         raise UserError(f"{where}: {shown(name)} is {shown(value)}, but a text is a string: mend the line.")
-    text = _WHITE_SPACE.sub(" ", value).strip()
+    text = value.strip()  # the corpus' text processing says what becomes of white space within
     if not text:
         raise UserError(f"{where}: there is no text in {shown(name)}: fill it, or leave the line out.")
     if len(text) > LONGEST:
@@ -240,6 +258,8 @@ def _label(value: Any, where: str, options: Options) -> Labels:
         if not isinstance(values, list):
             raise UserError(f"{where}: the labels are {shown(value)}: write a list of names.")
         names = [_name(one, where) for one in values if not isinstance(one, str) or one.strip()]
+        for name in names:
+            _check_separator(name, where, options)
         return tuple(dict.fromkeys(names))
     return _name(value, where)
 
@@ -269,6 +289,14 @@ def _check_name(name: str, where: str) -> None:
         )
 
 
+def _check_separator(name: str, where: str, options: Options) -> None:
+    if options.separator in name:  # `tupe predict` writes several names with the separator between them
+        raise UserError(
+            f"{where}: the label {shown(name)} has the separator {shown(options.separator)} in it: give another "
+            "--separator, or rename the label."
+        )
+
+
 def _number(value: Any, where: str) -> float:
     text = value if isinstance(value, str) else "" if isinstance(value, bool) else json.dumps(value)
     number = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
@@ -278,10 +306,11 @@ def _number(value: Any, where: str) -> float:
 
 
 def _hold_out(path: Path, rows: dict[str, list[Row]], lines: dict[str, list[int]]) -> None:
-    """Take one of ten training rows, by a hash of its texts, so that rows of the same texts stay together."""
+    """Take one of ten training rows, by a hash of its texts, so that rows of the same words stay together."""
 
     def held(row: Row) -> bool:
-        return hashlib.sha256("\n".join(row.texts).encode("utf-8", "surrogatepass")).digest()[0] % _HELD_OUT == 0
+        texts = "\n".join(" ".join(text.split()) for text in row.texts)
+        return hashlib.sha256(texts.encode("utf-8", "surrogatepass")).digest()[0] % _HELD_OUT == 0
 
     chosen = [held(row) for row in rows["train"]]
     if all(chosen) or not any(chosen):

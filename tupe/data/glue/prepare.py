@@ -281,9 +281,13 @@ def _write(batches: Iterable[list], folder: Path, task: Task, split: Split, corp
             labels = open_("label", len(FAIRSEQ_SYMBOLS) + len(task.classes))
         elif split.labelled:
             (folder / "label").mkdir(exist_ok=True)
-            scores = stack.enter_context((folder / f"label/{split.name}.label").open("w", newline="\n"))
+            scores = stack.enter_context(
+                (folder / f"label/{split.name}.label").open("w", encoding="utf-8", newline="\n")
+            )
         if task.tokens and split.name != "train":
-            words = stack.enter_context((folder / f"label/{split.name}{WORDS}").open("w", newline="\n"))
+            words = stack.enter_context(
+                (folder / f"label/{split.name}{WORDS}").open("w", encoding="utf-8", newline="\n")
+            )
         for batch in batches:
             for side, add in enumerate(texts):
                 _add(add, [row.numbers[side] for row in batch])
