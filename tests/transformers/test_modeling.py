@@ -145,6 +145,24 @@ def test_frozen_positions_and_half_precision(dictionary, system):
     assert difference(their_half, whole) < 2 * difference(fairseq_half, whole) + 1e-2
 
 
+@pytest.mark.parametrize("sharing", ["none", "layer"])
+@pytest.mark.parametrize("system", ["alibi", "alibi_offset", "rope", "rope_of_some", "rope_yarn", "rope_ntk"])
+@torch.no_grad()
+def test_fixed_terms_are_the_plugins_and_never_copied_from_the_host(dictionary, system, sharing, monkeypatch):
+    name = system if system in SYSTEMS else "tupe_a"
+    model, theirs = pair(dictionary, name, sharing=sharing, **PARTS.get(system, {}))
+    wanted = model.encoder.sentence_encoder.position_bias(37, torch.float32)
+    monkeypatch.setattr(torch, "tensor", lambda *given, **options: pytest.fail("a copy from the host"))
+    found = theirs.tupe.position_bias(37, torch.device("cpu"))
+    for part in ("bias", "rotation"):
+        if getattr(wanted, part) is None:
+            assert getattr(found, part) is None
+        elif name == "tupe_a" and part == "bias":
+            torch.testing.assert_close(found.bias, wanted.bias)  # learnt products too
+        else:
+            assert torch.equal(getattr(found, part), getattr(wanted, part))
+
+
 @pytest.mark.parametrize("linear", [False, True])
 @torch.no_grad()
 def test_states_and_heads(dictionary, linear):
