@@ -145,6 +145,16 @@ def test_frozen_positions_and_half_precision(dictionary, system):
     assert difference(their_half, whole) < 2 * difference(fairseq_half, whole) + 1e-2
 
 
+@torch.no_grad()
+def test_a_cast_leaves_the_angles_of_frozen_positions(dictionary):
+    _, theirs = pair(dictionary, "tupe_a_rope")
+    wanted = theirs.tupe.position_bias(37, torch.device("cpu")).rotation
+    theirs.tupe.freeze_positions()
+    found = theirs.to(torch.bfloat16).tupe.position_bias(37, torch.device("cpu")).rotation
+    assert found.dtype == torch.float32
+    assert torch.equal(found, wanted)
+
+
 @pytest.mark.parametrize("sharing", ["none", "layer"])
 @pytest.mark.parametrize("system", ["alibi", "alibi_offset", "rope", "rope_of_some", "rope_yarn", "rope_ntk"])
 @torch.no_grad()

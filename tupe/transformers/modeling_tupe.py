@@ -363,6 +363,8 @@ def num_products(config: TupeConfig) -> int:
 class PositionBias(nn.Module):
     """`reset(absolute + relative)`."""
 
+    freezable: ClassVar = ("bias", "query", "key")
+
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
         absolute = {
@@ -383,11 +385,13 @@ class PositionBias(nn.Module):
 
     def forward(self, length: int, device: torch.device) -> Terms:
         """The terms of the first `length` positions, in float32."""
+        rotation = rotary_angles(self.config, length, device) if self.config.rotary_dims else None
         if self.frozen:
-            bias, *others = (getattr(self, f"frozen_{name}") for name in Terms._fields)
+            bias, *others = (getattr(self, f"frozen_{name}") for name in self.freezable)
             return Terms(
                 None if bias is None else bias[:, :length, : self.num_keys or length],
                 *(None if other is None else other[:, :length] for other in others),
+                rotation,
             )
         terms = [] if self.absolute is None or self.cross else [self.absolute(length)]
         if self.relative is not None:
@@ -396,13 +400,17 @@ class PositionBias(nn.Module):
         if self.reset is not None:
             bias = self.reset(bias, self.absolute)
         query, key = self.absolute.factors(length) if self.cross else (None, None)
-        rotation = rotary_angles(self.config, length, device) if self.config.rotary_dims else None
         return Terms(bias, query, key, rotation)
 
     @torch.no_grad()
     def freeze(self, length: int, device: torch.device) -> None:
-        """Puts the finished terms of `length` positions in the place of what they are made of, as for ONNX."""
-        for name, term in zip(Terms._fields, self(length, device)):
+        """Puts the finished terms of `length` positions in the place of what they are made of, as for ONNX.
+
+        The rotation has no parameters and is still computed, as a cast of the model to 16 bits would round a buffer.
+        """
+        terms = self(length, device)
+        for name in self.freezable:
+            term = getattr(terms, name)
             self.register_buffer(f"frozen_{name}", None if term is None else term.contiguous())
         self.absolute = self.relative = self.reset = None
         self.frozen = True
