@@ -81,6 +81,20 @@ def test_linformer_is_refused(save, tokens):
         first_layer_correlations(opened(save, "linformer_tiny", linformer_k=4), tokens)
 
 
+@pytest.mark.parametrize("system", ["tupe_r", "bert_a", "bert_ad", "shaw"])
+def test_the_parts_sum_to_logits_of_scaled_queries(system, save, tokens):
+    encoder = opened(save, f"{system}_tiny", log_length=8)
+    parts = first_layer_correlations(encoder, tokens)
+    assert encoder.sentence_encoder.log_length == 8
+    torch.testing.assert_close(sum(parts.values()), layer_logits(encoder, tokens)[0].mean(0))
+
+
+@pytest.mark.parametrize("function", [first_layer_correlations, logit_ranks])
+def test_a_window_is_refused(function, save, tokens):
+    with pytest.raises(UserError, match="attention_window is 4, so logits at longer distances are -inf"):
+        function(opened(save, "tupe_tiny", attention_window=4), tokens)
+
+
 def test_ranks_of_the_theorem(save, tokens):
     """DIET, theorem 1: at most d_h with positions at the input, d_h + d_p with a low-rank term; d_h is 2 here."""
     fields = {"encoder_attention_heads": 3, "encoder_embed_dim": 6}

@@ -8,6 +8,7 @@ import torch
 from tupe import position, systems
 from tupe.checkpoints.to_transformers import Loaded, config, weights
 from tupe.checkpoints.transformers_format import CHOICES
+from tupe.errors import UserError
 from tupe.models.config import CONFIGS
 from tupe.models.tupe import TupeModel
 from tupe.systems import SYSTEMS
@@ -145,6 +146,34 @@ def test_frozen_positions_and_half_precision(dictionary, system):
     assert difference(their_half, whole) < 2 * difference(fairseq_half, whole) + 1e-2
 
 
+@torch.no_grad()
+def test_a_cast_leaves_the_angles_of_frozen_positions(dictionary):
+    _, theirs = pair(dictionary, "tupe_a_rope")
+    wanted = theirs.tupe.position_bias(37, torch.device("cpu")).rotation
+    theirs.tupe.freeze_positions()
+    found = theirs.to(torch.bfloat16).tupe.position_bias(37, torch.device("cpu")).rotation
+    assert found.dtype == torch.float32
+    assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("sharing", ["none", "layer"])
+@pytest.mark.parametrize("system", ["alibi", "alibi_offset", "rope", "rope_of_some", "rope_yarn", "rope_ntk"])
+@torch.no_grad()
+def test_fixed_terms_are_the_plugins_and_never_copied_from_the_host(dictionary, system, sharing, monkeypatch):
+    name = system if system in SYSTEMS else "tupe_a"
+    model, theirs = pair(dictionary, name, sharing=sharing, **PARTS.get(system, {}))
+    wanted = model.encoder.sentence_encoder.position_bias(37, torch.float32)
+    monkeypatch.setattr(torch, "tensor", lambda *given, **options: pytest.fail("a copy from the host"))
+    found = theirs.tupe.position_bias(37, torch.device("cpu"))
+    for part in ("bias", "rotation"):
+        if getattr(wanted, part) is None:
+            assert getattr(found, part) is None
+        elif name == "tupe_a" and part == "bias":
+            torch.testing.assert_close(found.bias, wanted.bias)  # learnt products too
+        else:
+            assert torch.equal(getattr(found, part), getattr(wanted, part))
+
+
 @pytest.mark.parametrize("linear", [False, True])
 @torch.no_grad()
 def test_states_and_heads(dictionary, linear):
@@ -224,6 +253,30 @@ def test_a_choice_that_is_none_is_refused():
 def test_alibi_shared_by_heads_is_refused():
     with pytest.raises(ValueError, match="cannot share one: set sharing to layer or none"):
         ours.TupeConfig(relative="alibi", sharing="head")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"rotary_dims": 3}, "rotary_dims is 3, but columns turn in pairs: use an even number from 2 to 8"),
+        ({"rotary_dims": 10}, "rotary_dims is 10, but columns turn in pairs: use an even number from 2 to 8"),
+        ({"rotary_dims": -1, "relative": "shaw", "reset": "none"}, "keys that are not turned"),
+        (
+            {"rotary_dims": -1, "absolute": "none", "relative": "none", "reset": "none", "linformer_k": 4},
+            "keys that are not turned",
+        ),
+        ({"rotary_dims": -1, "rotary_factor": 2.0}, "rotary_factor is 2, but must be 1 without rotary_scaling"),
+        ({"rotary_dims": -1, "rotary_scaling": "ntk", "rotary_factor": 0.5}, "rotary_factor is 0.5"),
+        ({"rotary_dims": -1, "rotary_base": 1.0, "rotary_scaling": "yarn"}, "rotary_base is 1"),
+        ({"rotary_scaling": "linear"}, "rotary_scaling is linear, but nothing is turned"),
+        ({"absolute": "none", "relative": "alibi"}, r"a text and its reverse are the same to \[CLS\]"),
+    ],
+)
+def test_what_the_plugin_refuses_is_refused(dictionary, fields, said):
+    with pytest.raises(UserError):
+        pair(dictionary, "tupe_r", **fields)
+    with pytest.raises(ValueError, match=said):
+        ours.TupeConfig(hidden_size=24, num_attention_heads=3, **fields)
 
 
 @pytest.mark.parametrize("relative", ["alibi", "kerple", "fire"])

@@ -62,9 +62,23 @@ def _heads(attention: SelfAttention, x: Tensor, position: PositionTerms) -> tupl
     return attention.heads(attention.rotated(attention.projected(x), position.rotation), None)
 
 
-def has_words_as_keys(args: Namespace) -> bool:
-    """Whether each key is of one word: not those of a Linformer."""
-    return not args.linformer_k
+def has_finite_logits(args: Namespace) -> bool:
+    """Whether every word attends to every word, at any distance: not with an `attention_window`."""
+    return not getattr(args, "attention_window", 0)  # the fields of a named system have none
+
+
+def has_correlations(args: Namespace) -> bool:
+    """Whether each logit is finite, and each key of one word: not those of a Linformer."""
+    return has_finite_logits(args) and not args.linformer_k
+
+
+def _check_finite_logits(args: Namespace) -> None:
+    """Raise `UserError` for a model whose logits at long distances are -inf."""
+    if not has_finite_logits(args):
+        raise UserError(
+            f"attention_window is {args.attention_window}, so logits at longer distances are -inf, which have no rank "
+            "and are no sum of correlations: choose a checkpoint with attention_window=0"
+        )
 
 
 @torch.no_grad()
@@ -74,10 +88,11 @@ def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str
     Tokens are `(B, n)`, without padding. An encoder from `open_encoder` becomes float64.
 
     Raises:
-        UserError: for Linformer, whose keys are no tokens.
+        UserError: for Linformer, whose keys are no tokens, and for an `attention_window`.
     """
     encoder = open_encoder(checkpoint)
-    if not has_words_as_keys(encoder.args):
+    _check_finite_logits(encoder.args)
+    if encoder.args.linformer_k:
         raise UserError("the keys of a Linformer are mixtures of all tokens: its correlations are not of words.")
     attention, x, terms = _attention_inputs(encoder, tokens)[0]
     stack = encoder.sentence_encoder
@@ -104,6 +119,9 @@ def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str
         pairs["word to position"] = (query, position_key)
         pairs["position to word"] = (position_query, key)
         pairs["position to position"] = (position_query, position_key)
+    if terms.temperature is not None:
+        query = query * terms.temperature
+        pairs = {name: (q * terms.temperature, k) for name, (q, k) in pairs.items()}
     found = {name: attention.scale * q @ k.transpose(-2, -1) for name, (q, k) in pairs.items()}
     if attention.relative is not None:
         found["word to distance"] = attention.relative(query, attention.scale)
@@ -141,8 +159,12 @@ def logit_ranks(
 
     Returns:
         `(L, H)`, the mean over the sequences; and of each position term, `(H,)` as layers share them; `None` without.
+
+    Raises:
+        UserError: for an `attention_window`.
     """
     encoder = open_encoder(checkpoint)
+    _check_finite_logits(encoder.args)
     logits = torch.stack(
         [numerical_rank(of, relative_tolerance).double().mean(0) for of in layer_logits(encoder, tokens)]
     )

@@ -26,7 +26,7 @@ from tupe.analysis.checkpoint import systems_with
 from tupe.analysis.curves import TrainingLog, last, losses, share
 from tupe.analysis.figure import colour_limit, written
 from tupe.analysis.heads import head_patterns, summary
-from tupe.analysis.logits import first_layer_correlations, has_words_as_keys, logit_ranks
+from tupe.analysis.logits import first_layer_correlations, has_correlations, has_finite_logits, logit_ranks
 from tupe.analysis.position import has_correlation, has_reset, position_correlation
 from tupe.analysis.scores import ScoreCurve
 from tupe.analysis.segments import has_segments, segment_values
@@ -154,10 +154,11 @@ FIGURES = (
         "correlations",
         "Words and positions in the first layer",
         "What a logit of the first layer is the sum of. Where positions are added to the words there are four parts, "
-        "of which TUPE keeps word to word, and gives position to position parameters of its own.",
+        "of which TUPE keeps word to word, and gives position to position parameters of its own. A model with an "
+        "attention_window has none: its logits at longer distances are -inf.",
         "part of the logit",
         _OF_POSITIONS,
-        has_words_as_keys,
+        has_correlations,
         _correlations,
         needs_text=True,
         one_scale=False,
@@ -323,6 +324,8 @@ def _ranks(encoders: Sequence[TupeLanguageModelEncoder], texts: Sequence[Tensor]
     for encoder, tokens in zip(encoders, texts):
         if not all(torch.isfinite(parameter).all() for parameter in encoder.parameters()):
             continue  # it has diverged
+        if not has_finite_logits(encoder.args):
+            continue
         logits, term = logit_ranks(encoder, tokens)
         lines.append({
             "name": encoder.shown_as,
@@ -332,6 +335,8 @@ def _ranks(encoders: Sequence[TupeLanguageModelEncoder], texts: Sequence[Tensor]
         })  # fmt: skip
     longest = max(tokens.shape[1] for tokens in texts)
     text = f"Line: the mean of the heads; band: all of them. The dotted line is the highest rank, {longest} positions."
+    if not all(has_finite_logits(encoder.args) for encoder in encoders):
+        text += " A model with an attention_window has no line: its logits at longer distances are -inf."
     return {
         "id": "ranks", "title": "Rank of the logits", "text": text, "x": "layer", "y": "rank", "whole": True,
         "y_from_zero": True, "limits": [longest], "lines": lines,

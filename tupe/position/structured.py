@@ -44,7 +44,7 @@ class StructuredBias(NamedTuple):
         """Return the bias with its learnt parts rounded to `dtype`, contiguous.
 
         `relative`, which takes little memory, stays in float32 or better: far distances have large values. At 8192
-        positions bfloat16 would round these to steps of 1/16 (ALiBi's least slope of eight heads).
+        positions bfloat16 would round these to steps of 1/8, errors up to 1/16 (ALiBi's least slope of eight heads).
         """
         rounded = {"query", "key", "theta", "segment"}
         parts = {name: part.to(dtype) for name, part in self._asdict().items() if name in rounded and part is not None}

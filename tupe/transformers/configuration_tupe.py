@@ -1,5 +1,7 @@
 """The configuration of an encoder of the family. This file is shipped with exported models: it imports no `tupe`."""
 
+import math
+
 import transformers
 from transformers import PreTrainedConfig
 
@@ -101,6 +103,37 @@ class TupeConfig(PreTrainedConfig):
                 raise ValueError(f"{field} is {getattr(self, field)!r}, not one of {', '.join(choices)}")
         if self.relative == "alibi" and self.sharing == "head":
             raise ValueError("alibi's heads differ by their slopes and cannot share one: set sharing to layer or none")
+        self._check_rotary()
+        alone = self.absolute == "none" and self.relative == "alibi" and self.relative_sides == "symmetric"
+        if alone and self.reset != "none" and not self.rotary_dims:
+            raise ValueError(
+                "with the reset and symmetric slopes of alibi alone, a text and its reverse are the same to [CLS]: set "
+                "relative_sides to learned or offset, reset to none, or choose absolute positions"
+            )
+
+    def _check_rotary(self) -> None:
+        """Raise `ValueError` for what the plugin's rotary positions refuse."""
+        dims, scaling, factor, base = self.rotary_dims, self.rotary_scaling, self.rotary_factor, self.rotary_base
+        if not dims:
+            if scaling != "none":
+                raise ValueError(f"rotary_scaling is {scaling}, but nothing is turned: set rotary_dims, as to -1")
+            return  # the factor and the base are not read
+        head_dim = self.hidden_size // self.num_attention_heads
+        width = head_dim if dims == -1 else dims
+        if width % 2 or not 2 <= width <= head_dim:
+            raise ValueError(
+                f"rotary_dims is {dims}, but columns turn in pairs: use an even number from 2 to {head_dim}, the width "
+                "of a head"
+            )
+        if self.relative == "shaw" or self.linformer_k:
+            raise ValueError("relative=shaw and linformer_k have keys that are not turned: set rotary_dims to 0")
+        if not 1 <= base < math.inf or (scaling == "yarn" and base == 1):
+            raise ValueError(f"rotary_base is {base:g}, but must be at least 1, and more for yarn")
+        if not 1 <= factor < math.inf or (scaling == "none" and factor != 1):
+            raise ValueError(
+                f"rotary_factor is {factor:g}, but must be 1 without rotary_scaling, and at least 1 with linear, ntk "
+                "or yarn"
+            )
 
     @property
     def position_sets(self) -> int:

@@ -184,11 +184,14 @@ def of_side(values: Tensor, distance: Tensor) -> Tensor:
     return torch.where(distance > 0, after, before)
 
 
-def alibi_slopes(heads: int) -> list[float]:
-    """`2^(-8 (h + 1) / H)`, for `H` that is no power of 2 of the nearest two."""
+def alibi_slopes(sets: int, heads: int, device: torch.device) -> Tensor:
+    """`2^(-8 (h + 1) / H)`, for `H` that is no power of 2 of the nearest two; `(S,)`, layer by layer.
+
+    They are computed on the device, as a copy from the host would wait for a GPU.
+    """
     power = 1 << (heads.bit_length() - 1)
-    slopes, finer = ([2.0 ** (-8 * (head + 1) / n) for head in range(n)] for n in (power, 2 * power))
-    return slopes + finer[::2][: heads - power]
+    head = torch.arange(sets, dtype=torch.float32, device=device) % heads
+    return torch.where(head < power, -8 * (head + 1) / power, -4 * (2 * (head - power) + 1) / power).exp2()
 
 
 class AlibiRelative(ByDistance):
@@ -197,20 +200,21 @@ class AlibiRelative(ByDistance):
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
         self.sides = config.relative_sides
-        own = alibi_slopes(config.num_attention_heads)
-        self.slopes, self.mirrored = (side * (config.position_sets // len(own)) for side in (own, own[::-1]))
+        self.heads = config.position_sets, config.num_attention_heads
         learned = self.sides == "learned"
         self.slope = nn.Parameter(torch.empty(2, config.position_sets)) if learned else None
 
     def reset_parameters(self) -> None:
         if self.slope is not None:
-            initialization.copy_(self.slope, torch.tensor([self.slopes, self.mirrored]).expm1().log())
+            slopes = alibi_slopes(*self.heads, self.slope.device).view(-1, self.heads[1])  # of each layer
+            sides = torch.stack((slopes, slopes.flip(1))).flatten(1)
+            initialization.copy_(self.slope, sides.expm1().log())
 
     def by_distance(self, distance: Tensor) -> Tensor:
         if self.slope is not None:
             return -of_side(F.softplus(at_least_float32(self.slope)), distance) * distance.abs()
         far = distance.abs() - 0.5 * (distance > 0) if self.sides == "offset" else distance.abs()
-        return torch.tensor(self.slopes, device=distance.device).unsqueeze(-1) * -far
+        return alibi_slopes(*self.heads, distance.device).unsqueeze(-1) * -far
 
 
 class KerpleRelative(ByDistance):
@@ -301,30 +305,33 @@ class Reset(nn.Module):
         return torch.cat([theta_1.expand(-1, 1, length), others], dim=1)
 
 
-def rotary_frequencies(config: TupeConfig) -> tuple[list[float], float]:
-    """The angle by which each plane turns from one position to the next, and the factor of queries and keys."""
+def rotary_frequencies(config: TupeConfig, device: torch.device) -> tuple[Tensor, float]:
+    """The angle by which each plane turns from one position to the next, `(r / 2,)`; the factor of queries and keys.
+
+    The angles are computed on the device, as a copy from the host would wait for a GPU.
+    """
     width, base, factor = config.rotary_dims, config.rotary_base, config.rotary_factor
     width = config.hidden_size // config.num_attention_heads if width == -1 else width
     if config.rotary_scaling == "ntk" and width > 2:
         base *= factor ** (width / (width - 2))
-    thetas = [base ** (-2 * plane / width) for plane in range(width // 2)]
+    plane = torch.arange(width // 2, dtype=torch.float32, device=device)
+    thetas = 1 / base ** (2 * plane / width)
     if config.rotary_scaling == "linear":
-        return [theta / factor for theta in thetas], 1.0
+        return thetas / factor, 1.0
     if config.rotary_scaling != "yarn":
         return thetas, 1.0
     length = config.max_position_embeddings / factor
     first, last = (width * math.log(length / (2 * math.pi * turns)) / (2 * math.log(base)) for turns in (32, 1))
     first, last = max(math.floor(first), 0), min(math.ceil(last), width - 1)
-    share = [min(max((plane - first) / max(last - first, 1e-3), 0.0), 1.0) for plane in range(width // 2)]
-    scaled = [theta * (1 - slow) + theta / factor * slow for theta, slow in zip(thetas, share)]
-    return scaled, 0.1 * math.log(factor) + 1
+    slow = ((plane - first) / max(last - first, 1e-3)).clamp(0, 1)
+    return thetas * (1 - slow) + thetas / factor * slow, 0.1 * math.log(factor) + 1
 
 
 def rotary_angles(config: TupeConfig, length: int, device: torch.device) -> Tensor:
     """Cosines, and sines with the sign of their half, `(2, n, r)` in float32 (Su et al. 2021)."""
-    thetas, amplitude = rotary_frequencies(config)
+    thetas, amplitude = rotary_frequencies(config, device)
     positions = torch.arange(length, device=device, dtype=torch.float32)
-    angles = positions.unsqueeze(-1) * torch.tensor(thetas, device=device, dtype=torch.float32)
+    angles = positions.unsqueeze(-1) * thetas
     cos, sin = amplitude * angles.cos(), amplitude * angles.sin()
     return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)))
 
@@ -356,6 +363,8 @@ def num_products(config: TupeConfig) -> int:
 class PositionBias(nn.Module):
     """`reset(absolute + relative)`."""
 
+    freezable: ClassVar = ("bias", "query", "key")
+
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
         absolute = {
@@ -376,11 +385,13 @@ class PositionBias(nn.Module):
 
     def forward(self, length: int, device: torch.device) -> Terms:
         """The terms of the first `length` positions, in float32."""
+        rotation = rotary_angles(self.config, length, device) if self.config.rotary_dims else None
         if self.frozen:
-            bias, *others = (getattr(self, f"frozen_{name}") for name in Terms._fields)
+            bias, *others = (getattr(self, f"frozen_{name}") for name in self.freezable)
             return Terms(
                 None if bias is None else bias[:, :length, : self.num_keys or length],
                 *(None if other is None else other[:, :length] for other in others),
+                rotation,
             )
         terms = [] if self.absolute is None or self.cross else [self.absolute(length)]
         if self.relative is not None:
@@ -389,13 +400,17 @@ class PositionBias(nn.Module):
         if self.reset is not None:
             bias = self.reset(bias, self.absolute)
         query, key = self.absolute.factors(length) if self.cross else (None, None)
-        rotation = rotary_angles(self.config, length, device) if self.config.rotary_dims else None
         return Terms(bias, query, key, rotation)
 
     @torch.no_grad()
     def freeze(self, length: int, device: torch.device) -> None:
-        """Puts the finished terms of `length` positions in the place of what they are made of, as for ONNX."""
-        for name, term in zip(Terms._fields, self(length, device)):
+        """Puts the finished terms of `length` positions in the place of what they are made of, as for ONNX.
+
+        The rotation has no parameters and is still computed, as a cast of the model to 16 bits would round a buffer.
+        """
+        terms = self(length, device)
+        for name in self.freezable:
+            term = getattr(terms, name)
             self.register_buffer(f"frozen_{name}", None if term is None else term.contiguous())
         self.absolute = self.relative = self.reset = None
         self.frozen = True
