@@ -140,9 +140,17 @@ def test_interval_of_a_difference():
     losses = [CentredLoss(bits, whole, None) for bits in (values + 5, np.full((1, 500), 5.0))]
     mean, half = losses[0].difference(losses[1], 1)
     assert mean == pytest.approx(values.mean())
-    assert half == pytest.approx(1.96 * values.std(ddof=1) / math.sqrt(500))
+    assert half == pytest.approx(1.9647 * values.std(ddof=1) / math.sqrt(500), rel=1e-4)
     doubled = [CentredLoss(loss.bits.repeat(2, 1), whole.repeat(2, 1), None) for loss in losses]
     assert doubled[0].difference(doubled[1], 2) == pytest.approx((mean, half))  # neighbours that say the same
+
+
+@pytest.mark.parametrize(("stretches", "quantile"), [(9, 2.306), (10, 2.262), (31, 2.042)])
+def test_few_stretches_have_students_interval(stretches, quantile):
+    values = np.random.default_rng(0).normal(0.3, 2, (1, stretches))
+    losses = [CentredLoss(bits, np.ones((1, stretches), bool), None) for bits in (values, np.zeros((1, stretches)))]
+    half = losses[0].difference(losses[1], 1)[1]
+    assert half == pytest.approx(quantile * values.std(ddof=1) / math.sqrt(stretches), rel=3e-3)
 
 
 @pytest.mark.parametrize(

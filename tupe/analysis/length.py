@@ -27,7 +27,7 @@ _TOKENS = 8192  # of a batch
 _MASKED, _REPLACED, _KEPT = 0.15, 0.1, 0.1  # BERT's: of all tokens, and of the masked ones
 _STRETCHES = 32  # of positions whose mean is drawn
 _LEAST = 10  # stretches of text, of which an interval is estimated
-_NORMAL = 1.96  # what 2.5% exceed
+_NORMAL = 1.959964  # what 2.5% exceed
 
 Verdict = Literal["holds", "uses length", "worse"]
 Fields = Mapping[str, object]
@@ -73,7 +73,7 @@ class CentredLoss(NamedTuple):
     by_position: PositionLoss  # of all masked tokens of the windows
 
     def difference(self, other: "CentredLoss", stretch: int) -> tuple[float, float]:
-        """Mean of this loss less the other, and half of its 95% interval.
+        """Mean of this loss less the other, and half of its 95% interval by Student's t.
 
         Neighbours have their context in common, so what varies by chance is a `stretch` of so many tokens.
         """
@@ -83,7 +83,13 @@ class CentredLoss(NamedTuple):
         )
         mean = found.sum() / count.sum()
         error = np.sqrt(len(starts) / (len(starts) - 1) * ((found - mean * count) ** 2).sum()) / count.sum()
-        return float(mean), float(_NORMAL * error)
+        return float(mean), float(_student(len(starts) - 1) * error)
+
+
+def _student(freedom: int) -> float:
+    """Return what 2.5% of Student's t exceed, by the first terms of its Cornish-Fisher expansion."""
+    z = _NORMAL
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 @dataclass(frozen=True)
