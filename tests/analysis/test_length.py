@@ -129,8 +129,33 @@ def test_extensions(tmp_path, text):
     for name, overrides in fields.items():
         assert found[name][27] != found["none"][27]
         assert loss_by_length(path, tmp_path, [27], overrides=overrides, masks=1)[1]["none"][27] == found[name][27]
-    with pytest.raises(UserError, match="has no FIRE that fire_length could end"):
-        loss_by_length(path, tmp_path, [27], extensions=["fire_length"], masks=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "left_out"),
+    [
+        ("kerple_tiny", {"linear", "ntk", "yarn", "fire_length"}),
+        ("fire_tiny", {"linear", "ntk", "yarn"}),
+        ("linformer_tiny", {*EXTENSIONS} - {"none"}),
+        ("tupe_a_rope_tiny", {"fire_length"}),
+    ],
+)
+def test_extensions_that_do_not_apply_are_left_out(tmp_path, text, name, left_out):
+    """The others are measured all the same; of a table's model none has more positions."""
+    path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=32, name=name)
+    text(700)
+    _, found = loss_by_length(path, tmp_path, [32, 64], extensions=[*EXTENSIONS], masks=1)
+    assert found.keys() == {*EXTENSIONS} - left_out
+    ends = name in ("linformer_tiny", "tupe_a_rope_tiny")
+    assert all([*of] == ([32] if ends else [32, 64]) for of in found.values())
+
+
+def test_extensions_of_a_model_with_other_fields(tmp_path, text):
+    """What --override turns can be extended."""
+    path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=9, name="kerple_tiny")
+    text(300)
+    _, found = loss_by_length(path, tmp_path, [27], extensions=["yarn"], overrides={"rotary_dims": "-1"}, masks=1)
+    assert [*found["yarn"]] == [27]
 
 
 def test_interval_of_a_difference():

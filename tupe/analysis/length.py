@@ -6,6 +6,7 @@ is scored, so that every masked token is scored once at each length, with about 
 """
 
 import math
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,17 @@ EXTENSIONS: dict[str, Callable[[int, int], Fields]] = {
     "log_n": lambda n, trained: {"log_length": trained},
     "window": lambda n, trained: {"attention_window": trained // 2},
     "fire_length": lambda n, trained: {"fire_length": n},
+}
+
+#: The models that an extension is for, by their fields: it is left out for others.
+_APPLIES: dict[str, Callable[[Namespace], bool]] = {
+    "none": lambda args: True,
+    "linear": lambda args: args.rotary_dims != 0,
+    "ntk": lambda args: args.rotary_dims != 0,
+    "yarn": lambda args: args.rotary_dims != 0 and args.rotary_base > 1,
+    "log_n": lambda args: not args.linformer_k,
+    "window": lambda args: not args.linformer_k,
+    "fire_length": lambda args: args.relative == "fire",
 }
 
 
@@ -153,7 +165,7 @@ def loss_by_length(
         checkpoint: path of an encoder's.
         data: the prepared corpus that it was trained on.
         lengths: of the windows, `[CLS]` included.
-        extensions: of `EXTENSIONS`, each by itself.
+        extensions: of `EXTENSIONS`, each by itself; those that do not apply to the model are left out.
         overrides: fields of the position encoding for these windows, in place of those of training.
         longest: of the windows of all models that are compared, if that is longer: it decides which tokens are scored.
         tokens: of the held-out text, at most.
@@ -161,14 +173,15 @@ def loss_by_length(
         seed: of the masks.
 
     Returns:
-        of windows as long as the sequences of training, with the fields of training; and for each extension of each
-        length that the model has.
+        of windows as long as the sequences of training, with the fields of training; and for each extension that
+        applies to the model, of each length that it has.
 
     Raises:
         UserError: for a model without a language-model head, another corpus, or too short a text.
     """
     encoder = open_encoder(checkpoint)
     trained = encoder.trained_length
+    changed_args = open_encoder(checkpoint, overrides=overrides).args if overrides else encoder.args
     longest = max(longest, trained, *lengths)
     stream = read_stream(encoder, data)[:tokens]
     if len(stream) < _LEAST * longest:
@@ -191,6 +204,8 @@ def loss_by_length(
     base = measure(encoder, trained)
     found: dict[str, dict[int, LengthLoss]] = {}
     for extension in extensions:
+        if not _APPLIES[extension](changed_args):
+            continue
         found[extension] = {}
         for length in lengths:
             fields = {**EXTENSIONS[extension](length, trained), **(overrides or {})}
