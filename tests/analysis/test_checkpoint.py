@@ -31,11 +31,22 @@ def test_where_fire_ends(tmp_path):
 
 
 def test_yarn_knows_the_length_of_training(tmp_path):
-    path = write_checkpoint(tmp_path / "model.pt", tmp_path, name="rope_tiny")
-    encoder = open_encoder(path, overrides={"rotary_scaling": "yarn", "rotary_factor": 4})
-    thetas = encoder.sentence_encoder.position_bias.rotation.thetas()
-    assert torch.equal(thetas, frequencies(8, 10_000.0, "yarn", 4.0, 32))
-    assert (encoder.args.max_positions, encoder.trained_length) == (128, 32)
+    """It is that of the sequences, of which there may be more positions, unless the model was trained with `yarn`."""
+    path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=512, name="rope_tiny")
+    state, yarn = torch.load(path, weights_only=True), {"rotary_scaling": "yarn", "rotary_factor": 4}
+
+    def thetas(fields, overrides):
+        state["cfg"]["task"]["tokens_per_sample"] = 32
+        state["cfg"]["model"].update(fields)
+        torch.save(state, path)
+        encoder = open_encoder(path, overrides=overrides)
+        assert (encoder.args.max_positions, encoder.trained_length) == (512, 32)
+        return encoder.sentence_encoder.position_bias.rotation.thetas()
+
+    assert thetas({}, yarn).equal(frequencies(8, 10_000.0, "yarn", 4.0, 32))
+    assert thetas({}, {**yarn, "rotary_length": 256}).equal(frequencies(8, 10_000.0, "yarn", 4.0, 256))
+    trained = {"rotary_scaling": "yarn", "rotary_factor": 2.0, "rotary_length": 256.0}
+    assert thetas(trained, yarn).equal(frequencies(8, 10_000.0, "yarn", 4.0, 256))
 
 
 @pytest.mark.parametrize(

@@ -129,8 +129,33 @@ def test_extensions(tmp_path, text):
     for name, overrides in fields.items():
         assert found[name][27] != found["none"][27]
         assert loss_by_length(path, tmp_path, [27], overrides=overrides, masks=1)[1]["none"][27] == found[name][27]
-    with pytest.raises(UserError, match="has no FIRE that fire_length could end"):
-        loss_by_length(path, tmp_path, [27], extensions=["fire_length"], masks=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "left_out"),
+    [
+        ("kerple_tiny", {"linear", "ntk", "yarn", "fire_length"}),
+        ("fire_tiny", {"linear", "ntk", "yarn"}),
+        ("linformer_tiny", {*EXTENSIONS} - {"none"}),
+        ("tupe_a_rope_tiny", {"fire_length"}),
+    ],
+)
+def test_extensions_that_do_not_apply_are_left_out(tmp_path, text, name, left_out):
+    """The others are measured all the same; of a table's model none has more positions."""
+    path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=32, name=name)
+    text(700)
+    _, found = loss_by_length(path, tmp_path, [32, 64], extensions=[*EXTENSIONS], masks=1)
+    assert found.keys() == {*EXTENSIONS} - left_out
+    ends = name in ("linformer_tiny", "tupe_a_rope_tiny")
+    assert all([*of] == ([32] if ends else [32, 64]) for of in found.values())
+
+
+def test_extensions_of_a_model_with_other_fields(tmp_path, text):
+    """What --override turns can be extended."""
+    path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=9, name="kerple_tiny")
+    text(300)
+    _, found = loss_by_length(path, tmp_path, [27], extensions=["yarn"], overrides={"rotary_dims": "-1"}, masks=1)
+    assert [*found["yarn"]] == [27]
 
 
 def test_interval_of_a_difference():
@@ -140,9 +165,17 @@ def test_interval_of_a_difference():
     losses = [CentredLoss(bits, whole, None) for bits in (values + 5, np.full((1, 500), 5.0))]
     mean, half = losses[0].difference(losses[1], 1)
     assert mean == pytest.approx(values.mean())
-    assert half == pytest.approx(1.96 * values.std(ddof=1) / math.sqrt(500))
+    assert half == pytest.approx(1.9647 * values.std(ddof=1) / math.sqrt(500), rel=1e-4)
     doubled = [CentredLoss(loss.bits.repeat(2, 1), whole.repeat(2, 1), None) for loss in losses]
     assert doubled[0].difference(doubled[1], 2) == pytest.approx((mean, half))  # neighbours that say the same
+
+
+@pytest.mark.parametrize(("stretches", "quantile"), [(9, 2.306), (10, 2.262), (31, 2.042)])
+def test_few_stretches_have_students_interval(stretches, quantile):
+    values = np.random.default_rng(0).normal(0.3, 2, (1, stretches))
+    losses = [CentredLoss(bits, np.ones((1, stretches), bool), None) for bits in (values, np.zeros((1, stretches)))]
+    half = losses[0].difference(losses[1], 1)[1]
+    assert half == pytest.approx(quantile * values.std(ddof=1) / math.sqrt(stretches), rel=3e-3)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ CPU = Launch(nodes=1, processes=1, gpus=0)
 
 
 def config(data, *overrides, name="multi30k_en_de"):
-    common = ["common.fp16=false", "common.cpu=true", "lr_scheduler.warmup_updates=0", f"task.data={data}"]
+    common = ["common.fp16=false", "common.cpu=true", "lr_scheduler.warmup_updates=1", f"task.data={data}"]
     return read_config(ROOT / "configs/translation", name, [*common, *overrides])
 
 

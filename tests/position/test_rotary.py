@@ -128,6 +128,12 @@ def test_yarn_scales_both_sides(scaling, words):
     torch.testing.assert_close(rotate(query, rotary(LENGTH)).norm(dim=-1), growth * query.norm(dim=-1))
 
 
+@pytest.mark.parametrize("max_positions", [0, 64, 512])
+def test_a_length_of_training_that_is_given_is_yarns(max_positions):
+    given = Rotary(WIDTH, scaling="yarn", factor=4.0, max_positions=max_positions, length=64)
+    assert torch.equal(given.thetas(), Rotary(WIDTH, scaling="yarn", factor=4.0, max_positions=256).thetas())
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @torch.no_grad()
 def test_angles_stay_float32(dtype):
@@ -188,6 +194,7 @@ def test_compiles_and_exports():
         ({"factor": 0.5, "scaling": "ntk"}, "rotary_factor is 0.5, .* at least 1 with linear, ntk or yarn"),
         ({"scaling": "dynamic"}, "rotary_scaling is dynamic, but must be one of none, linear, ntk, yarn"),
         ({"scaling": "yarn"}, "yarn needs max_positions"),
+        ({"scaling": "yarn", "length": -1.0}, "rotary_length is -1, but must be above 0"),
     ],
 )
 def test_what_cannot_be(options, said):

@@ -29,6 +29,13 @@ PARTS = {
     "alibi_offset": {"relative": "alibi", "relative_sides": "offset"},
     "rope_of_some": {"rotary_dims": 4, "rotary_base": 30.0},
     "rope_yarn": {"rotary_dims": -1, "rotary_scaling": "yarn", "rotary_factor": 2.0},
+    "rope_yarn_of_short": {
+        "rotary_dims": -1,
+        "rotary_base": 30.0,
+        "rotary_scaling": "yarn",
+        "rotary_factor": 2.0,
+        "rotary_length": 200.0,
+    },
     "rope_ntk": {
         "rotary_dims": -1,
         "rotary_scaling": "ntk",

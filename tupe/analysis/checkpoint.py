@@ -2,7 +2,6 @@
 
 import dataclasses
 import difflib
-import math
 import typing
 from argparse import Namespace
 from collections.abc import Callable, Mapping
@@ -51,7 +50,11 @@ def open_encoder(
     if isinstance(checkpoint, TupeLanguageModelEncoder):
         return checkpoint
     opened = open_checkpoint(checkpoint)
-    args = as_namespace(overridden(opened.config, overrides) if overrides else opened.config)
+    length = opened.task.get("tokens_per_sample")
+    positions = opened.config.max_positions
+    trained_length = min(length, positions) if isinstance(length, int) else positions
+    config = overridden(opened.config, overrides, trained_length) if overrides else opened.config
+    args = as_namespace(config)
     weights = {
         name[len(_ENCODER) :]: weight.float() for name, weight in opened.weights.items() if name.startswith(_ENCODER)
     }
@@ -70,13 +73,14 @@ def open_encoder(
     except RuntimeError as error:
         raise UserError(f"the parameters in {checkpoint} are not those of its model {args._name}: {error}") from error
     encoder.shown_as = name or full_name(args)
-    length = opened.task.get("tokens_per_sample")
-    encoder.trained_length = min(length, args.max_positions) if isinstance(length, int) else args.max_positions
+    encoder.trained_length = trained_length
     return encoder.eval()
 
 
-def overridden(config: TupeConfig, fields: Mapping[str, object]) -> TupeConfig:
+def overridden(config: TupeConfig, fields: Mapping[str, object], trained_length: int) -> TupeConfig:
     """Replace fields of the position encoding, as numbers or as texts that are read by YAML's rules.
+
+    A model that was trained without `yarn` gets `trained_length` for its `rotary_length`, unless another is given.
 
     Raises:
         UserError: for a field that is not one of them, and a value that it cannot have.
@@ -97,8 +101,8 @@ def overridden(config: TupeConfig, fields: Mapping[str, object]) -> TupeConfig:
             raise UserError(f"{field}={value:.60} is no value: give a number, true, false or a name.") from None
         given[field] = typed(kinds[field], value, f"{field}={value}", "an override", "`tupe describe` lists the fields")
         refuse_value(field, given[field], field)
-    if given.get("rotary_scaling") == "yarn":  # which takes `max_positions / rotary_factor` for the length of training
-        given["max_positions"] = math.ceil(config.max_positions * given.get("rotary_factor", 1))
+    if given.get("rotary_scaling") == "yarn" and not (given.get("rotary_length") or config.rotary_length):
+        given["rotary_length"] = float(trained_length)
     return dataclasses.replace(config, **given)
 
 

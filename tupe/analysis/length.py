@@ -6,6 +6,7 @@ is scored, so that every masked token is scored once at each length, with about 
 """
 
 import math
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ _TOKENS = 8192  # of a batch
 _MASKED, _REPLACED, _KEPT = 0.15, 0.1, 0.1  # BERT's: of all tokens, and of the masked ones
 _STRETCHES = 32  # of positions whose mean is drawn
 _LEAST = 10  # stretches of text, of which an interval is estimated
-_NORMAL = 1.96  # what 2.5% exceed
+_NORMAL = 1.959964  # what 2.5% exceed
 
 Verdict = Literal["holds", "uses length", "worse"]
 Fields = Mapping[str, object]
@@ -42,6 +43,17 @@ EXTENSIONS: dict[str, Callable[[int, int], Fields]] = {
     "log_n": lambda n, trained: {"log_length": trained},
     "window": lambda n, trained: {"attention_window": trained // 2},
     "fire_length": lambda n, trained: {"fire_length": n},
+}
+
+#: The models that an extension is for, by their fields: it is left out for others.
+_APPLIES: dict[str, Callable[[Namespace], bool]] = {
+    "none": lambda args: True,
+    "linear": lambda args: args.rotary_dims != 0,
+    "ntk": lambda args: args.rotary_dims != 0,
+    "yarn": lambda args: args.rotary_dims != 0 and args.rotary_base > 1,
+    "log_n": lambda args: not args.linformer_k,
+    "window": lambda args: not args.linformer_k,
+    "fire_length": lambda args: args.relative == "fire",
 }
 
 
@@ -73,7 +85,7 @@ class CentredLoss(NamedTuple):
     by_position: PositionLoss  # of all masked tokens of the windows
 
     def difference(self, other: "CentredLoss", stretch: int) -> tuple[float, float]:
-        """Mean of this loss less the other, and half of its 95% interval.
+        """Mean of this loss less the other, and half of its 95% interval by Student's t.
 
         Neighbours have their context in common, so what varies by chance is a `stretch` of so many tokens.
         """
@@ -83,7 +95,13 @@ class CentredLoss(NamedTuple):
         )
         mean = found.sum() / count.sum()
         error = np.sqrt(len(starts) / (len(starts) - 1) * ((found - mean * count) ** 2).sum()) / count.sum()
-        return float(mean), float(_NORMAL * error)
+        return float(mean), float(_student(len(starts) - 1) * error)
+
+
+def _student(freedom: int) -> float:
+    """Return what 2.5% of Student's t exceed, by the first terms of its Cornish-Fisher expansion."""
+    z = _NORMAL
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 @dataclass(frozen=True)
@@ -147,7 +165,7 @@ def loss_by_length(
         checkpoint: path of an encoder's.
         data: the prepared corpus that it was trained on.
         lengths: of the windows, `[CLS]` included.
-        extensions: of `EXTENSIONS`, each by itself.
+        extensions: of `EXTENSIONS`, each by itself; those that do not apply to the model are left out.
         overrides: fields of the position encoding for these windows, in place of those of training.
         longest: of the windows of all models that are compared, if that is longer: it decides which tokens are scored.
         tokens: of the held-out text, at most.
@@ -155,14 +173,15 @@ def loss_by_length(
         seed: of the masks.
 
     Returns:
-        of windows as long as the sequences of training, with the fields of training; and for each extension of each
-        length that the model has.
+        of windows as long as the sequences of training, with the fields of training; and for each extension that
+        applies to the model, of each length that it has.
 
     Raises:
         UserError: for a model without a language-model head, another corpus, or too short a text.
     """
     encoder = open_encoder(checkpoint)
     trained = encoder.trained_length
+    changed_args = open_encoder(checkpoint, overrides=overrides).args if overrides else encoder.args
     longest = max(longest, trained, *lengths)
     stream = read_stream(encoder, data)[:tokens]
     if len(stream) < _LEAST * longest:
@@ -185,6 +204,8 @@ def loss_by_length(
     base = measure(encoder, trained)
     found: dict[str, dict[int, LengthLoss]] = {}
     for extension in extensions:
+        if not _APPLIES[extension](changed_args):
+            continue
         found[extension] = {}
         for length in lengths:
             fields = {**EXTENSIONS[extension](length, trained), **(overrides or {})}

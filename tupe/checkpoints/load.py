@@ -23,7 +23,7 @@ class Checkpoint:
 
     path: Path  # of the file
     state: dict[str, Any]  # all that the file holds, tensors on the CPU
-    config: TupeConfig  # the checked configuration of the model, `max_positions` filled in
+    config: TupeConfig  # checked, with `max_positions` and `rotary_length` filled in
 
     def __str__(self) -> str:
         """The path, as messages name a checkpoint."""

@@ -71,8 +71,12 @@ def run(args: argparse.Namespace) -> None:
             tokens=args.tokens, masks=args.masks, seed=args.seed,
         )  # fmt: skip
         print(f"{name:<32}{trained[name]:>8}{base.bits:>8.3f}{'':>34}that of training")
-        for extension, of in losses.items():
+        for extension in dict.fromkeys(("none", *args.extend)):
             label = name if extension == "none" else f"{name}, {extension}"
+            if extension not in losses:
+                print(f"{label:<32}{'-':>8}{'-':>8}{'':>34}does not apply to this model")
+                continue
+            of = losses[extension]
             for length in lengths:
                 if length not in of:
                     print(f"{label:<32}{length:>8}{'-':>8}{'':>34}has {trained[name]} positions: slide such windows")

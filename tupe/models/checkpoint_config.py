@@ -10,6 +10,7 @@ from tupe.fairseq_patches.ranges import refuse_value
 from tupe.fairseq_patches.scope import chosen
 from tupe.files import typed
 from tupe.models.config import CONFIGS, TupeConfig
+from tupe.models.position import fix_rotary_length
 from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
 from tupe.position.registry import refuse_unregistered
 from tupe.safe_load import check_finite
@@ -22,7 +23,7 @@ _MADE_BY, _MENDING = "training", "take a checkpoint from a source that you trust
 
 
 def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:
-    """The checked configuration of the model that a checkpoint holds, `max_positions` filled in from its task.
+    """The checked configuration of the model that a checkpoint holds; `max_positions`, `rotary_length` are filled in.
 
     Args:
         state: of `tupe.safe_load`.
@@ -54,6 +55,7 @@ def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:
         length = task.get("tokens_per_sample") or task.get("max_positions")
         config.max_positions = typed(int, length, f"{where}.task: the length of its sequences", _MADE_BY, _MENDING)
     _check_numbers(vars(config), f"{where}.model")
+    fix_rotary_length(config)
     width = config.embedding_dim or config.encoder_embed_dim
     _check_weights(state.get("model"), _ENCODER, config.encoder_layers, width, path)
     return config

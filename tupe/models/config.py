@@ -104,6 +104,10 @@ class EncoderConfig(OwnOptions):
     rotary_factor: float = field(
         default=1.0, metadata=encoding("how many times longer than in training, for rotary_scaling")
     )
+    rotary_length: float = field(
+        default=0.0,
+        metadata=encoding("yarn: longest sequence of training; 0 for max_positions / rotary_factor, which is saved"),
+    )
     content_terms: int = field(
         default=0,
         metadata=encoding(

@@ -19,7 +19,7 @@ from tupe.layers import Linear
 from tupe.models.activation import activation_function
 from tupe.models.config import ElectraConfig
 from tupe.models.linear_head import upgrade
-from tupe.models.position import build_position_bias, embedding_width
+from tupe.models.position import build_position_bias, embedding_width, fix_rotary_length
 from tupe.models.tupe import ELECTRA_PARTS, TupeLanguageModelEncoder, TupeModel, as_namespace, register
 from tupe.position import UntiedAbsolute
 from tupe.systems import ELECTRA_NAMES
@@ -192,6 +192,7 @@ class ElectraModel(TupeModel):
         before_building(cls, cfg, task)
         args = as_namespace(cfg)
         args.max_positions = args.max_positions or task.max_positions()
+        fix_rotary_length(args)
         if args.linformer_k > args.max_positions:
             raise UserError(
                 f"linformer_k={args.linformer_k} is more keys than the {args.max_positions} positions that they are "

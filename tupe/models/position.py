@@ -4,6 +4,7 @@ import inspect
 from argparse import Namespace
 
 from tupe.errors import UserError
+from tupe.models.config import TupeConfig
 from tupe.position import (
     BucketedRelative,
     ClippedRelative,
@@ -133,8 +134,20 @@ def build_rotation(args: Namespace) -> Rotary | None:
         )
     head_dim = args.encoder_embed_dim // args.encoder_attention_heads
     return Rotary(
-        head_dim, args.rotary_dims, args.rotary_base, args.rotary_scaling, args.rotary_factor, args.max_positions
+        head_dim,
+        args.rotary_dims,
+        args.rotary_base,
+        args.rotary_scaling,
+        args.rotary_factor,
+        args.max_positions,
+        args.rotary_length,
     )
+
+
+def fix_rotary_length(args: Namespace | TupeConfig) -> None:
+    """Set `rotary_length` where `yarn` has none, because later steps may change `max_positions`."""
+    if args.rotary_scaling == "yarn" and not args.rotary_length:
+        args.rotary_length = args.max_positions / args.rotary_factor
 
 
 def build_position_bias(args: Namespace, bidirectional: bool = True) -> PositionBias:

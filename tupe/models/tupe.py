@@ -27,7 +27,7 @@ from tupe.models.hub import HubInterface, JsonBpe, ProcessedText, text_processin
 from tupe.models.kernels import check_kernels
 from tupe.models.linear_head import LinearHead, upgrade
 from tupe.models.pooler import begin_heads, has_head, take_pooler
-from tupe.models.position import embedding_width
+from tupe.models.position import embedding_width, fix_rotary_length
 from tupe.models.span_head import SpanHead, TokenHead, adapt
 from tupe.safe_load import safe_load
 from tupe.systems import MODEL_NAMES
@@ -128,6 +128,7 @@ class TupeModel(RobertaModel):
         before_building(cls, cfg, task)
         args = as_namespace(cfg)
         args.max_positions = args.max_positions or task.max_positions()
+        fix_rotary_length(args)
         return cls(args, TupeLanguageModelEncoder(args, task.source_dictionary))
 
     def forward(
@@ -162,8 +163,12 @@ class TupeModel(RobertaModel):
         return self.span_head(x) if spans else self.token_head(x) if words else x, extra
 
     def before_training(self, cfg: DictConfig) -> None:
-        """Check the attention kernels; our trainer calls this with its configuration before it is made."""
+        """Check the attention kernels and write what every checkpoint is to carry into our trainer's configuration.
+
+        Our trainer calls this before it is made.
+        """
         check_kernels(cfg)
+        cfg.model.rotary_length = self.args.rotary_length
 
     def register_classification_head(
         self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: object

@@ -65,10 +65,11 @@ class Rotary(nn.Module):
         base: the base of `theta_c`, at least 1.
         scaling: how angles shrink for inputs longer than in training: `none`, `linear`, `ntk` or `yarn`.
         factor: `s`, how many times longer these are, at least 1.
-        max_positions: the longest input; `yarn` takes `max_positions / factor` as the longest training input.
+        max_positions: the longest input; without `length`, `yarn` takes `max_positions / factor` for it.
+        length: the longest training input, of which only `yarn` asks; 0 if it is not known.
 
     Raises:
-        UserError: for an odd or too large `dims`, and for a `base`, `scaling` or `factor` out of range.
+        UserError: for an odd or too large `dims`, and for a `base`, `scaling`, `factor` or `length` out of range.
     """
 
     anchor: Tensor
@@ -81,6 +82,7 @@ class Rotary(nn.Module):
         scaling: str = "none",
         factor: float = 1.0,
         max_positions: float = 0,
+        length: float = 0,
     ) -> None:
         super().__init__()
         width = head_dim if dims == -1 else dims
@@ -98,10 +100,12 @@ class Rotary(nn.Module):
                 f"rotary_factor is {factor:g}, but must be 1 without rotary_scaling, and at least 1 with linear, ntk "
                 "or yarn"
             )
-        if scaling == "yarn" and max_positions < 1:
+        if not 0 <= length < math.inf:
+            raise UserError(f"rotary_length is {length:g}, but must be above 0, or 0 for max_positions / rotary_factor")
+        if scaling == "yarn" and not length and max_positions < 1:
             raise UserError("yarn needs max_positions, by which it knows the length of training: give at least 1")
         self.width = width
-        self.of_angles = base, scaling, factor, max_positions / factor
+        self.of_angles = base, scaling, factor, length or max_positions / factor
         self.amplitude = 0.1 * math.log(factor) + 1 if scaling == "yarn" else 1.0
         #: Carries the device of the angles, and whether they are float64. As a buffer, 16 bits would round them.
         self.register_buffer("anchor", torch.zeros(1), persistent=False)

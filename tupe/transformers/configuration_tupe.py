@@ -42,8 +42,8 @@ class TupeConfig(PreTrainedConfig):
         fire_width: hidden units of `fire`.
         fire_length: distance at which `fire` ends at first; 0 for `max_position_embeddings`.
         rotary_dims: so many columns of each query and key turn with their position (RoPE); -1 for all, 0 for none.
-        rotary_base, rotary_scaling, rotary_factor: of the angles; `yarn` takes the length of training to be
-            `max_position_embeddings / rotary_factor`.
+        rotary_base, rotary_scaling, rotary_factor: of the angles.
+        rotary_length: longest sequence of training, for `yarn`; 0 for `max_position_embeddings / rotary_factor`.
         untied_projection_bias: biases on `U^Q` and `U^K`.
         encoder_normalize_before: pre-norm layers.
         no_layernorm_embedding: no layer norm on the input.
@@ -91,6 +91,7 @@ class TupeConfig(PreTrainedConfig):
     rotary_base: float = 10000.0
     rotary_scaling: str = "none"
     rotary_factor: float = 1.0
+    rotary_length: float = 0.0
     untied_projection_bias: bool = False
     encoder_normalize_before: bool = False
     no_layernorm_embedding: bool = False

@@ -320,7 +320,7 @@ def rotary_frequencies(config: TupeConfig, device: torch.device) -> tuple[Tensor
         return thetas / factor, 1.0
     if config.rotary_scaling != "yarn":
         return thetas, 1.0
-    length = config.max_position_embeddings / factor
+    length = config.rotary_length or config.max_position_embeddings / factor
     first, last = (width * math.log(length / (2 * math.pi * turns)) / (2 * math.log(base)) for turns in (32, 1))
     first, last = max(math.floor(first), 0), min(math.ceil(last), width - 1)
     slow = ((plane - first) / max(last - first, 1e-3)).clamp(0, 1)
