@@ -29,11 +29,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from omegaconf import OmegaConf
+
     from tupe.analysis.cost import read_costs
     from tupe.plan import Launch, pretraining, read_config, translation, with_pluses
+    from tupe.plan.precision import choose
     from tupe.plan.start import start
 
     cfg = read_config(args.folder, args.config, args.overrides)
+    precision = None
+    if args.start and args.gpus:
+        precision = choose(Path(cfg.checkpoint.save_dir), args.overrides, cfg.common.fp16)
+        OmegaConf.update(cfg, "common", precision.values)
     kind = translation if cfg.task._name == "translation" else pretraining
     processes = args.processes or max(args.gpus, 1)
     measured = None if args.measured is None else read_costs(args.measured)
@@ -43,4 +50,8 @@ def run(args: argparse.Namespace) -> None:
         print(f"plan: {line}", flush=True)
     if args.start:
         command = with_pluses(args.start, args.folder, args.config)
-        start(command, cfg, launch, kind.MADE_BY, kind.made_of(cfg), args.node_rank)
+        if precision is not None:
+            if precision.name is not None:
+                print(f"plan: precision {precision.name}, {precision.why}", flush=True)
+            command += precision.overrides
+        start(command, cfg, launch, kind.MADE_BY, kind.made_of(cfg), args.node_rank, precision)

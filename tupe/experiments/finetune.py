@@ -20,12 +20,13 @@ from tupe.experiments.settings import CONFIGS, Settings, assignment, overrides_f
 from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary, refuse_other_dictionary, saved_size
 from tupe.files import check_file, own, sha256
 from tupe.inference.languages import question_sets, tested
+from tupe.plan.precision import choose
 from tupe.user_dir import user_dir
 
 _GPU = (
     *("common.fp16=true", "common.fp16_init_scale=4", "common.threshold_loss_scale=1", "common.fp16_scale_window=128"),
     "distributed_training.distributed_world_size=1",
-)
+)  # of these `tupe.plan.precision` makes bf16 where the GPU has it
 
 
 class Finished(NamedTuple):
@@ -65,9 +66,14 @@ def finetune(
         before = result(folder) is not None
         if not before:
             start["held"] = [mine, *held]
-            if not visible_gpus():
-                start["environment"] = cpu_environment(threads_for(folder))
             keys = [*overrides_for(config), *settings.overrides]
+            if visible_gpus():
+                precision = choose(folder, settings.overrides)
+                precision.keep(folder)
+                keys = [*_GPU, *keys, *precision.overrides]
+            else:
+                keys = ["common.cpu=true", *keys]
+                start["environment"] = cpu_environment(threads_for(folder))
             yield from run_program("fairseq-hydra-train", _arguments(row, checkpoint, data, folder, keys), **start)
             if row.tests:  # in a process of its own, on the GPU of the training
                 test = ["finetuning-result", "--test", task, "--model", config._name, folder]
@@ -130,6 +136,5 @@ def _arguments(row: Task, checkpoint: Path, data: Path, folder: Path, overrides:
         assignment("task.data", data),
         assignment("checkpoint.finetune_from_model", checkpoint),
         assignment("checkpoint.save_dir", folder),
-        *(_GPU if visible_gpus() else ["common.cpu=true"]),
         *overrides,
     ]  # fmt: skip

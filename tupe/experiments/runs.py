@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
-from tupe.cores import THREADS
+from tupe.cores import PRECISION, THREADS
 from tupe.errors import UserError
 from tupe.files import checked, read, remove_unfinished
 
 MADE_BY = "scripts/finetune_glue.sh"
 LOG, RESULT, FAILED = "log", "result.json", "failed.json"  # in the folder of a run
+KEPT = (THREADS, PRECISION)
 PREDICTIONS = "predictions"  # of the test sets by language
 
 
@@ -95,7 +96,7 @@ def failure(folder: Path) -> str | None:
 def clear(folder: Path) -> None:
     """Remove the files of an unfinished run from its folder, and no other files."""
     remove_unfinished(folder)
-    for pattern in (LOG, RESULT, FAILED, "hydra_train.log", "checkpoint*.pt", "crash.pt", ".tupe.json", THREADS):
+    for pattern in (LOG, RESULT, FAILED, "hydra_train.log", "checkpoint*.pt", "crash.pt", ".tupe.json", *KEPT):
         for path in folder.glob(pattern):
             path.unlink()
     for name in (".hydra", PREDICTIONS):

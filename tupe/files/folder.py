@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from tupe.cores import THREADS
 from tupe.errors import UserError
 from tupe.files.atomic_files import remove_unfinished
 from tupe.files.lock import lock
 from tupe.files.typed import read, write
 
-IDENTITY, LOCK = ".tupe.json", ".tupe.lock"
+_OURS = ".tupe."
+IDENTITY, LOCK = f"{_OURS}json", f"{_OURS}lock"
 
 
 @dataclass(frozen=True)
@@ -158,19 +158,19 @@ def _check_place(folder: Path) -> None:
 
 
 def _names(folder: Path) -> list[str]:
-    """List what is in a folder beside its identity, its lock and its number of threads."""
+    """List what is in a folder beside its identity, its lock and what a training keeps there (`.tupe.*`)."""
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
         return []
-    ours = (f".{IDENTITY}.", f".{LOCK}.")
-    return [name for name in names if name not in (IDENTITY, LOCK, THREADS) and not name.startswith(ours)]
+    ours = (_OURS, f".{_OURS}")  # a file that is being written has one point more
+    return [name for name in names if not name.startswith(ours)]
 
 
 def _leave(folder: Path, new: list[Path]) -> None:
-    """Remove what `own` made: the identity, the lock, and the folders that were not there."""
-    for name in (IDENTITY, LOCK, THREADS):
-        (folder / name).unlink(missing_ok=True)
+    """Remove the identity, the lock, what a training kept there, and the folders that were not there."""
+    for path in folder.glob(f"{_OURS}*"):
+        path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # others have put something there meanwhile
         for path in new:
             path.rmdir()

@@ -10,10 +10,17 @@ from omegaconf import DictConfig
 from tupe.cores import cpu_environment, threads_for
 from tupe.files import Owner
 from tupe.plan.check import Launch
+from tupe.plan.precision import Choice
 
 
 def start(
-    command: list[str], cfg: DictConfig, launch: Launch, made_by: str, made_of: dict[str, Any], node_rank: int
+    command: list[str],
+    cfg: DictConfig,
+    launch: Launch,
+    made_by: str,
+    made_of: dict[str, Any],
+    node_rank: int,
+    precision: Choice | None = None,
 ) -> NoReturn:
     """Lock the folder of the checkpoints, and become `command`.
 
@@ -24,6 +31,7 @@ def start(
         made_by: name of the training in messages.
         made_of: what the folder depends on.
         node_rank: number of this machine; the first holds the folder.
+        precision: what the folder keeps for when the training resumes; none on the CPU.
 
     Raises:
         UserError: if another process works in the folder, or if it holds something else.
@@ -42,6 +50,8 @@ def start(
             owner.check()
         else:
             os.set_inheritable(held.enter_context(owner.hold()).fileno(), True)  # the training holds the folder
+            if precision is not None:
+                precision.keep(folder)
         if not launch.gpus:
             os.environ |= cpu_environment(threads_for(folder, launch.processes))
         os.execvp(command[0], command)

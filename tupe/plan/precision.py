@@ -1,0 +1,91 @@
+"""Choose fp16 or bf16 for a training on GPUs that asks for 16 bits without saying which, and keep it in its folder."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from tupe.cores import PRECISION
+from tupe.errors import UserError
+from tupe.files import atomic, read_text
+
+_KEYS = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
+_TRUE = ("true", "yes", "on", "1")  # as Hydra and OmegaConf read them
+
+
+class Choice(NamedTuple):
+    """The precision of a training."""
+
+    name: str | None  # fp16 or bf16; None for others
+    values: dict[str, bool]  # fields of `common` to set beside what was given
+    why: str
+
+    @property
+    def overrides(self) -> list[str]:
+        """Return `values` as words for Hydra."""
+        return [f"common.{key}={str(value).lower()}" for key, value in self.values.items()]
+
+    def keep(self, folder: Path) -> None:
+        """Write the precision into the folder of the training."""
+        if self.name is not None:
+            with atomic(folder / PRECISION) as path:
+                path.write_text(f"{self.name}\n", encoding="utf-8")
+
+
+def choose(folder: Path, overrides: list[str], fp16: bool = True) -> Choice:
+    """Choose the precision of a training on this machine's GPUs.
+
+    What the command line gives wins. Without it, where the configuration asks for fp16, a training that resumes keeps
+    what it began with, and one that begins takes bf16 if every GPU has it.
+
+    Args:
+        folder: of the training's checkpoints.
+        overrides: `key=value` of the command line.
+        fp16: whether the configuration asks for fp16 where the command line does not speak of it.
+
+    Raises:
+        UserError: if the folder's file holds neither fp16 nor bf16.
+    """
+    given = _given(overrides)
+    if given:
+        values = {}
+        if fp16 and "fp16" not in given and any(given.get(key) for key in ("bf16", "amp", "memory_efficient_bf16")):
+            values["fp16"] = given["fp16"] = False  # they exclude each other
+        name = "bf16" if given.get("bf16") or given.get("memory_efficient_bf16") else None
+        return Choice(name or ("fp16" if given.get("fp16", fp16) else None), values, "as given")
+    if not fp16:
+        return Choice(None, {}, "as the configuration says")
+    name, why = _kept(folder) or _of_gpus()
+    return Choice(name, {"fp16": False, "bf16": True} if name == "bf16" else {}, why)
+
+
+def _given(overrides: list[str]) -> dict[str, bool]:
+    """Return what the overrides say of precision; the last one of a field counts, as in Hydra."""
+    given = {}
+    for override in overrides:
+        key, _, value = override.lstrip("+~").partition("=")
+        group, _, field = key.partition(".")
+        if group == "common" and field in _KEYS:
+            given[field] = value.strip("'\" ").lower() in _TRUE
+    return given
+
+
+def _kept(folder: Path) -> tuple[str, str] | None:
+    """Return the precision that a training in `folder` began with, and how that is known; None if none began."""
+    path = folder / PRECISION
+    if path.is_file():
+        name = read_text(path, "the first start of the training").strip()
+        if name not in ("fp16", "bf16"):
+            raise UserError(f"{path} holds {name!r:.40}, neither fp16 nor bf16: write there what the run began with.")
+        return name, "as this run began"
+    if any(folder.glob("checkpoint*.pt")):  # begun by version 0.1, or by fairseq's own command
+        return "fp16", "as the configuration says, because this run began before bf16 was chosen by itself"
+    return None
+
+
+def _of_gpus() -> tuple[str, str]:
+    """Return the better precision for the GPUs that PyTorch sees: bf16 needs no loss scale, and Ampere or later."""
+    count = torch.cuda.device_count()
+    if count and all(torch.cuda.get_device_capability(gpu) >= (8, 0) for gpu in range(count)):
+        return "bf16", "because every GPU here is an Ampere or later; common.fp16=true chooses fp16"
+    return "fp16", "because not every GPU here is an Ampere or later"
