@@ -71,6 +71,7 @@ SLOW = (
     "pretended_cuda/",
     "optim/",
     "test_packaging",
+    "test_reference",
     "plan/",
     "inference/test_translate",
 )

@@ -51,6 +51,7 @@ PROGRAMS = {
     "pip": "installs: tests/test_packaging.py, tests/scripts/test_install.py",
     "ruff": "the style of this clone",
     "npx": "needs Node: the workflow runs it",
+    "sphinx-build": "tests/test_reference.py",
 }
 #: variables of the environment that our scripts do not read themselves
 NOT_OURS = {"GOMP_SPINCOUNT", "OMP_NUM_THREADS", "TUPE_USER_DIR", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"}

@@ -20,13 +20,14 @@ class StructuredBias(NamedTuple):
 
     The parts and their gradients take memory linear in the lengths.
 
-    query: `(H, T_q, d_p)`, scaled (TUPE: `LN(p) U^Q / sqrt(2 d_h)`; DIET-ABS: `P_Q`).
-    key: `(H, T_k, d_p)`.
-    relative: `(H, T_q + T_k - 1)`, one value for each distance `j - i` from `1 - T_q` to `T_k - 1`.
-    theta: `(2, H)`, `theta_1` for row 0 and `theta_2` for the rest of column 0; `None` for no reset. The gradient of
-        `theta_1` is zero: it is constant over a row of the softmax.
-    segment: `(H, 2, 2)`, DIET's `E_S`.
-    segments: `s`, `(B, T)`, bool, true in segment 1; only where queries and keys are the same positions.
+    Attributes:
+        query: `(H, T_q, d_p)`, scaled (TUPE: `LN(p) U^Q / sqrt(2 d_h)`; DIET-ABS: `P_Q`).
+        key: `(H, T_k, d_p)`.
+        relative: `(H, T_q + T_k - 1)`, one value for each distance `j - i` from `1 - T_q` to `T_k - 1`.
+        theta: `(2, H)`, `theta_1` for row 0 and `theta_2` for the rest of column 0; `None` for no reset. The
+            gradient of `theta_1` is zero: it is constant over a row of the softmax.
+        segment: `(H, 2, 2)`, DIET's `E_S`.
+        segments: `s`, `(B, T)`, bool, true in segment 1; only where queries and keys are the same positions.
     """
 
     query: Tensor | None = None

@@ -21,11 +21,12 @@ class Term(Protocol):
     in training as in evaluation. A class with this base, `class Mine(nn.Module, Term)`, promises that, and evaluation
     then caches its values. Optional beside `forward`:
 
-    max_positions: the longest input; without the attribute, inputs may have any length.
-    width, scale, and `forward(..., factors=True)`: for an absolute term that is a product `scale query_i . key_j`. The
-        call returns the unscaled factors, `(H, length, width)` and `(H, num_keys, width)`. They make the bias
-        structured, with memory linear in the length. A relative term derives from `RelativeTerm` for that, and
-        overrides `by_distance`.
+    Attributes:
+        max_positions: the longest input; without the attribute, inputs may have any length.
+        width, scale: of an absolute term that is a product `scale query_i . key_j`. The call
+            `forward(..., factors=True)` returns the unscaled factors, `(H, length, width)` and `(H, num_keys, width)`.
+            They make the bias structured, with memory linear in the length. A relative term derives from
+            `RelativeTerm` for that, and overrides `by_distance`.
 
     Call `tupe.position.fit_positions` for a parameter with a row for each position: loading into a shorter model then
     slices it, and `tupe extend-positions` lengthens it.
@@ -59,10 +60,11 @@ class FactoredTerm(Term, Protocol):
 class PositionTerms(NamedTuple):
     """What the position encoding adds to the attention, for `n` queries and `m` keys; an absent part is `None`.
 
-    bias: `(H, n, m)`, added to the logits; `(B, H, n, n)` where segments differ by sequence; or a `StructuredBias`.
-    query, key: `(H, n, d_h)` and `(H, m, d_h)`, added to the projected words before their product (BERT-A^d).
-    rotation: `(2, n, r)`, turns the projected words before `query` and `key` are added (`tupe.position.rotate`).
-    temperature: `(B, 1, 1, 1)`, multiplies the queries last.
+    Attributes:
+        bias: `(H, n, m)`, added to the logits; `(B, H, n, n)` where segments differ by sequence; or a `StructuredBias`.
+        query, key: `(H, n, d_h)` and `(H, m, d_h)`, added to the projected words before their product (BERT-A^d).
+        rotation: `(2, n, r)`, turns the projected words before `query` and `key` are added (`tupe.position.rotate`).
+        temperature: `(B, 1, 1, 1)`, multiplies the queries last.
     """
 
     bias: Tensor | StructuredBias | None = None
