@@ -61,6 +61,7 @@ def test_records_are_read_in_every_form_of_the_log(form, words, tmp_path):
     assert {update: record["loss"] for update, record in read.valid.items()} == {10: 9, 20: 8}
     assert read.valid[20]["accuracy"] == 12.5
     assert read.seconds == pytest.approx(10 * 3.6 + 10)
+    assert read.repeated_seconds == pytest.approx(10)  # of the first start's ten updates
     assert read_log(tmp_path) == read
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,11 +29,13 @@ class TrainingLog(NamedTuple):
     train: means over a logging interval: `loss` (bits), `lr`, ...
     valid: of the whole validation set: `loss` (bits), `ppl`, `accuracy` (percent), ...; none before the first.
 
-    All have `hours` of training until then. Interruptions, and what was lost by them and done anew, are not in it.
+    All have `hours` of training until then. Interruptions, and what was lost by them and done anew, are not in it:
+    `repeated_seconds` is the time of updates that were done again.
     """
 
     train: Records
     valid: Records
+    repeated_seconds: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -58,19 +61,24 @@ def read_log(path: str | Path) -> TrainingLog:
         raise UserError(f"the training log {path} cannot be read: {error.strerror}.") from None
     train: Records = {}
     valid: Records = {}
+    repeated: list[dict[str, float]] = []
     for record in map(_record, lines):
         if "valid_loss" in record and "valid_num_updates" in record:
             values = {name[len("valid_") :]: value for name, value in record.items() if name.startswith("valid_")}
             valid[int(values["num_updates"])] = values
         elif "loss" in record and "num_updates" in record:
-            train[int(record["num_updates"])] = record
+            update = int(record["num_updates"])
+            if update in train:
+                repeated.append(train[update])
+            train[update] = record
     if not train:
         raise UserError(
             f"{path} has no records of training: give a log with common.log_format=json or simple, of a run with "
             "more updates than common.log_interval."
         )
-    _add_hours(train, valid)
-    return TrainingLog(train, valid)
+    seconds = _interval_seconds(train)
+    _add_hours(train, valid, seconds)
+    return TrainingLog(train, valid, sum(map(seconds, repeated)))
 
 
 def _record(line: str) -> dict[str, float]:
@@ -88,15 +96,26 @@ def _record(line: str) -> dict[str, float]:
     return {}
 
 
-def _add_hours(train: Records, valid: Records) -> None:
-    """An interval took its tokens over its tokens a second. (fairseq's `wall` is 0 in a run that was resumed.)"""
-    seconds, before = 0.0, 0
-    for update, record in sorted(train.items()):
-        if record.get("wps"):  # not of the very first update, which nothing is before
-            seconds += (update - before) * record["wpb"] / record["wps"]
-        before = update
-        record["hours"] = seconds / 3600
+def _interval_seconds(train: Records) -> Callable[[dict[str, float]], float]:
+    """Return a function that gives the seconds of a record's interval, which begins after the update logged before."""
     updates = sorted(train)
+    before = dict(zip(updates, [0, *updates]))
+
+    def seconds(record: dict[str, float]) -> float:
+        """Divide its tokens by its tokens a second. (fairseq's `wall` is 0 in a run that was resumed.)"""
+        if not record.get("wps"):  # of the very first update, which nothing is before
+            return 0.0
+        update = int(record["num_updates"])
+        return (update - before[update]) * record["wpb"] / record["wps"]
+
+    return seconds
+
+
+def _add_hours(train: Records, valid: Records, seconds: Callable[[dict[str, float]], float]) -> None:
+    total, updates = 0.0, sorted(train)
+    for update in updates:
+        total += seconds(train[update])
+        train[update]["hours"] = total / 3600
     hours = [train[update]["hours"] for update in updates]
     for update, record in valid.items():
         record["hours"] = float(np.interp(update, [0, *updates], [0, *hours]))

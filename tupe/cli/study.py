@@ -7,6 +7,7 @@ Example: tupe study wiki.txt.xz --glue glue_data --jobs 2
 
 import argparse
 import math
+from collections import Counter
 from pathlib import Path
 
 from tupe.cli._types import output_folder, real, whole
@@ -37,7 +38,7 @@ def add_size(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from tupe.cores import available_cores
     from tupe.experiments.study.design import read_design
-    from tupe.experiments.study.driver import Study, pretraining_of
+    from tupe.experiments.study.driver import ELSEWHERE, Study, pretraining_of
 
     design = read_design(args.size)
     study = Study(design, args.records, args.out, args.parts, args.systems)
@@ -45,18 +46,23 @@ def run(args: argparse.Namespace) -> None:
         if not text.exists():
             raise UserError(f"there is no {text}: a TEXT is a text file of the corpus, or a folder of such.")
     if args.list:
+        missing = study.missing()
         for one in study.wanted:
-            print("done   " if one in study.done else "missing", one)
+            note = missing.get(one) or ("checkpoint elsewhere" if study.is_elsewhere(one) else "")
+            print("missing" if one in missing else "done   ", f"{one}{note and f' ({note})'}")
         return
     jobs = args.jobs or design.jobs or available_cores()
     study.prepare(args.texts, args.glue)
-    missing = study.do(jobs, args.minutes)
-    print(f"study: {len(study.wanted) - missing} of {len(study.wanted)} runs have a record in {study.records}")
-    elsewhere = study.without_checkpoint()
+    number = study.do(jobs, args.minutes)
+    print(f"study: {len(study.wanted) - number} of {len(study.wanted)} runs have a record in {study.records}")
+    missing = study.missing()
+    for why, count in Counter(why for why in missing.values() if why != ELSEWHERE).items():
+        print(f"study: {count} missing{why and f' ({why})'}")
+    elsewhere = [run for run, why in missing.items() if why == ELSEWHERE]
     if elsewhere:
         record = pretraining_of(elsewhere[0]).path
-        print(
-            f"study: checkpoints of {len(elsewhere)} missing fine-tunings, as {elsewhere[0]}, are not in {study.out}: "
+        raise UserError(
+            f"checkpoints of {len(elsewhere)} missing fine-tunings, as {elsewhere[0]}, are not in {study.out}: "
             "copy them from where they were trained, or move the records of their pre-trainings, as "
-            f"{study.records / record}, away to train them here"
+            f"{study.records / record}, away to train them here."
         )

@@ -5,6 +5,7 @@ import pytest
 from tests.experiments.study.conftest import DESIGN
 from tupe.errors import UserError
 from tupe.experiments.study.design import read_design
+from tupe.experiments.study.records import best_rate
 from tupe.systems import SYSTEMS
 
 
@@ -37,6 +38,38 @@ def test_a_row_may_be_searched_further(tmp_path):
     found = read_design(str(path))
     assert found.rates("tupe_r") == [0.0005, 0.001, 0.002, 0.004]
     assert [run.lr for run in found.runs() if run.part == "search" and run.system == "bert_a"] == [0.001, 0.002]
+
+
+@pytest.mark.parametrize("rates", ["rates: [0.002], updates: 10, seed: 1", "rates: [0.002]"])
+def test_a_single_rate_is_taken_without_a_search(rates, tmp_path):
+    path = tmp_path / "made.yaml"
+    path.write_text(DESIGN.replace("rates: [0.001, 0.002], updates: 10, seed: 1", rates))
+    found = read_design(str(path))
+    assert {run.part for run in found.runs()} == {"final", "glue", "cost"}
+    assert best_rate(found, "tupe_r", {}) == 0.002
+    path.write_text(path.read_text().replace("tupe_r: {seeds: 1", "tupe_r: {rates: [0.001], seeds: 1"))
+    if "updates" in rates:
+        found = read_design(str(path))
+        assert {run.system for run in found.runs() if run.part == "search"} == {"tupe_r"}
+        assert best_rate(found, "tupe_r", {}) is None
+    else:
+        with pytest.raises(UserError, match=r"has several rates and no search\.updates"):
+            read_design(str(path))
+
+
+def test_the_baseline(design, tmp_path):
+    assert design.baseline == "bert_a"
+    path = tmp_path / "made.yaml"
+    path.write_text(DESIGN + "baseline: roberta\n")
+    assert read_design(str(path)).baseline == "roberta"
+    path.write_text(DESIGN.replace("  - bert_a: {seeds: 2}\n    bert_a_scaled", "  - bert_a_scaled"))
+    assert read_design(str(path)).baseline == "bert_a_scaled"
+
+
+def test_no_checkpoint_on_the_way(tmp_path):
+    path = tmp_path / "made.yaml"
+    path.write_text(DESIGN.replace("mid: 20\n", ""))
+    assert {run.at for run in read_design(str(path)).runs()} == {"", "end"}
 
 
 def test_labels(design):
@@ -77,6 +110,8 @@ def test_those_of_the_repository(size):
         ("tupe_r: {", "tupe_r: {evaluate: [far], ", r"evaluate\[0\] is 'far', not one of linear, ntk"),
         ("updates: 100", "updates: many", "made.yaml is not what a study writes"),
         ("groups:", "groups: [", "is no YAML"),
+        ("mid: 20", "baseline: tupe_a", "has the baseline tupe_a, which is no row: it has bert_a, bert_a_scaled, "),
+        ("rates: [0.001, 0.002], updates", "rates: [], updates", "has no learning rate: give search.rates"),
         ("tupe_r: {seeds: 1", "tupe_r: {seeds: 100000000", "seeds is 100000000, not 1000 or less"),
         ("updates: 100", "updates: " + 100_000 * "1", "is no YAML: Exceeds the limit"),
     ],

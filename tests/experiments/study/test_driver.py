@@ -189,9 +189,31 @@ def test_a_run_that_was_finished_on_another_machine_is_not_swept_here(study, tmp
     assert swept == ["bert_a.seed_1"] * 2
     (here.folder(Run("final", "bert_a", 1)) / "hydra_train.log").unlink()
     (here.corpus / "manifest.json").touch()
-    options = ["--size", f"{tmp_path}/made.yaml", "--parts", "glue", "--systems", "bert_a"]
-    assert main(["study", *options, "--records", f"{tmp_path}/records", "--out", f"{tmp_path}/out"]) == 0
-    assert "checkpoints of 4 missing fine-tunings, as glue/bert_a.seed_1.end, are not in" in capsys.readouterr().out
+    folders = ["--records", f"{tmp_path}/records", "--out", f"{tmp_path}/out"]
+    options = ["--size", f"{tmp_path}/made.yaml", "--systems", "bert_a", *folders, "--parts"]
+    assert main(["study", *options, "glue"]) == 1
+    said = capsys.readouterr()
+    assert "study: 0 of 4 runs have a record" in said.out
+    assert "error: checkpoints of 4 missing fine-tunings, as glue/bert_a.seed_1.end, are not in" in said.err
+    assert main(["study", *options, "final", "glue", "--list"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:3] == [
+        "done    final/bert_a.seed_2 (checkpoint elsewhere)",
+        "missing glue/bert_a.seed_1.end (checkpoint of the pre-training elsewhere)",
+    ]
+
+
+def test_what_is_missing_is_said_with_the_reason(study, tmp_path, capsys):
+    searches = [f"search/bert_a.lr_{lr}" for lr in (0.001, 0.002)]
+    study(diverges=searches, systems=["bert_a"]).do(jobs=2)
+    here = study(systems=["bert_a"], parts=["final", "glue"])
+    assert set(here.missing().values()) == {"every rate of the search diverged", ""}
+    study(systems=["tupe_r"]).do(jobs=2)
+    (here.folder(Run("final", "tupe_r", 1)) / "checkpoint_last.pt").touch()
+    (here.corpus / "manifest.json").touch()
+    folders = ["--records", f"{tmp_path}/records", "--out", f"{tmp_path}/out"]
+    options = ["--size", f"{tmp_path}/made.yaml", "--systems", "tupe_r", *folders]
+    assert main(["study", *options, "--parts", "glue", "--list"]) == 0
+    assert "missing glue/tupe_r.seed_1.end (tasks not prepared: give --glue)" in capsys.readouterr().out
 
 
 def test_a_pretraining_done_again_begins_its_fine_tunings_anew(study):

@@ -77,6 +77,25 @@ def test_pretraining(results):
     assert "TUPE-R" not in rows
 
 
+def test_the_baseline_is_that_of_the_study(results):
+    assert table(results, "pretraining")["system"][4] == "minus BERT-A's"
+    results.design = dataclasses.replace(results.design, baseline="roberta")
+    rows = table(results, "pretraining")
+    assert rows["system"][4] == "minus RoBERTa's"
+    assert rows["BERT-A"][4] == "-1.000" and rows["RoBERTa"][4] == "–"
+    assert table(results, "summary")["system"][2] == "RoBERTa's final loss after"
+
+
+def test_one_seed_means_nothing(results):
+    sentence = "one seed: a difference from another system may come from the seed, and means nothing."
+    assert BLOCKS["pretraining"](results)[-1] == f"RoBERTa: there is {sentence}"
+    assert sentence not in "\n".join(BLOCKS["ablations"](results))  # of BERT-A and scaled, with two seeds each
+    for name in ("bert_a", "bert_a_scaled"):
+        del results.records[Run("final", name, 2)]
+    for block in ("pretraining", "summary", "ablations"):
+        assert BLOCKS[block](results)[-1] == f"All have {sentence}"
+
+
 def test_summary(results):
     """The papers' systems alone, from the lowest loss; a score where all tasks were fine-tuned."""
     results.records[Run("final", "tupe_r", 1)] = pretraining(9.0, 7.0, 6.0, 5.0, 4.5, lr=0.002)

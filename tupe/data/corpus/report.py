@@ -46,6 +46,11 @@ def lines(out: Path, content: Content) -> Iterator[str]:
         yield f"{split}: {', '.join(left)}"
     for language, its in content.languages.items():
         yield f"{language}: {_language(its.left)}"
+    if counts.left.get("valid documents") == 1:
+        yield (
+            "warning: one document is held out, and validation losses are of its subject alone: give more by "
+            "--valid-documents, and separate documents by an empty line."
+        )
     yield from vocabulary_warning(content.settings.vocab_size, counts.left.get("train tokens", 0))
     yield f"data: {':'.join(str(out / folder) for folder in content.data)}"
 

@@ -44,10 +44,13 @@ class System:
 
 @dataclass(frozen=True)
 class Search:
-    """Search of the learning rates: `rates`, each with `seed`, in runs of `updates` with their own schedule."""
+    """Search of the learning rates: `rates`, each with `seed`, in runs of `updates` with their own schedule.
+
+    A single rate is taken without a search.
+    """
 
     rates: tuple[float, ...] = checked(minimum=0)
-    updates: int = checked(minimum=1)
+    updates: int = checked(minimum=1, default=0)
     seed: int = 1
 
 
@@ -55,30 +58,31 @@ class Search:
 class FineTuning:
     """A sweep of each checkpoint, final and after `mid` updates; `settings` are `key=value` for its runs."""
 
-    tasks: tuple[str, ...] = checked(pattern="[A-Za-z0-9-]+")
-    rates: tuple[float, ...] = checked(minimum=0)
-    seeds: tuple[int, ...] = checked(minimum=0, maximum=2**32 - 1)
+    tasks: tuple[str, ...] = checked(pattern="[A-Za-z0-9-]+", default=())
+    rates: tuple[float, ...] = checked(minimum=0, default=())
+    seeds: tuple[int, ...] = checked(minimum=0, maximum=2**32 - 1, default=())
     settings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Design:
-    """A file of `configs/study`."""
+    """A file of `configs/study`; docs/study.md is its schema."""
 
-    config: str  # of `configs/pretraining`
-    model_size: str  # `tiny`, `small`, ...
-    corpus: tuple[str, ...]  # options of `tupe prepare-corpus`
-    settings: dict[str, Any]  # key -> value over `config`, for all systems
     updates: int = checked(minimum=1)  # of each final run
-    validations: int = checked(minimum=1)  # of each final run, evenly spaced
-    mid: int = checked(minimum=1)  # updates after which a checkpoint is kept
     search: Search  # of the learning rates
     groups: tuple[dict[str, System], ...]  # systems, done one group after another
-    lengths: tuple[int, ...]  # lengths of sequences at which the final loss at each position is measured
-    finetuning: FineTuning  # of the checkpoints
-    cost: tuple[str, ...]  # arguments of `benchmarks/model.py`
-    jobs: int = checked(minimum=0)  # pre-trainings at a time; 0: one for each core
+    config: str = "study"  # of `configs/pretraining`
+    model_size: str = "tiny"  # or `small`, ...
+    corpus: tuple[str, ...] = ()  # options of `tupe prepare-corpus`
+    settings: dict[str, Any] = field(default_factory=dict)  # key -> value over `config`, for all systems
+    validations: int = checked(minimum=1, default=20)  # of each final run, evenly spaced
+    mid: int = checked(minimum=0, default=0)  # updates after which a checkpoint is kept; 0: none
+    baseline: str = ""  # the row that others are compared with; BERT-A if it is not given, or else the first row
+    lengths: tuple[int, ...] = ()  # lengths of sequences at which the final loss at each position is measured
     masks: int = checked(minimum=0, default=0)  # number of draws of masks for the loss by length; 0: not measured
+    finetuning: FineTuning = field(default_factory=FineTuning)  # of the checkpoints
+    cost: tuple[str, ...] = ()  # arguments of `benchmarks/model.py`
+    jobs: int = checked(minimum=0, default=0)  # pre-trainings at a time; 0: one for each core
     name: str = ""  # of the file
 
     @property
@@ -107,14 +111,16 @@ class Design:
     def runs(self) -> Iterator[Run]:
         """Yield all runs: for each group the search, then seed after seed; at last the fine-tunings and the costs.
 
-        Without tasks, or without arguments of the benchmark, there is none of the last two.
+        A row with a single rate has no search. Without tasks, or without arguments of the benchmark, there is none of
+        the last two.
         """
         for group in self.groups:
             for name in group:
-                yield from (Run("search", name, self.search.seed, lr) for lr in self.rates(name))
+                rates = self.rates(name)
+                yield from (Run("search", name, self.search.seed, lr) for lr in rates if len(rates) > 1)
             yield from _by_seed("final", group)
         for group in self.groups if self.finetuning.tasks else ():
-            for at in ("end", "mid"):
+            for at in ("end", "mid") if self.mid else ("end",):
                 ours = {name: system for name, system in group.items() if self.model(name) != ROBERTA}
                 yield from _by_seed("glue", ours, at)
         if self.cost:
@@ -157,16 +163,26 @@ def read_design(size: str) -> Design:
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in CONFIGS.glob("*.yaml")))
         raise UserError(f"there is no study {size}: give one of {known}, or a file such as my.yaml.")
-    text = read_text(path, "a study", "see configs/study/cpu.yaml")
+    text = read_text(path, "a study", "see docs/study.md")
     try:
         content = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a number of thousands of digits
         raise UserError(f"{path} is no YAML: {' '.join(str(error).split()):.300}.") from None
-    design = typed(Design, content, str(path), "a study", "see configs/study/cpu.yaml")
+    design = typed(Design, content, str(path), "a study", "see docs/study.md")
+    if not any(design.groups):
+        raise UserError(f"{path} compares nothing: give groups of systems; see docs/study.md.")
+    if not design.search.updates and any(len(design.rates(name)) > 1 for name in design.systems):
+        raise UserError(f"{path} has several rates and no search.updates: say after how many they are compared.")
+    if not all(map(design.rates, design.systems)):
+        raise UserError(f"{path} has no learning rate: give search.rates at least one.")
     every = max(1, design.updates // design.validations)
     if design.mid % every:
         raise UserError(f"{path} keeps the checkpoint of update {design.mid}, but saves every {every}: change mid.")
     for name in design.systems:
         if design.model(name) not in (*SYSTEMS, ROBERTA):
             raise UserError(f"{path} compares {design.model(name)}, which `tupe systems` does not list.")
-    return replace(design, name=path.stem)
+    if design.baseline and design.baseline not in design.systems:
+        rows = ", ".join(design.systems)
+        raise UserError(f"{path} has the baseline {design.baseline}, which is no row: it has {rows}.")
+    default = BASELINE if BASELINE in design.systems else next(iter(design.systems))
+    return replace(design, name=path.stem, baseline=design.baseline or default)

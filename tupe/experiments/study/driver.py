@@ -3,7 +3,7 @@
 import math
 import shutil
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from tupe.experiments.study.records import MADE_BY, Record, best_rate, check_set
 from tupe.files import lock, read, write
 
 _BEGUN = "begun.json"
+#: Why a fine-tuning cannot be done here.
+ELSEWHERE = "checkpoint of the pre-training elsewhere"
 
 
 @dataclass(frozen=True)
@@ -148,10 +150,23 @@ class Study:
         ended = log is not None and max(log.valid, default=0) >= self.design.updates
         return training.checkpoint(self.design, folder, run.at) if ended else None
 
-    def without_checkpoint(self) -> list[Run]:
-        """Return the missing fine-tunings whose pre-training ended on another machine."""
-        missing = [run for run in self.wanted if run.part == "glue" and run not in self.done]
-        return [run for run in missing if pretraining_of(run) in self.done and not self._pretrained(run)]
+    def missing(self) -> dict[Run, str]:
+        """Map each run without a record to what keeps it from being done here, `ELSEWHERE` among that, or to ``."""
+        return {run: self._hindrance(run) for run in self.wanted if run not in self.done}
+
+    def _hindrance(self, run: Run) -> str:
+        if run.part == "glue" and pretraining_of(run) in self.done:
+            if not self._pretrained(run):
+                return ELSEWHERE
+            return "" if self.glue.is_dir() else "tasks not prepared: give --glue"
+        searched = [other for other in self.design.runs() if (other.part, other.system) == ("search", run.system)]
+        if run.part == "final" and searched and all(other in self.done for other in searched):
+            return "" if best_rate(self.design, run.system, self.done) else "every rate of the search diverged"
+        return ""
+
+    def is_elsewhere(self, run: Run) -> bool:
+        """Whether a finished pre-training left its checkpoint on another machine, or in another --out."""
+        return run.part == "final" and run in self.done and not self._pretrained(replace(run, at="end"))
 
     def folder(self, run: Run) -> Path:
         """Return the folder that a run works in."""
@@ -197,7 +212,9 @@ class Study:
 
     def _size(self, run: Run) -> int:
         """Return the weight of a run in the progress bar, in updates."""
-        return training.updates(self.design, run) if run.part in ("search", "final") else self.design.search.updates
+        if run.part in ("search", "final"):
+            return training.updates(self.design, run)
+        return self.design.search.updates or self.design.updates
 
     def _progress(self, active: Collection[Run]) -> Progress:
         done = [run for run in self.wanted if run in self.done]

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 
 from tupe.analysis.figure import colour, dashes, marker, new_figure, save_figure
-from tupe.experiments.study.design import BASELINE
 from tupe.experiments.study.tables import Results
 
 
@@ -37,7 +36,7 @@ def plot_curves(results: Results, output: Path) -> bool:
         label = f"{results.design.label(name)}, {seeds}"
         lines += ax.plot(updates, losses.mean(0), linewidth=1.2, label=label, **style)
         ax.fill_between(updates, losses.min(0), losses.max(0), color=style["color"], alpha=0.2, linewidth=0)
-    baseline = results.finals(BASELINE)
+    baseline = results.finals(results.design.baseline)
     if baseline:
         end = np.mean([record.loss for record in baseline.values()])
         ax.axhline(end, color="0.4", linewidth=0.8, linestyle=":")

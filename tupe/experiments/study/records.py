@@ -31,7 +31,7 @@ class Pretraining:
     parameters: int  # of the model
     curve: tuple[tuple[int, float], ...]  # update and validation loss, bits a masked token
     accuracy: float | None  # masked tokens predicted right at the end, percent; None with fairseq's criterion
-    training_seconds: float  # wall time, without start and validation
+    training_seconds: float  # wall time of the updates of all starts, also of those done again; without validation
     processor_seconds: float  # of the process and of its interrupted starts, as far as known
     host: dict[str, int | str]  # processor, cores, GPU
     versions: dict[str, str]
@@ -109,7 +109,12 @@ def check_settings(path: Path, found: dict[str, Any], asked: dict[str, Any]) -> 
 
 
 def best_rate(design: Design, system: str, records: dict[Run, Record]) -> float | None:
-    """Return the rate whose search ended with the lowest loss; None before all have ended, or if all diverged."""
+    """Return the rate whose search ended with the lowest loss; None before all have ended, or if all diverged.
+
+    A single rate is the best without a search.
+    """
+    if len(rates := design.rates(system)) == 1:
+        return rates[0]
     searched = [run for run in design.runs() if run.part == "search" and run.system == system]
     if any(run not in records for run in searched):
         return None

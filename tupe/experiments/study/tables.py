@@ -14,8 +14,8 @@ from tupe.experiments.study.design import BASELINE, CONTROL, Design, Run
 from tupe.experiments.study.records import Cost, Pretraining, Record, best_rate
 from tupe.experiments.study.statistics import half_interval, share
 
-#: Whose final loss is to be reached.
-TARGETS = (CONTROL, BASELINE, "bert_r", "bert_a_warm")
+#: Whose final loss is to be reached, beside the baseline's.
+TARGETS = (CONTROL, "", "bert_r", "bert_a_warm")
 #: What the first of two systems has and the second has not, all else alike.
 STEPS = (
     ("TUPE's scale of the words' logits", "bert_a_scaled", BASELINE),
@@ -29,8 +29,8 @@ STEPS = (
     ("a warm-up of 10%, on untied positions", "tupe_a_warm", "tupe_a"),
     ("all that TUPE-A has, with that warm-up", "tupe_a_warm", "bert_a_warm"),
 )
-#: The rows of the README.
-HEADLINE = ("tupe_a", "tupe_r", "shaw", "t5", BASELINE)
+#: The rows of the README, beside the baseline.
+HEADLINE = ("tupe_a", "tupe_r", "shaw", "t5")
 _MODES = ("training", "inference")
 _NONE = "–"
 #: Bits below the model without positions that are taken for word order learnt.
@@ -122,10 +122,11 @@ def state(results: Results) -> list[str]:
 def pretraining(results: Results) -> list[str]:
     """Write the final validation loss of every system, and which systems have learnt no word order."""
     design, rows, without = results.design, [], []
+    baseline = design.baseline
     for name in _there(results):
         finals = results.finals(name)
         losses = _spread([record.loss for record in finals.values()], 3)
-        gain = [] if name == BASELINE else results.gains(name, BASELINE)
+        gain = [] if name == baseline else results.gains(name, baseline)
         order = results.gains(CONTROL, name)
         if order and name != CONTROL and statistics.fmean(order) < _ORDER:
             without.append(design.label(name))
@@ -139,19 +140,19 @@ def pretraining(results: Results) -> list[str]:
         "learning rate",
         "seeds",
         "validation loss, bits",
-        f"less {design.label(BASELINE)}'s",
+        f"minus {design.label(baseline)}'s",
         "right, %",
     )
     lines = _table(head, rows)
     if without:
         label = design.label(CONTROL)
         lines += ["", f"Still on the plateau, less than {_ORDER} bits below {label}: {', '.join(without)}."]
-    return lines
+    return lines + _one_seed(results, _there(results))
 
 
 def headline(results: Results) -> list[str]:
     """Write `summary` for the systems that the README compares."""
-    return summary(results, HEADLINE)
+    return summary(results, (*HEADLINE, results.design.baseline))
 
 
 def summary(results: Results, names: Collection[str] | None = None) -> list[str]:
@@ -159,24 +160,26 @@ def summary(results: Results, names: Collection[str] | None = None) -> list[str]
 
     With `names`, write only those systems.
     """
-    design, rows = results.design, []
+    design, rows, shown = results.design, [], []
     costs = results.cost.times if results.cost else {}
     for name in _there(results):
         if name not in names if names else (name != CONTROL and design.model(name) != name):
             continue
+        shown.append(name)
         losses, times = [record.loss for record in results.finals(name).values()], costs.get(name, {})
-        about = (design.label(name), str(len(losses)), _spread(losses, 3), _share(results, name, BASELINE))
+        about = (design.label(name), str(len(losses)), _spread(losses, 3), _share(results, name, design.baseline))
         cells = (f"{times[mode][1]:.2f}" if mode in times else _NONE for mode in _MODES)
         rows.append((statistics.fmean(losses), (*about, _spread(results.averages(name, "end"), 1), *cells)))
-    reached = f"{design.label(BASELINE)}'s final loss after"
+    reached = f"{design.label(design.baseline)}'s final loss after"
     scores = f"mean of {', '.join(column.name for column in results.columns)}"
     head = ("system", "seeds", "validation loss, bits", reached, scores, *(f"time, {mode}" for mode in _MODES))
-    return _table(head, [cells for _, cells in sorted(rows)])
+    return _table(head, [cells for _, cells in sorted(rows)]) + _one_seed(results, shown)
 
 
 def shares(results: Results) -> list[str]:
     """Write the share of the updates after which systems reach the baselines' final losses."""
-    label, targets = results.design.label, [target for target in TARGETS if results.finals(target)]
+    label, targets = results.design.label, [target or results.design.baseline for target in TARGETS]
+    targets = [target for target in dict.fromkeys(targets) if results.finals(target)]
     rows = [(label(name), *(_share(results, name, target) for target in targets)) for name in _there(results)]
     return _table(("system", *(f"final loss of {label(target)} after" for target in targets)), rows)
 
@@ -188,7 +191,10 @@ def ablations(results: Results) -> list[str]:
         change = results.gains(name, without)
         if change:
             rows.append((what, f"{label(name)}, {label(without)}", str(len(change)), _interval(change, 3, sign="+")))
-    return _table(("what is added", "with it, without it", "seeds", "validation loss, bits"), rows)
+    shown = [name for _, *both in STEPS for name in both if results.gains(*both)]
+    return _table(("what is added", "with it, without it", "seeds", "validation loss, bits"), rows) + _one_seed(
+        results, list(dict.fromkeys(shown))
+    )
 
 
 def rates(results: Results) -> list[str]:
@@ -310,6 +316,15 @@ BLOCKS: dict[str, Callable[[Results], list[str]]] = {
         cost,
     )
 }
+
+
+def _one_seed(results: Results, names: Sequence[str]) -> list[str]:
+    """Say which of the compared systems have one seed alone, so that their differences mean nothing."""
+    single = [results.design.label(name) for name in names if len(results.finals(name)) == 1]
+    if not single or len(names) < 2:
+        return []
+    which = "All have" if len(single) == len(names) else f"{', '.join(single)}: there is"
+    return ["", f"{which} one seed: a difference from another system may come from the seed, and means nothing."]
 
 
 def _there(results: Results) -> list[str]:

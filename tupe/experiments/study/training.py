@@ -59,7 +59,7 @@ def overrides(design: Design, run: Run, lr: float) -> dict[str, Any]:
         "checkpoint.save_interval_updates": every,
         "common.log_interval": max(1, min(100, every // 4)),  # the record is read from the log, also of a short run
     }
-    if run.part == "final":
+    if run.part == "final" and design.mid:
         found["checkpoint.keep_interval_updates_pattern"] = design.mid
     if model == ROBERTA:
         fields = {f"+model.{name}": value for name, value in SIZES[design.model_size].items()}
@@ -125,7 +125,7 @@ def record(
         parameters=int(found[1].replace(",", "")) if found else 0,
         curve=tuple((update, values["loss"]) for update, values in sorted(valid.items())),
         accuracy=valid[max(valid)].get("accuracy") if valid else None,
-        training_seconds=round(log.seconds, 1) if log else 0.0,
+        training_seconds=round(log.seconds + log.repeated_seconds, 1) if log else 0.0,
         processor_seconds=round(processor_seconds, 1),
         host=this_host(),
         versions=these_versions(),
