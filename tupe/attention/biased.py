@@ -26,6 +26,7 @@ def triton(*arguments: Any) -> Tensor:
     return triton_attention(*arguments)
 
 
+#: The name of a backend, for `backend=` of `biased_attention` -> its function.
 BACKENDS: dict[str, Callable[..., Tensor]] = {
     "reference": reference,
     "sdpa": sdpa,
