@@ -154,6 +154,7 @@ ROWS = (
     Row(PLAN, "corpus/train.idx", "binary"),
     Row(PLAN, "corpus/valid.bin", "binary"),
     Row(f"{PLAN} --measured {{}}/model.json", "model.json", "json", takes=("wrong version",)),
+    Row(f"{PLAN} --from {{}}/run", "run/hydra_train.log", "text", whole=False, takes=DRAWS),
     Row(MULTILINGUAL, "languages", "folder"),
     Row(MULTILINGUAL, "languages/de/train.idx", "binary"),
     Row(MULTILINGUAL, "languages/de/valid.bin", "binary"),

@@ -62,7 +62,7 @@ def read_log(path: str | Path) -> TrainingLog:
     train: Records = {}
     valid: Records = {}
     repeated: list[dict[str, float]] = []
-    for record in map(_record, lines):
+    for record in map(record_of, lines):
         if "valid_loss" in record and "valid_num_updates" in record:
             values = {name[len("valid_") :]: value for name, value in record.items() if name.startswith("valid_")}
             valid[int(values["num_updates"])] = values
@@ -81,8 +81,8 @@ def read_log(path: str | Path) -> TrainingLog:
     return TrainingLog(train, valid, sum(map(seconds, repeated)))
 
 
-def _record(line: str) -> dict[str, float]:
-    """The record in a line; empty if there is none, or only the beginning of one, where the run was killed."""
+def record_of(line: str) -> dict[str, float]:
+    """Read the record in a line of a log; empty without one, or with its beginning alone, where the run was killed."""
     try:
         if found := _JSON.search(line):
             return {name: float(value) for name, value in json.loads(found[0]).items()}

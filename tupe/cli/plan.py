@@ -1,6 +1,7 @@
 """Prints what a training will be, and refuses what cannot work; scripts/pretrain.sh and translate_train.sh begin so.
 
 Example: tupe plan --nodes 2 --gpus 8 --gpu h100 configs/pretraining base task.data=DATA optimization.update_freq=[1]
+         tupe plan --gpus 8 --from PROBE configs/pretraining base task.data=DATA optimization.update_freq=[2]
          tupe plan --gpus 8 configs/translation multi30k_en_de task.data=DATA optimization.update_freq=[1]
 """
 
@@ -13,12 +14,16 @@ from tupe.cli._types import real, whole
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--gpu", metavar="KIND", help="such as h100 or a100: the plan of a pre-training then says hours")
-    add("--mfu", type=real(0.001, 1), default=0.4, help="share of the GPUs' 16-bit peak that is used (default: 0.4)")
+    add("--mfu", type=real(0.001, 1),
+        help="share of the GPUs' 16-bit peak that is used (default: that of --from, or 0.4)")  # fmt: skip
     add("--measured", type=Path, metavar="FILE", help="model.json of benchmarks/model.py: hours by its tokens a second")
+    add("--from", type=Path, metavar="RUN", dest="probe",
+        help="folder of a short run by scripts/pretrain.sh: hours by its sequences a second")  # fmt: skip
     add("--max-unused", type=real(0, 1), default=0.01, metavar="SHARE",
         help="of a corpus's tokens that may be in lines too long to be used (default: %(default)s)")  # fmt: skip
     add("--nodes", type=whole(1, 100_000), default=1, metavar="N", help="machines (default: %(default)s)")
-    add("--gpus", type=whole(0, 1_000), default=0, metavar="N", help="on each machine; 0 for the CPU (default: 0)")
+    add("--gpus", type=whole(0, 1_000), metavar="N",
+        help="on each machine; 0 for the CPU (default: those of --from, or 0)")  # fmt: skip
     add("--processes", type=whole(1, 1_000), metavar="N", help="on each machine (default: the GPUs, or 1)")
     add("--here", action="store_true", help="the run starts on this machine, whose GPUs and disk are checked")
     add("folder", type=Path, help="of the configurations")
@@ -32,20 +37,24 @@ def run(args: argparse.Namespace) -> None:
     from omegaconf import OmegaConf
 
     from tupe.analysis.cost import read_costs
+    from tupe.analysis.probe import read_probe
     from tupe.plan import Launch, pretraining, read_config, translation, with_pluses
     from tupe.plan.precision import choose
     from tupe.plan.start import start
 
     cfg = read_config(args.folder, args.config, args.overrides)
+    probe = None if args.probe is None else read_probe(args.probe)
+    devices = probe.devices // args.nodes if probe else 0  # on each machine, unless that is given
+    gpus = args.gpus if args.gpus is not None else devices if probe and probe.gpu else 0
     precision = None
-    if args.start and args.gpus:
+    if args.start and gpus:
         precision = choose(Path(cfg.checkpoint.save_dir), args.overrides, cfg.common.fp16)
         OmegaConf.update(cfg, "common", precision.values)
     kind = translation if cfg.task._name == "translation" else pretraining
-    processes = args.processes or max(args.gpus, 1)
+    processes = args.processes or gpus or max(devices, 1)
     measured = None if args.measured is None else read_costs(args.measured)
-    hours = {"gpu": args.gpu, "mfu": args.mfu, "measured": measured}
-    launch = Launch(args.nodes, processes, args.gpus, args.here, max_unused=args.max_unused, **hours)
+    hours = {"gpu": args.gpu, "mfu": args.mfu or (probe and probe.mfu) or 0.4, "measured": measured, "probe": probe}
+    launch = Launch(args.nodes, processes, gpus, args.here, max_unused=args.max_unused, **hours)
     for line in kind.plan(cfg, launch):
         print(f"plan: {line}", flush=True)
     if args.start:

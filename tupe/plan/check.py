@@ -9,6 +9,7 @@ from omegaconf import DictConfig
 from tupe.errors import UserError
 from tupe.fairseq_patches.configuration import refuse_outputs
 from tupe.fairseq_patches.ranges import refuse_out_of_range
+from tupe.plan.probe import Probe
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Launch:
     mfu: float = 0.4  # share of their peak that training uses
     # what `tupe.analysis.cost.read_costs` returns, if the plan is to say hours by it
     measured: tuple[str, list[dict[str, Any]]] | None = None
+    probe: Probe | None = None  # a run of it, if the plan is to say hours by that
     max_unused: float = 0.01  # share of the tokens that may be in lines too long to be used
 
     def __str__(self) -> str:

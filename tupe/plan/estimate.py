@@ -12,7 +12,7 @@ from tupe.models.tupe import as_namespace
 from tupe.plan.check import Launch
 from tupe.systems import ELECTRA, named_electras, named_models
 
-_HALVES = ("fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16", "amp")
+HALVES = ("fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16", "amp")
 
 
 def number_of_updates(cfg: DictConfig, epoch: int) -> int:
@@ -68,7 +68,7 @@ def _by_measurement(cfg: DictConfig, launch: Launch, tokens: int) -> str:
     same = [name.rpartition("_") for name, row in rows.items() if row.items() <= vars(args).items()]  # aliases too
     wanted = [("training", f"{system}{compiled}", size) for system, _, size in same]
     found = [record for record in records if (record["mode"], record["rival"], record["size"]) in wanted]
-    bits = 16 if any(cfg.common[half] for half in _HALVES) else 32
+    bits = 16 if any(cfg.common[half] for half in HALVES) else 32
     if not found or f" of {length} tokens, " not in conditions or (", float32, " in conditions) != (bits == 32):
         raise UserError(
             f"--measured has no training of {full_name(args)}{compiled and ' --compile'} in {bits} bits and sequences "

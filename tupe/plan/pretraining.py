@@ -24,12 +24,15 @@ from tupe.models.summary import meta_model, without_generator
 from tupe.models.tupe import as_namespace
 from tupe.plan.check import Launch, check
 from tupe.plan.disk import disk
-from tupe.plan.estimate import hours, number_of_updates, short
+from tupe.plan.estimate import HALVES, hours, number_of_updates, short
 from tupe.systems import ELECTRA, system_fields
 
 MADE_BY = "scripts/pretrain.sh"
 _PREPARED_BY = "tupe prepare-corpus"
 _MANY_EPOCHS = 100
+_FEW_TOKENS = 16_000  # a GPU and step
+#: Fields of a model that change its speed and not what it computes.
+_SPEED = ("attention_backend", "unpad", "checkpoint_activations", "compile", "dropout", "attention_dropout")
 _MULTILINGUAL = "tupe_multilingual_masked_lm"
 
 
@@ -39,8 +42,8 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     Raises:
         UserError: for a model that does not exist, GPUs or data that are not there, sequences longer than the model's,
             a batch that is not `dataset.batch_size` sequences, a precision that the CPU has not, a warm-up that is not
-            shorter than the run, an unknown kind of GPU, a measurement of something else, and too little disk space for
-            the checkpoints.
+            shorter than the run, an unknown kind of GPU, a measurement or a run of something else, and too little disk
+            space for the checkpoints.
     """
     length = cfg.task.tokens_per_sample
     check(cfg, launch)
@@ -67,6 +70,8 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
         f"{world} x {cfg.dataset.batch_size} sequences x {accumulated} accumulated = {batch} an update, of {length} "
         f"tokens each: {batch * length:,} tokens an update"
     )
+    if launch.gpus and cfg.dataset.batch_size * length < _FEW_TOKENS:
+        yield f"warning: {_idle(cfg.dataset.batch_size, accumulated, length)}"
     total = updates * batch * length
     times = total / max(tokens, 1)
     yield (
@@ -77,6 +82,8 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
         yield from _languages(sizes, cfg.task.multilang_sampling_alpha, total)
     predicted = round(batch * length * cfg.task.get("mask_prob", 1.0))
     yield from hours(cfg, launch, updates * training_flops(model, batch * length, length, predicted), total)
+    if launch.probe is not None:
+        yield launch.probe.hours(speed_of(cfg), updates * batch, world, launch.gpus)
     yield from vocabulary_warning(symbols, tokens)
     if times > _MANY_EPOCHS:
         yield f"warning: the data are repeated {times:,.0f} times, where BERT and TUPE did some 40: take more text"
@@ -104,6 +111,14 @@ def model_of(cfg: DictConfig, length: int) -> dict[str, Any]:
     named = system_fields(MODEL_DATACLASS_REGISTRY[cfg.model._name])
     positions = {"max_positions": fields["max_positions"] or length} if "max_positions" in fields else {}
     return {**{name: fields[name] for name in named}, **positions}
+
+
+def speed_of(cfg: DictConfig) -> dict[str, Any]:
+    """Return what the speed of a training on one device depends on, beside the batch."""
+    length = cfg.task.tokens_per_sample
+    fields = {field: cfg.model[field] for field in _SPEED}
+    bits = 16 if any(cfg.common[half] for half in HALVES) else 32
+    return {"length": length, "bits": bits, "model": {**model_of(cfg, length), **fields}}
 
 
 def _shards(cfg: DictConfig) -> list[Path]:
@@ -188,6 +203,18 @@ def _unused(skipped: np.ndarray, tokens: int, length: int, most: float) -> str:
             f"the data with --max-tokens {length - 2}, or accept it by --max-unused (MAX_UNUSED of the script)"
         )
     return lost
+
+
+def _idle(batch_size: int, accumulated: int, length: int) -> str:
+    """Say that a step's tokens are too few to keep a GPU busy, and what helps: a larger step, or fewer GPUs."""
+    if accumulated > 1:
+        most = batch_size * accumulated  # sequences of an update that a GPU computes
+        sizes = (size for size in range(8, most, 8) if most % size == 0 and size * length >= _FEW_TOKENS)
+        helps = f"set BATCH_PER_GPU (dataset.batch_size) to {next(sizes, most)}, or what its memory holds"
+    else:
+        helps = "take fewer GPUs, with a larger BATCH_PER_GPU (dataset.batch_size), or a larger batch"
+    few = f"{batch_size * length:,} tokens a GPU and step are below {_FEW_TOKENS:,}"
+    return f"{few}, which leaves much of a GPU idle: {helps}"
 
 
 def _languages(sizes: dict[str, int], alpha: float, total: int) -> Iterator[str]:

@@ -32,8 +32,8 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
             the checkpoints.
     """
     check(cfg, launch)
-    if launch.gpu is not None or launch.measured is not None:
-        raise UserError("hours are told of pre-trainings alone: leave --gpu and --measured out.")
+    if launch.gpu or launch.measured or launch.probe:
+        raise UserError("hours are told of pre-trainings alone: leave --gpu, --measured and --from out.")
     name, task = cfg.model._name, cfg.task
     if name not in CONFIGS:
         raise UserError(f"there is no translation model {name}: `tupe systems --translation` lists them.")
