@@ -25,7 +25,7 @@ def wheel(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("packaging")
     for name in ("setup.py", "pyproject.toml", "LICENSE", "README.md"):
         shutil.copy(ROOT / name, folder)
-    for name in ("tupe", "configs"):
+    for name in ("tupe", "configs", "docs/results/runs/cpu/final"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", "dist"]
     subprocess.run([sys.executable, "-m", "pip", "wheel", *options, "."], cwd=folder, check=True)
@@ -58,7 +58,8 @@ def test_every_file_is_packed(wheel):
         packed = {name for name in files.namelist() if name.startswith("tupe/")}
     ours = {path.relative_to(ROOT).as_posix() for pattern in ("**/*.py", "analysis/template/*", "py.typed")
             for path in ROOT.glob(f"tupe/{pattern}")}  # fmt: skip
-    assert packed == ours | {f"tupe/{path.relative_to(ROOT)}" for path in ROOT.glob("configs/**/*.yaml")}
+    ours |= {f"tupe/{path.relative_to(ROOT)}" for path in ROOT.glob("configs/**/*.yaml")}
+    assert packed == ours | {f"tupe/references/{path.name}" for path in ROOT.glob("docs/results/runs/cpu/final/*.json")}
 
 
 @pytest.fixture(scope="module")

@@ -33,9 +33,17 @@ def config_dir(kind: str = "") -> Path:
 
     A wheel has them in the package; in a clone, also an editable installation, they stand beside it.
     """
+    return _shipped("configs", "configs") / kind
+
+
+def reference_dir() -> Path:
+    """Return the folder of the study's records that ship as references."""
+    return _shipped("references", "docs/results/runs/cpu/final")
+
+
+def _shipped(inside: str, beside: str) -> Path:
     package = Path(str(resources.files("tupe"))).resolve()
-    inside = package / "configs"
-    return (inside if inside.is_dir() else package.parent / "configs") / kind
+    return package / inside if (package / inside).is_dir() else package.parent / beside
 
 
 def import_own() -> None:

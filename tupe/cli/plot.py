@@ -70,7 +70,14 @@ def _ranks(args: argparse.Namespace) -> None:
 def _training(args: argparse.Namespace) -> None:
     from tupe.analysis.curves import plot_training
 
-    plot_training(read_runs(args.paths, args.against), args.output, args.title, args.against)
+    logs = read_runs(args.paths, args.against)
+    if args.reference is not None:
+        from tupe.experiments.study.references import beside, reference
+
+        label, log = reference(args.reference)
+        print("\n".join(beside(name, of, label, log) for name, of in logs.items()))
+        logs[label] = log
+    plot_training(logs, args.output, args.title, args.against)
 
 
 def _scores(args: argparse.Namespace) -> None:
@@ -112,7 +119,7 @@ class Figure(NamedTuple):
 _TEXT = {"data": None, "text": None, "length": 128, "sequences": 8}
 _HEAD = {"length": None, "head": 1}
 _COLUMN = {"column": "", "title": ""}
-_ENDS = {"against": None, "title": "Training"}
+_ENDS = {"against": None, "reference": None, "title": "Training"}
 FIGURES = {
     "position": Figure("position correlation of every head of a CHECKPOINT", _position, {"length": None}),
     "reset": Figure("one head of a CHECKPOINT before the reset of [CLS] and after it", _reset, _HEAD),
@@ -137,6 +144,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--head", type=whole(1), metavar="N", help=f"{_of('head')}: which one, from 1 (default: 1)")
     help_ = f"{_of('against')}: a run; say when the others reach the validation loss that it ends with"
     add("--against", metavar="LABEL", help=help_)
+    help_ = f"{_of('reference')}: draw its curve of the study too, as tupe_a or bert_a (docs/figures.md)"
+    add("--reference", metavar="SYSTEM", help=help_)
     add("--column", metavar="NAME", help=f"{_of('column')}: of the table, as MNLI-m (default: the papers' average)")
     add("--title", help=f"{_of('title')}: stands above the figure")
     add("--length", type=whole(1), metavar="N", help=f"{_of('length')}: positions (default: all, or 128 of a text)")
