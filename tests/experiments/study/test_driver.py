@@ -32,6 +32,7 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 log = os.path.join(folder, "hydra_train.log")
 if not os.path.exists(log):
     open(log, "w").write("num. shared model params: 1,234 (num. trained\n")
+    open(folder + "/../../threads", "a").write(os.environ["OMP_NUM_THREADS"])
 for update in range(len(open(log).readlines()) - 1, updates):
     if end in ENDS and update == 1:
         sys.exit(ENDS[end])
@@ -71,9 +72,11 @@ def study(design, prepared, tmp_path, monkeypatch):
     return make
 
 
-def test_all_of_it(study, design, tmp_path):
+def test_all_of_it(study, design, tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     done = study(systems=["bert_a"])
-    assert done.do(jobs=2) == 0
+    assert done.do(jobs=1) == 0
+    assert (tmp_path / "out/made/threads").read_text() == "1111"  # whatever cores no run takes
     assert sorted(study.started[:2]) == ["search/bert_a.lr_0.001", "search/bert_a.lr_0.002"]
     assert sorted(study.started[2:]) == ["final/bert_a.seed_1", "final/bert_a.seed_2"]
     records = read_records(tmp_path / "records/made", design)

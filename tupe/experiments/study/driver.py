@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tupe.cores import available_cores, cpu_environment
+from tupe.cores import cpu_environment
 from tupe.errors import UserError
 from tupe.experiments.job import reason
 from tupe.experiments.process import Process
@@ -104,12 +104,12 @@ class Study:
         """
         self.check()
         total = Progress(len(self.wanted), sum(map(self._size, self.wanted)))
-        do_runs(lambda active: self._ready(active, available_cores() // jobs), self._progress, total, jobs, minutes)
+        do_runs(self._ready, self._progress, total, jobs, minutes)
         if self.failed:
             raise UserError(f"{len(self.failed)} run(s) failed: the reasons are above, the logs in {self.out}.")
         return sum(run not in self.done for run in self.wanted)
 
-    def _ready(self, active: Collection[Run], threads: int) -> Iterator[tuple[Run, Steps[None]]]:
+    def _ready(self, active: Collection[Run]) -> Iterator[tuple[Run, Steps[None]]]:
         """Yield the runs that can start; a measurement of costs runs alone."""
         for run in self.wanted:
             if any(other.part == "cost" for other in active):
@@ -120,9 +120,9 @@ class Study:
                 continue  # a record alone may have come from another machine
             of = self.settings(run)
             if of is not None:
-                yield run, self._steps(run, of, threads)
+                yield run, self._steps(run, of)
 
-    def _steps(self, run: Run, of: dict[str, Any], threads: int) -> Steps[None]:
+    def _steps(self, run: Run, of: dict[str, Any]) -> Steps[None]:
         """Do a run, unless another process is doing it or has done it."""
         folder = self.folder(run)
         if (folder / _BEGUN).is_file():
@@ -136,7 +136,8 @@ class Study:
                 return
             folder.mkdir(parents=True, exist_ok=True)
             with (folder / LOG).open("ab") as log:
-                process = Process(self._command(run, of, folder), cpu_environment(max(1, threads)), log)
+                # A second thread gains little in models so small, and loses much beside other work on the cores.
+                process = Process(self._command(run, of, folder), cpu_environment(1), log)
             try:
                 yield process
             finally:  # also where it was interrupted
