@@ -41,7 +41,7 @@ words = torch.randn(BATCH, LENGTH, WIDTH)  # embeddings, without positions
 padding = torch.arange(LENGTH) >= torch.tensor([[LENGTH], [LENGTH - 3]])  # the second sequence is shorter
 
 bias = position(length=LENGTH).bias
-scale = (position.num_terms * HEAD) ** -0.5  # 1 / sqrt(2 d_h): the logit is a sum of two products
+scale = position.scale(HEAD)  # 1 / sqrt(2 d_h): the logit is a sum of two products
 x = words
 for layer in layers:
     x = layer(x, bias, scale, padding)

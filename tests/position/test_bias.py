@@ -38,6 +38,15 @@ def test_num_terms_is_the_number_of_products():
     assert PositionBias(absolute, cross=True).num_terms == 4
 
 
+@pytest.mark.parametrize(
+    ("terms", "products"),
+    [({}, 1), ({"relative": BucketedRelative(2)}, 1), ({"absolute": UntiedAbsolute(4, 8, 2)}, 2),
+     ({"absolute": UntiedAbsolute(4, 8, 2), "num_terms": 3}, 3)],
+)  # fmt: skip
+def test_scale_is_one_over_the_root_of_the_products_times_the_width(terms, products):
+    assert PositionBias(**terms).scale(16) == pytest.approx(1 / (products * 16) ** 0.5)
+
+
 def test_cross_hands_out_factors():
     absolute = UntiedAbsolute(9, 8, 2, num_terms=4)
     terms = PositionBias(absolute, cross=True)(5)

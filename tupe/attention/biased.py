@@ -68,7 +68,8 @@ def choose_backend(
         return sdpa
     if backend == "auto" and bias is None and not padded:
         return sdpa  # FlashAttention, which takes neither bias nor padding
-    log_once("attention by the Triton kernels")
+    in_parts = isinstance(bias, StructuredBias)
+    log_once(f"attention by the Triton kernels{', a structured bias: memory linear in the length' if in_parts else ''}")
     return triton
 
 
@@ -113,7 +114,7 @@ def biased_attention(
             `factors`; the others build the dense tensor.
         key_padding_mask: `(B, T_k)` bool, true at padding. If bias and padding hide all keys of a row, its output and
             its gradient are zero.
-        scale: factor of the product of query and key, `1 / sqrt(2 d_h)` in TUPE.
+        scale: factor of the product of query and key, `PositionBias.scale(d_h)`, `1 / sqrt(2 d_h)` in TUPE.
         dropout_p: probability with which a weight is dropped; only in training.
         training: whether dropout is on.
         causal: whether a query sees only the keys up to its own position; the last query sees all.

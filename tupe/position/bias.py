@@ -77,7 +77,7 @@ class PositionBias(nn.Module):
         self.reset = reset
         self.rotation = rotation
         self.cross = cross
-        #: Number of products that the logit sums; content is scaled by `1 / sqrt(num_terms * d_h)`.
+        #: Number of products that the logit sums; content is scaled by `scale(d_h)`.
         self.num_terms = num_terms or (4 if cross else 2 if isinstance(absolute, UntiedAbsolute) else 1)
         #: The longest input that all terms cover; infinity where no term has an end.
         self.max_positions: float = min(getattr(term, "max_positions", math.inf) for term in (absolute, relative))
@@ -160,6 +160,14 @@ class PositionBias(nn.Module):
         if isinstance(terms.bias, StructuredBias) and not self.gives_structured(structured, query_offset):
             terms = terms._replace(bias=terms.bias.dense(span.num_keys, query_offset))
         return terms.to(dtype)
+
+    def scale(self, head_dim: int) -> float:
+        """Return the factor of the words' product in attention, `1 / sqrt(num_terms * head_dim)`.
+
+        Args:
+            head_dim: width `d_h` of a head of queries and keys.
+        """
+        return (self.num_terms * head_dim) ** -0.5
 
     def clear_cache(self) -> None:
         """Forget the terms of earlier evaluations."""
