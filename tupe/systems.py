@@ -36,6 +36,7 @@ CHOICES: dict[str, dict[str, Choice]] = {
         "unbinned": Choice("one value for each distance there is (DIET)", "R[j - i]"),
         "parametric": Choice("products of learnt vectors", "(r_(j-i) F^Q)(r_(j-i) F^K)^T"),
         "shaw": Choice("vectors that join the keys", "a[clip(j - i)]"),
+        "deberta": Choice("vectors that the words ask, and that ask the words (DeBERTa)", "P[i - j]"),
         "alibi": Choice("slopes of the distance, fixed or learnt (Press et al.)", "-m |j - i|"),
         "kerple": Choice("learnt logarithms of the distance (KERPLE)", "-p log(1 + a |j - i|)"),
         "fire": Choice("a learnt function of the distance's logarithm (FIRE)", "f(log(1 + c |j - i|)/log(1 + c L))"),
@@ -44,6 +45,19 @@ CHOICES: dict[str, dict[str, Choice]] = {
         "symmetric": Choice("one slope for both sides, as encoders have ALiBi"),
         "offset": Choice("the same, half a step less for keys after the query"),
         "learned": Choice("a learnt slope for each side"),
+    },
+    "deberta_terms": {
+        "c2p+p2c": Choice("words ask the distances, and distances the words"),
+        "c2p": Choice("words ask the distances (content to position)"),
+        "p2c": Choice("distances ask the words (position to content)"),
+    },
+    "deberta_projections": {
+        "shared": Choice("the words' own, of a table with a layer norm (DeBERTa v2 and v3)"),
+        "own": Choice("matrices of each layer, of the table as it is (v1)"),
+    },
+    "deberta_index": {
+        "code": Choice("both terms take the row of i - j, as all code does"),
+        "paper": Choice("p2c takes that of j - i, as the paper prints"),
     },
     "reset": {
         "none": Choice(),
@@ -75,7 +89,7 @@ def explained(choices: Mapping[str, Choice]) -> str:
 
 
 #: Relative terms that depend on the words: each layer builds its own, and they can be neither structured nor packed.
-IN_LAYER = frozenset({"shaw"})
+IN_LAYER = frozenset({"shaw", "deberta"})
 
 #: Choices of an encoder-decoder: absolute terms of its stacks, and positions in its cross-attention.
 SEQ2SEQ_ABSOLUTE = {
@@ -109,6 +123,9 @@ SYSTEMS: dict[str, Fields] = {
     "bert_ad": _system("untied_cross", "none"),
     "t5": _system("none", "bucketed", segment="input"),
     "shaw": _system("none", "shaw", segment="input", sharing="none"),
+    "deberta": _system(
+        "none", "deberta", segment="input", deberta_terms="c2p+p2c", relative_buckets=256, relative_max_distance=512
+    ),
     "diet_rel": _system("none", "unbinned", segment="per_head", sharing="none"),
     "diet_abs": _system("low_rank", "none", segment="per_head", position_rank=128),
     "linformer": _system("input", "none", segment="input", linformer_k=32),
@@ -133,6 +150,7 @@ DESCRIPTIONS: dict[str, tuple[str, str]] = {
     "bert_ad": ("BERT-A^d", "all four products of words and untied positions/sqrt(4d)"),
     "t5": ("Raffel et al.", "content/sqrt(d) + T5 relative"),
     "shaw": ("Shaw et al.", "(content + x_i W^Q . a[j - i])/sqrt(d), distances clipped"),
+    "deberta": ("DeBERTa", "(content + x_i W^Q . P[i - j] W^K + x_j W^K . P[i - j] W^Q)/sqrt(3d), no EMD"),
     "diet_rel": ("DIET-REL", "content/sqrt(d) + R[j - i] + segments, in each layer its own"),
     "diet_abs": ("DIET-ABS", "content/sqrt(d) + P_Q[i] . P_K[j] + segments"),
     "linformer": ("Linformer", "x_i W^Q ((E x)_j W^K)^T/sqrt(d), positions added to the words"),
@@ -148,9 +166,17 @@ DESCRIPTIONS: dict[str, tuple[str, str]] = {
 }
 
 
+#: Fields that say how far a term looks: with other numbers a system keeps its name.
+_EXTENT = ("relative_buckets", "relative_max_distance")
+
+
 def system_of(fields: Mapping[str, object]) -> str | None:
     """Return the system whose row agrees with a model's fields; `None` if no row does."""
-    return next((name for name, row in SYSTEMS.items() if row.items() <= fields.items()), None)
+
+    def agrees(row: Fields) -> bool:
+        return all(fields.get(field) == value for field, value in row.items() if field not in _EXTENT)
+
+    return next((name for name, row in SYSTEMS.items() if agrees(row)), None)
 
 
 #: Other names of a system: the paper's best is the plain `tupe_*`.

@@ -34,6 +34,12 @@ CASES = {
     "parametric": ("tupe_r", {"relative": "parametric"}),
     "parametric of each layer": ("t5", {"relative": "parametric", "sharing": "none"}),
     "clipped": ("tupe_r", {"relative": "clipped"}),
+    "deberta, its own projections and the paper's rows": (
+        "deberta",
+        {"deberta_projections": "own", "deberta_index": "paper", "relative_buckets": 6, "relative_max_distance": 9},
+    ),
+    "deberta's p2c alone, beside segments": ("deberta", {"deberta_terms": "p2c", "segment": "per_head"}),
+    "deberta beside tupe_a": ("tupe_a", {"relative": "deberta", "relative_buckets": 0, "relative_max_distance": FAR}),
     "shaw with low rank and segments": ("shaw", {"absolute": "low_rank", "segment": "per_head"}),
     "alibi offset": ("alibi", {"relative_sides": "offset"}),
     "alibi symmetric of each layer, beside untied positions": (
@@ -66,6 +72,9 @@ def case(request, build):
     fields = {**SYSTEMS[system], **changed}
     if fields["relative"] in ("clipped", "parametric", "shaw"):
         changed = {**changed, "relative_max_distance": FAR}
+    if system == "deberta" and "relative_buckets" not in changed:
+        changed = {**changed, "relative_buckets": 0, "relative_max_distance": FAR}
+        fields = {**fields, **changed}
     if fields["linformer_k"]:
         changed = {**changed, "linformer_k": 5}
     model = build(f"{system}_tiny", **changed).double()
@@ -144,7 +153,7 @@ class Expected:
         kind, term = self.fields["absolute"], self.terms.absolute
         if kind == "untied":
             query, key = self.untied(term.table.weight[:n], s)
-            return query @ key.t() / (2 * D_H) ** 0.5
+            return query @ key.t() / (self.products() * D_H) ** 0.5
         if kind in ("low_rank", "low_rank_input"):
             pairs = [term.query[s, i] @ term.key[s, j] for i in range(n) for j in range(m)]
             return torch.stack(pairs).view(n, m)
@@ -199,7 +208,7 @@ class Expected:
         reset, v = self.terms.reset, v.clone()
         if self.fields["absolute"] == "untied":
             query, key = self.untied(reset.vectors, s)
-            theta = (query * key).sum(-1) / (2 * D_H) ** 0.5
+            theta = (query * key).sum(-1) / (self.products() * D_H) ** 0.5
         else:
             theta = reset.scalars[:, s]
         v[:, 0] = theta[1]
@@ -224,6 +233,37 @@ class Expected:
                 out[i, c], out[i, c + r // 2] = point.real, point.imag
         return out
 
+    def products(self):
+        terms = self.fields.get("deberta_terms", "c2p+p2c").split("+") if self.fields["relative"] == "deberta" else ()
+        return len(terms) + (2 if self.fields["absolute"] == "untied" else 1)
+
+    def disentangled(self, query, key, layer, head):
+        """DeBERTa's terms before their scale, with the row of each distance from its own table of buckets."""
+        rows, attention = slice(head * D_H, (head + 1) * D_H), self.encoder.layers[layer].self_attn
+        embeddings, relative = self.terms.embeddings, attention.relative
+        p, own = embeddings.table.weight, self.fields.get("deberta_projections") == "own"
+        if not own:
+            p = F.layer_norm(p, (WIDTH,), embeddings.layer_norm.weight, embeddings.layer_norm.bias)
+        w_q, w_k, _ = attention.qkv_proj.weight.split(WIDTH)
+        b_q, b_k, _ = attention.qkv_proj.bias.split(WIDTH)
+        if own:
+            w_q, b_q, w_k, b_k = relative.query.weight, relative.query.bias, relative.key.weight, 0 * b_k
+        of_query, of_key = p @ w_q[rows].t() + b_q[rows], p @ w_k[rows].t() + b_k[rows]
+        buckets = self.fields["relative_buckets"]
+
+        def row(away):
+            # with 6 buckets and distance 9: those up to 3, 4, up to 8, and then 6
+            bucket = [0, 1, 2, 3, 4, 5, 5, 5, 5, 6][min(abs(away), 9)] if buckets else abs(away)
+            return max(0, min(len(p) - 1, int(math.copysign(bucket, away)) + len(p) // 2))
+
+        out, terms = torch.zeros(len(query), len(key), dtype=torch.float64), self.fields.get("deberta_terms", "c2p p2c")
+        for i in range(len(query)):
+            for j in range(len(key)):
+                other = row(j - i if self.fields.get("deberta_index") == "paper" else i - j)
+                out[i, j] += query[i] @ of_key[row(i - j)] * ("c2p" in terms)
+                out[i, j] += key[j] @ of_query[other] * ("p2c" in terms)
+        return out
+
     def logits(self, x, row, layer, head):
         query, key = self.content(x, layer, head, [token == 1 for token in row])
         if self.fields.get("rotary_dims"):
@@ -238,7 +278,9 @@ class Expected:
             for i in range(n):
                 for j in range(n):
                     out[i, j] += query[i] @ a[max(-FAR, min(FAR, j - i)) + FAR]
-        products = self.fields.get("content_terms", 2 if self.fields["absolute"] == "untied" else 1)
+        if self.fields["relative"] == "deberta":
+            out = out + self.disentangled(query, key, layer, head)
+        products = self.fields.get("content_terms", self.products())
         out = out / (products * D_H) ** 0.5
         free = self.absolute(n, m, s)
         if not self.fields["linformer_k"]:

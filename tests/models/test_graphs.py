@@ -51,7 +51,7 @@ def test_few_graphs_for_many_lengths(model, dictionary):
 @pytest.mark.parametrize(
     ("system", "backend", "lengths"),
     [
-        *((system, "aot_eager", (9, 13)) for system in ("tupe_r", "diet_abs", "shaw")),
+        *((system, "aot_eager", (9, 13)) for system in ("tupe_r", "diet_abs", "shaw", "deberta")),
         ("tupe_r", "inductor", (9,)),  # half a minute of C++, and again for the second graph
     ],
 )

@@ -9,7 +9,7 @@ from tests.models.small import small_batch
 from tupe.errors import UserError
 from tupe.models.unpadded import Group
 
-SYSTEMS = ("tupe_tiny", "alibi_tiny", "rope_tiny", "shaw_tiny", "diet_rel_tiny", "bert_ad_tiny")
+SYSTEMS = ("tupe_tiny", "alibi_tiny", "rope_tiny", "shaw_tiny", "deberta_tiny", "diet_rel_tiny", "bert_ad_tiny")
 LENGTHS = (13, 8, 2)
 
 

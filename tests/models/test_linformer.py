@@ -33,6 +33,7 @@ def test_memory_and_multiplications_grow_linearly(build, name):
     [
         {"relative": "bucketed"},
         {"relative": "shaw"},
+        {"relative": "deberta"},
         {"rotary_dims": -1},
         {"absolute": "untied"},
         {"absolute": "untied_cross"},

@@ -16,6 +16,7 @@ SYSTEMS = [
     ("diet_rel_tiny", {"reset": "paper"}),
     ("tupe_r_tiny", {"absolute": "free", "segment": "per_head"}),
     ("shaw_tiny", {"absolute": "untied", "segment": "per_head"}),
+    ("deberta_tiny", {"absolute": "untied", "reset": "paper", "sharing": "none"}),
     ("alibi_tiny", {"segment": "per_head"}),
     ("tupe_a_rope_tiny", {}),
     ("bialibi_tiny", {"sharing": "none"}),
@@ -33,7 +34,9 @@ def test_is_the_same_model(build, pairs, name, fields, monkeypatch):
     model.zero_grad()
     monkeypatch.setattr(encoder, "prefers_structured", lambda *_: True)
     bias = next(model.encoder.sentence_encoder.layer_terms(pairs, torch.float32))[0].bias
-    assert isinstance(bias, StructuredBias) == (fields.get("absolute") != "free" and not name.startswith("shaw"))
+    assert isinstance(bias, StructuredBias) == (
+        fields.get("absolute") != "free" and not name.startswith(("shaw", "deberta"))
+    )
     structured, _ = model(pairs)
     torch.testing.assert_close(structured, whole)
     structured.square().sum().backward()

@@ -8,6 +8,7 @@ from torch import nn
 
 from tupe.errors import UserError
 from tupe.models.config import CONFIGS
+from tupe.models.layer import build_self_attention
 from tupe.models.position import build_absolute, build_position_bias, build_relative
 from tupe.models.tupe import as_namespace
 from tupe.position import AlibiRelative, FireRelative, registry
@@ -47,6 +48,28 @@ def test_alibis_that_cannot_be(fields, said, args):
     build_position_bias(args)
     with pytest.raises(UserError, match=said):
         build_position_bias(Namespace(**{**vars(args), **fields}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"absolute": "untied_cross", "reset": "none"}, "untied_cross would add positions to them: set absolute to"),
+        ({"rotary_dims": -1}, "relative=deberta has vectors that meet the queries as they are, not turned"),
+        ({"linformer_k": 4}, "Linformer's keys are 4 mixtures"),
+        ({"absolute": "none"}, r"the \[CLS\] reset needs a content-free correlation"),
+        ({"relative_buckets": 5}, "relative_buckets is 5, but half of DeBERTa's buckets are of one distance"),
+        ({"relative_max_distance": 17}, "with 32 buckets a side it must be at least 18"),
+        ({"deberta_terms": "p2p"}, "deberta_terms is p2p"),
+    ],
+)
+def test_debertas_that_cannot_be(fields, said, args):
+    """Untied positions with their reset beside its distances can be: four products."""
+    args.relative = "deberta"
+    assert build_position_bias(args).num_terms == 4
+    with pytest.raises(UserError, match=said):
+        changed = Namespace(**{**vars(args), **fields})
+        build_position_bias(changed)
+        build_self_attention(changed, 1)
 
 
 @pytest.mark.parametrize(("reset", "same"), [("none", False), ("paper", True)])

@@ -39,6 +39,7 @@ def test_parameter_counts(name):
     absolute = {"none": 0, "input": 512 * width, "untied": untied, "untied_cross": untied, "low_rank": low_rank}
     shaw = layers * 257 * width // heads
     relative = {"none": 0, "bucketed": 32 * sets, "unbinned": 1023 * sets, "shaw": shaw}
+    relative["deberta"] = 512 * width + 2 * width
     relative |= {"kerple": 4 * sets, "fire": 2 + 2 * 32 + 33 * sets}
     relative["alibi"] = 2 * sets * (fields.get("relative_sides") == "learned")
     theta = 2 * (width if fields["absolute"] == "untied" else sets) * (fields["reset"] != "none")
@@ -67,6 +68,9 @@ def test_parameter_counts(name):
         ("fire", {}, 462),
         ("bialibi", {}, 48),
         ("tupe_a_kerple", {}, 1_575_984),
+        ("deberta", {}, 393_216 + 2 * 768),
+        ("deberta", {"relative_buckets": 0, "relative_max_distance": 256}, 393_216 + 2 * 768),
+        ("deberta", {"deberta_projections": "own"}, 393_216 + 14_155_776 + 12 * 768),
         ("rope", {}, 0),
         ("tupe_a_rope", {}, 1_575_936),
     ],
@@ -94,7 +98,7 @@ def test_diets_table_6(name, fields, millions):
 
 
 def test_names():
-    assert len(MODEL_NAMES) == 21 * 4
+    assert len(MODEL_NAMES) == 22 * 4
     assert {"tupe_base", "tupe_r_base", "bert_ad_large", "tupe_a_tie_cls_small"} <= set(MODEL_NAMES)
 
 

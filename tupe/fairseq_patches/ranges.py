@@ -101,9 +101,9 @@ _NAMES: list[tuple[Range, str]] = [
     (_LAYERS, "encoder_layers decoder_layers"),
     (_SIZE, "encoder_embed_dim encoder_ffn_embed_dim encoder_attention_heads"),
     (_SIZE, "max_positions max_source_positions max_target_positions"),
-    (_SIZE, "position_rank relative_buckets relative_max_distance fire_width vocab_size"),
+    (_SIZE, "position_rank relative_max_distance fire_width vocab_size"),
     (_WIDTH, "decoder_embed_dim decoder_ffn_embed_dim decoder_attention_heads decoder_input_dim decoder_output_dim"),
-    (_WIDTH, "embedding_dim linformer_k content_terms num_batch_buckets"),
+    (_WIDTH, "embedding_dim linformer_k content_terms relative_buckets num_batch_buckets"),
     (_SEPARATORS, "pair_separators"),
 ]
 #: By the names of fields, which fairseq and this plugin use for the same in every group.

@@ -32,6 +32,9 @@ RELATIVE_CHOICES = ChoiceEnum([*CHOICES["relative"], *OWN_RELATIVE])
 RESET_CHOICES, SEGMENT_CHOICES, SHARING_CHOICES, ROTARY_SCALING_CHOICES = (
     ChoiceEnum([*CHOICES[name]]) for name in ("reset", "segment", "sharing", "rotary_scaling")
 )
+DEBERTA_TERMS_CHOICES, DEBERTA_PROJECTIONS_CHOICES, DEBERTA_INDEX_CHOICES = (
+    ChoiceEnum([*CHOICES[f"deberta_{name}"]]) for name in ("terms", "projections", "index")
+)
 BACKEND_CHOICES = ChoiceEnum(["auto", *BACKENDS])
 SHARED_POSITIONS_CHOICES = ChoiceEnum(["none", "table", "all"])
 UNPAD_CHOICES = ChoiceEnum(["auto", "always", "never"])
@@ -78,7 +81,19 @@ class EncoderConfig(OwnOptions):
     linformer_k: int = field(
         default=0, metadata=encoding("Linformer: project keys and values to this many rows; 0 for full attention")
     )
-    relative_buckets: int = field(default=32, metadata=encoding("number of buckets, even"))
+    deberta_terms: DEBERTA_TERMS_CHOICES = field(
+        default="c2p+p2c", metadata=encoding(f"terms of deberta. {explained(CHOICES['deberta_terms'])}")
+    )
+    deberta_projections: DEBERTA_PROJECTIONS_CHOICES = field(
+        default="shared",
+        metadata=encoding(f"projections of deberta's distances. {explained(CHOICES['deberta_projections'])}"),
+    )
+    deberta_index: DEBERTA_INDEX_CHOICES = field(
+        default="code", metadata=encoding(f"rows of deberta's table. {explained(CHOICES['deberta_index'])}")
+    )
+    relative_buckets: int = field(
+        default=32, metadata=encoding("number of buckets, even; of deberta a side, or 0 to clip the distances")
+    )
     relative_max_distance: int = field(
         default=128, metadata=encoding("distance from which all share the last bucket, or are clipped")
     )

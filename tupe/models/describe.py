@@ -14,6 +14,7 @@ from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.fairseq_patches.scope import chosen
 from tupe.models.checkpoint_config import fairseq_model
 from tupe.models.config import CONFIGS
+from tupe.models.position import num_products
 from tupe.models.seq2seq.config import CONFIGS as TRANSLATORS
 from tupe.models.summary import Size, count_parameters, meta_model
 from tupe.models.tupe import as_namespace
@@ -52,15 +53,18 @@ def equation(args: Namespace) -> str:
     Args:
         args: the fields of `TupeConfig`.
     """
-    products = args.content_terms or {"untied": 2, "untied_cross": 4}.get(args.absolute, 1)
+    products = args.content_terms or num_products(args)
     scale = f"sqrt({products if products > 1 else ''}d)"
     turned = ("R_i ", "R_j ") if args.rotary_dims else ("", "")
     if args.absolute == "untied_cross":
         logit = f"({turned[0]}x_i W^Q + p_i U^Q)({turned[1]}x_j W^K + p_j U^K)^T/{scale}"
     else:
         key = ("(E x)_j" if args.linformer_k else "x_j") + " W^K"
-        key += f" + {_equation('relative', args)}" if args.relative in IN_LAYER else ""
-        logit = f"({turned[0]}x_i W^Q)({turned[1]}{key})^T/{scale}"
+        key += f" + {_equation('relative', args)}" if args.relative == "shaw" else ""
+        logit = f"({turned[0]}x_i W^Q)({turned[1]}{key})^T"
+        if args.relative == "deberta":
+            logit = f"({' + '.join([logit, *_disentangled(args)])})"
+        logit += f"/{scale}"
     relative = "" if args.relative in IN_LAYER else _equation("relative", args)
     terms = " + ".join(filter(None, (_equation("absolute", args), relative)))
     if terms:
@@ -73,10 +77,20 @@ def equation(args: Namespace) -> str:
     return f"{logit}, {added} added to the words" if added else logit
 
 
+def _disentangled(args: Namespace) -> list[str]:
+    vectors, own = _equation("relative", args), "r" if args.deberta_projections == "own" else ""
+    asking = vectors if args.deberta_index == "code" else "P[j - i]"
+    products = {
+        "c2p": f"(x_i W^Q)({vectors} W^K{own})^T",
+        "p2c": f"({asking} W^Q{own})(x_j W^K)^T",
+    }
+    return [products[term] for term in args.deberta_terms.split("+")]
+
+
 def _equation(side: str, args: Namespace) -> str:
     name = getattr(args, side)
     if name in CHOICES[side]:
-        return CHOICES[side][name].equation
+        return CHOICES[side][name].equation.replace("sqrt(2d)", f"sqrt({num_products(args)}d)")
     return f"{name}(i, j)" if side == "absolute" else f"{name}(j - i)"  # registered outside this package
 
 

@@ -17,7 +17,7 @@ from tupe.models.activation import activation_function
 from tupe.models.linformer import LengthProjection
 from tupe.models.shaw import attention_with_relative_values
 from tupe.models.unpadded import Group, split
-from tupe.position import PositionTerms, ShawRelative, StructuredBias, rotate
+from tupe.position import DisentangledRelative, PositionTerms, ShawRelative, StructuredBias, rotate
 
 
 class Attention(nn.Module):
@@ -33,7 +33,7 @@ class Attention(nn.Module):
         num_terms: number of products that the logit sums.
         dropout: probability with which an attention weight is dropped.
         backend: the `backend` of `tupe.attention.biased_attention`.
-        relative: Shaw's relative positions, whose term is added to `bias`.
+        relative: Shaw's or DeBERTa's relative positions, whose term is added to `bias`.
         projection: Linformer's `E`; keys and values are then made from `E x` instead of `x`.
 
     Raises:
@@ -48,7 +48,7 @@ class Attention(nn.Module):
         dropout: float,
         backend: str,
         *,
-        relative: ShawRelative | None = None,
+        relative: ShawRelative | DisentangledRelative | None = None,
         projection: LengthProjection | None = None,
     ) -> None:
         super().__init__()
@@ -93,11 +93,15 @@ class Attention(nn.Module):
             query, key = query + position.query, key + position.key
         if position.temperature is not None:
             query = query * position.temperature
-        bias = position.bias
-        if self.relative is not None and query.shape[2] == 1:
+        bias, relative = position.bias, None
+        if isinstance(self.relative, DisentangledRelative):
+            asked = key if position.temperature is None else key * position.temperature  # its queries are distances
+            relative = self.relative(query, asked, position.embeddings, self.scale, self.part)  # (B, H, T, T)
+        elif self.relative is not None and query.shape[2] == 1:
             key, value = self.relative.of_one_query(key, value)
         elif self.relative is not None:
             relative = self.relative(query, self.scale, key.shape[2])  # (B, H, T, m)
+        if relative is not None:
             bias = relative if bias is None else relative + bias
         return query, key, value, bias
 
@@ -229,11 +233,13 @@ class SelfAttention(Attention):
 def build_self_attention(
     args: Namespace, num_terms: int, attention: type[SelfAttention] = SelfAttention
 ) -> SelfAttention:
-    """Build the attention of one layer, with Shaw's or Linformer's parameters if the configuration has them."""
+    """Build the attention of one layer, with what the configuration has there: Shaw's, DeBERTa's, Linformer's."""
     width, heads = args.encoder_embed_dim, args.encoder_attention_heads
     relative = projection = None
     if args.relative == "shaw":
         relative = ShawRelative(width // heads, args.relative_max_distance, args.shaw_values, attention.bidirectional)
+    if args.relative == "deberta":
+        relative = DisentangledRelative(width, args.deberta_terms, args.deberta_projections, args.deberta_index)
     if args.linformer_k:
         projection = LengthProjection(args.max_positions, args.linformer_k)
     dropout, backend = args.attention_dropout, args.attention_backend

@@ -12,6 +12,7 @@ from tupe.position import (
     LowRankAbsolute,
     ParametricRelative,
     PositionBias,
+    RelativeEmbeddings,
     Reset,
     Rotary,
     SegmentAttention,
@@ -34,6 +35,12 @@ def sets_of_parameters(args: Namespace) -> int:
     """Return how many heads of the model have position parameters of their own (DIET, section 4.4)."""
     layers, heads = args.encoder_layers, args.encoder_attention_heads
     return {"none": layers * heads, "layer": heads, "head": layers}[args.sharing]
+
+
+def num_products(args: Namespace) -> int:
+    """Return how many products of words, positions and distances the logit sums."""
+    of_distances = len(args.deberta_terms.split("+")) if args.relative == "deberta" else 0
+    return {"untied": 2, "untied_cross": 4}.get(args.absolute, 1) + of_distances
 
 
 def build_registered(side: str, args: Namespace, bidirectional: bool) -> Term | None:
@@ -64,7 +71,7 @@ def build_absolute(args: Namespace, bidirectional: bool = True) -> Term | None:
             embedding_width(args),
             sets,
             width // args.encoder_attention_heads,
-            num_terms=4 if args.absolute == "untied_cross" else 2,
+            num_terms=num_products(args),
             projection_bias=args.untied_projection_bias,
             layer_norm=not args.no_untied_layer_norm,
             layer_norm_eps=args.layer_norm_eps,
@@ -144,6 +151,21 @@ def build_rotation(args: Namespace) -> Rotary | None:
     )
 
 
+def build_embeddings(args: Namespace) -> RelativeEmbeddings | None:
+    """Build DeBERTa's table of distances. Raise `UserError` beside the four products of BERT-A^d."""
+    if args.relative != "deberta":
+        return None
+    if args.absolute == "untied_cross":
+        raise UserError(
+            "relative=deberta asks and is asked by the words, and absolute=untied_cross would add positions to them: "
+            "set absolute to untied, input or none"
+        )
+    normed = args.deberta_projections == "shared"
+    return RelativeEmbeddings(
+        args.encoder_embed_dim, args.relative_max_distance, args.relative_buckets, normed, args.layer_norm_eps
+    )
+
+
 def fix_rotary_length(args: Namespace | TupeConfig) -> None:
     """Set `rotary_length` where `yarn` has none, because later steps may change `max_positions`."""
     if args.rotary_scaling == "yarn" and not args.rotary_length:
@@ -170,7 +192,8 @@ def build_position_bias(args: Namespace, bidirectional: bool = True) -> Position
         reset,
         cross=args.absolute == "untied_cross",
         rotation=build_rotation(args),
-        num_terms=args.content_terms or None,
+        embeddings=build_embeddings(args),
+        num_terms=args.content_terms or num_products(args),
     )
 
 

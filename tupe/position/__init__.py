@@ -25,6 +25,7 @@ from tupe.position.absolute import PositionTable, UntiedAbsolute
 from tupe.position.alibi import AlibiRelative
 from tupe.position.bias import PositionBias
 from tupe.position.cross import UntiedTwoSided
+from tupe.position.deberta import DisentangledRelative, RelativeEmbeddings
 from tupe.position.fire import FireRelative
 from tupe.position.free import FreeAbsolute
 from tupe.position.kerple import KerpleRelative
@@ -46,6 +47,7 @@ __all__ = [
     "AlibiRelative",
     "BucketedRelative",
     "ClippedRelative",
+    "DisentangledRelative",
     "FireRelative",
     "FreeAbsolute",
     "KerpleRelative",
@@ -55,6 +57,7 @@ __all__ = [
     "PositionTable",
     "PositionTerms",
     "RelativeBias",
+    "RelativeEmbeddings",
     "RelativeTerm",
     "Reset",
     "Rotary",

@@ -9,6 +9,7 @@ from torch import nn
 from tupe.errors import UserError
 from tupe.position.absolute import UntiedAbsolute
 from tupe.position.cache import TermCache, cacheable_tensors
+from tupe.position.deberta import RelativeEmbeddings
 from tupe.position.length import Span
 from tupe.position.relative import RelativeTerm
 from tupe.position.reset import Reset, reset_cls
@@ -35,7 +36,9 @@ class PositionBias(nn.Module):
         cross: return the factors of `absolute` instead of their product, so that attention computes
             `(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T`, all four products (BERT-A^d; TUPE, section 4.3).
         rotation: turns queries and keys (RoPE); `PositionTerms.rotation` carries its angles.
-        num_terms: scale content by `1 / sqrt(num_terms * d_h)`; by default the number of products that the logit sums.
+        embeddings: vectors of the distances, which `DisentangledRelative` projects in each layer (DeBERTa).
+        num_terms: scale content by `1 / sqrt(num_terms * d_h)`; by default the number of products that the logit sums,
+            without those of `DisentangledRelative`.
 
     Raises:
         UserError: for a combination that has no meaning.
@@ -49,6 +52,7 @@ class PositionBias(nn.Module):
         *,
         cross: bool = False,
         rotation: Rotary | None = None,
+        embeddings: RelativeEmbeddings | None = None,
         num_terms: int | None = None,
     ) -> None:
         super().__init__()
@@ -76,6 +80,7 @@ class PositionBias(nn.Module):
         self.relative = relative
         self.reset = reset
         self.rotation = rotation
+        self.embeddings = embeddings
         self.cross = cross
         #: Number of products that the logit sums; content is scaled by `scale(d_h)`.
         self.num_terms = num_terms or (4 if cross else 2 if isinstance(absolute, UntiedAbsolute) else 1)
@@ -98,12 +103,13 @@ class PositionBias(nn.Module):
         span = Span.of(length, num_keys, query_offset)
         query = key = None
         rotation = None if self.rotation is None else self.rotation(length, query_offset)
+        embeddings = None if self.embeddings is None else self.embeddings(span.end)
         absolute = self.absolute
         if self.cross and absolute is not None:
             query, key = absolute(*span.arguments, factors=True)
             absolute = None
         if absolute is None and self.relative is None:
-            return PositionTerms(None, query, key, rotation)
+            return PositionTerms(None, query, key, rotation, embeddings=embeddings)
         theta = None if self.reset is None else self.reset(absolute)
         if self.gives_structured(structured, query_offset):
             relative = None if self.relative is None else self.relative(*span.arguments, by_distance=True)
@@ -117,7 +123,7 @@ class PositionBias(nn.Module):
             bias = terms[0] if len(terms) == 1 else terms[0] + terms[1]
             if theta is not None:
                 bias = reset_cls(bias, theta, query_offset)
-        return PositionTerms(bias, query, key, rotation)
+        return PositionTerms(bias, query, key, rotation, embeddings=embeddings)
 
     def gives_structured(self, structured: bool, query_offset: int) -> bool:
         """Tell whether `compute` returns a `StructuredBias` for these arguments."""

@@ -65,6 +65,7 @@ class PositionTerms(NamedTuple):
         query, key: `(H, n, d_h)` and `(H, m, d_h)`, added to the projected words before their product (BERT-A^d).
         rotation: `(2, n, r)`, turns the projected words before `query` and `key` are added (`tupe.position.rotate`).
         temperature: `(B, 1, 1, 1)`, multiplies the queries last.
+        embeddings: `(2n + 1, d)`, vectors of the distances `-n .. n`, which `DisentangledRelative` projects.
     """
 
     bias: Tensor | StructuredBias | None = None
@@ -72,23 +73,27 @@ class PositionTerms(NamedTuple):
     key: Tensor | None = None
     rotation: Tensor | None = None
     temperature: Tensor | None = None
+    embeddings: Tensor | None = None
 
     def to(self, dtype: torch.dtype) -> PositionTerms:
         """Round every part to `dtype` except the rotation, whose angles 16 bits would change."""
-        bias, query, key = (None if term is None else term.to(dtype) for term in (self.bias, self.query, self.key))
-        return self._replace(bias=bias, query=query, key=key)
+        parts = {name: getattr(self, name) for name in ("bias", "query", "key", "embeddings")}
+        return self._replace(**{name: part.to(dtype) for name, part in parts.items() if part is not None})
 
     def slice(self, length: int, num_keys: int | None = None, query_offset: int = 0) -> PositionTerms:
         """Return the terms of a block of positions; see `PositionBias.forward`."""
         span = Span.of(length, num_keys, query_offset)
-        bias, query, key, rotation, _ = self
+        bias, query, key, rotation, _, embeddings = self
         if isinstance(bias, StructuredBias):
             bias = bias.slice(*span.arguments)
         elif bias is not None:
             bias = bias[:, span.queries, span.keys]
         query, rotation = (None if part is None else part[:, span.queries] for part in (query, rotation))
         key = None if key is None else key[:, span.keys]
-        return self._replace(bias=bias, query=query, key=key, rotation=rotation)
+        if embeddings is not None:
+            middle = len(embeddings) // 2
+            embeddings = embeddings[middle - span.end : middle + span.end + 1]
+        return self._replace(bias=bias, query=query, key=key, rotation=rotation, embeddings=embeddings)
 
     def within(self, reach: int, zeros: Tensor) -> PositionTerms:
         """Return the terms with a bias of -inf at distances above `reach`, except in the row and column of `[CLS]`.

@@ -13,8 +13,11 @@ if tuple(int(part) for part in transformers.__version__.split(".")[:2]) < (5, 14
 
 CHOICES = {
     "absolute": ("none", "input", "untied", "untied_cross", "low_rank", "low_rank_input", "free"),
-    "relative": ("none", "bucketed", "clipped", "unbinned", "parametric", "shaw", "alibi", "kerple", "fire"),
+    "relative": ("none", "bucketed", "clipped", "unbinned", "parametric", "shaw", "deberta", "alibi", "kerple", "fire"),
     "relative_sides": ("symmetric", "offset", "learned"),
+    "deberta_terms": ("c2p+p2c", "c2p", "p2c"),
+    "deberta_projections": ("shared", "own"),
+    "deberta_index": ("code", "paper"),
     "reset": ("none", "paper", "release"),
     "segment": ("none", "input", "per_head"),
     "sharing": ("none", "layer", "head"),
@@ -30,14 +33,17 @@ class TupeConfig(PreTrainedConfig):
             `untied_cross` (the same with the two cross terms), `low_rank` (DIET's factors), `low_rank_input` (with
             BERT's table too), `free` (a value for each pair).
         relative: relative positions: `none`, `bucketed` (T5), `clipped`, `unbinned` (DIET), `parametric`, `shaw`,
-            `alibi`, `kerple`, `fire`.
+            `deberta`, `alibi`, `kerple`, `fire`.
         reset: `[CLS]` untied from the positions: `none`, `paper`, or `release` (the authors' code).
         segment: of a sentence pair: `none`, `input` (BERT), or `per_head` (DIET).
         sharing: who shares the position terms: `layer`, `head` (the heads of a layer), or `none`.
         position_rank: width of the `low_rank` factors.
         shaw_values: whether `shaw` has vectors for the values too.
         linformer_k: keys and values are projected to so many rows; 0 for full attention.
-        relative_buckets, relative_max_distance: of the relative terms.
+        relative_buckets, relative_max_distance: of the relative terms; `deberta` clips distances with 0 buckets.
+        deberta_terms: `c2p+p2c`, `c2p` (words ask the distances) or `p2c` (distances ask the words).
+        deberta_projections: of the distances: `shared`, the words', or each layer's `own`.
+        deberta_index: `code`, rows of `i - j`; `paper`, those of `j - i` in `p2c`.
         relative_sides: of `alibi`: `symmetric`, `offset` (half a step less for keys after the query), or `learned`.
         fire_width: hidden units of `fire`.
         fire_length: distance at which `fire` ends at first; 0 for `max_position_embeddings`.
@@ -85,6 +91,9 @@ class TupeConfig(PreTrainedConfig):
     relative_buckets: int = 32
     relative_max_distance: int = 128
     relative_sides: str = "symmetric"
+    deberta_terms: str = "c2p+p2c"
+    deberta_projections: str = "shared"
+    deberta_index: str = "code"
     fire_width: int = 32
     fire_length: float = 0.0
     rotary_dims: int = 0
@@ -105,6 +114,8 @@ class TupeConfig(PreTrainedConfig):
         if self.relative == "alibi" and self.sharing == "head":
             raise ValueError("alibi's heads differ by their slopes and cannot share one: set sharing to layer or none")
         self._check_rotary()
+        if self.relative == "deberta" and (self.absolute == "untied_cross" or self.linformer_k):
+            raise ValueError("relative=deberta asks each word: linformer_k must be 0, absolute not untied_cross")
         alone = self.absolute == "none" and self.relative == "alibi" and self.relative_sides == "symmetric"
         if alone and self.reset != "none" and not self.rotary_dims:
             raise ValueError(
@@ -126,8 +137,10 @@ class TupeConfig(PreTrainedConfig):
                 f"rotary_dims is {dims}, but columns turn in pairs: use an even number from 2 to {head_dim}, the width "
                 "of a head"
             )
-        if self.relative == "shaw" or self.linformer_k:
-            raise ValueError("relative=shaw and linformer_k have keys that are not turned: set rotary_dims to 0")
+        if self.relative in ("shaw", "deberta") or self.linformer_k:
+            raise ValueError(
+                "relative=shaw, relative=deberta and linformer_k have keys that are not turned: set rotary_dims to 0"
+            )
         if not 1 <= base < math.inf or (scaling == "yarn" and base == 1):
             raise ValueError(f"rotary_base is {base:g}, but must be at least 1, and more for yarn")
         if not 1 <= factor < math.inf or (scaling == "none" and factor != 1):

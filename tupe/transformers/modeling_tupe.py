@@ -271,6 +271,76 @@ class FireRelative(ByDistance):
         return F.linear(hidden, at_least_float32(self.out_weight), at_least_float32(self.out_bias)).t()
 
 
+def log_bucket_starts(buckets: int, max_distance: int) -> list[int]:
+    """The smallest distance of each of DeBERTa's buckets `1 .. B`, in integers."""
+    exact = buckets // 2
+    starts = list(range(1, exact + 1))
+    for c in range(buckets - exact):
+        distance, bound = starts[-1], (max_distance - 1) ** c * exact ** (exact - 1)
+        while distance ** (exact - 1) * exact**c <= bound:
+            distance += 1
+        starts.append(distance)
+    return starts
+
+
+class RelativeEmbeddings(nn.Module):
+    """DeBERTa's table `P: 2k x d` of distances, clipped or in buckets, with a layer norm where the words project it."""
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        width, most, buckets = config.hidden_size, config.relative_max_distance, config.relative_buckets
+        self.table = nn.Embedding(2 * (buckets or most), width)
+        shared = config.deberta_projections == "shared"
+        self.layer_norm = nn.LayerNorm(width, config.layer_norm_eps) if shared else None
+
+    def forward(self) -> Tensor:
+        """`(2k, d)`."""
+        vectors, norm = at_least_float32(self.table.weight), self.layer_norm
+        if norm is None:
+            return vectors
+        gain, shift = at_least_float32(norm.weight), at_least_float32(norm.bias)
+        return F.layer_norm(vectors, norm.normalized_shape, gain, shift, norm.eps)
+
+
+class DisentangledRelative(nn.Module):
+    """`q_i . P[i - j] W^K + k_j . P[i - j] W^Q`, the words' projections or own ones (He et al. 2021)."""
+
+    value = None
+
+    def __init__(self, config: TupeConfig) -> None:
+        super().__init__()
+        width, self.index, self.buckets = config.hidden_size, config.deberta_index, config.relative_buckets
+        self.terms = config.deberta_terms.split("+")
+        self.starts = log_bucket_starts(self.buckets, config.relative_max_distance) if self.buckets else None
+        own = config.deberta_projections == "own"
+        self.key = nn.Linear(width, width, bias=False) if own and "c2p" in self.terms else None
+        self.query = nn.Linear(width, width) if own and "p2c" in self.terms else None
+
+    def row(self, away: Tensor, rows: int) -> Tensor:
+        """The table's row, of so many `rows`, of each distance."""
+        if self.starts is not None:
+            starts = torch.tensor(self.starts, device=away.device)
+            away = away.sign() * torch.bucketize(away.abs(), starts, right=True)
+        return (away + rows // 2).clamp(0, rows - 1)
+
+    def logits(self, query: Tensor, key: Tensor, vectors: Tensor, words: nn.Linear, scale: float) -> Tensor:
+        """`(B, H, n, n)` of `vectors` `(2k, d)`: products with all of them, of which each cell takes its own."""
+        row = self.row(-distances(query.shape[2], query.device), len(vectors)).expand(*query.shape[:2], -1, -1)
+
+        def in_heads(x: Tensor) -> Tensor:
+            return (scale * x).unflatten(-1, (query.shape[1], -1)).permute(1, 2, 0)  # 2k d -> H d_h 2k
+
+        out = 0
+        if "c2p" in self.terms:
+            of_keys = words(vectors).chunk(3, -1)[1] if self.key is None else self.key(vectors)
+            out = (query @ in_heads(of_keys)).gather(-1, row)
+        if "p2c" in self.terms:
+            of_queries = words(vectors).chunk(3, -1)[0] if self.query is None else self.query(vectors)
+            by_key = row.mT if self.index == "code" else row
+            out = out + (key @ in_heads(of_queries)).gather(-1, by_key).mT
+        return out
+
+
 #: Choice -> the relative term that ignores the words; those that meet them are in `Attention`.
 RELATIVE = {
     "bucketed": Relative,
@@ -353,17 +423,19 @@ class Terms(NamedTuple):
     query: Tensor | None = None
     key: Tensor | None = None
     rotation: Tensor | None = None
+    embeddings: Tensor | None = None  # of distances, `(2k, d)`, which the layers project
 
 
 def num_products(config: TupeConfig) -> int:
     """`t`, the number of products that the logit sums."""
-    return {"untied": 2, "untied_cross": 4}.get(config.absolute, 1)
+    of_distances = len(config.deberta_terms.split("+")) if config.relative == "deberta" else 0
+    return {"untied": 2, "untied_cross": 4}.get(config.absolute, 1) + of_distances
 
 
 class PositionBias(nn.Module):
     """`reset(absolute + relative)`."""
 
-    freezable: ClassVar = ("bias", "query", "key")
+    freezable: ClassVar = ("bias", "query", "key", "embeddings")
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
@@ -378,6 +450,7 @@ class PositionBias(nn.Module):
         self.absolute = None if absolute is None else absolute(config)
         self.relative = None if relative is None else relative(config)
         self.reset = None if config.reset == "none" else Reset(config)
+        self.embeddings = RelativeEmbeddings(config) if config.relative == "deberta" else None
         self.cross = config.absolute == "untied_cross"
         self.num_keys = config.linformer_k or None
         self.config = config
@@ -387,11 +460,12 @@ class PositionBias(nn.Module):
         """The terms of the first `length` positions, in float32."""
         rotation = rotary_angles(self.config, length, device) if self.config.rotary_dims else None
         if self.frozen:
-            bias, *others = (getattr(self, f"frozen_{name}") for name in self.freezable)
+            bias, *others, embeddings = (getattr(self, f"frozen_{name}") for name in self.freezable)
             return Terms(
                 None if bias is None else bias[:, :length, : self.num_keys or length],
                 *(None if other is None else other[:, :length] for other in others),
                 rotation,
+                embeddings,
             )
         terms = [] if self.absolute is None or self.cross else [self.absolute(length)]
         if self.relative is not None:
@@ -400,7 +474,7 @@ class PositionBias(nn.Module):
         if self.reset is not None:
             bias = self.reset(bias, self.absolute)
         query, key = self.absolute.factors(length) if self.cross else (None, None)
-        return Terms(bias, query, key, rotation)
+        return Terms(bias, query, key, rotation, None if self.embeddings is None else self.embeddings())
 
     @torch.no_grad()
     def freeze(self, length: int, device: torch.device) -> None:
@@ -412,7 +486,7 @@ class PositionBias(nn.Module):
         for name in self.freezable:
             term = getattr(terms, name)
             self.register_buffer(f"frozen_{name}", None if term is None else term.contiguous())
-        self.absolute = self.relative = self.reset = None
+        self.absolute = self.relative = self.reset = self.embeddings = None
         self.frozen = True
 
 
@@ -516,7 +590,8 @@ class TupeSelfAttention(nn.Module):
         self.dropout = config.attention_probs_dropout_prob
         self.qkv_proj = nn.Linear(width, 3 * width)
         self.out_proj = nn.Linear(width, width)
-        self.relative = ShawRelative(config) if config.relative == "shaw" else None
+        in_layer = {"shaw": ShawRelative, "deberta": DisentangledRelative}.get(config.relative)
+        self.relative = None if in_layer is None else in_layer(config)
         self.projection = LengthProjection(config) if config.linformer_k else None
 
     def project(self, x: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -535,14 +610,15 @@ class TupeSelfAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """`x` `(B, n, d)` and the layer's terms, `bias` `(1 or B, 1 or H, n, m)`; returns `(B, n, d)` and weights."""
         query, key, value = self.project(x, padding)
-        bias, position_query, position_key, rotation = position
+        bias, position_query, position_key, rotation, embeddings = position
         if rotation is not None:
             query, key = rotate(query, rotation), rotate(key, rotation)
         if position_query is not None:
             query, key = query + position_query.to(query.dtype), key + position_key.to(key.dtype)
         bias = None if bias is None else bias.to(query.dtype)
         if self.relative is not None:
-            relative = self.relative.logits(query, self.scaling)
+            asked = () if embeddings is None else (key, embeddings, self.qkv_proj)
+            relative = self.relative.logits(query, *asked, scale=self.scaling)
             bias = relative if bias is None else bias + relative
         implementation = "eager" if self.config.shaw_values else self.config._attn_implementation
         if bias is not None and implementation == "flex_attention":  # it reads every index
@@ -688,11 +764,12 @@ class TupeModel(TupePreTrainedModel):
         """The position terms of each layer, with the axes `(1 or B, 1 or H, n, m)`; shared ones are computed once."""
         layers = 1 if self.config.sharing == "layer" else len(self.layers)
         with torch.autocast(self.device.type, enabled=False):
-            *terms, rotation = self.position_bias(length, self.device)
+            *terms, rotation, embeddings = self.position_bias(length, self.device)
+            embeddings = None if embeddings is None else embeddings.to(dtype)
             split = (
                 [None] * layers if t is None else t.to(dtype).unflatten(0, (layers, 1, -1)).unbind() for t in terms
             )
-            of_layers = [Terms(*layer, rotation) for layer in zip(*split)]
+            of_layers = [Terms(*layer, rotation, embeddings) for layer in zip(*split)]
             if self.segment_attention is not None:
                 for i, term in enumerate(of_layers):
                     own = self.segment_attention(segments, i).to(dtype)

@@ -85,6 +85,9 @@ def test_of_length():
         fields = SYSTEMS[design.model(name)]
         if fields["relative"] in ("bucketed", "shaw"):
             assert 16 <= system.settings["+model.relative_max_distance"] < 32, name
+        if fields["relative"] == "deberta":
+            assert system.settings["+model.relative_buckets"] == 0
+            assert 16 <= system.settings["+model.relative_max_distance"] < 32
         if set(system.evaluate) & {"linear", "ntk", "yarn"}:
             assert fields["rotary_dims"]
         if "fire_length" in system.evaluate:

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tupe.models.layer import SelfAttention
 from tupe.models.tupe import TupeLanguageModelEncoder
 
 #: Relative term -> its parameters that make it zero, and leave it a gradient by which it learns.
@@ -13,6 +14,7 @@ ZERO = {
     "unbinned": ("weight",),
     "parametric": ("key.weight",),
     "shaw": ("key", "value"),
+    "deberta": ("query.bias",),  # and its table, see `start_at_zero`
     "fire": ("out_weight", "out_bias"),
 }
 
@@ -50,8 +52,21 @@ def start_at_zero(new: TupeLanguageModelEncoder, names: list[str]) -> None:
         for own in ZERO.get(new.args.relative, ()):
             if f"sentence_encoder.{part}.{own}" in names:
                 state[f"sentence_encoder.{part}.{own}"].zero_()
+    embeddings = inner.position_bias.embeddings
+    if embeddings is not None and "sentence_encoder.position_bias.embeddings.table.weight" in names:
+        # of a table with a layer norm the gain alone, or neither would ever learn
+        (embeddings.layer_norm or embeddings.table).weight.zero_()
+        for layer in inner.layers:
+            _halve_shared_bias(layer.self_attn)
     if new.args.absolute == "low_rank_input" and "sentence_encoder.position_bias.absolute.key" in names:
         inner.position_bias.absolute.key.zero_()  # of the two factors one stays drawn, or neither would ever learn
+
+
+def _halve_shared_bias(attention: SelfAttention) -> None:
+    """Halve `b^Q` where the queries of distances have it too: a distance whose vector is zero asks with it."""
+    relative = attention.relative
+    if "p2c" in relative.terms and relative.query is None:
+        attention.qkv_proj.bias[: attention.qkv_proj.weight.shape[1]] *= 0.5
 
 
 @torch.no_grad()

@@ -8,13 +8,16 @@ from tupe.models.config import OPTIONS, TupeConfig
 from tupe.models.describe import with_fields
 from tupe.models.position import fix_rotary_length
 from tupe.models.tupe import TupeLanguageModelEncoder
-from tupe.systems import ALIASES, SYSTEMS, system_fields
+from tupe.systems import ALIASES, IN_LAYER, SYSTEMS, system_fields
 
 _ENCODING = system_fields(TupeConfig, kind="encoding")
 #: Fields of terms: they stay where the term does.
 _OF_ABSOLUTE = ("position_rank", "untied_projection_bias", "no_untied_layer_norm")
 _OF_ROTARY = ("rotary_base", "rotary_scaling", "rotary_factor", "rotary_length")
-_OF_RELATIVE = ("relative_buckets", "relative_max_distance", "shaw_values", *OPTIONS)
+_OF_RELATIVE = (
+    "relative_buckets", "relative_max_distance", "shaw_values",
+    "deberta_terms", "deberta_projections", "deberta_index", *OPTIONS,
+)  # fmt: skip
 
 
 def target_fields(old: TupeLanguageModelEncoder, system: str, fields: list[str]) -> Namespace:
@@ -70,7 +73,9 @@ def why_not_exact(old: Namespace, new: Namespace) -> str | None:
         return f"rotary_dims={old.rotary_dims} becomes {new.rotary_dims}"
     if old.reset != new.reset:
         return f"reset={old.reset} becomes {new.reset}"
-    shared = old.absolute not in ("none", "input") or old.relative not in ("none", "shaw") or old.segment == "per_head"
+    shared = (
+        old.absolute not in ("none", "input") or old.relative not in {"none", *IN_LAYER} or old.segment == "per_head"
+    )
     if shared and (old.sharing, new.sharing) not in ((old.sharing, old.sharing), ("layer", "none")):
         return f"sharing={old.sharing} becomes {new.sharing}"
     kept = _OF_ABSOLUTE if old.absolute == new.absolute not in ("none", "input") else ()

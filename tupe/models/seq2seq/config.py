@@ -105,6 +105,11 @@ def check_terms(args: Namespace) -> None:
         raise UserError(f"embedding_dim is {args.embedding_dim}, but must be 0, for the width, in an encoder-decoder")
     if args.linformer_k:
         raise UserError(f"linformer_k is {args.linformer_k}, but its keys mix in the future: set linformer_k=0")
+    if decoder_args(args).relative == "deberta":
+        raise UserError(
+            "relative=deberta is of encoders, as its distances ask the words on both sides: choose another relative "
+            "term, or one for the decoder (decoder_relative)"
+        )
     if args.cross_position == "diagonal" and IN_LAYER & {args.relative, decoder_args(args).relative}:
         raise UserError(
             "cross_position=diagonal is T5's relative term, which does not go with relative terms that meet the words "
