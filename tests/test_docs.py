@@ -35,6 +35,7 @@ PROGRAMS = {
     "scripts/prepare_corpus.sh": "needs text: tests/data/corpus",
     "scripts/pretrain.sh": "hours on GPUs: tests/end_to_end/test_training.py, tests/scripts/test_commands.py",
     "scripts/pretrain.sbatch": "needs SLURM: tests/scripts/test_sbatch.py",
+    "scripts/wheelhouse.sh": "installs: tests/scripts/test_install.py",
     "scripts/prepare_glue.sh": "needs GLUE: tests/data/glue",
     "scripts/finetune_glue.sh": "hours on a GPU: tests/end_to_end/test_finetuning.py",
     "scripts/glue.sh": "days on a GPU: tests/end_to_end/test_sweep.py",
@@ -126,6 +127,8 @@ def check(words, environment):
     program, *arguments = [word for word in words if not word.endswith("...")]
     given = [word for word in words if word.endswith("...")]  # TEXT..., and what is left out: a page has no room for it
     if program in ("bash", "sbatch"):
+        while program == "sbatch" and arguments[0].startswith("--"):
+            arguments = arguments[2:]  # its own
         script, *arguments = arguments
         assert script in PROGRAMS, script
         check_script(script, [*arguments, *given], environment)
@@ -189,7 +192,7 @@ def check_script(script, arguments, environment):
         assert environment.get("MODEL", "tupe_base") in (*MODEL_NAMES, *ELECTRA_NAMES, *SEQ2SEQ_NAMES)
         overrides = [*arguments[1:], *([f"model._name={environment['MODEL']}"] if "MODEL" in environment else [])]
         read_config(folder, config, overrides)
-    elif script in ("scripts/quickstart.sh", "scripts/test.sh"):
+    elif script in ("scripts/quickstart.sh", "scripts/test.sh", "scripts/wheelhouse.sh"):
         assert all(argument in text for argument in arguments)
     elif script == "scripts/translate.sh":
         checkpoint, *others = arguments

@@ -37,8 +37,10 @@ nodes_of_slurm() {
     [ "$NODES" != 1 ] || return 0
     [ -n "${SLURM_NODEID-}" ] || fail "SLURM_NNODES is $NODES, but SLURM_NODEID is not set: start this on each node by srun, or by sbatch scripts/pretrain.sbatch, or unset SLURM_NNODES"
     [ -n "${SLURM_JOB_NODELIST-}" ] || fail "SLURM_NNODES is $NODES, but SLURM_JOB_NODELIST is not set: start this by srun, or unset SLURM_NNODES and set NODES, NODE_RANK and MASTER_ADDR"
-    MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" 2>/dev/null | sed -n 1p) || true # sed reads all: `head` could end scontrol by SIGPIPE
-    [ -n "$MASTER_ADDR" ] || fail "scontrol does not say the nodes of SLURM_JOB_NODELIST=$SLURM_JOB_NODELIST: unset SLURM_NNODES and set NODES, NODE_RANK and MASTER_ADDR"
+    if command -v scontrol >/dev/null; then # not in a container, where scripts/pretrain.sbatch has asked it before
+        MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" 2>/dev/null | sed -n 1p) || true # sed reads all: `head` could end scontrol by SIGPIPE
+    fi
+    [ -n "${MASTER_ADDR-}" ] || fail "scontrol does not say the nodes of SLURM_JOB_NODELIST=$SLURM_JOB_NODELIST: unset SLURM_NNODES and set NODES, NODE_RANK and MASTER_ADDR"
     MASTER_PORT=${MASTER_PORT:-$((20000 + ${SLURM_JOB_ID:-9500} % 20000))} # two jobs may share a node
 }
 

@@ -284,6 +284,13 @@ def test_nodes_of_slurm_meet_at_a_port_of_the_job(clone):
     assert options == ["--nnodes", "2", "--node-rank", "1", "--master-addr", "a", "--master-port", "20042"]
 
 
+def test_in_a_container_the_job_has_said_where_they_meet(clone):
+    """There is no `scontrol`; scripts/pretrain.sbatch has asked it outside."""
+    clone.run("pretrain.sh", "DATA", **SLURM, MASTER_ADDR="node7", PROCESSES="1", BATCH="32", BATCH_PER_GPU="16")
+    launched = clone.calls()[-1]
+    assert launched[launched.index("--master-addr") + 1] == "node7"
+
+
 def test_quickstart_where_no_folder_can_be():
     done = run("bash", "scripts/quickstart.sh", check=False, QUICKSTART_INSTALL="0", QUICKSTART_OUT="/dev/null/x")
     assert done.returncode == 1

@@ -81,3 +81,37 @@ def test_no_compiler(clone):
     assert sentence.startswith("error: there is no C++ compiler (no-such-compiler): install one")
     assert failed == FAILED
     assert not (clone / ".venv" / "installed").exists()
+
+
+#: A complete `.venv`: its Python is the tests', but collects no wheels.
+COLLECTS = """#!/usr/bin/env bash
+case "$*" in
+    "- "*) echo complete ;;
+    *"pip wheel"*) printf '%s\\n' "$@" >"$RECORD" && touch "$WHEELS/tupe-0.2.0-py3-none-any.whl" ;;
+    *) exec {python} "$@" ;;
+esac
+"""
+
+
+def test_wheels_are_collected_with_the_pins(clone, tmp_path):
+    executable(clone / ".venv/bin/python", COLLECTS.replace("{python}", f'"{sys.executable}"'))
+    (clone / ".venv/installed").write_text("complete\n")
+    (tmp_path / "elsewhere").mkdir()
+    wheels, record = tmp_path / "elsewhere/my wheels", tmp_path / "record"
+    command = ["bash", str(clone / "scripts/wheelhouse.sh")]
+    settings = {**os.environ, "WHEELS": str(wheels), "RECORD": str(record), "EXTRAS": "corpus", "PYTHON": ""}
+    done = subprocess.run([*command, "my wheels"], cwd=wheels.parent, env=settings, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    given = record.read_text().splitlines()
+    assert given[-4:] == ["constraints.txt", "--wheel-dir", str(wheels), ".[corpus]"]
+    assert "--no-build-isolation" in given  # fairseq is built against the PyTorch of .venv
+    assert done.stdout.splitlines()[-1].startswith("wheelhouse.sh: done (1 wheels, ")
+    assert "installed" in {path.name for path in (clone / ".venv").iterdir()}
+
+
+def test_wheels_where_no_folder_can_be(clone):
+    command = ["bash", str(clone / "scripts/wheelhouse.sh")]
+    done = subprocess.run([*command, "/dev/null/x"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("error: /dev/null/x cannot be a folder: name a place that can be written")
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 2

@@ -80,6 +80,65 @@ def test_queues_itself_again_and_goes_on(job, tmp_path):
     assert torch.load(last, weights_only=True)["optimizer_history"][-1]["num_updates"] == done + 2
 
 
+#: Writes down what it is given and what the processes of the nodes would find, one line each.
+RECORDER = """#!/usr/bin/env bash
+printf '%s\\n' "$@" >"$RECORD"
+printf '%s\\n' "$MASTER_ADDR" "$TRITON_CACHE_DIR" "$TORCHINDUCTOR_CACHE_DIR" "${LOADED-}" >"$RECORD.environment"
+"""
+
+
+@pytest.fixture
+def submit(tmp_path):
+    """`submit(variable=...)`: what srun is given, and what it finds in the environment."""
+    (tmp_path / "bin").mkdir()
+    for name, text in (("srun", RECORDER), ("scontrol", SCONTROL.replace("127.0.0.1", "node7", 1))):
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+
+    def submit(check=True, **variables):
+        path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        done = run("bash", ROOT / "scripts/pretrain.sbatch", "DATA", "a=b c", SLURM_SUBMIT_DIR=str(ROOT), PATH=path,
+                   SLURM_JOB_NODELIST="a,b", RECORD=str(tmp_path / "record"), check=check, **variables)  # fmt: skip
+        if done.returncode:
+            return done.stderr
+        return [(tmp_path / name).read_text().splitlines() for name in ("record", "record.environment")]
+
+    return submit
+
+
+def test_what_the_nodes_get(submit):
+    given, found = submit(LOCAL_DISK="/scratch")
+    assert given == ["--kill-on-bad-exit=1", "bash", "scripts/pretrain.sh", "DATA", "a=b c"]
+    user = found[1].split("/")[2]
+    assert found == ["node7", f"/scratch/{user}/triton", f"/scratch/{user}/inductor", ""]
+    assert user.startswith("tupe-")
+    assert submit(TRITON_CACHE_DIR="/mine")[1][1] == "/mine"
+
+
+def test_a_container_and_options_of_srun(submit):
+    given, _ = submit(CONTAINER="/images/a b.sif", SRUN_OPTIONS="--mpi=none --cpu-bind=none")
+    assert given[:3] == ["--kill-on-bad-exit=1", "--mpi=none", "--cpu-bind=none"]
+    assert given[3:-4] == ["apptainer", "exec", "--nv", "--bind", str(ROOT), "--pwd", str(ROOT), "/images/a b.sif"]
+
+
+def test_modules(submit):
+    """`module` is a function, which a login shell hands on to the job."""
+    loads = {"BASH_FUNC_module%%": "() { export LOADED=$*$NOT_SET; }"}
+    _, found = submit(MODULES="python/3.12 gcc/13", **loads)
+    assert found[3] == "load python/3.12 gcc/13"
+    assert submit(check=False, MODULES="gcc") == (
+        "error: MODULES is gcc, but there is no command module here: source it in a copy of this file\n"
+    )
+
+
+def test_slurm_reads_every_option():
+    """It stops at the first command."""
+    lines = (ROOT / "scripts/pretrain.sbatch").read_text().splitlines()
+    first = next(number for number, line in enumerate(lines) if line and not line.startswith("#"))
+    assert not [line for line in lines[first:] if "#SBATCH" in line]
+    assert sum(line.startswith("#SBATCH --") for line in lines) == 10
+
+
 def test_submitted_elsewhere(tmp_path):
     done = run("bash", ROOT / "scripts/pretrain.sbatch", "DATA", SLURM_SUBMIT_DIR=str(tmp_path), check=False)
     assert (done.returncode, done.stderr) == (

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Collects this version and all that it needs as wheels, for machines without internet: bash scripts/wheelhouse.sh WHEELS
+# Where there is internet, with the Python and the kind of processor of those machines, it installs what is missing into
+# .venv, builds fairseq and what else comes as source there, and writes the folder WHEELS. On such a machine then:
+#
+#   python -m venv .venv && source .venv/bin/activate && pip install --no-index --find-links WHEELS 'tupe[corpus,plot]'
+#
+#   EXTRAS               what beside the plugin: corpus,plot,transformers by default (pyproject.toml has their names)
+#   PYTHON               the Python that .venv is made with
+#   PIP_EXTRA_INDEX_URL  an index of PyTorch's, for a build for the CPU or for another CUDA than that of its own release
+set -euo pipefail
+[ $# -eq 1 ] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+mkdir -p "$1" 2>/dev/null || { echo "error: $1 cannot be a folder: name a place that can be written" >&2; exit 1; }
+wheels=$(cd "$1" && pwd)
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/lib/steps.sh
+. scripts/lib/install.sh
+
+collect() {
+    # fairseq is built against the PyTorch of .venv, as `install` builds it
+    env -u CUDA_HOME .venv/bin/python -m pip wheel --disable-pip-version-check --no-build-isolation \
+        --constraint constraints.txt --wheel-dir "$wheels" ".[${EXTRAS:-corpus,plot,transformers}]"
+}
+
+begin wheelhouse.sh runs/wheelhouse
+step install install
+step collect collect
+done_note="$(find "$wheels" -name '*.whl' | wc -l) wheels, $(du -sh "$wheels" | cut -f1), in $wheels"
