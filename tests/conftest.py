@@ -48,6 +48,7 @@ SLOW = (
     "attention/test_benchmark",
     "benchmarks/",
     "attention/test_triton",
+    "attention/test_addresses",
     "attention/verification/test_check",
     "attention/verification/test_trusted",
     "doctor/",

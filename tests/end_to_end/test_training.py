@@ -1,4 +1,4 @@
-"""Every system by the real commands; a killed run goes on bit for bit; two processes are one; precisions."""
+"""Every kind of term by the real commands; a killed run goes on bit for bit; two processes are one; precisions."""
 
 import signal
 import subprocess
@@ -16,17 +16,16 @@ from tests.commands import (
     hydra_train,
     run,
     train,
-    train_command,
     train_log,
     tupe,
 )
-from tupe.systems import SYSTEMS
+from tests.models.small import KINDS
 
 TINY = ("--encoder-layers", 2, "--encoder-embed-dim", 32, "--encoder-ffn-embed-dim", 64, "--encoder-attention-heads", 2)
 TINY_KEYS = [f"+model.{flag[2:].replace('-', '_')}={value}" for flag, value in zip(TINY[::2], TINY[1::2])]
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", KINDS)
 def test_system_trains_resumes_and_finetunes(system, corpus, glue, tmp_path):
     """20 updates by `fairseq-train`, resumed by `fairseq-hydra-train` to 26, then fine-tuned on a pair task."""
     model = ("--arch", f"{system}_tiny", *TINY)
@@ -69,14 +68,13 @@ def tensors(value, name=""):
             yield from tensors(item, f"{name}/{key}")
 
 
-@pytest.mark.parametrize("entry", ["fairseq-train", "fairseq-hydra-train"])
-def test_killed_run_goes_on_bit_for_bit(entry, corpus, tmp_path):
-    """SIGKILL in the middle; the resumed run ends with the parameters and optimizer state of an uninterrupted one."""
+def test_killed_run_goes_on_bit_for_bit(corpus, tmp_path):
+    """SIGKILL in the middle; the resumed run ends with the parameters and optimizer state of an uninterrupted one.
+
+    Runs of `fairseq-train` that go on are those of tests/fairseq_patches/test_epochs.py.
+    """
 
     def command(folder):
-        if entry == "fairseq-train":
-            flags = ("--max-update", 40, "--save-interval-updates", 5)
-            return train_command(corpus, folder, "--arch", "tupe_tiny", *TINY, *flags)
         keys = ("model._name=tupe_tiny", *TINY_KEYS, "optimization.max_update=40", "checkpoint.save_interval_updates=5")
         return hydra_command(corpus, folder, *keys)
 
@@ -84,7 +82,10 @@ def test_killed_run_goes_on_bit_for_bit(entry, corpus, tmp_path):
 
     killed = tmp_path / "killed"
     process = subprocess.Popen(
-        [BIN / entry, *map(str, command(killed)[1:])], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [BIN / "fairseq-hydra-train", *map(str, command(killed)[1:])],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 300
     while not list(killed.glob("checkpoint_*_10.pt")):

@@ -79,7 +79,7 @@ def test_a_sweep_that_is_killed(tmp_path):
         command += ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
     environment = {**os.environ, "PYTHONPATH": str(clone), "KILLS_TEST": str(tmp_path)}
 
-    for _ in range(3):
+    for _ in range(2):
         process = subprocess.Popen(
             command, cwd=clone, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )

@@ -36,6 +36,12 @@ RUNS = {
 }  # fmt: skip
 
 
+#: Runs that read their data as an earlier one does: what they have of their own is drawn within an update.
+DATA_OF_ANOTHER = ("electra",)
+#: Runs that are also resumed where the order of the epoch cannot yet be wrong: one of a task of fairseq's, one of ours.
+FIRST_EPOCH = ("masked_lm", "tupe_question_answering")
+
+
 @pytest.fixture(scope="module")
 def many_languages(tmp_path_factory):
     return write_languages(tmp_path_factory.mktemp("languages"))
@@ -67,8 +73,12 @@ def test_resumed_in_any_epoch(name, request, tmp_path):
     whole = tmp_path / "whole"
     run(*command, "--save-dir", whole, "--save-interval-updates", 1)
     expected = torch.load(whole / "checkpoint_last.pt", weights_only=True)["model"]
-    within = [min(whole.glob(f"checkpoint_{epoch}_*.pt")) for epoch in (1, 2)]
-    for checkpoint in (*within, whole / "checkpoint2.pt"):  # the last goes on in the third epoch
+    checkpoints = [min(whole.glob("checkpoint_2_*.pt"))]
+    if name not in DATA_OF_ANOTHER:
+        checkpoints.append(whole / "checkpoint2.pt")  # goes on in the third epoch
+    if name in FIRST_EPOCH:
+        checkpoints.append(min(whole.glob("checkpoint_1_*.pt")))
+    for checkpoint in checkpoints:
         again = tmp_path / checkpoint.stem
         again.mkdir()
         shutil.copy(checkpoint, again / "checkpoint_last.pt")

@@ -8,9 +8,27 @@ from fairseq.data import Dictionary
 from tupe.models.config import CONFIGS
 from tupe.models.electra import ElectraModel
 from tupe.models.tupe import TupeModel
-from tupe.systems import ELECTRA_NAMES
+from tupe.systems import ELECTRA_NAMES, SYSTEMS
 
 WORDS = 40
+
+
+def _choices(system):
+    """What a system says of each field; of a number, whether it is used."""
+    return {(name, value if isinstance(value, str) else bool(value)) for name, value in SYSTEMS[system].items()}
+
+
+def _kinds():
+    found, left = [], set().union(*map(_choices, SYSTEMS))
+    while left:
+        found.append(max(SYSTEMS, key=lambda system: len(_choices(system) & left)))
+        left -= _choices(found[-1])
+    return sorted(found, key=list(SYSTEMS).index)
+
+
+#: Systems among which is every choice of every field: for what asks only which modules a model is made of. A new
+#: choice brings the system that has it.
+KINDS = _kinds()
 
 
 def small_dictionary():

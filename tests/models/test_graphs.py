@@ -1,12 +1,11 @@
-"""Every system becomes one graph for all lengths, exports with any batch and length, and takes PyTorch's transforms."""
+"""Each kind of term becomes one graph for all lengths, exports with any batch and length, and takes transforms."""
 
 import pytest
 import torch
 from torch import nn
 from torch.func import functional_call, grad, jvp, vmap
 
-from tests.models.small import small_batch
-from tupe.systems import SYSTEMS
+from tests.models.small import KINDS, small_batch
 
 LENGTHS = range(5, 25)  # 20 of them; the last is all the positions that there are
 
@@ -16,7 +15,7 @@ def model(request, build):
     return build(f"{request.param}_tiny", dropout=0.0, attention_dropout=0.0)
 
 
-systems = pytest.mark.parametrize("model", SYSTEMS, indirect=True)
+kinds = pytest.mark.parametrize("model", KINDS, indirect=True)
 
 
 def batch(dictionary, length, size=3):
@@ -38,7 +37,7 @@ def compiled(model, backend):
     return torch.compile(model, dynamic=True, fullgraph=True, backend=counting), graphs
 
 
-@systems
+@kinds
 @torch.no_grad()
 def test_few_graphs_for_many_lengths(model, dictionary):
     run, graphs = compiled(model, "eager")
@@ -79,7 +78,7 @@ class Logits(nn.Module):
         return self.model(tokens)[0]
 
 
-@systems
+@kinds
 def test_exported(model, dictionary, tmp_path):
     sizes = {0: torch.export.Dim("batch", min=2, max=64), 1: torch.export.Dim("length", min=2, max=24)}
     program = torch.export.export(Logits(model), (batch(dictionary, 13),), dynamic_shapes=(sizes,))
@@ -91,7 +90,7 @@ def test_exported(model, dictionary, tmp_path):
             torch.testing.assert_close(loaded(tokens), model(tokens)[0], rtol=1e-5, atol=1e-5)
 
 
-@systems
+@kinds
 def test_transforms(model, dictionary):
     tokens = batch(dictionary, 9)
     parameters = {name: p.detach() for name, p in model.named_parameters()}

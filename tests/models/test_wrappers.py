@@ -1,4 +1,4 @@
-"""Every system is the same model under what replicates, shards, flattens, copies, prunes, quantises or hooks it."""
+"""Every kind of term is the same under what replicates, shards, flattens, copies, prunes, quantises or hooks it."""
 
 import copy
 import json
@@ -12,9 +12,9 @@ from torch.nn.utils import prune
 from torch.optim.swa_utils import AveragedModel
 
 from tests.commands import ROOT, environment
+from tests.models.small import KINDS
 from tests.position.replicas import replica
 from tupe.layers import plain
-from tupe.systems import SYSTEMS
 
 SHARDED = ["DDP", "FSDP1", "FSDP1, use_orig_params", "FSDP2", "FSDP1, each term", "FSDP2, each term"]
 
@@ -26,7 +26,7 @@ def differences(tmp_path_factory):
     command = ["python3", "-m", "tests.models.two_processes"]
     both = [
         subprocess.Popen(
-            [*command, str(rank), str(folder), *SYSTEMS], cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True
+            [*command, str(rank), str(folder), *KINDS], cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True
         )
         for rank in range(2)
     ]
@@ -36,7 +36,7 @@ def differences(tmp_path_factory):
     return {(wrapper, system): (what, other) for (wrapper, system, what), (_, _, other) in zip(*by_rank)}
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", KINDS)
 @pytest.mark.parametrize("wrapper", SHARDED)
 def test_sharded(differences, wrapper, system):
     assert differences[wrapper, system] == ("", "")
@@ -47,7 +47,7 @@ def model(request, build):
     return build(f"{request.param}_tiny", dropout=0.0, attention_dropout=0.0)
 
 
-systems = pytest.mark.parametrize("model", SYSTEMS, indirect=True)
+kinds = pytest.mark.parametrize("model", KINDS, indirect=True)
 
 
 def gradients(model, run, tokens):
@@ -56,7 +56,7 @@ def gradients(model, run, tokens):
     return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
 
 
-@systems
+@kinds
 def test_replicated(model, pairs):
     """`DataParallel`: the weights of a replica are plain attributes, with a graph that leads to the model's."""
     want, expected = model(pairs)[0], gradients(model, model, pairs)
@@ -66,7 +66,7 @@ def test_replicated(model, pairs):
         torch.testing.assert_close(replica(model)(pairs)[0], model(pairs)[0])
 
 
-@systems
+@kinds
 def test_flattened(model, pairs):
     """What fairseq's `--ddp-backend fully_sharded` does to the parameters; the sharding itself needs GPUs."""
     flatten = pytest.importorskip("fairscale.nn.misc", reason="fairscale is not installed").FlattenParamsWrapper
@@ -82,7 +82,7 @@ def test_flattened(model, pairs):
             torch.testing.assert_close(flat(pairs)[0], plain(pairs)[0], rtol=1e-4, atol=1e-4)
 
 
-@systems
+@kinds
 @torch.no_grad()
 def test_copied(model, tokens):
     want = model(tokens)[0]
@@ -100,7 +100,7 @@ def test_copied(model, tokens):
     assert not torch.equal(averaged(tokens)[0], want)
 
 
-@systems
+@kinds
 @torch.no_grad()
 def test_pruned(model, pairs):
     """A pruned weight is made anew before its module's `forward`, from one that goes on learning."""
@@ -123,7 +123,7 @@ def test_pruned(model, pairs):
     torch.testing.assert_close(model(pairs)[0], pruned)
 
 
-@systems
+@kinds
 @pytest.mark.parametrize("twice", [False, True])
 def test_loaded_under_inference_mode(model, build, tokens, twice):
     other = copy.deepcopy(model)
@@ -143,7 +143,7 @@ def projections(model):
     return {name: module for name, module in model.named_modules() if isinstance(module, (nn.Linear, nn.LayerNorm))}
 
 
-@systems
+@kinds
 @pytest.mark.parametrize("half", [False, True])
 @torch.no_grad()
 def test_hooks_of_every_projection_run(model, tokens, half):
@@ -169,7 +169,7 @@ class LowRankUpdate(nn.Module):
         return self.base(x) + self.update(x)
 
 
-@systems
+@kinds
 def test_adapters_learn_in_every_projection(model, pairs):
     for name, module in projections(model).items():
         if isinstance(module, nn.Linear):
@@ -184,7 +184,7 @@ def test_adapters_learn_in_every_projection(model, pairs):
     assert all(p.grad is not None for name, p in model.named_parameters() if ".update." in name)
 
 
-@systems
+@kinds
 @torch.no_grad()
 def test_quantised(model, tokens):
     """Eight bits in every linear layer, those of the positions included."""

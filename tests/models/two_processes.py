@@ -1,4 +1,4 @@
-"""One of two processes that compute every system under every wrapper, and say where it differs from the plain model.
+"""One of two processes that compute systems under every wrapper, and say where they differ from the plain model.
 
 python -m tests.models.two_processes RANK FOLDER SYSTEM...      # writes FOLDER/RANK.json: [wrapper, system, what]
 """

@@ -25,8 +25,8 @@ def run(args: argparse.Namespace) -> None:
     from tupe.data.python_docs import is_held_out, python_documents, write_documents
     from tupe.files import own
 
-    documents = python_documents()
     with own(args.out, "tupe python-docs", {"held_out": args.held_out, "python": platform.python_version()}):
+        documents = python_documents()
         for name, held_out in (("pretraining.txt", False), ("finetuning.txt", True)):
             part = [document for key, document in documents.items() if is_held_out(key, args.held_out) == held_out]
             write_documents(part, args.out / name)
