@@ -31,7 +31,7 @@ Checkpoint = str | Path | Opened | TupeLanguageModelEncoder
 def open_encoder(
     checkpoint: Checkpoint, name: str = "", overrides: Mapping[str, object] | None = None
 ) -> TupeLanguageModelEncoder:
-    """The encoder in a checkpoint of this plugin, pre-trained or fine-tuned, in evaluation mode; an encoder as it is.
+    """Return the encoder in a checkpoint of this plugin, in evaluation mode; an encoder is returned as it is.
 
     Of a generator and a discriminator it is the discriminator's, without a head.
 
@@ -107,5 +107,5 @@ def overridden(config: TupeConfig, fields: Mapping[str, object], trained_length:
 
 
 def systems_with(has: Callable[[Namespace], bool]) -> str:
-    """The papers' systems whose fields are such, as in `TUPE-A, TUPE-R`: where to find a term that a model lacks."""
+    """List the papers' systems that have a term, `TUPE-A, TUPE-R`: where to find what a model lacks."""
     return ", ".join(DESCRIPTIONS[name][0] for name, fields in SYSTEMS.items() if has(Namespace(**fields)))

@@ -10,7 +10,7 @@ from tupe.files import read_json
 
 
 def read_costs(path: str | Path) -> tuple[str, list[dict[str, Any]]]:
-    """The conditions of the measurement, and a record for each size, mode and model.
+    """Return the conditions of the measurement, and a record for each size, mode and model.
 
     A record's `time_over_first` is a model's time over that of the first of its size and mode: the median with its
     quartiles, `[lower, median, upper]`. Its `tokens_per_second` are those of one device.
@@ -34,7 +34,7 @@ def read_costs(path: str | Path) -> tuple[str, list[dict[str, Any]]]:
 
 
 def cost_rows(records: list[dict[str, Any]]) -> list[list[str]]:
-    """A table of the records, the median and the quartiles: a row for each model, a column for each size and mode."""
+    """Tabulate median and quartiles of the records: a row for each model, a column for each size and mode."""
     groups = list(dict.fromkeys((record["size"], record["mode"]) for record in records))
     rows = {record["rival"]: [""] * len(groups) for record in records}
     for record in records:

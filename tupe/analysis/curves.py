@@ -44,7 +44,7 @@ class TrainingLog(NamedTuple):
 
 
 def read_log(path: str | Path) -> TrainingLog:
-    """Reads a run's folder, its `hydra_train.log` or `train.log`, a `--log-file`, or what fairseq printed.
+    """Read a run's folder, its `hydra_train.log` or `train.log`, a `--log-file`, or what fairseq printed.
 
     Of an update that was logged twice, as it happens when a run was resumed, the later record counts.
 
@@ -122,7 +122,7 @@ def _add_hours(train: Records, valid: Records, seconds: Callable[[dict[str, floa
 
 
 def reaches(log: TrainingLog, loss: float) -> float | None:
-    """The update at which the validation loss of a run is first `loss` or less, between validations on a line.
+    """Return the update at which the validation loss of a run is first `loss` or less, between validations on a line.
 
     None if it never is. TUPE's headline: it reaches what BERT-A ends with after 30% of the updates.
     """
@@ -138,7 +138,7 @@ def reaches(log: TrainingLog, loss: float) -> float | None:
 
 
 def losses(log: TrainingLog) -> list[tuple[int, float]]:
-    """Updates and validation losses of masked words, of a generator its own; without those that are not finite."""
+    """Return updates and finite validation losses of masked words, for a pair of models the generator's."""
     found = [(update, record.get("gen_loss", record["loss"])) for update, record in sorted(log.valid.items())]
     return [(update, loss) for update, loss in found if math.isfinite(loss)]
 
@@ -197,14 +197,14 @@ def _curve(records: Records, of: str, factor: float, name: str) -> tuple[list[fl
 
 
 def last(log: TrainingLog) -> tuple[int, float]:
-    """The last validation's update and loss. Raises `UserError` before the first."""
+    """Return the last validation's update and loss. Raise `UserError` before the first."""
     if not (found := losses(log)):
         raise UserError("a run that others are compared with (--against) has no validation in its log yet.")
     return found[-1]
 
 
 def share(log: TrainingLog, other: TrainingLog, name: str) -> str:
-    """At which share of the updates of `other`, called `name`, the run reaches the loss that it ends with."""
+    """Tell at which share of the updates of `other`, called `name`, the run reaches the loss that it ends with."""
     updates, loss = last(other)
     reached = reaches(log, loss)
     return (

@@ -40,7 +40,7 @@ def marker(number: int) -> str:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of `width` x `height` inches. Raises `UserError` if matplotlib is not installed."""
+    """Return an empty figure of `width` x `height` inches. Raise `UserError` if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -54,7 +54,7 @@ def plain(text: str) -> str:
 
 
 def folded(name: str) -> str:
-    """A name in a legend, in as many lines as it takes, so that the figure keeps its width."""
+    """Fold a name in a legend into as many lines as it takes, so that the figure keeps its width."""
     return plain(textwrap.fill(name, 40, break_on_hyphens=False))
 
 
@@ -65,7 +65,7 @@ def set_title(figure: Figure, text: str) -> None:
 
 
 def save_figure(figure: Figure, path: str | Path) -> None:
-    """Writes the figure in the format of the name's ending. Raises `UserError` for one that there is not."""
+    """Write the figure in the format of the name's ending. Raise `UserError` for one that there is not."""
     path = Path(path)
     formats = figure.canvas.get_supported_filetypes()
     kind = path.suffix[1:].lower()

@@ -177,7 +177,7 @@ def write_page(
     tables: Sequence[Table] = (),
     scores: dict[str, ScoreCurve] | None = None,
 ) -> None:
-    """Writes the page.
+    """Write the page.
 
     Args:
         output: its file, `.html`.
@@ -234,7 +234,7 @@ class _Numbers:
         self.end = 0
 
     def add(self, values: np.ndarray) -> dict[str, Any]:
-        """Keeps `(n, m)`; returns where they are and what one step is worth."""
+        """Keep `(n, m)`; return where they are and what one step is worth."""
         finite = np.isfinite(values)
         scale = float(abs(values[finite]).max(initial=0)) / np.iinfo(np.int16).max or 1.0
         steps = np.where(finite, np.rint(np.where(finite, values, 0) / scale), _NOT_A_NUMBER).astype("<i2").tobytes()
@@ -256,7 +256,7 @@ def _maps(
     texts: Sequence[Tensor],
     numbers: _Numbers,
 ) -> dict[str, Any]:
-    """The figure's JSON, with a note in place of the maps of a model that has none."""
+    """Return the figure's JSON, with a note in place of the maps of a model that has none."""
     panels: list[dict[str, Any]] = []
     limit = 0.0
     for number, encoder in enumerate(encoders):
@@ -344,7 +344,7 @@ def _ranks(encoders: Sequence[TupeLanguageModelEncoder], texts: Sequence[Tensor]
 
 
 def _card(encoder: TupeLanguageModelEncoder) -> str:
-    """A model: its name, system, equation and sizes."""
+    """Write a model's card: its name, system, equation and sizes."""
     args, symbols = encoder.args, encoder.sentence_encoder.embed_tokens.num_embeddings
     count = size(args, symbols)
     rows = {
@@ -366,7 +366,7 @@ def _card(encoder: TupeLanguageModelEncoder) -> str:
 
 
 def _formula(text: str) -> str:
-    """An equation of `tupe describe` with raised and lowered letters."""
+    """Write an equation of `tupe describe` with raised and lowered letters."""
     text = html.escape(text, quote=False)
     text = re.sub(r"\b([A-Za-z])_(\([^)]*\)|\w)", lambda m: f"<i>{m[1]}</i><sub>{m[2].strip('()')}</sub>", text)
     text = re.sub(r"\b([A-Z])\^(\w)", r"<i>\1</i><sup>\2</sup>", text).replace("^T", "<sup>T</sup>")

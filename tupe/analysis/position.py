@@ -31,13 +31,13 @@ class PositionCorrelation(NamedTuple):
 
 
 def has_correlation(args: Namespace) -> bool:
-    """Whether a system's positions have a correlation of their own, one for each pair of positions."""
+    """Tell whether a system's positions have a correlation of their own, one for each pair of positions."""
     absolute = args.absolute not in ("none", "input", "sinusoidal")
     return (absolute or args.relative not in {"none", *IN_LAYER}) and not args.linformer_k
 
 
 def has_reset(args: Namespace) -> bool:
-    """Whether `[CLS]` is untied."""
+    """Tell whether `[CLS]` is untied."""
     return args.reset != "none"
 
 

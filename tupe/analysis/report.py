@@ -84,7 +84,7 @@ def label(model: str) -> str:
 
 
 def _results(folder: Path, logs: dict[str, TrainingLog], hubs: dict) -> list[list[str]]:
-    """The table: pre-training, on held-out documents, and the word order task, on its development set."""
+    """Write the table of pre-training, on held-out documents, and of the word order task, on its development set."""
     rows = [list(HEADS)]
     for model, log in logs.items():
         updates, valid = max(log.valid.items())
@@ -113,7 +113,7 @@ def _hub(run: Path, corpus: Manifest):
 
 
 def _filled(hubs: dict) -> list[list[str]]:
-    """The table of what each model puts in place of `<mask>`, with its probability."""
+    """Write the table of what each model puts in place of `<mask>`, with its probability."""
     rows = [["fill_mask", *map(label, hubs)]]
     for sentence in SENTENCES:
         cells = []

@@ -21,12 +21,12 @@ class SegmentValues(NamedTuple):
 
 
 def has_segments(args: Namespace) -> bool:
-    """Whether a system has segments in its attention."""
+    """Tell whether a system has segments in its attention."""
     return args.segment == "per_head"
 
 
 def segment_values(checkpoint: Checkpoint) -> SegmentValues:
-    """The segment attention of a checkpoint.
+    """Return the segment attention of a checkpoint.
 
     Raises `UserError` as `open_encoder`, and for a model without segments in the attention.
     """

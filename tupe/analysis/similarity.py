@@ -21,7 +21,7 @@ class PositionSimilarity(NamedTuple):
 
 
 def has_vectors(args: Namespace) -> bool:
-    """Whether a system has vectors of positions."""
+    """Tell whether a system has vectors of positions."""
     return args.absolute in ("input", "untied", "untied_cross", "low_rank", "low_rank_input")
 
 

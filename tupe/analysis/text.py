@@ -45,7 +45,7 @@ def read_tokens(
 
 
 def windows(stream: Tensor, words: int, stride: int, first: int) -> Tensor:
-    """Every window of so many `words` of a stream `(N,)` that begins at a multiple of `stride`, behind `first`."""
+    """Cut a stream `(N,)` into windows of so many `words`, one at each multiple of `stride`, behind `first`."""
     return F.pad(stream.unfold(0, words, stride), (1, 0), value=first)
 
 
@@ -56,7 +56,7 @@ def read_stream(
     split: str = "valid",
     most: int | None = None,
 ) -> Tensor:
-    """All tokens `(N,)` of what a corpus holds out, or of a text, one after another.
+    """Return all tokens `(N,)` of what a corpus holds out, or of a text, one after another.
 
     Args:
         encoder, data, text: as of `read_tokens`.

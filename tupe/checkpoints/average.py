@@ -15,7 +15,7 @@ _SAVED = (re.compile(r"checkpoint_\d+_(\d+)\.pt"), re.compile(r"checkpoint(\d+)\
 
 
 def last_checkpoints(folder: Path, number: int) -> list[Path]:
-    """The newest `number` checkpoints that a run kept, by updates, or if there are none of these, by epochs.
+    """Return the newest `number` checkpoints that a run kept, by updates, or if there are none of these, by epochs.
 
     Raises:
         UserError: if the run kept fewer.
@@ -34,7 +34,7 @@ def last_checkpoints(folder: Path, number: int) -> list[Path]:
 
 
 def average(paths: list[Path]) -> dict[str, Any]:
-    """The last checkpoint of `paths` with the mean of all parameters, taken in float32, and without the optimizer.
+    """Return the last checkpoint of `paths` without its optimizer, and with the mean of all parameters in float32.
 
     Raises:
         UserError: if one is no checkpoint of fairseq, its weights are not finite, or they are not of the same model.

@@ -57,7 +57,7 @@ class Score:
 
     @classmethod
     def read(cls, path: Path) -> Score:
-        """Raises `UserError` if the file is not of a run."""
+        """Raise `UserError` if the file is not of a run."""
         content = typed(dict[str, Any], read_json(path, "fine-tuning"), str(path), "fine-tuning")
         known = {name: content[name] for name in cls.__dataclass_fields__ if name in content}
         return typed(cls, known, str(path), "fine-tuning")
@@ -94,7 +94,7 @@ class About:
         licence: str | None = None,
         base_model: str | None = None,
     ) -> About:
-        """Reads the corpus' manifest, and `result.json` beside a fine-tuned checkpoint unless `results` are given."""
+        """Read the corpus' manifest, and `result.json` beside a fine-tuned checkpoint unless `results` are given."""
         beside = checkpoint.parent / "result.json"
         if loaded.kind != "MaskedLM" and not results and beside.is_file():
             results = [beside]
@@ -222,7 +222,7 @@ def _front_matter(about: About, name: str) -> str:
 
 
 def _yaml(text: str) -> str:
-    """A string of YAML, whatever is in it."""
+    """Quote a text as a string of YAML, whatever is in it."""
     return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text) + '"'
 
 

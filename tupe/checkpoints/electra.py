@@ -11,7 +11,7 @@ from tupe.systems import ELECTRA, ELECTRA_NAMES, plain_name
 
 
 def export_discriminator(source: str | Path, target: str | Path) -> str:
-    """Writes the discriminator's encoder in `source`, a checkpoint of `electra_<system>_<size>`, to `target`.
+    """Write the discriminator's encoder in `source`, a checkpoint of `electra_<system>_<size>`, to `target`.
 
     The result is of `<system>_<size>`, with the same fields, and has no language-model head: a `TupeModel` that loads
     it keeps its own, untrained, and leaves the discriminator's head aside. Heads for classification stay.

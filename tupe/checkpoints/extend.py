@@ -127,7 +127,7 @@ def extend_positions(checkpoint: str | Path, positions: int, rule: str = RULES[0
 
 
 def _parameters(weights: Iterable[str], parameters: Mapping[str, Tensor]) -> list[str]:
-    """The names of `weights` in the model's order, of a parameter that two share the first.
+    """Return the names of `weights` in the model's order, of a parameter that two share the first.
 
     The model says which do: fairseq copies each to the CPU or to float32 by itself, and saves it twice.
     """
@@ -162,7 +162,7 @@ class _Optimizer:
         return {**saved, "state": slots, **masters}
 
     def _extend(self, tensors: Iterable[Tensor]) -> list[Tensor]:
-        """Raises `ValueError` if these are not the parameters, one by one or flat."""
+        """Raise `ValueError` if these are not the parameters, one by one or flat."""
         tensors = list(tensors)
         sizes = [shape.numel() for shape in self.shapes]
         flat = len(tensors) == 1 != len(sizes) and tensors[0].dim() == 1

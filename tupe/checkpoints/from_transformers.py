@@ -27,7 +27,7 @@ _HEAD = "sentence_classification_head"  # fairseq's name
 
 
 def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
-    """The model in a folder, its `config.json`, and the parameters that the folder lacks and that are new.
+    """Return the model in a folder, its `config.json`, and the parameters that the folder lacks and that are new.
 
     A folder that a classifier was saved to has no language-model head, and the other way round.
 
@@ -130,7 +130,7 @@ def read_weights(folder: Path, made_by: str = _MADE_BY) -> dict[str, Tensor]:
 
 
 def import_transformers(folder: Path, target: Path) -> list[str]:
-    """Writes the model in `folder` as the checkpoint `target`; `load` says what it raises.
+    """Write the model in `folder` as the checkpoint `target`; `load` says what it raises.
 
     Returns:
         The parameters that the folder lacked and that are new.
@@ -168,7 +168,7 @@ def import_transformers(folder: Path, target: Path) -> list[str]:
 
 
 def _question_answering(config: dict[str, Any], max_positions: int, where: str) -> dict[str, Any]:
-    """All fields of the task, so that `tupe predict` and fairseq's overrides can set any of them.
+    """Return all fields of the task, so that `tupe predict` and fairseq's overrides can set any of them.
 
     What `config.json` lacks, because the model learnt to answer in Transformers, has the task's default or the largest
     value that windows of `max_positions` have room for.

@@ -26,7 +26,7 @@ class Checkpoint:
     config: TupeConfig  # checked, with `max_positions` and `rotary_length` filled in
 
     def __str__(self) -> str:
-        """The path, as messages name a checkpoint."""
+        """Return the path, as messages name a checkpoint."""
         return str(self.path)
 
     @property

@@ -100,7 +100,7 @@ def load_release(path: PathLike) -> TupeModel:
 
 
 def convert_release(source: PathLike, target: PathLike) -> None:
-    """Writes the release's checkpoint `source` as one of ours, for `--restore-file` and `TupeModel.from_pretrained`.
+    """Write the release's checkpoint `source` as one of ours, for `--restore-file` and `TupeModel.from_pretrained`.
 
     The optimizer's state is left behind: pass `--reset-optimizer --reset-dataloader --reset-meters`, or
     `--finetune-from-model`. Raises `UserError` as `load_release`.

@@ -158,7 +158,7 @@ def _difference(found: list[np.ndarray], wanted: list[np.ndarray]) -> float:
 
 
 def _trace(model: nn.Module, outputs: list[str], path: Path) -> None:
-    """Freezes the positions of `model` and writes its graph."""
+    """Freeze the positions of `model` and write its graph."""
     getattr(model, "tupe", model).freeze_positions()
     model.set_attn_implementation("eager")  # the exporter's sdpa does not know the layout of its result
     ids = torch.full((2, min(7, model.config.max_position_embeddings)), 4 % model.config.vocab_size)
@@ -234,7 +234,7 @@ class Development:
 
 
 def development(model: nn.Module, name: str, data: Path) -> Development:
-    """The split `valid` of a prepared task, for a classifier or regression, or of a corpus, for a language model."""
+    """Open the split `valid` of a prepared task, or for a language model that of a corpus."""
     from fairseq.data import data_utils
 
     from tupe.tasks.sentence_prediction import JoinedSentences

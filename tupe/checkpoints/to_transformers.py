@@ -55,7 +55,7 @@ class Loaded:
 
 
 def load(checkpoint: Path, data: Path) -> Loaded:
-    """Loads a checkpoint of ours with the dictionary in `data`.
+    """Load a checkpoint of ours with the dictionary in `data`.
 
     Raises:
         UserError: for no checkpoint, a model that is none of our encoders, a field that an export does not know, and
@@ -169,7 +169,7 @@ def config(loaded: Loaded) -> dict[str, Any]:
 
 
 def _licence() -> str | None:
-    """The licence of the shipped code, if this package is installed and not only on the path."""
+    """Return the licence of the shipped code, if this package is installed and not only on the path."""
     with contextlib.suppress(metadata.PackageNotFoundError):
         found = [file for file in metadata.files("tupe") or () if file.name == "LICENSE"]
         return found[0].read_text("utf-8") if found else None
@@ -179,7 +179,7 @@ def _licence() -> str | None:
 def export(
     checkpoint: Path, data: Path, out: Path, corpus: Path | None = None, tokenizer: bool = True, **about: Any
 ) -> list[str]:
-    """Writes the folder `out`: configuration, weights, tokenizer, model code and card.
+    """Write the folder `out`: configuration, weights, tokenizer, model code and card.
 
     Args:
         checkpoint: one of ours, pre-trained or fine-tuned.

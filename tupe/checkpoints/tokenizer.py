@@ -148,14 +148,14 @@ def _removed(stages: Collection[str] | None) -> str:
 
 
 def cleaning(stages: Collection[str] | None) -> list[tuple[str, str]]:
-    """The patterns of a corpus' text processing that a tokenizer can replace, each with what takes its place."""
+    """Return the patterns of a corpus' text processing that a tokenizer can replace, each with what takes its place."""
     if stages is None:
         return []
     return [(_WHITE_SPACE, " "), *([(_NO_TEXT, "")] if "repair-characters" in stages else [])]
 
 
 def _read(model: Path):
-    """The model as its protocol buffer."""
+    """Return the model as its protocol buffer."""
     try:
         from sentencepiece import sentencepiece_model_pb2
     except ModuleNotFoundError as error:
@@ -182,7 +182,7 @@ def _read(model: Path):
 
 
 def _check_symbols(model: Path, pieces: set[str], symbols: Sequence[str]) -> None:
-    """Raises `UserError` unless the dictionary is fairseq's symbols, the pieces, and what fairseq fills up with."""
+    """Raise `UserError` unless the dictionary is fairseq's symbols, the pieces, and what fairseq fills up with."""
     here = {s for s in symbols if s not in (*SPECIAL, MASK) and not s.startswith("madeupword")}
     if tuple(symbols[:4]) != SPECIAL or here != pieces:
         example = min((here ^ pieces) or set(symbols[:4]), key=lambda s: (len(s), s))
@@ -193,7 +193,7 @@ def _check_symbols(model: Path, pieces: set[str], symbols: Sequence[str]) -> Non
 
 
 def _merges(pieces: Sequence[str]) -> list[tuple[str, str]]:
-    """Every cut of a piece into two pieces, in the order in which SentencePiece prefers their results."""
+    """Return every cut of a piece into two pieces, in the order in which SentencePiece prefers their results."""
     known = set(pieces)
     return [
         (piece[:cut], piece[cut:])

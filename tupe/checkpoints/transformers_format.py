@@ -92,7 +92,7 @@ def checksum(tensors: Mapping[str, Tensor]) -> str:
 
 
 def in_order(content: bytes) -> bytes:
-    """A safetensors file with its metadata in the order of their names, which changes from one `save` to the next."""
+    """Sort the metadata of a safetensors file by name, whose order changes from one `save` to the next."""
     end = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:end])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
@@ -101,14 +101,14 @@ def in_order(content: bytes) -> bytes:
 
 
 def config_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of `TupeConfig` in `fields` as in `config.json`."""
+    """Return the fields of `TupeConfig` in `fields` as in `config.json`."""
     theirs = {name: fields[name] for name in FIELDS if name in fields}
     theirs.update({name: ACTIVATIONS[theirs[name]] for name in _ACTIVATION_FIELDS if name in theirs})
     return {FIELDS[name]: value for name, value in theirs.items()}
 
 
 def model_fields(config: dict[str, Any]) -> dict[str, Any]:
-    """The fields of `TupeConfig` from `config.json`. Raises `KeyError` for an activation that fairseq does not have."""
+    """Return the fields of `TupeConfig` from `config.json`. Raise `KeyError` for an activation that fairseq lacks."""
     ours = {name: config[theirs] for name, theirs in FIELDS.items() if theirs in config}
     back = {theirs: name for name, theirs in reversed(ACTIVATIONS.items()) if name != "gelu_fast"}
     ours.update({name: back[ours[name]] for name in _ACTIVATION_FIELDS if name in ours})
@@ -129,10 +129,10 @@ def _prefixes(head: str | None) -> list[tuple[str, str]]:
 
 
 def to_theirs(name: str, head: str | None) -> str:
-    """A parameter's name in `model.safetensors`; `head` is the classification head that is exported."""
+    """Return a parameter's name in `model.safetensors`; `head` is the classification head that is exported."""
     return next((theirs + name[len(ours) :] for ours, theirs in _prefixes(head) if name.startswith(ours)), name)
 
 
 def to_ours(name: str, head: str | None) -> str:
-    """A parameter's name in the fairseq model."""
+    """Return a parameter's name in the fairseq model."""
     return next((ours + name[len(theirs) :] for ours, theirs in _prefixes(head) if name.startswith(theirs)), name)

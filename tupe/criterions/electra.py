@@ -74,7 +74,7 @@ class TupeElectraCriterion(FairseqCriterion):
         self.padding, self.bos, self.eos = dictionary.pad(), dictionary.bos(), dictionary.eos()
 
     def forward(self, model: nn.Module, sample: dict, reduce: bool = True) -> tuple[Tensor, int, dict]:
-        """The summed loss (nats, float32), `N`, and what is logged.
+        """Return the summed loss (nats, float32), `N`, and what is logged.
 
         Args:
             model: an `ElectraModel`.
@@ -148,7 +148,7 @@ class TupeElectraCriterion(FairseqCriterion):
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:
-        """Logs both losses, and how good the two are.
+        """Log both losses, and how good the two are.
 
         `loss` is the objective; it, `gen_loss` (a masked token) and `disc_loss` (a token) are in bits. In percent:
         `gen_accuracy`, the likeliest word is right; `sampled_accuracy`, the one that was drawn is; `replaced_share` of
@@ -181,7 +181,7 @@ class TupeElectraCriterion(FairseqCriterion):
 
 
 def histogram(scores: Tensor, kind: Tensor, counted: Tensor) -> Tensor:
-    """Counts `(3, BINS)` of the original, the replaced and the special tokens by `sigmoid(scores)`.
+    """Return counts `(3, BINS)` of the original, the replaced and the special tokens by `sigmoid(scores)`.
 
     The upper half of the bins has the scores above 0.
 

@@ -25,7 +25,7 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
     _model_is_checked = False
 
     def forward(self, model: nn.Module, sample: dict, reduce: bool = True) -> tuple[Tensor, int, dict]:
-        """The summed loss (nats, float32), the number of masked tokens, and what is logged.
+        """Return the summed loss (nats, float32), the number of masked tokens, and what is logged.
 
         Args:
             model: called with `masked_tokens`, indices `(N,)` into the `B * T` tokens, and `num_tokens`;
@@ -77,7 +77,7 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:
-        """Logs what is learnt, and how well the device is used; fairseq itself logs `wps`, tokens a second.
+        """Log what is learnt, and how well the device is used; fairseq itself logs `wps`, tokens a second.
 
         `loss` in bits a masked token, `ppl`; in percent `accuracy` of the masked tokens, `padding` of all that the
         device is given, and, in training where it is known, `mfu`, the used share of the devices' peak.

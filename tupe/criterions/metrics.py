@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 def accuracy(counts: list[list[int]]) -> float:
-    """The share of examples on the diagonal."""
+    """Return the share of examples on the diagonal."""
     total = sum(map(sum, counts))
     return sum(counts[i][i] for i in range(len(counts))) / total if total else 0.0
 
@@ -97,7 +97,7 @@ def detection(counts: list[list[int]]) -> dict[str, float]:
 
 
 def area_under_curve(counts: list[list[int]]) -> float:
-    """How often one of `counts[1]` is in a higher bin than one of `counts[0]`; the same bin counts half."""
+    """Tell how often one of `counts[1]` is in a higher bin than one of `counts[0]`; the same bin counts half."""
     below = pairs = 0
     for negative, positive in zip(*counts[:2]):
         pairs += positive * (2 * below + negative)
@@ -106,7 +106,7 @@ def area_under_curve(counts: list[list[int]]) -> float:
 
 
 def log_percent(name: str, counts: str, metric: Callable[[list[list[int]]], float]) -> None:
-    """Logs `metric` of the sum that is logged as `counts`, at whatever interval it is asked for."""
+    """Log `metric` of the sum that is logged as `counts`, at whatever interval it is asked for."""
 
     def percent(meters: dict) -> float:
         total = meters[counts].sum  # 0 after a reset
@@ -136,7 +136,7 @@ class ExamplesMeter(MetersDict._DerivedMeter):
         self.examples: dict[int, list[float]] = {}
 
     def update(self, rows: Tensor) -> None:
-        """Adds rows `(N, 1 + k)`: the example's number, then what it has."""
+        """Add rows `(N, 1 + k)`: the example's number, then what it has."""
         for number, *values in rows.tolist():
             self.examples[int(number)] = values
 

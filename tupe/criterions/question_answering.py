@@ -37,7 +37,7 @@ class TupeQuestionAnsweringCriterion(FairseqCriterion):
         self.padding_idx = task.source_dictionary.pad()
 
     def forward(self, model: nn.Module, sample: dict, reduce: bool = True) -> tuple[Tensor, int, dict]:
-        """The summed loss (nats), the number of windows, and what is logged.
+        """Return the summed loss (nats), the number of windows, and what is logged.
 
         Args:
             model: called with `spans` and `num_tokens`; returns scores `(B, T)` of beginnings and of ends.
@@ -62,7 +62,7 @@ class TupeQuestionAnsweringCriterion(FairseqCriterion):
         return loss, len(target), log
 
     def _best(self, begin: Tensor, end: Tensor, sample: dict) -> Tensor:
-        """The best span of each window, `(B, 5)` float64: window, split, score, first and last place."""
+        """Return the best span of each window, `(B, 5)` float64: window, split, score, first and last place."""
         sides = [side.detach().cpu().numpy() for side in (begin, end, sample["may_begin"], sample["may_end"])]
         rows = []
         for window, *one in zip(sample["id"].tolist(), *sides):
@@ -72,7 +72,7 @@ class TupeQuestionAnsweringCriterion(FairseqCriterion):
 
     @staticmethod
     def rows(logging_outputs: list[dict]) -> Optional[Tensor]:
-        """The best spans of validation that the workers logged, `(N, 5)`; None in training."""
+        """Return the best spans of validation that the workers logged, `(N, 5)`; None in training."""
         if "examples" not in logging_outputs[0]:
             return None
         rows = torch.cat([log["examples"].flatten(0, 1) for log in logging_outputs]).cpu()
@@ -80,7 +80,7 @@ class TupeQuestionAnsweringCriterion(FairseqCriterion):
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:
-        """Logs the loss, in bits a window."""
+        """Log the loss, in bits a window."""
         loss, count = (float(sum(log[key] for log in logging_outputs)) for key in ("loss", "sample_size"))
         metrics.log_scalar("loss", loss / count / math.log(2), count, round=3)
 

@@ -73,7 +73,7 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
         self.register_buffer("weights", weights, persistent=False)
 
     def forward(self, model: nn.Module, sample: dict, reduce: bool = True) -> tuple[Tensor, int, dict]:
-        """The summed loss (nats, or squared units of the target), the number of examples, and what is logged.
+        """Return the summed loss (nats, or squared units of the target), the number of examples, and what is logged.
 
         Args:
             model: called with `classification_head_name` and `num_tokens`; returns scores `(B, num_classes)`.
@@ -127,7 +127,7 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:
-        """Logs the loss (bits, or the mean squared error) and the metrics; see the class."""
+        """Log the loss (bits, or the mean squared error) and the metrics; see the class."""
         loss, count = (float(sum(log[key] for log in logging_outputs)) for key in ("loss", "sample_size"))
         classes, several = (name in logging_outputs[0] for name in ("counts", "sides"))
         metrics.log_scalar("loss", loss / count / (math.log(2) if classes or several else 1), count, round=3)
@@ -188,7 +188,7 @@ def class_weights(text: str, task: FairseqTask, multi_label: bool = False) -> Te
 
 
 def worker_slots(rows: Tensor) -> Tensor:
-    """Makes the sum over the workers a gathering: `(n, k)` to `(workers, N, 1 + k)`, zero but in this worker's slot.
+    """Make the sum over the workers a gathering: `(n, k)` to `(workers, N, 1 + k)`, zero but in this worker's slot.
 
     `N` is the longest `n` of all workers; the first column is 1 where there is a row. fairseq sums what the workers
     log, and takes zeros for a worker whose batch only fills up the round: then its rows are gone, as they should.

@@ -86,7 +86,7 @@ def seconds_at_peak(model: nn.Module, tokens: int, length: int, predicted: int) 
 
 
 def log_throughput(logging_outputs: list[dict]) -> None:
-    """Logs `padding`, percent of `nslots` that are no `ntokens`, and `mfu` where `seconds_at_peak` is above 0."""
+    """Log `padding`, percent of `nslots` that are no `ntokens`, and `mfu` where `seconds_at_peak` is above 0."""
     slots, tokens = (float(sum(log[key] for log in logging_outputs)) for key in ("nslots", "ntokens"))
     metrics.log_scalar("padding", 100 * (1 - tokens / max(slots, 1)), slots, round=1)
     seconds = float(sum(log.get("seconds_at_peak", 0) for log in logging_outputs))

@@ -47,7 +47,7 @@ class TupeTokenClassificationCriterion(FairseqCriterion):
         self.register_buffer("weights", weights, persistent=False)
 
     def forward(self, model: nn.Module, sample: dict, reduce: bool = True) -> tuple[Tensor, int, dict]:
-        """The summed loss (nats), the number of words, and what is logged.
+        """Return the summed loss (nats), the number of words, and what is logged.
 
         Args:
             model: called with `words` and `num_tokens`; returns scores `(B, T, C)`.
@@ -84,7 +84,7 @@ class TupeTokenClassificationCriterion(FairseqCriterion):
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:
-        """Logs the loss, in bits a word, and the accuracy."""
+        """Log the loss, in bits a word, and the accuracy."""
         loss, count, right = (
             float(sum(log[key] for log in logging_outputs)) for key in ("loss", "sample_size", "right")
         )

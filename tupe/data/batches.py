@@ -15,14 +15,14 @@ class Batches(NestedDictionaryDataset):
         self.dictionary = dictionary
 
     def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
-        """The batch of some examples; empty without any."""
+        """Return the batch of some examples; empty without any."""
         batch = super().collater(samples)
         if batch:
             batch["pairs"] = has_pairs(self.original(batch), self.dictionary)
         return batch
 
     def original(self, batch: dict[str, Any]) -> Tensor:
-        """The tokens `(B, T)` whose separators tell the segments apart."""
+        """Return the tokens `(B, T)` whose separators tell the segments apart."""
         return batch["net_input"]["src_tokens"]
 
 
@@ -34,7 +34,7 @@ class MaskedBatches(Batches):
     """
 
     def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
-        """The batch of some examples; empty without any."""
+        """Return the batch of some examples; empty without any."""
         batch = super().collater(samples)
         if batch:
             batch["ids"] = batch["id"].tolist()
@@ -42,7 +42,7 @@ class MaskedBatches(Batches):
         return batch
 
     def original(self, batch: dict[str, Any]) -> Tensor:
-        """The tokens `(B, T)` without masks: separators are masked too, and ELECTRA puts them back."""
+        """Return the tokens `(B, T)` without masks: separators are masked too, and ELECTRA puts them back."""
         target = batch["target"]
         return torch.where(target.ne(self.dictionary.pad()), target, batch["net_input"]["src_tokens"])
 

@@ -24,7 +24,7 @@ PAD, EOS = 1, 2  # the numbers of <pad> and </s> in every dictionary of fairseq
 
 
 def check_folder(folder: Path) -> None:
-    """Raises a `UserError` for a file, and if fairseq would read the folder's name as a list of names."""
+    """Raise a `UserError` for a file, and if fairseq would read the folder's name as a list of names."""
     if folder.is_file():
         raise UserError(f"{folder} is a file, but OUT is a folder to write: give its name too.")
     for sign in ",:":

@@ -12,7 +12,7 @@ _CODE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]{1,8})*")
 
 
 def is_language(name: str) -> bool:
-    """Whether it is a code as Wikipedia, XTREME and XLM-R have them: `de`, `ceb`, `zh-Hant`, `zh_yue`."""
+    """Tell whether a name is a code as Wikipedia, XTREME and XLM-R have them: `de`, `ceb`, `zh-Hant`, `zh_yue`."""
     return _CODE.fullmatch(name) is not None
 
 

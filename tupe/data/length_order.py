@@ -12,7 +12,7 @@ LENGTH_WINDOW = "in training: sort by length within windows of this many batches
 
 
 def check_length_window(cfg: Any) -> None:
-    """Raises `UserError` for a task whose `length_window` is below 0."""
+    """Raise `UserError` for a task whose `length_window` is below 0."""
     if cfg.length_window < 0:
         raise UserError(f"length_window is {cfg.length_window}, but a window has 1 batch or more; 0 is for none")
 

@@ -20,7 +20,7 @@ Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 @contextlib.contextmanager
 def pool(workers: int) -> Iterator[Map]:
-    """Yields `map(function, items)`: an iterator over the results, in order, that reads few items ahead.
+    """Yield an iterator over `map(function, items)` in order, which reads few items ahead.
 
     Args:
         workers: processes; with one, all is done in this process.
@@ -52,7 +52,7 @@ def pool(workers: int) -> Iterator[Map]:
 
 
 def batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """The items in lists of `size`; the last may be shorter."""
+    """Return the items in lists of `size`; the last may be shorter."""
     items = iter(items)
     while batch := list(islice(items, size)):
         yield batch

@@ -39,7 +39,7 @@ _ASCII = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "
 
 
 def python_documents(library: Path | None = None) -> dict[str, Document]:
-    """The documents of a standard library: one a topic of the language reference, and one a source file's docstrings.
+    """Return the documents of a standard library: each topic of the language reference, and each file's docstrings.
 
     Args:
         library: folder of the library; default: the running Python's.
@@ -60,7 +60,7 @@ def python_documents(library: Path | None = None) -> dict[str, Document]:
 
 
 def paragraphs_of(text: str) -> Iterator[list[str]]:
-    """The paragraphs of running English in a docstring or topic, as lists of sentences; empty ones are left out."""
+    """Return the paragraphs of running English in a docstring or topic, as lists of sentences."""
     for block in _blocks(text):
         for pattern, plain in _MARKUP:
             block = pattern.sub(plain, block)
@@ -70,12 +70,12 @@ def paragraphs_of(text: str) -> Iterator[list[str]]:
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a paragraph: they end with `.`, `?` or `!` before a capital letter."""
+    """Return the sentences of a paragraph: they end with `.`, `?` or `!` before a capital letter."""
     return _SENTENCE_END.split(" ".join(text.split()))
 
 
 def is_english(sentence: str) -> bool:
-    """Whether it is a whole sentence of 4 to 60 words, four fifths of them in letters alone, with a function word."""
+    """Tell whether a text is a sentence of 4 to 60 words, four fifths in letters alone, with a function word."""
     words = sentence.split()
     if not 4 <= len(words) <= 60 or not _WHOLE.fullmatch(sentence) or not _FUNCTION_WORD.search(sentence):
         return False
@@ -83,12 +83,12 @@ def is_english(sentence: str) -> bool:
 
 
 def is_held_out(name: str, percent: int) -> bool:
-    """Whether the document is in the held-out part. It depends on its name alone, so not on the version of Python."""
+    """Tell by its name alone whether a document is held out, so that the version of Python does not matter."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") % 100 < percent
 
 
 def write_documents(documents: list[Document], path: str | Path) -> None:
-    """Writes one paragraph a line and an empty line between documents."""
+    """Write one paragraph a line and an empty line between documents."""
     text = "\n\n".join("\n".join(" ".join(sentences) for sentences in document) for document in documents)
     with atomic(Path(path)) as unfinished:
         unfinished.write_text(text + "\n", encoding="utf-8")
@@ -122,7 +122,7 @@ def _docstrings(tree: ast.Module) -> Iterator[str]:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Runs of lines with the same indentation. A bullet starts a block, and a doctest is none."""
+    """Yield runs of lines with the same indentation. A bullet starts a block, and a doctest is none."""
     lines: list[str] = []
     indentation, in_doctest = 0, False
     for line in [*inspect.cleandoc(text).translate(_ASCII).splitlines(), ""]:

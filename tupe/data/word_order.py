@@ -16,7 +16,7 @@ _PLAIN_WORD = re.compile(r"[A-Za-z]+")
 
 
 def swap_neighbours(sentence: str, rng: random.Random) -> str | None:
-    """The sentence with two neighbouring words swapped; nothing if no two can be.
+    """Return the sentence with two neighbouring words swapped; nothing if no two can be.
 
     Words with punctuation and the first word, whose capital would tell, stay where they are.
     """

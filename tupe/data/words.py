@@ -92,7 +92,7 @@ class LabelledWords(LengthWindows, FairseqDataset):
         }
 
     def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
-        """A batch; `word` `(B, T)` tells where words begin that count here, `place` their tokens among all."""
+        """Return a batch; `word` `(B, T)` tells where words begin that count here, `place` their tokens among all."""
         if not samples:  # fairseq's, where batches do not divide among processes
             return {}
 

@@ -117,7 +117,7 @@ def broadcast_configurations() -> AbstractContextManager:
 
 
 def prepared_by(task: FairseqTask) -> str:
-    """The command that makes the data of a task."""
+    """Return the command that makes the data of a task."""
     return _PREPARED_BY.get(type(task).__name__, "tupe prepare-corpus --vocabulary")
 
 
@@ -176,7 +176,7 @@ def refuse_other_target(cfg: Any, task: FairseqTask, where: str = "") -> None:
 
 
 def saved_size(state: dict) -> int | None:
-    """How many symbols a checkpoint has: rows of the first embedding."""
+    """Return how many symbols a checkpoint has, rows of the first embedding."""
     return next((len(rows) for name, rows in state["model"].items() if name.endswith("embed_tokens.weight")), None)
 
 

@@ -183,7 +183,7 @@ def generation_is_checked() -> None:
 
 
 def configure(distributed, on_cpu: bool) -> None:
-    """Fills in `distributed` (fairseq's `DistributedTrainingConfig`) for the launcher and the device at hand.
+    """Fill in `distributed` (fairseq's `DistributedTrainingConfig`) for the launcher and the device at hand.
 
     Raises:
         UserError: several processes were asked for that nobody would start, or a backend that cannot work here.
@@ -245,7 +245,7 @@ def refuse_to_train_alone() -> None:
 
 
 def leave_gloo() -> None:
-    """Ends gloo's threads before the interpreter ends: otherwise a finished process can die of SIGABRT.
+    """End gloo's threads before the interpreter ends: otherwise a finished process can die of SIGABRT.
 
     fairseq keeps a group of its own, whose threads live as long as it is referred to.
     """
@@ -257,6 +257,6 @@ def leave_gloo() -> None:
 
 
 def _launched_processes() -> int:
-    """How many processes `torchrun` started; 1 without it."""
+    """Return how many processes `torchrun` started; 1 without it."""
     launched = all(name in os.environ for name in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"))
     return int(os.environ["WORLD_SIZE"]) if launched else 1

@@ -43,7 +43,7 @@ class Listener:
         self._before: dict | None = None
 
     def install(self) -> None:
-        """Begins to listen, in the main thread; elsewhere signals stay what they are."""
+        """Begin to listen, in the main thread; elsewhere signals stay what they are."""
         if self._before is not None or threading.current_thread() is not threading.main_thread():
             return
         ear, self._mouth = os.pipe()
@@ -53,7 +53,7 @@ class Listener:
         threading.Thread(target=self._listen, args=(ear,), daemon=True).start()
 
     def restore(self) -> None:
-        """Gives the signals back."""
+        """Give the signals back."""
         if self._before is not None:
             for number, handler in self._before.items():
                 signal.signal(number, handler)
@@ -89,7 +89,7 @@ def wishes(trainer: Trainer) -> list[float]:
 
 
 def agreed(trainer: Trainer) -> tuple[int | None, bool]:
-    """The signal to stop by, or None; and whether to save."""
+    """Return the signal to stop by, or None; and whether to save."""
     *signals, due = trainer.agreed if trainer.data_parallel_world_size > 1 else wishes(trainer)
     return next((number for number, wished in zip(SIGNALS, signals) if wished), None), bool(due)
 

@@ -30,8 +30,9 @@ _RAISED = f"\n{UserError.__module__}.{UserError.__qualname__}: "
 
 
 def sentence(error: BaseException) -> str | None:
-    """The sentence of a `UserError`, also of one raised in a process that fairseq started, and of a configuration that
-    cannot be made; otherwise None.
+    """Return the sentence of a `UserError` or of a configuration that cannot be made; otherwise None.
+
+    The `UserError` may come from a process that fairseq started.
     """
     if isinstance(error, UserError):
         return str(error)

@@ -38,7 +38,7 @@ def in_scope(*parts: Any) -> bool:
 
 
 def chosen(kind: str, cfg: Any) -> type | None:
-    """The class that a part of the configuration names; `kind` is one of `REGISTERED`."""
+    """Return the class that a part of the configuration names; `kind` is one of `REGISTERED`."""
     if isinstance(cfg, str):
         name = cfg
     else:

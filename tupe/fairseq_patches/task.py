@@ -68,7 +68,7 @@ class TupeTask(FairseqTask):
         return super().build_generator(models, args, *others, **kwargs)
 
     def load_dataset(self, split, *args, **kwargs):
-        """Raises `UserError` for a split that does not exist, as of `--gen-subset`."""
+        """Raise `UserError` for a split that does not exist, as of `--gen-subset`."""
         try:
             with patched():
                 return super().load_dataset(split, *args, **kwargs)
@@ -127,7 +127,7 @@ class TupeMaskedLMTask(TupeTask):
     args = None
 
     def load_dataset(self, split, epoch=1, **kwargs):
-        """Raises `UserError` for batches without masks, and for a split that does not exist, or without tokens, which
+        """Raise `UserError` for batches without masks, and for a split that does not exist, or without tokens, which
         cannot be mapped into memory.
         """
         if getattr(self.cfg, "d2v2_multi", False):
@@ -173,7 +173,7 @@ def put_in_scope(part: Any) -> None:
 
 @functools.cache
 def _of_ours(task: type[FairseqTask]) -> type[FairseqTask]:
-    """The class `task` with our overrides before it, under its own name."""
+    """Return the class `task` with our overrides before it, under its own name."""
     if issubclass(task, TupeTask):
         return task
     masked = getattr(task, "load_dataset", None) is MaskedLMTask.load_dataset  # not one that somebody overrode

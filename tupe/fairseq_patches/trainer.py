@@ -182,7 +182,7 @@ def not_finite_is_explained(trainer: Trainer, samples: list[dict]) -> Iterator[N
 
 
 def explain_failure(trainer: Trainer, samples: list[dict], error: FloatingPointError) -> str:
-    """The sentence: which update (counted from 1), which batch ids, where the state is, and fairseq's reason."""
+    """Return the sentence: which update (counted from 1), which batch ids, where the state is, and fairseq's reason."""
     ids = [int(index) for sample in samples if sample for index in sample.get("id", ())]
     shown = ", ".join(map(str, ids[:_SHOWN])) + (f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else "")
     reason = str(error).splitlines()[0].rstrip(".")

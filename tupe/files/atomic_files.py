@@ -112,7 +112,7 @@ def _is_prepared(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Yields an empty folder beside `path`, which takes its place when the block ends without an exception.
+    """Yield an empty folder beside `path`, which takes its place when the block ends without an exception.
 
     The caller makes sure that what is at `path` is its own, and that no other process is doing the same (`own`).
     """

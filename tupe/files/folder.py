@@ -111,7 +111,7 @@ def own(folder: Path, made_by: str, of: dict[str, Any], wait: bool = False, **mo
 
 
 def move_into(folder: Path, made: Path, names: Iterable[str], made_by: str) -> None:
-    """Moves files of the folder `made` to their places in `folder`, in as many goes as it takes.
+    """Move files of the folder `made` to their places in `folder`, in as many goes as it takes.
 
     Raises:
         UserError: if something else is in the place of one, before any is moved.
@@ -133,7 +133,7 @@ def identity(folder: Path, mending: str = "choose another folder") -> Identity |
 
 
 def difference(found: Any, asked: Any, name: str = "") -> str | None:
-    """The first difference of two values of JSON, in words, or None: `settings.lr = 2e-05, not 3e-05`."""
+    """Return the first difference of two values of JSON, in words, or None: `settings.lr = 2e-05, not 3e-05`."""
     if isinstance(found, dict) and isinstance(asked, dict):
         for key in dict.fromkeys((*asked, *found)):
             inner = difference(found.get(key), asked.get(key), f"{name}.{key}" if name else str(key))

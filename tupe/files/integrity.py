@@ -18,7 +18,7 @@ def checksums(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def check_sizes(folder: Path, expected: Mapping[str, int], made_by: str, mending: str = "prepare it again") -> None:
-    """Raises a `UserError` if a file of `folder` is missing or has not as many bytes as its manifest says."""
+    """Raise a `UserError` if a file of `folder` is missing or has not as many bytes as its manifest says."""
     for name, size in expected.items():
         found = _inside(folder, name, made_by, mending).stat().st_size
         if found != size:
@@ -26,14 +26,14 @@ def check_sizes(folder: Path, expected: Mapping[str, int], made_by: str, mending
 
 
 def check_checksums(folder: Path, expected: Mapping[str, str], made_by: str, mending: str = "prepare it again") -> None:
-    """Raises a `UserError` if a file of `folder` is missing or not the one that its manifest was written for."""
+    """Raise a `UserError` if a file of `folder` is missing or not the one that its manifest was written for."""
     for name, checksum in expected.items():
         if sha256(_inside(folder, name, made_by, mending)) != checksum:
             raise UserError(f"{folder / name} is not the one that {made_by} wrote: {mending}.")
 
 
 def _inside(folder: Path, name: str, made_by: str, mending: str) -> Path:
-    """A file that a manifest names, which is in its folder and nowhere else."""
+    """Return a file that a manifest names, which is in its folder and nowhere else."""
     pure = PurePosixPath(name)
     if pure.is_absolute() or ".." in pure.parts or "\0" in name:
         raise UserError(f"the manifest in {folder} names {name!r}, which is not in that folder: {mending}.")

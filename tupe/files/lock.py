@@ -12,7 +12,7 @@ from tupe.errors import UserError
 
 @contextlib.contextmanager
 def lock(path: Path, wait: bool = False) -> Iterator[IO | None]:
-    """Yields the locked file, or None if another process has it and `wait` is false.
+    """Yield the locked file, or None if another process has it and `wait` is false.
 
     The lock is released by the last process that has the file open, however that ends; a child that inherits the file
     (`pass_fds`) holds it too. The file stays, unless who holds the lock removes it.
@@ -38,7 +38,7 @@ def lock(path: Path, wait: bool = False) -> Iterator[IO | None]:
 
 
 def _is_still(file: IO, path: Path) -> bool:
-    """Whether the open file is the one at `path`: who held the lock before may have removed it."""
+    """Tell whether the open file is the one at `path`: who held the lock before may have removed it."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:

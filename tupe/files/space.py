@@ -22,7 +22,7 @@ def is_full(error: BaseException | None) -> bool:
 
 
 def no_room(path: Path, size: int | None = None) -> UserError:
-    """The sentence about a file of `size` bytes (None: not known) that its disk has no room for.
+    """Return the sentence about a file of `size` bytes (None: not known) that its disk has no room for.
 
     What was written of it must be gone already: it would count as used.
     """

@@ -91,7 +91,7 @@ def read_text(path: Path, made_by: str, mending: str = _MENDING) -> str:
 
 
 def check_file(path: Path, made_by: str) -> None:
-    """Raises a `UserError` unless `path` is a file: a pipe or a device could be read for ever."""
+    """Raise a `UserError` unless `path` is a file: a pipe or a device could be read for ever."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -103,7 +103,7 @@ def check_file(path: Path, made_by: str) -> None:
 
 
 def write(path: Path, record: Any) -> None:
-    """Writes a dataclass as JSON with its version, atomically."""
+    """Write a dataclass as JSON with its version, atomically."""
     version = getattr(record, "version", None)
     write_json(path, {**({} if version is None else {"version": version}), **dataclasses.asdict(record)})
 

@@ -62,7 +62,7 @@ class DecoupledAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Tensor]] = None) -> Optional[Tensor]:
-        """Updates the parameters that have gradients; returns the closure's result."""
+        """Update the parameters that have gradients; return the closure's result."""
         with torch.enable_grad():
             loss = None if closure is None else closure()
         for group in self.param_groups:
@@ -77,7 +77,7 @@ class DecoupledAdam(torch.optim.Optimizer):
         return loss
 
     def _next_step(self, p: nn.Parameter) -> int:
-        """Counts the update of `p`; makes its state, or brings a loaded one to where it belongs."""
+        """Count the update of `p`; make its state, or bring a loaded one to where it belongs."""
         state, like = self.state[p], {"device": p.device, "dtype": torch.promote_types(p.dtype, torch.float32)}
         for name in ("exp_avg", "exp_avg_sq"):
             state[name] = state[name].to(**like) if name in state else torch.zeros_like(p, **like)

@@ -95,7 +95,7 @@ def scale_layers(
 
 
 def split_groups(optimizer: FairseqOptimizer, share_of: dict[str, float]) -> list[float]:
-    """Makes a group of the optimizer's parameters for each share, the largest first; returns the shares.
+    """Make a group of the optimizer's parameters for each share, the largest first; return the shares.
 
     Args:
         optimizer: has one group, of the model's parameters or of their copies in 32 bits, in the order of `share_of`.
@@ -119,7 +119,7 @@ def split_groups(optimizer: FairseqOptimizer, share_of: dict[str, float]) -> lis
 
 
 def set_lr(optimizer: FairseqOptimizer, lr: float, group_shares: Sequence[float]) -> None:
-    """Sets the learning rate `lr`, of which every group has its share; without shares all have it whole."""
+    """Set the learning rate `lr`, of which every group has its share; without shares all have it whole."""
     optimizer.set_lr(lr)
     for group, share in zip(optimizer.param_groups, group_shares):
         group["lr"] = lr * share

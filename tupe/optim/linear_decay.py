@@ -82,7 +82,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
         self.batches: Optional[EpochBatchIterator] = None
 
     def follow(self, batches: EpochBatchIterator) -> None:
-        """Learns the iterator over the training data, from which the length of the epochs is read."""
+        """Learn the iterator over the training data, from which the length of the epochs is read."""
         self.batches = batches
 
     def follow_parameters(self, model: nn.Module, criterion: nn.Module) -> None:
@@ -116,7 +116,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
         return min(num_updates + left, self.max_update)
 
     def step_begin_epoch(self, epoch: int) -> None:
-        """Raises `UserError` if training begins before the iterator is known."""
+        """Raise `UserError` if training begins before the iterator is known."""
         if self.total_updates(0) is None:
             raise UserError(
                 "linear_decay was not shown the training data, from which it reads how long max_epoch epochs are: "
@@ -124,7 +124,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
             )
 
     def step_update(self, num_updates: int) -> float:
-        """Sets and returns the learning rate of the next update.
+        """Set and return the learning rate of the next update.
 
         Raises:
             UserError: for a warm-up that is not shorter than the run.

@@ -71,7 +71,7 @@ class MultilingualMaskedLMTask(TupeTask, MaskedLMTask):
     cfg: MultilingualMaskedLMConfig
 
     def languages(self, epoch: int = 1) -> list[str]:
-        """The languages of an epoch's folder, or those of `langs`.
+        """Return the languages of an epoch's folder, or those of `langs`.
 
         Raises:
             UserError: if a language has no data.
@@ -79,7 +79,7 @@ class MultilingualMaskedLMTask(TupeTask, MaskedLMTask):
         return languages(self._folder(epoch), self.cfg.langs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: object) -> None:
-        """Loads a split of all languages; `valid` brings `valid_de` of each with it, which are also splits by name.
+        """Load a split of all languages; `valid` brings `valid_de` of each with it, which are also splits by name.
 
         Raises:
             UserError: if a language lacks the split, or if there is no such language.
@@ -163,11 +163,11 @@ class MultilingualMaskedLMTask(TupeTask, MaskedLMTask):
         return SortDataset(batches, sort_order=[shuffle, np.asarray(source.sizes)])
 
     def has_sharded_data(self, split: str) -> bool:
-        """Each epoch loads its own draw."""
+        """Tell fairseq to load each epoch's own draw."""
         return split == self.cfg.train_subset or super().has_sharded_data(split)
 
     def can_reuse_epoch_itr(self, dataset: FairseqDataset) -> bool:
-        """fairseq would keep the batches of every epoch."""
+        """Tell fairseq to build the batches of each epoch, which it would keep."""
         return False
 
     def before_training(self, cfg) -> None:

@@ -55,7 +55,7 @@ class TupeQuestionAnsweringTask(TupeTask):
 
     @classmethod
     def setup_task(cls, cfg: TupeQuestionAnsweringConfig, **kwargs: object) -> "TupeQuestionAnsweringTask":
-        """Raises `UserError` for settings that leave no room for a context, and for a folder that was not prepared."""
+        """Raise `UserError` for settings that leave no room for a context, and for a folder that was not prepared."""
         room = cfg.max_positions - cfg.max_query - SPECIAL
         if cfg.max_query < 1 or room < 1:
             longest = cfg.max_positions - SPECIAL - 1
@@ -75,7 +75,7 @@ class TupeQuestionAnsweringTask(TupeTask):
         return cls(cfg, read_dictionary(Path(cfg.data, "dict.txt"), MADE_BY))
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
-        """Loads a split: `train`, `valid`, `valid1`, `test-de`, ...
+        """Load a split: `train`, `valid`, `valid1`, `test-de`, ...
 
         Raises:
             UserError: for a split that is missing.
@@ -89,7 +89,7 @@ class TupeQuestionAnsweringTask(TupeTask):
         return self.datasets[split]
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> nn.Module:
-        """The model, with a span head.
+        """Return the model, with a span head.
 
         Raises:
             UserError: for a model that cannot have one.
@@ -104,7 +104,7 @@ class TupeQuestionAnsweringTask(TupeTask):
         return model
 
     def reduce_metrics(self, logging_outputs: list[dict], criterion: nn.Module) -> None:
-        """Logs what the criterion does, and in validation `exact_match` and `f1`, percent of a split's questions."""
+        """Log what the criterion does, and in validation `exact_match` and `f1`, percent of a split's questions."""
         super().reduce_metrics(logging_outputs, criterion)
         rows = criterion.rows(logging_outputs)
         if rows is None:

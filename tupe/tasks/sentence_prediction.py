@@ -103,7 +103,7 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
         return model
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
-        """Loads a split: `train`, in an order by the seed, or `valid`, `valid1`, ..., in order of length.
+        """Load a split: `train`, in an order by the seed, or `valid`, `valid1`, ..., in order of length.
 
         Args:
             split: its name, as in the files' names.
@@ -174,7 +174,7 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
         return counts.tolist(), len(classes)
 
     def _classes(self, split: str, combine: bool) -> list[int] | list[list[int]]:
-        """The class of every example, `0 .. num_classes - 1`; its classes if it has several."""
+        """Return the class of every example, `0 .. num_classes - 1`; its classes if it has several."""
         dictionary, several = self.label_dictionary, self.cfg.multi_label
         classes = []
 
@@ -202,7 +202,7 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
         return classes
 
     def _numbers(self, split: str) -> np.ndarray:
-        """The target of every example; float64, which fairseq leaves alone in half precision."""
+        """Return the target of every example; float64, which fairseq leaves alone in half precision."""
         path = os.path.join(self.cfg.data, "label", split + ".label")
         if not os.path.exists(path):
             raise UserError(
@@ -278,7 +278,7 @@ class JoinedSentences(FairseqDataset):
 
 
 def share(room: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many words two sentences keep in `room`: words go one by one from the end of the longer (then the second)."""
+    """Return how many words two sentences keep in `room`: the longer loses its last, of equal ones the second."""
     kept = np.minimum(first, np.maximum(room - second, (room + 1) // 2))
     return kept, np.minimum(second, room - kept)
 

@@ -48,7 +48,7 @@ class TupeTokenClassificationTask(TupeTask):
 
     @classmethod
     def setup_task(cls, cfg: TupeTokenClassificationConfig, **kwargs: object) -> "TupeTokenClassificationTask":
-        """Raises `UserError` for impossible windows, and for a folder without dictionaries or with other classes."""
+        """Raise `UserError` for impossible windows, and for a folder without dictionaries or with other classes."""
         room = cfg.max_positions - SPECIAL
         if room < 1 or (cfg.doc_stride is not None and not 0 < cfg.doc_stride <= room):
             raise UserError(
@@ -72,7 +72,7 @@ class TupeTokenClassificationTask(TupeTask):
         return self.label_dictionary.symbols[self.label_dictionary.nspecial :]
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
-        """Loads a split: `train`, `valid` or `test`. Raises `UserError` for one that is missing or damaged."""
+        """Load a split: `train`, `valid` or `test`. Raise `UserError` for one that is missing or damaged."""
         data = Path(self.cfg.data)
         number = len(self._numbered)
         words = LabelledWords(data, split, self.dictionary, self.label_dictionary, self.cfg, number)
@@ -81,7 +81,7 @@ class TupeTokenClassificationTask(TupeTask):
         return words
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> nn.Module:
-        """The model, with a token head. Raises `UserError` for a model that cannot have one."""
+        """Return the model, with a token head. Raise `UserError` for a model that cannot have one."""
         with open_dict(cfg) if OmegaConf.is_config(cfg) else contextlib.nullcontext():
             cfg.max_positions = self.cfg.max_positions
         model = super().build_model(cfg, from_checkpoint)
@@ -99,7 +99,7 @@ class TupeTokenClassificationTask(TupeTask):
         return counts.tolist(), int(counts.sum())
 
     def reduce_metrics(self, logging_outputs: list[dict], criterion: nn.Module) -> None:
-        """Logs what the criterion does, and in validation, of labels of entities, `f1`, `precision` and `recall`."""
+        """Log what the criterion does, and in validation, of labels of entities, `f1`, `precision` and `recall`."""
         super().reduce_metrics(logging_outputs, criterion)
         rows = criterion.rows(logging_outputs)
         if rows is None or not has_entities(self.classes):

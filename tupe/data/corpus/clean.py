@@ -24,7 +24,7 @@ class Planned:
 
 
 def clean(stages: tuple[str, ...], language: str, planned: Planned) -> None:
-    """Cleans a part. The step `clean` leaves `train.txt`, `valid.txt`, and `words` if rare words are to go."""
+    """Clean a part. The step `clean` leaves `train.txt`, `valid.txt`, and `words` if rare words are to go."""
     part, counts, words, line = planned.part, Counter(), Counter(), 0
     processed = processing(stages, language)
     with ExitStack() as stack:
@@ -51,5 +51,5 @@ def clean(stages: tuple[str, ...], language: str, planned: Planned) -> None:
 
 @cache
 def processing(stages: tuple[str, ...], language: str) -> TextProcessing:
-    """The text stages, made once in each process."""
+    """Return the text stages, made once in each process."""
     return TextProcessing(stages, language)

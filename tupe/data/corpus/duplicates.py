@@ -51,7 +51,7 @@ def number_of(files: Sequence[Path]) -> int:
 
 
 def _blocks(files: Sequence[Path]) -> Iterator[np.ndarray]:
-    """All hashes in blocks of `SLICE`; the last may be shorter."""
+    """Return all hashes in blocks of `SLICE`; the last may be shorter."""
     waiting: list[np.ndarray] = []
     for path in files:
         with path.open("rb") as file:
@@ -64,7 +64,7 @@ def _blocks(files: Sequence[Path]) -> Iterator[np.ndarray]:
 
 
 def _write(block: np.ndarray, ranges: int, path: Path) -> np.ndarray:
-    """Writes a block in the order of the ranges, and returns where each begins and the last ends."""
+    """Write a block in the order of the ranges, and return where each begins and the last ends."""
     chosen = ((block >> np.uint64(32)) * np.uint64(ranges)) >> np.uint64(32)
     order = np.argsort(chosen, kind="stable")
     entries = np.empty(len(block), dtype=_ENTRY)
@@ -74,7 +74,7 @@ def _write(block: np.ndarray, ranges: int, path: Path) -> np.ndarray:
 
 
 def _range(folder: Path, ends: list[np.ndarray], number: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The hashes of a range and their places among all, in order, from each block."""
+    """Return the hashes of a range and their places among all, in order, from each block."""
     for block, end in enumerate(ends):
         begin, count = int(end[number]), int(end[number + 1] - end[number])
         entries = np.fromfile(folder / str(block), dtype=_ENTRY, count=count, offset=begin * _ENTRY.itemsize)

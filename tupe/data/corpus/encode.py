@@ -38,14 +38,14 @@ class Sequences:
         self.tokens, self.sizes = array("i"), array("i")
 
     def add(self, numbers: list[int]) -> None:
-        """Adds a line."""
+        """Add a line."""
         self.tokens.fromlist(numbers)
         self.tokens.append(EOS)
         self.sizes.append(len(numbers) + 1)
 
 
 def encode(encoding: Encoding, what: tuple[Part, int]) -> None:
-    """Encodes a part, given with the number of training documents before it, by which these are dealt out in turn.
+    """Encode a part, given with the number of training documents before it, by which these are dealt out in turn.
 
     The step `encode` leaves for each split its `tokens`, shard after shard, the `sizes` of its sequences, and for each
     shard how many sequences and tokens it gets (`shards`). A document is its lines and an empty line.
@@ -67,7 +67,7 @@ def encode(encoding: Encoding, what: tuple[Part, int]) -> None:
 
 
 def _lines(lines: list[str], encoding: Encoding, split: str, counts: Counter) -> Iterator[list[int]]:
-    """The lines of a document as tokens, none of more than `max_tokens`."""
+    """Return the lines of a document as tokens, none of more than `max_tokens`."""
     read = len(lines)
     if encoding.rare is not None:
         lines = _rare_words(encoding.rare).without(lines)

@@ -6,7 +6,7 @@ from tupe.errors import UserError
 
 
 def choose(hashes: np.ndarray, repeated: np.ndarray, number: int | float, inputs: str = "the inputs") -> np.ndarray:
-    """Marks the documents to hold out: those with the smallest hashes, so their order in the inputs does not matter.
+    """Mark the documents to hold out: those with the smallest hashes, so their order in the inputs does not matter.
 
     Args:
         hashes: `uint64`, one a document.

@@ -45,7 +45,7 @@ class Identity:
 
 
 def find(inputs: list[Path], books: list[Path], languages: Sequence[Path] = ()) -> list[Input]:
-    """The files named, and those in the folders named, linked ones too, sorted by their names; one language's together.
+    """List the files named, and those in the folders named, linked ones too, by language, then by name.
 
     Args:
         inputs: text files, or folders of them; of many languages `de=FILE`.
@@ -79,7 +79,7 @@ def find(inputs: list[Path], books: list[Path], languages: Sequence[Path] = ()) 
 
 
 def _language(name: Path) -> tuple[str, Path]:
-    """The language and path of `de=FILE`; what is there under the whole name is that."""
+    """Split `de=FILE` into language and path; a file that has the whole name is that file."""
     language, _, path = str(name).partition("=")
     return (language, Path(path)) if path and is_language(language) and not name.exists() else ("", name)
 
@@ -99,7 +99,7 @@ def _by_name(folder: Path) -> list[tuple[str, Path]]:
 
 
 def _printable(path: Path) -> str:
-    """A name with its bytes that are no UTF-8 spelt out."""
+    """Spell out the bytes of a name that are no UTF-8."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
@@ -117,7 +117,7 @@ def _files(name: Path) -> list[Path]:
 
 
 def _walk(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
-    """The text files below a folder; a link to a folder that it is in leads nowhere new."""
+    """Return the text files below a folder; a link to a folder that it is in leads nowhere new."""
     here = folder.resolve()
     if here not in above:
         for path in folder.iterdir():

@@ -22,7 +22,7 @@ MADE_BY = "tupe prepare-corpus"
 
 
 def versions() -> dict[str, str]:
-    """The versions of what the contents of a corpus depend on."""
+    """Return the versions of what the contents of a corpus depend on."""
     packages = ["fairseq-fixed", "fairseq", "sentencepiece", "spacy", "sacremoses", "numpy"]
     found = {"python": platform.python_version(), "tupe": tupe.__version__}
     for package in packages:
@@ -75,7 +75,7 @@ class Manifest:
 
     @classmethod
     def load(cls, path: Path) -> "Manifest":
-        """Reads a manifest, given the file or its folder, and checks the vocabulary beside it.
+        """Read a manifest, given the file or its folder, and check the vocabulary beside it.
 
         Raises:
             UserError: if it is not there or is no manifest, or if the dictionary or the tokenizer is another.
@@ -93,7 +93,7 @@ class Manifest:
         return manifest
 
     def check(self, everything: bool = False) -> None:
-        """Checks the size of every file, and binary data against its index; with `everything` all checksums.
+        """Check the size of every file, and binary data against its index; with `everything` all checksums.
 
         Raises:
             UserError: if a file is missing, cut or changed.
@@ -108,7 +108,7 @@ class Manifest:
         return self.folder / (JSON if JSON in self.content.checksums else MODEL)
 
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer, opened anew."""
+        """Open the tokenizer."""
         return open_tokenizer(self.model)
 
     @property
@@ -117,5 +117,5 @@ class Manifest:
         return self.folder / DICTIONARY
 
     def text_processing(self) -> TextProcessing:
-        """The text stages of this corpus."""
+        """Return the text stages of this corpus."""
         return TextProcessing(self.content.settings.stages, self.content.settings.language)

@@ -42,11 +42,11 @@ class Part:
     name: str
 
     def path(self, step: str, kind: str) -> Path:
-        """A file of a step; `kind` is the end of its name."""
+        """Return a file of a step; `kind` is the end of its name."""
         return self.folder / step / f"{self.name}.{kind}"
 
     def is_done(self, step: str) -> bool:
-        """Whether a step is done with this part."""
+        """Tell whether a step is done with this part."""
         return self.path(step, "json").exists()
 
     def note(self, step: str) -> Note:
@@ -58,7 +58,7 @@ class Part:
         write(self.path(step, "json"), Note(dict(counts), next_))
 
     def drop(self, step: str, kind: str) -> None:
-        """Removes a file that no other step needs any more."""
+        """Remove a file that no other step needs any more."""
         self.path(step, kind).unlink(missing_ok=True)
 
 
@@ -82,6 +82,6 @@ def each(
 
 
 def progress(step: str, size: int, done: int = 0) -> tqdm:
-    """A bar with MB/s and the time left; in a log, a line a minute."""
+    """Return a bar with MB/s and the time left; in a log, a line a minute."""
     interval = 0.2 if sys.stderr.isatty() else 60
     return tqdm(desc=f"{step:<10}", total=size, initial=done, unit="B", unit_scale=True, mininterval=interval)

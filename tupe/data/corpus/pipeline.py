@@ -217,7 +217,7 @@ class _Preparation:
         return number
 
     def binarise(self, map_: Map) -> list[str]:
-        """Makes all files of the result but the manifest, and returns their names."""
+        """Make all files of the result but the manifest, and return their names."""
         names = shards.folders(self.shards())
         splits = [("train", shard, name) for shard, name in enumerate(names)]
         symbols = len(vocabulary.read_symbols(self.dictionary))
@@ -263,7 +263,7 @@ class _Preparation:
         )
 
     def publish(self) -> None:
-        """Moves the result to its place; the manifest comes last."""
+        """Move the result to its place; the manifest comes last."""
         move_into(self.out, self.data, read(self.work / NAME, Content, MADE_BY).sizes, MADE_BY)
         os.replace(self.work / NAME, self.out / NAME)
 

@@ -20,14 +20,14 @@ _PLACES = 1 << 25
 
 
 def save_counts(words: Counter, path: Path) -> None:
-    """Writes how often the words of a part occur, by their places."""
+    """Write how often the words of a part occur, by their places."""
     counts = np.array([list(map(_place, words)), list(words.values())], dtype="<u4")
     with atomic(path) as unfinished:
         counts.tofile(unfinished)
 
 
 def add_up(counts: Iterable[Path], path: Path) -> None:
-    """Adds up the counts of parts and writes, for each place, whether its words are rare."""
+    """Add up the counts of parts and write, for each place, whether its words are rare."""
     total = np.zeros(_PLACES, dtype=np.uint32)
     for part in counts:
         places, numbers = np.fromfile(part, dtype="<u4").reshape(2, -1)
@@ -44,7 +44,7 @@ class RareWords:
         self._rare = Memo(lambda word: bool(rare[_place(word)]))
 
     def without(self, lines: list[str]) -> list[str]:
-        """The lines that have few enough."""
+        """Return the lines that have few enough."""
         return [line for line in lines if not self._too_many(line.split())]
 
     def _too_many(self, words: list[str]) -> bool:

@@ -28,14 +28,14 @@ _Text = Iterator[str | None]
 
 
 def documents(path: Path, book: bool, counts: Counter) -> Iterator[list[str]]:
-    """The documents of a file, each the list of its lines, without empty ones. Arguments and errors as `read_on`."""
+    """Yield the documents of a file, each the list of its lines that are not empty, as `read_on` reads them."""
     return (lines for lines, _ in read_on(path, book, counts))
 
 
 def read_on(
     path: Path, book: bool, counts: Counter, skip: int = 0, lines_before: int = 0
 ) -> Iterator[tuple[list[str], bool]]:
-    """Yields documents, each with whether the file can be read on from here: from `counts["bytes"]` bytes later.
+    """Yield documents, each with whether the file can be read on from here: from `counts["bytes"]` bytes later.
 
     Args:
         path: text, plain or packed by xz, gzip or bzip2: a paragraph a line and an empty line between documents,
@@ -62,7 +62,7 @@ def read_on(
 
 
 def open_packed(path: Path) -> BinaryIO:
-    """Opens a file for reading, unpacking what its first bytes say it is packed by.
+    """Open a file for reading, unpacking what its first bytes say it is packed by.
 
     Raises:
         UserError: for a pipe, which could be read for ever.
@@ -126,7 +126,7 @@ def _json_lines(file: BinaryIO, counts: Counter) -> _Text:
 
 
 def _lines(file: BinaryIO, counts: Counter, limit: int) -> Iterator[str]:
-    """The lines of a file without the white space around them; one longer than `limit` bytes comes in pieces."""
+    """Return the lines of a file without the white space around them; one longer than `limit` bytes comes in pieces."""
     rest = b""
     while raw := rest + file.readline(limit + 1 - len(rest)):
         rest = b""

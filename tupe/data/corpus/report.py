@@ -14,7 +14,7 @@ _ALWAYS = ("no-pieces", "cut-long-lines")
 
 
 def vocabulary_warning(symbols: int, tokens: int) -> Iterator[str]:
-    """A line, with a size that fits, if a vocabulary is too large for so many tokens of text."""
+    """Return a line, with a size that fits, if a vocabulary is too large for so many tokens of text."""
     if tokens >= _TOKENS_A_SYMBOL * symbols:
         return
     # a smaller vocabulary makes more tokens of the same text, so what it has for each is a little more than said
@@ -27,7 +27,7 @@ def vocabulary_warning(symbols: int, tokens: int) -> Iterator[str]:
 
 
 def lines(out: Path, content: Content) -> Iterator[str]:
-    """The counts of a manifest: what was read, what each stage changed, removed and added, what is left.
+    """Return the counts of a manifest: what was read, what each stage changed, removed and added, what is left.
 
     Lines read, less those removed, with those added, are the lines that are left.
     """
@@ -56,7 +56,7 @@ def lines(out: Path, content: Content) -> Iterator[str]:
 
 
 def _counted(content: Content) -> set[str]:
-    """The stages that count what they do."""
+    """Return the stages that count what they do."""
     return {*content.settings.stages} - {KEEP_WHITE_SPACE}
 
 

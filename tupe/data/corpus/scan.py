@@ -42,7 +42,7 @@ class Lot:
 
 
 def lots(folder: Path, files: Sequence[Input]) -> list[Lot]:
-    """Divides the inputs, in their order, into lots."""
+    """Divide the inputs, in their order, into lots."""
     gathered: list[list[Input]] = []
     size = PART
     for file in files:
@@ -55,7 +55,7 @@ def lots(folder: Path, files: Sequence[Input]) -> list[Lot]:
 
 
 def scan(lot: Lot) -> int:
-    """Reads a lot, or the rest of it, and returns its bytes.
+    """Read a lot, or the rest of it, and return its bytes.
 
     Of each part the step `scan` leaves: `txt`, its documents; `lines` and `documents`, the hash of each, 64 bits;
     `lengths`, the lines of each document, `int64`; and the counts of the reader, and `documents`.

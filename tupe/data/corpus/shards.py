@@ -12,7 +12,7 @@ SHARD_BYTES = 1 << 30  # of cleaned text
 
 
 def folders(number: int) -> list[str]:
-    """The folders of a corpus' shards, as seen from its own; the first is that folder itself."""
+    """Return the folders of a corpus' shards, as seen from its own; the first is that folder itself."""
     return [".", *(f"shard{shard}" for shard in range(1, number))]
 
 
@@ -28,7 +28,7 @@ class Shard:
 
 
 def assemble(shard: Shard) -> int:
-    """Puts together what each part gives to a shard, and returns how many bytes it has; nothing is done twice."""
+    """Put together what each part gives to a shard, and return how many bytes it has; nothing is done twice."""
     data, index = (shard.prefix.with_name(f"{shard.prefix.name}.{kind}") for kind in ("bin", "idx"))
     if not index.exists():  # it comes last
         with writer(shard.prefix, shard.symbols) as add:

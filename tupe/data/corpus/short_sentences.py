@@ -8,7 +8,7 @@ _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3
 
 
 def join(lines: list[str]) -> list[str]:
-    """Joins a line of fewer than `SHORT` words and the next of its document, until the line is long enough."""
+    """Join a line of fewer than `SHORT` words and the next of its document, until the line is long enough."""
     joined: list[str] = []
     words = SHORT
     for line in lines:

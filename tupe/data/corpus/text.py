@@ -9,12 +9,12 @@ _ERRORS = "surrogatepass"
 
 
 def lines_as_text(lines: list[str]) -> bytes:
-    """A document in a file: its lines, then an empty line."""
+    """Return a document in a file: its lines, then an empty line."""
     return ("\n".join(lines) + "\n\n").encode("utf-8", _ERRORS)
 
 
 def read(path: Path) -> Iterator[list[str]]:
-    """The documents of a file of texts by `lines_as_text`."""
+    """Return the documents of a file of texts by `lines_as_text`."""
     with path.open(encoding="utf-8", newline="\n", errors=_ERRORS) as file:
         lines: list[str] = []
         for line in file:

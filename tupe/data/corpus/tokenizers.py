@@ -30,7 +30,7 @@ class Pieces(NamedTuple):
     end: np.ndarray
 
     def span(self, first: int, last: int) -> tuple[int, int] | None:
-        """The first and last piece that hold the characters `first` to `last`; None if no piece does."""
+        """Return the first and last piece that hold the characters `first` to `last`; None if no piece does."""
         begin = int(np.searchsorted(self.end, first, side="right"))  # the first that ends behind `first`
         end = int(np.searchsorted(self.begin, last, side="right")) - 1
         return (begin, end) if begin <= end else None
@@ -42,19 +42,19 @@ class Tokenizer(Protocol):
     symbols: list[str]  # of fairseq's dictionary, by their numbers, without `<mask>`
 
     def __call__(self, text: str) -> list[int]:
-        """The numbers of a text."""
+        """Return the numbers of a text."""
         ...
 
     def lines(self, lines: list[str]) -> Iterable[list[int]]:
-        """The numbers of many lines."""
+        """Return the numbers of many lines."""
         ...
 
     def pieces(self, text: str) -> Pieces:
-        """The pieces of a text, with their characters."""
+        """Return the pieces of a text, with their characters."""
         ...
 
     def decode(self, symbols: list[str]) -> str:
-        """The text that symbols of the dictionary spell."""
+        """Return the text that symbols of the dictionary spell."""
         ...
 
 
@@ -78,7 +78,7 @@ class SentencePieceTokenizer(Encoder):
         self._blank = self._model.piece_to_id("▁")
 
     def pieces(self, text: str) -> Pieces:
-        """The pieces of a text; SentencePiece normalises it, and its own offsets lead back to the characters."""
+        """Return the pieces of a text; SentencePiece normalises it, and its own offsets lead back to the characters."""
         found = self._model.encode(text, return_type="offset_mapping")
         ids = np.array(found["ids"], dtype=np.int64)
         span = np.array(found["offsets"], dtype=np.int64).reshape(-1, 2)
@@ -94,7 +94,7 @@ class SentencePieceTokenizer(Encoder):
         return Pieces(np.array(self._numbers, dtype=np.int64)[ids], begin, end)
 
     def decode(self, symbols: list[str]) -> str:
-        """The text that symbols of the dictionary spell."""
+        """Return the text that symbols of the dictionary spell."""
         return "".join(symbols).replace("▁", " ").strip()
 
 
@@ -119,15 +119,15 @@ class JsonTokenizer:
         self._numbers = _numbers(by_id, self.symbols)
 
     def __call__(self, text: str) -> list[int]:
-        """The numbers of a text."""
+        """Return the numbers of a text."""
         return [self._numbers[number] for number in self._tokenizer.encode(text, add_special_tokens=False).ids]
 
     def lines(self, lines: list[str]) -> Iterator[list[int]]:
-        """The numbers of many lines."""
+        """Return the numbers of many lines."""
         return map(self, lines)
 
     def pieces(self, text: str) -> Pieces:
-        """The pieces of a text; bytes of one character all have that character."""
+        """Return the pieces of a text; bytes of one character all have that character."""
         found = self._tokenizer.encode(text, add_special_tokens=False)
         span = np.array(found.offsets, dtype=np.int64).reshape(-1, 2)
         begin, end = span[:, 0].copy(), span[:, 1]
@@ -136,7 +136,7 @@ class JsonTokenizer:
         return Pieces(np.array([self._numbers[number] for number in found.ids], dtype=np.int64), begin, end)
 
     def decode(self, symbols: list[str]) -> str:
-        """The text that symbols of the dictionary spell."""
+        """Return the text that symbols of the dictionary spell."""
         return self._tokenizer.decoder.decode(symbols)
 
 
@@ -163,7 +163,7 @@ def open_tokenizer(path: Path, by_words: bool = False) -> Tokenizer:
 
 
 def _numbers(names: list[str], symbols: list[str]) -> list[int]:
-    """The number in the dictionary of each piece; special symbols are unknown, as what it lacks is."""
+    """Return the number in the dictionary of each piece; special symbols are unknown, as what it lacks is."""
     numbers = {symbol: number for number, symbol in enumerate(symbols)}
     return [
         UNKNOWN_NUMBER if name in _SPECIAL or name.startswith("madeupword") else numbers.get(name, UNKNOWN_NUMBER)

@@ -30,7 +30,7 @@ def train(
     lower_case: bool,
     own_symbols: Sequence[str] = (MASK, *SPECIAL_TOKENS),
 ) -> None:
-    """Trains a SentencePiece model and writes it.
+    """Train a SentencePiece model and write it.
 
     Args:
         lines: text.
@@ -66,7 +66,7 @@ def train(
 
 
 def write_dictionary(model: Path, dictionary: Path) -> None:
-    """Writes fairseq's `dict.txt`: the pieces, save those that fairseq adds itself.
+    """Write fairseq's `dict.txt`: the pieces, save those that fairseq adds itself.
 
     fairseq begins a dictionary with its four symbols, and its tasks add `<mask>` at the end; in the file they would be
     there twice. SentencePiece has no counts to tell, so each is 1.
@@ -89,12 +89,12 @@ def _open(model: Path) -> sentencepiece.SentencePieceProcessor:
 
 
 def dictionary_symbols(model: Path) -> list[str]:
-    """The symbols of fairseq's dictionary of a model, by their numbers."""
+    """Return the symbols of fairseq's dictionary of a model, by their numbers."""
     return [*FAIRSEQ_SYMBOLS, *_listed(model)]
 
 
 def read_symbols(dictionary: Path) -> list[str]:
-    """The symbols of fairseq's dictionary in a file of ours, by their numbers.
+    """Return the symbols of fairseq's dictionary in a file of ours, by their numbers.
 
     Raises:
         UserError: if there is no such file, or it is not text.
@@ -104,7 +104,7 @@ def read_symbols(dictionary: Path) -> list[str]:
 
 
 def symbols(model: Path) -> list[str]:
-    """The pieces by their numbers. Raises `UserError` if there is no model in the file."""
+    """Return the pieces by their numbers. Raise `UserError` if there is no model in the file."""
     pieces = _open(model)
     return [pieces.id_to_piece(number) for number in range(len(pieces))]
 
@@ -130,11 +130,11 @@ class Encoder:
         self._words = Memo(self.__call__) if by_words else None
 
     def __call__(self, line: str) -> list[int]:
-        """The numbers of a line."""
+        """Return the numbers of a line."""
         return [self._numbers[piece] for piece in self._model.encode(line)]
 
     def lines(self, lines: list[str]) -> Iterator[list[int]]:
-        """The numbers of many lines, faster than one by one."""
+        """Return the numbers of many lines, faster than one by one."""
         if self._words is None:
             return ([self._numbers[piece] for piece in line] for line in self._model.encode(lines, num_threads=1))
         return (list(chain.from_iterable(map(self._words.__getitem__, line.split(" ")))) for line in lines)

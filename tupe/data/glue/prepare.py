@@ -153,7 +153,7 @@ def write_task(
 
 
 def present(task: Task, glue: Path) -> bool:
-    """Whether the download has anything of a task."""
+    """Tell whether the download has anything of a task."""
     splits = (split for split in (*task.splits, *task.otherwise) if not split.borrowed)
     return any((glue / name).is_file() for split in splits for name in split.files)
 
@@ -184,7 +184,7 @@ def _files(task: Task, glue: Path) -> dict[Split, Path]:
 
 
 def _check_languages(folder: Path, task: Task) -> None:
-    """Raises a `UserError` if the files of two languages, whose lines are translations, have other labels."""
+    """Raise a `UserError` if the files of two languages, whose lines are translations, have other labels."""
     first: dict[str, Path] = {}
     for path in sorted(folder.glob("label/*-*.bin")):
         other = first.setdefault(path.stem.partition("-")[0], path)
@@ -265,7 +265,7 @@ def _offsets(folder: Path) -> PiecesEncoder | None:
 
 
 def _write(batches: Iterable[list], folder: Path, task: Task, split: Split, corpus: Manifest) -> None:
-    """Writes the texts and, of a file with labels, the labels."""
+    """Write the texts and, of a file with labels, the labels."""
     with ExitStack() as stack:
 
         def open_(name: str, number: int) -> Callable[[np.ndarray, np.ndarray], None]:

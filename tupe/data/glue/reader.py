@@ -40,7 +40,7 @@ class Report:
 
 
 def rows(path: Path, task: Task, split: Split, report: Report, partial: bool = False) -> Iterator[Row]:
-    """Yields the rows of a file that can be used; every row of a file without labels.
+    """Yield the rows of a file that can be used; every row of a file without labels.
 
     Args:
         path: the file.
@@ -121,7 +121,7 @@ def _label(fields: list[str], task: Task, split: Split) -> str:
 
 
 def _listed(path: Path) -> set[tuple[str, ...]]:
-    """The pairs of sentence numbers that MRPC's development set consists of."""
+    """Return the pairs of sentence numbers that MRPC's development set consists of."""
     if not path.is_file():
         raise UserError(f"there is no {path}, by which GLUE splits MRPC: it comes with the GLUE download.")
     with path.open("rb") as file:

@@ -8,7 +8,7 @@ _SHOWN = 20  # classes
 
 
 def lines(content: Content) -> Iterator[str]:
-    """A line for each file, and one more for each reason why rows were dropped or emptied."""
+    """Return a line for each file, and one more for each reason why rows were dropped or emptied."""
     for split, rows in content.splits.items():
         counts = f"{rows.read:,} rows read, {rows.kept:,} kept"
         other = f", {rows.other_split:,} of another split" if rows.other_split else ""
@@ -21,7 +21,7 @@ def lines(content: Content) -> Iterator[str]:
 
 
 def own_lines(content: Content) -> Iterator[str]:
-    """A line for each file of a task of one's own, with how often each class is there."""
+    """Return a line for each file of a task of one's own, with how often each class is there."""
     for split, rows in content.splits.items():
         counts = ", ".join(f"{name} {number:,}" for name, number in list(rows.labels.items())[:_SHOWN])
         more = f", and {len(rows.labels) - _SHOWN} more" if len(rows.labels) > _SHOWN else ""

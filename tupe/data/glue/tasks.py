@@ -53,7 +53,7 @@ def _splits(
 
 
 def _languages(name: str, kind: str, rows: int) -> tuple[Split, ...]:
-    """A file of XNLI for each language, as XTREME lays them out; line `n` is the same example in each."""
+    """Return a file of XNLI for each language, as XTREME lays them out; line `n` is the same example in each."""
     return tuple(
         Split(f"{name}-{language}", _xnli(f"{kind}-{language}"), _XNLI, rows, header=False, optional=True)
         for language in TEST_LANGUAGES["XNLI"]

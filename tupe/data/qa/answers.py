@@ -24,7 +24,7 @@ class Candidate(NamedTuple):
 def best_spans(
     first: np.ndarray, last: np.ndarray, may_begin: np.ndarray, may_end: np.ndarray, longest: int, number: int
 ) -> list[Span]:
-    """The `number` best spans of a window, of equal ones those that begin, then end earlier.
+    """Return the `number` best spans of a window, of equal ones those that begin, then end earlier.
 
     All spans are looked at, which the official code does not: it takes the 20 best first and last places, among which
     there may be no pair in order.
@@ -56,7 +56,7 @@ def best_spans(
 
 
 def n_best(candidates: Iterable[Candidate], number: int) -> list[Candidate]:
-    """The best of all windows, each text once; of equal ones those that come first. Without a text there is none."""
+    """Return the best answers of all windows that have a text, each text once; of equal ones those that come first."""
     best: dict[str, Candidate] = {}
     for candidate in sorted(candidates, key=lambda candidate: -candidate.score):
         if candidate.text:

@@ -120,7 +120,7 @@ class QuestionWindows(LengthWindows):
         return int(self._asked[self._example[index]]) + self._separators + 1
 
     def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
-        """A batch; in evaluation `may_begin` and `may_end`, bool `(B, T)`, say where answers may."""
+        """Return a batch; in evaluation `may_begin` and `may_end`, bool `(B, T)`, say where answers may."""
         if not samples:  # fairseq's, where batches do not divide among processes
             return {}
         source = data_utils.collate_tokens([sample["source"] for sample in samples], self._dictionary.pad())
@@ -154,11 +154,11 @@ class QuestionWindows(LengthWindows):
         return [question for paragraph in self.paragraphs for question in paragraph.questions]
 
     def question_of(self, windows_: list[int]) -> np.ndarray:
-        """The number in `questions` of those that windows belong to."""
+        """Return the number in `questions` of those that windows belong to."""
         return self.number[self._example[windows_]]
 
     def text(self, window: int, first: int, last: int) -> str:
-        """The characters of the original context that tokens `first` to `last` of a window stand for."""
+        """Return the characters of the original context that tokens `first` to `last` of a window stand for."""
         place = self._place[self._example[window]]
         context = self.paragraphs[place].context
         shift = int(self._start[window]) - self._begin(window)

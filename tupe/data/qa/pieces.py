@@ -17,7 +17,7 @@ _REPAIR = "repair-characters"
 
 
 def usable(corpus: Manifest) -> bool:
-    """Whether the texts of a corpus were not rewritten, so that its pieces lead back to the characters of a text."""
+    """Tell whether a corpus kept its texts as they were, so that pieces lead back to the characters of a text."""
     return not any(STAGES[name].line and name != _REPAIR for name in corpus.content.settings.stages)
 
 
@@ -40,7 +40,7 @@ class Encoder:
         self.unknown = UNKNOWN_NUMBER
 
     def __call__(self, text: str) -> Pieces:
-        """The pieces of a text."""
+        """Return the pieces of a text."""
         clean, position = self._clean(text)
         numbers, begin, end = self._tokenizer.pieces(clean)
         if position is not None and len(numbers):
@@ -49,11 +49,11 @@ class Encoder:
         return Pieces(numbers, begin, end)
 
     def numbers(self, text: str) -> np.ndarray:
-        """The numbers of a text's pieces alone, in a fraction of the time."""
+        """Return the numbers of a text's pieces alone, in a fraction of the time."""
         return np.array(self._tokenizer(self._clean(text)[0]), dtype=np.int64)
 
     def _clean(self, text: str) -> tuple[str, np.ndarray | None]:
-        """The text without broken characters, and where each character stood, if that is not its own place."""
+        """Return the text without broken characters, and where each character stood, if that is not its own place."""
         if text.isprintable() and "\ufffd" not in text:
             return text, None
         if self._keep and not self._repair:

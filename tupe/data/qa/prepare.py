@@ -132,7 +132,7 @@ _REASON = "-"  # what the name of a count begins with that is of questions witho
 def _write(
     split: str, paragraphs: list[Paragraph], symbols: int, encode: Callable, folder: Path, map_: Map
 ) -> tuple[list[tuple[int, int, int, int]], Counter, str]:
-    """Writes the binary data; returns the rows of `examples.npy`, the counts, and the first question without target."""
+    """Write the binary data; return the rows of `examples.npy`, the counts, and the first question without target."""
     examples: list[tuple[int, int, int, int]] = []
     counts, first, number = Counter(contexts=len(paragraphs)), "", 0
     total = sum(len(paragraph.questions) for paragraph in paragraphs)
@@ -187,7 +187,7 @@ def _paragraph(encoder: Encoder, of: Tokens, paragraph: Paragraph) -> Encoded:
 
 
 def _target(context: str, pieces: Pieces, question: Question) -> tuple[tuple[int, int] | None, str]:
-    """The first and last piece of the first answer, or why there are none."""
+    """Return the first and last piece of the first answer, or why there are none."""
     if not question.answers:
         return None, "no answer"
     answer = question.answers[0]

@@ -40,7 +40,7 @@ class Paragraph:
 
 
 def read(path: Path) -> list[Paragraph]:
-    """The paragraphs of a file, which may be packed by xz, gzip or bzip2; texts are as they stand there.
+    """Return the paragraphs of a file, which may be packed by xz, gzip or bzip2; texts are as they stand there.
 
     An answer without text, as XTREME leaves it in its test sets, is none.
 
@@ -84,7 +84,7 @@ def read_json(path: Path) -> Any:
 
 
 def shown(ids: list[str]) -> str:
-    """The first few of a list."""
+    """Return the first few of a list."""
     return ", ".join(ascii(id_[:40]) for id_ in ids[:_SHOWN])
 
 

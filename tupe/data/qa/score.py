@@ -29,7 +29,7 @@ def score(paragraphs: list[Paragraph], predictions: Mapping[str, str], of: Token
 
 
 def score_files(reference: Path, predictions: Path, of: Tokens) -> tuple[dict[str, float], list[str]]:
-    """The scores of `{id: text}` in a file of JSON, and what is to be said of questions without prediction.
+    """Return the scores of `{id: text}` in a file of JSON, and what is to be said of questions without prediction.
 
     Raises:
         UserError: if one is not what it should be, or no prediction is of a question there.

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def windows(tokens: np.ndarray, capacity: np.ndarray, stride: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The windows of many contexts: they start at `0, stride, 2 stride, ...`, the last one reaches the end.
+    """Return the windows of many contexts: they start at `0, stride, 2 stride, ...`, the last one reaches the end.
 
     Args:
         tokens: of each context, `(N,)`.

@@ -14,7 +14,7 @@ _LONGEST_KEPT = 64
 
 
 def tokeniser(language: str) -> Callable[[str], str]:
-    """A function from a line to its tokens, separated by spaces; special tokens stay whole."""
+    """Return a function from a line to its tokens, separated by spaces; special tokens stay whole."""
     tokenise = by_words(language)
 
     def tokenise_around_special_tokens(line: str) -> str:

@@ -38,7 +38,7 @@ class ParallelText:
         return cls(*files)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Yields the pairs in order, without the white space around a line.
+        """Yield the pairs in order, without the white space around a line.
 
         Raises:
             UserError: if the files have not as many lines (both numbers), or one cannot be read or is no UTF-8.
@@ -58,7 +58,7 @@ class ParallelText:
 
 
 def lines(path: Path | None, keep_spaces: bool = False) -> Iterator[str]:
-    """The lines of a text file, or of standard input.
+    """Return the lines of a text file, or of standard input.
 
     Each run of white space, U+2028 included, is one space unless `keep_spaces`.
     """

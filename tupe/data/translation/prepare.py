@@ -85,7 +85,7 @@ def prepare(
 def _make(
     work: Path, named: dict[str, ParallelText], files: dict[str, dict[str, str]], settings: Settings, map_: Map
 ) -> None:
-    """Makes `work/data` and its manifest, `work/manifest.json`, or what is left to do of them."""
+    """Make `work/data` and its manifest, `work/manifest.json`, or what is left to do of them."""
     if (work / NAME).exists():
         return
     data = work / "data"
@@ -109,7 +109,7 @@ def _once(note: Path, make: Callable[[], Any]) -> Any:
 
 
 def _vocabulary(data: Path, text: ParallelText, size: dict[str, int], settings: Settings) -> None:
-    """The SentencePiece model, and one dictionary for both languages."""
+    """Return the SentencePiece model, and one dictionary for both languages."""
     model = data / MODEL
     if not model.exists():
         step = max(1, -(-size["bytes"] // SAMPLE_BYTES[settings.model_type]))  # every how many lines
@@ -123,7 +123,7 @@ def _vocabulary(data: Path, text: ParallelText, size: dict[str, int], settings: 
 def _split(
     data: Path, name: str, text: ParallelText, size: dict[str, int], settings: Settings, map_: Map
 ) -> dict[str, int]:
-    """Writes the data of a split; returns what became of its pairs."""
+    """Write the data of a split; return what became of its pairs."""
     cleaning = settings.cleaning if name == "train" else None
     pairs = batches(tqdm(text.pairs(), name, size["lines"], leave=False, disable=None, unit=" pairs"), _BATCH)
     counts = _write(map_(partial(_encode, data / MODEL, cleaning), pairs), data, name, settings)
@@ -133,7 +133,7 @@ def _split(
 
 
 def _read(name: str, text: ParallelText) -> dict[str, int]:
-    """Counts lines, bytes and empty lines of a split."""
+    """Count lines, bytes and empty lines of a split."""
     counts: Counter = Counter(lines=0, bytes=0)
     for source, target in tqdm(text.pairs(), f"reading {name}", leave=False, disable=None, unit=" pairs"):
         counts["lines"] += 1
@@ -148,7 +148,7 @@ def _read(name: str, text: ParallelText) -> dict[str, int]:
 def _encode(
     model: Path, cleaning: Cleaning | None, batch: list[tuple[str, str]]
 ) -> tuple[list[tuple[str, str]], list[tuple[list[int], list[int]]], Counter]:
-    """A batch, the numbers of its pairs without those that are left out, and the reasons."""
+    """Return a batch, the numbers of its pairs without those that are left out, and the reasons."""
     kept, counts = [], Counter(kept=0)
     for source, target in zip(*(_encoder(model).lines(list(side)) for side in zip(*batch))):
         reason = cleaning and cleaning.reason(len(source), len(target))
@@ -167,7 +167,7 @@ def _encoder(model: Path) -> Encoder:
 
 
 def _write(results: Iterable[tuple[list, list, Counter]], folder: Path, split: str, settings: Settings) -> Counter:
-    """Writes `train.en-de.en`, `.de`, and of other splits the text itself; returns the sum of the counts."""
+    """Write `train.en-de.en`, `.de`, and of other splits the text itself; return the sum of the counts."""
     total: Counter = Counter()
     with ExitStack() as stack:
         sides = []
