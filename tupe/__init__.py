@@ -12,14 +12,25 @@ import sys
 
 __version__ = "0.2.0.dev0"
 
-#: Modules that moved, with their submodules. The old names work in version 0.2, with a warning.
+#: Modules that moved, with their submodules. The old names work in version 0.2, with a warning, for what is in the
+#: module of today.
 RENAMED = {
+    "tupe.checkpoints.safe_load": "tupe.safe_load",
+    "tupe.dropout": "tupe.layers",
     "tupe.fairseq_mends": "tupe.fairseq_patches",
+    "tupe.files.contents": "tupe.files.integrity",
+    "tupe.files.whole": "tupe.files.atomic_files",
     "tupe.finetuning": "tupe.experiments",
     "tupe.finetuning.answers": "tupe.inference.answers",
     "tupe.finetuning.languages": "tupe.inference.languages",
     "tupe.finetuning.model_overrides": "tupe.experiments.settings",
     "tupe.finetuning.predict": "tupe.inference.predict",
+    "tupe.finetuning.start": "tupe.experiments.settings",
+    "tupe.linear": "tupe.layers",
+    "tupe.models.saved": "tupe.models.checkpoint_config",
+    "tupe.position.check": "tupe.position.testing",
+    "tupe.position.own": "tupe.position.registry",
+    "tupe.position.two_sided": "tupe.position.cross",
     "tupe.pretraining": "tupe.plan",
     "tupe.study": "tupe.experiments.study",
     "tupe.translation": "tupe.inference",

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.commands import hydra_train, train, tupe
-from tupe.checkpoints.safe_load import safe_load
+from tupe.safe_load import safe_load
 
 BEFORE = Path(__file__).parent / "of_0_1_0"
 SIZE = {"encoder_layers": 2, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 32, "encoder_attention_heads": 2}

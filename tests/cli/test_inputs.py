@@ -86,7 +86,7 @@ ANSWER = "predict {}/answering.pt {}/questions {}/new --splits valid"
 TRANSLATION = "plan configs/translation multi30k_en_de task.data={}/parallel common.cpu=true"
 START = PLAN.replace("{}/new", "{}/run") + " --start true"  # a run that was begun
 
-#: Of commands whose packages are there from Python 3.11 on.
+#: Of commands that need the packages of the extra `transformers`.
 EXPORTS = (
     Row(EXPORT.format("pretrained", "corpus"), "pretrained.pt", "checkpoint"),
     Row(EXPORT.format("pretrained", "corpus"), "corpus", "folder"),

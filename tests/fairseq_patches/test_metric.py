@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from tupe.checkpoints.safe_load import safe_load
+from tupe.safe_load import safe_load
 from tupe.errors import UserError
 
 

@@ -11,7 +11,7 @@ from fairseq.data import Dictionary
 
 from tupe.checkpoints.electra import export_discriminator
 from tupe.checkpoints.fairseq_checkpoint import write_weights
-from tupe.checkpoints.safe_load import safe_load
+from tupe.safe_load import safe_load
 from tupe.errors import UserError
 from tupe.models import ElectraModel, TupeModel
 from tupe.models.config import CONFIGS

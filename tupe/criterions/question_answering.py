@@ -2,7 +2,6 @@
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import math
-from typing import Optional
 
 import torch
 import torch.nn.functional as F
@@ -69,14 +68,6 @@ class TupeQuestionAnsweringCriterion(FairseqCriterion):
             for span in best_spans(*one, self.longest, 1):
                 rows.append((window, sample["split"], *span))
         return torch.tensor(rows, dtype=torch.float64, device=begin.device).view(-1, 5)
-
-    @staticmethod
-    def rows(logging_outputs: list[dict]) -> Optional[Tensor]:
-        """Return the best spans of validation that the workers logged, `(N, 5)`; None in training."""
-        if "examples" not in logging_outputs[0]:
-            return None
-        rows = torch.cat([log["examples"].flatten(0, 1) for log in logging_outputs]).cpu()
-        return rows[rows[:, 0] == 1, 1:]
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:

@@ -146,9 +146,8 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
             if len(counts) == 2:
                 log_percent("f1", "_counts", f1)
                 log_percent("acc_and_f1", "_counts", lambda counts: (accuracy(counts) + f1(counts)) / 2)
-        elif "examples" in logging_outputs[0]:
-            rows = torch.cat([log["examples"].flatten(0, 1) for log in logging_outputs]).cpu()
-            metrics.log_custom(ExamplesMeter, "_examples", rows[rows[:, 0] == 1, 1:])
+        elif (rows := logged_rows(logging_outputs)) is not None:
+            metrics.log_custom(ExamplesMeter, "_examples", rows)
             _log_examples("pearson", pearson)
             _log_examples("spearman", spearman)
             _log_examples("pearson_and_spearman", lambda x, y: (pearson(x, y) + spearman(x, y)) / 2)
@@ -206,3 +205,11 @@ def worker_slots(rows: Tensor) -> Tensor:
 
 def _log_examples(name: str, metric: Callable) -> None:
     metrics.log_derived(name, lambda meters: 100 * metric(*meters["_examples"].arrays()))
+
+
+def logged_rows(logging_outputs: list[dict]) -> Optional[Tensor]:
+    """Return what the workers logged as `examples` by `worker_slots`, `(N, k)`; None in training."""
+    if "examples" not in logging_outputs[0]:
+        return None
+    rows = torch.cat([log["examples"].flatten(0, 1) for log in logging_outputs]).cpu()
+    return rows[rows[:, 0] == 1, 1:]

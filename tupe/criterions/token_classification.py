@@ -75,14 +75,6 @@ class TupeTokenClassificationCriterion(FairseqCriterion):
         return loss, sample["words"], log
 
     @staticmethod
-    def rows(logging_outputs: list[dict]) -> Optional[Tensor]:
-        """Place, split and class of each word that the workers logged in validation, `(N, 3)`; None in training."""
-        if "examples" not in logging_outputs[0]:
-            return None
-        rows = torch.cat([log["examples"].flatten(0, 1) for log in logging_outputs]).cpu()
-        return rows[rows[:, 0] == 1, 1:]
-
-    @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:
         """Log the loss, in bits a word, and the accuracy."""
         loss, count, right = (

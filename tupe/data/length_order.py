@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from fairseq.data import FairseqDataset
+from fairseq.data import FairseqDataset, data_utils
 
 from tupe.errors import UserError
 
@@ -24,6 +24,21 @@ def with_last_batch(batches: list[Sequence[int]], indices: Sequence[int]) -> lis
     """
     dropped = indices[sum(map(len, batches)) :]
     return [*batches, dropped] if len(dropped) else batches
+
+
+class Sized(FairseqDataset):
+    """Examples of so many tokens as `sizes` says."""
+
+    sizes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def num_tokens(self, index: int) -> int:
+        return self.sizes[index]
+
+    def size(self, index: int) -> int:
+        return self.sizes[index]
 
 
 class LengthWindows(FairseqDataset):
@@ -47,3 +62,19 @@ class LengthWindows(FairseqDataset):
             window = np.array(sorted(window.tolist(), key=self.size), dtype=np.int64)  # stable: ties stay at random
             in_windows += with_last_batch(super().batch_by_size(window, *args, **kwargs), window)
         return in_windows
+
+
+class TextWindows(LengthWindows, Sized):
+    """Windows of the texts of a split; `cfg` has the `length_window` and the `seed` of their order in training."""
+
+    def __init__(self, cfg: Any, training: bool) -> None:
+        super().__init__()
+        self._cfg, self.training = cfg, training
+        self.length_window = cfg.length_window if training else 0
+
+    def ordered_indices(self) -> np.ndarray:
+        """Order windows at random in training, by the seed; otherwise by length, so that there is little padding."""
+        if not self.training:
+            return np.argsort(self.sizes, kind="stable")
+        with data_utils.numpy_seed(self._cfg.seed):
+            return np.random.permutation(len(self))

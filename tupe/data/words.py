@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary, FairseqDataset, data_utils
+from fairseq.data import Dictionary, data_utils
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tupe.data.binary import PAD, check_indexed
 from tupe.data.glue.own import MADE_BY
-from tupe.data.length_order import LengthWindows
+from tupe.data.length_order import TextWindows
 from tupe.data.qa.windows import maximum_context, windows
 from tupe.errors import UserError
 
@@ -20,7 +20,7 @@ SPECIAL = 2  # <s> and </s>
 NO_LABEL = -100  # of tokens that begin no word, and of words whose label is not known
 
 
-class LabelledWords(LengthWindows, FairseqDataset):
+class LabelledWords(TextWindows):
     """`<s> window </s>` with the class of each word at its first token, in the window where it has most context.
 
     Args:
@@ -38,10 +38,8 @@ class LabelledWords(LengthWindows, FairseqDataset):
     def __init__(
         self, data: Path, split: str, dictionary: Dictionary, labels: Dictionary, cfg: Any, split_number: int = 0
     ) -> None:
-        super().__init__()
-        self._dictionary, self._cfg, self._nspecial = dictionary, cfg, labels.nspecial
-        self.split_number, self.training = split_number, split == "train"
-        self.length_window = cfg.length_window if self.training else 0
+        super().__init__(cfg, training=split == "train")
+        self._dictionary, self._nspecial, self.split_number = dictionary, labels.nspecial, split_number
         most = labels.nspecial + cfg.num_classes
         prefixes = {data / "input0" / split: len(dictionary), data / "label" / split: most}
         for prefix, symbols in prefixes.items():
@@ -57,22 +55,6 @@ class LabelledWords(LengthWindows, FairseqDataset):
         self._sentence, self._start, self._length = windows(pieces, np.full(len(pieces), self._room), self._stride)
         self._begin = np.cumsum(pieces) - pieces  # of each sentence, among the tokens of all
         self.sizes = self._length + SPECIAL
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def num_tokens(self, index: int) -> int:
-        return self.sizes[index]
-
-    def size(self, index: int) -> int:
-        return self.sizes[index]
-
-    def ordered_indices(self) -> np.ndarray:
-        """Order windows at random in training, by the seed; otherwise by length, so that there is little padding."""
-        if not self.training:
-            return np.argsort(self.sizes, kind="stable")
-        with data_utils.numpy_seed(self._cfg.seed):
-            return np.random.permutation(len(self))
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         sentence, start, length = (int(of[index]) for of in (self._sentence, self._start, self._length))

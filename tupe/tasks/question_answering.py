@@ -13,6 +13,7 @@ from omegaconf import II, MISSING, OmegaConf, open_dict
 from torch import nn
 
 from tupe.criterions.metrics import ExamplesMeter
+from tupe.criterions.sentence_prediction import logged_rows
 from tupe.data.length_order import LENGTH_WINDOW, check_length_window
 from tupe.data.qa.dataset import SPECIAL, QuestionWindows
 from tupe.data.qa.report import MADE_BY
@@ -106,7 +107,7 @@ class TupeQuestionAnsweringTask(TupeTask):
     def reduce_metrics(self, logging_outputs: list[dict], criterion: nn.Module) -> None:
         """Log what the criterion does, and in validation `exact_match` and `f1`, percent of a split's questions."""
         super().reduce_metrics(logging_outputs, criterion)
-        rows = criterion.rows(logging_outputs)
+        rows = logged_rows(logging_outputs)
         if rows is None:
             return
         metrics.log_custom(ExamplesMeter, "_examples", rows)

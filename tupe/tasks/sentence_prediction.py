@@ -31,7 +31,7 @@ from omegaconf import II, MISSING
 from torch import Tensor, nn
 
 from tupe.data.batches import Batches
-from tupe.data.length_order import LENGTH_WINDOW, LengthWindows, check_length_window
+from tupe.data.length_order import LENGTH_WINDOW, LengthWindows, Sized, check_length_window
 from tupe.errors import UserError
 from tupe.fairseq_patches.task import TupeTask
 
@@ -230,7 +230,7 @@ class InOrder(LengthWindows, SortDataset):
     """Examples in an order, in training perhaps by length within windows."""
 
 
-class JoinedSentences(FairseqDataset):
+class JoinedSentences(Sized):
     """`<s> a </s>`, or `<s> a </s> </s> b </s>`, in at most `max_positions` tokens.
 
     Sentences that are too long lose words at their ends, the longer one first; the special tokens stay.
@@ -266,15 +266,6 @@ class JoinedSentences(FairseqDataset):
         for token, side, kept in zip(self.before, self.sentences, self.kept):
             parts += [token, side[index][: kept[index]], side[index][-1:]]
         return torch.cat(parts)
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def num_tokens(self, index: int) -> int:
-        return self.sizes[index]
-
-    def size(self, index: int) -> int:
-        return self.sizes[index]
 
 
 def share(room: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from omegaconf import II, MISSING, OmegaConf, open_dict
 from torch import nn
 
 from tupe.criterions.metrics import ExamplesMeter, has_entities
+from tupe.criterions.sentence_prediction import logged_rows
 from tupe.data.glue.own import MADE_BY
 from tupe.data.length_order import LENGTH_WINDOW, check_length_window
 from tupe.data.words import SPECIAL, LabelledWords, entity_scores, named
@@ -101,7 +102,7 @@ class TupeTokenClassificationTask(TupeTask):
     def reduce_metrics(self, logging_outputs: list[dict], criterion: nn.Module) -> None:
         """Log what the criterion does, and in validation, of labels of entities, `f1`, `precision` and `recall`."""
         super().reduce_metrics(logging_outputs, criterion)
-        rows = criterion.rows(logging_outputs)
+        rows = logged_rows(logging_outputs)
         if rows is None or not has_entities(self.classes):
             return
         metrics.log_custom(ExamplesMeter, "_examples", rows)

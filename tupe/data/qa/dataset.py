@@ -11,7 +11,7 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tupe.data.binary import check_indexed
-from tupe.data.length_order import LengthWindows
+from tupe.data.length_order import TextWindows
 from tupe.data.qa.reader import Paragraph, Question, read
 from tupe.data.qa.report import EXAMPLES, MADE_BY, QUESTIONS, Report
 from tupe.data.qa.rules import scores, tokens
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 SPECIAL = 4  # at most: <s> question </s> </s> context </s>
 
 
-class QuestionWindows(LengthWindows):
+class QuestionWindows(TextWindows):
     """`<s> question </s> </s> window </s>` with the places of the answer, `<s>` where the window lacks it.
 
     Args:
@@ -39,12 +39,9 @@ class QuestionWindows(LengthWindows):
     def __init__(
         self, folder: Path, dictionary: Dictionary, cfg: Any, split_number: int = 0, separators: int = 2
     ) -> None:
-        super().__init__()
-        self._folder, self._dictionary, self._cfg = folder, dictionary, cfg
+        super().__init__(cfg, training=folder.name == "train")
+        self._folder, self._dictionary, self.name = folder, dictionary, folder.name
         self.split_number, self._separators = split_number, separators
-        self.name = folder.name
-        self.training = self.name == "train"
-        self.length_window = cfg.length_window if self.training else 0
         self.report = Report.load(folder)
         self._of = tokens(self.report.rules, self.report.language)
         self._context, self._question = (self._indexed(name, len(dictionary)) for name in ("context", "question"))
@@ -78,22 +75,6 @@ class QuestionWindows(LengthWindows):
     def _keep(self, chosen: np.ndarray) -> None:
         for name in ("_example", "_start", "_length", "_target"):
             setattr(self, name, getattr(self, name)[chosen])
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def num_tokens(self, index: int) -> int:
-        return self.sizes[index]
-
-    def size(self, index: int) -> int:
-        return self.sizes[index]
-
-    def ordered_indices(self) -> np.ndarray:
-        """Order windows at random in training, by the seed; otherwise by length, so that there is little padding."""
-        if not self.training:
-            return np.argsort(self.sizes, kind="stable")
-        with data_utils.numpy_seed(self._cfg.seed):
-            return np.random.permutation(len(self))
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         example, begin = self._example[index], self._begin(index)
