@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from tupe.safe_load import safe_load
 from tupe.errors import UserError
+from tupe.safe_load import safe_load
 
 
 @pytest.mark.parametrize(("metric", "near"), [("nosuch", ""), ("losss", r" \(did you mean loss\?\)")])

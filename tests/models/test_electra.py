@@ -11,12 +11,12 @@ from fairseq.data import Dictionary
 
 from tupe.checkpoints.electra import export_discriminator
 from tupe.checkpoints.fairseq_checkpoint import write_weights
-from tupe.safe_load import safe_load
 from tupe.errors import UserError
 from tupe.models import ElectraModel, TupeModel
 from tupe.models.config import CONFIGS
 from tupe.models.electra import draw
 from tupe.models.summary import count_parameters, meta_model
+from tupe.safe_load import safe_load
 from tupe.systems import ELECTRA_NAMES, SYSTEMS
 
 ALL = [f"electra_{system}_tiny" for system in SYSTEMS]
