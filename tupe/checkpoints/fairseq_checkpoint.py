@@ -1,12 +1,12 @@
 """A model that was not trained here as a checkpoint of fairseq, to train on from or to load."""
 
-import io
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from tupe.fairseq_patches.checkpoints import size_on_disk
 from tupe.files import atomic
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig
@@ -58,21 +58,5 @@ def write_weights(
 
 def write_state(target: Path, state: dict[str, Any]) -> None:
     """Write what a checkpoint holds, atomically. Raise `UserError` with the missing bytes if the disk is full."""
-
-    def size() -> int:
-        counter = _Counter()
-        torch.save(state, counter)
-        return counter.bytes
-
-    with atomic(target, size) as unfinished, unfinished.open("wb") as file:  # to a path, the error would name no cause
-        torch.save(state, file)
-
-
-class _Counter(io.RawIOBase):
-    """A file that keeps only how many bytes were written to it."""
-
-    bytes = 0
-
-    def write(self, content: Any) -> int:
-        self.bytes += len(content)
-        return len(content)
+    with atomic(target, lambda: size_on_disk(state)) as unfinished, unfinished.open("wb") as file:
+        torch.save(state, file)  # to a path, the error would name no cause

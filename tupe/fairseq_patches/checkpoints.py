@@ -284,7 +284,7 @@ def written_once(original):
     def torch_persistent_save(obj, filename, async_write=False):
         if async_write or not checkpoint_utils.PathManager.supports_rename(filename):
             return original(obj, filename, async_write)
-        with _whole(filename, lambda: _saved_size(obj)) as unfinished, open(unfinished, "wb") as file:
+        with _whole(filename, lambda: size_on_disk(obj)) as unfinished, open(unfinished, "wb") as file:
             torch.save(obj, file)
 
     return torch_persistent_save
@@ -324,7 +324,8 @@ def _whole(target: str, size: Callable[[], int]) -> Iterator[Path]:
         ) from error
 
 
-def _saved_size(state: dict) -> int:
+def size_on_disk(state: dict[str, Any]) -> int:
+    """Return how many bytes a checkpoint takes."""
     counter = _Counter()
     torch.save(state, counter)
     return counter.written
