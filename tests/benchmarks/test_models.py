@@ -52,6 +52,16 @@ def test_finetuning(rows, tmp_path):
     assert {name for _, name, *_ in found} >= {"padded", "tokens alone", "RoBERTa, fairseq's"}
 
 
+def test_imported(rows, tmp_path):
+    pytest.importorskip("transformers")
+    small = ("--size", "tiny", "--symbols", "64", "--batch", "4", "--window", "2")
+    found = rows("imported.py", write_task(tmp_path / "CoLA"), *small)
+    ways = ["Transformers", "imported, padded", "imported, tokens alone"]
+    assert [name for mode, _, _, name, *_ in found if mode == "training"] == [*ways, *ways, *ways[:2]]
+    assert [name for mode, _, _, name, *_ in found if mode == "inference"] == [*ways, *ways, *ways[:2]]
+    assert all(float(rate.replace(",", "")) > 0 for *_, rate, _ in found)
+
+
 def test_translation(rows):
     rivals = ["transformer", "sinusoidal", "tupe_r"]
     small = ("--size", "tiny", "--vocab-size", "50", "--sentences", "3", "--decoded", "2", "--length", "5")

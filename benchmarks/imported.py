@@ -1,0 +1,243 @@
+r"""An imported model beside Transformers' own run of it: fine-tuning and inference on a task's texts.
+
+    OMP_NUM_THREADS=1 python benchmarks/imported.py data/glue/SST-2 data/glue/MNLI --clock process
+    OMP_NUM_THREADS=1 python benchmarks/imported.py data/glue/SST-2 --size small --batch 32    # a smaller one
+
+A folder is one of `tupe prepare-glue`, with the splits `train` and `valid`. The model is Transformers' RoBERTa with
+random weights, a classification head and 50,265 symbols, as the original has; ours is what `tupe import` makes of
+its folder. Both get the same batches and take turns in one process, in alternating order. A figure is tokens without
+padding a second, the median over the rounds; the ratio to Transformers is taken within each round, and given with its
+quartiles.
+
+A step of fine-tuning is forward with dropout, loss, backward and the optimizer: PyTorch's fused AdamW, which is the
+Trainer's default, and our `fused_adamw`. Inference is forward with the head. Batches at random are padded to their
+longest text; in order of length (training: within windows of 50 batches) is `task.length_window=50` and the Trainer's
+`group_by_length`; those of one length have no padding. Tokens alone is `--unpad auto`.
+
+Memory is by how much the process grows at most during a step, beyond models, gradients and optimizers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import logging
+import re
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from finetuning import HEAD, Batches, load
+from measured import machine, spread
+from torch import Tensor, nn
+
+import tupe.transformers  # hides a torchaudio that does not load; before `transformers`  # noqa: F401
+from tupe.checkpoints.foreign import transformers as foreign
+from tupe.checkpoints.foreign.importing import build
+from tupe.models.checkpoint_config import saved_config
+from tupe.models.summary import dictionary_of_size
+from tupe.models.tupe import TupeModel
+from tupe.optim.fused_adamw import DecoupledAdam
+from tupe.systems import SIZES
+
+THEIRS, PADDED, ALONE = "Transformers", "imported, padded", "imported, tokens alone"
+_PADDING = 1
+_STATUS = Path("/proc/self/status")
+
+
+def arguments() -> Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    on_gpu = torch.cuda.is_available()
+    add = parser.add_argument
+    add("tasks", nargs="+", type=Path, metavar="TASK", help="prepared for classification: data/glue/MNLI")
+    add("--size", choices=SIZES, default="base")
+    add("--symbols", type=int, default=50_265, help="rows of the table of words (default: %(default)s)")
+    add("--batch", type=int, default=8, help="examples (default: %(default)s)")
+    add("--window", type=int, default=50, help="batches of a window (default: %(default)s)")
+    add("--modes", nargs="+", choices=["training", "inference"], default=["training", "inference"])
+    add("--device", default="cuda" if on_gpu else "cpu", help="default: cuda where there is one")
+    add("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
+    add("--rounds", type=int, default=6, help="that count (default: %(default)s)")
+    add("--warm-up", type=int, default=1, help="rounds before them (default: %(default)s)")
+    add("--steps", type=int, default=2, help="batches of a way in a round (default: %(default)s)")
+    add("--clock", choices=["wall", "process"], default="wall", help="process: processor time, for a busy CPU")
+    args = parser.parse_args()
+    args.dtype = getattr(torch, args.dtype or ("bfloat16" if args.device.startswith("cuda") else "float32"))
+    return args
+
+
+def both(classes: int, args: Namespace) -> tuple[nn.Module, TupeModel]:
+    """Transformers' model and ours of its folder, which say the same."""
+    import transformers
+
+    size = SIZES[args.size]
+    torch.manual_seed(1)
+    config = transformers.RobertaConfig(
+        vocab_size=args.symbols,
+        num_hidden_layers=size["encoder_layers"],
+        hidden_size=size["encoder_embed_dim"],
+        intermediate_size=size["encoder_ffn_embed_dim"],
+        num_attention_heads=size["encoder_attention_heads"],
+        max_position_embeddings=514,
+        type_vocab_size=1,
+        num_labels=classes,
+    )
+    theirs = transformers.RobertaForSequenceClassification(config)
+    with tempfile.TemporaryDirectory() as folder:
+        theirs.save_pretrained(folder)
+        read, _ = foreign.read(Path(folder))
+    read.split_head(HEAD, pooler=False)
+    read.check()
+    fields = {**read.fields, "_name": read.name}
+    checked = saved_config({"cfg": {"model": fields}, "model": read.weights}, read.path)
+    ours = build(checked, dictionary_of_size(args.symbols), read, HEAD)
+    return theirs.to(args.device, args.dtype), ours.to(args.device, args.dtype)
+
+
+class Ways:
+    """The two models with their optimizers; `run[way](sample, training)` is a step, or a forward pass."""
+
+    def __init__(self, classes: int, args: Namespace) -> None:
+        self.theirs, self.ours = both(classes, args)
+        options = {"lr": 1e-5, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
+        self.of_theirs = torch.optim.AdamW(self.theirs.parameters(), fused=True, **options)
+        self.of_ours = DecoupledAdam(self.ours.parameters(), **options)
+        self.run: dict[str, Callable[[dict, bool], None]] = {
+            THEIRS: lambda sample, training: self._step(self.theirs, self.of_theirs, self._scores, sample, training),
+            PADDED: lambda sample, training: self._unpadded("never", sample, training),
+            ALONE: lambda sample, training: self._unpadded("auto", sample, training),
+        }
+
+    def _scores(self, sample: dict) -> Tensor:
+        tokens = sample["net_input"]["src_tokens"]
+        return self.theirs(input_ids=tokens, attention_mask=tokens.ne(_PADDING).long()).logits
+
+    def _our_scores(self, sample: dict) -> Tensor:
+        hint = {"features_only": True, "classification_head_name": HEAD, "num_tokens": sample["ntokens"]}
+        return self.ours(**sample["net_input"], **hint)[0]
+
+    def _unpadded(self, unpad: str, sample: dict, training: bool) -> None:
+        self.ours.encoder.sentence_encoder.unpad = unpad
+        self._step(self.ours, self.of_ours, self._our_scores, sample, training)
+
+    def _step(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        scores: Callable[[dict], Tensor],
+        sample: dict,
+        training: bool,
+    ) -> None:
+        model.train(training)
+        with nullcontext() if training else torch.no_grad():
+            loss = F.cross_entropy(scores(sample).float(), sample["target"].flatten())
+        if training:
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=False)
+
+    def difference(self, sample: dict) -> float:
+        """How far the scores of both are apart, before any training."""
+        self.theirs.eval(), self.ours.eval()
+        with torch.no_grad():
+            return float((self._scores(sample) - self._our_scores(sample)).abs().max())
+
+
+def growth(step: Callable[[], None]) -> float | None:
+    """Return the MiB by which the process grows at most during a step; None where Linux does not say."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        step()
+        return (torch.cuda.max_memory_allocated() - before) / 2**20
+    try:
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")  # the highest from now on
+        before = _resident("VmRSS")
+        step()
+        return (_resident("VmHWM") - before) / 1024
+    except (OSError, AttributeError, TypeError):
+        step()
+        return None
+
+
+def _resident(name: str) -> int:
+    return int(re.search(rf"{name}:\s+(\d+)", _STATUS.read_text())[1])
+
+
+def orders(folder: Path, mode: str, args: Namespace) -> dict[str, Batches]:
+    """The batches of a task: name -> in which order."""
+    task, by_length = load(folder), load(folder, length_window=args.window)
+    alike = Batches(by_length, "train", args).of_one_length()
+    if mode == "training":
+        windows = Batches(by_length, "train", args, window=args.window)
+        return {"at random": Batches(task, "train", args), "by length within windows": windows, "of one length": alike}
+    in_order = Batches(task, "valid", args, window=-1)
+    at_random = Batches(task, "valid", args, at_random=True)
+    return {"at random": at_random, "in order of length": in_order, "of one length": alike}
+
+
+def compare(folder: Path, mode: str, models: Ways, args: Namespace) -> None:
+    """Print the rows of the table."""
+    now = time.perf_counter if args.clock == "wall" else time.process_time
+    for name, batches in orders(folder, mode, args).items():
+        ways = [way for way in models.run if (way, name) != (ALONE, "of one length")]
+        rates: dict[str, list[float]] = {way: [] for way in ways}
+        memory, slots, tokens = {}, 0, 0
+        for number in range(-args.warm_up, args.rounds):
+            samples = list(batches.of_round(max(number, 0)))
+            count = sum(sample["ntokens"] for sample in samples)
+            for way in ways if number % 2 else reversed(ways):
+                begin = now()
+                for sample in samples:
+                    models.run[way](sample, mode == "training")
+                if args.device.startswith("cuda"):
+                    torch.cuda.synchronize()
+                if number >= 0:
+                    rates[way].append(count / (now() - begin))
+            if number >= 0:
+                tokens += count
+                slots += sum(sample["net_input"]["src_tokens"].numel() for sample in samples)
+        for way in ways:
+            memory[way] = growth(lambda: models.run[way](samples[0], mode == "training"))  # noqa: B023
+        for way, found in rates.items():
+            low, median, high = spread([own / first for own, first in zip(found, rates[THEIRS])])
+            ratio = "1" if way == THEIRS else f"{median:.2f} ({low:.2f}-{high:.2f})"
+            grows = "" if memory[way] is None else f"{memory[way]:,.0f}"
+            padding = 100 * (1 - tokens / slots)
+            cells = (mode, name, f"{padding:.0f}%", way, f"{grows}", f"{spread(found)[1]:,.0f}", ratio)
+            print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def main() -> None:
+    import transformers
+
+    args = arguments()
+    logging.disable(logging.INFO)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    print(
+        f"{machine(args.device)}, Transformers {transformers.__version__}, {args.dtype}, RoBERTa {args.size}, "
+        f"{args.symbols:,} symbols, batches of {args.batch}, windows of {args.window}, {args.rounds} rounds of "
+        f"{args.steps}, {args.clock} time"
+    )
+    for folder in args.tasks:
+        task = load(folder)
+        models = Ways(task.cfg.num_classes, args)
+        apart = models.difference(next(Batches(task, "valid", args).of_round(0)))
+        print(f"\n{folder.name}: the scores of both differ by {apart:.1e} before training\n")
+        print("| | batches | padding | | memory, MiB | tokens/s | over Transformers (quartiles) |")
+        print("|---|---|---|---|---|---|---|", flush=True)
+        for mode in args.modes:
+            compare(folder, mode, models, args)
+
+
+if __name__ == "__main__":
+    main()
