@@ -1,10 +1,10 @@
-"""A whole study in small: corpus, search, final runs of our baseline and of fairseq's, and its tables."""
+"""Whole studies in small: corpus, search, final runs of our baseline and of fairseq's, warm starts, and tables."""
 
 import numpy as np
 
 from tests.commands import REAL, run
 from tests.data.conftest import as_text, made_documents
-from tupe.experiments.study.document import read_results
+from tupe.experiments.study.document import read_results, render
 from tupe.experiments.study.tables import BLOCKS
 
 #: As the size `gpu`, but for the CPU: bfloat16, and a worker that loads.
@@ -55,3 +55,47 @@ def test_a_study(tmp_path):
 
     again = run("bash", "scripts/study.sh", *options, "--parts", "search", "final")
     assert again.stdout == done.stdout.splitlines(True)[-1]  # nothing is done twice
+
+
+STARTS = """
+config: study
+model_size: tiny
+corpus: [--vocab-size, "150", --valid-documents, "10", --max-tokens, "30", --workers, "1"]
+settings: {dataset.batch_size: 8}
+updates: 10
+validations: 5
+mid: 4
+search: {rates: [0.001], updates: 4, seed: 1}
+shares: [0.4]
+groups:
+  - bert_a: {seeds: 1, lr: 0.001}
+    tupe_a_start: {model: tupe_a, label: started, seeds: 1, start: {row: bert_a}, settings: {+model.sharing: none}}
+    tupe_a_scratch: {model: tupe_a, label: scratch, seeds: 1, lr: 0.001, start: {}}
+lengths: [16]
+finetuning: {tasks: [], rates: [], seeds: []}
+cost: []
+jobs: 2
+"""
+
+
+def test_warm_starts(tmp_path):
+    """A trained model made into another system, and that trained for a share of the updates: each is a run."""
+    text, design = tmp_path / "text.txt", tmp_path / "starts.yaml"
+    text.write_text(as_text(made_documents(0, 400)))
+    design.write_text(STARTS)
+    options = ["--size", design, "--out", tmp_path / "out", "--records", tmp_path / "records"]
+    done = run("tupe", "study", text, *options)
+    assert done.stdout.endswith(f"study: 7 of 7 runs have a record in {tmp_path}/records/starts\n")
+
+    results = read_results(str(design), tmp_path / "records")
+    old = results.finals("bert_a")[1].loss
+    (started,), (scratch,) = (results.shorts(name, 0).values() for name in ("tupe_a_start", "tupe_a_scratch"))
+    assert abs(started.loss - old) < 0.05 < scratch.loss - old  # of 10 updates, which learnt frequencies at most
+    (longest,) = results.shorts("tupe_a_start", 4).values()
+    assert longest.curve[-1][0] == 4 and longest.loss != started.loss
+    assert longest.settings["pretraining"]["model"]["sharing"] == "none"
+    assert results.start_cost("tupe_a_start")[0] > 0 and not results.start_cost("tupe_a_scratch")
+    document = tmp_path / "page.md"
+    document.write_text("<!-- study starts starts -->\n<!-- end -->\n<!-- study starts started -->\n<!-- end -->\n")
+    assert [path.suffix for path in render(document, tmp_path / "records", str(design))] == [".md", ".png"]
+    assert "| started | 1 |" in document.read_text() and "| scratch | 1 | – |" in document.read_text()

@@ -1,6 +1,7 @@
 """Checkpoints that a run cannot go on from, and runs that are already done."""
 
 import hashlib
+import sys
 
 import pytest
 import torch
@@ -9,7 +10,10 @@ from fairseq.data import Dictionary
 from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.translation import TranslationTask
+from fairseq_cli.train import cli_main
 
+from tests.samples import write_task
+from tupe.checkpoints.load import open_checkpoint
 from tupe.errors import UserError
 from tupe.fairseq_patches import dictionary_sha256
 from tupe.fairseq_patches.checkpoints import prepared_by, refuse_other_dictionary
@@ -43,6 +47,37 @@ def test_interrupted_finetuning_goes_on_without_the_pretrained_checkpoint(train,
     train(tmp_path / "run", "--finetune-from-model", pretrained)
     pretrained.unlink()
     train(tmp_path / "run", "--finetune-from-model", pretrained, "--max-update", 4)
+
+
+def test_labels_that_were_prepared_anew(tmp_path, monkeypatch):
+    """No run goes on with other labels, and its checkpoint is not used with them; a new run may begin from it."""
+    task, out = write_task(tmp_path / "mood", ("bad", "good")), tmp_path / "out"
+    command = [
+        "fairseq-train", task, "--user-dir", "tupe", "--task", "tupe_sentence_prediction", "--arch", "tupe_tiny",
+        "--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 16, "--encoder-attention-heads", 2,
+        "--criterion", "tupe_sentence_prediction", "--num-classes", 2, "--classification-head-name", "mood",
+        "--max-positions", 32, "--batch-size", 4, "--optimizer", "adam", "--lr", 0.001, "--num-workers", 0, "--cpu",
+        "--no-epoch-checkpoints", "--max-update", 1,
+    ]  # fmt: skip
+
+    def train(*flags):
+        monkeypatch.setattr(sys, "argv", [str(part) for part in (*command, *flags)])
+        vars(checkpoint_utils.save_checkpoint).pop("best", None)  # of an earlier run in this process
+        cli_main()
+
+    train("--save-dir", out)
+    opened = open_checkpoint(out / "checkpoint_last.pt")
+    opened.check_classes(task)
+    (task / "label/dict.txt").write_text("bad 7\ngood 1\n")  # counts are no labels
+    opened.check_classes(task)
+    train("--save-dir", out, "--max-update", 2)
+    for names in ("good 1\nbad 1\n", "bad 1\nbest 1\n"):
+        (task / "label/dict.txt").write_text(names)
+        with pytest.raises(UserError, match=r"checkpoint_last\.pt was fine-tuned with other labels than those of"):
+            opened.check_classes(task)
+        with pytest.raises(UserError, match=r"checkpoint_last\.pt was fine-tuned with other labels than those of"):
+            train("--save-dir", out, "--max-update", 3)
+    train("--save-dir", tmp_path / "new", "--finetune-from-model", out / "checkpoint_last.pt")
 
 
 @pytest.mark.parametrize(

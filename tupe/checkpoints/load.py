@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import tupe.models  # noqa: F401  fairseq builds a model by its name
 from tupe.errors import UserError
-from tupe.fairseq_patches.checkpoints import opened
+from tupe.fairseq_patches.checkpoints import opened, read_dictionary, refuse_other_labels
 from tupe.models.checkpoint_config import saved_config, saved_updates
 from tupe.models.config import TupeConfig
 from tupe.safe_load import safe_load
@@ -42,14 +42,19 @@ class Checkpoint:
     def check_classes(self, data: Path) -> None:
         """Compare the numbers of the classes of a prepared task with those that the model was fine-tuned with.
 
-        `tupe import` writes the latter beside the checkpoint. Where they are not found, nothing is compared.
+        A training leaves their checksum in the checkpoint, and `tupe import` the labels beside it. Where neither is
+        found, nothing is compared.
 
         Raises:
             UserError: if they differ.
         """
+        now = data / "label/dict.txt"
+        if now.is_file() and self.task.get("labels_sha256"):
+            labels = read_dictionary(now, "tupe prepare-glue or prepare-task")
+            refuse_other_labels(self.task["labels_sha256"], labels, self.path, data)
+            return
         trained = self.task.get("data")
         before = (Path(str(trained)) if trained else self.path.parent) / "label/dict.txt"
-        now = data / "label/dict.txt"
         if before.is_file() and now.is_file() and before.read_bytes() != now.read_bytes():
             raise UserError(
                 f"{self.path} was fine-tuned with the labels of {before}, which {now} numbers differently: prepare "

@@ -23,7 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--jobs", type=whole(1, 10_000), metavar="N", help="runs at a time (default: the design's, or one a core)")
     help_ = "then save and end (default: when all is done)"
     add("--minutes", type=real(0.001, math.inf), default=math.inf, metavar="M", help=help_)
-    add("--parts", nargs="+", choices=["search", "final", "glue", "cost"], default=[], help="default: all")
+    add(
+        "--parts",
+        nargs="+",
+        choices=["search", "final", "start", "short", "glue", "cost"],
+        default=[],
+        help="default: all",
+    )
     add("--systems", nargs="+", default=[], metavar="SYSTEM", help="default: all of the study")
     add("--list", action="store_true", help="say what is done and what is missing, and do nothing")
 
@@ -60,9 +66,9 @@ def run(args: argparse.Namespace) -> None:
         print(f"study: {count} missing{why and f' ({why})'}")
     elsewhere = [run for run, why in missing.items() if why == ELSEWHERE]
     if elsewhere:
-        record = pretraining_of(elsewhere[0]).path
+        record = pretraining_of(design, elsewhere[0]).path
         raise UserError(
-            f"checkpoints of {len(elsewhere)} missing fine-tunings, as {elsewhere[0]}, are not in {study.out}: "
+            f"checkpoints for {len(elsewhere)} missing runs, as {elsewhere[0]}, are not in {study.out}: "
             "copy them from where they were trained, or move the records of their pre-trainings, as "
             f"{study.records / record}, away to train them here."
         )

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from tupe.cli.study import add_size
 
-DOCUMENTS = (Path("docs/results.md"), Path("docs/dev/study.md"), Path("README.md"))
+DOCUMENTS = (Path("docs/results.md"), Path("docs/dev/study.md"), Path("docs/warm_start.md"), Path("README.md"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_size(parser)
     either = parser.add_mutually_exclusive_group()
-    either.add_argument("--document", type=Path, help="default: docs/results.md, docs/dev/study.md and README.md")
+    either.add_argument("--document", type=Path, help=f"default: {', '.join(map(str, DOCUMENTS))}")
     either.add_argument("--print", metavar="TABLE", help="print this table of --size: state, pretraining, shares, ...")
 
 

@@ -13,8 +13,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     help_ = "folder of a sweep; the label defaults to its model and updates"
     add("sweeps", type=split_label, nargs="+", metavar="[LABEL=]OUT", help=help_)
-    kinds = ["base", "large", "electra", "xtreme"]
-    add("--published", nargs="?", const="base", choices=kinds, help="add TUPE's rows of a size, or DIET's of XTREME")
+    kinds = ["base", "large", "electra", "xtreme", "roberta", "xlmr"]
+    help_ = "add TUPE's rows of a size, DIET's of XTREME, or fairseq's of RoBERTa or XLM-R"
+    add("--published", nargs="?", const="base", choices=kinds, help=help_)
     add("--by-language", action="store_true", help="a column for each language too")
     add("--format", choices=["markdown", "csv", "json"], default="markdown", help="default: %(default)s")
     add("--output", type=output_file, metavar="FILE", help="default: the screen")

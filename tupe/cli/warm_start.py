@@ -29,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    import time
+
     from tupe.analysis.checkpoint import open_encoder
     from tupe.analysis.warm_start import losses, masked_training_text
     from tupe.checkpoints.fairseq_checkpoint import write_weights
@@ -41,10 +43,11 @@ def run(args: argparse.Namespace) -> None:
     opened = open_checkpoint(args.checkpoint)
     old = open_encoder(opened)
     target = target_fields(old, args.system, args.fields)
-    text = None
+    text, begin = None, time.process_time()
     if args.data is not None and why_not_exact(old.args, target) is not None:
         text = masked_training_text(old, args.data, args.sequences, args.seed)
     started = warm_start(old, target, text, args.positions, args.seed)
+    seconds = time.process_time() - begin
     new = started.encoder
     weights, left = checkpoint_weights(new, opened.weights)
     fields = {name: value for name, value in vars(new.args).items() if name in TupeConfig.__dataclass_fields__}
@@ -61,6 +64,7 @@ def run(args: argparse.Namespace) -> None:
         print(f"not exact: the positions are taken out of the input and {how}")
         shares = ", ".join(f"{share:.1%}" for share in started.held)
         print(f"what positions did to the logits of each layer is in the new terms to {shares}")
+    print(f"it took {seconds:.2f} s of the processor")
     if target.rotary_dims and not old.args.rotary_dims:
         print("rotary positions turn the words' queries and keys, which were not trained for it")
     if args.data is not None and not started.exact:

@@ -1,4 +1,7 @@
-"""Published scores: TUPE (*Rethinking Positional Encoding in Language Pre-training*) on GLUE, DIET on XTREME."""
+"""Published scores: TUPE (*Rethinking Positional Encoding in Language Pre-training*) on GLUE, DIET on XTREME.
+
+Also those of fairseq's README, of RoBERTa and XLM-R. `None` is a score that was not published.
+"""
 
 from tupe.experiments.columns import GLUE, XTREME, Column
 from tupe.experiments.table import Cell, Row
@@ -25,6 +28,11 @@ _ELECTRA = (
     ("ELECTRA-TUPE, 1M", 86.98, 87.01, 92.03, 91.75, 93.97, 66.51, 89.74, 76.53, 90.13),
     ("ELECTRA-TUPE, 600k", 86.72, 86.74, 91.84, 91.72, 93.30, 66.42, 89.34, 75.64, 89.67),
 )
+# without MNLI-mm: one number is given for MNLI, and not of which half it is
+_ROBERTA = (
+    ("roberta.base", 87.6, None, 92.8, 91.9, 94.8, 63.6, 90.2, 78.7, 91.2),
+    ("roberta.large", 90.2, None, 94.7, 92.2, 96.4, 68.0, 90.9, 86.6, 92.4),
+)
 # XNLI; then F1 and exact match of XQuAD, MLQA and TyDiQA-GoldP
 _XTREME = (
     ("BERT", 67.0, 66.0, 49.9, 56.2, 41.0, 59.0, 47.9),
@@ -37,12 +45,18 @@ _XTREME = (
     ("Linformer, k 256", 63.6, 59.1, 43.7, 48.9, 34.0, 50.5, 37.9),
     ("DIET-ABS-LIN, k 256", 64.4, 61.6, 46.0, 52.2, 37.0, 53.6, 40.9),
 )
+# trained on English alone for MLQA; for XNLI on translations into all its languages
+_XLMR = (("xlmr.large", 83.6, None, None, 70.7, 52.7, None, None),)
 
 
 def _rows(table: tuple[tuple, ...], source: str, columns: tuple[Column, ...] = GLUE) -> list[Row]:
     names = [column.name for column in columns if column.averaged]
     return [
-        Row(f"{name} ({source})", {column: Cell(score) for column, score in zip(names, scores)}, source=source)
+        Row(
+            f"{name} ({source})",
+            {column: Cell(score) for column, score in zip(names, scores) if score is not None},
+            source=source,
+        )
         for name, *scores in table
     ]
 
@@ -53,4 +67,6 @@ PUBLISHED = {
     "large": _rows(_LARGE, "TUPE, table 3"),
     "electra": _rows(_ELECTRA, "TUPE, table 4"),
     "xtreme": _rows(_XTREME, "DIET, table 3", XTREME),
+    "roberta": _rows(_ROBERTA, "fairseq's README"),
+    "xlmr": _rows(_XLMR, "fairseq's README; XNLI by TRANSLATE-TRAIN-ALL", XTREME),
 }

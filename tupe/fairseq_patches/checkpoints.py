@@ -138,6 +138,20 @@ def dictionary_sha256(dictionary: Dictionary) -> str:
     return _sha256(dictionary.symbols)
 
 
+def labels_sha256(labels: Dictionary) -> str:
+    """Checksum of the classes of a task in their order, without what fairseq adds to every dictionary."""
+    return _sha256([label for label in labels.symbols[labels.nspecial :] if label != MASK])
+
+
+def refuse_other_labels(trained: str | None, labels: Dictionary | None, checkpoint: object, data: object) -> None:
+    """Raise a `UserError` if the classes of `data` are not those of the checksum; without one, nothing is compared."""
+    if trained is not None and labels is not None and trained != labels_sha256(labels):
+        raise UserError(
+            f"{checkpoint} was fine-tuned with other labels than those of {data}/label/dict.txt, or with these in "
+            "another order: prepare the task as it was, one of your own with --labels in that order, or fine-tune anew"
+        )
+
+
 def _sha256(symbols: list[str]) -> str:
     return hashlib.sha256("\n".join(symbols).encode()).hexdigest()
 
@@ -181,22 +195,32 @@ def saved_size(state: dict) -> int | None:
 
 
 def record_dictionaries(cfg, task) -> None:
-    """Write the checksums of the dictionaries into `cfg.model`, which every checkpoint of the run carries."""
+    """Write the checksums of the dictionaries and classes into `cfg`, which every checkpoint of the run carries."""
     for field, side in (("dictionary_sha256", "source"), ("target_dictionary_sha256", "target")):
         if hasattr(cfg.model, field) and getattr(task, f"{side}_dictionary") is not None:
             setattr(cfg.model, field, dictionary_sha256(getattr(task, f"{side}_dictionary")))
+    if "labels_sha256" in cfg.task and not getattr(task.cfg, "regression_target", False):
+        cfg.task.labels_sha256 = labels_sha256(task.label_dictionary)
 
 
 @contextlib.contextmanager
-def checkpoint_fits(trainer: Trainer, filename: str) -> Iterator[None]:
-    """Compare the checkpoint that is loaded with the run.
+def checkpoint_fits(trainer: Trainer, filename: str, goes_on: bool = True) -> Iterator[None]:
+    """Compare the checkpoint that is loaded with the run, and if the same run `goes_on`, the labels of its task too.
 
     fairseq says "please ensure that the architectures match" and hides the reason.
 
     Raises:
         UserError: if the checkpoint is of something else.
     """
-    token = _SHOWN_TO.set(lambda path, state: compare(path, state, trainer.cfg.model, trainer.task))
+
+    def fits(path: str, state: dict) -> None:
+        compare(path, state, trainer.cfg.model, trainer.task)
+        task = (state.get("cfg") or {}).get("task") or {}
+        if goes_on and "labels_sha256" in task:
+            labels = getattr(trainer.task, "label_dictionary", None)
+            refuse_other_labels(task["labels_sha256"], labels, path, trainer.task.cfg.data)
+
+    token = _SHOWN_TO.set(fits)
     try:
         yield
     except AssertionError as error:  # another criterion or optimizer

@@ -112,7 +112,8 @@ class TupeTrainer(ScheduleTrainer):
         return build(epoch, *args, **kwargs)
 
     def load_checkpoint(self, filename, *args, **kwargs):
-        with checkpoint_fits(self, filename), broadcast_configurations():
+        goes_on = not (args[0] if args else kwargs.get("reset_optimizer", False))
+        with checkpoint_fits(self, filename, goes_on), broadcast_configurations():
             state = super().load_checkpoint(filename, *args, **kwargs)
         self.begin = functools.partial(loop.begin, self, state)
         return state

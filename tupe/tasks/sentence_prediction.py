@@ -55,6 +55,7 @@ class TupeSentencePredictionConfig(FairseqDataclass):
     classification_head_name: str = II("criterion.classification_head_name")
     multi_label: bool = field(default=False, metadata={"help": "an example has any number of the classes"})
     frozen_layers: int = field(default=0, metadata={"help": FROZEN_LAYERS})
+    labels_sha256: Optional[str] = field(default=None, metadata={"help": "checksum of the classes; set by a training"})
     seed: int = II("common.seed")
 
 

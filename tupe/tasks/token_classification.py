@@ -35,6 +35,7 @@ class TupeTokenClassificationConfig(FairseqDataclass):
     )
     length_window: int = field(default=0, metadata={"help": LENGTH_WINDOW})
     frozen_layers: int = field(default=0, metadata={"help": FROZEN_LAYERS})
+    labels_sha256: Optional[str] = field(default=None, metadata={"help": "checksum of the classes; set by a training"})
     seed: int = II("common.seed")
 
 

@@ -157,7 +157,7 @@ def saved(bytes_of_text, pieces, words, tmp_path_factory):
     def make(kind, head="ForMaskedLM", base=False, **fields):
         folder = tmp_path_factory.mktemp(kind)
         sizes, special = {**SIZES, "max_position_embeddings": POSITIONS}, {"pad_token_id": 1, "bos_token_id": 0}
-        if kind in ("roberta", "roberta-prelayernorm"):
+        if kind in ("roberta", "roberta-prelayernorm", "data2vec-text"):
             vocabulary, merges, _ = bytes_of_text
             symbols = ["<s>", "<pad>", "</s>", "<unk>", *sorted(vocabulary, key=vocabulary.get), "<mask>"]
             write_json(folder / "vocab.json", {symbol: number for number, symbol in enumerate(symbols)})
@@ -174,7 +174,7 @@ def saved(bytes_of_text, pieces, words, tmp_path_factory):
         else:
             symbols, special = words, {"pad_token_id": 0}
             save_word_piece(folder, symbols)
-        if kind in ("roberta", "roberta-prelayernorm", "xlm-roberta", "camembert", "mpnet"):
+        if kind in ("roberta", "roberta-prelayernorm", "data2vec-text", "xlm-roberta", "camembert", "mpnet"):
             sizes["max_position_embeddings"] += 2
         if kind == "distilbert":
             sizes = {"n_layers": 2, "dim": 16, "n_heads": 2, "hidden_dim": 24, "max_position_embeddings": POSITIONS}

@@ -59,7 +59,8 @@ def test_other_models(kind, saved, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
+        ({"position_embedding_type": "relative_key_query"}, "position_embedding_type is 'relative_key_query'"),
+        ({"position_embedding_type": "relative_key"}, r"lacks '\S*distance_embedding.weight'"),
         ({"is_decoder": True}, "is_decoder is True"),
         ({"pruned_heads": {"0": [1]}}, "pruned_heads"),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),

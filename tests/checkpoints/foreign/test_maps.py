@@ -60,6 +60,47 @@ def test_transformers(kind, fields, saved, tmp_path):
     assert bool(hub.model.args.untie_weights_roberta) == (fields == FIELDS["untied"])
 
 
+def relative_key(module, query, key, value, attention_mask, scaling, **_):
+    """Attention of Transformers 4 with `position_embedding_type` `relative_key`, written out cell by cell."""
+    length, most = query.shape[2], module.distance_embedding.weight.shape[0] // 2 + 1
+    scores = query @ key.transpose(2, 3)
+    for i in range(length):
+        for j in range(length):
+            scores[:, :, i, j] += query[:, :, i] @ module.distance_embedding.weight[i - j + most - 1]
+    weights = (scores * scaling + (0 if attention_mask is None else attention_mask)).softmax(-1)
+    return (weights @ value).transpose(1, 2), weights
+
+
+@pytest.mark.parametrize("types", [1, 2])
+def test_relative_keys_of_bert(types, saved, tmp_path):
+    """A BERT of Shaw et al.: vectors by distance in each layer, no positions at the input."""
+    transformers = pytest.importorskip("transformers")
+    folder, original = saved("bert", type_vocab_size=types)
+    content = json.loads((folder / "config.json").read_text())
+    with torch.no_grad():
+        for layer in original.bert.encoder.layer:
+            layer.attention.self.distance_embedding = torch.nn.Embedding(2 * POSITIONS - 1, 8)
+    original.save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps({**content, "position_embedding_type": "relative_key"}))
+    with torch.no_grad():
+        original.bert.embeddings.position_embeddings.weight.zero_()
+    transformers.AttentionInterface.register("relative_key", relative_key)
+    original.set_attn_implementation("relative_key")
+
+    lines = import_model(folder, tmp_path / "out")
+    assert lines[0].startswith("model: bert of Transformers as shaw_base, 2 layers of width 16, 2 heads, 60 positions")
+    assert "bert.embeddings" in next(line for line in lines if line.startswith("left behind"))
+    hub, rows = opened(tmp_path / "out"), torch.tensor(by_row(folder, tmp_path / "out"))
+    tokens = torch.tensor([[0, 9, 8, 7, 2, 11, 12, 2], [0, 5, 30, 31, 9, 10, 11, 2]])
+    segments = torch.tensor([[0, 0, 0, 0, 0, 1, 1, 1], [0] * 8]) * (types - 1)
+    with torch.no_grad():
+        theirs = original(rows[tokens], token_type_ids=segments).logits[..., rows]
+        ours = hub.model(tokens)[0]
+    assert (ours - theirs).abs().max() < 1e-5 < theirs.abs().max()
+    with pytest.raises(UserError, match="has no more since its version 5"):
+        import_model(folder, tmp_path / "verified", compare=True)
+
+
 @pytest.mark.parametrize("kind", ["roberta", "bert", "electra", "mpnet", "distilbert"])
 def test_an_encoder_alone(kind, saved, tmp_path):
     """Saved from the model without a head, whose names have no prefix; its head is this model's, untrained."""

@@ -76,6 +76,25 @@ def test_labels(design):
     assert [design.label(name) for name in design.systems] == ["BERT-A", "scaled", "TUPE-R", "RoBERTa"]
 
 
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ("bert_x", "starts tupe_r from bert_x, which is no row of this plugin's trained in full"),
+        ("roberta", "starts tupe_r from roberta, which is no row of this plugin's trained in full"),
+        ("tupe_r", "starts tupe_r from tupe_r, which is no row of this plugin's trained in full"),
+        ("few", "starts more seeds of tupe_r than few has"),
+    ],
+)
+def test_starts_from_what_is_not_trained(row, sentence, tmp_path):
+    text = DESIGN.replace(
+        "tupe_r: {seeds: 1", f"few: {{model: bert_a, seeds: 0}}\n    tupe_r: {{seeds: 1, start: {{row: {row}}}"
+    )
+    path = tmp_path / "made.yaml"
+    path.write_text(text + "shares: [0.1]\n")
+    with pytest.raises(UserError, match=sentence):
+        read_design(str(path))
+
+
 def test_of_length():
     """Every row is trained at both rates, nothing is fine-tuned, and no table of distances ends beyond the training."""
     design = read_design("length")
@@ -93,6 +112,19 @@ def test_of_length():
         if "fire_length" in system.evaluate:
             assert fields["relative"] == "fire"
     assert design.label("bert_a") == "BERT-A"  # which it has not
+
+
+def test_of_warm_starts():
+    """Every row has its source's seeds, a conversion where it has one, and the short runs of the issue."""
+    design = read_design("warm_start")
+    assert design.short == (0, 120, 240, 600, 1200, 2400)
+    runs = list(design.runs())
+    assert len({run.path for run in runs}) == len(runs)
+    assert {run.system for run in runs if run.part == "short"} == set(design.started)
+    assert {run.system for run in runs if run.part == "start"} == {n for n, s in design.started.items() if s.start.row}
+    assert {run.system for run in runs if run.part == "final"} == {"bert_a", "tupe_a", "tupe_r"}
+    assert not [run for run in runs if run.part == "search" and run.system == "bert_a"]  # its rate is known
+    assert {design.model(name) for name in design.started} == {"bert_a", "bert_r", "tupe_a", "tupe_r", "t5", "diet_abs"}
 
 
 @pytest.mark.parametrize("size", ["cpu", "gpu"])
@@ -115,6 +147,9 @@ def test_those_of_the_repository(size):
         ("groups:", "groups: [", "is no YAML"),
         ("mid: 20", "baseline: tupe_a", "has the baseline tupe_a, which is no row: it has bert_a, bert_a_scaled, "),
         ("rates: [0.001, 0.002], updates", "rates: [], updates", "has no learning rate: give search.rates"),
+        ("tupe_r: {", "tupe_r: {start: {row: bert_a}, ", "starts tupe_r, but its short runs have no lengths"),
+        ("tupe_r: {", "tupe_r: {start: {positions: far}, ", "start.positions is 'far'"),
+        ("jobs: 2\n", "jobs: 2\nshares: [2]\n", "is 2, not 1 or less"),
         ("tupe_r: {seeds: 1", "tupe_r: {seeds: 100000000", "seeds is 100000000, not 1000 or less"),
         ("updates: 100", "updates: " + 100_000 * "1", "is no YAML: Exceeds the limit"),
     ],

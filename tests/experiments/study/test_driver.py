@@ -6,19 +6,20 @@ import signal
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from tests.commands import ROOT
-from tests.experiments.study.conftest import changed
+from tests.experiments.study.conftest import DESIGN, changed
 from tupe.cli.main import main
 from tupe.errors import UserError
 from tupe.experiments import queue
 from tupe.experiments.plan import Plan
 from tupe.experiments.runs import grid
-from tupe.experiments.study import finetuning, tables, training
-from tupe.experiments.study.design import Run
-from tupe.experiments.study.driver import Study
+from tupe.experiments.study import finetuning, starting, tables, training
+from tupe.experiments.study.design import Run, read_design
+from tupe.experiments.study.driver import ELSEWHERE, Study
 from tupe.experiments.study.records import read_records
 from tupe.experiments.study.tables import Results
 from tupe.files import write_json
@@ -46,6 +47,10 @@ if end == "unsaved":
 """
 
 
+#: A process that ended well.
+FINISHED = SimpleNamespace(code=0, seconds=1.0, asked=False)
+
+
 @pytest.fixture
 def study(design, prepared, tmp_path, monkeypatch):
     """`study(pause, fails, unsaved, diverges, **options)`: its pre-trainings are `TRAINING`; `started` says which."""
@@ -57,7 +62,7 @@ def study(design, prepared, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "_measured", lambda *_: {})  # there are no checkpoints
 
     def make(pause=0.0, fails=(), unsaved=(), diverges=(), **options):
-        def command(design, run, lr, corpus, folder, gpu):
+        def command(design, run, lr, corpus, folder, gpu, start=None):
             started.append(str(run))
             ends = {"fails": fails, "unsaved": unsaved, "diverges": diverges}
             end = next((end for end, runs in ends.items() if str(run) in runs), "ends")
@@ -66,7 +71,7 @@ def study(design, prepared, tmp_path, monkeypatch):
 
         monkeypatch.setattr(training, "command", command)
         parts = options.pop("parts", ("search", "final"))
-        return Study(design, tmp_path / "records", out, parts, **options)
+        return Study(options.pop("of", design), tmp_path / "records", out, parts, **options)
 
     make.started = started
     return make
@@ -197,7 +202,7 @@ def test_a_run_that_was_finished_on_another_machine_is_not_swept_here(study, tmp
     assert main(["study", *options, "glue"]) == 1
     said = capsys.readouterr()
     assert "study: 0 of 4 runs have a record" in said.out
-    assert "error: checkpoints of 4 missing fine-tunings, as glue/bert_a.seed_1.end, are not in" in said.err
+    assert "error: checkpoints for 4 missing runs, as glue/bert_a.seed_1.end, are not in" in said.err
     assert main(["study", *options, "final", "glue", "--list"]) == 0
     assert capsys.readouterr().out.splitlines()[1:3] == [
         "done    final/bert_a.seed_2 (checkpoint elsewhere)",
@@ -225,6 +230,99 @@ def test_a_pretraining_done_again_begins_its_fine_tunings_anew(study):
     begun.mkdir(parents=True)
     here.do(jobs=2)
     assert not begun.exists()
+
+
+#: Writes the checkpoint that it is asked for, and says what that took, as `tupe warm-start` does.
+STARTING = (
+    "import pathlib, sys; pathlib.Path(sys.argv[1]).touch(exist_ok=False); print('it took 2.50 s of the processor')"
+)
+
+
+@pytest.fixture
+def starts(study, tmp_path, monkeypatch):
+    """`starts()`: a study of a row made of another's checkpoints, and one from scratch; `converted` says from which."""
+    text = DESIGN.replace(
+        "{seeds: 1}", "{seeds: 1, rates: [0.004], start: {row: bert_a}, settings: {+model.sharing: none}}"
+    )
+    text = text.replace("roberta: {seeds: 1, label: RoBERTa}", "scratch: {model: tupe_r, seeds: 2, lr: 0.1, start: {}}")
+    (tmp_path / "made.yaml").write_text(text + "shares: [0.1, 0.2]\n")
+    converted = []
+
+    def command(design, run, checkpoint, corpus, folder):
+        converted.append(f"{checkpoint.parent.name}: {' '.join(real(design, run, checkpoint, corpus, folder)[-9:])}")
+        return [sys.executable, "-S", "-c", STARTING, str(folder / starting.CHECKPOINT)]
+
+    real = starting.start_command
+    monkeypatch.setattr(starting, "start_command", command)
+
+    def make():
+        parts, systems = ["search", "final", "start", "short"], ["bert_a", "tupe_r", "scratch"]
+        here = study(of=read_design(str(tmp_path / "made.yaml")), parts=parts, systems=systems)
+        for seed in (1, 2):
+            folder = here.folder(Run("final", "bert_a", seed))
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "checkpoint_last.pt").touch()
+        return here
+
+    make.converted = converted
+    return make
+
+
+def test_short_runs_from_another_systems_checkpoints(starts, study, tmp_path):
+    """The conversion waits for the checkpoint, the search for the conversion, and each length has a run of its own."""
+    here = starts()
+    assert here.do(jobs=1) == 0
+    assert [name for name in study.started if "tupe_r" in name or "scratch" in name] == [
+        *(f"search/tupe_r.lr_{lr}" for lr in (0.001, 0.002, 0.004)),
+        *(
+            f"short/{name}"
+            for n in (0, 10, 20)
+            for name in (f"tupe_r.seed_1.{n}", *(f"scratch.seed_{s}.{n}" for s in (1, 2)))
+        ),
+    ]
+    assert len(starts.converted) == 1 and starts.converted[0].startswith("bert_a.seed_1: ")
+    assert f"{starting.CHECKPOINT} tupe_r sharing=none --data " in starts.converted[0]
+    assert starts.converted[0].endswith("--positions calibrate --seed 1")
+    records = here.done
+    assert records[Run("start", "tupe_r", 1)].seconds == 2.5
+    at_once, longest = (records[Run("short", "tupe_r", 1, at=at)] for at in ("0", "20"))
+    assert (at_once.lr, at_once.curve[-1][0]) == (0, 1) and (longest.lr, longest.curve[-1][0]) == (0.002, 20)
+    assert records[Run("search", "tupe_r", 1, 0.004)].curve[-1][0] == 20  # as long as the longest
+    assert longest.settings["start"] == {
+        "row": "bert_a",
+        "positions": "calibrate",
+        "model": "tupe_r",
+        "fields": ["sharing=none"],
+    }
+    assert longest.settings["of"] == records[Run("final", "bert_a", 1)].settings
+    scratch = records[Run("short", "scratch", 2, at="20")]
+    assert "start" not in scratch.settings and scratch.lr == 0.1
+    assert not here.folder(Run("short", "tupe_r", 1, at="20")).exists()
+    assert here.folder(Run("start", "tupe_r", 1)).exists()
+    text = "\n".join(tables.starts(Results(here.design, records)))
+    assert "| TUPE-R | 1 |" in text and "After 100 updates from scratch: BERT-A 8.000 ± 0.000." in text
+
+
+def test_a_conversion_that_lies_on_another_machine(starts, study):
+    """Its record is there, but not its checkpoint: what would start from it waits, and is named."""
+    here = starts()
+    here.wanted = [run for run in here.wanted if run.system == "bert_a" or run.part == "start"]
+    here.do(jobs=1)
+    (here.folder(Run("start", "tupe_r", 1)) / starting.CHECKPOINT).unlink()
+    begun = len(study.started)
+    again = starts()
+    assert again.do(jobs=1) == 6
+    assert all("tupe_r" not in name for name in study.started[begun:])
+    said = {str(run): why for run, why in again.missing().items()}
+    assert said["search/tupe_r.lr_0.001"] == said["short/tupe_r.seed_1.20"] == ELSEWHERE
+
+
+def test_a_source_trained_again_is_converted_again(starts):
+    here = starts()
+    here.do(jobs=1)
+    assert here.folder(Run("start", "tupe_r", 1)).exists()
+    here._conclude(Run("final", "bert_a", 1), here.done[Run("final", "bert_a", 1)].settings, FINISHED)
+    assert not here.folder(Run("start", "tupe_r", 1)).exists()
 
 
 @pytest.mark.parametrize("how", ["signal", "minutes"])

@@ -8,7 +8,7 @@ import pytest
 
 from tests.commands import ROOT
 from tupe.experiments.study import training
-from tupe.experiments.study.design import Design, FineTuning, Search, System, read_design
+from tupe.experiments.study.design import Design, FineTuning, Search, Start, System, read_design
 from tupe.plan.config import read_config
 
 PAGE = (ROOT / "docs/study.md").read_text(encoding="utf-8")
@@ -22,8 +22,10 @@ def keys(kind, prefix=""):
         if nested:
             yield from keys(nested, f"{field.name}.")
             continue
+        if types[field.name] == Start | None:  # a key, and those of its value
+            yield from keys(Start, f"{field.name}.")
         default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-        known = {dataclasses.MISSING: "needed", (): "`[]`", "": '`""`'}
+        known = {dataclasses.MISSING: "needed", (): "`[]`", "": '`""`', None: "none"}
         shown = (
             "`{}`"
             if default == {}

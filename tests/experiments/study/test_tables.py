@@ -204,14 +204,16 @@ def test_a_document(results, tmp_path, leave, capsys):
     assert main(["study-report", "--size", str(size), "--document", str(document), "--records", str(leave({}))]) == 0
     assert document.read_text() == first
     document.write_text("<!-- study made costs -->\n<!-- end -->")
-    with pytest.raises(UserError, match="has a mark 'costs': the marks are curves, scores, state, headline, summary"):
+    with pytest.raises(
+        UserError, match="has a mark 'costs': the marks are curves, started, scores, state, headline, summary"
+    ):
         render(document, leave({}), str(size))
     capsys.readouterr()
     assert main(["study-report", "--size", str(size), "--records", str(leave({})), "--print", "rates"]) == 0
     assert capsys.readouterr().out.startswith("| system | 0.001 | 0.002 |")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/results.md", "docs/dev/study.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/results.md", "docs/dev/study.md", "docs/warm_start.md"])
 def test_the_pages_are_what_the_records_say(page, tmp_path):
     document = tmp_path / "page.md"
     document.write_text((ROOT / page).read_text())

@@ -70,7 +70,9 @@ class Foreign:
         f = self.fields
         width, ffn, narrow = f["encoder_embed_dim"], f["encoder_ffn_embed_dim"], f.get("embedding_dim", 0)
         table = narrow or width
-        wanted = {WORDS: (self.symbols, table), POSITIONS: (f["max_positions"], table)}
+        wanted = {WORDS: (self.symbols, table)}
+        if f["absolute"] == "input":
+            wanted[POSITIONS] = (f["max_positions"], table)
         if SEGMENTS in self.weights:
             wanted[SEGMENTS] = (2, table)
         for layer in range(self.layers):

@@ -13,6 +13,8 @@ WORDS = ENCODER + "embed_tokens.weight"
 POSITIONS = ENCODER + "input_positions.weight"
 SEGMENTS = ENCODER + "input_segments.weight"
 OUTPUT = LM_HEAD + "weight"
+#: The vectors of Shaw et al., within a layer.
+RELATIVE_KEY = "self_attn.relative.key"
 #: The dense layer of BERT's pooler, which a classification head begins with (`tupe.models.pooler`).
 POOLER = "pooler."
 #: The classification head of an import, whatever it is called: the last part is `dense` or `out_proj`.
@@ -117,6 +119,7 @@ FAMILIES = {
     "roberta": _ROBERTA,
     "xlm-roberta": _ROBERTA,
     "camembert": _ROBERTA,
+    "data2vec-text": _ROBERTA._replace(base="data2vec_text."),
     "bert": _BERT,
     "distilbert": _BERT._replace(
         base="distilbert.",
@@ -175,7 +178,9 @@ FAMILIES = {
 }
 
 
-def from_transformers(state: Mapping[str, Tensor], family: Family, padding: int) -> tuple[dict[str, Tensor], list[str]]:
+def from_transformers(
+    state: Mapping[str, Tensor], family: Family, padding: int, relative_key: bool = False
+) -> tuple[dict[str, Tensor], list[str]]:
     """The parameters of a model of Transformers under our names, and the names of those that are left behind.
 
     The vector of token type 0, which every word of a single text gets, goes into the positions; the difference of the
@@ -186,6 +191,8 @@ def from_transformers(state: Mapping[str, Tensor], family: Family, padding: int)
         state: with a prefix, where the model has a head, or without.
         family: the names.
         padding: the number of the padding symbol, which RoBERTa counts its positions from.
+        relative_key: whether each layer adds vectors by distance to its keys (Shaw et al.), and nothing has absolute
+            positions; the table of these is left behind.
 
     Raises:
         KeyError: for a parameter that is missing.
@@ -206,16 +213,21 @@ def from_transformers(state: Mapping[str, Tensor], family: Family, padding: int)
     for theirs, ours in family.embeddings.items():
         both(base + theirs, ENCODER + ours)
     first = padding + 1 if family.first_position is None else family.first_position
-    positions = take(base + "embeddings.position_embeddings.weight")[first:]
+    positions = base + "embeddings.position_embeddings.weight"
+    positions = None if relative_key else take(positions)[first:]
     types = base + "embeddings.token_type_embeddings.weight"
     if types in state:
         zero, *others = take(types)
-        positions = positions + zero
         if len(others) > 1:
             left[f"{types} of types above 1"] = None
-        if others:
-            found[SEGMENTS] = torch.stack([torch.zeros_like(zero), others[0] - zero])
-    found[POSITIONS] = positions
+        if positions is None:
+            found[SEGMENTS] = torch.stack([zero, (others or [zero])[0]])
+        else:
+            positions = positions + zero
+            if others:
+                found[SEGMENTS] = torch.stack([torch.zeros_like(zero), others[0] - zero])
+    if positions is not None:
+        found[POSITIONS] = positions
     layer = 0
     while any(name.startswith(base + family.layer.format(layer)) for name in state):
         theirs, ours = base + family.layer.format(layer), f"{ENCODER}layers.{layer}."
@@ -223,6 +235,8 @@ def from_transformers(state: Mapping[str, Tensor], family: Family, padding: int)
             found[f"{ours}self_attn.qkv_proj.{of}"] = torch.cat([take(theirs + x + of) for x in family.query_key_value])
             for part, name in family.of_layer.items():
                 found[ours + name + of] = take(theirs + part + of)
+        if relative_key:  # which counts from the key to the query
+            found[ours + RELATIVE_KEY] = take(theirs + "attention.self.distance_embedding.weight").flip(0)
         layer += 1
     for theirs, ours in family.lm_head.items():
         both(theirs, LM_HEAD + ours)

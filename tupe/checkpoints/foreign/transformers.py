@@ -6,7 +6,14 @@ from typing import Any
 from torch import Tensor
 
 from tupe.checkpoints.foreign.model import BERT, Foreign
-from tupe.checkpoints.foreign.names import FAMILIES, POSITIONS, SEGMENTS, WORDS, from_transformers
+from tupe.checkpoints.foreign.names import (
+    FAMILIES,
+    POSITIONS,
+    RELATIVE_KEY,
+    SEGMENTS,
+    WORDS,
+    from_transformers,
+)
 from tupe.checkpoints.from_transformers import read_weights
 from tupe.errors import UserError
 from tupe.files import read_json, typed
@@ -27,7 +34,8 @@ _ACTIVATIONS = {
     "linear": "linear",
 }
 #: Language-model heads that have gelu, whatever the layers have.
-_GELU_HEADS = ("roberta", "xlm-roberta", "camembert", "mpnet", "electra", "roberta-prelayernorm")
+_GELU_HEADS = ("roberta", "xlm-roberta", "camembert", "data2vec-text", "mpnet", "electra", "roberta-prelayernorm")
+_POSITIONS = "position_embeddings.weight"
 #: Fields of DistilBERT -> what the others call them.
 _DISTILBERT = {
     "n_layers": "num_hidden_layers",
@@ -60,12 +68,13 @@ def read(folder: Path) -> tuple[Foreign, dict[str, Any]]:
             "own exports (tupe) are imported; relative positions that meet the words (DeBERTa), rotary ones "
             "(ModernBERT) and layers that are repeated (ALBERT) are not"
         )
-    _refuse(path, config)
+    relative_key = kind == "bert" and config.get("position_embedding_type") == "relative_key"
+    _refuse(path, {**config, "position_embedding_type": "absolute"} if relative_key else config)
     files, state = _weights(folder)
     padding = _number(path, config, "pad_token_id", 0 if kind in _ONE_SEPARATOR else 1)
     family = FAMILIES[kind]
     try:
-        weights, left = from_transformers(state, family, padding)
+        weights, left = from_transformers(state, family, padding, relative_key)
     except KeyError as error:
         raise UserError(
             f"{files[0]} lacks {error}, which a {kind} has: it is not whole, or not of {path}, so get it again"
@@ -80,7 +89,7 @@ def read(folder: Path) -> tuple[Foreign, dict[str, Any]]:
         path=path,
         fields=_fields(path, kind, config, weights),
         weights=weights,
-        rows=len(next(t for name, t in state.items() if name.endswith("position_embeddings.weight"))),
+        rows=0 if relative_key else len(next(t for name, t in state.items() if name.endswith(_POSITIONS))),
         files=[path, *files],
         head={},
         classes=_classes(config),
@@ -162,7 +171,7 @@ def _fields(path: Path, kind: str, config: dict[str, Any], weights: dict[str, Te
         "dropout": dropout,
         "attention_dropout": config.get("attention_probs_dropout_prob", 0.1),
         "layer_norm_eps": 1e-12 if kind == "distilbert" else config.get("layer_norm_eps", 1e-12),
-        "max_positions": len(weights[POSITIONS]),
+        "max_positions": len(weights[POSITIONS]) if POSITIONS in weights else _longest(path, config, weights),
         "encoder_normalize_before": kind == "roberta-prelayernorm",
     }
     narrow = config.get("embedding_size", width) if kind == "electra" else width
@@ -172,10 +181,25 @@ def _fields(path: Path, kind: str, config: dict[str, Any], weights: dict[str, Te
         fields["segment"] = "input"
     if kind in _ONE_SEPARATOR:
         fields["pair_separators"] = 1
+    if POSITIONS not in weights:
+        fields |= {"absolute": "none", "relative": "shaw", "sharing": "none"}
+        fields["relative_max_distance"] = fields["max_positions"] - 1
     if kind == "mpnet":
         fields["relative"] = "bucketed"
         fields["relative_buckets"] = _number(path, config, "relative_attention_num_buckets", 32)
     return fields
+
+
+def _longest(path: Path, config: dict[str, Any], weights: dict[str, Tensor]) -> int:
+    """The longest sequence of a model with `relative_key`, whose vectors are of all its distances."""
+    longest = _number(path, config, "max_position_embeddings")
+    found = next(len(tensor) for name, tensor in weights.items() if name.endswith(RELATIVE_KEY))
+    if found != 2 * longest - 1:
+        raise UserError(
+            f"{path} says max_position_embeddings {longest}, whose {2 * longest - 1} distances are not the {found} "
+            "vectors of the weights: give files that belong together"
+        )
+    return longest
 
 
 def _classes(config: dict[str, Any]) -> list[str] | None:

@@ -22,8 +22,16 @@ BASELINE = "bert_a"
 #: Name of the row of a model without positions: its loss is what can be learnt without word order.
 CONTROL = "no_positions"
 
-Part = Literal["search", "final", "glue", "cost"]
+Part = Literal["search", "final", "start", "short", "glue", "cost"]
 Extension = Literal["linear", "ntk", "yarn", "log_n", "window", "fire_length"]
+
+
+@dataclass(frozen=True)
+class Start:
+    """How the short runs of a row begin: with the checkpoint of another row made into its system, or from scratch."""
+
+    row: str = ""  # whose final checkpoint of the same seed it is; none: from scratch, for as long
+    positions: Literal["calibrate", "weights", "new"] = "calibrate"  # as `tupe warm-start --positions`
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,8 @@ class System:
     evaluate: tuple[Extension, ...] = ()
     # more learning rates for this row's search, where the best of the common rates is the smallest or greatest
     rates: tuple[float, ...] = checked(minimum=0, default=())
+    lr: float | None = checked(minimum=0, default=None)  # the rate, where it is known: no search
+    start: Start | None = None  # in place of one run of all updates, a short one for each of the design's `shares`
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,7 @@ class Design:
     finetuning: FineTuning = field(default_factory=FineTuning)  # of the checkpoints
     cost: tuple[str, ...] = ()  # arguments of `benchmarks/model.py`
     jobs: int = checked(minimum=0, default=0)  # pre-trainings at a time; 0: one for each core
+    shares: tuple[float, ...] = checked(minimum=0, maximum=1, default=())  # of `updates`: lengths of the short runs
     name: str = ""  # of the file
 
     @property
@@ -101,8 +112,19 @@ class Design:
         return row.model if row is not None and row.model else name
 
     def rates(self, name: str) -> list[float]:
-        """Return the learning rates that a system's search tries, from the smallest."""
-        return sorted({*self.search.rates, *self.systems[name].rates})
+        """Return the learning rates that a system's search tries, from the smallest, or the one that is known."""
+        system = self.systems[name]
+        return sorted({*self.search.rates, *system.rates}) if system.lr is None else [system.lr]
+
+    @property
+    def short(self) -> tuple[int, ...]:
+        """Updates of the short runs, each with its own schedule; 0 is the loss at once."""
+        return tuple(sorted({0, *(max(1, round(share * self.updates)) for share in self.shares)}))
+
+    @property
+    def started(self) -> dict[str, System]:
+        """The systems that have short runs."""
+        return {name: system for name, system in self.systems.items() if system.start is not None}
 
     def after(self, at: str) -> int:
         """Return the updates of the checkpoint `at`: the `end`, or `mid`."""
@@ -111,17 +133,24 @@ class Design:
     def runs(self) -> Iterator[Run]:
         """Yield all runs: for each group the search, then seed after seed; at last the fine-tunings and the costs.
 
-        A row with a single rate has no search. Without tasks, or without arguments of the benchmark, there is none of
-        the last two.
+        A row with a single rate has no search. Short runs, from the shortest, come after those of all updates, and what
+        they start from before them. Without tasks, or without arguments of the benchmark, there is none of the last
+        two.
         """
         for group in self.groups:
             for name in group:
                 rates = self.rates(name)
                 yield from (Run("search", name, self.search.seed, lr) for lr in rates if len(rates) > 1)
-            yield from _by_seed("final", group)
+            whole = {name: system for name, system in group.items() if system.start is None}
+            started = {name: system for name, system in group.items() if system.start is not None}
+            yield from _by_seed("final", whole)
+            yield from _by_seed("start", {name: system for name, system in started.items() if system.start.row})
+            for updates in self.short:
+                yield from _by_seed("short", started, str(updates))
         for group in self.groups if self.finetuning.tasks else ():
             for at in ("end", "mid") if self.mid else ("end",):
-                ours = {name: system for name, system in group.items() if self.model(name) != ROBERTA}
+                whole = {name: system for name, system in group.items() if system.start is None}
+                ours = {name: system for name, system in whole.items() if self.model(name) != ROBERTA}
                 yield from _by_seed("glue", ours, at)
         if self.cost:
             yield Run("cost", "all", 1)
@@ -131,11 +160,13 @@ class Design:
 class Run:
     """One part of the study, which leaves one record."""
 
-    part: Part  # the search of the rate, a pre-training at the best rate, a sweep of fine-tunings, or costs
+    # the search of the rate, a pre-training at the best rate, a checkpoint made into another system, a short training
+    # from it, a sweep of fine-tunings, or costs
+    part: Part
     system: str
     seed: int  # of the pre-training
     lr: float | None = None  # of a search
-    at: str = ""  # the checkpoint of a sweep, `end` or `mid`
+    at: str = ""  # the checkpoint of a sweep, `end` or `mid`; the updates of a short run
 
     @property
     def path(self) -> Path:
@@ -149,7 +180,7 @@ class Run:
 
 def _by_seed(part: Part, group: dict[str, System], at: str = "") -> Iterator[Run]:
     """Yield seed 1 of all systems, then seed 2 of all, and so on: at any time all have about as many runs."""
-    for seed in range(1, max(system.seeds for system in group.values()) + 1):
+    for seed in range(1, max((system.seeds for system in group.values()), default=0) + 1):
         yield from (Run(part, name, seed, at=at) for name, system in group.items() if seed <= system.seeds)
 
 
@@ -181,8 +212,28 @@ def read_design(size: str) -> Design:
     for name in design.systems:
         if design.model(name) not in (*SYSTEMS, ROBERTA):
             raise UserError(f"{path} compares {design.model(name)}, which `tupe systems` does not list.")
+    _check_starts(design, path)
     if design.baseline and design.baseline not in design.systems:
         rows = ", ".join(design.systems)
         raise UserError(f"{path} has the baseline {design.baseline}, which is no row: it has {rows}.")
     default = BASELINE if BASELINE in design.systems else next(iter(design.systems))
     return replace(design, name=path.stem, baseline=design.baseline or default)
+
+
+def _check_starts(design: Design, path: Path) -> None:
+    """Raise `UserError` for a row that starts from what the design does not train."""
+    for name, system in design.started.items():
+        source = design.systems.get(system.start.row)
+        if not design.shares:
+            raise UserError(f"{path} starts {name}, but its short runs have no lengths: give shares, such as [0.1].")
+        if design.model(name) == ROBERTA:
+            raise UserError(f"{path} starts {name}, a model of fairseq's: choose one of `tupe systems`.")
+        if not system.start.row:
+            continue
+        if source is None or source.start is not None or design.model(system.start.row) == ROBERTA:
+            raise UserError(
+                f"{path} starts {name} from {system.start.row}, which is no row of this plugin's trained in full: "
+                "choose another row."
+            )
+        if source.seeds < system.seeds or design.search.seed > source.seeds:
+            raise UserError(f"{path} starts more seeds of {name} than {system.start.row} has: give that row as many.")

@@ -15,13 +15,14 @@ from tupe.experiments.job import reason
 from tupe.experiments.process import Process
 from tupe.experiments.queue import Progress, Steps, do_runs, finish, run_program, say_failed
 from tupe.experiments.runs import LOG
-from tupe.experiments.study import finetuning, training
+from tupe.experiments.study import finetuning, starting, training
 from tupe.experiments.study.design import Design, Run
 from tupe.experiments.study.records import MADE_BY, Record, best_rate, check_settings, read_record, read_records
 from tupe.files import lock, read, write
 
 _BEGUN = "begun.json"
-#: Why a fine-tuning cannot be done here.
+_TRAININGS = ("search", "final", "short")
+#: Why a run cannot be done here.
 ELSEWHERE = "checkpoint of the pre-training elsewhere"
 
 
@@ -84,10 +85,19 @@ class Study:
         if run.part == "cost":
             return {"run": "cost", "arguments": list(self.design.cost)}
         if run.part == "glue":
-            pretrained = self.done.get(pretraining_of(run))
+            pretrained = self.done.get(pretraining_of(self.design, run))
             return None if pretrained is None else finetuning.sweep_settings(self.design, run, pretrained.settings)
+        source, start = source_of(self.design, run), {}
+        if source is not None:
+            if source not in self.done:
+                return None
+            start = starting.start_settings(self.design, run, self.done[source].settings)
+        if run.part == "start":
+            return {"run": str(run), **start}
         lr = run.lr if run.part == "search" else best_rate(self.design, run.system, self.done)
-        return None if lr is None else training.settings(self.design, run, lr, self.corpus)
+        if run.part == "short" and int(run.at) == 0:
+            lr = 0.0  # the loss at once
+        return None if lr is None else {**training.settings(self.design, run, lr, self.corpus), **start}
 
     def check(self) -> None:
         """Raise `UserError` at the first record whose settings differ from those that its run would have here."""
@@ -118,6 +128,8 @@ class Study:
                 continue
             if run.part == "glue" and not (self.glue.is_dir() and self._pretrained(run)):
                 continue  # a record alone may have come from another machine
+            if not self._begins(run):
+                continue
             of = self.settings(run)
             if of is not None:
                 yield run, self._steps(run, of)
@@ -145,23 +157,42 @@ class Study:
                     self._conclude(run, of, process)
 
     def _pretrained(self, run: Run) -> Path | None:
-        """Return the checkpoint that a sweep fine-tunes; None unless its pre-training ended on this machine."""
-        folder = self.folder(pretraining_of(run))
+        """Return the checkpoint that a run begins with; None unless its pre-training ended on this machine."""
+        folder = self.folder(pretraining_of(self.design, run))
         log = training.log_of(folder)
         ended = log is not None and max(log.valid, default=0) >= self.design.updates
-        return training.checkpoint(self.design, folder, run.at) if ended else None
+        return training.checkpoint(self.design, folder, run.at or "end") if ended else None
+
+    def _start(self, run: Run) -> Path | None:
+        """Return the converted checkpoint that a training starts from; None for one from scratch."""
+        if run.part == "start" or source_of(self.design, run) is None:
+            return None
+        return self.folder(Run("start", run.system, run.seed)) / starting.CHECKPOINT
+
+    def _begins(self, run: Run) -> bool:
+        """Tell whether the checkpoint that a conversion or a short run begins with is on this machine."""
+        if run.part == "start":
+            return self._pretrained(run) is not None
+        start = self._start(run)
+        return start is None or (Run("start", run.system, run.seed) in self.done and start.is_file())
 
     def missing(self) -> dict[Run, str]:
         """Map each run without a record to what keeps it from being done here, `ELSEWHERE` among that, or to ``."""
         return {run: self._hindrance(run) for run in self.wanted if run not in self.done}
 
     def _hindrance(self, run: Run) -> str:
-        if run.part == "glue" and pretraining_of(run) in self.done:
+        trained = pretraining_of(self.design, run) in self.done
+        if run.part == "glue" and trained:
             if not self._pretrained(run):
                 return ELSEWHERE
             return "" if self.glue.is_dir() else "tasks not prepared: give --glue"
+        converted = Run("start", run.system, run.seed) in self.done
+        could = trained if run.part == "start" else converted and self._start(run) is not None
+        if could and not self._begins(run):
+            return ELSEWHERE
         searched = [other for other in self.design.runs() if (other.part, other.system) == ("search", run.system)]
-        if run.part == "final" and searched and all(other in self.done for other in searched):
+        waits = run.part == "final" or (run.part == "short" and int(run.at) > 0)
+        if waits and searched and all(other in self.done for other in searched):
             return "" if best_rate(self.design, run.system, self.done) else "every rate of the search diverged"
         return ""
 
@@ -178,7 +209,11 @@ class Study:
             return finetuning.cost_command(self.design, folder)
         if run.part == "glue":
             return finetuning.sweep_command(self.design, self._pretrained(run), self.glue, folder / "sweep")
-        return training.command(self.design, run, of["lr"], self.corpus, folder, torch.cuda.is_available())
+        if run.part == "start":
+            (folder / starting.CHECKPOINT).unlink(missing_ok=True)  # of one that was stopped before its record
+            return starting.start_command(self.design, run, self._pretrained(run), self.corpus, folder)
+        gpu = torch.cuda.is_available()
+        return training.command(self.design, run, of["lr"], self.corpus, folder, gpu, self._start(run))
 
     def _conclude(self, run: Run, of: dict[str, Any], process: Process) -> None:
         """Write the record of a run that succeeded, else the time that it has taken."""
@@ -195,34 +230,45 @@ class Study:
             return
         write(self.records / run.path, found)
         self.done[run] = found
-        if run.part == "search":
+        if run.part in ("search", "short"):
             shutil.rmtree(folder)
         for at in ("end", "mid") if run.part == "final" else ():  # begun with another checkpoint, if at all
             shutil.rmtree(self.folder(Run("glue", run.system, run.seed, at=at)), ignore_errors=True)
+        for name, system in self.design.started.items() if run.part == "final" else ():
+            if system.start.row == run.system:
+                shutil.rmtree(self.folder(Run("start", name, run.seed)), ignore_errors=True)
 
     def _record(self, run: Run, of: dict[str, Any], code: int, spent: float) -> Record | None:
         folder = self.folder(run)
         diverged = code and run.part == "search" and training.DIVERGED.search(reason(folder / LOG, code))
         if code and not diverged:  # also where the last validation was logged: what was not saved cannot be used
             return None
-        if run.part in ("search", "final"):
+        if run.part in _TRAININGS:
             return training.record(self.design, run, of, self.corpus, folder, spent, bool(diverged))
+        if run.part == "start":
+            return starting.start_record(of, folder)
         if run.part == "cost":
             return finetuning.cost_record(of, folder)
         return finetuning.sweep_record(of, folder / "sweep", spent)
 
     def _size(self, run: Run) -> int:
         """Return the weight of a run in the progress bar, in updates."""
-        if run.part in ("search", "final"):
+        if run.part in _TRAININGS:
             return training.updates(self.design, run)
-        return self.design.search.updates or self.design.updates
+        return 1 if run.part == "start" else self.design.search.updates or self.design.updates
 
     def _progress(self, active: Collection[Run]) -> Progress:
         done = [run for run in self.wanted if run in self.done]
-        logs = [training.log_of(self.folder(run)) for run in active if run.part in ("search", "final")]
+        logs = [training.log_of(self.folder(run)) for run in active if run.part in _TRAININGS]
         return Progress(len(done), sum(map(self._size, done)) + sum(max(log.train) for log in logs if log))
 
 
-def pretraining_of(run: Run) -> Run:
-    """Return the pre-training whose checkpoint a sweep fine-tunes."""
-    return Run("final", run.system, run.seed)
+def pretraining_of(design: Design, run: Run) -> Run:
+    """Return the pre-training whose checkpoint a sweep fine-tunes, or a run starts from."""
+    return source_of(design, run) or Run("final", run.system, run.seed)
+
+
+def source_of(design: Design, run: Run) -> Run | None:
+    """Return the pre-training that a row with a start begins with; None for any other run."""
+    start = design.systems[run.system].start if run.system in design.systems else None
+    return Run("final", start.row, run.seed) if start is not None and start.row else None

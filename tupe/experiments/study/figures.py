@@ -1,4 +1,4 @@
-"""Plot all systems: validation loss against updates, and fine-tuned scores against validation loss."""
+"""Plot all systems: validation loss against updates, that of short runs, and fine-tuned scores against the loss."""
 
 from pathlib import Path
 
@@ -44,6 +44,52 @@ def plot_curves(results: Results, output: Path) -> bool:
     ax.grid(alpha=0.3)
     lines.sort(key=lambda line: -line.get_ydata()[-1])  # as they lie above one another
     figure.legend(handles=lines, loc="outside right upper", fontsize=8)
+    save_figure(figure, output)
+    return True
+
+
+def plot_starts(results: Results, output: Path) -> bool:
+    """Draw the loss of each short run against its updates, what its start cost among them, in percent of a whole run.
+
+    A band goes from the lowest to the highest seed; dotted lines are the losses of whole runs.
+
+    Returns:
+        Whether there was something to draw.
+
+    Raises:
+        UserError: without matplotlib.
+    """
+    design = results.design
+    if not any(results.shorts(name, updates) for name in design.started for updates in design.short):
+        return False
+    figure = new_figure(9, 5)
+    ax = figure.subplots()
+    for number, name in enumerate(design.started):
+        found = {u: [one.loss for one in results.shorts(name, u).values()] for u in design.short}
+        found = {updates: losses for updates, losses in found.items() if losses}
+        if not found:
+            continue
+        cost = np.mean(results.start_cost(name) or [0])
+        at = [100 * (updates + cost) / design.updates for updates in found]
+        style = {"color": colour(number), "linestyle": dashes(number)}
+        means = [np.mean(losses) for losses in found.values()]
+        ax.plot(at, means, linewidth=1.2, marker=marker(number), markersize=4, label=design.label(name), **style)
+        low, high = ([end(losses) for losses in found.values()] for end in (min, max))
+        ax.fill_between(at, low, high, color=style["color"], alpha=0.2, linewidth=0)
+    for name in design.systems:
+        whole = [record.loss for record in results.finals(name).values()]
+        if whole:
+            ax.axhline(np.mean(whole), color="0.4", linewidth=0.8, linestyle=":")
+            label = f"{design.label(name)}, {design.updates:,} updates"
+            ax.annotate(label, (0, np.mean(whole)), (2, 2), textcoords="offset points", fontsize=7, color="0.3")
+    ax.set(xlabel=f"% of {design.updates:,} updates, the start's cost among them")
+    ax.set_ylabel("validation loss (bits a masked token)")
+    ax.set_xscale("symlog", linthresh=1)
+    ticks = [0, *(100 * updates / design.updates for updates in design.short[1:])]
+    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.minorticks_off()
+    ax.grid(alpha=0.3)
+    figure.legend(loc="outside right upper", fontsize=8)
     save_figure(figure, output)
     return True
 

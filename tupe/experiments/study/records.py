@@ -81,8 +81,26 @@ class Cost:
     versions: dict[str, str]
 
 
-Record = Pretraining | FineTuning | Cost
-KINDS = {"search": Pretraining, "final": Pretraining, "glue": FineTuning, "cost": Cost}
+@dataclass(frozen=True)
+class Conversion:
+    """Record of a checkpoint that `tupe warm-start` made into another system, and of what that took."""
+
+    version: ClassVar[int] = 1
+    settings: dict[str, Any]
+    seconds: float  # of the processor, for the conversion alone
+    host: dict[str, int | str]
+    versions: dict[str, str]
+
+
+Record = Pretraining | Conversion | FineTuning | Cost
+KINDS = {
+    "search": Pretraining,
+    "final": Pretraining,
+    "start": Conversion,
+    "short": Pretraining,
+    "glue": FineTuning,
+    "cost": Cost,
+}
 
 
 def read_record(folder: Path, run: Run) -> Record | None:

@@ -47,6 +47,19 @@ class Results:
         """Map each seed to the system's pre-training at the best rate."""
         return {run.seed: self.records[run] for run in self._of("final", system)}
 
+    def shorts(self, system: str, updates: int) -> dict[int, Pretraining]:
+        """Map each seed to the system's short run of so many updates; of 0, the loss at once."""
+        return {run.seed: self.records[run] for run in self._of("short", system, str(updates))}
+
+    def start_cost(self, system: str) -> list[float]:
+        """Return what the conversions of a row's checkpoints took, in updates of its longest short run."""
+        longest, found = self.design.short[-1], []
+        for seed, record in self.shorts(system, longest).items():
+            conversion = self.records.get(Run("start", system, seed))
+            if conversion is not None and record.processor_seconds:
+                found.append(conversion.seconds * longest / record.processor_seconds)
+        return found
+
     def paired(self, system: str, target: str, value: Callable[[Pretraining, Pretraining], float | None]) -> list:
         """Pair `value` of two systems' pre-trainings of the same seed, which see the same data and masks."""
         ours, theirs = self.finals(system), self.finals(target)
@@ -112,6 +125,8 @@ def state(results: Results) -> list[str]:
     few = []
     for name, system in design.systems.items():
         there = len(results.finals(name))
+        if system.start is not None:
+            there = min(len(results.shorts(name, updates)) for updates in design.short)
         if there < system.seeds:
             few.append(f"{design.label(name)} {there} of {system.seeds}")
     if few:
@@ -282,6 +297,49 @@ def longer(results: Results) -> list[str]:
     return _table(("system", "loss at the length of training", *(f"{n}" for n in design.lengths)), rows)
 
 
+def starts(results: Results) -> list[str]:
+    """Write the losses of the short runs, what their starts cost, and when they reach the loss of a whole training."""
+    design, rows = results.design, []
+    longest = design.short[-1]
+    going_on = next((n for n, system in design.started.items() if design.model(n) == system.start.row), None)
+    for name in design.started:
+        losses = {updates: [one.loss for one in results.shorts(name, updates).values()] for updates in design.short}
+        if not any(losses.values()):
+            continue
+        ours, theirs = results.shorts(name, longest), results.shorts(going_on, longest) if going_on else {}
+        gain = [ours[seed].loss - theirs[seed].loss for seed in sorted(ours.keys() & theirs.keys())]
+        cost = results.start_cost(name)
+        cells = (
+            str(max(map(len, losses.values()))),
+            f"{statistics.fmean(cost):,.0f}" if cost else _NONE,
+            *(_spread(found, 3) if found else _NONE for found in losses.values()),
+            _interval(gain, 3, "+") if gain and name != going_on else _NONE,
+            _whole_reached(results, name, losses),
+        )
+        rows.append((design.label(name), *cells))
+    lengths = [f"{updates:,}" if updates else "at once" for updates in design.short]
+    gain = f"less {design.label(going_on)}'s" if going_on else "less that of the old model trained on"
+    head = ("", "seeds", "start, in updates", *lengths, gain, f"reaches its loss after {design.updates:,} at")
+    lines = _table(head, rows)
+    whole = [
+        f"{design.label(name)} {_spread([record.loss for record in results.finals(name).values()], 3)}"
+        for name in _there(results)
+    ]
+    return [*lines, "", f"After {design.updates:,} updates from scratch: {', '.join(whole)}."] if whole else lines
+
+
+def _whole_reached(results: Results, name: str, losses: dict[int, list[float]]) -> str:
+    """Say after how many updates the mean loss is that of the row's system trained in full from scratch."""
+    design = results.design
+    same = [other for other in _there(results) if design.model(other) == design.model(name)]
+    if not same:
+        return _NONE
+    target = statistics.fmean(record.loss for record in results.finals(same[0]).values())
+    means = {updates: statistics.fmean(found) for updates, found in losses.items() if found}
+    first = next((updates for updates, loss in means.items() if loss <= target), None)
+    return f"not by {max(means):,}" if first is None else f"{first:,}" if first else "once"
+
+
 def heads(results: Results) -> list[str]:
     """Write how many heads have each pattern of position correlation, as a mean over the seeds."""
     rows = []
@@ -312,7 +370,21 @@ def cost(results: Results) -> list[str]:
 BLOCKS: dict[str, Callable[[Results], list[str]]] = {
     block.__name__: block
     for block in (
-        *(state, headline, summary, pretraining, shares, ablations, rates, glue, correlation, length, longer, heads),
+        *(
+            state,
+            headline,
+            summary,
+            pretraining,
+            shares,
+            ablations,
+            rates,
+            glue,
+            correlation,
+            length,
+            longer,
+            starts,
+            heads,
+        ),
         cost,
     )
 }

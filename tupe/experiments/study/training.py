@@ -33,8 +33,15 @@ DIVERGED = re.compile(r"NaN or infinite|Nan/Inf|Minimum loss scale")
 
 
 def updates(design: Design, run: Run) -> int:
-    """Return the number of updates of a pre-training."""
-    return design.search.updates if run.part == "search" else design.updates
+    """Return the number of updates of a pre-training.
+
+    The search of a row with short runs is as long as its longest; a run of none has one, at a rate of zero.
+    """
+    if run.part == "short":
+        return max(1, int(run.at))
+    if run.part == "search":
+        return design.short[-1] if run.system in design.started else design.search.updates
+    return design.updates
 
 
 def checkpoint(design: Design, folder: Path, at: str) -> Path | None:
@@ -78,10 +85,16 @@ def settings(design: Design, run: Run, lr: float, corpus: Path) -> dict[str, Any
     return {"run": str(run), "lr": lr, "updates": updates(design, run), "data": data, "pretraining": of}
 
 
-def command(design: Design, run: Run, lr: float, corpus: Path, folder: Path, gpu: bool) -> list[str]:
-    """Return the command of the pre-training: fairseq's own, preceded by the plan for a model of this plugin."""
+def command(
+    design: Design, run: Run, lr: float, corpus: Path, folder: Path, gpu: bool, start: Path | None = None
+) -> list[str]:
+    """Return the command of the pre-training: fairseq's own, preceded by the plan for a model of this plugin.
+
+    `start` is the checkpoint whose weights it begins with.
+    """
     given = {"common.user_dir": user_dir(), "task.data": corpus, "checkpoint.save_dir": folder}
     given |= {"distributed_training.distributed_world_size": 1}
+    given |= {} if start is None else {"checkpoint.finetune_from_model": start}
     given |= {} if gpu else {"common.cpu": True, "common.fp16": False}
     given |= overrides(design, run, lr)
     if "dataset.batch_size" in given:  # the batch of an update, so without accumulation
