@@ -1,7 +1,7 @@
 """A SentencePiece model as a tokenizer of Transformers, whose numbers are those of fairseq's dictionary.
 
-Transformers' own conversions number anew (fairseq's order is `<s> <pad> </s> <unk>`, the pieces, `<mask>`) or take no
-BPE model, so the tokenizer is built by hand. It needs the packages `tokenizers` and `protobuf`, not Transformers.
+Transformers' own conversions change the numbers (fairseq's order is `<s> <pad> </s> <unk>`, the pieces, `<mask>`) or
+take no BPE model, so the tokenizer is built by hand. It needs the packages `tokenizers` and `protobuf`, not Transformers.
 """
 
 import re
@@ -68,7 +68,7 @@ def build_tokenizer(
     if spec.precompiled_charsmap:
         # NFC first: Precompiled maps whole graphemes only, so that a letter and its accent, when apart,
         # would stay so. NFC alone puts a vowel before the shadda that it follows in Arabic text, which SentencePiece
-        # leaves, so a character that is none stands between the two meanwhile
+        # leaves, so a character that is none stands between the two until then
         steps += [normalizers.Replace(Regex(_VOWEL_AFTER_SHADDA), _NONE), normalizers.NFC()]
         steps += [normalizers.Replace(_NONE, ""), normalizers.Precompiled(spec.precompiled_charsmap)]
     steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r" \z"), "")]

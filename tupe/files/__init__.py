@@ -1,4 +1,4 @@
-"""Files and folders, without knowing what is in them; the bottom of the house.
+"""Files and folders, without knowing what is in them.
 
 typed         JSON and configurations as dataclasses, checked: `read`, `write`, `typed`, `checked`
 folder        a folder that a command owns: lock, identity, nothing foreign: `own`, `Owner`, `move_into`

@@ -92,7 +92,7 @@ class Owner:
         with lock(folder / LOCK, wait) as mine:
             if mine is None:
                 raise UserError(f"another process is working in {folder}: wait for it to end, or end it.")
-            found = self.check()  # again: another may have begun meanwhile
+            found = self.check()  # again: another process may have begun since
             remove_unfinished(folder)  # of a process that was killed
             if (found is None or found.of != self.of) and (found or not (self.is_begun and self.is_begun())):
                 write(folder / IDENTITY, Identity(self.made_by, self.of))
@@ -171,6 +171,6 @@ def _leave(folder: Path, new: list[Path]) -> None:
     """Remove the identity, the lock, what a training kept there, and the folders that were not there."""
     for path in folder.glob(f"{_OURS}*"):
         path.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # others have put something there meanwhile
+    with contextlib.suppress(OSError):  # others have put something there since
         for path in new:
             path.rmdir()

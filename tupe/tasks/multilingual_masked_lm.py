@@ -63,9 +63,9 @@ class MultilingualMaskedLMConfig(FairseqDataclass):
 class MultilingualMaskedLMTask(TupeTask, MaskedLMTask):
     """fairseq's `multilingual_masked_lm`, which knows no Hydra, rebuilt from the same parts.
 
-    Each epoch draws anew, by (seed, epoch) alone, so that a resumed run draws the same: of a language whose probability
-    is above its share of the blocks with replacement, of others without. Unlike fairseq's, this one masks a block
-    that is drawn twice differently each time, and sorts blocks by the lengths of those that were drawn.
+    Each epoch has a draw of its own, by (seed, epoch) alone, so that a resumed run draws the same: with replacement
+    from a language whose probability is above its share of the blocks, without from others. Unlike fairseq's task, this
+    one masks a block differently each time it is drawn, and sorts blocks by the lengths of those that were drawn.
     """
 
     cfg: MultilingualMaskedLMConfig
