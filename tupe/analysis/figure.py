@@ -95,7 +95,7 @@ def heat_maps(
     columns: int = 4,
     size: float = 2.8,
 ) -> Figure:
-    """One square for each matrix, on a common colour scale, white at 0 and safe for the colour-blind.
+    """Draw a square for each matrix, on a common colour scale, white at 0 and safe for the colour-blind.
 
     The scale ends where one cell in 200 is beyond it.
 
@@ -132,7 +132,7 @@ def colour_limit(values: np.ndarray, reset: bool = False) -> float:
 
 
 def _heat_map(square, values: np.ndarray, limit: float, reset: bool):
-    """One matrix, `(n, m)`. Row and column 0 are drawn `strip` positions thick, with a gap, if `[CLS]` is untied."""
+    """Draw one matrix, `(n, m)`. Row and column 0 are `strip` positions thick, with a gap, if `[CLS]` is untied."""
     queries, keys = values.shape
     style = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "interpolation": "nearest"}
     if not reset:

@@ -26,7 +26,7 @@ def has_vectors(args: Namespace) -> bool:
 
 
 def position_similarity(checkpoint: Checkpoint) -> PositionSimilarity:
-    """`cos(p_i, p_j)` of every table of position vectors in a checkpoint.
+    """Compute `cos(p_i, p_j)` of every table of position vectors in a checkpoint.
 
     That of DIET-ABS is of its factors, all heads side by side. Raises `UserError` as `open_encoder`, and for a model
     that has no such vectors.

@@ -22,7 +22,7 @@ _MADE_BY = "tupe prepare-corpus"
 def read_tokens(
     encoder: TupeLanguageModelEncoder, data: Path, length: int, number: int = 8, text: Path | None = None
 ) -> Tensor:
-    """Sequences `<s> ...` of equal length, without padding.
+    """Read sequences `<s> ...` of equal length, without padding.
 
     Args:
         encoder: the model that is to read them.

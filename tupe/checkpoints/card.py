@@ -164,7 +164,7 @@ class About:
 
 
 def card(about: About, name: str) -> str:
-    """`README.md` of the folder `name`."""
+    """Write the `README.md` of the folder `name`."""
     fields = about.fields
     size = next((size for size, row in SIZES.items() if all(fields[f] == v for f, v in row.items())), None)
     paper, logit = DESCRIPTIONS.get(about.system, (about.model, "see the terms below"))

@@ -31,7 +31,7 @@ class Axes(NamedTuple):
     distances: bool
 
     def extend(self, tensor: Tensor, old: int, new: int, rule: str) -> Tensor:
-        """`tensor` of `old` positions as one of `new`."""
+        """Make a tensor of `old` positions one of `new`."""
         for axis in self.axes:
             if self.distances:
                 first = 1 - new if self.centred else 0
@@ -46,7 +46,7 @@ class Axes(NamedTuple):
 
 
 def _interpolate(tensor: Tensor, axis: int, old: int, new: int) -> Tensor:
-    """Rows `1 .. old - 1` drawn out to `1 .. new - 1`, between neighbours on a line; row 0 stays."""
+    """Stretch rows `1 .. old - 1` to `1 .. new - 1`, between neighbours on a line; row 0 stays."""
     place = torch.cat([torch.zeros(1, dtype=torch.float64), torch.linspace(1, old - 1, new - 1, dtype=torch.float64)])
     below = place.floor().long().clamp(max=old - 1)
     above = (below + 1).clamp(max=old - 1)
@@ -144,7 +144,7 @@ class _Optimizer:
         self.order, self.shapes, self.extended = order, [weights[name].shape for name in order], extended
 
     def state(self, saved: Any) -> dict[str, Any] | None:
-        """`saved` for the longer parameters; `None` if it is not of these parameters."""
+        """Return `saved` for the longer parameters; `None` if it is not of these parameters."""
         if not isinstance(saved, dict) or not isinstance(saved.get("state"), dict):
             return None
         slots = saved["state"]

@@ -139,7 +139,7 @@ def _of_pytorch(model: nn.Module, outputs: list[str]) -> Predict:
 
 
 def _batches(model: nn.Module) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Tokens and mask of several batches and lengths, up to the longest; with padding, and a pair."""
+    """Yield tokens and mask of several batches and lengths, up to the longest; with padding, and a pair."""
     longest, symbols, eos = model.config.max_position_embeddings, model.config.vocab_size, model.config.eos_token_id
     random = np.random.default_rng(0)
     for batch, length in ((1, 1), (2, min(5, longest)), (3, min(128, longest)), (1, longest)):
@@ -270,7 +270,7 @@ def development(model: nn.Module, name: str, data: Path) -> Development:
 
 
 def _masked(texts: list[np.ndarray], symbols: int) -> Development:
-    """15% of the words masked, the same at every call; the mask is the last symbol."""
+    """Mask 15% of the words, the same at every call; the mask is the last symbol."""
     random = np.random.default_rng(0)
     tokens, targets, masks = [], [], []
     for text in texts:

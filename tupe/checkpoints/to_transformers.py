@@ -125,7 +125,7 @@ def _check_fields(checkpoint: Path, config: TupeConfig) -> None:
 
 
 def weights(loaded: Loaded) -> dict[str, Tensor]:
-    """`model.safetensors`; a matrix that is input and output embedding is there once."""
+    """Return the tensors of `model.safetensors`; a matrix that is input and output embedding is there once."""
     state = loaded.model.state_dict()
     if not loaded.model.args.untie_weights_roberta:
         del state[OUTPUT_EMBEDDINGS]
@@ -133,7 +133,7 @@ def weights(loaded: Loaded) -> dict[str, Tensor]:
 
 
 def config(loaded: Loaded) -> dict[str, Any]:
-    """`config.json`."""
+    """Return the content of `config.json`."""
     args = vars(loaded.model.args)
     content = {
         "architectures": [f"TupeFor{loaded.kind}"],

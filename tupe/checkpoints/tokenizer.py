@@ -1,7 +1,7 @@
 """A SentencePiece model as a tokenizer of Transformers, whose numbers are those of fairseq's dictionary.
 
 Transformers' own conversions change the numbers (fairseq's order is `<s> <pad> </s> <unk>`, the pieces, `<mask>`) or
-take no BPE model, so the tokenizer is built by hand. It needs the packages `tokenizers` and `protobuf`, not Transformers.
+take no BPE model, so the tokenizer is built by hand. It needs `tokenizers` and `protobuf`, not Transformers.
 """
 
 import re
@@ -129,7 +129,7 @@ def imported_tokenizer(path: Path, symbols: Sequence[str], pair_separators: int)
 
 
 def tokenizer_config(max_length: int, has_mask: bool) -> dict[str, object]:
-    """`tokenizer_config.json`. `TokenizersBackend` is the class that takes `tokenizer.json` as it is."""
+    """Return the content of `tokenizer_config.json`, whose class takes `tokenizer.json` as it is."""
     tokens = {"bos": BOS, "cls": BOS, "pad": PAD, "eos": EOS, "sep": EOS, "unk": UNK}
     if has_mask:
         tokens["mask"] = MASK

@@ -53,7 +53,7 @@ def has_entities(labels: Iterable[str]) -> bool:
 
 
 def matthews(counts: list[list[int]]) -> float:
-    """Matthews correlation of any number of classes (Gorodkin 2004, R_K)."""
+    """Compute the Matthews correlation of any number of classes (Gorodkin 2004, R_K)."""
     true, predicted = [sum(row) for row in counts], [sum(column) for column in zip(*counts)]
     total, correct = sum(true), sum(counts[i][i] for i in range(len(counts)))
     covariance = correct * total - sum(t * p for t, p in zip(true, predicted))
@@ -141,5 +141,5 @@ class ExamplesMeter(MetersDict._DerivedMeter):
             self.examples[int(number)] = values
 
     def arrays(self, columns: int = 2) -> np.ndarray:
-        """What the examples have, by rising number: `(columns, N)`."""
+        """Return what the examples have, by rising number: `(columns, N)`."""
         return np.array([self.examples[number] for number in sorted(self.examples)]).reshape(-1, columns).T

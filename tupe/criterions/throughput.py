@@ -33,7 +33,7 @@ KNOWN_DEVICES = tuple(" ".join(sorted(words)) for words, _ in _TERAFLOPS)
 
 
 def peak_flops(name: str) -> Optional[float]:
-    """Operations a second with 16-bit numbers of the device that PyTorch calls `name`; None if it is not known."""
+    """Return the 16-bit operations a second of the device that PyTorch calls `name`; None if they are not known."""
     words = set(re.split(r"[\s-]+", name.upper()))
     return next((1e12 * teraflops for wanted, teraflops in _TERAFLOPS if {*map(str.upper, wanted)} <= words), None)
 
@@ -44,7 +44,7 @@ def _peak(device: torch.device) -> Optional[float]:
 
 
 def training_flops(model: nn.Module, tokens: int, length: int, predicted: int) -> int:
-    """Operations of a forward and a backward pass: 6 a weight and token, 12 a width and key in attention.
+    """Count the operations of both passes: 6 a weight and token, 12 a width and key in attention.
 
     Left out: what is computed once a batch (the position terms), what activation checkpointing computes again, and that
     Linformer's keys and values are fewer.
@@ -74,7 +74,7 @@ def _weights(module: nn.Module) -> int:
 
 
 def seconds_at_peak(model: nn.Module, tokens: int, length: int, predicted: int) -> dict[str, float]:
-    """For the log, how long `training_flops` take at the device's 16-bit peak; 0 if unknown, or in 32 bits.
+    """Return how long `training_flops` take at the device's 16-bit peak; 0 if unknown, or in 32 bits.
 
     All processes log the same keys, or fairseq's sum over them would never end: their GPUs may differ.
     """

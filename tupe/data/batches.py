@@ -59,7 +59,7 @@ def has_pairs(tokens: Tensor, dictionary: Dictionary) -> bool:
 
 
 def masked_positions(target: Tensor, dictionary: Dictionary) -> tuple[Tensor, Tensor]:
-    """`masked_tokens` and `masked_words`, as `MaskedBatches` has them, of `target` `(B, T)`; waits for its device."""
+    """Find `masked_tokens` and `masked_words` of `MaskedBatches` in `target` `(B, T)`; waits for its device."""
     flat = target.flatten()
     tokens = flat.ne(dictionary.pad()).nonzero().flatten()
     found = flat[tokens]

@@ -119,7 +119,7 @@ def check_indexed(prefix: Path, made_by: str, mending: str = "prepare it again",
 
 
 def _end_of_sequences(file: BinaryIO, number: int, item: int, mending: str) -> int:
-    """Bytes of all sequences in an index, each of which must begin where the one before it ends."""
+    """Return the bytes of all sequences in an index, each of which must begin where the one before it ends."""
     end = 0
     for first in range(0, number, _BLOCK):
         count = min(_BLOCK, number - first)

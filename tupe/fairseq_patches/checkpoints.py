@@ -65,7 +65,7 @@ def opened(states: Mapping[str, dict[str, Any]]) -> Iterator[None]:
 
 
 def load(file, **options) -> dict:
-    """`torch.load` as `fairseq.checkpoint_utils` sees it: for an opened checkpoint file, on the CPU, `weights_only`.
+    """Load an opened checkpoint file on the CPU, `weights_only`, as `torch.load` of `fairseq.checkpoint_utils`.
 
     For every checkpoint, because whose it is stands in the file. What fairseq wrote without code loads as ever.
 
@@ -122,7 +122,7 @@ def prepared_by(task: FairseqTask) -> str:
 
 
 def read_dictionary(path: Path, made_by: str, what_to_do: str = "give what {} wrote") -> Dictionary:
-    """fairseq's dictionary with `<mask>`, as tasks have it. Raises a `UserError` if the file is none."""
+    """Read fairseq's dictionary with `<mask>`, as tasks have it. Raise a `UserError` if the file is none."""
     check_file(path, made_by)
     try:
         dictionary = Dictionary.load(str(path))
@@ -284,7 +284,7 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
 
 
 def names(value: Any, kept: Collection[str] = ()) -> Any:
-    """`value`, nested dictionaries and lists, with the last part of every absolute path, also in `a:b`.
+    """Cut every absolute path in nested dictionaries and lists to its last part, also in `a:b`.
 
     `kept` are keys whose values stay.
     """
@@ -330,7 +330,7 @@ def copied_whole(original):
 
 @contextlib.contextmanager
 def _whole(target: str, size: Callable[[], int]) -> Iterator[Path]:
-    """As `atomic`, and say that the run goes on."""
+    """Write as `atomic` does, and say in an error that the run goes on."""
     try:
         with atomic(Path(target), size) as unfinished:
             yield unfinished

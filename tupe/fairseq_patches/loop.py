@@ -78,7 +78,7 @@ listener = Listener()
 
 
 def wishes(trainer: Trainer) -> list[float]:
-    """For each of `SIGNALS` whether this process got it, and whether it is time to save."""
+    """Tell for each of `SIGNALS` whether this process got it, and whether it is time to save."""
     minutes = getattr(trainer.cfg.model, "save_interval_minutes", 0)
     due = (
         minutes > 0
@@ -95,7 +95,7 @@ def agreed(trainer: Trainer) -> tuple[int | None, bool]:
 
 
 def trains_ours(cfg, trainer, *args, **kwargs) -> bool:
-    """For `wrap(only_for=...)` on a function of the loop."""
+    """Tell whether the trainer that a function of the loop is given is ours."""
     return in_scope(trainer)
 
 

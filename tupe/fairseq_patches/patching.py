@@ -175,7 +175,7 @@ class Overlay:
 
 
 def overlay(module: Any, library: str, used_in: str, **replacements: Any) -> Overlay:
-    """`module.library` with replacements.
+    """Make `module.library` with replacements.
 
     Args:
         module: of fairseq.
@@ -195,7 +195,7 @@ def overlay(module: Any, library: str, used_in: str, **replacements: Any) -> Ove
 
 @contextlib.contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """`owner.name` is `value` within the block."""
+    """Let `owner.name` be `value` within the block."""
     before = vars(owner)[name]
     setattr(owner, name, value)
     try:

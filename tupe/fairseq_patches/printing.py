@@ -46,7 +46,7 @@ def sentence(error: BaseException) -> str | None:
 
 
 def print_sentence(otherwise):
-    """`sys.excepthook` that leaves every other exception to the hook `otherwise`. Python then exits with 1.
+    """Make a `sys.excepthook` that leaves every other exception to the hook `otherwise`. Python exits with 1.
 
     After a Ctrl-C before the first update it ends by the signal, which shells report as 130.
     """

@@ -8,7 +8,7 @@ from tupe.files.atomic_files import sha256
 
 
 def sizes(folder: Path, names: Iterable[str]) -> dict[str, int]:
-    """Bytes of each file, for a manifest."""
+    """Return the bytes of each file, for a manifest."""
     return {name: (folder / name).stat().st_size for name in names}
 
 

@@ -114,7 +114,7 @@ class DecoupledAdam(torch.optim.Optimizer):
 
 
 def portions(params: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
-    """`params` in lists of which float32 copies are small; those that need no copy all together."""
+    """Split `params` into lists whose float32 copies are small; those that need no copy are one list."""
     some: list[nn.Parameter] = []
     copied = 0
     for p in params:
@@ -183,7 +183,7 @@ class FusedAdamW(FairseqAdam):
         }
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Callable[[Tensor], Tensor]] = None) -> Tensor:
-        """As fairseq's: returns the norm of all gradients; if it is above `max_norm` > 0, they are scaled down to that.
+        """Return the norm of all gradients; if it is above `max_norm` > 0, scale them down to that, as fairseq does.
 
         The norms of the tensors are taken together; fairseq without apex takes them one by one.
         """

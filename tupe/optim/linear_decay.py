@@ -105,7 +105,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
             layer_decay.scale_layers(self.optimizer, dict(zip(names, in_order)), self.cfg.layer_decay, axes)
 
     def total_updates(self, num_updates: int) -> Optional[int]:
-        """`T`, if `num_updates` updates are done; None while the training data are not yet loaded."""
+        """Return `T` if `num_updates` updates are done; None while the training data are not yet loaded."""
         if self.max_epoch <= 0:
             return self.max_update
         if self.batches is None:
@@ -146,7 +146,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
         return self.update_freq[min(epoch, len(self.update_freq)) - 1]
 
     def _updates_in(self, epoch: int) -> int:
-        """As fairseq's `GroupedIterator` counts; the current epoch's number of batches stands for all."""
+        """Count updates as fairseq's `GroupedIterator` does; the current epoch's number of batches stands for all."""
         if self.skip_remainder_batch:  # the last batch is dropped, then the last group if it is not full
             return (len(self.batches) - 1) // self._update_freq(epoch)
         return math.ceil(len(self.batches) / self._update_freq(epoch))

@@ -54,7 +54,7 @@ class Part:
         return read(self.path(step, "json"), Note, "tupe prepare-corpus", f"remove {self.folder} and start again")
 
     def finish(self, step: str, counts: Counter, next_: Position | None = None) -> None:
-        """Notes that a step is done with this part."""
+        """Note that a step is done with this part."""
         write(self.path(step, "json"), Note(dict(counts), next_))
 
     def drop(self, step: str, kind: str) -> None:

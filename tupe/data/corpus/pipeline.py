@@ -128,7 +128,7 @@ class _Preparation:
                 raise UserError(f"there is no text in the inputs{_of(language)}.")
 
     def plan(self, map_: Map) -> None:
-        """Decides what is kept of each part; then that goes through the stages."""
+        """Decide what is kept of each part, and take that through the stages."""
         line_files, document_files, length_files = (
             [part.path("scan", kind) for part in self.parts] for kind in ("lines", "documents", "lengths")
         )
@@ -187,7 +187,7 @@ class _Preparation:
         vocabulary.write_dictionary(self.model, self.dictionary)
 
     def _sample(self) -> Iterator[str]:
-        """Lines of each language by its smoothed share of the bytes: some of them, or all, or all and some again."""
+        """Yield lines of each language by its smoothed share of the bytes: some, or all, or all and some again."""
         sizes = [_cleaned_bytes(parts) for parts in self.languages.values()]
         most = min(sum(sizes), vocabulary.SAMPLE_BYTES[self.settings.model_type])
         shares = (most * probabilities(sizes, self.settings.vocab_alpha) / sizes).tolist()

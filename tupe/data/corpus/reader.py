@@ -149,7 +149,7 @@ def _cut(raw: bytes) -> tuple[bytes, bytes]:
 
 
 def _documents(text: Iterable[str | None], counts: Counter, settled: bool) -> Iterator[tuple[list[str], bool]]:
-    """`settled`: whether after any line, not only after a document, the file can be read on."""
+    """Yield documents; `settled` says that the file can be read on after any line, not only after a document."""
     document: list[str] = []
     size = 0
     for line in text:

@@ -71,7 +71,7 @@ def scan(lot: Lot) -> int:
 
 
 def _divided(files: Sequence[Input], start: Position) -> Iterator[tuple[list[list[str]], Counter, Position | None]]:
-    """Parts from a position on: documents, the reader's counts of them, and where the next part begins."""
+    """Yield the parts from a position on: documents, the reader's counts of them, and where the next part begins."""
     documents: list[list[str]] = []
     size, counts = 0, Counter()
     for number in range(start.file, len(files)):

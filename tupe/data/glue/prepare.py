@@ -159,7 +159,7 @@ def present(task: Task, glue: Path) -> bool:
 
 
 def other_languages(task: Task, glue: Path) -> list[str]:
-    """Files by language that are none of the task's, as `XNLI/test-qq.tsv`."""
+    """List files by language that are none of the task's, as `XNLI/test-qq.tsv`."""
     names = [name for split in task.splits if "-" in split.name for name in split.files]
     patterns = sorted({f"{name.rpartition('-')[0]}-*.tsv" for name in names})
     found = (path.relative_to(glue).as_posix() for pattern in patterns for path in sorted(glue.glob(pattern)))

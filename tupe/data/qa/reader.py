@@ -69,7 +69,7 @@ def read(path: Path) -> list[Paragraph]:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds.
+    """Read a JSON file.
 
     Raises:
         UserError: if it is missing, cut, or not JSON.

@@ -56,7 +56,7 @@ def scores(prediction: str, answers: Iterable[str], of: Tokens) -> tuple[bool, f
 
 
 def _f1(prediction: list[str], answer: list[str]) -> float:
-    """`2 same / (|prediction| + |answer|)`, of bags."""
+    """Compute the F1 of two bags, `2 same / (|prediction| + |answer|)`."""
     same = sum((Counter(prediction) & Counter(answer)).values())
     return 2 * same / (len(prediction) + len(answer)) if same else 0.0
 
@@ -74,6 +74,6 @@ def _tokens(punctuation: str, articles: str | None, split: Tokens) -> Tokens:
 
 @cache
 def _punctuation() -> str:
-    """Unicode's and ASCII's."""
+    """List all punctuation, Unicode's and ASCII's."""
     characters = map(chr, range(sys.maxunicode + 1))
     return string.punctuation + "".join(c for c in characters if unicodedata.category(c).startswith("P"))

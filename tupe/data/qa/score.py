@@ -9,7 +9,7 @@ from tupe.errors import UserError
 
 
 def score(paragraphs: list[Paragraph], predictions: Mapping[str, str], of: Tokens) -> dict[str, float]:
-    """`exact_match` and `f1`: means over all questions, of which those without a prediction have 0.
+    """Compute `exact_match` and `f1`, means over all questions, of which those without a prediction have 0.
 
     Raises:
         UserError: if no question has an answer.
@@ -48,7 +48,7 @@ def score_files(reference: Path, predictions: Path, of: Tokens) -> tuple[dict[st
 
 
 def read_predictions(path: Path) -> dict[str, str]:
-    """Predictions as SQuAD's and XTREME's scripts read them.
+    """Read predictions as SQuAD's and XTREME's scripts read them.
 
     Raises:
         UserError: if the file is something else.

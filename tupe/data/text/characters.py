@@ -10,7 +10,7 @@ _KEPT = {"\u200c", "\u200d"}
 
 
 def repair(line: str) -> str:
-    """`line` without control, private, unassigned and formatting characters; white space becomes single spaces.
+    """Remove control, private, unassigned and formatting characters; white space becomes single spaces.
 
     A byte that was no UTF-8 (a surrogate escape of Python's) becomes the character that Windows-1252 has there, which
     mends text of mixed encodings; where it has none, the byte goes. So does U+FFFD, which somebody else's repair left.
@@ -22,17 +22,17 @@ def repair(line: str) -> str:
 
 
 def mark(line: str) -> str:
-    """`line` with U+FFFD for every byte that was no UTF-8, so that it can be written; white space as in `repair`."""
+    """Put U+FFFD for every byte that was no UTF-8, so that the line can be written; white space as in `repair`."""
     return _SURROGATE.sub("\ufffd", " ".join(line.split()))
 
 
 def keep(line: str) -> str:
-    """`line` with U+FFFD for every byte that was no UTF-8 and spaces for breaks; other white space within stays."""
+    """Put U+FFFD for every byte that was no UTF-8 and spaces for breaks; other white space within stays."""
     return _SURROGATE.sub("\ufffd", _BREAK.sub(" ", line)).strip()
 
 
 def repaired(character: str) -> str:
-    """What `repair` makes of a character that is no white space: one character, or none."""
+    """Return what `repair` makes of a character that is no white space: one character, or none."""
     if "\udc80" <= character <= "\udcff":
         character = bytes([ord(character) - 0xDC00]).decode("cp1252", errors="ignore")
     is_text = character in _KEPT or not (character in "\ufffd" or unicodedata.category(character).startswith("C"))

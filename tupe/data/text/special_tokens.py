@@ -19,7 +19,7 @@ _PATTERNS = (
 
 
 def replace(line: str) -> str:
-    """`line` with `<url>`, `<email>` and `<file>` in place of what they stand for."""
+    """Put `<url>`, `<email>` and `<file>` in place of what they stand for."""
     if _LOOKED_FOR.search(line) is None:
         return line
     for pattern, token in _PATTERNS:

@@ -82,17 +82,17 @@ class TextProcessing:
         self._names = [name for name in STAGES if name in self._line or name in self._document]
 
     def line(self, text: str) -> str:
-        """What the stages that go from a line to a line make of a text; it may be empty."""
+        """Apply the stages that go from a line to a line to a text; the result may be empty."""
         for function in self._line.values():
             text = function(text)
         return text
 
     def around(self, text: str) -> str:
-        """`line` of what stands around each `<mask>` of a text, which stays as it is."""
+        """Apply `line` to what stands around each `<mask>` of a text, which stays as it is."""
         return " <mask> ".join(map(self.line, text.split("<mask>"))).strip()
 
     def document(self, lines: list[str], counts: Counter) -> list[str]:
-        """What all stages make of the lines of a document.
+        """Apply all stages to the lines of a document.
 
         `counts` gets, for each stage, the lines it `changed`, `removed` (nothing was left of them) and `added`.
         """

@@ -24,7 +24,7 @@ class ParallelText:
 
     @classmethod
     def find(cls, prefix: str, languages: tuple[str, str]) -> "ParallelText":
-        """`PREFIX.en` and `PREFIX.de`, or packed ones. Raises `UserError` if one is missing."""
+        """Find `PREFIX.en` and `PREFIX.de`, or packed ones. Raise `UserError` if one is missing."""
         files = []
         for language in languages:
             names = [Path(f"{prefix}.{language}{packed}") for packed in PACKED]
