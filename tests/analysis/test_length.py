@@ -135,6 +135,7 @@ def test_extensions(tmp_path, text):
     ("name", "left_out"),
     [
         ("kerple_tiny", {"linear", "ntk", "yarn", "fire_length"}),
+        ("deberta_tiny", {"linear", "ntk", "yarn", "fire_length"}),
         ("fire_tiny", {"linear", "ntk", "yarn"}),
         ("linformer_tiny", {*EXTENSIONS} - {"none"}),
         ("tupe_a_rope_tiny", {"fire_length"}),

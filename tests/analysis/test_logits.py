@@ -81,7 +81,7 @@ def test_linformer_is_refused(save, tokens):
         first_layer_correlations(opened(save, "linformer_tiny", linformer_k=4), tokens)
 
 
-@pytest.mark.parametrize("system", ["tupe_r", "bert_a", "bert_ad", "shaw"])
+@pytest.mark.parametrize("system", ["tupe_r", "bert_a", "bert_ad", "shaw", "deberta"])
 def test_the_parts_sum_to_logits_of_scaled_queries(system, save, tokens):
     encoder = opened(save, f"{system}_tiny", log_length=8)
     parts = first_layer_correlations(encoder, tokens)

@@ -58,6 +58,7 @@ SOME = (
     "tupe_electra:electra_diet_rel_tiny:amp:always",
     "tupe_sentence_prediction:shaw_tiny:bf16:always",
     "tupe_sentence_prediction:alibi_tiny:amp:never",
+    "tupe_electra:electra_deberta_tiny:bf16:always",
     "tupe_question_answering:linformer_tiny:memory_efficient_fp16:never",
     "label_smoothed_cross_entropy:seq2seq_tupe_r_tiny:fp16:never",
 )

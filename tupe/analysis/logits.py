@@ -22,7 +22,7 @@ from tupe.analysis.theory import numerical_rank
 from tupe.errors import UserError
 from tupe.models.layer import SelfAttention
 from tupe.models.tupe import TupeLanguageModelEncoder
-from tupe.position import PositionTerms
+from tupe.position import DisentangledRelative, PositionTerms
 
 
 @torch.no_grad()
@@ -123,7 +123,12 @@ def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str
         query = query * terms.temperature
         pairs = {name: (q * terms.temperature, k) for name, (q, k) in pairs.items()}
     found = {name: attention.scale * q @ k.transpose(-2, -1) for name, (q, k) in pairs.items()}
-    if attention.relative is not None:
+    if isinstance(attention.relative, DisentangledRelative):
+        asked = key if terms.temperature is None else key * terms.temperature
+        both = attention.relative.products(query, asked, terms.embeddings, attention.scale, attention.part)
+        names = {"c2p": "word to distance", "p2c": "distance to word"}
+        found.update({names[term]: value for term, value in both.items()})
+    elif attention.relative is not None:
         found["word to distance"] = attention.relative(query, attention.scale)
     if terms.bias is not None:
         found["position to position, a term of its own"] = terms.bias

@@ -139,7 +139,19 @@ class DisentangledRelative(nn.Module):
         scale: float,
         project: Callable[[Tensor, slice], Tensor],
     ) -> Tensor:
-        """Compute the sum of the terms, `(B, H, n, n)`.
+        """Compute the sum of the terms, `(B, H, n, n)`; arguments as of `products`."""
+        first, *second = self.products(query, key, embeddings, scale, project).values()
+        return first + second[0] if second else first
+
+    def products(
+        self,
+        query: Tensor,
+        key: Tensor,
+        embeddings: Tensor,
+        scale: float,
+        project: Callable[[Tensor, slice], Tensor],
+    ) -> dict[str, Tensor]:
+        """Compute each of the terms, `(B, H, n, n)`, by its name.
 
         Args:
             query, key: `(B, H, n, d_h)`.
@@ -147,20 +159,20 @@ class DisentangledRelative(nn.Module):
             scale: factor of both terms.
             project: computes some columns of `x (W^Q, W^K)`, for shared projections.
         """
-        width, found = embeddings.shape[-1], []
+        width, found = embeddings.shape[-1], {}
 
         def in_heads(vectors: Tensor) -> Tensor:
             return scale * vectors.unflatten(-1, (query.shape[1], -1)).transpose(0, 1)  # 2n+1 d -> H 2n+1 d_h
 
         if "c2p" in self.terms:
             of_keys = project(embeddings, slice(width, 2 * width)) if self.key is None else self.key(embeddings)
-            found.append(skew(query @ in_heads(of_keys).mT))
+            found["c2p"] = skew(query @ in_heads(of_keys).mT)
         if "p2c" in self.terms:
             of_queries = project(embeddings, slice(width)) if self.query is None else self.query(embeddings)
             # a row of this product is a key, and its distances are those from the key to the query
             of_queries = of_queries.flip(0) if self.index == "code" else of_queries
-            found.append(skew(key @ in_heads(of_queries).mT).mT)
-        return found[0] if len(found) == 1 else found[0] + found[1]
+            found["p2c"] = skew(key @ in_heads(of_queries).mT).mT
+        return found
 
     def extra_repr(self) -> str:
         return f"{'+'.join(self.terms)}, {self.index}"
