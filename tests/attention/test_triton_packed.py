@@ -187,6 +187,7 @@ def small():
         ("diet_abs_tiny", {"segment": "per_head"}),
         ("bialibi_tiny", {}),
         ("rope_tiny", {"rotary_dims": 4, "relative": "kerple"}),
+        ("tupe_a_rope_reset_tiny", {}),
     ],
 )
 def test_models_compute_tokens_alone(small, name, fields):

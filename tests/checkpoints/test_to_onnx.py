@@ -50,7 +50,7 @@ def data(tmp_path_factory):
         ("diet_rel", "MNLI"),
         *(
             (name, None)
-            for name in ("tupe_r", "shaw", "deberta", "bert_ad", "linformer", "diet_abs_lin", "alibi", "rope")
+            for name in ("tupe_r", "shaw", "deberta", "bert_ad", "linformer", "diet_abs_lin", "alibi", "rope_reset")
         ),
     ],
 )

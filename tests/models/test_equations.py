@@ -58,6 +58,10 @@ CASES = {
         "rope",
         {"relative": "alibi", "relative_sides": "symmetric", "reset": "paper"},
     ),
+    "rope_reset of half the columns": ("rope_reset", {"rotary_dims": 4, "rotary_base": 5.0}),
+    "rope_reset without theta": ("rope_reset", {"reset": "none"}),
+    "rope_reset of each layer": ("rope_reset", {"sharing": "none"}),
+    "rope_reset shared by heads, and T5": ("rope_reset", {"relative": "bucketed", "sharing": "head"}),
     "bert_ad with rope": ("bert_ad", {"rotary_dims": -1}),
     "only segments": ("t5", {"relative": "none", "segment": "per_head"}),
     "diet_abs_lin of each layer": ("diet_abs_lin", {"sharing": "none"}),
@@ -91,7 +95,7 @@ def seen_logits(model, tokens):
     def record(query, key, value, bias=None, *, scale, **_):
         logits = scale * query @ key.transpose(-2, -1)
         seen.append(logits if bias is None else logits + bias)
-        return query if value.shape != query.shape else value
+        return query.new_zeros(*query.shape[:3], value.shape[-1]) if value.shape != query.shape else value
 
     with patch("tupe.models.layer.biased_attention", record), torch.no_grad():
         _, extra = model(tokens, features_only=True, return_all_hiddens=True)
@@ -212,7 +216,8 @@ class Expected:
         else:
             theta = reset.scalars[:, s]
         v[:, 0] = theta[1]
-        v[0, :] = theta[0]
+        terms = self.fields["absolute"], self.fields["relative"]
+        v[0, :] = 0 if terms == ("none", "none") else theta[0]  # with a rotation alone it is left out: no weight has it
         return v
 
     def segment(self, row, s):
@@ -266,6 +271,7 @@ class Expected:
 
     def logits(self, x, row, layer, head):
         query, key = self.content(x, layer, head, [token == 1 for token in row])
+        unturned = query @ key.t()
         if self.fields.get("rotary_dims"):
             query, key = self.turned(query), self.turned(key)
         n, m, s = len(query), len(key), self.set_of(layer, head)
@@ -273,6 +279,8 @@ class Expected:
             p_q, p_k = self.untied(self.terms.absolute.table.weight[:n], s)
             return (query @ key.t() + query @ p_k.t() + p_q @ key.t() + p_q @ p_k.t()) / (4 * D_H) ** 0.5
         out = query @ key.t()
+        if self.fields.get("rotary_reset"):
+            out[0, :], out[:, 0] = unturned[0, :], unturned[:, 0]
         if self.fields["relative"] == "shaw":
             a = self.encoder.layers[layer].self_attn.relative.key
             for i in range(n):

@@ -73,6 +73,8 @@ def test_parameter_counts(name):
         ("deberta", {"deberta_projections": "own"}, 393_216 + 14_155_776 + 12 * 768),
         ("rope", {}, 0),
         ("tupe_a_rope", {}, 1_575_936),
+        ("rope_reset", {}, 24),
+        ("tupe_a_rope_reset", {}, 1_575_936),
     ],
 )
 def test_published_position_parameters(name, fields, published):

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from tupe.attention import biased_attention
 from tupe.errors import UserError
-from tupe.position import LowRankAbsolute, PositionBias, Rotary, UntiedAbsolute, rotate
-from tupe.position.rotary import SCALINGS, frequencies
+from tupe.position import LowRankAbsolute, PositionBias, Reset, Rotary, UntiedAbsolute, rotate, rotate_untied
+from tupe.position.rotary import SCALINGS, frequencies, untied_width
 
 WIDTH, LENGTH = 16, 40
 
@@ -181,6 +182,93 @@ def test_compiles_and_exports():
         x = torch.randn(length, 3, WIDTH)
         for either in (exported, compiled):
             torch.testing.assert_close(either(x), module(x))
+
+
+def untied(**options):
+    """Rotary positions of three heads with the reset and its constants, in float64."""
+    torch.manual_seed(1)
+    position = PositionBias(reset=Reset(3), rotation=Rotary(WIDTH, reset=True, **options)).double()
+    torch.nn.init.normal_(position.reset.scalars)
+    return position
+
+
+def dense_reset(position, query, key, scale):
+    """The equation of the reset, `(B, H, n, n)`: pair by pair, where `[CLS]` is one of the two nothing is turned."""
+    thetas, amplitude = position.rotation.thetas(), position.rotation.amplitude
+    half, rows = len(thetas), []
+    for i in range(query.shape[1]):
+        row = []
+        for j in range(query.shape[1]):
+            q, k, angle = query[:, i], key[:, j], (j - i) * thetas * (i > 0) * (j > 0)  # (B, H, d_h)
+            a, b, a_, b_ = q[..., :half], k[..., :half], q[..., half : 2 * half], k[..., half : 2 * half]
+            turned = ((a * b + a_ * b_) * angle.cos() + (a_ * b - a * b_) * angle.sin()).sum(-1) * amplitude**2
+            cell = scale * (turned + (q * k)[..., 2 * half :].sum(-1))
+            row.append(cell + position.reset.scalars[1] if i > 0 and j == 0 else cell)
+        rows.append(torch.stack(row, -1))
+    return torch.stack(rows, -2)
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 13])
+@pytest.mark.parametrize(
+    "options", [{}, {"dims": 6}, {"scaling": "yarn", "factor": 4.0, "length": 8}], ids=["all", "some", "yarn"]
+)
+@pytest.mark.parametrize("backend", ["reference", "sdpa"])
+def test_the_reset_is_its_equation_with_gradients(length, options, backend):
+    """With padding, and with dropout where the backend draws it as for the dense logits."""
+    position, scale = untied(**options), 0.3
+    query, key, value = torch.randn(3, 2, length, 3, WIDTH, dtype=torch.float64).requires_grad_().unbind()
+    padding = torch.zeros(2, length, dtype=torch.bool)
+    padding[1, max(length - 3, 1) :] = True
+    dropout = {"dropout_p": 0.4, "training": backend == "reference"}
+    given, found = (query, key, value, position.reset.scalars), []
+    for way in ("columns", "dense"):
+        if way == "columns":
+            terms = position(length, torch.float64)
+            wide = rotate_untied(torch.cat((query, key), 2), terms.rotation, terms.cls, scale)
+            (q, k), bias = wide.transpose(1, 2).chunk(2, 1), None
+            assert q.shape == (2, 3, length, untied_width(WIDTH))
+        else:
+            q, k, bias = *2 * [query.transpose(1, 2) * 0], dense_reset(position, query, key, scale)
+        torch.manual_seed(2)
+        v = value.transpose(1, 2)
+        out = biased_attention(
+            q, k, v, bias, key_padding_mask=padding, scale=scale, backend=backend, **dropout
+        ).masked_fill(padding[:, None, :, None], 0)
+        loss = (out * torch.linspace(-1, 1, out.numel()).view_as(out)).sum()
+        found.append([out, *torch.autograd.grad(loss, given, materialize_grads=True)])
+    for one, other in zip(*found):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@torch.no_grad()
+def test_the_reset_in_16_bits_is_as_exact_as_the_rotation(dtype):
+    position, generator = untied(), torch.Generator().manual_seed(0)
+    words = torch.randn(1, LENGTH, 6, WIDTH, generator=generator).to(dtype)
+
+    def products(wide):
+        query, key = wide.double().transpose(1, 2).chunk(2, 1)
+        return query @ key.transpose(2, 3)
+
+    terms = position.float()(LENGTH, dtype)
+    wide = rotate_untied(words, terms.rotation, terms.cls, 1.0)
+    assert wide.dtype == dtype
+    errors = (products(wide) - dense_reset(position.double(), *words.double().chunk(2, 2), 1.0)).abs()
+    theta = position.reset.scalars[1].abs().max() * torch.finfo(dtype).eps  # rounded once, as a bias is
+    assert errors[..., 0].max() <= errors[..., 1:, 1:].max() + theta
+
+
+def test_an_unturned_cls_is_no_reset(words):
+    """`[CLS]` is at angle 0 anyway: what attends to it still turns."""
+    query, key = words
+    rotation = Rotary(WIDTH).double()(LENGTH)
+    turned = logits(rotate(query, rotation), rotate(key, rotation))
+    assert (turned - logits(query, key))[:, 1:, 0].abs().max() > 1
+
+
+def test_the_reset_needs_no_cross_terms():
+    with pytest.raises(UserError, match=r"rotary_reset unties .* and cross terms tie it to positions"):
+        PositionBias(UntiedAbsolute(9, 8, 2), cross=True, rotation=Rotary(WIDTH, reset=True))
 
 
 @pytest.mark.parametrize(

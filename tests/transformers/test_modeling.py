@@ -46,6 +46,14 @@ PARTS = {
         "rotary_factor": 2.0,
         "rotary_length": 200.0,
     },
+    "rope_yarn_reset": {
+        "rotary_dims": 4,
+        "rotary_scaling": "yarn",
+        "rotary_factor": 2.0,
+        "rotary_reset": True,
+    },
+    "rope_reset_without_theta": {"rotary_dims": -1, "rotary_reset": True, "reset": "none", "absolute": "none"},
+    "randomised": {"relative": "unbinned", "randomised_positions": 60, "rotary_dims": -1},
     "rope_ntk": {
         "rotary_dims": -1,
         "rotary_scaling": "ntk",
@@ -195,6 +203,20 @@ def test_fixed_terms_are_the_plugins_and_never_copied_from_the_host(dictionary, 
             assert torch.equal(getattr(found, part), getattr(wanted, part))
 
 
+@pytest.mark.parametrize("system", ["tupe_r", "tupe_a_kerple", "rope_reset", "bert_ad"])
+@torch.no_grad()
+def test_randomised_positions_are_drawn_in_training_as_the_plugins(dictionary, system):
+    model, theirs = pair(dictionary, system, randomised_positions=90)
+    terms, other = model.encoder.sentence_encoder.position_bias, theirs.tupe.position_bias
+    for mode in (True, False):
+        torch.manual_seed(3)
+        wanted = terms.train(mode)(37)
+        torch.manual_seed(3)
+        found = other.train(mode)(37, torch.device("cpu"))
+        for part in ("bias", "query", "key", "rotation"):
+            torch.testing.assert_close(getattr(found, part), getattr(wanted, part))
+
+
 @pytest.mark.parametrize("linear", [False, True])
 @torch.no_grad()
 def test_states_and_heads(dictionary, linear):
@@ -286,18 +308,28 @@ def test_alibi_shared_by_heads_is_refused():
         ({"relative": "deberta", "absolute": "untied_cross", "reset": "none"}, "asks each word: linformer_k must be 0"),
         (
             {"rotary_dims": -1, "absolute": "none", "relative": "none", "reset": "none", "linformer_k": 4},
-            "keys that are not turned",
+            "the keys of linformer_k=4 are mixtures of all positions: .* and rotary_dims to 0",
         ),
         ({"rotary_dims": -1, "rotary_factor": 2.0}, "rotary_factor is 2, but must be 1 without rotary_scaling"),
         ({"rotary_dims": -1, "rotary_scaling": "ntk", "rotary_factor": 0.5}, "rotary_factor is 0.5"),
         ({"rotary_dims": -1, "rotary_base": 1.0, "rotary_scaling": "yarn"}, "rotary_base is 1"),
+        ({"randomised_positions": 39, "max_position_embeddings": 40}, "randomised_positions is 39, of which 40 cannot"),
+        ({"randomised_positions": 999, "absolute": "free"}, "randomised_positions is for untied positions"),
+        ({"linformer_k": 4}, "the keys of linformer_k=4 are mixtures"),
+        ({"linformer_k": 4, "absolute": "input", "reset": "none"}, "the keys of linformer_k=4 are mixtures"),
+        ({"rotary_reset": True}, r"rotary_reset unties \[CLS\] from rotary positions: set rotary_dims"),
+        (
+            {"rotary_dims": -1, "rotary_reset": True, "absolute": "untied_cross", "reset": "none"},
+            "rotary_reset does not go with absolute=untied_cross",
+        ),
         ({"rotary_scaling": "linear"}, "rotary_scaling is linear, but nothing is turned"),
         ({"absolute": "none", "relative": "alibi"}, r"a text and its reverse are the same to \[CLS\]"),
     ],
 )
 def test_what_the_plugin_refuses_is_refused(dictionary, fields, said):
+    own = {name: value for name, value in fields.items() if name != "max_position_embeddings"}
     with pytest.raises(UserError):
-        pair(dictionary, "tupe_r", **fields)
+        pair(dictionary, "tupe_r", **own)
     with pytest.raises(ValueError, match=said):
         ours.TupeConfig(hidden_size=24, num_attention_heads=3, **fields)
 

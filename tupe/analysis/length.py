@@ -299,7 +299,7 @@ def _open(checkpoint: Checkpoint, length: int) -> TupeLanguageModelEncoder:
     inner = encoder.sentence_encoder
     if length <= inner.max_positions:
         return encoder
-    ends = inner.position_bias.max_positions != math.inf or encoder.args.linformer_k
+    ends = length > inner.position_bias.max_positions or encoder.args.linformer_k
     if ends or inner.input_positions is not None:
         raise TooLong(
             f"{name} has {inner.max_positions} positions, fewer than {length}: make it longer by "

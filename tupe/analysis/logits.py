@@ -59,7 +59,7 @@ def _attention_inputs(
 
 def _heads(attention: SelfAttention, x: Tensor, position: PositionTerms) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values of `x` `(B, n, d)`, without padding."""
-    return attention.heads(attention.rotated(attention.projected(x), position.rotation), None)
+    return attention.heads(attention.rotated(attention.projected(x), position), None)
 
 
 def has_finite_logits(args: Namespace) -> bool:

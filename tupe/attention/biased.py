@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from tupe.attention.factors import factors, factors_obstacle, widen
@@ -107,7 +108,7 @@ def biased_attention(
     Args:
         query: `(B, H, T_q, d_h)`, float16, bfloat16, float32 or float64.
         key: `(B, H, T_k, d_h)`, of the same type.
-        value: `(B, H, T_k, d_h)`, of the same type.
+        value: `(B, H, T_k, d_v)`, of the same type. Fused kernels want one width, so narrower values are padded.
         bias: floating, broadcastable to `(B, H, T_q, T_k)`, added to the logits after scaling; -inf hides a key. It
             gets gradients. `tupe.position.PositionBias` makes one `(H, T_q, T_k)` for the whole batch. A
             `StructuredBias` (`tupe.position`) takes memory linear in the lengths on the backends `triton` and
@@ -130,7 +131,7 @@ def biased_attention(
               `sdpa`.
 
     Returns:
-        `(B, H, T_q, d_h)` of the query's type.
+        `(B, H, T_q, d_v)` of the query's type.
 
     Raises:
         UserError: for shapes or types that do not fit, and for an unknown backend.
@@ -143,16 +144,22 @@ def biased_attention(
     if key.shape[2] == 0:  # nothing to attend to
         return value.new_zeros(*query.shape[:3], value.shape[3])
     dropout_p = dropout_p if training else 0.0
-    attend = choose_backend(backend, query, value, bias, key_padding_mask is not None, dropout_p)
+    width = value.shape[-1]
+    narrow = width < query.shape[-1]
+    attend = choose_backend(backend, query, query if narrow else value, bias, key_padding_mask is not None, dropout_p)
+    if narrow and attend is not reference:
+        value = F.pad(value, (0, query.shape[-1] - width))
     if attend is triton:
-        return attend(query, key, value, bias, key_padding_mask, scale, dropout_p, causal)
+        out = attend(query, key, value, bias, key_padding_mask, scale, dropout_p, causal)
+        return out[..., :width] if narrow else out
     if isinstance(bias, StructuredBias) and attend is factors:
         (query, key), bias = widen(query, key, bias, scale), None
     elif isinstance(bias, StructuredBias):
         bias = bias.dense(key.shape[2])
     if causal:
         bias = hide_future(query, key, bias)
-    return attend(query, key, value, bias, key_padding_mask, scale, dropout_p)
+    out = attend(query, key, value, bias, key_padding_mask, scale, dropout_p)
+    return out[..., :width] if narrow else out
 
 
 def hide_future(query: Tensor, key: Tensor, bias: Tensor | None) -> Tensor:

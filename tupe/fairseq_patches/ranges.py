@@ -89,7 +89,7 @@ _NAMES: list[tuple[Range, str]] = [
     (_LIMIT, "lr_period_updates upsample_primary"),
     (_PORT, "distributed_port"),
     (_WORKERS, "num_workers"),
-    (_RATE, "fire_length rotary_length attention_window log_length"),
+    (_RATE, "fire_length rotary_length attention_window log_length randomised_positions"),
     (_COUNT, "rotary_base rotary_factor"),
     (_OTHER_SIZE, "rotary_dims"),
     (_RATE, "max_len_a max_len_b min_len prefix_size no_repeat_ngram_size"),

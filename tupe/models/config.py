@@ -123,6 +123,15 @@ class EncoderConfig(OwnOptions):
         default=0.0,
         metadata=encoding("yarn: longest sequence of training; 0 for max_positions / rotary_factor, which is saved"),
     )
+    rotary_reset: bool = field(
+        default=False, metadata=encoding("[CLS] untied from the angles of rotary positions: its pairs are not turned")
+    )
+    randomised_positions: int = field(
+        default=0,
+        metadata=encoding(
+            "in training, draw the positions of each batch from so many, for longer inputs later; 0: as in the text"
+        ),
+    )
     content_terms: int = field(
         default=0,
         metadata=encoding(

@@ -17,6 +17,7 @@ from tupe.models.position import (
     build_segment_attention,
     check_lengths,
     embedding_width,
+    head_width,
     structured_width,
 )
 from tupe.models.unpadded import Group, Unpadded
@@ -48,7 +49,7 @@ class TupeEncoder(nn.Module):
         self.compile = args.compile
         self.attention_backend = args.attention_backend
         self.num_heads = args.encoder_attention_heads
-        self.head_width = width // self.num_heads
+        self.head_width = head_width(args)
         self.unpad = str(args.unpad)
         self.eos, self.pair_separators = eos, check_separators(args.pair_separators)
         self.embed_tokens = embed_tokens
@@ -136,6 +137,7 @@ class TupeEncoder(nn.Module):
                 group_terms = terms.slice(group.length, self.position_bias.num_keys)
             if group.rows is not None and segments is not None and segments.numel() > 1:
                 group_segments = segments[group.rows, : group.length]
+            group_terms = group_terms._replace(rotation=group.of_tokens(group_terms.rotation))
             if self.log_length:
                 temperature = self.temperature(group, length, dtype, src_tokens.device)
                 group_terms = group_terms._replace(temperature=temperature)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -17,7 +18,14 @@ from tupe.models.activation import activation_function
 from tupe.models.linformer import LengthProjection
 from tupe.models.shaw import attention_with_relative_values
 from tupe.models.unpadded import Group, split
-from tupe.position import DisentangledRelative, PositionTerms, ShawRelative, StructuredBias, rotate
+from tupe.position import (
+    DisentangledRelative,
+    PositionTerms,
+    ShawRelative,
+    StructuredBias,
+    rotate,
+    rotate_untied,
+)
 
 
 class Attention(nn.Module):
@@ -91,8 +99,11 @@ class Attention(nn.Module):
         """Apply the terms; return query, key, value and bias for logits `scale query key^T + bias`."""
         if position.query is not None:
             query, key = query + position.query, key + position.key
-        if position.temperature is not None:
-            query = query * position.temperature
+        temperature = position.temperature
+        if temperature is not None:
+            if position.cls is not None:  # theta, like a bias, is left as it is
+                temperature = F.pad(temperature.expand(-1, -1, -1, query.shape[-1] - 1), (0, 1), value=1.0)
+            query = query * temperature
         bias, relative = position.bias, None
         if isinstance(self.relative, DisentangledRelative):
             asked = key if position.temperature is None else key * position.temperature  # its queries are distances
@@ -152,19 +163,27 @@ class SelfAttention(Attention):
             return self.part(x, slice(x.shape[-1])), x
         return (self.qkv_proj(x),)
 
-    def rotated(self, projected: Sequence[Tensor], rotation: Tensor | None) -> Sequence[Tensor]:
+    def rotated(
+        self, projected: Sequence[Tensor], position: PositionTerms, first: Tensor | None = None
+    ) -> Sequence[Tensor]:
         """Rotate queries and keys; return `x (W^Q, W^K)`, rotated, as one tensor, and `x W^V`.
 
         Args:
             projected: output of `projected`, which is returned as it is without a rotation.
-            rotation: `(2, T, r)`, or without padding `(2, n, r)`.
+            position: the terms, whose rotation is `(2, T, r)`, or without padding `(2, n, r)`.
+            first: `(n,)`, without padding the index of the first token of each token's sequence.
         """
-        if rotation is None:
+        if position.rotation is None:
             return projected
         (qkv,) = projected
         width = qkv.shape[-1] // 3
         both, value = qkv.split((2 * width, width), dim=-1)
-        return rotate(both.unflatten(-1, (2 * self.num_heads, -1)), rotation).flatten(-2), value  # B T 2H d_h -> B T 2d
+        both = both.unflatten(-1, (2 * self.num_heads, -1))  # B T 2H d_h
+        if position.cls is None:
+            turned = rotate(both, position.rotation)
+        else:  # in wider heads
+            turned = rotate_untied(both, position.rotation, position.cls, self.scale, first)
+        return turned.flatten(-2), value  # B T 2d
 
     def parts(self, projected: Sequence[Tensor]) -> Sequence[Tensor]:
         """Split the output of `projected` or `rotated` into queries, keys and values, `(..., d)` each."""
@@ -197,7 +216,7 @@ class SelfAttention(Attention):
         """
         out = []
         for group, terms, *parts in zip(groups, position, *(split(made, groups) for made in self.projected(x))):
-            parts = self.rotated(parts, group.of_tokens(terms.rotation))
+            parts = self.rotated(parts, terms, group.first() if terms.cls is not None else None)
             if group.cu_seqlens is not None:
                 out.append(self.mix_packed(parts, terms, group))  # n 3d -> n d
                 continue
@@ -209,14 +228,15 @@ class SelfAttention(Attention):
     def mix_packed(self, projected: Sequence[Tensor], position: PositionTerms, group: Group) -> Tensor:
         """Attend like `mix`, for packed sequences: the output of `projected` or `rotated`, `(n, ...)`, to `(n, d)`."""
         query, key, value = (x.unflatten(-1, (self.num_heads, -1)) for x in self.parts(projected))  # n H d_h
-        bias = position.bias
+        bias, width = position.bias, value.shape[-1]
+        value = F.pad(value, (0, query.shape[-1] - width))  # the kernels take heads of one width
         if position.query is not None:
             places = group.places % group.length
             query = query + position.query[:, places].transpose(0, 1)  # H t d_h -> n H d_h
             key = key + position.key[:, places].transpose(0, 1)
         if isinstance(bias, StructuredBias) and bias.segments is not None:
             bias = bias._replace(segments=bias.segments.flatten()[group.places])  # b t -> n
-        return packed_attention(
+        out = packed_attention(
             query,
             key,
             value,
@@ -227,7 +247,8 @@ class SelfAttention(Attention):
             scale=self.scale,
             dropout_p=self.dropout,
             training=self.training,
-        ).flatten(1)  # n H d_h -> n d
+        )
+        return out[..., :width].flatten(1)  # n H d_h -> n d
 
 
 def build_self_attention(

@@ -1,16 +1,17 @@
 """The sum of the content-free terms, `reset(absolute(i, j) + relative(j - i))`, computed once a batch."""
 
+import itertools
 import math
 from typing import cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import UntiedAbsolute
 from tupe.position.cache import TermCache, cacheable_tensors
 from tupe.position.deberta import RelativeEmbeddings
-from tupe.position.length import Span
+from tupe.position.length import Drawn, Span
 from tupe.position.relative import RelativeTerm
 from tupe.position.reset import Reset, reset_cls
 from tupe.position.rotary import Rotary
@@ -35,8 +36,11 @@ class PositionBias(nn.Module):
         reset: `Reset` or nothing; needs a term to reset.
         cross: return the factors of `absolute` instead of their product, so that attention computes
             `(x_i W^Q + p_i U^Q)(x_j W^K + p_j U^K)^T`, all four products (BERT-A^d; TUPE, section 4.3).
-        rotation: turns queries and keys (RoPE); `PositionTerms.rotation` carries its angles.
+        rotation: turns queries and keys (RoPE); `PositionTerms.rotation` carries its angles. With its own reset, and
+            no term to reset, `reset` has the constants of `[CLS]` alone.
         embeddings: vectors of the distances, which `DisentangledRelative` projects in each layer (DeBERTa).
+        randomised: in training, positions are drawn from the first so many (`tupe.position.length.Drawn`), by PyTorch's
+            generator and once a call; 0 for those of the sequence. Distances are drawn alike.
         num_terms: scale content by `1 / sqrt(num_terms * d_h)`; by default the number of products that the logit sums,
             without those of `DisentangledRelative`.
 
@@ -53,15 +57,22 @@ class PositionBias(nn.Module):
         cross: bool = False,
         rotation: Rotary | None = None,
         embeddings: RelativeEmbeddings | None = None,
+        randomised: int = 0,
         num_terms: int | None = None,
     ) -> None:
         super().__init__()
         if cross and not isinstance(absolute, UntiedAbsolute):
             raise UserError("cross terms need the untied absolute term")
-        if reset is not None and (cross or (absolute is None and relative is None)):
+        untied = rotation is not None and rotation.reset
+        if reset is not None and (cross or (absolute is None and relative is None and not untied)):
             raise UserError(
                 "the [CLS] reset needs a content-free correlation, absolute without cross terms or relative: "
                 "set reset=none or choose such a term"
+            )
+        if cross and untied:
+            raise UserError(
+                "rotary_reset unties [CLS] from its angles, and cross terms tie it to positions: set rotary_reset off, "
+                "or absolute without cross terms"
             )
         if reset is not None and reset.vectors is not None and not isinstance(absolute, UntiedAbsolute):
             raise UserError("the reset's theta has vectors only with the untied absolute term: give Reset no embed_dim")
@@ -76,6 +87,13 @@ class PositionBias(nn.Module):
             raise UserError("relative positions and the [CLS] reset need a key for each position, not num_keys of them")
         if self.num_keys is not None and rotation is not None:
             raise UserError("rotary positions turn the key of each position, and num_keys keys are of none")
+        of_each = (UntiedAbsolute, RelativeTerm, type(None))
+        if randomised and not (isinstance(absolute, of_each) and isinstance(relative, of_each)):
+            raise UserError(
+                "randomised positions need terms that know each position or distance by itself: untied positions, "
+                "relative terms that ignore the words, or rotary positions"
+            )
+        self.randomised = randomised
         self.absolute = absolute
         self.relative = relative
         self.reset = reset
@@ -97,33 +115,50 @@ class PositionBias(nn.Module):
         self._cache = TermCache()
 
     def compute(
-        self, length: int, structured: bool = False, num_keys: int | None = None, query_offset: int = 0
+        self,
+        length: int,
+        structured: bool = False,
+        num_keys: int | None = None,
+        query_offset: int = 0,
+        drawn: Drawn | None = None,
     ) -> PositionTerms:
-        """Compute the terms in float32 or better: `forward` without its cache and its rounding."""
+        """Compute the terms in float32 or better: `forward` without its cache and its rounding.
+
+        With `drawn`, its positions are those of the sequence, which is whole.
+        """
+        at = {} if drawn is None else {"drawn": drawn}
         span = Span.of(length, num_keys, query_offset)
         query = key = None
-        rotation = None if self.rotation is None else self.rotation(length, query_offset)
+        rotation = None if self.rotation is None else self.rotation(length, query_offset, **at)
         embeddings = None if self.embeddings is None else self.embeddings(span.end)
         absolute = self.absolute
         if self.cross and absolute is not None:
-            query, key = absolute(*span.arguments, factors=True)
+            query, key = absolute(*span.arguments, factors=True, **at)
             absolute = None
         if absolute is None and self.relative is None:
-            return PositionTerms(None, query, key, rotation, embeddings=embeddings)
+            theta = None if self.reset is None else self.reset()
+            return PositionTerms(None, query, key, rotation, embeddings=embeddings, cls=self.cls(rotation, theta))
         theta = None if self.reset is None else self.reset(absolute)
         if self.gives_structured(structured, query_offset):
-            relative = None if self.relative is None else self.relative(*span.arguments, by_distance=True)
+            relative = None if self.relative is None else self.relative(*span.arguments, by_distance=True, **at)
             bias = StructuredBias(relative=relative, theta=theta)
             if absolute is not None:
-                query_factor, key_factor = absolute(*span.arguments, factors=True)
+                query_factor, key_factor = absolute(*span.arguments, factors=True, **at)
                 scale = cast(FactoredTerm, absolute).scale
                 bias = bias._replace(query=query_factor * scale, key=key_factor)
         else:
-            terms = [term(*span.arguments) for term in (absolute, self.relative) if term is not None]
+            terms = [term(*span.arguments, **at) for term in (absolute, self.relative) if term is not None]
             bias = terms[0] if len(terms) == 1 else terms[0] + terms[1]
             if theta is not None:
                 bias = reset_cls(bias, theta, query_offset)
-        return PositionTerms(bias, query, key, rotation, embeddings=embeddings)
+        return PositionTerms(bias, query, key, rotation, embeddings=embeddings, cls=self.cls(rotation))
+
+    def cls(self, rotation: Tensor | None, theta: Tensor | None = None) -> Tensor | None:
+        """Compute `PositionTerms.cls`, with `theta` `(2, H)` where no bias has it; `None` without reset rotation."""
+        if rotation is None or self.rotation is None or not self.rotation.reset:
+            return None
+        theta = rotation.new_zeros(1) if theta is None else theta[1].to(rotation.dtype)
+        return torch.stack((torch.full_like(theta, self.rotation.amplitude**2), theta))
 
     def gives_structured(self, structured: bool, query_offset: int) -> bool:
         """Tell whether `compute` returns a `StructuredBias` for these arguments."""
@@ -156,7 +191,7 @@ class PositionBias(nn.Module):
         span = Span.of(length, num_keys, query_offset)
         tensors = cacheable_tensors(self)
         if tensors is None:
-            return self.compute(length, structured, num_keys, query_offset).to(dtype)
+            return self.compute(length, structured, num_keys, query_offset, self.drawn(length)).to(dtype)
         if span == Span.of(length):
             return self._cache.first(length, self, tensors, dtype, structured).slice(length, self.num_keys)
         # Decoding asks for row after row: they are cut from a structured bias, whose memory is linear in the length.
@@ -174,6 +209,13 @@ class PositionBias(nn.Module):
             head_dim: width `d_h` of a head of queries and keys.
         """
         return (self.num_terms * head_dim) ** -0.5
+
+    def drawn(self, length: int) -> Drawn | None:
+        """Draw the positions of a batch of training; `None` where there is nothing to draw."""
+        if not self.training or length >= self.randomised:
+            return None
+        device = next(itertools.chain(self.parameters(), self.buffers())).device
+        return Drawn.of(length, self.randomised, device)
 
     def clear_cache(self) -> None:
         """Forget the terms of earlier evaluations."""

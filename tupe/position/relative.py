@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD
-from tupe.position.length import Span, check_length, fit_positions
+from tupe.position.length import Drawn, Span, check_length, fit_positions
 from tupe.position.precision import at_least_float32
 
 
@@ -57,7 +57,12 @@ class RelativeTerm(nn.Module):
         return values[self.row(torch.arange(first, stop, device=values.device))].t()
 
     def forward(
-        self, length: int, num_keys: int | None = None, query_offset: int = 0, by_distance: bool = False
+        self,
+        length: int,
+        num_keys: int | None = None,
+        query_offset: int = 0,
+        by_distance: bool = False,
+        drawn: Drawn | None = None,
     ) -> Tensor:
         """Compute `relative(j - i)` for a block of positions; see `PositionBias.forward`.
 
@@ -67,7 +72,10 @@ class RelativeTerm(nn.Module):
         """
         span = Span.of(length, num_keys, query_offset)
         check_length(span.end, self.max_positions)
-        values = self.by_distance(*span.distances)
+        if drawn is None:
+            values = self.by_distance(*span.distances)
+        else:  # the values stay those of a distance, so that the term stays Toeplitz
+            values = self.by_distance(1 - drawn.longest, drawn.longest)[:, drawn.distances() + drawn.longest - 1]
         return values if by_distance else toeplitz(values, span.num_keys)
 
 

@@ -50,6 +50,8 @@ class TupeConfig(PreTrainedConfig):
         rotary_dims: so many columns of each query and key turn with their position (RoPE); -1 for all, 0 for none.
         rotary_base, rotary_scaling, rotary_factor: of the angles.
         rotary_length: longest sequence of training, for `yarn`; 0 for `max_position_embeddings / rotary_factor`.
+        rotary_reset: `[CLS]` untied from the angles: its pairs are not turned.
+        randomised_positions: in training, the positions of each batch are drawn from so many; 0: as in the text.
         untied_projection_bias: biases on `U^Q` and `U^K`.
         encoder_normalize_before: pre-norm layers.
         no_layernorm_embedding: no layer norm on the input.
@@ -101,6 +103,8 @@ class TupeConfig(PreTrainedConfig):
     rotary_scaling: str = "none"
     rotary_factor: float = 1.0
     rotary_length: float = 0.0
+    rotary_reset: bool = False
+    randomised_positions: int = 0
     untied_projection_bias: bool = False
     encoder_normalize_before: bool = False
     no_layernorm_embedding: bool = False
@@ -113,6 +117,8 @@ class TupeConfig(PreTrainedConfig):
                 raise ValueError(f"{field} is {getattr(self, field)!r}, not one of {', '.join(choices)}")
         if self.relative == "alibi" and self.sharing == "head":
             raise ValueError("alibi's heads differ by their slopes and cannot share one: set sharing to layer or none")
+        self._check_linformer()
+        self._check_randomised()
         self._check_rotary()
         if self.relative == "deberta" and (self.absolute == "untied_cross" or self.linformer_k):
             raise ValueError("relative=deberta asks each word: linformer_k must be 0, absolute not untied_cross")
@@ -123,10 +129,43 @@ class TupeConfig(PreTrainedConfig):
                 "relative_sides to learned or offset, reset to none, or choose absolute positions"
             )
 
+    def _check_linformer(self) -> None:
+        """Raise `ValueError` for terms that need a key at each position, which a Linformer does not have."""
+        with_any_keys = ("none", "input", "low_rank", "low_rank_input")
+        if self.linformer_k and (
+            self.absolute not in with_any_keys
+            or (self.relative, self.reset) != ("none", "none")
+            or self.segment == "per_head"
+            or self.rotary_dims
+        ):
+            raise ValueError(
+                f"the keys of linformer_k={self.linformer_k} are mixtures of all positions: set absolute to one of "
+                f"{', '.join(with_any_keys)}, relative and reset to none, segment to none or input, and rotary_dims "
+                "to 0"
+            )
+
+    def _check_randomised(self) -> None:
+        """Raise `ValueError` for randomised positions fewer than the input's, or with terms that have none to draw."""
+        if not self.randomised_positions:
+            return
+        if self.randomised_positions < self.max_position_embeddings:
+            raise ValueError(
+                f"randomised_positions is {self.randomised_positions}, of which {self.max_position_embeddings} cannot "
+                "be drawn for the longest input: set it to max_position_embeddings or more, or to 0"
+            )
+        in_layer = self.relative in ("shaw", "deberta")
+        if self.absolute not in ("none", "untied", "untied_cross") or in_layer or self.linformer_k:
+            raise ValueError(
+                "randomised_positions is for untied positions, relative terms that ignore the words and rotary "
+                "positions: set it to 0, or absolute and relative to such terms"
+            )
+
     def _check_rotary(self) -> None:
         """Raise `ValueError` for what the plugin's rotary positions refuse."""
         dims, scaling, factor, base = self.rotary_dims, self.rotary_scaling, self.rotary_factor, self.rotary_base
         if not dims:
+            if self.rotary_reset:
+                raise ValueError("rotary_reset unties [CLS] from rotary positions: set rotary_dims, as to -1")
             if scaling != "none":
                 raise ValueError(f"rotary_scaling is {scaling}, but nothing is turned: set rotary_dims, as to -1")
             return  # the factor and the base are not read
@@ -137,10 +176,10 @@ class TupeConfig(PreTrainedConfig):
                 f"rotary_dims is {dims}, but columns turn in pairs: use an even number from 2 to {head_dim}, the width "
                 "of a head"
             )
-        if self.relative in ("shaw", "deberta") or self.linformer_k:
-            raise ValueError(
-                "relative=shaw, relative=deberta and linformer_k have keys that are not turned: set rotary_dims to 0"
-            )
+        if self.relative in ("shaw", "deberta"):
+            raise ValueError(f"relative={self.relative} has keys that are not turned: set rotary_dims to 0")
+        if self.rotary_reset and self.absolute == "untied_cross":
+            raise ValueError("rotary_reset does not go with absolute=untied_cross, which ties [CLS] to positions")
         if not 1 <= base < math.inf or (scaling == "yarn" and base == 1):
             raise ValueError(f"rotary_base is {base:g}, but must be at least 1, and more for yarn")
         if not 1 <= factor < math.inf or (scaling == "none" and factor != 1):
@@ -148,6 +187,11 @@ class TupeConfig(PreTrainedConfig):
                 f"rotary_factor is {factor:g}, but must be 1 without rotary_scaling, and at least 1 with linear, ntk "
                 "or yarn"
             )
+
+    @property
+    def num_positions(self) -> int:
+        """How many positions the terms have: as many as inputs, or those that training draws from."""
+        return max(self.max_position_embeddings, self.randomised_positions)
 
     @property
     def position_sets(self) -> int:

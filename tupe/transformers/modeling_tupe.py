@@ -56,7 +56,7 @@ class UntiedAbsolute(nn.Module):
         width, self.sets = config.hidden_size, config.position_sets
         head_dim = width // config.num_attention_heads
         self.scale = (num_products(config) * head_dim) ** -0.5
-        self.table = nn.Embedding(config.max_position_embeddings, width)
+        self.table = nn.Embedding(config.num_positions, width)
         self.layer_norm = nn.LayerNorm(width, config.layer_norm_eps)
         self.query = nn.Linear(width, self.sets * head_dim, config.untied_projection_bias)
         self.key = nn.Linear(width, self.sets * head_dim, config.untied_projection_bias)
@@ -73,11 +73,11 @@ class UntiedAbsolute(nn.Module):
         p = F.layer_norm(at_least_float32(vectors), norm.normalized_shape, gain, shift, norm.eps)
         return apply(self.query), apply(self.key)
 
-    def factors(self, length: int) -> tuple[Tensor, Tensor]:
-        return self.project(self.table.weight[:length])
+    def factors(self, length: int, drawn: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return self.project(self.table.weight[:length] if drawn is None else self.table(drawn))
 
-    def forward(self, length: int) -> Tensor:
-        query, key = self.factors(length)
+    def forward(self, length: int, drawn: Tensor | None = None) -> Tensor:
+        query, key = self.factors(length, drawn)
         return (query * self.scale) @ key.transpose(1, 2)
 
     def self_correlation(self, vectors: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ class FreeAbsolute(nn.Module):
 
 def relative_rows(config: TupeConfig) -> int:
     """Rows of the table of a relative term."""
-    return {"bucketed": config.relative_buckets, "unbinned": 2 * config.max_position_embeddings - 1}.get(
+    return {"bucketed": config.relative_buckets, "unbinned": 2 * config.num_positions - 1}.get(
         config.relative, 2 * config.relative_max_distance + 1
     )
 
@@ -131,7 +131,16 @@ def bucket_starts(half: int, max_distance: int) -> list[int]:
     return starts
 
 
-class Relative(nn.Embedding):
+class ByDistance(nn.Module):
+    """Base of `relative(j - i)` as a function of the distance, `by_distance`: `(D,)` to `(S, D)`."""
+
+    def forward(self, length: int, device: torch.device, drawn: Tensor | None = None) -> Tensor:
+        far = torch.arange(length, device=device) if drawn is None else drawn
+        values = self.by_distance(torch.cat((-far[1:].flip(0), far)))
+        return values[:, distances(length, device) + length - 1]
+
+
+class Relative(ByDistance, nn.Embedding):
     """`relative(j - i)`: one value a head for each distance, binned as in T5, clipped, or neither (DIET-REL)."""
 
     def __init__(self, config: TupeConfig, width: int | None = None) -> None:
@@ -148,11 +157,11 @@ class Relative(nn.Embedding):
     def row(self, distance: Tensor) -> Tensor:
         if self.kind != "bucketed":
             return distance.clamp(-self.middle, self.middle) + self.middle
-        starts = torch.tensor(self.starts, device=distance.device)
-        return torch.bucketize(distance.abs(), starts, right=True) + self.middle * (distance > 0)
+        reached = [distance.abs() >= start for start in self.starts]  # numbers: a tensor of them waits for a GPU
+        return sum(reached, self.middle * (distance > 0))
 
-    def forward(self, length: int, device: torch.device) -> Tensor:
-        return self.values()[self.row(distances(length, device))].permute(2, 0, 1)
+    def by_distance(self, distance: Tensor) -> Tensor:
+        return self.values()[self.row(distance)].t()
 
 
 class ParametricRelative(Relative):
@@ -168,14 +177,6 @@ class ParametricRelative(Relative):
     def values(self) -> Tensor:
         vectors, query, key = (at_least_float32(w) for w in (self.weight, self.query.weight, self.key.weight))
         return ((vectors @ query.t()) * (vectors @ key.t())).unflatten(-1, (-1, self.head_dim)).sum(-1)
-
-
-class ByDistance(nn.Module):
-    """Base of `relative(j - i)` as a function of the distance, `by_distance`: `(D,)` to `(S, D)`."""
-
-    def forward(self, length: int, device: torch.device) -> Tensor:
-        values = self.by_distance(torch.arange(1 - length, length, device=device))
-        return values[:, distances(length, device) + length - 1]
 
 
 def of_side(values: Tensor, distance: Tensor) -> Tensor:
@@ -245,7 +246,7 @@ class FireRelative(ByDistance):
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
-        self.first_length = config.fire_length or config.max_position_embeddings
+        self.first_length = config.fire_length or config.num_positions
         self.rate = nn.Parameter(torch.empty(1))
         self.length = nn.Parameter(torch.empty(1))
         self.hidden_weight = nn.Parameter(torch.empty(config.fire_width))
@@ -375,8 +376,13 @@ class Reset(nn.Module):
         return torch.cat([theta_1.expand(-1, 1, length), others], dim=1)
 
 
-def rotary_frequencies(config: TupeConfig, device: torch.device) -> tuple[Tensor, float]:
-    """The angle by which each plane turns from one position to the next, `(r / 2,)`; the factor of queries and keys.
+def rotary_amplitude(config: TupeConfig) -> float:
+    """The factor of queries and keys, which only `yarn` has."""
+    return 0.1 * math.log(config.rotary_factor) + 1 if config.rotary_scaling == "yarn" else 1.0
+
+
+def rotary_frequencies(config: TupeConfig, device: torch.device) -> Tensor:
+    """The angle by which each plane turns from one position to the next, `(r / 2,)`.
 
     The angles are computed on the device, as a copy from the host would wait for a GPU.
     """
@@ -387,22 +393,28 @@ def rotary_frequencies(config: TupeConfig, device: torch.device) -> tuple[Tensor
     plane = torch.arange(width // 2, dtype=torch.float32, device=device)
     thetas = 1 / base ** (2 * plane / width)
     if config.rotary_scaling == "linear":
-        return thetas / factor, 1.0
+        return thetas / factor
     if config.rotary_scaling != "yarn":
-        return thetas, 1.0
+        return thetas
     length = config.rotary_length or config.max_position_embeddings / factor
     first, last = (width * math.log(length / (2 * math.pi * turns)) / (2 * math.log(base)) for turns in (32, 1))
     first, last = max(math.floor(first), 0), min(math.ceil(last), width - 1)
     slow = ((plane - first) / max(last - first, 1e-3)).clamp(0, 1)
-    return thetas * (1 - slow) + thetas / factor * slow, 0.1 * math.log(factor) + 1
+    return thetas * (1 - slow) + thetas / factor * slow
 
 
-def rotary_angles(config: TupeConfig, length: int, device: torch.device) -> Tensor:
-    """Cosines, and sines with the sign of their half, `(2, n, r)` in float32 (Su et al. 2021)."""
-    thetas, amplitude = rotary_frequencies(config, device)
-    positions = torch.arange(length, device=device, dtype=torch.float32)
+def rotary_angles(config: TupeConfig, length: int, device: torch.device, drawn: Tensor | None = None) -> Tensor:
+    """Cosines, and sines with the sign of their half, `(2, n, r)` in float32 (Su et al. 2021).
+
+    With `rotary_reset`, those of `[CLS]` are zeros.
+    """
+    thetas, amplitude = rotary_frequencies(config, device), rotary_amplitude(config)
+    positions = torch.arange(length, device=device, dtype=torch.float32) if drawn is None else drawn.float()
     angles = positions.unsqueeze(-1) * thetas
     cos, sin = amplitude * angles.cos(), amplitude * angles.sin()
+    if config.rotary_reset:
+        turned = (positions > 0).unsqueeze(-1)
+        cos, sin = cos * turned, sin * turned
     return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)))
 
 
@@ -415,13 +427,53 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     return torch.cat(((columns * cos + halves * sin).to(x.dtype), others), -1)
 
 
+def rotate_untied(
+    query: Tensor, key: Tensor, rotation: Tensor, theta: Tensor, gain: float, scale: float
+) -> tuple[Tensor, Tensor]:
+    """Turns `query` and `key` `(B, H, n, d_h)`, but for the pairs of `[CLS]`: their products are in more columns.
+
+    The products of the turned columns are zero in the row and the column of `[CLS]`, where `rotation` is zero. With
+    `a_i = q_i . k_0` and `b_j = q_0 . k_j` of the columns as they are, these come back by
+
+        [R_i q_i ; a_i ; u_i ; 1 - u_i] . [R_j k_j ; u_j ; b_j ; u_j theta],    u_0 = 1, else u = 0 and a_0 = 0
+
+    In 16 bits, `a` and `b` have a second column each for what the first one rounds off.
+
+    Args:
+        theta: `(1, H, 1)`, added where another position attends to `[CLS]`.
+        gain: the factor of products that are not turned; above 1 with `yarn`.
+        scale: what attention multiplies the products by.
+
+    Returns:
+        Both in `(B, H, n, w)`, `w` a multiple of 8.
+    """
+    width, half = query.shape[-1], query.dtype in (torch.float16, torch.bfloat16)
+    words, others = (at_least_float32(x[..., : rotation.shape[-1]]) for x in (query, key))
+    here = (torch.arange(query.shape[2], device=query.device) == 0).to(words.dtype)
+    to_cls = gain * (words * others[:, :, :1]).sum(-1) * (1 - here)  # B H n
+    from_cls = gain * (words[:, :, :1] * others).sum(-1)
+    here = here.expand_as(to_cls)
+    columns = [(to_cls, here), (here, from_cls)]
+    if half:
+        columns += [(to_cls - to_cls.to(query.dtype), here), (here, from_cls - from_cls.to(query.dtype))]
+    columns.append((1 - here, here * theta / scale))
+    spare = -(width + len(columns)) % 8
+    query, key = (
+        torch.cat((rotate(x, rotation), F.pad(torch.stack(more, -1), (0, spare)).to(x.dtype)), -1)
+        for x, more in zip((query, key), zip(*columns))
+    )
+    return query, key
+
+
 class Terms(NamedTuple):
     """What the positions add, `None` where nothing: `bias` to the logits, `(S, n, m)`, and for `untied_cross` `query`
-    and `key` to the words' queries and keys, `(S, n, d_h)`, which the `rotation` `(2, n, r)` has turned before."""
+    and `key` to the words' queries and keys, `(S, n, d_h)`, which the `rotation` `(2, n, r)` has turned before.
+    With `rotary_reset` there is `theta`, `(S, 1)`, of the logits that were not turned."""
 
     bias: Tensor | None = None
     query: Tensor | None = None
     key: Tensor | None = None
+    theta: Tensor | None = None
     rotation: Tensor | None = None
     embeddings: Tensor | None = None  # of distances, `(2k, d)`, which the layers project
 
@@ -435,7 +487,7 @@ def num_products(config: TupeConfig) -> int:
 class PositionBias(nn.Module):
     """`reset(absolute + relative)`."""
 
-    freezable: ClassVar = ("bias", "query", "key", "embeddings")
+    freezable: ClassVar = ("bias", "query", "key", "theta", "embeddings")
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
@@ -457,8 +509,14 @@ class PositionBias(nn.Module):
         self.frozen = False
 
     def forward(self, length: int, device: torch.device) -> Terms:
-        """The terms of the first `length` positions, in float32."""
-        rotation = rotary_angles(self.config, length, device) if self.config.rotary_dims else None
+        """The terms of the first `length` positions, in float32; in training, of `drawn` ones where these are random.
+
+        Those are position 0, and rising ones after it (Ruoss et al. 2023).
+        """
+        drawn, longest = None, self.config.randomised_positions
+        if self.training and longest > length and not self.frozen:
+            drawn = F.pad(torch.randperm(longest - 1, device=device)[: length - 1].sort().values + 1, (1, 0))
+        rotation = rotary_angles(self.config, length, device, drawn) if self.config.rotary_dims else None
         if self.frozen:
             bias, *others, embeddings = (getattr(self, f"frozen_{name}") for name in self.freezable)
             return Terms(
@@ -467,14 +525,21 @@ class PositionBias(nn.Module):
                 rotation,
                 embeddings,
             )
-        terms = [] if self.absolute is None or self.cross else [self.absolute(length)]
+        given = () if drawn is None else (drawn,)
+        terms = [] if self.absolute is None or self.cross else [self.absolute(length, *given)]
         if self.relative is not None:
-            terms.append(self.relative(length, device))
+            terms.append(self.relative(length, device, drawn))
         bias = sum(terms[1:], terms[0]) if terms else None
-        if self.reset is not None:
+        theta = None
+        if self.config.rotary_reset:
+            theta = torch.zeros(self.config.position_sets, 1, device=device)
+        if self.reset is not None and bias is not None:
             bias = self.reset(bias, self.absolute)
-        query, key = self.absolute.factors(length) if self.cross else (None, None)
-        return Terms(bias, query, key, rotation, None if self.embeddings is None else self.embeddings())
+        elif self.reset is not None:
+            theta = at_least_float32(self.reset.scalars)[1].unsqueeze(-1)
+        query, key = self.absolute.factors(length, drawn) if self.cross else (None, None)
+        embeddings = None if self.embeddings is None else self.embeddings()
+        return Terms(bias, query, key, theta, rotation, embeddings)
 
     @torch.no_grad()
     def freeze(self, length: int, device: torch.device) -> None:
@@ -610,8 +675,13 @@ class TupeSelfAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """`x` `(B, n, d)` and the layer's terms, `bias` `(1 or B, 1 or H, n, m)`; returns `(B, n, d)` and weights."""
         query, key, value = self.project(x, padding)
-        bias, position_query, position_key, rotation, embeddings = position
-        if rotation is not None:
+        bias, position_query, position_key, theta, rotation, embeddings = position
+        head_dim = value.shape[-1]
+        if theta is not None:
+            gain = rotary_amplitude(self.config) ** 2
+            query, key = rotate_untied(query, key, rotation, theta, gain, self.scaling)
+            value = F.pad(value, (0, query.shape[-1] - head_dim))  # fused kernels want heads of one width
+        elif rotation is not None:
             query, key = rotate(query, rotation), rotate(key, rotation)
         if position_query is not None:
             query, key = query + position_query.to(query.dtype), key + position_key.to(key.dtype)
@@ -635,6 +705,7 @@ class TupeSelfAttention(nn.Module):
             position_bias=bias,
             **kwargs,
         )
+        out = out[..., :head_dim]
         if self.relative is not None and self.relative.value is not None:
             out = out + self.relative.weighted_values(weights)
         return self.out_proj(out.flatten(2)), weights
@@ -683,10 +754,16 @@ class TupePreTrainedModel(PreTrainedModel):
     _no_split_modules: ClassVar = ["TupeLayer"]
     _supports_sdpa = True
     _supports_flex_attn = True
-    _supports_flash_attn = False  # it takes no bias
     _supports_attention_backend = True
     _keys_to_ignore_on_load_unexpected: ClassVar = [r"^(lm_head|classifi.*|qa_outputs)\."]  # of other heads
     _can_record_outputs: ClassVar = {"hidden_states": TupeLayer, "attentions": TupeSelfAttention}
+
+    @property
+    def _supports_flash_attn(self) -> bool:
+        """Whether nothing is added to the logits, as FlashAttention takes no bias."""
+        config = self.config
+        terms = config.absolute in ("none", "input") and config.relative == "none" and config.segment != "per_head"
+        return terms and not config.linformer_k
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -13,7 +13,7 @@ from tupe.systems import ALIASES, IN_LAYER, SYSTEMS, system_fields
 _ENCODING = system_fields(TupeConfig, kind="encoding")
 #: Fields of terms: they stay where the term does.
 _OF_ABSOLUTE = ("position_rank", "untied_projection_bias", "no_untied_layer_norm")
-_OF_ROTARY = ("rotary_base", "rotary_scaling", "rotary_factor", "rotary_length")
+_OF_ROTARY = ("rotary_base", "rotary_scaling", "rotary_factor", "rotary_length", "rotary_reset")
 _OF_RELATIVE = (
     "relative_buckets", "relative_max_distance", "shaw_values",
     "deberta_terms", "deberta_projections", "deberta_index", *OPTIONS,

@@ -21,7 +21,7 @@ class CausalSelfAttention(SelfAttention):
 
     def forward(self, x: Tensor, position: PositionTerms, state: State | None = None) -> Tensor:
         """`x` `(N, T, d)`: with `state` the last `T` positions, those before are kept there; returns `(N, T, d)`."""
-        query, key, value = self.heads(self.rotated(self.projected(x), position.rotation), None)
+        query, key, value = self.heads(self.rotated(self.projected(x), position), None)
         if state is not None:
             if "key" in state:
                 key = torch.cat((state["key"], key), 2)
