@@ -195,3 +195,10 @@ def test_weights_that_are_complex_are_named():
 
 def test_a_tensor_larger_than_its_memory_takes_no_time():
     check_finite({"weight": torch.zeros(1).expand(1 << 40)}, "run.pt")
+
+
+def test_a_file_of_zeros_is_no_archive(tmp_path):
+    """A machine that crashed left it."""
+    (tmp_path / "zeros.pt").write_bytes(bytes(20_000))
+    with pytest.raises(UserError, match=r"zeros\.pt cannot be read as a checkpoint \(20,000 bytes\)"):
+        safe_load(tmp_path / "zeros.pt")

@@ -8,5 +8,16 @@ except ImportError:  # `tupe.position` and `tupe.attention` work without Hydra
         pass
 
 
+def system_sentence(error: OSError) -> str:
+    """Return the sentence of an error of the system: a full disk, a file that may not be read, too many open files."""
+    if error.strerror is None:
+        return str(error)
+    if error.filename is None:
+        return (
+            f"a file cannot be read or written ({error.strerror}): look at the disks, and at the limits by ulimit -a."
+        )
+    return f"{error.filename} cannot be read or written ({error.strerror}): give another place."
+
+
 class UserError(_Compact, ValueError):
     """Wrong input. The message is one sentence for the user; commands print it without a traceback and exit with 1."""

@@ -90,7 +90,9 @@ def _check_archive(path: str) -> None:
     Files of PyTorch before 1.6 are no zip archives and have no checksums.
     """
     if not zipfile.is_zipfile(path):
-        if tarfile.is_tarfile(path):
+        with open(path, "rb") as file:
+            begins = file.read(1) not in (b"", b"\0")
+        if begins and tarfile.is_tarfile(path):  # which zeros alone are too: what a crash of a machine leaves
             raise _program(path)
         return
     with zipfile.ZipFile(path) as archive:

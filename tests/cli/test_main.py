@@ -143,3 +143,9 @@ def test_an_option_is_not_guessed_from_its_beginning(capsys):
 
 def raise_(text):
     raise UserError(text)
+
+
+def test_an_empty_argument_is_no_folder(capsys):
+    """`tupe finetuning-result "$RUN"` without RUN would look where the command runs."""
+    assert main(["finetuning-result", ""]) == 1
+    assert capsys.readouterr().err.startswith("error: an argument is empty: leave it out, or look whether a variable")

@@ -1,6 +1,7 @@
 """fairseq's binary data is, byte for byte, what `fairseq-preprocess` writes."""
 
 import os
+import resource
 import struct
 
 import numpy as np
@@ -10,7 +11,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetB
 
 from tests.conftest import preprocess
 from tupe.data import binary
-from tupe.data.binary import check_indexed, is_indexed
+from tupe.data.binary import check_indexed, check_open_files, is_indexed
 from tupe.errors import UserError
 
 
@@ -148,3 +149,29 @@ def test_other_formats_are_told_apart(whole, tmp_path):
     (tmp_path / "old.bin").touch()
     (tmp_path / "old.idx").write_bytes(b"TNTIDX\x00\x00")
     assert not is_indexed(tmp_path / "old")
+
+
+def test_fairseq_needs_no_more_open_files_than_are_checked(by_fairseq):
+    """The fewest with which the check passes are enough to map the data, and one fewer are not."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = max(map(int, os.listdir("/proc/self/fd")))
+    holes = [os.open(os.devnull, os.O_RDONLY)]
+    while holes[-1] < used:
+        holes.append(os.open(os.devnull, os.O_RDONLY))
+    used = holes[-1] + 1
+    try:
+        for limit in range(used, used + 9):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
+            try:
+                check_open_files(by_fairseq)
+                break
+            except OSError as error:
+                assert str(by_fairseq) in error.filename
+        assert len(MMapIndexedDataset(str(by_fairseq))) == 150
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit - 1, before[1]))
+        with pytest.raises(OSError, match="Too many open files"):
+            check_open_files(by_fairseq)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for number in holes:
+            os.close(number)

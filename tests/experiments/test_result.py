@@ -1,7 +1,9 @@
 import json
 
+import pytest
 import torch
 
+from tupe.errors import UserError
 from tupe.experiments.result import finetuning_result
 
 
@@ -32,3 +34,10 @@ def test_metrics_are_of_the_very_validation_that_was_best(tmp_path):
     assert result.model == "tupe_tiny"
     assert finetuning_result(tmp_path, model="electra_tupe_tiny").model == "electra_tupe_tiny"
     assert finetuning_result(tmp_path).model == "electra_tupe_tiny"  # as before
+
+
+def test_what_is_no_folder(tmp_path):
+    (tmp_path / "file").touch()
+    for name in ("file", "none"):
+        with pytest.raises(UserError, match=rf"there is no folder .*{name}: give that of a fine-tuning"):
+            finetuning_result(tmp_path / name)

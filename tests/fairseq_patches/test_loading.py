@@ -4,7 +4,9 @@ from pickle import UnpicklingError
 import pytest
 import torch
 from fairseq import checkpoint_utils, distributed_utils
+from fairseq_cli import validate
 
+from tests.samples import write_checkpoint, write_corpus
 from tests.test_safe_load import Malicious
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import broadcast_configurations
@@ -81,3 +83,12 @@ def test_a_checkpoint_reaches_the_other_ranks(trained, alone, monkeypatch):
         received = distributed_utils._broadcast_object_slow(None, 1, alone, torch.device("cpu"))
     assert received["cfg"] == state["cfg"]
     assert received["model"] == sent["model"]  # placeholders: the tensors follow
+
+
+def test_validating_what_no_training_wrote(monkeypatch, tmp_path):
+    """As what `tupe import` writes: it has no criterion, which fairseq takes from the checkpoint."""
+    write_checkpoint(tmp_path / "a.pt", write_corpus(tmp_path / "corpus"))
+    flags = ["--user-dir", "tupe", "--task", "masked_lm", "--cpu", "--batch-size", 4, "--path", tmp_path / "a.pt"]
+    monkeypatch.setattr("sys.argv", ["fairseq-validate", *map(str, [tmp_path / "corpus", *flags])])
+    with pytest.raises(UserError, match=r"a\.pt does not say its criterion, .* `tupe loss-by-position`\.$"):
+        validate.cli_main()

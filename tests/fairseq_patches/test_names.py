@@ -1,15 +1,25 @@
 import re
+from argparse import Namespace
+from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq import criterions
+from fairseq.criterions import FairseqCriterion
+from fairseq.data import encoders
+from fairseq.data.encoders.hf_bert_bpe import BertBPEConfig
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceConfig
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.dataclass.initialize import add_defaults
+from fairseq.registry import REGISTRIES
+from fairseq.tasks import FairseqTask
 from fairseq_cli import validate
 from omegaconf import OmegaConf
 
 from tests.commands import hydra_train
 from tupe.errors import UserError
 from tupe.fairseq_patches.configuration import refuse_unknown, refuse_unknown_keys
+from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.trainer import TupeTrainer
 
 SAID = r"no model 'tupe_bse' \(did you mean tupe_base\?\): .* system .*bert_ad.* and size tiny, small, base, large"
@@ -140,3 +150,45 @@ def test_a_number_is_neither_true_nor_false():
 def test_an_optimizer_without_defaults_under_hydra(name):
     with pytest.raises(UserError, match=rf"^the optimizer {name} needs a value of lr, .* add \+optimizer.lr=VALUE"):
         build_optimizer(optimizer={"_name": name})
+
+
+@pytest.mark.parametrize(
+    ("task", "criterion"),
+    [("TranslationTask", "ctc"), ("TranslationTask", "tupe_electra"), ("MaskedLMTask", "sentence_prediction")],
+)
+def test_a_criterion_of_another_kind_of_model(task, criterion):
+    task = type(task, (FairseqTask,), {"__module__": "tupe.tasks"})(Namespace())
+    with (
+        patched(),
+        pytest.raises(UserError, match=rf"^the criterion {criterion} does not fit .*: choose one of"),
+    ):
+        criterions.build_criterion(Namespace(criterion=criterion), task)
+
+
+class TheirBug(FairseqCriterion):
+    """Of a user's own, whose author needs the traceback."""
+
+    @classmethod
+    def build_criterion(cls, cfg, task):
+        raise ValueError("a bug")
+
+
+def test_a_bug_of_a_criterion_of_somebodys_is_not_explained(monkeypatch):
+    monkeypatch.setitem(REGISTRIES["criterion"]["registry"], "their_bug", TheirBug)
+    task = SimpleNamespace()
+    with patched(), pytest.raises(ValueError, match="a bug") as raised:
+        criterions.build_criterion(Namespace(criterion="their_bug"), task)
+    assert not isinstance(raised.value, UserError)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (SentencepieceConfig("sentencepiece", "/nosuch"), r"sentencepiece cannot be made \(OSError: .*/nosuch"),
+        (BertBPEConfig("bert", bpe_vocab_file="/nosuch"), r"bert cannot be made \(\w+: .+\): give the files"),
+    ],
+)
+def test_a_vocabulary_without_its_files(settings, said, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with patched(), pytest.raises(UserError, match=f"^--bpe {said}"):
+        encoders.build_bpe(OmegaConf.structured(settings))

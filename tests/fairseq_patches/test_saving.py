@@ -42,6 +42,14 @@ def test_kill_while_the_last_checkpoint_is_copied(train, trained, tmp_path, monk
     assert digest(last) == before
 
 
+def test_what_a_save_left_on_another_machine_goes(train, tmp_path):
+    left = tmp_path / ".checkpoint_last.pt.elsewhere.7.tupe-part"
+    left.touch()
+    os.utime(left, (0, 0))
+    train(tmp_path, "--max-update", 1)
+    assert not left.exists()
+
+
 @pytest.fixture
 def disk(monkeypatch):
     """A disk on which 1,000 bytes are free."""

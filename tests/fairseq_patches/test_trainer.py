@@ -34,3 +34,9 @@ def test_the_model_is_asked_before_its_training(train, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="fp16, bf16 and amp exclude each other"):
         train(tmp_path, "--bf16", "--amp")
     assert len(asked) == 1, "asked before the precision is known"
+
+
+def test_an_epoch_without_an_update(train, tmp_path):
+    """fairseq's loop ends with 0, or never, and has trained nothing."""
+    with pytest.raises(UserError, match=r"^an epoch has \d+ batch.*skip_remainder_batch leaves out the last"):
+        train(tmp_path, "--skip-remainder-batch", "--update-freq", 500)

@@ -3,12 +3,13 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tupe.errors import UserError
-from tupe.files import atomic, check_replaceable, remove_unfinished, sha256, whole_folder
+from tupe.files import atomic, check_replaceable, remove_abandoned, remove_unfinished, sha256, whole_folder
 from tupe.files.atomic_files import _HERE
 
 
@@ -81,6 +82,16 @@ def test_what_a_killed_process_left_goes_with_the_next_file(tmp_path):
         (tmp_path / name).touch()
     with atomic(tmp_path / "b"):
         assert {file.name for file in tmp_path.iterdir()} == {*kept, f".b.{_HERE}.{os.getpid()}.tupe-part"}
+
+
+def test_what_was_left_long_ago_on_any_machine_goes(tmp_path):
+    """And what a run on another machine writes now stays."""
+    for name, age in ((".a.elsewhere.1.tupe-part", 4000), (".b.elsewhere.1.tupe-part", 2000), (".c.part", 4000)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    remove_abandoned(tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {".b.elsewhere.1.tupe-part", ".c.part"}
+    remove_abandoned(tmp_path / "not there")
 
 
 def test_after_a_kill_nothing_is_left(tmp_path):

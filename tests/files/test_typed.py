@@ -119,7 +119,8 @@ def test_what_is_wrong_is_named(change, said, tmp_path):
         (b"1" * 5000, "Exceeds the limit"),
         ([LEAST], "not an object with named fields"),
         ({"checkpoint": "a", "sha256": "00"}, "is of version 1, but this tupe reads version 2"),
-        ({**LEAST, "version": "3"}, "is of version '3', but"),
+        ({**LEAST, "version": 3}, "is of version 3, but"),
+        ({**LEAST, "version": "1.1"}, "(version is '1.1', not a whole number)"),
         ({"version": 2, "sha256": "00"}, "checkpoint is missing"),
     ],
 )

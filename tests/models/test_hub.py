@@ -12,6 +12,7 @@ from tupe.errors import UserError
 from tupe.files import write
 from tupe.models import TupeModel
 from tupe.models.hub import text_processing
+from tupe.models.seq2seq.model import Seq2SeqModel
 
 
 @pytest.fixture
@@ -66,3 +67,10 @@ def test_a_manifest_that_says_nothing_of_its_text_is_damaged(made_of, tmp_path):
     write(tmp_path / "manifest.json", Content("CoLA", (), None, made_of, {}, {}, {}))
     with pytest.raises(UserError, match=r"text processing in .*manifest\.json.* is not what tupe prepare-glue writes"):
         text_processing(tmp_path)
+
+
+def test_a_name_that_nothing_reads():
+    with pytest.raises(UserError, match=r"no sentencepice_model \(did you mean sentencepiece_model\?\): nothing would"):
+        TupeModel.from_pretrained("run", sentencepice_model="a")
+    with pytest.raises(UserError, match="no beams"):
+        Seq2SeqModel.from_pretrained("run", checkpoint_file="a.pt", beams=3)

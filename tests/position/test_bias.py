@@ -172,3 +172,11 @@ def test_half_precision_parameters_give_float32_accuracy(dtype):
 def test_works_without_fairseq():
     code = "import sys, tupe.position, tupe.attention; sys.exit(any(m.split('.')[0] == 'fairseq' for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("structured", [False, True])
+def test_terms_that_cannot_be_split(structured):
+    terms = PositionBias(UntiedAbsolute(8, 8, 4), BucketedRelative(4))(8, structured=structured)
+    for layers in (3, 0):
+        with pytest.raises(UserError, match=f"^terms of 4 heads cannot be split into {layers} layers: build"):
+            terms.split(layers)

@@ -293,6 +293,18 @@ def test_a_choice_that_is_none_is_refused():
             ours.TupeConfig(**{field: "other"})
 
 
+@pytest.mark.parametrize("field", ours.configuration_tupe.SIZES)
+def test_a_size_that_cannot_be_is_refused(field):
+    for size in (0, -1, 1.5):
+        with pytest.raises(ValueError, match=f"^{field} is {size}, but must be a whole number from 1$"):
+            ours.TupeConfig(**{field: size})
+
+
+def test_heads_that_do_not_divide_the_width_are_refused():
+    with pytest.raises(ValueError, match="hidden_size is 768, which num_attention_heads=7 must divide"):
+        ours.TupeConfig(num_attention_heads=7)
+
+
 def test_alibi_shared_by_heads_is_refused():
     with pytest.raises(ValueError, match="cannot share one: set sharing to layer or none"):
         ours.TupeConfig(relative="alibi", sharing="head")
@@ -322,7 +334,7 @@ def test_alibi_shared_by_heads_is_refused():
             {"rotary_dims": -1, "rotary_reset": True, "absolute": "untied_cross", "reset": "none"},
             "rotary_reset does not go with absolute=untied_cross",
         ),
-        ({"rotary_scaling": "linear"}, "rotary_scaling is linear, but nothing is turned"),
+        ({"rotary_scaling": "linear"}, "rotary_scaling is linear, but rotary_dims is 0"),
         ({"absolute": "none", "relative": "alibi"}, r"a text and its reverse are the same to \[CLS\]"),
     ],
 )

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from tupe.cli import _completion
 from tupe.cli._types import check_outputs
-from tupe.errors import UserError
+from tupe.errors import UserError, system_sentence
 from tupe.user_dir import import_own
 
 #: The commands by what one wants, in the order of `tupe --help`.
@@ -71,22 +71,13 @@ def status(work: Callable[[], None]) -> int:
     except BrokenPipeError:  # who reads the output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (UserError, OSError) as error:  # OSError: a full disk, a file that may not be read
-        print(f"error: {_one_line(_sentence(error))}", file=sys.stderr)
+        said = str(error) if isinstance(error, UserError) else system_sentence(error)
+        print(f"error: {_one_line(said)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("error: interrupted.", file=sys.stderr)
         return 128 + signal.SIGINT
     return 0
-
-
-def _sentence(error: UserError | OSError) -> str:
-    if isinstance(error, OSError) and error.filename is None and error.strerror is not None:
-        return (
-            f"a file cannot be read or written ({error.strerror}): look at the disks, and at the limits by ulimit -a."
-        )
-    if getattr(error, "filename", None) is None or error.strerror is None:
-        return str(error)
-    return f"{error.filename} cannot be read or written ({error.strerror}): give another place."
 
 
 def _one_line(text: str) -> str:
@@ -96,8 +87,12 @@ def _one_line(text: str) -> str:
 
 
 def _check_names(argv: list[str]) -> None:
-    """Refuse what could not be written to any file or screen, and `--name=--`, from which argparse takes the value."""
+    """Refuse what could not be written to any file or screen, nothing at all, which would be the folder where the
+    command runs, and `--name=--`, from which argparse takes the value.
+    """
     for argument in argv:
+        if not argument:
+            raise UserError("an argument is empty: leave it out, or look whether a variable of the shell has a value.")
         if argument.startswith("--") and argument.endswith("=--"):
             raise UserError(f"{argument[:-3]} has the value '--', which is none: give another one.")
         try:

@@ -118,6 +118,16 @@ def check_indexed(prefix: Path, made_by: str, mending: str = "prepare it again",
     return number
 
 
+def check_open_files(prefix: Path) -> None:
+    """Raise the system's `OSError` unless the process may open as many files as fairseq does to map the data.
+
+    fairseq's objects that were not made whole write a traceback when they end.
+    """
+    with contextlib.ExitStack() as files:
+        for suffix in ("idx", "bin", "bin"):  # an index that is mapped, the data, and what maps it
+            files.enter_context(prefix.with_name(f"{prefix.name}.{suffix}").open("rb"))
+
+
 def _end_of_sequences(file: BinaryIO, number: int, item: int, mending: str) -> int:
     """Return the bytes of all sequences in an index, each of which must begin where the one before it ends."""
     end = 0

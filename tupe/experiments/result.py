@@ -28,6 +28,8 @@ def finetuning_result(run: PathLike, task: str = "", model: str = "") -> Result:
         UserError: if there is no finished run.
     """
     best = Path(run) / "checkpoint_best.pt"
+    if not Path(run).is_dir():
+        raise UserError(f"there is no folder {run}: give that of a fine-tuning.")
     if not best.is_file():
         raise UserError(f"{run} holds no finished fine-tuning: there is no {best.name}; look at {run}/hydra_train.log.")
     state = safe_load(best)

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import errno
 import gc
 import importlib.util
 import io
@@ -17,8 +18,9 @@ from fairseq import distributed_utils, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models.roberta import RobertaModel
 from fairseq.registry import REGISTRIES
+from omegaconf.errors import ConfigAttributeError
 
-from tupe.errors import UserError
+from tupe.errors import UserError, system_sentence
 from tupe.fairseq_patches.configuration import refuse_outputs, refuse_unknown
 from tupe.fairseq_patches.patching import only_runs, patches, wrap
 from tupe.fairseq_patches.printing import silence_libraries
@@ -36,6 +38,8 @@ _HYDRA_CPU_LINES = ", distributed_backend: gloo, ddp_backend: legacy_ddp"
 _TRAIN_EVERY_PARAMETER = ("masked_lm", "tupe_masked_lm", "tupe_electra")
 _BATCHED = ("fairseq_cli.train", "fairseq_cli.validate")  # the others have a default
 _EVALUATE = ("fairseq_cli.validate", "fairseq_cli.generate", "fairseq_cli.interactive")
+#: Errors of the system that name no file.
+_OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM)
 _TOO_LONG = "Sentences lengths should not exceed"
 _NO_FIT = "Error(s) in loading state_dict"
 _NO_FILE = "Model file not found: "
@@ -134,12 +138,21 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
         if not str(error).startswith(_TOO_LONG):
             raise
         raise UserError(f"{_TOO_LONG} --max-tokens, {cfg.dataset.max_tokens}: raise it.") from error
+    except ConfigAttributeError as error:
+        if main.__module__ != "fairseq_cli.validate" or error.full_key != "criterion":
+            raise
+        raise UserError(
+            f"{cfg.common_eval.path} does not say its criterion, because no training wrote it: give one that a "
+            "training wrote, or measure this one with `tupe loss-by-position`."
+        ) from error
     except OSError as error:
         if str(error).startswith(_NO_FILE):
             path = os.path.abspath(str(error).removeprefix(_NO_FILE))
             raise UserError(f"there is no checkpoint {path}: give the path of one") from error
         if error.errno is None and str(error).startswith("file "):  # of a vocabulary, as --sentencepiece-model
             raise UserError(f"{error}: give another path.") from error
+        if error.errno in _OF_THE_MACHINE and error.filename is None:
+            raise UserError(system_sentence(error)) from error
         if error.filename is None:
             raise
         raise UserError(f"{error.filename}: {error.strerror}; give another path, or change that one.") from error

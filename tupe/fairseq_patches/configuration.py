@@ -6,12 +6,13 @@ fairseq prints its own 150 models, or all of its configuration, or a bare `KeyEr
 import dataclasses
 import difflib
 import os
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fairseq import tasks, utils
-from fairseq.data import data_utils
+from fairseq.data import data_utils, encoders
 from fairseq.dataclass import initialize
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.models import MODEL_DATACLASS_REGISTRY
@@ -34,6 +35,9 @@ _DATACLASSES: dict[str, Mapping[str, type]] = {
     "task": TASK_DATACLASS_REGISTRY,
     **{kind: registry["dataclass_registry"] for kind, registry in REGISTRIES.items()},
 }
+_OURS = ("fairseq", "tupe")  # packages
+_OF_HUB = ("archive_map", "generation_args")  # arguments of `hub_utils.from_pretrained`
+_REFUSALS = (AssertionError, ValueError, ArithmeticError, NotImplementedError)  # of values
 _FOLDERS = (("checkpoint", "save_dir"), ("common", "tensorboard_logdir"))
 
 
@@ -98,8 +102,32 @@ def refuse_unknown_keys(cfg: Mapping) -> None:
             _refuse_other_fields(group, cfg[group], of)
 
 
+def raised_by_others(error: Exception) -> bool:
+    """Tell whether an error was raised in a package that registered a part of its own, whose author wants the trace."""
+    known = (known for registries in REGISTERED.values() for registry in registries for known in registry.values())
+    theirs = {part.__module__.partition(".")[0] for part in known} - {*_OURS}
+    frames = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
+    packages = [name.partition(".")[0] for name in frames]
+    return next((package in theirs for package in reversed(packages) if package in (*theirs, *_OURS)), False)
+
+
+def refuse_unknown_names(names: Iterable[str]) -> None:
+    """Raise a `UserError` for the first name that is of no field of a configuration: `from_pretrained` ignores it."""
+    of = [group.type for group in dataclasses.fields(FairseqConfig) if dataclasses.is_dataclass(group.type)]
+    of += [kind for known in _DATACLASSES.values() for kind in known.values()]
+    known = {field.name for kind in of for field in dataclasses.fields(kind)} | {*_DATACLASSES, *_OF_HUB}
+    unknown = next((name for name in names if name not in known), None)
+    if unknown is not None:
+        raise UserError(f"from_pretrained has no {unknown}{nearest(unknown, known)}: nothing would read it")
+
+
 def explain(kind: str, cfg: Any, error: Exception) -> None:
-    """Raise a `UserError` for an error while the part `kind` of a configuration was built, if it lacks something."""
+    """Raise a `UserError` for an error while the part `kind` of a configuration was built, if it lacks something.
+
+    What the code of others raised is not explained.
+    """
+    if raised_by_others(error):
+        return
     name = getattr(cfg, "_name", kind)
     if str(error) == f"{kind} is required!":  # null under Hydra
         known = ", ".join(sorted(REGISTERED[kind][0]))
@@ -109,7 +137,7 @@ def explain(kind: str, cfg: Any, error: Exception) -> None:
             f"the {kind} {name} needs a value of {error.key}, which has no default under Hydra: add "
             f"+{kind}.{error.key}=VALUE, or use fairseq-train"
         ) from error
-    if isinstance(error, (AssertionError, ValueError, ArithmeticError)) and not isinstance(error, UserError):
+    if isinstance(error, _REFUSALS) and not isinstance(error, UserError):
         known = dataclasses.fields(_DATACLASSES[kind][name]) if name in _DATACLASSES[kind] else ()
         given = ", ".join(f"{field.name} {value_of({kind: cfg}, f'{kind}.{field.name}')}" for field in known[1:])
         reason = str(error).partition("\n")[0].rstrip(".")
@@ -146,6 +174,32 @@ def known_task(original):
             raise
 
     return setup_task
+
+
+def _explained(kind: str) -> Callable:
+    """Say which files or packages the `bpe` or `tokenizer` lacks; libraries raise what they like."""
+
+    def around(original):
+        def build(cfg, *args, **kwargs):
+            try:
+                return original(cfg, *args, **kwargs)
+            except Exception as error:
+                if isinstance(error, UserError) or raised_by_others(error):
+                    raise
+                name, reason = getattr(cfg, "_name", cfg), str(error).strip().partition("\n")[0].rstrip(".")
+                raise UserError(
+                    f"--{kind} {name} cannot be made ({type(error).__name__}: {reason:.200}): give the files that it "
+                    f"needs, by the options of {name}, or choose another one."
+                ) from error
+
+        return build
+
+    around.__qualname__ = f"explained_{kind}"
+    return around
+
+
+for _kind in ("bpe", "tokenizer"):
+    patches(encoders, f"build_{_kind}", "cfg")(_explained(_kind))
 
 
 def _refuse_damaged_dictionaries(data: Any) -> None:

@@ -21,6 +21,11 @@ class ImportUserDir(Callback):
             silence_libraries()
         except FileNotFoundError as error:
             sys.exit(f"error: there is no folder {error}: set common.user_dir to a package, such as tupe")
+        except ImportError as error:
+            if not str(error).startswith("Failed to import --user-dir"):  # an import within the package
+                traceback.print_exc()
+                sys.exit(1)
+            sys.exit(f"error: {error}")
         except Exception as error:  # Hydra would make a warning of it, and go on
             if sentence(error) is None:
                 traceback.print_exc()

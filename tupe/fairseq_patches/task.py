@@ -20,14 +20,14 @@ from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.tasks.translation import TranslationTask
 
 from tupe.data.batches import MaskedBatches
-from tupe.data.binary import check_indexed, is_indexed
+from tupe.data.binary import check_indexed, check_open_files, is_indexed
 from tupe.data.length_order import with_last_batch
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import prepared_by, refuse_other_dictionary, refuse_other_target
 from tupe.fairseq_patches.configuration import explain, how_to_make, refuse_missing
 from tupe.fairseq_patches.patching import install, overriding, patched, patches, replaced
 from tupe.fairseq_patches.ranges import NO_WEIGHTS, refuse_out_of_range
-from tupe.fairseq_patches.scope import MARK, chosen, in_scope
+from tupe.fairseq_patches.scope import MARK, REGISTERED, chosen, in_scope
 
 logger = logging.getLogger(__name__)
 
@@ -181,6 +181,31 @@ def _of_ours(task: type[FairseqTask]) -> type[FairseqTask]:
     return type(task.__name__, (TupeMaskedLMTask if masked else TupeTask, task), names)
 
 
+_OF_WORDS = ("cross_entropy", "label_smoothed_cross_entropy")
+#: Task -> the criterions of fairseq and of this plugin that can train models of ours for it; those of others all may.
+_CRITERIONS = {
+    "MaskedLMTask": ("tupe_masked_lm", "tupe_electra", "masked_lm", *_OF_WORDS),
+    "MultilingualMaskedLMTask": ("tupe_masked_lm", "tupe_electra", "masked_lm", *_OF_WORDS),
+    "TranslationTask": (*_OF_WORDS, "label_smoothed_cross_entropy_with_rdrop"),
+    "TupeSentencePredictionTask": ("tupe_sentence_prediction", "sentence_prediction"),
+    "TupeTokenClassificationTask": ("tupe_token_classification",),
+    "TupeQuestionAnsweringTask": ("tupe_question_answering",),
+}
+
+
+def _refuse_other_criterion(cfg: Any, task: FairseqTask) -> None:
+    """Raise a `UserError` for a criterion of another kind of model, such as one of speech, which fails in a batch."""
+    known, kind = _CRITERIONS.get(type(task).__name__), chosen("criterion", cfg)
+    if known is None or kind is None or kind.__module__.partition(".")[0] not in ("fairseq", "tupe"):
+        return
+    name = next(name for registry in REGISTERED["criterion"] for name in registry if registry[name] is kind)
+    if name not in known:
+        raise UserError(
+            f"the criterion {name} does not fit this task, {getattr(task.cfg, '_name', type(task).__name__)}, with a "
+            f"model of TUPE: choose one of {', '.join(known)} (--criterion, criterion._name)"
+        )
+
+
 @patches(criterions, "build_criterion", "cfg task")
 def known_criterion(original):
     """Put the task of a criterion of ours in scope, also where the model is fairseq's."""
@@ -188,6 +213,8 @@ def known_criterion(original):
     def build_criterion(cfg, task, *args, **kwargs):
         if in_scope(chosen("criterion", cfg)):
             put_in_scope(task)
+        if in_scope(task):
+            _refuse_other_criterion(cfg, task)
         try:
             return original(cfg, task, *args, **kwargs)
         except Exception as error:
@@ -240,6 +267,7 @@ def data_is_whole(original):
                 _refuse_unknown_index(part)
                 break
             check_indexed(part, "`fairseq-preprocess`", symbols=len(dictionary))
+            check_open_files(part)
         return original(path, dictionary, dataset_impl, combine, **kwargs)
 
     return load_indexed_dataset

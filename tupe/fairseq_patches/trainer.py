@@ -7,6 +7,8 @@ import os
 import time
 from argparse import Namespace
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import torch
 from fairseq import utils
@@ -29,6 +31,7 @@ from tupe.fairseq_patches.printing import log_beside_the_checkpoints
 from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.fairseq_patches.scope import chosen, in_scope
 from tupe.fairseq_patches.task import put_in_scope
+from tupe.files import remove_abandoned
 
 _SHOWN = 32  # batch ids in a sentence
 
@@ -105,13 +108,18 @@ class TupeTrainer(ScheduleTrainer):
         build, task, dataset = super().get_train_iterator, self.task, self.cfg.dataset
         kwargs["disable_iterator_cache"] = disable_iterator_cache
         if disable_iterator_cache or dataset.update_epoch_batch_itr or getattr(task.cfg, "rebuild_batches", False):
-            return build(epoch, *args, **kwargs)
-        iterator = build(1, *args, **kwargs)  # whoever resumes then loads its state, the epoch included
-        if epoch == 1 or task.can_reuse_epoch_itr(iterator.dataset):
-            return iterator
-        return build(epoch, *args, **kwargs)
+            iterator = build(epoch, *args, **kwargs)
+        else:
+            iterator = build(1, *args, **kwargs)  # whoever resumes then loads its state, the epoch included
+            if epoch != 1 and not task.can_reuse_epoch_itr(iterator.dataset):
+                iterator = build(epoch, *args, **kwargs)
+        refuse_empty_epochs(self.cfg.optimization, len(iterator))
+        return iterator
 
     def load_checkpoint(self, filename, *args, **kwargs):
+        """Load a checkpoint that fits; where the run saves, what killed processes left of theirs goes."""
+        if self.is_data_parallel_master:
+            remove_abandoned(Path(self.cfg.checkpoint.save_dir))
         goes_on = not (args[0] if args else kwargs.get("reset_optimizer", False))
         with checkpoint_fits(self, filename, goes_on), broadcast_configurations():
             state = super().load_checkpoint(filename, *args, **kwargs)
@@ -162,6 +170,16 @@ class TupeTrainer(ScheduleTrainer):
         outputs, (*stats, told) = super()._aggregate_logging_outputs(logging_outputs, *stats, told, **kwargs)
         self.agreed = told.tolist()
         return outputs, stats
+
+
+def refuse_empty_epochs(optimization: Any, batches: int) -> None:
+    """Raise a `UserError` if epochs of so many batches have no update, which fairseq would train for ever or not."""
+    every = max(optimization.update_freq)
+    if optimization.skip_remainder_batch and (batches - 1) // every == 0:
+        raise UserError(
+            f"an epoch has {batches} batch(es) and an update {every}, and optimization.skip_remainder_batch leaves out "
+            "the last, so that there is no update: leave it out, or lower the size of a batch (dataset.batch_size)"
+        )
 
 
 @contextlib.contextmanager

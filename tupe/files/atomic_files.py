@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import shutil
+import tempfile
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tupe.errors import UserError
 from tupe.files.space import is_full, no_room
 
 _UNFINISHED = ".tupe-part"  # nobody else's files end so
+_ABANDONED = 3600  # seconds
 _HERE = platform.node().replace(".", "-") or "localhost"
 
 #: How pictures begin: PNG, PDF, JPEG, TIFF, WebP, GIF. SVG, PostScript and PGF are text.
@@ -136,6 +138,20 @@ def remove_unfinished(folder: Path) -> None:
     """Remove what `atomic` left when processes were killed, in a folder where nobody else is at work (`own`)."""
     for path in folder.glob(f".*.*{_UNFINISHED}"):
         path.unlink(missing_ok=True)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove what `atomic` left on any machine and nobody has written to for an hour; others may be at work there.
+
+    A new file tells the time, because the clock of a machine that shares the folder may differ.
+    """
+    left = [*folder.glob(f".*.*{_UNFINISHED}")]
+    if left:
+        with contextlib.suppress(OSError), tempfile.TemporaryFile(dir=folder) as file:
+            now = os.fstat(file.fileno()).st_mtime
+            for path in left:
+                if path.stat().st_mtime < now - _ABANDONED:
+                    path.unlink(missing_ok=True)
 
 
 @functools.lru_cache(maxsize=64)  # a process looks once into a folder, however many files it writes there

@@ -57,6 +57,8 @@ def read(path: Path, kind: type[T], made_by: str, mending: str = _MENDING) -> T:
     wanted = getattr(kind, "version", None)
     if wanted is not None and isinstance(content, dict):
         version = content.pop("version", 1)
+        if type(version) is not int:  # of another program
+            raise _wrong(str(path), f"version is {_shown(version)}, not a whole number", made_by, mending)
         if version != wanted:
             raise UserError(
                 f"{path} is of version {_shown(version)}, but this tupe reads version {wanted}: use the tupe that "

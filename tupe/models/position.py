@@ -160,7 +160,8 @@ def build_rotation(args: Namespace) -> Rotary | None:
             )
         if args.rotary_scaling != "none":
             raise UserError(
-                f"rotary_scaling is {args.rotary_scaling}, but nothing is turned: set rotary_dims, as to -1"
+                f"rotary_scaling is {args.rotary_scaling}, but rotary_dims is 0, so no dimension is rotated: "
+                "set rotary_dims, to -1 for all, or rotary_scaling to none"
             )
         return None
     if args.relative in IN_LAYER:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from tupe.data.corpus.tokenizers import JSON
 from tupe.errors import UserError
+from tupe.fairseq_patches.configuration import refuse_unknown_names
 from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import before_building
 from tupe.layers import Linear, linear
@@ -248,6 +249,7 @@ class TupeModel(RobertaModel):
         Raises:
             UserError: if there is no such checkpoint of ours or no dictionary, or they do not fit.
         """
+        refuse_unknown_names(kwargs)
         folder = Path(model_name_or_path)
         checkpoint = folder / checkpoint_file
         if not checkpoint.is_file():

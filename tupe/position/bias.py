@@ -86,7 +86,10 @@ class PositionBias(nn.Module):
         if self.num_keys is not None and (reset is not None or relative is not None):
             raise UserError("relative positions and the [CLS] reset need a key for each position, not num_keys of them")
         if self.num_keys is not None and rotation is not None:
-            raise UserError("rotary positions turn the key of each position, and num_keys keys are of none")
+            raise UserError(
+                f"rotary positions need a key for each position, but the absolute term has num_keys={self.num_keys} "
+                "mixtures of keys: leave out rotation or num_keys"
+            )
         of_each = (UntiedAbsolute, RelativeTerm, type(None))
         if randomised and not (isinstance(absolute, of_each) and isinstance(relative, of_each)):
             raise UserError(

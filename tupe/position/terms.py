@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from tupe.errors import UserError
 from tupe.position.length import Span
 from tupe.position.segment import segment_bias
 from tupe.position.structured import StructuredBias
@@ -128,6 +129,14 @@ class PositionTerms(NamedTuple):
 
     def split(self, num_layers: int) -> list[PositionTerms]:
         """Split terms of `L H` heads into those of `L` layers: `(L H, ...)` to `L` times `(H, ...)`."""
+
+        parts = [self.query, self.key, *(self.bias[:3] if isinstance(self.bias, tuple) else [self.bias])]
+        heads = next((part.shape[0] for part in parts if part is not None), 0)
+        if num_layers < 1 or heads % num_layers:
+            raise UserError(
+                f"terms of {heads} heads cannot be split into {num_layers} layers: build them with as many heads as "
+                "all layers have together"
+            )
 
         def of_layers(term: Tensor | StructuredBias | None) -> Sequence[Tensor | StructuredBias | None]:
             if term is None:

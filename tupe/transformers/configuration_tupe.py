@@ -24,6 +24,12 @@ CHOICES = {
     "rotary_scaling": ("none", "linear", "ntk", "yarn"),
 }
 
+#: Fields that are whole numbers from 1.
+SIZES = (
+    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
+    *("max_position_embeddings", "position_rank", "relative_buckets", "relative_max_distance", "fire_width"),
+)
+
 
 class TupeConfig(PreTrainedConfig):
     r"""TUPE-R (Ke et al. 2021) at base size; other fields make the other systems of the papers.
@@ -115,6 +121,14 @@ class TupeConfig(PreTrainedConfig):
         for field, choices in CHOICES.items():
             if getattr(self, field) not in choices:
                 raise ValueError(f"{field} is {getattr(self, field)!r}, not one of {', '.join(choices)}")
+        for field in SIZES:
+            size = getattr(self, field)
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(f"{field} is {size!r}, but must be a whole number from 1")
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size is {self.hidden_size}, which num_attention_heads={self.num_attention_heads} must divide"
+            )
         if self.relative == "alibi" and self.sharing == "head":
             raise ValueError("alibi's heads differ by their slopes and cannot share one: set sharing to layer or none")
         self._check_linformer()
@@ -167,7 +181,10 @@ class TupeConfig(PreTrainedConfig):
             if self.rotary_reset:
                 raise ValueError("rotary_reset unties [CLS] from rotary positions: set rotary_dims, as to -1")
             if scaling != "none":
-                raise ValueError(f"rotary_scaling is {scaling}, but nothing is turned: set rotary_dims, as to -1")
+                raise ValueError(
+                    f"rotary_scaling is {scaling}, but rotary_dims is 0, so no dimension is rotated: "
+                    "set rotary_dims, to -1 for all, or rotary_scaling to none"
+                )
             return  # the factor and the base are not read
         head_dim = self.hidden_size // self.num_attention_heads
         width = head_dim if dims == -1 else dims

@@ -75,6 +75,12 @@ def test_utf16_is_told(path):
         read(path, "text".encode("utf-16"))
 
 
+@pytest.mark.parametrize("raw", [b"PK\x03\x04" + bytes(60), "text of Windows".encode("utf-16-le")])
+def test_what_is_no_text_is_told(raw, path):
+    with pytest.raises(UserError, match=r"file\.txt is a binary file, .*: give text in UTF-8\."):
+        read(path, raw)
+
+
 def test_a_long_line_is_cut_at_a_space_or_a_character(path, monkeypatch):
     monkeypatch.setattr(reader, "LINE_BYTES", 8)
     documents, counts = read(path, "one two three\nääääää\n".encode())

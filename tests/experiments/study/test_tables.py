@@ -225,3 +225,9 @@ def test_nothing_yet(design, tmp_path):
     results = read_results(str(tmp_path / "made.yaml"), tmp_path / "none")
     assert BLOCKS["state"](results) == ["No run of this size has been done yet."]
     assert all(BLOCKS[name](results) for name in BLOCKS)
+
+
+def test_records_that_are_no_folder(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"file is not a folder: give --records"):
+        read_results("cpu", tmp_path / "file")

@@ -16,6 +16,7 @@ from tupe.errors import UserError
 _PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_MOST_NUL = 0.01  # of text that was damaged
 _JSON = re.compile(rb'\s*\{\s*"\w+"\s*:')
 
 # Bounds on what is held in memory. A longer line or document is cut, and counted.
@@ -53,6 +54,8 @@ def read_on(
             head = file.peek(1 << 12)
             if head.startswith(_UTF16):
                 raise UserError(f"{path} is UTF-16: convert it to UTF-8 first, for instance with iconv.")
+            if head.count(0) > len(head) * _MOST_NUL:
+                raise UserError(f"{path} is a binary file, in whose first bytes many are NUL: give text in UTF-8.")
             mark = len(_BOM) if head.startswith(_BOM) else 0
             file.seek(mark + skip)
             format_ = _format(head[mark:], book)

@@ -50,15 +50,18 @@ def read(path: Path) -> list[Paragraph]:
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("data"), list):
         raise UserError(f'{path} is not SQuAD\'s JSON, an object whose "data" is a list of articles.')
+    articles: list[list[Paragraph]] = []
     try:
-        paragraphs = [_paragraph(item) for article in content["data"] for item in article["paragraphs"]]
+        for article in content["data"]:
+            articles.append([_paragraph(item) for item in article["paragraphs"]])
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
-        what = f"lacks {error}" if isinstance(error, KeyError) else "is of another kind"
-        raise UserError(f"{path} is not SQuAD's JSON: something in it {what}.") from None
+        what = f"has no {error}" if isinstance(error, KeyError) else "has a value of another type"
+        raise UserError(f"{path} is not SQuAD's JSON: article {len(articles) + 1} in it {what}: get it anew.") from None
     except _Impossible as error:
         raise UserError(
             f"{path} has questions without an answer (is_impossible, id {error}), as SQuAD v2: give a v1.1 file."
         ) from None
+    paragraphs = [paragraph for article in articles for paragraph in article]
     ids = Counter(question.id for paragraph in paragraphs for question in paragraph.questions)
     if not ids:
         raise UserError(f"{path} has no questions in it.")

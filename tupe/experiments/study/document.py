@@ -26,7 +26,9 @@ FIGURES = {
 
 
 def read_results(size: str, records: Path) -> Results:
-    """Return the records of a study; `records` is the folder of all studies."""
+    """Return the records of a study; `records` is the folder of all studies. Raise a `UserError` if it is a file."""
+    if records.exists() and not records.is_dir():
+        raise UserError(f"{records} is not a folder: give --records the one where `tupe study` left what it found.")
     design = read_design(size)
     return Results(design, read_records(records / design.name, design))
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import refuse_other_dictionary, saved_size
+from tupe.fairseq_patches.configuration import refuse_unknown_names
 from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import before_building
 from tupe.models.kernels import check_kernels
@@ -20,6 +21,8 @@ from tupe.models.seq2seq.config import CONFIGS, Seq2SeqConfig, check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
 from tupe.models.tupe import as_namespace
+
+_NAMED = ("model_name_or_path", "checkpoint_file", "data_name_or_path")  # of `from_pretrained`
 
 
 class Seq2SeqModel(FairseqEncoderDecoderModel):
@@ -56,6 +59,7 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> GeneratorHubInterface:
         """Load like fairseq's, for a checkpoint of ours, whose file is read without running code."""
+        refuse_unknown_names(name for name in kwargs if name not in _NAMED)
         with patched():
             return super().from_pretrained(*args, **kwargs)
 
