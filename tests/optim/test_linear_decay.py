@@ -206,3 +206,9 @@ def test_the_command_line_has_the_two_warm_ups():
     gen_parser_from_dataclass(parser, LinearDecayConfig())
     expected = {"warmup_updates": 0, "warmup_ratio": 0.06, "layer_decay": 1.0, "layer_decay_official": False}
     assert vars(parser.parse_args(["--warmup-ratio", "0.06"])) == expected
+
+
+def test_any_number_of_epochs_is_counted_at_once():
+    lr = schedule(max_epoch=10**12, update_freq=[1, 2])
+    lr.follow(batches(10))
+    assert lr.total_updates(0) == 10 + (10**12 - 1) * 5

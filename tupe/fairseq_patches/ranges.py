@@ -157,6 +157,10 @@ def _can_shard(backend: str, on_cpu: bool) -> bool:
     return backend != "fully_sharded" or (not on_cpu and torch.cuda.is_available() and _has("fairscale"))
 
 
+_OF_SHARDING = (
+    *("no_reshard_after_forward", "fp32_reduce_scatter", "cpu_offload", "use_sharded_state"),
+    "not_fsdp_flatten_parameters",
+)
 _NO_FAIRSCALE = "install fairscale, or leave it out"
 _NOT_SHARDED = "fully_sharded needs GPUs and the package fairscale, so choose legacy_ddp, or on GPUs pytorch_ddp"
 _ALL_SAMPLES = "give --nbest equal to --beam"
@@ -238,6 +242,16 @@ _TOGETHER += [
     )
     for field in fields(DistributedTrainingConfig)
     if field.name.startswith(("slowmo_", "localsgd_"))
+]
+_TOGETHER += [
+    (
+        "distributed_training",
+        f"{field.name} ddp_backend",
+        lambda x, backend, usual=field.default: x == usual or backend == "fully_sharded",
+        "leave it out, or set ddp_backend to fully_sharded, which alone reads it",
+    )
+    for field in fields(DistributedTrainingConfig)
+    if field.name in _OF_SHARDING
 ]
 _TOGETHER += [
     ("lr_scheduler", f"_name {names}", lambda kind, *given, of=of, can_be=can_be: kind != of or can_be(*given), words)

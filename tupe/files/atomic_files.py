@@ -150,7 +150,7 @@ def remove_abandoned(folder: Path) -> None:
         with contextlib.suppress(OSError), tempfile.TemporaryFile(dir=folder) as file:
             now = os.fstat(file.fileno()).st_mtime
             for path in left:
-                if path.stat().st_mtime < now - _ABANDONED:
+                if path.lstat().st_mtime < now - _ABANDONED:
                     path.unlink(missing_ok=True)
 
 

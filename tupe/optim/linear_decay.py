@@ -112,7 +112,9 @@ class LinearDecaySchedule(FairseqLRScheduler):
             return None
         epoch = self.batches.epoch
         done = math.ceil(self.batches.iterations_in_epoch / self._update_freq(epoch))
-        left = sum(map(self._updates_in, range(epoch, self.max_epoch + 1))) - done
+        alike = max(epoch, len(self.update_freq))  # from this epoch on all have as many updates
+        left = sum(map(self._updates_in, range(epoch, min(alike, self.max_epoch + 1)))) - done
+        left += self._updates_in(alike) * max(self.max_epoch + 1 - alike, 0)
         return min(num_updates + left, self.max_update)
 
     def step_begin_epoch(self, epoch: int) -> None:
