@@ -519,6 +519,7 @@ def test_what_is_wrong_is_one_sentence(kind, row, copy, capsys):
         PREDICT.replace("/new", "/glue/CoLA"),
         QUESTIONS.replace("/new", "/vocabulary"),
         "export-electra {}/electra.pt {}/electra.pt",
+        "warm-start {}/pretrained.pt {}/new tupe_r sharing=none --data {}/finetuned.pt",
         PREDICT + " --splits valid",
         ANSWER + " --partial",
         "finetuning-result {}/run --test nosuch",

@@ -45,6 +45,7 @@ OF_SCRIPTS = (
 
 COMMANDS = (*(name for names in GROUPS.values() for name in names), *OF_SCRIPTS)
 
+_EMPTY = re.compile(r"--[a-z-]+=\s*")  # an option
 _KINDS = ("correlations", "cost", "position", "ranks", "reset", "scores", "segments", "similarity", "training")
 #: Names of version 0.1.0, which go in 0.3.0, and what they are called now.
 RENAMED = {
@@ -91,8 +92,11 @@ def _check_names(argv: list[str]) -> None:
     command runs, and `--name=--`, from which argparse takes the value.
     """
     for argument in argv:
-        if not argument:
-            raise UserError("an argument is empty: leave it out, or look whether a variable of the shell has a value.")
+        if not argument.strip() or _EMPTY.fullmatch(argument):
+            raise UserError(
+                f"an argument is empty{argument.strip() and f' ({argument})'}: leave it out, or look whether a "
+                "variable of the shell has a value."
+            )
         if argument.startswith("--") and argument.endswith("=--"):
             raise UserError(f"{argument[:-3]} has the value '--', which is none: give another one.")
         try:

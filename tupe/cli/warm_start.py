@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> None:
     import time
 
     from tupe.analysis.checkpoint import open_encoder
+    from tupe.analysis.text import read_stream
     from tupe.analysis.warm_start import losses, masked_training_text
     from tupe.checkpoints.fairseq_checkpoint import write_weights
     from tupe.checkpoints.load import open_checkpoint
@@ -44,7 +45,9 @@ def run(args: argparse.Namespace) -> None:
     old = open_encoder(opened)
     target = target_fields(old, args.system, args.fields)
     text, begin = None, time.process_time()
-    if args.data is not None and why_not_exact(old.args, target) is not None:
+    if args.data is not None and why_not_exact(old.args, target) is None:
+        read_stream(old, args.data, split="train", most=1)  # nothing is fitted to it, but it must be the model's
+    elif args.data is not None:
         text = masked_training_text(old, args.data, args.sequences, args.seed)
     started = warm_start(old, target, text, args.positions, args.seed)
     seconds = time.process_time() - begin

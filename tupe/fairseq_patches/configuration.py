@@ -275,8 +275,10 @@ def refuse_outputs(cfg: Any) -> None:
         if isinstance(folder, str) and folder:
             if _is_data(Path(folder)):
                 raise UserError(f"{group}.{name} is {folder}, a folder of prepared data: name another folder.")
-            if name == "tensorboard_logdir" and os.path.exists(folder) and not os.path.isdir(folder):
-                raise UserError(f"{group}.{name} is {folder}, which is no folder: name another one.")
+            place = Path(folder).absolute()
+            there = next(path for path in (place, *place.parents) if os.path.exists(path))
+            if not there.is_dir():
+                raise UserError(f"{group}.{name} is {folder}, but {there} is no folder: name another one.")
     log = value_of(cfg, "common.log_file")
     if isinstance(log, str) and log:
         _refuse_log(Path(log), value_of(cfg, "task.data"))
