@@ -213,7 +213,7 @@ def test_a_document(results, tmp_path, leave, capsys):
     assert capsys.readouterr().out.startswith("| system | 0.001 | 0.002 |")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/results.md", "docs/dev/study.md", "docs/warm_start.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/results.md", "docs/dev/study.md", "docs/dev/warm_start.md"])
 def test_the_pages_are_what_the_records_say(page, tmp_path):
     document = tmp_path / "page.md"
     document.write_text((ROOT / page).read_text())
