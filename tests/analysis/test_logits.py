@@ -34,6 +34,24 @@ def test_the_parts_sum_to_the_logits(system, before, save, tokens):
         assert list(parts) == FOUR
 
 
+@pytest.mark.parametrize("log_length", [0, 5])
+@pytest.mark.parametrize(
+    ("name", "absolute"), [("shaw_tiny", "input"), ("shaw_tiny", "untied_cross"), ("deberta_tiny", "input")]
+)
+def test_distances_meet_words_and_positions(name, absolute, log_length, save, tokens):
+    encoder = opened(save, name, absolute=absolute, log_length=log_length)
+    parts = first_layer_correlations(encoder, tokens)
+    torch.testing.assert_close(sum(parts.values()), layer_logits(encoder, tokens)[0].mean(0))
+    assert parts["position to distance"].abs().max() > 1e-3
+    assert ("distance to position" in parts) == name.startswith("deberta")
+
+
+def test_the_reset_of_a_rotation_with_positions_at_the_input(save, tokens):
+    encoder = opened(save, "rope_reset_tiny", absolute="input", reset="none")
+    with pytest.raises(UserError, match="rotary_reset and positions at the input"):
+        first_layer_correlations(encoder, tokens)
+
+
 @pytest.mark.parametrize("before", [False, True])
 def test_narrow_embeddings_are_projected(before, save, tokens):
     """As ELECTRA-small's: the projection is shared out too."""

@@ -88,12 +88,18 @@ def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str
     Tokens are `(B, n)`, without padding. An encoder from `open_encoder` becomes float64.
 
     Raises:
-        UserError: for Linformer, whose keys are no tokens, and for an `attention_window`.
+        UserError: for Linformer, whose keys are no tokens, for an `attention_window`, and for `rotary_reset` with
+            positions at the input.
     """
     encoder = open_encoder(checkpoint)
     _check_finite_logits(encoder.args)
     if encoder.args.linformer_k:
         raise UserError("the keys of a Linformer are mixtures of all tokens: its correlations are not of words.")
+    if encoder.args.rotary_reset and encoder.sentence_encoder.input_positions is not None:
+        raise UserError(
+            "rotary_reset and positions at the input: the products of [CLS] are no sum of those of words and "
+            "positions, so choose a checkpoint with one of the two."
+        )
     attention, x, terms = _attention_inputs(encoder, tokens)[0]
     stack = encoder.sentence_encoder
     positions = None
@@ -119,17 +125,18 @@ def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str
         pairs["word to position"] = (query, position_key)
         pairs["position to word"] = (position_query, key)
         pairs["position to position"] = (position_query, position_key)
+    asking = [("word", query, key)] + ([] if position_query is None else [("position", position_query, position_key)])
     if terms.temperature is not None:
-        query = query * terms.temperature
+        asking = [(name, q * terms.temperature, k * terms.temperature) for name, q, k in asking]
         pairs = {name: (q * terms.temperature, k) for name, (q, k) in pairs.items()}
     found = {name: attention.scale * q @ k.transpose(-2, -1) for name, (q, k) in pairs.items()}
-    if isinstance(attention.relative, DisentangledRelative):
-        asked = key if terms.temperature is None else key * terms.temperature
-        both = attention.relative.products(query, asked, terms.embeddings, attention.scale, attention.part)
-        names = {"c2p": "word to distance", "p2c": "distance to word"}
-        found.update({names[term]: value for term, value in both.items()})
-    elif attention.relative is not None:
-        found["word to distance"] = attention.relative(query, attention.scale)
+    for name, query, key in asking:  # what of the words and of the positions a distance meets
+        if isinstance(attention.relative, DisentangledRelative):
+            both = attention.relative.products(query, key, terms.embeddings, attention.scale, attention.part)
+            names = {"c2p": f"{name} to distance", "p2c": f"distance to {name}"}
+            found.update({names[term]: value for term, value in both.items()})
+        elif attention.relative is not None:
+            found[f"{name} to distance"] = attention.relative(query, attention.scale)
     if terms.bias is not None:
         found["position to position, a term of its own"] = terms.bias
     return {name: value.mean(0) if value.ndim == 4 else value for name, value in found.items()}

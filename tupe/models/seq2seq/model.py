@@ -45,10 +45,13 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         source, target = task.max_positions()
         args.max_source_positions = args.max_source_positions or source
         args.max_target_positions = args.max_target_positions or target
+        if args.rotary_scaling == "yarn" and not args.rotary_length:  # of both sides, as their layers turn alike
+            args.rotary_length = max(args.max_source_positions, args.max_target_positions) / args.rotary_factor
         tables = _embeddings(args, task.source_dictionary, task.target_dictionary)
         encoder = Seq2SeqEncoder(args, task.source_dictionary, tables[0])
         decoder = Seq2SeqDecoder(args, task.target_dictionary, *tables[1:])
         model = cls(encoder, decoder)
+        model.rotary_length = args.rotary_length
         for layer in (*encoder.stack.layers, *decoder.stack.layers):  # as fairseq's; feed-forward parts are PyTorch's
             for attention in (module for module in layer.modules() if isinstance(module, Attention)):
                 nn.init.xavier_uniform_(attention.qkv_proj.weight)
@@ -64,8 +67,12 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
             return super().from_pretrained(*args, **kwargs)
 
     def before_training(self, cfg: DictConfig) -> None:
-        """Check the attention kernels; our trainer calls this with its configuration before it is made."""
+        """Check the attention kernels and write what every checkpoint is to carry into our trainer's configuration.
+
+        Our trainer calls this before it is made.
+        """
         check_kernels(cfg)
+        cfg.model.rotary_length = self.rotary_length
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Raises `UserError` if the checkpoint has more or fewer words than the source's dictionary."""
