@@ -53,6 +53,7 @@ PROGRAMS = {
     "ruff": "the style of this clone",
     "npx": "needs Node: the workflow runs it",
     "sphinx-build": "tests/test_reference.py",
+    "hf": "the network",
 }
 #: variables of the environment that our scripts do not read themselves
 NOT_OURS = {"GOMP_SPINCOUNT", "OMP_NUM_THREADS", "TUPE_USER_DIR", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"}
@@ -267,7 +268,10 @@ def test_a_wrong_block_fails(recorder, tmp_path):
 
 
 #: Page -> the test that runs its Python blocks, which need more than there is here.
-ELSEWHERE = {"docs/transformers.md": "tests/checkpoints/test_card.py"}  # exported folders
+ELSEWHERE = {  # exported folders
+    "docs/transformers.md": "tests/checkpoints/test_card.py",
+    "docs/tutorial.md": "tests/end_to_end/test_tutorial.py",
+}
 #: Blocks that are not run, by a word of theirs: what they import is used in this test.
 NEED_MORE = {"packed_attention": "tests/attention/test_triton_packed.py"}  # an NVIDIA GPU
 

@@ -1,0 +1,62 @@
+"""Makes a text and a task of what is installed: which library does a sentence of documentation belong to?
+
+python examples/library_task.py OUT [SENTENCES]
+
+text.txt                      all documents that are not held out: a paragraph a line, an empty line between documents
+train.csv, dev.csv, test.csv  columns text and label, at most SENTENCES of each library in train.csv (4000 by default)
+"""
+
+import csv
+import importlib.util
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+
+from tupe.data.python_docs import is_held_out, python_documents, write_documents
+
+LIBRARIES = {"python": None, "numpy": "numpy", "torch": "torch"}  # label -> package; None: the standard library
+
+
+def folder_of(package: str | None) -> Path | None:
+    return Path(importlib.util.find_spec(package).origin).parent if package else None
+
+
+def file_of(document: str) -> str:
+    """Return the file that a document's sentences go to; its name decides, so that it is the same every time."""
+    if is_held_out(document, 20):
+        return "test"
+    return "dev" if is_held_out(document, 30) else "train"
+
+
+def main(out: Path, most: int = 4000) -> None:
+    documents = {label: python_documents(folder_of(package)) for label, package in LIBRARIES.items()}
+    sentences = {
+        label: [
+            (file_of(name), sentence)
+            for name, paragraphs in found.items()
+            for paragraph in paragraphs
+            for sentence in paragraph
+        ]
+        for label, found in documents.items()
+    }
+    seen = Counter(sentence for found in sentences.values() for sentence in {sentence for _, sentence in found})
+    out.mkdir(parents=True, exist_ok=True)
+    text = [
+        paragraphs for found in documents.values() for name, paragraphs in found.items() if file_of(name) == "train"
+    ]
+    write_documents(text, out / "text.txt")
+    draw = random.Random(1)
+    for part, limit in (("train", most), ("dev", most // 8), ("test", most // 8)):
+        rows = []
+        for label, found in sentences.items():  # a sentence that two libraries have is no question
+            mine = [sentence for where, sentence in found if where == part and seen[sentence] == 1]
+            rows += [(sentence, label) for sentence in draw.sample(mine, min(limit, len(mine)))]
+        draw.shuffle(rows)
+        with (out / f"{part}.csv").open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("text", "label"), *rows])
+        print(f"{out / part}.csv: {len(rows):,} rows, {dict(Counter(label for _, label in rows))}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))
