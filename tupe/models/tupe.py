@@ -27,6 +27,7 @@ from tupe.models.encoder import TupeEncoder
 from tupe.models.hub import HubInterface, JsonBpe, ProcessedText, text_processing
 from tupe.models.kernels import check_kernels
 from tupe.models.linear_head import LinearHead, upgrade
+from tupe.models.named import configured_later
 from tupe.models.pooler import begin_heads, has_head, take_pooler
 from tupe.models.position import embedding_width, fix_rotary_length
 from tupe.models.span_head import SpanHead, TokenHead, adapt
@@ -289,10 +290,11 @@ class TupeModel(RobertaModel):
 
 
 def register(names: tuple[str, ...], base: type[TupeModel]) -> None:
-    """Registers a model of the class `base` for each of `names`."""
-    for name in names:
-        config = CONFIGS[name]
-        register_model(name, dataclass=config)(type(config.__name__.replace("Config", "Model"), (base,), {}))
+    """Register a model of the class `base` for each of `names`."""
+    with configured_later():
+        for name in names:
+            config = CONFIGS[name]
+            register_model(name, dataclass=config)(type(config.__name__.replace("Config", "Model"), (base,), {}))
 
 
 register(MODEL_NAMES, TupeModel)

@@ -17,6 +17,7 @@ from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import before_building
 from tupe.models.kernels import check_kernels
 from tupe.models.layer import Attention
+from tupe.models.named import configured_later
 from tupe.models.seq2seq.config import CONFIGS, Seq2SeqConfig, check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
@@ -107,6 +108,7 @@ def _embeddings(args: Namespace, source: Dictionary, target: Dictionary) -> tupl
     return first, second, second if args.share_decoder_input_output_embed else table(target)
 
 
-for _name, _config in CONFIGS.items():
-    _model = type(_config.__name__.replace("Config", "Model"), (Seq2SeqModel,), {})
-    register_model(_name, dataclass=_config)(_model)
+with configured_later():
+    for _name, _config in CONFIGS.items():
+        _model = type(_config.__name__.replace("Config", "Model"), (Seq2SeqModel,), {})
+        register_model(_name, dataclass=_config)(_model)
