@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
 from tests.samples import write_corpus, write_task
 from tupe.checkpoints import to_onnx
@@ -93,6 +94,49 @@ def small(tmp_path_factory):
     config = ours.TupeConfig(vocab_size=40, max_position_embeddings=8, num_labels=2, **SMALL)
     ours.TupeForSequenceClassification(config).save_pretrained(folder)
     return folder
+
+
+@pytest.mark.parametrize(
+    ("auto", "kind", "metric"),
+    [
+        ("TupeForTokenClassification", None, "accuracy of words"),
+        ("TupeForSequenceClassification", "multi_label_classification", "micro_f1"),
+    ],
+)
+def test_classifiers_of_words_and_of_several_labels(auto, kind, metric, tmp_path, capsys):
+    """The graph says what the model says, and its score is that of predictions by hand."""
+    torch.manual_seed(1)
+    config = ours.TupeConfig(vocab_size=25, max_position_embeddings=12, num_labels=3, problem_type=kind, **SMALL)
+    model, folder, task = getattr(ours, auto)(config).eval(), tmp_path / "model", tmp_path / "own"
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=1.0)
+    model.save_pretrained(folder)
+    texts = [[4 + (7 * row + i) % 20 for i in range(3 + row)] for row in range(12)]  # the longest is cut to 10
+    if kind is None:  # a class at the first token of each word
+        labels = [[4 + (row + i) % 3 if i % 2 == 0 else 1 for i in range(len(text))] for row, text in enumerate(texts)]
+    else:
+        labels = [[4 + label for label in range(3) if (row >> label) & 1] for row in range(12)]
+    for side, rows in (("input0", texts), ("label", labels)):
+        (task / side).mkdir(parents=True)
+        builder = MMapIndexedDatasetBuilder(str(task / side / "valid.bin"), dtype=np.uint16)
+        for row in rows:
+            builder.add_item(torch.tensor([*row, 2]))
+        builder.finalize(str(task / side / "valid.idx"))
+    assert main(["export-onnx", str(folder), "--int8", "--data", str(task)]) == 0
+    scores = dict(re.findall(rf"^{metric}, (\w+): ([\d.]+)$", capsys.readouterr().out, re.MULTILINE))
+    assert scores["onnx"] == scores["pytorch"] and "int8" in scores
+    right, all_ = 0, 0
+    for text, label in zip(texts, labels):
+        with torch.no_grad():
+            found = model(torch.tensor([[0, *text[:10], 2]])).logits[0]
+        if kind is None:
+            for word in range(0, min(10, len(text)), 2):
+                right, all_ = right + int(found[word + 1].argmax() == label[word] - 4), all_ + 1
+        else:
+            said = {int(n) + 4 for n in found.gt(0).nonzero().flatten()}
+            right, all_ = right + 2 * len(said & set(label)), all_ + len(said) + len(label)
+    assert float(scores["pytorch"]) == pytest.approx(100 * right / all_, abs=0.01) and 0 < right < all_
+    check(folder, model, "logits")
 
 
 def test_a_graph_that_differs_is_not_written(small, monkeypatch, capsys):

@@ -204,12 +204,13 @@ class Development:
 
     metric: str
     tokens: list[np.ndarray]  # of each example, `(n,)`
-    targets: list[Any]  # class or number of each example, or for a language model the word behind each mask, `(masks,)`
-    masks: list[np.ndarray] | None  # for a language model where they are, `(masks,)`
+    # class, set of classes or number of each example; word behind each mask, or class of each word, `(m,)`
+    targets: list[Any]
+    masks: list[np.ndarray] | None  # where the masks are, or the first tokens of words, `(m,)`; None for whole texts
 
     def score(self, predict: Predict, name: str) -> float:
         """Percent; of the whole set."""
-        from tupe.criterions.metrics import accuracy, matthews, pearson
+        from tupe.criterions.metrics import accuracy, matthews, micro_f1, pearson
 
         order = sorted(range(len(self.tokens)), key=lambda i: len(self.tokens[i]))
         predicted: list[Any] = [None] * len(order)
@@ -224,6 +225,9 @@ class Development:
                 predicted[i] = row if self.masks is None else row[self.masks[i]].argmax(-1)
         if self.masks is not None:
             return 100 * float(np.mean(np.concatenate(predicted) == np.concatenate(self.targets)))
+        if self.metric == "micro_f1":
+            pairs = [(set(np.flatnonzero(row > 0).tolist()), of) for row, of in zip(predicted, self.targets)]
+            return 100 * micro_f1([(len(ours & of), len(ours - of), len(of - ours)) for ours, of in pairs])
         if self.metric == "pearson":
             return 100 * pearson(np.array([row[0] for row in predicted], float), np.array(self.targets, float))
         classes = max(len(predicted[0]), max(self.targets) + 1)
@@ -234,7 +238,10 @@ class Development:
 
 
 def development(model: nn.Module, name: str, data: Path) -> Development:
-    """Open the split `valid` of a prepared task, or for a language model that of a corpus."""
+    """Open the split `valid` of a prepared task, or for a language model that of a corpus.
+
+    Words that are beyond the longest input of the model are left out.
+    """
     from fairseq.data import data_utils
 
     from tupe.tasks.sentence_prediction import JoinedSentences
@@ -250,13 +257,23 @@ def development(model: nn.Module, name: str, data: Path) -> Development:
     if name == "TupeForMaskedLM":
         texts = [np.asarray(text)[: longest - 1] for text in split(data) if len(text) > 2]
         return _masked(texts, model.config.vocab_size)
+    if name == "TupeForTokenClassification":
+        words = [np.asarray(text)[:-1][: longest - 2] for text in split(data / "input0")]
+        labels = [np.asarray(row)[: len(text)] - 4 for row, text in zip(split(data / "label"), words)]
+        masks = [np.flatnonzero(row >= 0) for row in labels]  # the first token of each word has a class
+        targets = [row[at] for row, at in zip(labels, masks)]
+        _check_number(max(int(of.max(initial=0)) for of in targets), model, data)
+        tokens = [np.concatenate([[0], text, [2]]) for text in words]
+        return Development("accuracy of words", tokens, targets, [at + 1 for at in masks])
     if name != "TupeForSequenceClassification":
         raise UserError(f"a development set of {name} cannot be scored: leave --data out")
     sides = [split(data / side) for side in ("input0", "input1") if (data / side).is_dir() or side == "input0"]
     joined = JoinedSentences(sides, [0, 2 if model.config.pair_separators == 2 else None], longest)
     tokens = [joined[i].numpy() for i in range(len(joined))]
     if model.config.problem_type == "multi_label_classification":
-        raise UserError("a development set of several labels cannot be scored: leave --data out")
+        sets = [{int(label) - 4 for label in labels[:-1]} for labels in split(data / "label")]
+        _check_number(max((max(of, default=0) for of in sets), default=0), model, data)
+        return Development("micro_f1", tokens, sets, None)
     if model.config.problem_type == "regression":
         path = data / "label" / "valid.label"
         if not path.is_file():
@@ -264,9 +281,13 @@ def development(model: nn.Module, name: str, data: Path) -> Development:
         targets = [float(line) for line in path.read_text().splitlines()]
         return Development("pearson", tokens, targets, None)
     targets = [int(label[0]) - 4 for label in split(data / "label")]  # fairseq's four symbols come first
-    if max(targets) >= model.config.num_labels:
-        raise UserError(f"{data} has more classes than the model's {model.config.num_labels}: give its own task")
+    _check_number(max(targets), model, data)
     return Development("mcc" if data.resolve().name == "CoLA" else "accuracy", tokens, targets, None)
+
+
+def _check_number(last: int, model: nn.Module, data: Path) -> None:
+    if last >= model.config.num_labels:
+        raise UserError(f"{data} has more classes than the model's {model.config.num_labels}: give its own task")
 
 
 def _masked(texts: list[np.ndarray], symbols: int) -> Development:

@@ -32,6 +32,7 @@ from tupe.fairseq_patches.scope import MARK, REGISTERED, chosen, in_scope
 logger = logging.getLogger(__name__)
 
 _SENTENCEPIECE, _WORDPIECE = "\u2581", "##"
+_BYTE_LEVEL = "\u0120"  # how GPT-2's bytes write a space
 
 
 @overriding(FairseqTask, "before_training")
@@ -308,22 +309,42 @@ def _tell_unused(dataset, kept, ignored, max_positions) -> None:
     )
 
 
-def word_begins(dictionary: Dictionary) -> torch.Tensor:
+class AfterSpecial:
+    """Where words begin, in a vocabulary that marks the space before them: the first word of a text has none.
+
+    fairseq's data set of masks asks a tensor for it, by `gather`.
+    """
+
+    def __init__(self, begins: torch.Tensor, special: torch.Tensor) -> None:
+        self.begins, self.special = begins, special
+
+    def gather(self, dim: int, tokens: torch.Tensor) -> torch.Tensor:
+        """Return whether each of `tokens` `(n,)` begins a word, uint8 `(n,)`."""
+        found = self.begins.gather(dim, tokens)
+        found[1:] |= self.special.gather(dim, tokens)[:-1]
+        return found
+
+
+def word_begins(dictionary: Dictionary) -> torch.Tensor | AfterSpecial:
     """Return whether each symbol begins a word, uint8 `(V,)`; special symbols are words of their own.
 
+    Which of the three kinds a vocabulary is says the mark that most of its symbols have: byte-level ones may have a
+    piece `##` too.
+
     Raises:
-        UserError: if the symbols follow neither SentencePiece nor WordPiece.
+        UserError: if the symbols follow none of SentencePiece, WordPiece and byte-level BPE.
     """
     symbols = dictionary.symbols
-    if any(symbol.startswith(_SENTENCEPIECE) for symbol in symbols):
-        begins = [symbol.startswith(_SENTENCEPIECE) for symbol in symbols]
-    elif any(symbol.startswith(_WORDPIECE) for symbol in symbols):
-        begins = [not symbol.startswith(_WORDPIECE) for symbol in symbols]
-    else:
+    marks = (_SENTENCEPIECE, _WORDPIECE, _BYTE_LEVEL)
+    mark = max(marks, key=lambda mark: sum(symbol.startswith(mark) for symbol in symbols))
+    begins = [symbol.startswith(mark) != (mark == _WORDPIECE) for symbol in symbols]
+    if not any(symbol.startswith(mark) for symbol in symbols):
         raise UserError(
-            f"mask_whole_words needs a vocabulary that says where words begin, by {_SENTENCEPIECE} (SentencePiece) or "
-            f"{_WORDPIECE} (WordPiece), but no symbol of dict.txt begins so: leave mask_whole_words out."
+            f"mask_whole_words needs a vocabulary that says where words begin, by {_SENTENCEPIECE} (SentencePiece), "
+            f"{_WORDPIECE} (WordPiece) or {_BYTE_LEVEL} (byte-level BPE), but no symbol of dict.txt begins so: leave "
+            "mask_whole_words out."
         )
     special = [index < dictionary.nspecial or symbol == "<mask>" or symbol.startswith("madeupword")
                for index, symbol in enumerate(symbols)]  # fmt: skip
-    return torch.tensor([a or b for a, b in zip(begins, special)], dtype=torch.uint8)
+    found = torch.tensor([a or b for a, b in zip(begins, special)], dtype=torch.uint8)
+    return AfterSpecial(found, torch.tensor(special, dtype=torch.uint8)) if mark == _BYTE_LEVEL else found
