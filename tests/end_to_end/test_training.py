@@ -71,7 +71,9 @@ def tensors(value, name=""):
 def test_killed_run_goes_on_bit_for_bit(corpus, tmp_path):
     """SIGKILL in the middle; the resumed run ends with the parameters and optimizer state of an uninterrupted one.
 
-    Its positions are drawn at random. Runs of `fairseq-train` that go on are those of tests/fairseq_patches/test_epochs.py.
+    Its positions are drawn at random.
+
+    Runs of `fairseq-train` that go on are those of tests/fairseq_patches/test_epochs.py.
     """
 
     def command(folder):
