@@ -180,3 +180,19 @@ def test_terms_that_cannot_be_split(structured):
     for layers in (3, 0):
         with pytest.raises(UserError, match=f"^terms of 4 heads cannot be split into {layers} layers: build"):
             terms.split(layers)
+
+
+def test_terms_of_other_heads():
+    for terms in ((UntiedAbsolute(8, 8, 2), BucketedRelative(3)), (None, BucketedRelative(3), Reset(2))):
+        with pytest.raises(UserError, match=r"^the terms have \d and \d heads: build the absolute"):
+            PositionBias(*terms)(4)
+
+
+def test_numbers_that_cannot_be():
+    position = PositionBias(UntiedAbsolute(8, 8, 2))
+    wrong = ((-1, {}, "length is -1"), (2.5, {}, "length is 2.5"), (4, {"query_offset": -1}, "query_offset is -1"))
+    for length, more, said in wrong:
+        with pytest.raises(UserError, match=f"^{said}.*, but must be a whole number, 0 or more$"):
+            position(length, **more)
+    with pytest.raises(UserError, match=r"^num_terms is -3, but a logit sums 1"):
+        PositionBias(UntiedAbsolute(8, 8, 2), num_terms=-3)

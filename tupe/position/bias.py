@@ -103,6 +103,8 @@ class PositionBias(nn.Module):
         self.rotation = rotation
         self.embeddings = embeddings
         self.cross = cross
+        if num_terms is not None and num_terms < 1:
+            raise UserError(f"num_terms is {num_terms}, but a logit sums 1 product or more: leave it out, or give more")
         #: Number of products that the logit sums; content is scaled by `scale(d_h)`.
         self.num_terms = num_terms or (4 if cross else 2 if isinstance(absolute, UntiedAbsolute) else 1)
         #: The longest input that all terms cover; infinity where no term has an end.
@@ -151,6 +153,7 @@ class PositionBias(nn.Module):
                 bias = bias._replace(query=query_factor * scale, key=key_factor)
         else:
             terms = [term(*span.arguments, **at) for term in (absolute, self.relative) if term is not None]
+            _check_heads(*(term.shape[0] for term in terms), *(() if theta is None else (theta.shape[1],)))
             bias = terms[0] if len(terms) == 1 else terms[0] + terms[1]
             if theta is not None:
                 bias = reset_cls(bias, theta, query_offset)
@@ -227,3 +230,12 @@ class PositionBias(nn.Module):
     def train(self, mode: bool = True) -> "PositionBias":
         self.clear_cache()
         return super().train(mode)
+
+
+def _check_heads(*heads: int) -> None:
+    """Raise a `UserError` for terms of different numbers of heads; one head is the same for all."""
+    if any(number not in (1, max(heads)) for number in heads):
+        raise UserError(
+            f"the terms have {' and '.join(map(str, heads))} heads: build the absolute and the relative term and the "
+            "reset with the same num_heads"
+        )

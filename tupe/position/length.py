@@ -21,7 +21,14 @@ class Span:
 
     @classmethod
     def of(cls, length: int, num_keys: int | None = None, query_offset: int = 0) -> "Span":
-        """Make a span; `num_keys` is by default the positions up to the last query."""
+        """Make a span; `num_keys` is by default the positions up to the last query.
+
+        Raises:
+            UserError: for a number below 0, or one that is not whole.
+        """
+        for name, number in (("length", length), ("num_keys", num_keys or 0), ("query_offset", query_offset)):
+            if isinstance(number, float) or (isinstance(number, int) and number < 0):
+                raise UserError(f"{name} is {number}, but must be a whole number, 0 or more")
         return cls(length, query_offset + length if num_keys is None else num_keys, query_offset)
 
     @property
