@@ -291,5 +291,5 @@ def test_what_cannot_be(options, said):
 
 
 def test_keys_that_are_no_positions():
-    with pytest.raises(UserError, match="rotary positions turn the key of each position"):
+    with pytest.raises(UserError, match="rotary positions need a key for each position"):
         PositionBias(LowRankAbsolute(9, 2, 3, num_keys=4), rotation=Rotary(WIDTH))
