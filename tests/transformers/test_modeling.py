@@ -318,6 +318,10 @@ def test_alibi_shared_by_heads_is_refused():
         ({"rotary_dims": -1, "relative": "shaw", "reset": "none"}, "keys that are not turned"),
         ({"rotary_dims": -1, "relative": "deberta"}, "keys that are not turned"),
         ({"relative": "deberta", "absolute": "untied_cross", "reset": "none"}, "asks each word: linformer_k must be 0"),
+        *(
+            ({"relative": "deberta", "relative_buckets": buckets, "relative_max_distance": 17}, said)
+            for buckets, said in ((2, "relative_buckets is 2, .* from 4 on"), (5, "from 4 on"), (32, "at least 18"))
+        ),
         (
             {"rotary_dims": -1, "absolute": "none", "relative": "none", "reset": "none", "linformer_k": 4},
             "the keys of linformer_k=4 are mixtures of all positions: .* and rotary_dims to 0",

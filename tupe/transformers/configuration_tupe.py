@@ -24,7 +24,7 @@ CHOICES = {
     "rotary_scaling": ("none", "linear", "ntk", "yarn"),
 }
 
-#: Fields that are whole numbers from 1.
+#: Fields that are whole numbers from 1; `relative_buckets` of `deberta` from 0.
 SIZES = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
     *("max_position_embeddings", "position_rank", "relative_buckets", "relative_max_distance", "fire_width"),
@@ -122,9 +122,9 @@ class TupeConfig(PreTrainedConfig):
             if getattr(self, field) not in choices:
                 raise ValueError(f"{field} is {getattr(self, field)!r}, not one of {', '.join(choices)}")
         for field in SIZES:
-            size = getattr(self, field)
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(f"{field} is {size!r}, but must be a whole number from 1")
+            size, least = getattr(self, field), int((field, self.relative) != ("relative_buckets", "deberta"))
+            if not isinstance(size, int) or size < least:
+                raise ValueError(f"{field} is {size!r}, but must be a whole number from {least}")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size is {self.hidden_size}, which num_attention_heads={self.num_attention_heads} must divide"
@@ -134,13 +134,30 @@ class TupeConfig(PreTrainedConfig):
         self._check_linformer()
         self._check_randomised()
         self._check_rotary()
-        if self.relative == "deberta" and (self.absolute == "untied_cross" or self.linformer_k):
-            raise ValueError("relative=deberta asks each word: linformer_k must be 0, absolute not untied_cross")
+        self._check_deberta()
         alone = self.absolute == "none" and self.relative == "alibi" and self.relative_sides == "symmetric"
         if alone and self.reset != "none" and not self.rotary_dims:
             raise ValueError(
                 "with the reset and symmetric slopes of alibi alone, a text and its reverse are the same to [CLS]: set "
                 "relative_sides to learned or offset, reset to none, or choose absolute positions"
+            )
+
+    def _check_deberta(self) -> None:
+        """Raise `ValueError` for what the plugin's DeBERTa refuses."""
+        if self.relative != "deberta":
+            return
+        if self.absolute == "untied_cross" or self.linformer_k:
+            raise ValueError("relative=deberta asks each word: linformer_k must be 0, absolute not untied_cross")
+        buckets, most = self.relative_buckets, self.relative_max_distance
+        if buckets and (buckets % 2 or buckets < 4):
+            raise ValueError(
+                f"relative_buckets is {buckets}, but half of DeBERTa's buckets are of one distance: use an even number "
+                "from 4 on, or 0 to clip the distances"
+            )
+        if buckets and most < buckets // 2 + 2:
+            raise ValueError(
+                f"relative_max_distance is {most}, but with {buckets} buckets a side it must be at least "
+                f"{buckets // 2 + 2}: set it higher, or relative_buckets to 0 to clip the distances"
             )
 
     def _check_linformer(self) -> None:
