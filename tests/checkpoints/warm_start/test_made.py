@@ -92,6 +92,16 @@ def test_what_it_predicts(system, old):
     assert len(started.held) == 2 and 0.05 < min(started.held) <= max(started.held) <= 1
 
 
+def test_norms_of_every_layer_are_calibrated(old):
+    """Positions at the input go through all layers of a pre-norm model, whose norms would show the rest larger."""
+    started = warm_start(old, target_fields(old, "tupe_a", []), sequences(384, 3)[0])
+    assert loss_of(started.encoder) < loss_of(old) + 0.03
+    norms = [dict(encoder.sentence_encoder.layers[1].named_parameters()) for encoder in (old, started.encoder)]
+    same = [torch.equal(*(norm[name] for norm in norms)) for name in norms[0] if "layer_norm" in name]
+    assert len(same) == 4 and not any(same) if old.args.encoder_normalize_before else all(same)
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in old.modules())
+
+
 def test_heads_that_are_not_ordered_are_averaged_to_nothing(old, monkeypatch):
     fields, text = target_fields(old, "tupe_a_tie_cls", []), sequences(384, 3)[0]
     ordered = warm_start(old, fields, text)

@@ -1,5 +1,7 @@
 """What goes along as it is: copies of parameters, terms that start at zero, the scale of queries, heads in order."""
 
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -129,7 +131,49 @@ def calibrate_norm(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder,
         y, z = (x[:, 1:].flatten(0, 1).double() for x in (y, z))  # [CLS] is one word
         sums = sums + torch.stack([y.sum(0), z.sum(0), (y * z).sum(0), (z * z).sum(0)])
         number += len(y)
-    y, z, yz, zz = sums / number
+    _fit_norm(norm, *sums / number)
+
+
+@torch.no_grad()
+def calibrate_layers(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder, sequences: Tensor) -> None:
+    """Fit the norms of pre-norm layers, and the last one, as that of the embeddings, on `sequences` `(B, n)`.
+
+    Positions at the input go through all layers of such a model, so that without them each norm would make the rest of
+    its input larger. Each is fitted to the output of the one of `old` in its place, after those before it.
+    """
+    wanted: dict[str, Tensor] = {}
+
+    def keep(name: str, y: Tensor) -> None:
+        wanted[name] = y
+
+    def fit(name: str, norm: nn.LayerNorm, x: Tensor) -> None:
+        z = F.layer_norm(x, norm.normalized_shape, eps=norm.eps)
+        y, z = (part[:, 1:].flatten(0, 1).double() for part in (wanted.pop(name), z))
+        _fit_norm(norm, y.mean(0), z.mean(0), (y * z).mean(0), (z * z).mean(0))
+
+    hooks = []
+    for name, norm in _norms(old):
+        hooks.append(norm.register_forward_hook(lambda _, x, y, name=name: keep(name, y)))
+    for name, norm in _norms(new):
+        hooks.append(norm.register_forward_pre_hook(lambda norm, x, name=name: fit(name, norm, x[0])))
+    try:
+        for model in (old, new.eval()):  # all hidden states, so that no sequence is packed
+            model.sentence_encoder(sequences, num_tokens=sequences.numel(), return_all_hiddens=True)
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _norms(encoder: TupeLanguageModelEncoder) -> Iterator[tuple[str, nn.LayerNorm]]:
+    """Yield the norms of the layers and the one after them, with their names."""
+    for name, module in encoder.sentence_encoder.named_modules():
+        if isinstance(module, nn.LayerNorm) and name.endswith(("self_attn_layer_norm", "final_layer_norm")):
+            yield name, module
+    yield "layer_norm", encoder.sentence_encoder.layer_norm
+
+
+def _fit_norm(norm: nn.LayerNorm, y: Tensor, z: Tensor, yz: Tensor, zz: Tensor) -> None:
+    """Set gain and bias by the means of `y`, `z`, `y z` and `z^2`."""
     gamma = (yz - y * z) / (zz - z * z).clamp(min=1e-12)
     norm.weight.copy_(gamma)
     norm.bias.copy_(y - gamma * z)

@@ -15,7 +15,7 @@ from torch import Tensor
 from tupe.models.layer import TupeEncoderLayer
 from tupe.models.tupe import TupeLanguageModelEncoder
 
-_TOKENS = 8192  # of a batch
+TOKENS = 8192  # of a batch
 
 
 class Positions(NamedTuple):
@@ -29,7 +29,7 @@ class Positions(NamedTuple):
 def positions_of(old: TupeLanguageModelEncoder, sequences: Tensor) -> Positions:
     """Measure them in a model with positions at its input, on masked `sequences` `(B, n)` without padding."""
     inner, sums = old.sentence_encoder, 0
-    for batch in sequences.split(max(1, _TOKENS // sequences.shape[1])):
+    for batch in sequences.split(max(1, TOKENS // sequences.shape[1])):
         states = inner(batch, num_tokens=batch.numel(), return_all_hiddens=True)[1]
         seen = [what_attention_sees(layer, x) for layer, x in zip(inner.layers, states)]
         sums = sums + torch.stack([x.double().sum(0) for x in seen])

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tupe.checkpoints.warm_start.carry import (
     ZERO,
+    calibrate_layers,
     calibrate_norm,
     copy,
     into_words,
@@ -19,6 +20,7 @@ from tupe.checkpoints.warm_start.carry import (
 )
 from tupe.checkpoints.warm_start.fit import fit, fit_cross, fit_shaw, held, shares
 from tupe.checkpoints.warm_start.logits import (
+    TOKENS,
     Positions,
     agreeing_heads,
     centred,
@@ -81,6 +83,8 @@ def warm_start(
         if sequences is not None:
             calibrate_norm(old, new, sequences)
         shown = _take_positions(old, new, sequences, positions, ratio)
+        if sequences is not None and old.args.encoder_normalize_before:
+            calibrate_layers(old, new, sequences[: max(1, TOKENS // sequences.shape[1])])
     new.shown_as, new.discriminates = full_name(fields), False  # as `tupe.analysis.open_encoder` says of a model
     return Started(new.eval(), exact, shown)
 
