@@ -141,13 +141,18 @@ class About:
         return [stage for stage in _CLEANING if stage in (self.stages or ())]
 
     @property
+    def tokenizer_as_imported(self) -> bool:
+        """Whether the tokenizer is an imported model's `tokenizer.json`, which the export takes as it is."""
+        return self.corpus is not None and JSON in self.corpus.checksums
+
+    @property
     def notes(self) -> list[str]:
         """Sentences that a user has to know."""
         notes = []
         if self.cleaning and self.tokenizer:
             notes.append(
                 f"the corpus was cleaned before SentencePiece ({', '.join(self.cleaning)}), which no tokenizer.json "
-                "does: feed text that `tupe.data.text` cleaned alike (the card shows how), or other pieces come out"
+                "does: feed text that `tupe.data.text` cleaned alike (the card shows how), or other subwords come out"
             )
         if self.corpus is None and self.tokenizer:
             notes.append(
@@ -274,7 +279,7 @@ def _training(about: About) -> str:
         of = f", of {len(inputs)} input file(s): {', '.join(names[:8])}{more}"
         if (begun := about.corpus.imported) is not None:
             of = f", of {begun.name}, a {begun.kind}, whose weights this model began with"
-        lines.append(f"Vocabulary: {settings.vocab_size:,} pieces ({settings.model_type}){of}.")
+        lines.append(f"Vocabulary: {settings.vocab_size:,} subwords ({settings.model_type}){of}.")
         lines.append(f"Text processing: {', '.join(settings.stages) or 'none'}.")
     if about.task:
         labels = f", labels {', '.join(about.labels)}" if about.labels else ""
@@ -298,10 +303,10 @@ def _scores(about: About) -> str:
 def _limits(about: About) -> str:
     lines = [f"Inputs have at most {about.fields['max_positions']} tokens, `<s>` and `</s>` included."]
     lines += [f"{note[0].upper()}{note[1:]}." for note in about.notes]
-    if about.tokenizer:
+    if about.tokenizer and not about.tokenizer_as_imported:
         lines.append(
             "The tokenizer joins combining marks to letters (NFC) also where SentencePiece did not, as a tilde to `ê`: "
-            "1% of Vietnamese lines of CC-100 get other pieces than in training, fewer than 0.1% of others."
+            "1% of Vietnamese lines of CC-100 get other subwords than in training, fewer than 0.1% of others."
         )
     if about.own is not None and about.own.scale is not None:
         lowest, scale = about.own.offset, about.own.scale

@@ -205,7 +205,7 @@ def export(
     built = None
     if tokenizer:
         pieces, separators = corpus / MODEL, loaded.model.args.pair_separators
-        if described.corpus is not None and JSON in described.corpus.checksums:
+        if described.tokenizer_as_imported:
             built = imported_tokenizer(corpus / JSON, loaded.symbols, separators)
         elif pieces.is_file():
             built = build_tokenizer(pieces, loaded.symbols, described.stages, separators)

@@ -57,4 +57,4 @@ def run(args: argparse.Namespace) -> None:
         compare=args.verify,
     )
     print("\n".join(lines))
-    print(f"wrote {args.out}/checkpoint.pt, and what prepare-glue, prepare-qa and prepare-corpus --vocabulary take")
+    print(f"wrote {args.out}: checkpoint.pt, and what prepare-task, prepare-glue, prepare-qa take as CORPUS")

@@ -107,6 +107,7 @@ def test_there_and_back(imported, tmp_path):
     card = (tmp_path / "exported/README.md").read_text()
     assert 'license: "apache-2.0"' in card and f'base_model: "{folder.name}"' in card
     assert f"of {folder.name}, a" in card
+    assert ("(NFC)" in card) == (out / "sentencepiece.bpe.model").is_file()  # a limit of tokenizers built from one
 
 
 def test_what_is_said_and_kept(imported, tmp_path, capsys):
