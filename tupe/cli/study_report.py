@@ -8,7 +8,13 @@ from pathlib import Path
 
 from tupe.cli.study import add_size
 
-DOCUMENTS = (Path("docs/results.md"), Path("docs/dev/study.md"), Path("docs/dev/warm_start.md"), Path("README.md"))
+DOCUMENTS = (
+    Path("docs/results.md"),
+    Path("docs/dev/study.md"),
+    Path("docs/dev/length.md"),
+    Path("docs/dev/warm_start.md"),
+    Path("README.md"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

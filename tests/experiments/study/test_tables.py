@@ -10,6 +10,7 @@ from tests.commands import ROOT
 from tests.experiments.study.conftest import finetuning, pretraining
 from tupe.analysis.length import LengthLoss
 from tupe.cli.main import main
+from tupe.cli.study_report import DOCUMENTS
 from tupe.errors import UserError
 from tupe.experiments.study.design import Run
 from tupe.experiments.study.document import read_results, render
@@ -213,7 +214,7 @@ def test_a_document(results, tmp_path, leave, capsys):
     assert capsys.readouterr().out.startswith("| system | 0.001 | 0.002 |")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/results.md", "docs/dev/study.md", "docs/dev/warm_start.md"])
+@pytest.mark.parametrize("page", map(str, DOCUMENTS))
 def test_the_pages_are_what_the_records_say(page, tmp_path):
     document = tmp_path / "page.md"
     document.write_text((ROOT / page).read_text())
