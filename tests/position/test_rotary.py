@@ -258,6 +258,14 @@ def test_the_reset_in_16_bits_is_as_exact_as_the_rotation(dtype):
     assert errors[..., 0].max() <= errors[..., 1:, 1:].max() + theta
 
 
+def test_angles_that_learn_get_a_gradient(words):
+    rotation = Rotary(WIDTH).double()(LENGTH).requires_grad_()
+    weights = torch.randn_like(words[0])
+    (found,) = torch.autograd.grad((rotate(words[0], rotation) * weights).sum(), rotation)
+    wanted = torch.stack((words[0] * weights, words[0].roll(WIDTH // 2, -1) * weights))
+    torch.testing.assert_close(found, wanted.sum(2))
+
+
 def test_an_unturned_cls_is_no_reset(words):
     """`[CLS]` is at angle 0 anyway: what attends to it still turns."""
     query, key = words

@@ -176,7 +176,7 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     cos, sin = rotation.unsqueeze(-2)  # n 1 r
     width = cos.shape[-1]
     columns = at_least_float32(x if width == x.shape[-1] else x[..., :width])
-    if is_traced():
+    if is_traced() or rotation.requires_grad:  # `_Turned` has no gradient to learn angles by
         turned = torch.addcmul(columns * cos, columns.roll(width // 2, -1), sin)
     else:
         turned = _Turned.apply(columns, cos, sin)

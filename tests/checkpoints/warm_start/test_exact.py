@@ -19,6 +19,7 @@ ROWS = [
     ("bert_a", "bert_a", ("relative=deberta", "deberta_projections=own", "sharing=none")),
     ("bert_a", "bert_a", ("relative=deberta", "deberta_terms=c2p")),
     ("deberta", "deberta", ("sharing=none",)),
+    ("tupe_a", "tupe_a", ("relative=deberta",)),
     ("bert_a", "bert_a", ("absolute=low_rank_input", "position_rank=4")),
     ("bert_a", "bert_a", ("content_terms=2",)),
     ("bert_a", "bert_r", ("content_terms=4",)),
@@ -31,6 +32,7 @@ ROWS = [
     ("kerple", "kerple", ("sharing=none",)),
     ("shaw", "shaw", ("segment=input",)),
     ("rope", "rope", ("relative=bucketed",)),
+    ("rope_reset", "rope_reset", ("relative=bucketed", "sharing=none")),
 ]
 
 
@@ -101,6 +103,17 @@ def test_what_is_refused(make):
     old.discriminates = True
     with pytest.raises(UserError, match="is an ELECTRA or its discriminator, which predicts no words"):
         target_fields(old, "bert_r", [])
+
+
+def test_drawn_positions_stay(make, tokens):
+    old = make("tupe_a_tiny", randomised_positions=30)
+    new = warm_start(old, target_fields(old, "tupe_r", [])).encoder
+    assert new.args.randomised_positions == 30
+    torch.testing.assert_close(output(new, tokens), output(old, tokens), rtol=0, atol=1e-6)
+    with pytest.raises(UserError, match="has randomised_positions=30, which cannot become 40"):
+        target_fields(old, "tupe_r", ["randomised_positions=40"])
+    with pytest.raises(UserError, match="has randomised_positions=0, which cannot become 30"):
+        target_fields(make("bert_a_tiny"), "tupe_a", ["randomised_positions=30"])
 
 
 @pytest.mark.parametrize("field", ["attention_window=4", "log_length=8"])

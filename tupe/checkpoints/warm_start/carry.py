@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from tupe.models.layer import SelfAttention
 from tupe.models.tupe import TupeLanguageModelEncoder
+from tupe.position import UntiedAbsolute
 
 #: Relative term -> its parameters that make it zero, and leave it a gradient by which it learns.
 ZERO = {
@@ -73,7 +74,10 @@ def _halve_shared_bias(attention: SelfAttention) -> None:
 
 @torch.no_grad()
 def keep_scale(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> float:
-    """Multiply `W^Q` and `b^Q` of `new` by `s_old / s_new`: its words' logits are then those of `old`. Return that."""
+    """Multiply `W^Q` and `b^Q` of `new` by `s_old / s_new`: its words' logits are then those of `old`. Return that.
+
+    `U^Q` of untied positions, which `old` has too, likewise by the ratio of their scales.
+    """
     pairs = zip(old.sentence_encoder.layers, new.sentence_encoder.layers)
     ratio = 1.0
     for theirs, ours in pairs:
@@ -83,6 +87,10 @@ def keep_scale(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> 
             width = projection.weight.shape[1]
             projection.weight[:width] *= ratio
             projection.bias[:width] *= ratio
+    theirs, ours = (encoder.sentence_encoder.position_bias.absolute for encoder in (old, new))
+    if isinstance(theirs, UntiedAbsolute) and isinstance(ours, UntiedAbsolute):
+        for parameter in ours.query.parameters():
+            parameter.mul_(theirs.scale / ours.scale)
     return ratio
 
 

@@ -49,8 +49,10 @@ def fit(bias: PositionBias, logits: Tensor, table: Tensor, relative: bool) -> No
             bias.absolute.weight[:, first:, first:] = inner
     if bias.reset is not None:
         with torch.no_grad():
-            block = bias.compute(logits.shape[-1]).bias[:, 1:, 1:].mean((1, 2))
-            theta = centred(logits, 1)[:, 1:, 0].mean(1) + block
+            theta = centred(logits, 1)[:, 1:, 0].mean(1)
+            values = bias.compute(logits.shape[-1]).bias
+            if values is not None:  # the reset of a rotation has no other terms
+                theta = theta + values[:, 1:, 1:].mean((1, 2))
         fit_reset(bias.reset, bias.absolute, theta)
 
 
