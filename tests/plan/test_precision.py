@@ -48,6 +48,7 @@ def test_what_the_gpus_have(capabilities, name, gpus, tmp_path):
     [
         ("common.fp16=true", [], "fp16"),
         ("++common.fp16=True", [], "fp16"),
+        ("common.bf16=y", ["common.fp16=false"], "bf16"),
         ("common.bf16=true", ["common.fp16=false"], "bf16"),
         ("common.bf16=true common.fp16=false", [], "bf16"),
         ("common.bf16=false", [], "fp16"),

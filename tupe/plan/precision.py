@@ -10,7 +10,7 @@ from tupe.errors import UserError
 from tupe.files import atomic, read_text
 
 _KEYS = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
-_TRUE = ("true", "yes", "on", "1")  # as Hydra and OmegaConf read them
+_TRUE = ("true", "yes", "y", "on", "1")  # as Hydra and OmegaConf read them
 
 
 class Choice(NamedTuple):

@@ -72,6 +72,18 @@ def test_no_checkpoint_on_the_way(tmp_path):
     assert {run.at for run in read_design(str(path)).runs()} == {"", "end"}
 
 
+def test_a_search_with_a_seed_that_is_not_started(tmp_path):
+    """It would wait for ever for a checkpoint that nobody makes, and a single rate needs none."""
+    text = DESIGN.replace("tupe_r: {seeds: 1", "tupe_r: {seeds: 1, start: {row: bert_a}") + "shares: [0.1]\n"
+    text = text.replace("seed: 1}", "seed: 2}")
+    path = tmp_path / "made.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"searches the rate of tupe_r with the seed 2, and starts 1 seed\(s\) of it"):
+        read_design(str(path))
+    path.write_text(text.replace("tupe_r: {seeds: 1", "tupe_r: {seeds: 1, lr: 0.001"))
+    assert read_design(str(path)).rates("tupe_r") == [0.001]
+
+
 def test_labels(design):
     assert [design.label(name) for name in design.systems] == ["BERT-A", "scaled", "TUPE-R", "RoBERTa"]
 

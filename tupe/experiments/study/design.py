@@ -235,5 +235,10 @@ def _check_starts(design: Design, path: Path) -> None:
                 f"{path} starts {name} from {system.start.row}, which is no row of this plugin's trained in full: "
                 "choose another row."
             )
-        if source.seeds < system.seeds or design.search.seed > source.seeds:
+        if source.seeds < system.seeds:
             raise UserError(f"{path} starts more seeds of {name} than {system.start.row} has: give that row as many.")
+        if len(design.rates(name)) > 1 and design.search.seed > system.seeds:
+            raise UserError(
+                f"{path} searches the rate of {name} with the seed {design.search.seed}, and starts {system.seeds} "
+                "seed(s) of it: change search.seed, or give the row as many."
+            )
