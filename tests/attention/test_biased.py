@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tupe.attention import BACKENDS, biased_attention
 from tupe.attention.verification.bounds import BOUNDS
 from tupe.errors import UserError
-from tupe.position import StructuredBias
+from tupe.position import PositionTerms, StructuredBias
 
 
 def inputs(batch, heads, t_q, t_k, width, dtype, padded, seed, spread=1.0):
@@ -120,6 +120,7 @@ def test_dropout_rate_and_scale(backend):
         ({"bias": torch.zeros(5, 4)}, "broadcast"),
         ({"bias": torch.zeros(5, 5, dtype=torch.bool)}, "bias is torch.bool, but is added"),
         ({"bias": torch.zeros(5, 5, dtype=torch.int64)}, "bias is torch.int64, but is added"),
+        ({"bias": PositionTerms(torch.zeros(5, 5))}, r"bias is a PositionTerms, .* give a tensor, position\(n\).bias"),
         ({"key_padding_mask": torch.zeros(2, 4, dtype=torch.bool)}, "key_padding_mask"),
         ({"key_padding_mask": torch.zeros(2, 5)}, "key_padding_mask is torch.float32, but must be torch.bool"),
         ({"key_padding_mask": torch.zeros(2, 5, dtype=torch.uint8)}, "key_padding_mask is torch.uint8"),

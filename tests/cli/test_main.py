@@ -89,6 +89,18 @@ def test_an_error_of_the_system_without_a_file_says_where_to_look(monkeypatch, c
     assert capsys.readouterr().err == said
 
 
+def test_a_package_that_is_missing_is_one_sentence(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tupe.cli.systems", None)
+    with pytest.raises(ModuleNotFoundError):  # a mistake of ours keeps its traceback
+        main(["systems"])
+    monkeypatch.delitem(sys.modules, "tupe.cli.describe", raising=False)
+    monkeypatch.delitem(sys.modules, "tupe.analysis.checkpoint", raising=False)
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert main(["describe", "tupe_base"]) == 1
+    said = "error: the command needs yaml, which is not installed: install tupe without --no-deps (docs/faq.md)"
+    assert capsys.readouterr().err.startswith(said)
+
+
 def test_options_stand_anywhere(tmp_path, capsys):
     assert main(["prepare-corpus", str(tmp_path / "out"), "--vocab-size", "100", str(tmp_path / "none.txt")]) == 1
     assert "none.txt" in capsys.readouterr().err

@@ -76,6 +76,11 @@ def test_reset_needs_a_correlation(build):
         build(UntiedAbsolute(4, 8, 2), Reset(2, 8))
 
 
+def test_an_absolute_term_in_the_place_of_the_relative_one():
+    with pytest.raises(UserError, match=r"^UntiedAbsolute is an absolute term: give it before the relative one"):
+        PositionBias(BucketedRelative(2), UntiedAbsolute(4, 8, 2))
+
+
 def test_layers_that_do_not_share_are_more_heads():
     """`L H` heads at once are the `H` heads of each of `L` positions' own."""
     torch.manual_seed(0)

@@ -194,6 +194,8 @@ def check(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, key_pa
 
 def check_bias(bias: Tensor, logits: tuple[int, int, int, int]) -> None:
     """Raise `UserError` if a bias is not floating, or does not fit logits of the shape `(B, H, T_q, T_k)`."""
+    if not isinstance(bias, Tensor):
+        raise UserError(f"bias is a {type(bias).__name__}, but is added to the logits: give a tensor, position(n).bias")
     if not bias.is_floating_point():
         raise UserError(
             f"bias is {bias.dtype}, but is added to the logits: give padding as key_padding_mask, and hide other keys "

@@ -75,6 +75,12 @@ def status(work: Callable[[], None]) -> int:
         said = str(error) if isinstance(error, UserError) else system_sentence(error)
         print(f"error: {_one_line(said)}", file=sys.stderr)
         return 1
+    except ModuleNotFoundError as error:
+        if (error.name or "tupe").partition(".")[0] == "tupe":
+            raise
+        said = f"the command needs {error.name}, which is not installed: install tupe without --no-deps"
+        print(f"error: {said} (docs/faq.md), or use its attention alone (docs/attention.md).", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("error: interrupted.", file=sys.stderr)
         return 128 + signal.SIGINT

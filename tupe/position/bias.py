@@ -61,6 +61,8 @@ class PositionBias(nn.Module):
         num_terms: int | None = None,
     ) -> None:
         super().__init__()
+        if isinstance(relative, UntiedAbsolute):  # as such it would not count in `num_terms`
+            raise UserError("UntiedAbsolute is an absolute term: give it before the relative one, or by absolute=")
         if cross and not isinstance(absolute, UntiedAbsolute):
             raise UserError("cross terms need the untied absolute term")
         untied = rotation is not None and rotation.reset
