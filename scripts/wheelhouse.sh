@@ -9,8 +9,8 @@
 #   PYTHON               the Python that .venv is made with
 #   PIP_EXTRA_INDEX_URL  an index of PyTorch's, for a build for the CPU or for another CUDA than that of its own release
 set -euo pipefail
-[ $# -eq 1 ] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-mkdir -p "$1" 2>/dev/null || { echo "error: $1 cannot be a folder: name a place that can be written" >&2; exit 1; }
+[[ $# -eq 1 && $1 != -* ]] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+mkdir -p "$1" 2>/dev/null || { printf 'error: %q cannot be a folder: name a place that can be written\n' "$1" >&2; exit 1; }
 wheels=$(cd "$1" && pwd)
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/lib/steps.sh

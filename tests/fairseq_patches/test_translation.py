@@ -130,8 +130,8 @@ def test_another_target_dictionary_of_the_same_size():
     words.add_symbol("word")
     others.add_symbol("other")
     config = SEQ2SEQ_CONFIGS["seq2seq_tupe_r_tiny"](**FIELDS)
-    cfg, task = Namespace(model=config), TranslationTask(TranslationConfig(left_pad_source=False), words, words)
-    record_dictionaries(cfg, task)
+    task = TranslationTask(TranslationConfig(left_pad_source=False), words, words)
+    record_dictionaries(Namespace(model=config, task={}), task)
     assert Seq2SeqModel.build_model(config, task)
     task.tgt_dict = others
     with pytest.raises(UserError, match=r"trained with another target dictionary \(other symbols or order\)"):

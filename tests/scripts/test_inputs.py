@@ -26,6 +26,7 @@ SCRIPTS = {
     "study.sh": ["{}", "--out={}"],
     "translate.sh": ["{}", "{}", "--data={}"],
     "translate_train.sh": ["{}", "checkpoint.save_dir={}"],
+    "wheelhouse.sh": ["/dev/null/{}"],
     "xtreme.sh": ["{}", "{}", "{}"],
 }
 #: They take no arguments, or are rows of tests/scripts/test_sbatch.py.
