@@ -119,53 +119,31 @@ def into_words(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> 
 
 
 @torch.no_grad()
-def calibrate_norm(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder, sequences: Tensor) -> None:
-    r"""Fit the norm of the embeddings, which without `p_i - p~` would make the words larger.
+def calibrate_norms(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder, sequences: Tensor) -> None:
+    r"""Fit every norm, which would make the rest of its input larger where the positions at the input are gone.
 
-    For each dimension, by least squares over the words `z` of `sequences` `(B, n)`, normalised without gain and bias:
+    In the order of the computation, for each dimension, by least squares over the words of `sequences` `(B, n)`:
 
-        gamma = cov(y, z) / var(z)        beta = E[y] - gamma E[z]        y what the norm of `old` makes of word and p_i
-    """
-    theirs, ours = old.sentence_encoder, new.sentence_encoder
-    norm = ours.layernorm_embedding
-    if not isinstance(norm, nn.LayerNorm):
-        return
-    table, number, sums = theirs.input_positions.weight, 0, 0
-    for batch in sequences.split(16):
-        segments = 0 if theirs.input_segments is None else theirs.input_segments(theirs.segments(batch))
-        words = theirs.embed_tokens(batch) + segments
-        y = theirs.layernorm_embedding(words + table[: batch.shape[1]])
-        z = F.layer_norm(words + table[1:].mean(0), norm.normalized_shape, eps=norm.eps)
-        y, z = (x[:, 1:].flatten(0, 1).double() for x in (y, z))  # [CLS] is one word
-        sums = sums + torch.stack([y.sum(0), z.sum(0), (y * z).sum(0), (z * z).sum(0)])
-        number += len(y)
-    _fit_norm(norm, *sums / number)
+        gamma = cov(y, z) / var(z)        beta = E[y] - gamma E[z]
 
-
-@torch.no_grad()
-def calibrate_layers(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder, sequences: Tensor) -> None:
-    """Fit the norms of pre-norm layers, and the last one, as that of the embeddings, on `sequences` `(B, n)`.
-
-    Positions at the input go through all layers of such a model, so that without them each norm would make the rest of
-    its input larger. Each is fitted to the output of the one of `old` in its place, after those before it.
+    with `y` the output of the norm of `old`, and `z` that of the new one without gain and bias.
     """
     wanted: dict[str, Tensor] = {}
 
-    def keep(name: str, y: Tensor) -> None:
-        wanted[name] = y
-
     def fit(name: str, norm: nn.LayerNorm, x: Tensor) -> None:
         z = F.layer_norm(x, norm.normalized_shape, eps=norm.eps)
-        y, z = (part[:, 1:].flatten(0, 1).double() for part in (wanted.pop(name), z))
-        _fit_norm(norm, y.mean(0), z.mean(0), (y * z).mean(0), (z * z).mean(0))
+        y, z = (part[:, 1:].flatten(0, 1).double() for part in (wanted.pop(name), z))  # [CLS] is one word
+        gamma = ((y - y.mean(0)) * z).mean(0) / z.var(0, correction=0).clamp(min=1e-12)
+        norm.weight.copy_(gamma)
+        norm.bias.copy_(y.mean(0) - gamma * z.mean(0))
 
     hooks = []
     for name, norm in _norms(old):
-        hooks.append(norm.register_forward_hook(lambda _, x, y, name=name: keep(name, y)))
+        hooks.append(norm.register_forward_hook(lambda _, x, y, name=name: wanted.update({name: y})))
     for name, norm in _norms(new):
         hooks.append(norm.register_forward_pre_hook(lambda norm, x, name=name: fit(name, norm, x[0])))
     try:
-        for model in (old, new.eval()):  # all hidden states, so that no sequence is packed
+        for model in (old, new.eval()):  # with all hidden states, so that no padding is taken out
             model.sentence_encoder(sequences, num_tokens=sequences.numel(), return_all_hiddens=True)
     finally:
         for hook in hooks:
@@ -173,15 +151,9 @@ def calibrate_layers(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncode
 
 
 def _norms(encoder: TupeLanguageModelEncoder) -> Iterator[tuple[str, nn.LayerNorm]]:
-    """Yield the norms of the layers and the one after them, with their names."""
-    for name, module in encoder.sentence_encoder.named_modules():
-        if isinstance(module, nn.LayerNorm) and name.endswith(("self_attn_layer_norm", "final_layer_norm")):
-            yield name, module
-    yield "layer_norm", encoder.sentence_encoder.layer_norm
-
-
-def _fit_norm(norm: nn.LayerNorm, y: Tensor, z: Tensor, yz: Tensor, zz: Tensor) -> None:
-    """Set gain and bias by the means of `y`, `z`, `y z` and `z^2`."""
-    gamma = (yz - y * z) / (zz - z * z).clamp(min=1e-12)
-    norm.weight.copy_(gamma)
-    norm.bias.copy_(y - gamma * z)
+    """Yield the norms of words and layers with their names, without those of position terms."""
+    inner = encoder.sentence_encoder
+    found = {"layernorm_embedding": inner.layernorm_embedding, "layer_norm": inner.layer_norm}
+    for number, layer in enumerate(inner.layers):
+        found |= {f"{number}.attention": layer.self_attn_layer_norm, f"{number}.final": layer.final_layer_norm}
+    return ((name, norm) for name, norm in found.items() if isinstance(norm, nn.LayerNorm))

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from tupe.checkpoints.warm_start.carry import (
     ZERO,
-    calibrate_layers,
-    calibrate_norm,
+    calibrate_norms,
     copy,
     into_words,
     keep_scale,
@@ -80,11 +79,9 @@ def warm_start(
     shown = None
     if not exact:
         into_words(old, new)
-        if sequences is not None:
-            calibrate_norm(old, new, sequences)
         shown = _take_positions(old, new, sequences, positions, ratio)
-        if sequences is not None and old.args.encoder_normalize_before:
-            calibrate_layers(old, new, sequences[: max(1, TOKENS // sequences.shape[1])])
+        if sequences is not None:
+            calibrate_norms(old, new, sequences[: max(1, TOKENS // sequences.shape[1])])
     new.shown_as, new.discriminates = full_name(fields), False  # as `tupe.analysis.open_encoder` says of a model
     return Started(new.eval(), exact, shown)
 
