@@ -91,6 +91,7 @@ NOT_A_COUNT, NOT_A_RATE, NOT_A_SEED = "give a number above 0", "give a number, 0
         *(("model.encoder_layers", layers, "from 1 to 1024") for layers in (0, -4, 10**8)),
         *(("model.encoder_attention_heads", heads, "from 1 to 1048576") for heads in (0, -4, 10**8)),
         ("model.max_positions", -4, "from 1 to 1048576"),
+        ("model.randomised_positions", 10**9, "from 0 to 1048576"),
         *(("optimizer.adam_betas", betas, "give two numbers") for betas in (
             "abc", "0.9", "(0.9, 1.0)", "(0.9, nan)", "__import__('os').abort()", [0.9], [0.9, "x"], "(0.9, True)",
         )),

@@ -10,6 +10,7 @@ from tupe.position import (
     FreeAbsolute,
     KerpleRelative,
     PositionBias,
+    RelativeTerm,
     Reset,
     Rotary,
     UnbinnedRelative,
@@ -106,6 +107,15 @@ def test_as_many_as_there_are_change_nothing():
     assert torch.equal(torch.get_rng_state(), state)  # nor what dropout draws
     for one, other in zip(terms, position.eval()(LONGEST, torch.float64)):
         assert (one is None and other is None) or torch.equal(one, other)
+
+
+def test_a_term_without_parameters():
+    class Distance(RelativeTerm):
+        def by_distance(self, first, stop):
+            return torch.arange(first, stop, dtype=torch.float64).unsqueeze(0)
+
+    terms, positions = drawn(PositionBias(relative=Distance(), randomised=LONGEST))
+    assert torch.equal(terms.bias[0, 0], positions.double())
 
 
 def test_what_has_no_positions_to_draw():

@@ -274,6 +274,14 @@ def test_an_unturned_cls_is_no_reset(words):
     assert (turned - logits(query, key))[:, 1:, 0].abs().max() > 1
 
 
+def test_the_reset_needs_the_query_of_cls():
+    position = untied()
+    assert position(4).cls is not None
+    for evaluated in (position, position.eval()):
+        with pytest.raises(UserError, match=r"query_offset is 3, but the reset .* takes the query of \[CLS\]"):
+            evaluated(1, query_offset=3)
+
+
 def test_the_reset_needs_no_cross_terms():
     with pytest.raises(UserError, match=r"rotary_reset unties .* and cross terms tie it to positions"):
         PositionBias(UntiedAbsolute(9, 8, 2), cross=True, rotation=Rotary(WIDTH, reset=True))

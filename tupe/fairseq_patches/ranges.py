@@ -89,7 +89,7 @@ _NAMES: list[tuple[Range, str]] = [
     (_LIMIT, "lr_period_updates upsample_primary"),
     (_PORT, "distributed_port"),
     (_WORKERS, "num_workers"),
-    (_RATE, "fire_length rotary_length attention_window log_length randomised_positions"),
+    (_RATE, "fire_length rotary_length attention_window log_length"),
     (_COUNT, "rotary_base rotary_factor"),
     (_OTHER_SIZE, "rotary_dims"),
     (_RATE, "max_len_a max_len_b min_len prefix_size no_repeat_ngram_size"),
@@ -103,7 +103,7 @@ _NAMES: list[tuple[Range, str]] = [
     (_SIZE, "max_positions max_source_positions max_target_positions"),
     (_SIZE, "position_rank relative_max_distance fire_width vocab_size"),
     (_WIDTH, "decoder_embed_dim decoder_ffn_embed_dim decoder_attention_heads decoder_input_dim decoder_output_dim"),
-    (_WIDTH, "embedding_dim linformer_k content_terms relative_buckets num_batch_buckets"),
+    (_WIDTH, "embedding_dim linformer_k randomised_positions content_terms relative_buckets num_batch_buckets"),
     (_SEPARATORS, "pair_separators"),
 ]
 #: By the names of fields, which fairseq and this plugin use for the same in every group.

@@ -195,8 +195,16 @@ class PositionBias(nn.Module):
 
         Returns:
             The parts that there are; the bias is `(H, length, num_keys)` or a `StructuredBias`.
+
+        Raises:
+            UserError: for numbers that are no block, and for a `query_offset` with a rotation that has a reset.
         """
         span = Span.of(length, num_keys, query_offset)
+        if query_offset and self.rotation is not None and self.rotation.reset:
+            raise UserError(
+                f"query_offset is {query_offset}, but the reset of rotary positions takes the query of [CLS] with the "
+                "others: give all positions, from 0 on"
+            )
         tensors = cacheable_tensors(self)
         if tensors is None:
             return self.compute(length, structured, num_keys, query_offset, self.drawn(length)).to(dtype)
@@ -222,7 +230,7 @@ class PositionBias(nn.Module):
         """Draw the positions of a batch of training; `None` where there is nothing to draw."""
         if not self.training or length >= self.randomised:
             return None
-        device = next(itertools.chain(self.parameters(), self.buffers())).device
+        device = next(itertools.chain(self.parameters(), self.buffers()), torch.empty(0)).device
         return Drawn.of(length, self.randomised, device)
 
     def clear_cache(self) -> None:
