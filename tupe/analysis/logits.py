@@ -126,11 +126,9 @@ def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str
         pairs["position to word"] = (position_query, key)
         pairs["position to position"] = (position_query, position_key)
     asking = [("word", query, key)] + ([] if position_query is None else [("position", position_query, position_key)])
-    if terms.temperature is not None:
-        asking = [(name, q * terms.temperature, k * terms.temperature) for name, q, k in asking]
-        pairs = {name: (q * terms.temperature, k) for name, (q, k) in pairs.items()}
-    found = {name: attention.scale * q @ k.transpose(-2, -1) for name, (q, k) in pairs.items()}
-    for name, query, key in asking:  # what of the words and of the positions a distance meets
+    found = {name: attention.scale * terms.tempered(q) @ k.transpose(-2, -1) for name, (q, k) in pairs.items()}
+    for name, *of in asking:  # what of the words and of the positions a distance meets
+        query, key = map(terms.tempered, of)
         if isinstance(attention.relative, DisentangledRelative):
             both = attention.relative.products(query, key, terms.embeddings, attention.scale, attention.part)
             names = {"c2p": f"{name} to distance", "p2c": f"distance to {name}"}

@@ -99,14 +99,9 @@ class Attention(nn.Module):
         """Apply the terms; return query, key, value and bias for logits `scale query key^T + bias`."""
         if position.query is not None:
             query, key = query + position.query, key + position.key
-        temperature = position.temperature
-        if temperature is not None:
-            if position.cls is not None:  # theta, like a bias, is left as it is
-                temperature = F.pad(temperature.expand(-1, -1, -1, query.shape[-1] - 1), (0, 1), value=1.0)
-            query = query * temperature
-        bias, relative = position.bias, None
-        if isinstance(self.relative, DisentangledRelative):
-            asked = key if position.temperature is None else key * position.temperature  # its queries are distances
+        query, bias, relative = position.tempered(query), position.bias, None
+        if isinstance(self.relative, DisentangledRelative):  # of p2c, distances are the queries
+            asked = position.tempered(key)
             relative = self.relative(query, asked, position.embeddings, self.scale, self.part)  # (B, H, T, T)
         elif self.relative is not None and query.shape[2] == 1:
             key, value = self.relative.of_one_query(key, value)

@@ -84,6 +84,14 @@ class PositionTerms(NamedTuple):
         parts = {name: getattr(self, name) for name in ("bias", "query", "key", "embeddings")}
         return self._replace(**{name: part.to(dtype) for name, part in parts.items() if part is not None})
 
+    def tempered(self, query: Tensor) -> Tensor:
+        """Multiply `query` `(B, H, n, d_h)` by the temperature, but the column of `rotate_untied` that adds theta."""
+        if self.temperature is None:
+            return query
+        if self.cls is None:
+            return query * self.temperature
+        return torch.cat((query[..., :-1] * self.temperature, query[..., -1:]), -1)
+
     def slice(self, length: int, num_keys: int | None = None, query_offset: int = 0) -> PositionTerms:
         """Return the terms of a block of positions; see `PositionBias.forward`."""
         span = Span.of(length, num_keys, query_offset)
