@@ -148,7 +148,7 @@ def test_logits_are_those_of_fairseq(dictionary, system, sharing, prenorm):
 
 
 @pytest.mark.parametrize("sharing", ["none", "head"])
-@pytest.mark.parametrize("system", ["tupe_r", "shaw", "diet_abs", "linformer"])
+@pytest.mark.parametrize("system", ["tupe_r", "shaw", "deberta", "rope_reset", "diet_abs", "linformer"])
 @torch.no_grad()
 def test_logits_by_flex_attention(dictionary, system, sharing):
     """Not compiled, which takes longer than all the other tests here."""
@@ -237,7 +237,7 @@ def test_states_and_heads(dictionary, linear):
     assert difference(embedded, found.logits) < 1e-5
 
 
-@pytest.mark.parametrize("system", ["tupe_r", "diet_rel", "shaw", "bert_ad"])
+@pytest.mark.parametrize("system", ["tupe_r", "diet_rel", "shaw", "deberta", "rope_reset", "bert_ad"])
 def test_gradients_are_those_of_fairseq(dictionary, system):
     model, theirs = pair(dictionary, system, dropout=0.0, attention_dropout=0.0)
     ids = tokens(37)
