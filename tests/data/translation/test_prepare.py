@@ -146,7 +146,7 @@ def test_what_was_put_in_meanwhile_is_not_written_over(options, prepare, tmp_pat
         (["a"] * 5, ["ein"] * 3, r"train.en has 5 lines and .*train.de 3: line n of the one must be"),
         (["a"] * 3, ["ein"] * 7, r"train.en has 3 lines and .*train.de 7"),
         ([], [], r"train.en is empty"),
-        (["a"] * 40, [""] * 40, r"no vocabulary of 60 pieces can be made"),
+        (["a"] * 40, [""] * 40, r"no vocabulary of 60 subwords can be made"),
         (pairs(40)[0], [f"{line} x y z" * 9 for line in pairs(40)[1]], r"of 40 pairs none is left"),
     ],
 )

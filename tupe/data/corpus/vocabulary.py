@@ -62,7 +62,10 @@ def train(
             )
         except RuntimeError as error:
             reason = str(error).rpartition("] ")[2]
-            raise UserError(f"no vocabulary of {vocab_size} pieces can be made of this text: {reason}") from None
+            raise UserError(
+                f"no vocabulary of {vocab_size} subwords can be made of this text: {reason.rstrip('. ')}; give "
+                "--vocab-size, and another folder"
+            ) from None
 
 
 def write_dictionary(model: Path, dictionary: Path) -> None:
