@@ -1,5 +1,7 @@
 """Every backend against the float64 reference, forward and backward; what is refused."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -129,6 +131,14 @@ def test_dropout_rate_and_scale(backend):
             {"bias": StructuredBias(segment=torch.zeros(3, 2, 2), segments=torch.full((2, 5), 2))},
             "segments are torch.int64, but must be torch.bool",
         ),
+        ({"key": [[0.0]]}, "^key is a list, but must be a tensor$"),
+        ({"key_padding_mask": [[False]]}, "^key_padding_mask is a list, but must be a tensor$"),
+        (dict.fromkeys(("query", "key", "value"), torch.zeros(2, 3, 5, 4).long()), "are torch.int64, but must be floa"),
+        ({"scale": math.nan}, r"^scale is nan, but must be a finite number: give position\.scale\(d_h\)$"),
+        ({"scale": math.inf}, "^scale is inf"),
+        ({"scale": None}, "^scale is None"),
+        ({"dropout_p": math.nan, "training": True}, "^dropout_p is nan, but must be a number from 0 to 1$"),
+        ({"dropout_p": -1.0}, "^dropout_p is -1.0"),
         ({"backend": "flash"}, "flash.*auto or one of reference, sdpa"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tupe.errors import UserError
-from tupe.position import BucketedRelative, LowRankAbsolute, PositionBias, PositionTerms, Reset, UntiedAbsolute
+from tupe.position import BucketedRelative, LowRankAbsolute, PositionBias, PositionTerms, Reset, Rotary, UntiedAbsolute
 
 
 def tupe_r(convention="paper"):
@@ -189,15 +189,52 @@ def test_terms_that_cannot_be_split(structured):
 
 def test_terms_of_other_heads():
     for terms in ((UntiedAbsolute(8, 8, 2), BucketedRelative(3)), (None, BucketedRelative(3), Reset(2))):
-        with pytest.raises(UserError, match=r"^the terms have \d and \d heads: build the absolute"):
-            PositionBias(*terms)(4)
+        for structured in (False, True):
+            with pytest.raises(UserError, match=r"^the terms have \d and \d heads: build the absolute"):
+                PositionBias(*terms)(4, structured=structured)
+
+
+@pytest.mark.parametrize("reset", [Reset(4, 8), Reset(2, 12)])
+def test_a_reset_of_another_size_than_the_untied_term(reset):
+    with pytest.raises(UserError, match=r"^Reset has . heads and vectors of width \d+, .*: give Reset\(2, 8\)$"):
+        PositionBias(UntiedAbsolute(4, 8, 2), None, reset)
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"absolute": "untied"}, "absolute= of PositionBias is 'untied', but must be a position term, such as"),
+        ({"relative": BucketedRelative}, "relative= of PositionBias is <class .*, but must be a position term"),
+        ({"absolute": torch.nn.Linear(2, 2)}, "absolute= of PositionBias is a Linear, whose forward does not take"),
+        ({"relative": Rotary(4)}, "relative= of PositionBias is a Rotary, which .*: give it as rotation="),
+        ({"reset": "paper"}, r"reset= of PositionBias is 'paper', but must be a Reset\(\.\.\.\)"),
+        ({"rotation": Reset(2)}, "rotation= of PositionBias is a Reset, but must be a Rotary"),
+        ({"embeddings": 3}, "embeddings= of PositionBias is 3, but must be a RelativeEmbeddings"),
+        ({"randomised": -1}, "randomised is -1, but must be a whole number, 0 or more"),
+    ],
+)
+def test_a_part_of_another_kind(parts, said):
+    with pytest.raises(UserError, match=f"^{said}"):
+        PositionBias(**{"relative": BucketedRelative(2), **parts})
 
 
 def test_numbers_that_cannot_be():
     position = PositionBias(UntiedAbsolute(8, 8, 2))
-    wrong = ((-1, {}, "length is -1"), (2.5, {}, "length is 2.5"), (4, {"query_offset": -1}, "query_offset is -1"))
+    wrong = (
+        (-1, {}, "length is -1"),
+        (2.5, {}, "length is 2.5"),
+        (4, {"query_offset": -1}, "query_offset is -1"),
+        ("4", {}, "length is '4'"),
+        (torch.ones(2, 4), {}, "length is a tens"),
+    )
     for length, more, said in wrong:
         with pytest.raises(UserError, match=f"^{said}.*, but must be a whole number, 0 or more$"):
             position(length, **more)
     with pytest.raises(UserError, match=r"^num_terms is -3, but a logit sums 1"):
         PositionBias(UntiedAbsolute(8, 8, 2), num_terms=-3)
+    with pytest.raises(UserError, match=r"^dtype is torch.int64, but the terms are floating"):
+        position(4, torch.int64)
+    with pytest.raises(UserError, match=r"^head_dim is 0, but must be a whole number, 1 or more$"):
+        position.scale(0)
+    with pytest.raises(UserError, match=r"^length is 0, but must be a whole number, 1 or more$"):
+        PositionBias(BucketedRelative(2))(0)

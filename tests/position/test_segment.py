@@ -65,6 +65,18 @@ def test_gradients():
     )
 
 
+@pytest.mark.parametrize("separators", [0, 3, None, "2"])
+def test_other_numbers_of_separators_are_refused(separators):
+    with pytest.raises(UserError, match=r"^separators is .*, but the texts of a pair have 1 or 2 separators"):
+        segment_ids(torch.tensor([[BOS, WORD, EOS]]), EOS, separators)
+
+
+@pytest.mark.parametrize("tokens", [torch.tensor([BOS, WORD, EOS]), [[BOS, WORD, EOS]]])
+def test_tokens_that_are_no_batch_are_refused(tokens):
+    with pytest.raises(UserError, match=r"^tokens are .*, but must be a tensor \(B, T\): give tokens\[None\] for one"):
+        segment_ids(tokens, EOS)
+
+
 def test_a_third_segment_cannot_be_written():
     numbers = torch.tensor([[0, 1, 2]])
     for term in (SegmentTable(8), SegmentAttention(2)):

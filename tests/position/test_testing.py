@@ -187,8 +187,14 @@ def test_registering(empty):
     registry.register_relative("slopes", heads="how many")(Slopes)  # its module, imported again
     with pytest.raises(UserError, match="relative=slopes is taken: register Endless under another"):
         registry.register_relative("slopes")(Endless)
-    with pytest.raises(UserError, match="relative=a b is no name"):
+    with pytest.raises(UserError, match="relative='a b' is no name"):
         registry.register_relative("a b")(Slopes)
+    with pytest.raises(UserError, match=r"^relative='' is no name: register Slopes under another"):
+        registry.register_relative("")(Slopes)
+    with pytest.raises(UserError, match=r"^register_absolute takes the name of a choice, .* write @register_absolute"):
+        registry.register_absolute(Slopes)  # without its name
+    with pytest.raises(UserError, match=r"^register_relative\('mine'\) decorates a class .*, but got 3$"):
+        registry.register_relative("mine")(3)
     with pytest.raises(UserError, match="heads is 2 in a term that is registered and 3 in Wide: give both one default"):
         registry.register_absolute("wide", heads="how many")(Wide)
     with pytest.raises(UserError, match="size is no argument of Slopes with a number"):

@@ -1,7 +1,9 @@
 """Attention with a bias on its logits: one function, `biased_attention`, and the choice of its backend."""
 
 import logging
+import math
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import torch
@@ -134,11 +136,13 @@ def biased_attention(
         `(B, H, T_q, d_v)` of the query's type.
 
     Raises:
-        UserError: for shapes or types that do not fit, and for an unknown backend.
+        UserError: for shapes, types or numbers that do not fit, and for an unknown backend.
     """
+    check(query, key, value, None if isinstance(bias, StructuredBias) else bias, key_padding_mask)
     if isinstance(bias, StructuredBias):
         bias.check(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
-    check(query, key, value, None if isinstance(bias, StructuredBias) else bias, key_padding_mask)
+    if not torch.compiler.is_compiling():  # numbers in a graph may be symbols
+        check_numbers(scale, dropout_p)
     if causal and query.shape[2] > key.shape[2]:
         raise UserError(f"causal attention needs a key for each query, but has {query.shape[2]} and {key.shape[2]}")
     if key.shape[2] == 0:  # nothing to attend to
@@ -172,6 +176,9 @@ def hide_future(query: Tensor, key: Tensor, bias: Tensor | None) -> Tensor:
 
 def check(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, key_padding_mask: Tensor | None) -> None:
     """Raise `UserError` if shapes or types do not fit together."""
+    for name, tensor in (("query", query), ("key", key), ("value", value), ("key_padding_mask", key_padding_mask)):
+        if not isinstance(tensor, Tensor) and (tensor is not None or name != "key_padding_mask"):
+            raise UserError(f"{name} is a {type(tensor).__name__}, but must be a tensor")
     if (
         query.ndim != 4
         or key.shape != (*query.shape[:2], key.shape[-2], query.shape[-1])
@@ -183,6 +190,8 @@ def check(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, key_pa
         )
     if not query.dtype == key.dtype == value.dtype:
         raise UserError(f"query, key and value must be of one type, but are {query.dtype}, {key.dtype}, {value.dtype}")
+    if not query.is_floating_point():
+        raise UserError(f"query, key and value are {query.dtype}, but must be floating: give projected words")
     logits = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     if bias is not None:
         check_bias(bias, logits)
@@ -190,6 +199,14 @@ def check(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, key_pa
         raise UserError(f"key_padding_mask is {key_padding_mask.dtype}, but must be torch.bool, true at padding")
     if key_padding_mask is not None and key_padding_mask.shape != (logits[0], logits[3]):
         raise UserError(f"key_padding_mask {tuple(key_padding_mask.shape)} must be (B, T_k) = {(logits[0], logits[3])}")
+
+
+def check_numbers(scale: object, dropout_p: object) -> None:
+    """Raise `UserError` if a number cannot be its factor or its probability; a tensor's value is not looked at."""
+    if (isinstance(scale, Real) and not math.isfinite(scale)) or not isinstance(scale, (Real, Tensor, torch.SymFloat)):
+        raise UserError(f"scale is {scale!r:.60}, but must be a finite number: give position.scale(d_h)")
+    if not isinstance(dropout_p, Real) or not 0 <= dropout_p <= 1:
+        raise UserError(f"dropout_p is {dropout_p!r:.60}, but must be a number from 0 to 1")
 
 
 def check_bias(bias: Tensor, logits: tuple[int, int, int, int]) -> None:

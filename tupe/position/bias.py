@@ -1,5 +1,6 @@
 """The sum of the content-free terms, `reset(absolute(i, j) + relative(j - i))`, computed once a batch."""
 
+import inspect
 import itertools
 import math
 from typing import cast
@@ -11,7 +12,7 @@ from tupe.errors import UserError
 from tupe.position.absolute import UntiedAbsolute
 from tupe.position.cache import TermCache, cacheable_tensors
 from tupe.position.deberta import RelativeEmbeddings
-from tupe.position.length import Drawn, Span
+from tupe.position.length import Drawn, Span, check_whole
 from tupe.position.relative import RelativeTerm
 from tupe.position.reset import Reset, reset_cls
 from tupe.position.rotary import Rotary
@@ -61,6 +62,8 @@ class PositionBias(nn.Module):
         num_terms: int | None = None,
     ) -> None:
         super().__init__()
+        _check_parts(absolute, relative, reset, rotation, embeddings)
+        check_whole("randomised", randomised)
         if isinstance(relative, UntiedAbsolute):  # as such it would not count in `num_terms`
             raise UserError("UntiedAbsolute is an absolute term: give it before the relative one, or by absolute=")
         if cross and not isinstance(absolute, UntiedAbsolute):
@@ -78,6 +81,13 @@ class PositionBias(nn.Module):
             )
         if reset is not None and reset.vectors is not None and not isinstance(absolute, UntiedAbsolute):
             raise UserError("the reset's theta has vectors only with the untied absolute term: give Reset no embed_dim")
+        if reset is not None and reset.vectors is not None:
+            theirs = absolute.num_heads, absolute.table.weight.shape[1]
+            if theirs != (reset.num_heads, reset.vectors.shape[1]):
+                raise UserError(
+                    f"Reset has {reset.num_heads} heads and vectors of width {reset.vectors.shape[1]}, but the "
+                    f"absolute term, which projects them, has {theirs[0]} and {theirs[1]}: give Reset{theirs}"
+                )
         if reset is not None and reset.convention == "release" and (reset.relative is None) != (relative is None):
             raise UserError(
                 "the release's reset has relative values of its own exactly where there is a relative term: give Reset "
@@ -105,8 +115,10 @@ class PositionBias(nn.Module):
         self.rotation = rotation
         self.embeddings = embeddings
         self.cross = cross
-        if num_terms is not None and num_terms < 1:
-            raise UserError(f"num_terms is {num_terms}, but a logit sums 1 product or more: leave it out, or give more")
+        if num_terms is not None and (not isinstance(num_terms, int) or num_terms < 1):
+            raise UserError(
+                f"num_terms is {num_terms!r:.60}, but a logit sums 1 product or more: leave it out, or give more"
+            )
         #: Number of products that the logit sums; content is scaled by `scale(d_h)`.
         self.num_terms = num_terms or (4 if cross else 2 if isinstance(absolute, UntiedAbsolute) else 1)
         #: The longest input that all terms cover; infinity where no term has an end.
@@ -153,9 +165,10 @@ class PositionBias(nn.Module):
                 query_factor, key_factor = absolute(*span.arguments, factors=True, **at)
                 scale = cast(FactoredTerm, absolute).scale
                 bias = bias._replace(query=query_factor * scale, key=key_factor)
+            _check_heads(*(part.shape[0] for part in (bias.query, relative) if part is not None), *_heads_of(theta))
         else:
             terms = [term(*span.arguments, **at) for term in (absolute, self.relative) if term is not None]
-            _check_heads(*(term.shape[0] for term in terms), *(() if theta is None else (theta.shape[1],)))
+            _check_heads(*(term.shape[0] for term in terms), *_heads_of(theta))
             bias = terms[0] if len(terms) == 1 else terms[0] + terms[1]
             if theta is not None:
                 bias = reset_cls(bias, theta, query_offset)
@@ -197,8 +210,11 @@ class PositionBias(nn.Module):
             The parts that there are; the bias is `(H, length, num_keys)` or a `StructuredBias`.
 
         Raises:
-            UserError: for numbers that are no block, and for a `query_offset` with a rotation that has a reset.
+            UserError: for numbers that are no block, for a type that is not floating, and for a `query_offset` with a
+                rotation that has a reset.
         """
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise UserError(f"dtype is {dtype!r:.60}, but the terms are floating: give torch.float32 or another such")
         span = Span.of(length, num_keys, query_offset)
         if query_offset and self.rotation is not None and self.rotation.reset:
             raise UserError(
@@ -224,6 +240,7 @@ class PositionBias(nn.Module):
         Args:
             head_dim: width `d_h` of a head of queries and keys.
         """
+        check_whole("head_dim", head_dim, 1)
         return (self.num_terms * head_dim) ** -0.5
 
     def drawn(self, length: int) -> Drawn | None:
@@ -240,6 +257,39 @@ class PositionBias(nn.Module):
     def train(self, mode: bool = True) -> "PositionBias":
         self.clear_cache()
         return super().train(mode)
+
+
+def _heads_of(theta: Tensor | None) -> tuple[int, ...]:
+    return () if theta is None else (theta.shape[1],)
+
+
+def _check_parts(absolute: object, relative: object, reset: object, rotation: object, embeddings: object) -> None:
+    """Raise a `UserError` for a part that is not of its kind, such as a name or a class in place of a term."""
+    for name, term in (("absolute", absolute), ("relative", relative)):
+        if term is None:
+            continue
+        said = f"{name}= of PositionBias is {_shown(term)}"
+        if not isinstance(term, nn.Module):
+            raise UserError(f"{said}, but must be a position term, such as BucketedRelative(num_heads)")
+        if isinstance(term, Rotary):
+            raise UserError(f"{said}, which turns queries and keys: give it as rotation=")
+        try:
+            inspect.signature(term.forward).bind(1, 1, 0)
+        except TypeError:
+            raise UserError(
+                f"{said}, whose forward does not take (length, num_keys, query_offset), so it is no position term"
+            ) from None
+        except ValueError:  # a forward that has no signature
+            pass
+    for name, part, kind in (
+        ("reset", reset, Reset), ("rotation", rotation, Rotary), ("embeddings", embeddings, RelativeEmbeddings)
+    ):  # fmt: skip
+        if part is not None and not isinstance(part, kind):
+            raise UserError(f"{name}= of PositionBias is {_shown(part)}, but must be a {kind.__name__}(...)")
+
+
+def _shown(part: object) -> str:
+    return f"a {type(part).__name__}" if isinstance(part, nn.Module) else f"{part!r:.60}"
 
 
 def _check_heads(*heads: int) -> None:

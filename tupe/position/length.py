@@ -26,9 +26,10 @@ class Span:
         Raises:
             UserError: for a number below 0, or one that is not whole.
         """
-        for name, number in (("length", length), ("num_keys", num_keys or 0), ("query_offset", query_offset)):
-            if isinstance(number, float) or (isinstance(number, int) and number < 0):
-                raise UserError(f"{name} is {number}, but must be a whole number, 0 or more")
+        for name, number in (("length", length), ("query_offset", query_offset)):
+            check_whole(name, number)
+        if num_keys is not None:
+            check_whole("num_keys", num_keys)
         return cls(length, query_offset + length if num_keys is None else num_keys, query_offset)
 
     @property
@@ -88,6 +89,17 @@ def take(tensor: Tensor, axis: int, rows: slice) -> Tensor:
     if torch.compiler.is_exporting():
         return tensor.index_select(axis, torch.arange(rows.start or 0, rows.stop, device=tensor.device))
     return tensor[(*(slice(None),) * axis, rows)]
+
+
+def check_whole(name: str, number: object, least: int = 0) -> None:
+    """Raise `UserError` unless `number` is whole, and `least` or more; the symbols of a graph have no value yet."""
+    if isinstance(number, int):
+        wrong = number < least
+    else:
+        wrong = not hasattr(number, "__index__") or (isinstance(number, Tensor) and number.ndim > 0)
+    if wrong:
+        shown = f"a tensor {tuple(number.shape)}" if isinstance(number, Tensor) else f"{number!r:.60}"
+        raise UserError(f"{name} is {shown}, but must be a whole number, {least} or more")
 
 
 def check_length(length: int, max_positions: float) -> None:

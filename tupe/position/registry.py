@@ -69,7 +69,14 @@ def register_relative(name: str, **options: str) -> Callable[[type[nn.Module]], 
 
 
 def _register(side: str, name: str, options: dict[str, str]) -> Callable[[type[nn.Module]], type[nn.Module]]:
+    if not isinstance(name, str):
+        raise UserError(
+            f"register_{side} takes the name of a choice, but got {name!r:.60}: write @register_{side}('mine')"
+        )
+
     def register(term: type[nn.Module]) -> type[nn.Module]:
+        if not callable(term):
+            raise UserError(f"register_{side}({name!r:.60}) decorates a class of a position term, but got {term!r:.60}")
         found = REGISTRY[side].get(name)
         if found is not None and _path(found.term) == _path(term):  # its module was imported again
             return term
@@ -81,8 +88,8 @@ def _register(side: str, name: str, options: dict[str, str]) -> Callable[[type[n
             )
         if not re.fullmatch("[a-z][a-z0-9_]*", name) or taken:
             raise UserError(
-                f"{side}={name} is {'taken' if taken else 'no name'}: register {term.__qualname__} under another, "
-                "of lower-case letters, digits and underscores"
+                f"{side}={name if taken else repr(name)[:60]} is {'taken' if taken else 'no name'}: register "
+                f"{term.__qualname__} under another, of lower-case letters, digits and underscores"
             )
         arguments, others = inspect.signature(term).parameters, registered_options()
         for option in options:

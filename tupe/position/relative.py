@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD
-from tupe.position.length import Drawn, Span, check_length, fit_positions
+from tupe.position.length import Drawn, Span, check_length, check_whole, fit_positions
 from tupe.position.precision import at_least_float32
 
 
@@ -71,6 +71,8 @@ class RelativeTerm(nn.Module):
             first distance is from the last query to the first key.
         """
         span = Span.of(length, num_keys, query_offset)
+        if isinstance(length, int):
+            check_whole("length", length, 1)
         check_length(span.end, self.max_positions)
         if drawn is None:
             values = self.by_distance(*span.distances)

@@ -52,6 +52,7 @@ class Reset(nn.Module):
         if convention not in CONVENTIONS:
             raise UserError(f"unknown reset convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
         self.convention = convention
+        self.num_heads = num_heads
         self.vectors = None if embed_dim is None else nn.Parameter(torch.empty(2, embed_dim))
         self.scalars = nn.Parameter(torch.empty(2, num_heads)) if embed_dim is None else None
         self.relative = nn.Parameter(torch.empty(2, num_heads)) if relative and convention == "release" else None

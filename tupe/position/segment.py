@@ -19,10 +19,10 @@ from tupe.position.precision import at_least_float32
 logger = logging.getLogger(__name__)
 
 
-def check_separators(number: int) -> int:
+def check_separators(number: int, name: str = "pair_separators") -> int:
     """Return the number of separators between the texts of a pair. Raises `UserError` unless it is 1 or 2."""
     if number not in (1, 2):
-        raise UserError(f"pair_separators is {number}, but the texts of a pair have 1 or 2 separators between them")
+        raise UserError(f"{name} is {number}, but the texts of a pair have 1 or 2 separators between them")
     return number
 
 
@@ -31,7 +31,14 @@ def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int = 1) -> 
 
     With two `separators`, segment 1 starts at the second of the first two that are neighbours, and ends with the row. A
     row without such neighbours is segment 0. With one, segment 1 is what follows the first separator, save padding.
+
+    Raises:
+        UserError: for another number of separators, and for tokens that are no `(B, T)`.
     """
+    check_separators(separators, "separators")
+    if not isinstance(tokens, Tensor) or tokens.ndim != 2:
+        shape = tuple(tokens.shape) if isinstance(tokens, Tensor) else f"a {type(tokens).__name__}"
+        raise UserError(f"tokens are {shape}, but must be a tensor (B, T): give tokens[None] for one sequence")
     separator = tokens.eq(eos)
     if separators == 1:
         return (F.pad(separator, (1, 0))[:, :-1].cumsum(1) > 0) & tokens.ne(pad)
