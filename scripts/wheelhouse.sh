@@ -3,7 +3,8 @@
 # Where there is internet, with the Python and the kind of processor of those machines, it installs what is missing into
 # .venv, builds fairseq and what else comes as source there, and writes the folder WHEELS. On such a machine then:
 #
-#   python -m venv .venv && source .venv/bin/activate && pip install --no-index --find-links WHEELS 'tupe[corpus,plot]'
+#   python -m venv .venv && source .venv/bin/activate
+#   pip install --no-index --find-links WHEELS 'tupe[corpus,plot,transformers]'
 #
 #   EXTRAS               what beside the plugin: corpus,plot,transformers by default (pyproject.toml has their names)
 #   PYTHON               the Python that .venv is made with

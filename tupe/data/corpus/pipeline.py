@@ -182,7 +182,7 @@ class _Preparation:
                     shutil.copyfile(theirs, unfinished)
             return
         if not self.model.exists():
-            print(f"vocabulary: SentencePiece learns {s.vocab_size} pieces", file=sys.stderr, flush=True)
+            print(f"vocabulary: SentencePiece learns {s.vocab_size} subwords", file=sys.stderr, flush=True)
             vocabulary.train(self._sample(), self.model, s.vocab_size, s.model_type, "lower-case" in s.stages)
         vocabulary.write_dictionary(self.model, self.dictionary)
 
