@@ -290,13 +290,20 @@ class RelativeEmbeddings(nn.Module):
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
         width, most, buckets = config.hidden_size, config.relative_max_distance, config.relative_buckets
-        self.table = nn.Embedding(2 * (buckets or most), width)
+        self.starts = log_bucket_starts(buckets, most) if buckets else None
+        self.far = buckets or most
+        self.table = nn.Embedding(2 * self.far, width)
         shared = config.deberta_projections == "shared"
         self.layer_norm = nn.LayerNorm(width, config.layer_norm_eps) if shared else None
 
-    def forward(self) -> Tensor:
-        """`(2k, d)`."""
-        vectors, norm = at_least_float32(self.table.weight), self.layer_norm
+    def forward(self, length: int, device: torch.device) -> Tensor:
+        """The vectors of the distances `j - i` from `1 - n` to `n - 1`, `(2n - 1, d)`."""
+        away = torch.arange(length - 1, -length, -1, device=device)
+        if self.starts is not None:
+            starts = torch.tensor(self.starts, device=device)
+            away = away.sign() * torch.bucketize(away.abs(), starts, right=True)
+        rows = (away + self.far).clamp(0, 2 * self.far - 1)
+        vectors, norm = at_least_float32(self.table(rows)), self.layer_norm
         if norm is None:
             return vectors
         gain, shift = at_least_float32(norm.weight), at_least_float32(norm.bias)
@@ -310,26 +317,18 @@ class DisentangledRelative(nn.Module):
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__()
-        width, self.index, self.buckets = config.hidden_size, config.deberta_index, config.relative_buckets
-        self.terms = config.deberta_terms.split("+")
-        self.starts = log_bucket_starts(self.buckets, config.relative_max_distance) if self.buckets else None
+        width, self.index, self.terms = config.hidden_size, config.deberta_index, config.deberta_terms.split("+")
         own = config.deberta_projections == "own"
         self.key = nn.Linear(width, width, bias=False) if own and "c2p" in self.terms else None
         self.query = nn.Linear(width, width) if own and "p2c" in self.terms else None
 
-    def row(self, away: Tensor, rows: int) -> Tensor:
-        """The table's row, of so many `rows`, of each distance."""
-        if self.starts is not None:
-            starts = torch.tensor(self.starts, device=away.device)
-            away = away.sign() * torch.bucketize(away.abs(), starts, right=True)
-        return (away + rows // 2).clamp(0, rows - 1)
-
     def logits(self, query: Tensor, key: Tensor, vectors: Tensor, words: nn.Linear, scale: float) -> Tensor:
-        """`(B, H, n, n)` of `vectors` `(2k, d)`: products with all of them, of which each cell takes its own."""
-        row = self.row(-distances(query.shape[2], query.device), len(vectors)).expand(*query.shape[:2], -1, -1)
+        """`(B, H, n, n)` of `vectors` `(2n - 1, d)`: products with all of them, of which each cell takes its own."""
+        length = query.shape[2]
+        row = (distances(length, query.device) + length - 1).expand(*query.shape[:2], -1, -1)
 
         def in_heads(x: Tensor) -> Tensor:
-            return (scale * x).unflatten(-1, (query.shape[1], -1)).permute(1, 2, 0)  # 2k d -> H d_h 2k
+            return (scale * x).unflatten(-1, (query.shape[1], -1)).permute(1, 2, 0)  # 2n-1 d -> H d_h 2n-1
 
         out = 0
         if "c2p" in self.terms:
@@ -475,7 +474,7 @@ class Terms(NamedTuple):
     key: Tensor | None = None
     theta: Tensor | None = None
     rotation: Tensor | None = None
-    embeddings: Tensor | None = None  # of distances, `(2k, d)`, which the layers project
+    embeddings: Tensor | None = None  # of distances, `(2n - 1, d)`, which the layers project
 
 
 def num_products(config: TupeConfig) -> int:
@@ -519,6 +518,9 @@ class PositionBias(nn.Module):
         rotation = rotary_angles(self.config, length, device, drawn) if self.config.rotary_dims else None
         if self.frozen:
             bias, *others, embeddings = (getattr(self, f"frozen_{name}") for name in self.freezable)
+            if embeddings is not None:
+                middle = len(embeddings) // 2
+                embeddings = embeddings[middle - length + 1 : middle + length]
             return Terms(
                 None if bias is None else bias[:, :length, : self.num_keys or length],
                 *(None if other is None else other[:, :length] for other in others),
@@ -538,7 +540,7 @@ class PositionBias(nn.Module):
         elif self.reset is not None:
             theta = at_least_float32(self.reset.scalars)[1].unsqueeze(-1)
         query, key = self.absolute.factors(length, drawn) if self.cross else (None, None)
-        embeddings = None if self.embeddings is None else self.embeddings()
+        embeddings = None if self.embeddings is None else self.embeddings(length, device)
         return Terms(bias, query, key, theta, rotation, embeddings)
 
     @torch.no_grad()
