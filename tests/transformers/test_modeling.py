@@ -203,6 +203,15 @@ def test_fixed_terms_are_the_plugins_and_never_copied_from_the_host(dictionary, 
             assert torch.equal(getattr(found, part), getattr(wanted, part))
 
 
+@torch.no_grad()
+def test_boundaries_of_buckets_are_copied_from_the_host_once_a_batch(dictionary, monkeypatch):
+    _, theirs = pair(dictionary, "deberta")
+    starts, make, copied = theirs.tupe.position_bias.embeddings.starts, torch.tensor, []
+    monkeypatch.setattr(torch, "tensor", lambda *given, **options: copied.append(given[0]) or make(*given, **options))
+    theirs(tokens(37))
+    assert copied.count(starts) == 1
+
+
 @pytest.mark.parametrize("system", ["tupe_r", "tupe_a_kerple", "rope_reset", "bert_ad"])
 @torch.no_grad()
 def test_randomised_positions_are_drawn_in_training_as_the_plugins(dictionary, system):
