@@ -74,3 +74,61 @@ def test_a_name_that_nothing_reads():
         TupeModel.from_pretrained("run", sentencepice_model="a")
     with pytest.raises(UserError, match="no beams"):
         Seq2SeqModel.from_pretrained("run", checkpoint_file="a.pt", beams=3)
+
+
+@pytest.mark.parametrize("ask", [lambda hub: hub.encode("word1"), lambda hub: hub.fill_mask("word1 <mask>")])
+def test_text_without_a_tokenizer(hub, ask):
+    with pytest.raises(UserError, match=r"^this model was loaded without a tokenizer \(bpe=None\): load it with bpe="):
+        ask(hub)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said"),
+    [
+        ("word1", "tokens are a str, but must be a tensor"),
+        (torch.zeros(2, 0, dtype=torch.long), r"tokens are \(2, 0\) of torch.int64, but must be whole numbers"),
+        (torch.zeros(1, 2), r"tokens are \(1, 2\) of torch.float32, but must be whole numbers"),
+        (torch.tensor([0, 5, 5000, 2]), "tokens are numbers from 0 to 5000, but the dictionary has 45 symbols"),
+        (torch.zeros(5000, dtype=torch.long), "a sequence of 5000 tokens is longer than the 24 positions"),
+    ],
+)
+def test_tokens_that_are_none(hub, tokens, said):
+    with pytest.raises(UserError, match=f"^{said}"):
+        hub.extract_features(tokens)
+
+
+def test_what_is_no_text_and_a_head_that_is_none(hub):
+    hub.bpe = SimpleNamespace(encode=str.strip, decode=str)
+    for texts in ((["word1", "word2"],), ("word1", 3)):
+        with pytest.raises(UserError, match=r"^a text is .*, but must be a str: give the texts of a pair one by one"):
+            hub.encode(*texts)
+    with pytest.raises(UserError, match=r"^topk is 0, but must be a whole number, 1 or more$"):
+        hub.fill_mask("word1 <mask>", 0)
+    tokens = torch.tensor([[0, 2]])
+    said = r"^the model has no classification head 'mine' \(it has none\): give one of these, or add it by"
+    with pytest.raises(UserError, match=said):
+        hub.predict("mine", tokens)
+    with pytest.raises(UserError, match=said):
+        hub.model(tokens, classification_head_name="mine")
+    with pytest.raises(UserError, match=r"^the model has no span_head: call register_span_head first"):
+        hub.model(tokens, spans=True)
+    with pytest.raises(UserError, match=r"^num_classes is None, but must be a whole number, 1 or more$"):
+        hub.register_classification_head("mine")
+
+
+def test_a_model_of_the_other_kind_and_paths_that_are_none(hub, tmp_path):
+    """The reverse is refused by `saved_config`, as every command refuses it."""
+    with pytest.raises(UserError, match=r"is no translation model but an encoder \(tupe_tiny\): load it by TupeModel"):
+        Seq2SeqModel.from_pretrained(str(tmp_path), "checkpoint_best.pt")
+    with pytest.raises(UserError, match=r"^there is no checkpoint .*none\.pt: give its folder and name$"):
+        Seq2SeqModel.from_pretrained(str(tmp_path), "none.pt")
+    for kind in (TupeModel, Seq2SeqModel):
+        with pytest.raises(UserError, match=r"^model_name_or_path is None, but must be a path$"):
+            kind.from_pretrained(None)
+    for bpe in ("pieces", 3, {}):
+        with pytest.raises(UserError, match=r"^bpe is .*, but must be one of .*sentencepiece.*, or None for"):
+            TupeModel.from_pretrained(str(tmp_path), bpe=bpe)
+    with pytest.raises(UserError, match=r"^--bpe sentencepiece cannot be made .*: give the files that it needs"):
+        TupeModel.from_pretrained(str(tmp_path))
+    with pytest.raises(UserError, match=r"^there is no sentencepiece_model /none: give the file"):
+        TupeModel.from_pretrained(str(tmp_path), sentencepiece_model="/none")

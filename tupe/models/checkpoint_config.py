@@ -61,6 +61,13 @@ def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:
     return config
 
 
+def refuse_no_paths(**places: object) -> None:
+    """Raise `UserError` for an argument, given by its name, that is neither a text nor a path."""
+    for name, place in places.items():
+        if not isinstance(place, (str, os.PathLike)) or not os.fspath(place):
+            raise UserError(f"{name} is {place!r:.60}, but must be a path")
+
+
 def fairseq_model(name: str, kind: type) -> str:
     """Say what a model of fairseq's is: `fairseq's model roberta_base (RobertaModel)`."""
     return f"fairseq's model {name} ({kind.__name__})"

@@ -1,6 +1,7 @@
 """fairseq's hub interface on text as it is: what the corpus did to its text before SentencePiece comes first."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tupe.data.glue.prepare import Content
 from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
 from tupe.files import read, read_json, typed
+from tupe.position.length import check_length, check_whole
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,68 @@ class HubInterface(RobertaHubInterface):
     """fairseq's, which asserts that a text has one mask, and loses special symbols after it chose the likeliest."""
 
     def encode(self, sentence: str, *others: str, no_separator: bool | None = None) -> Tensor:
-        """Encode a text, or a pair with the separators between its texts that the model was trained with."""
+        """Encode a text, or a pair with the separators between its texts that the model was trained with.
+
+        Raises:
+            UserError: for what is no text, and without a tokenizer.
+        """
+        self._tokenizes(sentence, *others)
         if no_separator is None:
             no_separator = self.model.args.pair_separators == 1
         return super().encode(sentence, *others, no_separator=no_separator)
+
+    def decode(self, tokens: Tensor) -> str | list[str]:
+        """Return the text of one sequence of tokens, or the texts of a pair."""
+        self._tokenizes()
+        if not isinstance(tokens, Tensor) or tokens.ndim != 1:
+            shape = tuple(tokens.shape) if isinstance(tokens, Tensor) else f"a {type(tokens).__name__}"
+            raise UserError(f"tokens are {shape}, but decode takes a tensor (T,): give one sequence")
+        return super().decode(tokens)
+
+    def extract_features(self, tokens: Tensor, return_all_hiddens: bool = False) -> Tensor:
+        """Return the features `(B, T, d)` of tokens `(T,)` or `(B, T)`, or those of every layer.
+
+        Raises:
+            UserError: for tokens that are no such tensor, or too many; on the CPU also for numbers of no symbol.
+        """
+        if not isinstance(tokens, Tensor):
+            raise UserError(f"tokens are a {type(tokens).__name__}, but must be a tensor: give what encode(text) gives")
+        if tokens.ndim not in (1, 2) or not tokens.shape[-1] or tokens.is_floating_point():
+            raise UserError(
+                f"tokens are {tuple(tokens.shape)} of {tokens.dtype}, but must be whole numbers (T,) or (B, T), T at "
+                "least 1: give what encode(text) gives"
+            )
+        check_length(tokens.shape[-1], self.model.max_positions())
+        if tokens.device.type == "cpu" and tokens.numel():  # a GPU would have to be waited for
+            least, most, size = int(tokens.min()), int(tokens.max()), len(self.task.source_dictionary)
+            if not 0 <= least <= most < size:
+                raise UserError(
+                    f"tokens are numbers from {least} to {most}, but the dictionary has {size} symbols: give what "
+                    "encode(text) of this model gives"
+                )
+        return super().extract_features(tokens, return_all_hiddens)
+
+    def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
+        """Return the logarithms of the probabilities of the classes, or the scores, of the classification head `head`.
+
+        Raises:
+            UserError: for a head that the model does not have, and as `extract_features`.
+        """
+        check_head(self.model.classification_heads, head)
+        if not isinstance(tokens, Tensor):
+            raise UserError(f"tokens are a {type(tokens).__name__}, but must be a tensor: give what encode(text) gives")
+        return super().predict(head, tokens, return_logits)
+
+    def _tokenizes(self, *texts: object) -> None:
+        """Raise `UserError` without a tokenizer, and for what is no text."""
+        if self.bpe is None:
+            raise UserError(
+                "this model was loaded without a tokenizer (bpe=None): load it with bpe=, or give numbers of symbols "
+                "to extract_features"
+            )
+        for text in texts:
+            if not isinstance(text, str):
+                raise UserError(f"a text is {text!r:.60}, but must be a str: give the texts of a pair one by one")
 
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
         """The likeliest `topk` words in place of `<mask>`: the text with each, its probability, and the word.
@@ -100,11 +160,13 @@ class HubInterface(RobertaHubInterface):
         A word is a piece of the vocabulary, never a special symbol; the probability is among all symbols.
 
         Raises:
-            UserError: if the text has no mask, or several.
+            UserError: if the text has no mask, or several, and for a `topk` below 1.
         """
-        masks = masked_input.count(MASK)
+        check_whole("topk", topk, 1)
+        masks = str(masked_input).count(MASK)
         if masks != 1:
             raise UserError(f"fill_mask fills one {MASK}, but this text has {masks or 'none'}: {masked_input!r:.60}")
+        self._tokenizes(masked_input)
         dictionary, share = self.task.source_dictionary, 1.0
         special = torch.tensor([_is_special(dictionary, index) for index in range(len(dictionary))])
 
@@ -117,6 +179,15 @@ class HubInterface(RobertaHubInterface):
         with self.model.register_forward_hook(without_special):
             found = super().fill_mask(masked_input, min(topk, int((~special).sum())))
         return [(text, probability * share, word) for text, probability, word in found]
+
+
+def check_head(heads: Collection[str], name: object) -> None:
+    """Raise `UserError` unless one of the classification heads has the name."""
+    if name not in heads:
+        raise UserError(
+            f"the model has no classification head {name!r:.60} (it has {', '.join(heads) or 'none'}): give one of "
+            "these, or add it by register_classification_head(name, num_classes)"
+        )
 
 
 def _is_special(dictionary: Dictionary, index: int) -> bool:

@@ -10,6 +10,7 @@ from fairseq.data import Dictionary
 from fairseq.models import register_model
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
 from fairseq.models.roberta.model import RobertaLMHead
+from fairseq.registry import REGISTRIES
 from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
@@ -21,16 +22,17 @@ from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import before_building
 from tupe.layers import Linear, linear
 from tupe.models.activation import activation_function
-from tupe.models.checkpoint_config import saved_config
+from tupe.models.checkpoint_config import refuse_no_paths, saved_config
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
-from tupe.models.hub import HubInterface, JsonBpe, ProcessedText, text_processing
+from tupe.models.hub import HubInterface, JsonBpe, ProcessedText, check_head, text_processing
 from tupe.models.kernels import check_kernels
 from tupe.models.linear_head import LinearHead, upgrade
 from tupe.models.named import configured_later
 from tupe.models.pooler import begin_heads, has_head, take_pooler
 from tupe.models.position import embedding_width, fix_rotary_length
 from tupe.models.span_head import SpanHead, TokenHead, adapt
+from tupe.position.length import check_whole
 from tupe.safe_load import safe_load
 from tupe.systems import MODEL_NAMES
 
@@ -160,6 +162,11 @@ class TupeModel(RobertaModel):
         Returns:
             the output, and a dictionary with `inner_states`.
         """
+        if classification_head_name is not None:
+            check_head(self.classification_heads, classification_head_name)
+        for asked, head in ((spans, "span_head"), (words, "token_head")):
+            if asked and not hasattr(self, head):
+                raise UserError(f"the model has no {head}: call register_{head} first, or load a fine-tuned checkpoint")
         features_only = features_only or spans or words
         x, extra = super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
         return self.span_head(x) if spans else self.token_head(x) if words else x, extra
@@ -175,7 +182,10 @@ class TupeModel(RobertaModel):
     def register_classification_head(
         self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: object
     ) -> None:
-        """As fairseq's, or of one layer with `linear_heads`."""
+        """As fairseq's, or of one layer with `linear_heads`. Raises `UserError` for no name or no classes."""
+        if not isinstance(name, str) or not name or "." in name:
+            raise UserError(f"a classification head cannot be called {name!r:.60}: give a name without a dot")
+        check_whole("num_classes", num_classes, 1)
         if getattr(self.args, "linear_heads", False):
             self.classification_heads[name] = LinearHead(
                 self.args.encoder_embed_dim, num_classes, self.args.pooler_dropout
@@ -189,14 +199,16 @@ class TupeModel(RobertaModel):
 
     def register_token_head(self, num_classes: int) -> None:
         """Adds the head of token classification, which `tupe_token_classification` asks for."""
+        check_whole("num_classes", num_classes, 1)
         self.token_head = TokenHead(self.args.encoder_embed_dim, num_classes, self.args.pooler_dropout)
 
     def freeze_layers(self, number: int) -> None:
         """Train neither embeddings, position terms nor the first layers. Raises `UserError` for more than there are."""
         encoder = self.encoder.sentence_encoder
-        if not 0 < number <= len(encoder.layers):
+        if not isinstance(number, int) or not 0 < number <= len(encoder.layers):
             raise UserError(
-                f"frozen_layers is {number}, but the model has {len(encoder.layers)} layers: give a number up to that"
+                f"frozen_layers is {number!r:.60}, but the model has {len(encoder.layers)} layers: "
+                "give a number up to that"
             )
         encoder.requires_grad_(False)
         for part in (*encoder.layers[number:], encoder.layer_norm):
@@ -251,6 +263,14 @@ class TupeModel(RobertaModel):
             UserError: if there is no such checkpoint of ours or no dictionary, or they do not fit.
         """
         refuse_unknown_names(kwargs)
+        refuse_no_paths(
+            model_name_or_path=model_name_or_path, checkpoint_file=checkpoint_file, data_name_or_path=data_name_or_path
+        )
+        known = REGISTRIES["bpe"]["registry"]
+        if bpe is not None and (not isinstance(bpe, str) or bpe not in known):
+            raise UserError(
+                f"bpe is {bpe!r:.60}, but must be one of {', '.join(known)}, or None for numbers of symbols"
+            )
         folder = Path(model_name_or_path)
         checkpoint = folder / checkpoint_file
         if not checkpoint.is_file():
@@ -269,6 +289,8 @@ class TupeModel(RobertaModel):
             kwargs.setdefault("sentencepiece_model", str(pieces))
         named = kwargs.get("sentencepiece_model")
         places = [Path(named)] if named else [beside_data / JSON, folder / JSON]
+        if named and not Path(named).is_file():
+            raise UserError(f"there is no sentencepiece_model {named}: give the file of the corpus' vocabulary")
         of_import = [path for path in places if path.name == JSON and path.is_file() and bpe == "sentencepiece"]
         from_json = of_import[0] if of_import else None
         processing = text_processing(beside_data) if process_text else None
@@ -281,7 +303,7 @@ class TupeModel(RobertaModel):
                 load_checkpoint_heads=True,
                 **kwargs,
             )
-        hub = HubInterface(loaded["args"], loaded["task"], loaded["models"][0])
+            hub = HubInterface(loaded["args"], loaded["task"], loaded["models"][0])
         if from_json:
             hub.bpe = JsonBpe(from_json)
         if processing is not None and hub.bpe is not None:

@@ -1,6 +1,8 @@
 """The fairseq models: encoder and decoder, for fairseq's `translation` task with its criterions and generators."""
 
+import os
 from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 from fairseq.data import Dictionary
@@ -15,6 +17,8 @@ from tupe.fairseq_patches.checkpoints import refuse_other_dictionary, saved_size
 from tupe.fairseq_patches.configuration import refuse_unknown_names
 from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import before_building
+from tupe.models.checkpoint_config import refuse_no_paths
+from tupe.models.config import CONFIGS as ENCODERS
 from tupe.models.kernels import check_kernels
 from tupe.models.layer import Attention
 from tupe.models.named import configured_later
@@ -22,8 +26,7 @@ from tupe.models.seq2seq.config import CONFIGS, Seq2SeqConfig, check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
 from tupe.models.tupe import as_namespace
-
-_NAMED = ("model_name_or_path", "checkpoint_file", "data_name_or_path")  # of `from_pretrained`
+from tupe.safe_load import safe_load
 
 
 class Seq2SeqModel(FairseqEncoderDecoderModel):
@@ -61,11 +64,32 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         return model
 
     @classmethod
-    def from_pretrained(cls, *args: Any, **kwargs: Any) -> GeneratorHubInterface:
-        """Load like fairseq's, for a checkpoint of ours, whose file is read without running code."""
-        refuse_unknown_names(name for name in kwargs if name not in _NAMED)
+    def from_pretrained(
+        cls, model_name_or_path: str, checkpoint_file: str = "model.pt", data_name_or_path: str = ".", **kwargs: Any
+    ) -> GeneratorHubInterface:
+        """Load like fairseq's, for a checkpoint of ours, whose file is read without running code.
+
+        Raises:
+            UserError: if there is no such checkpoint, or its model is an encoder alone.
+        """
+        refuse_unknown_names(kwargs)
+        refuse_no_paths(
+            model_name_or_path=model_name_or_path, checkpoint_file=checkpoint_file, data_name_or_path=data_name_or_path
+        )
+        for checkpoint in (Path(model_name_or_path, file) for file in str(checkpoint_file).split(os.pathsep)):
+            if not checkpoint.is_file():
+                raise UserError(f"there is no checkpoint {checkpoint.resolve()}: give its folder and name")
+            model = (safe_load(checkpoint).get("cfg") or {}).get("model") or {}
+            name = model.get("_name") if isinstance(model, dict) else None
+            if name in ENCODERS:
+                raise UserError(
+                    f"{checkpoint} is no translation model but an encoder ({name}): load it by "
+                    "TupeModel.from_pretrained"
+                )
         with patched():
-            return super().from_pretrained(*args, **kwargs)
+            return super().from_pretrained(
+                str(model_name_or_path), str(checkpoint_file), str(data_name_or_path), **kwargs
+            )
 
     def before_training(self, cfg: DictConfig) -> None:
         """Check the attention kernels and write what every checkpoint is to carry into our trainer's configuration.
