@@ -281,6 +281,28 @@ def test_segments_and_lengths_are_the_users_too(dictionary):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"attention_mask": torch.ones(3, 36)}, r"attention_mask is \(3, 36\), but must be \(B, n\) = \(3, 37\)"),
+        ({"token_type_ids": torch.zeros(37).long()}, r"token_type_ids is \(37,\), but must be \(B, n\) = \(3, 37\)"),
+        ({"input_ids": tokens(37)[0]}, r"the words are \(37, \d+\), but must be \(B, n, \d+\): give input_ids"),
+        ({"input_ids": None, "inputs_embeds": torch.zeros(3, 37, 5)}, r"the words are \(3, 37, 5\), but must be"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(dictionary, change, said):
+    _, theirs = pair(dictionary, "tupe_r")
+    with pytest.raises(ValueError, match=f"^{said}"):
+        theirs(**{"input_ids": tokens(37), **change})
+
+
+@pytest.mark.parametrize("kind", ["TupeForSequenceClassification", "TupeForTokenClassification"])
+def test_a_head_without_labels_is_refused(kind):
+    with pytest.raises(ValueError, match=r"^num_labels is 0, but a head has 1 label or more: give num_labels="):
+        getattr(ours, kind)(ours.TupeConfig(num_hidden_layers=1, vocab_size=9, num_labels=0))
+
+
+@torch.no_grad()
 def test_padding_on_the_left_is_refused(dictionary):
     model, theirs = pair(dictionary, "tupe_r")
     ids = tokens(37)

@@ -69,10 +69,8 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
     if out is not None:
         try:
             model.register_classification_head(head, num_classes=len(torch.atleast_1d(out)))
-        except KeyError:
-            raise UserError(
-                f"{path} names the head {head!r:.60}, which no head can be called: give a folder of {_MADE_BY}"
-            ) from None
+        except UserError as error:
+            raise UserError(f"{path} names the head {head!r:.60}, but {error}; take a folder of {_MADE_BY}") from None
     if "span_head.weight" in state and hasattr(model, "register_span_head"):
         model.register_span_head()
     if "token_head.weight" in state and hasattr(model, "register_token_head"):

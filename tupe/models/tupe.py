@@ -183,15 +183,18 @@ class TupeModel(RobertaModel):
         self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: object
     ) -> None:
         """As fairseq's, or of one layer with `linear_heads`. Raises `UserError` for no name or no classes."""
-        if not isinstance(name, str) or not name or "." in name:
-            raise UserError(f"a classification head cannot be called {name!r:.60}: give a name without a dot")
         check_whole("num_classes", num_classes, 1)
-        if getattr(self.args, "linear_heads", False):
-            self.classification_heads[name] = LinearHead(
-                self.args.encoder_embed_dim, num_classes, self.args.pooler_dropout
-            )
-        else:
-            super().register_classification_head(name, num_classes, inner_dim, **kwargs)
+        try:
+            if getattr(self.args, "linear_heads", False):
+                self.classification_heads[name] = LinearHead(
+                    self.args.encoder_embed_dim, num_classes, self.args.pooler_dropout
+                )
+            else:
+                super().register_classification_head(name, num_classes, inner_dim, **kwargs)
+        except KeyError as error:
+            raise UserError(
+                f"a classification head cannot be called {name!r:.60}: give a name without a dot"
+            ) from error
 
     def register_span_head(self) -> None:
         """Adds the head of extractive question answering, which `tupe_question_answering` asks for."""

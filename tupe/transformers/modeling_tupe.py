@@ -806,6 +806,23 @@ def check_padding(attention_mask: Tensor) -> None:
         )
 
 
+def check_shapes(x: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None, config: TupeConfig) -> None:
+    """Raise `ValueError` unless `x` is `(B, n, d)` and what is given beside it is of its length; shapes alone."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return
+    if x.ndim != 3 or x.shape[-1] != config.hidden_size:
+        raise ValueError(
+            f"the words are {tuple(x.shape)}, but must be (B, n, {config.hidden_size}): give input_ids (B, n), of one "
+            "sequence input_ids[None], or inputs_embeds of that shape"
+        )
+    for name, given in (("attention_mask", attention_mask), ("token_type_ids", token_type_ids)):
+        if given is not None and (given.ndim < 2 or given.shape[-1] != x.shape[1]):
+            raise ValueError(
+                f"{name} is {tuple(given.shape)}, but must be (B, n) = {tuple(x.shape[:2])}: give what the tokenizer "
+                "returns beside input_ids"
+            )
+
+
 class TupeModel(TupePreTrainedModel):
     """Tokens to features, of sequences `<s> a </s>` or `<s> a </s> </s> b </s>`, padded on the right.
 
@@ -874,11 +891,13 @@ class TupeModel(TupePreTrainedModel):
             inputs_embeds: `(B, n, d)`, in the place of `input_ids`; all is then segment 0 unless told otherwise.
 
         Raises:
-            ValueError: if a sequence is too long, or a mask on the CPU has padding on the left.
+            ValueError: if a sequence is too long, for shapes that do not fit, or if a mask on the CPU has padding on
+                the left.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds  # B n d
+        check_shapes(x, attention_mask, token_type_ids, self.config)
         length = x.shape[1]
         if length > self.config.max_position_embeddings:
             raise ValueError(
@@ -976,6 +995,13 @@ class TupeForMaskedLM(TupeForTask):
         return self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
 
 
+def checked_labels(config: TupeConfig) -> int:
+    """Return how many labels a head has. Raise `ValueError` for none."""
+    if config.num_labels < 1:
+        raise ValueError(f"num_labels is {config.num_labels}, but a head has 1 label or more: give num_labels=")
+    return config.num_labels
+
+
 class ClassificationHead(nn.Module):
     """fairseq's: dense layer, activation and output, on `[CLS]`; or ELECTRA's, the output alone."""
 
@@ -984,7 +1010,7 @@ class ClassificationHead(nn.Module):
         self.dense = None if config.linear_heads else nn.Linear(config.hidden_size, config.hidden_size)
         self.activation = ACT2FN[config.pooler_act]
         self.dropout = nn.Dropout(config.classifier_dropout)
-        self.out_proj = nn.Linear(config.hidden_size, config.num_labels)
+        self.out_proj = nn.Linear(config.hidden_size, checked_labels(config))
 
     def forward(self, features: Tensor) -> Tensor:
         x = self.dropout(features[:, 0])  # B n d -> B d
@@ -1018,7 +1044,7 @@ class TupeForTokenClassification(TupeForTask):
     def __init__(self, config: TupeConfig) -> None:
         super().__init__(config)
         self.dropout = nn.Dropout(config.classifier_dropout)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.classifier = nn.Linear(config.hidden_size, checked_labels(config))
         self.post_init()
 
     def scores(self, features: Tensor) -> tuple[Tensor]:

@@ -174,7 +174,7 @@ def build(config: TupeConfig, dictionary: Dictionary, foreign: Foreign, head_nam
     if head_name is not None:
         try:
             model.register_classification_head(head_name, num_classes=len(foreign.head["out_proj.weight"]))
-        except KeyError:
+        except UserError:
             raise UserError(f"no head can be called {head_name!r:.60}: give another name") from None
         state.update({f"{HEAD}{head_name}.{part}": tensor for part, tensor in foreign.head.items()})
     if foreign.has_lm_head:
