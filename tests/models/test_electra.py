@@ -84,7 +84,7 @@ def test_published_counts():
 
 
 def test_names_and_sizes():
-    assert len(ELECTRA_NAMES) == 22 * 4
+    assert len(ELECTRA_NAMES) == 24 * 4
     for size, width, heads in (("tiny", 64, 2), ("small", 64, 1), ("base", 256, 4), ("large", 256, 4)):
         networks = meta_model(f"electra_tupe_{size}", 100, 16)
         layer = networks.generator.sentence_encoder.layers[0]

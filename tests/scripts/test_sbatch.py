@@ -88,8 +88,9 @@ printf '%s\\n' "$MASTER_ADDR" "$TRITON_CACHE_DIR" "$TORCHINDUCTOR_CACHE_DIR" "${
 
 
 @pytest.fixture
-def submit(tmp_path):
+def submit(tmp_path, monkeypatch):
     """`submit(variable=...)`: what srun is given, and what it finds in the environment."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)  # PyTorch sets it where it has compiled
     (tmp_path / "bin").mkdir()
     for name, text in (("srun", RECORDER), ("scontrol", SCONTROL.replace("127.0.0.1", "node7", 1))):
         (tmp_path / "bin" / name).write_text(text)

@@ -257,6 +257,6 @@ def test_text_that_is_all_dropped(tmp_path, capsys):
     arguments = ("--vocab-size", 40, "--workers", 1)
     assert "leave no line for training" in fails(capsys, tmp_path / "out", tmp_path / "a.txt", *arguments)
     assert "leave no line for training" in fails(capsys, tmp_path / "out", tmp_path / "a.txt", *arguments)
-    (tmp_path / "b.txt").write_bytes(b"\x00\n\n\x01\n\n\x02\n")
+    (tmp_path / "b.txt").write_bytes(b"\x01\n\n\x02\n\n\x03\n")
     assert "leave no line for training" in fails(capsys, tmp_path / "no", tmp_path / "b.txt", *arguments)
     prepare(tmp_path / "other", tmp_path / "a.txt", *arguments, "--no-drop-rare-words")
