@@ -218,6 +218,25 @@ def test_a_part_of_another_kind(parts, said):
         PositionBias(**{"relative": BucketedRelative(2), **parts})
 
 
+@pytest.mark.parametrize("size", [0, -1, 2.5, None, "8"])
+@pytest.mark.parametrize(
+    ("build", "name"),
+    [
+        (lambda n: UntiedAbsolute(n, 8, 2), "max_positions"),
+        (lambda n: UntiedAbsolute(16, n, 2), "embed_dim"),
+        (lambda n: LowRankAbsolute(16, 4, n), "num_heads"),
+        (lambda n: LowRankAbsolute(16, n, 2), "position_rank"),
+        (BucketedRelative, "num_heads"),
+        (lambda n: BucketedRelative(2, n), "relative_buckets"),
+        (lambda n: BucketedRelative(2, 32, n), "relative_max_distance"),
+        (Reset, "num_heads"),
+    ],
+)
+def test_a_size_that_cannot_be(build, name, size):
+    with pytest.raises(UserError, match=f"^{name} is {size!r}, but "):
+        build(size)
+
+
 def test_numbers_that_cannot_be():
     position = PositionBias(UntiedAbsolute(8, 8, 2))
     wrong = (

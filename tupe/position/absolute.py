@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.layers import Linear
-from tupe.position.length import Drawn, Span, check_length, fit_positions
+from tupe.position.length import Drawn, Span, check_length, check_sizes, fit_positions
 from tupe.position.precision import in_float32, no_autocast
 
 INIT_STD = 0.02  # BERT's initialisation, for every position parameter
@@ -25,6 +25,7 @@ class PositionTable(nn.Module):
     """
 
     def __init__(self, max_positions: int, embed_dim: int) -> None:
+        check_sizes(max_positions=max_positions, embed_dim=embed_dim)
         super().__init__()
         self.weight = nn.Parameter(torch.empty(max_positions, embed_dim))
         nn.init.normal_(self.weight, std=INIT_STD)
@@ -78,6 +79,7 @@ class UntiedAbsolute(nn.Module):
         layer_norm: bool = True,
         layer_norm_eps: float = 1e-5,
     ) -> None:
+        check_sizes(max_positions=max_positions, embed_dim=embed_dim, num_heads=num_heads)
         super().__init__()
         if head_dim is None and embed_dim % num_heads:
             raise UserError(f"{num_heads} heads do not divide the width {embed_dim}: choose a width that is a multiple")

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe.errors import UserError
+from tupe.position.length import check_sizes
 from tupe.position.precision import at_least_float32, no_autocast
 from tupe.position.registry import register_relative
 from tupe.position.relative import RelativeTerm
@@ -41,6 +42,7 @@ class FireRelative(RelativeTerm):
     unit = 64  # the parameter is `L / unit`, so that it has the size of the others
 
     def __init__(self, num_heads: int, max_positions: int, *, fire_width: int = 32, fire_length: float = 0.0) -> None:
+        check_sizes(num_heads=num_heads, max_positions=max_positions)
         super().__init__()
         if fire_width < 1:
             raise UserError(f"fire_width is {fire_width}, but must be at least 1")

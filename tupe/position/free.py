@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe.position.absolute import INIT_STD
-from tupe.position.length import Span, check_length, fit_positions, take
+from tupe.position.length import Span, check_length, check_sizes, fit_positions, take
 from tupe.position.precision import at_least_float32
 
 
@@ -21,6 +21,7 @@ class FreeAbsolute(nn.Module):
     head_axes: ClassVar[dict[str, int]] = {"weight": 0}
 
     def __init__(self, max_positions: int, num_heads: int) -> None:
+        check_sizes(max_positions=max_positions, num_heads=num_heads)
         super().__init__()
         self.max_positions = max_positions
         self.weight = nn.Parameter(torch.empty(num_heads, max_positions, max_positions))

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tupe.position.length import check_sizes
 from tupe.position.precision import at_least_float32
 from tupe.position.registry import register_relative
 from tupe.position.relative import RelativeTerm, of_side
@@ -32,6 +33,7 @@ class KerpleRelative(RelativeTerm):
     least = 0.01
 
     def __init__(self, num_heads: int, max_positions: int | None = None, *, bidirectional: bool = True) -> None:
+        check_sizes(num_heads=num_heads)
         super().__init__()
         shape = 2 if bidirectional else 1, num_heads
         #: `p` and `a` before `softplus`. They start uniform in (0, 2) and (0, 1), as in the authors' code.

@@ -102,6 +102,12 @@ def check_whole(name: str, number: object, least: int = 0) -> None:
         raise UserError(f"{name} is {shown}, but must be a whole number, {least} or more")
 
 
+def check_sizes(**sizes: object) -> None:
+    """Raise `UserError` unless each size of a term, given by its name, is a whole number from 1."""
+    for name, size in sizes.items():
+        check_whole(name, size, 1)
+
+
 def check_length(length: int, max_positions: float) -> None:
     """Raise `UserError` if a sequence of `length` tokens has more than `max_positions`."""
     if length > max_positions:

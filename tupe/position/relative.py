@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD
-from tupe.position.length import Drawn, Span, check_length, check_whole, fit_positions
+from tupe.position.length import Drawn, Span, check_length, check_sizes, check_whole, fit_positions
 from tupe.position.precision import at_least_float32
 
 
@@ -105,6 +105,7 @@ class RelativeBias(RelativeTerm):
     head_axes: ClassVar[dict[str, int]] = {"weight": 1}
 
     def __init__(self, num_rows: int, num_heads: int) -> None:
+        check_sizes(num_heads=num_heads)
         super().__init__()
         self.weight = nn.Parameter(torch.empty(num_rows, num_heads))
         nn.init.normal_(self.weight, std=INIT_STD)
@@ -137,15 +138,15 @@ class BucketedRelative(RelativeBias):
     def __init__(
         self, num_heads: int, num_buckets: int = 32, max_distance: int = 128, bidirectional: bool = True
     ) -> None:
-        if num_buckets % 2 or num_buckets < 4:
+        if not isinstance(num_buckets, int) or num_buckets % 2 or num_buckets < 4:
             raise UserError(
-                f"relative_buckets is {num_buckets}, but buckets come in two halves: use an even number from 4 on"
+                f"relative_buckets is {num_buckets!r:.60}, but buckets come in two halves: use an even number from 4 on"
             )
         a_side = num_buckets // 2 if bidirectional else num_buckets
-        if max_distance <= a_side // 2:
+        if not isinstance(max_distance, int) or max_distance <= a_side // 2:
             raise UserError(
-                f"relative_max_distance is {max_distance}, but with {num_buckets} buckets it must be greater than "
-                f"{a_side // 2}"
+                f"relative_max_distance is {max_distance!r:.60}, but with {num_buckets} buckets it must be greater "
+                f"than {a_side // 2}"
             )
         super().__init__(num_buckets, num_heads)
         self.after = a_side if bidirectional else 0  # first row of the keys after the query
@@ -200,8 +201,8 @@ class ClippedRelative(RelativeBias):
 
 def check_max_distance(max_distance: int) -> None:
     """Raise `UserError` unless distances can be clipped at `max_distance`."""
-    if max_distance < 1:
-        raise UserError(f"relative_max_distance is {max_distance}, but must be at least 1")
+    if not isinstance(max_distance, int) or max_distance < 1:
+        raise UserError(f"relative_max_distance is {max_distance!r:.60}, but must be at least 1")
 
 
 class UnbinnedRelative(RelativeBias):
@@ -214,6 +215,7 @@ class UnbinnedRelative(RelativeBias):
     """
 
     def __init__(self, num_heads: int, max_positions: int, bidirectional: bool = True) -> None:
+        check_sizes(max_positions=max_positions)
         super().__init__(2 * max_positions - 1 if bidirectional else max_positions, num_heads)
         self.max_positions = max_positions
         self.bidirectional = bidirectional
