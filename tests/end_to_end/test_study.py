@@ -16,10 +16,10 @@ settings: {dataset.batch_size: 8, dataset.num_workers: 1, common.bf16: true, com
 updates: 10
 validations: 5
 mid: 4
-search: {rates: [0.001], updates: 4, seed: 1}
+search: {rates: [0.001, 0.002], updates: 4, seed: 1}
 groups:
   - bert_a: {seeds: 1, settings: {+model.content_terms: 2}, evaluate: [window]}
-    roberta: {seeds: 1, label: RoBERTa, settings: {+model.max_positions: 32}}
+    roberta: {seeds: 1, lr: 0.001, label: RoBERTa, settings: {+model.max_positions: 32}}
 lengths: [16, 40]
 masks: 2
 finetuning: {tasks: [CoLA], rates: [0.001], seeds: [1]}
