@@ -205,7 +205,7 @@ def check_numbers(scale: object, dropout_p: object) -> None:
     """Raise `UserError` if a number cannot be its factor or its probability; a tensor's value is not looked at."""
     if (isinstance(scale, Real) and not math.isfinite(scale)) or not isinstance(scale, (Real, Tensor, torch.SymFloat)):
         raise UserError(f"scale is {scale!r:.60}, but must be a finite number: give position.scale(d_h)")
-    if not isinstance(dropout_p, Real) or not 0 <= dropout_p <= 1:
+    if not isinstance(dropout_p, Real) or not 0 <= float(dropout_p) <= 1:
         raise UserError(f"dropout_p is {dropout_p!r:.60}, but must be a number from 0 to 1")
 
 

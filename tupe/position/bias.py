@@ -79,9 +79,11 @@ class PositionBias(nn.Module):
                 "rotary_reset unties [CLS] from its angles, and cross terms tie it to positions: set rotary_reset off, "
                 "or absolute without cross terms"
             )
-        if reset is not None and reset.vectors is not None and not isinstance(absolute, UntiedAbsolute):
-            raise UserError("the reset's theta has vectors only with the untied absolute term: give Reset no embed_dim")
         if reset is not None and reset.vectors is not None:
+            if not isinstance(absolute, UntiedAbsolute):
+                raise UserError(
+                    "the reset's theta has vectors only with the untied absolute term: give Reset no embed_dim"
+                )
             theirs = absolute.num_heads, absolute.table.weight.shape[1]
             if theirs != (reset.num_heads, reset.vectors.shape[1]):
                 raise UserError(

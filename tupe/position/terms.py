@@ -153,7 +153,9 @@ class PositionTerms(NamedTuple):
                 return term.split(num_layers)
             return term.unflatten(0, (num_layers, -1)).unbind()
 
-        cls = self.cls if self.cls is None or self.cls.shape[-1] == 1 else self.cls.t()  # (L H, 2)
-        cls = [cls] * num_layers if cls is self.cls else [own.t() for own in of_layers(cls)]
+        if self.cls is None or self.cls.shape[-1] == 1:
+            cls = [self.cls] * num_layers
+        else:
+            cls = list(self.cls.unflatten(-1, (num_layers, -1)).unbind(-2))  # each (2, H)
         each = zip(of_layers(self.bias), of_layers(self.query), of_layers(self.key), cls)
         return [self._replace(bias=bias, query=query, key=key, cls=cls) for bias, query, key, cls in each]  # pyright: ignore[reportArgumentType]
