@@ -22,7 +22,7 @@ FOLDER = "runs/tutorial"
 
 def lines():
     for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL):
-        yield from block.splitlines()
+        yield from re.sub(r"\\\n *", "", block).splitlines()
 
 
 def test_from_a_text_to_a_folder_for_the_hub(tmp_path):
