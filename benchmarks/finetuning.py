@@ -31,7 +31,7 @@ import torch.nn.functional as F
 from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta.model import base_architecture
 from fairseq.utils import move_to_cuda
-from measured import machine, spread
+from measured import machine, parse, spread
 from torch import nn
 
 from tupe.models import TupeModel
@@ -46,7 +46,6 @@ NO_PADDING = "without padding"
 
 def arguments() -> Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    on_gpu = torch.cuda.is_available()
     add = parser.add_argument
     add("tasks", nargs="+", type=Path, metavar="TASK", help="prepared for classification: data/glue/MNLI")
     add("--size", choices=SIZES, default="base")
@@ -56,15 +55,7 @@ def arguments() -> Namespace:
     add("--window", type=int, default=50, help="batches of a window: task.length_window (default: 50)")
     add("--backend", default="auto", help="of ours: --attention-backend (default: auto)")
     add("--modes", nargs="+", choices=["training", "validation"], default=["training", "validation"])
-    add("--device", default="cuda" if on_gpu else "cpu", help="default: cuda where there is one")
-    add("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
-    add("--rounds", type=int, default=10, help="that count (default: 10)")
-    add("--warm-up", type=int, default=1, help="rounds before them (default: 1)")
-    add("--steps", type=int, default=8, help="batches of a way in a round (default: 8)")
-    add("--clock", choices=["wall", "process"], default="wall", help="process: processor time, for a busy CPU")
-    args = parser.parse_args()
-    args.dtype = getattr(torch, args.dtype or ("bfloat16" if args.device.startswith("cuda") else "float32"))
-    return args
+    return parse(parser, rounds=10, warm_up=1, steps=8)
 
 
 def load(folder: Path, **fields: object) -> TupeSentencePredictionTask:

@@ -34,7 +34,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from finetuning import HEAD, Batches, load
-from measured import machine, spread
+from measured import machine, parse, spread
 from torch import Tensor, nn
 
 import tupe.transformers  # hides a torchaudio that does not load; before `transformers`  # noqa: F401
@@ -53,7 +53,6 @@ _STATUS = Path("/proc/self/status")
 
 def arguments() -> Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    on_gpu = torch.cuda.is_available()
     add = parser.add_argument
     add("tasks", nargs="+", type=Path, metavar="TASK", help="prepared for classification: data/glue/MNLI")
     add("--size", choices=SIZES, default="base")
@@ -61,15 +60,7 @@ def arguments() -> Namespace:
     add("--batch", type=int, default=8, help="examples (default: %(default)s)")
     add("--window", type=int, default=50, help="batches of a window (default: %(default)s)")
     add("--modes", nargs="+", choices=["training", "inference"], default=["training", "inference"])
-    add("--device", default="cuda" if on_gpu else "cpu", help="default: cuda where there is one")
-    add("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
-    add("--rounds", type=int, default=6, help="that count (default: %(default)s)")
-    add("--warm-up", type=int, default=1, help="rounds before them (default: %(default)s)")
-    add("--steps", type=int, default=2, help="batches of a way in a round (default: %(default)s)")
-    add("--clock", choices=["wall", "process"], default="wall", help="process: processor time, for a busy CPU")
-    args = parser.parse_args()
-    args.dtype = getattr(torch, args.dtype or ("bfloat16" if args.device.startswith("cuda") else "float32"))
-    return args
+    return parse(parser, rounds=6, warm_up=1, steps=2)
 
 
 def both(classes: int, args: Namespace) -> tuple[nn.Module, TupeModel]:

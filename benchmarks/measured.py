@@ -1,11 +1,26 @@
-"""What every benchmark says of its figures: the machine, and quartiles."""
+"""What benchmarks have in common: options of how to measure, and the machine and quartiles beside their figures."""
 
+import argparse
 import os
 import statistics
 
 import torch
 
 from tupe.cores import processor
+
+
+def parse(parser: argparse.ArgumentParser, *, rounds: int, warm_up: int, steps: int) -> argparse.Namespace:
+    """Add the options of how to measure, with these defaults, and parse the command line; `dtype` is PyTorch's."""
+    add = parser.add_argument
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default: cuda where there is one")
+    add("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
+    add("--rounds", type=int, default=rounds, help="that count (default: %(default)s)")
+    add("--warm-up", type=int, default=warm_up, help="rounds before them (default: %(default)s)")
+    add("--steps", type=int, default=steps, help="steps of each rival in a round (default: %(default)s)")
+    add("--clock", choices=["wall", "process"], default="wall", help="process: processor time, for a busy CPU")
+    args = parser.parse_args()
+    args.dtype = getattr(torch, args.dtype or ("bfloat16" if args.device.startswith("cuda") else "float32"))
+    return args
 
 
 def spread(values: list[float]) -> list[float]:

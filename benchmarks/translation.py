@@ -23,7 +23,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_l
 from fairseq.data import Dictionary, data_utils
 from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.sequence_generator import SequenceGenerator
-from measured import machine, spread
+from measured import machine, parse, spread
 from torch import nn
 
 import tupe.models  # noqa: F401
@@ -37,7 +37,6 @@ THEIRS = ("transformer", "transformer_fused")
 
 def arguments() -> Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    on_gpu = torch.cuda.is_available()
     add = parser.add_argument
     add("--size", choices=SEQ2SEQ_SIZES, default="base")
     add("--rivals", nargs="+", choices=[*THEIRS, *SEQ2SEQ_SYSTEMS], metavar="RIVAL",
@@ -48,15 +47,7 @@ def arguments() -> Namespace:
     add("--length", type=int, default=14, help="mean length in pieces (default: 14, Multi30k's)")
     add("--beam", type=int, default=5, help="hypotheses (default: 5)")
     add("--vocab-size", type=int, default=32_000, help="symbols (default: 32000)")
-    add("--device", default="cuda" if on_gpu else "cpu", help="default: cuda where there is one")
-    add("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
-    add("--rounds", type=int, default=10, help="that count (default: 10)")
-    add("--warm-up", type=int, default=2, help="rounds before them (default: 2)")
-    add("--steps", type=int, default=3, help="steps of a model in a round (default: 3)")
-    add("--clock", choices=["wall", "process"], default="wall", help="process: processor time, for a busy CPU")
-    args = parser.parse_args()
-    args.dtype = getattr(torch, args.dtype or ("bfloat16" if args.device.startswith("cuda") else "float32"))
-    return args
+    return parse(parser, rounds=10, warm_up=2, steps=3)
 
 
 def build(name: str, args: Namespace, dictionary: Dictionary) -> nn.Module:

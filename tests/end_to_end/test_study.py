@@ -9,8 +9,6 @@ from tupe.experiments.study.tables import BLOCKS
 
 #: As the size `gpu`, but for the CPU: bfloat16, and a worker that loads.
 DESIGN = """
-config: study
-model_size: tiny
 corpus: [--vocab-size, "150", --valid-documents, "10", --max-tokens, "30", --workers, "1"]
 settings: {dataset.batch_size: 8, dataset.num_workers: 1, common.bf16: true, common.log_interval: 1}
 updates: 10
@@ -23,7 +21,6 @@ groups:
 lengths: [16, 40]
 masks: 2
 finetuning: {tasks: [CoLA], rates: [0.001], seeds: [1]}
-cost: []
 jobs: 2
 """
 
@@ -58,8 +55,6 @@ def test_a_study(tmp_path):
 
 
 STARTS = """
-config: study
-model_size: tiny
 corpus: [--vocab-size, "150", --valid-documents, "10", --max-tokens, "30", --workers, "1"]
 settings: {dataset.batch_size: 8}
 updates: 10
@@ -72,8 +67,6 @@ groups:
     tupe_a_start: {model: tupe_a, label: started, seeds: 1, start: {row: bert_a}, settings: {+model.sharing: none}}
     tupe_a_scratch: {model: tupe_a, label: scratch, seeds: 1, lr: 0.001, start: {}}
 lengths: [16]
-finetuning: {tasks: [], rates: [], seeds: []}
-cost: []
 jobs: 2
 """
 

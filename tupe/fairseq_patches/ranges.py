@@ -237,21 +237,15 @@ _TOGETHER += [
     (
         "distributed_training",
         f"{field.name} ddp_backend",
-        lambda x, backend, usual=field.default: x == usual or backend == "slowmo",
-        "leave it out, or set ddp_backend to slowmo, which alone reads it",
+        lambda x, backend, usual=field.default, reader=reader: x == usual or backend == reader,
+        f"leave it out, or set ddp_backend to {reader}, which alone reads it",
+    )
+    for reader, reads in (
+        ("slowmo", lambda name: name.startswith(("slowmo_", "localsgd_"))),
+        ("fully_sharded", _OF_SHARDING.__contains__),
     )
     for field in fields(DistributedTrainingConfig)
-    if field.name.startswith(("slowmo_", "localsgd_"))
-]
-_TOGETHER += [
-    (
-        "distributed_training",
-        f"{field.name} ddp_backend",
-        lambda x, backend, usual=field.default: x == usual or backend == "fully_sharded",
-        "leave it out, or set ddp_backend to fully_sharded, which alone reads it",
-    )
-    for field in fields(DistributedTrainingConfig)
-    if field.name in _OF_SHARDING
+    if reads(field.name)
 ]
 _TOGETHER += [
     ("lr_scheduler", f"_name {names}", lambda kind, *given, of=of, can_be=can_be: kind != of or can_be(*given), words)

@@ -13,6 +13,7 @@ twice the size of the attention weights.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -131,16 +132,9 @@ class DisentangledRelative(nn.Module):
         self.key = Linear(embed_dim, embed_dim, bias=False) if own and "c2p" in self.terms else None
         self.query = Linear(embed_dim, embed_dim) if own and "p2c" in self.terms else None
 
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        embeddings: Tensor,
-        scale: float,
-        project: Callable[[Tensor, slice], Tensor],
-    ) -> Tensor:
-        """Compute the sum of the terms, `(B, H, n, n)`; arguments as of `products`."""
-        first, *second = self.products(query, key, embeddings, scale, project).values()
+    def forward(self, *arguments: Any) -> Tensor:
+        """Compute the sum of the terms, `(B, H, n, n)`; the arguments are those of `products`."""
+        first, *second = self.products(*arguments).values()
         return first + second[0] if second else first
 
     def products(
