@@ -31,7 +31,7 @@ def test_where_fire_ends(tmp_path):
 
 
 def test_yarn_knows_the_length_of_training(tmp_path):
-    """It is that of the sequences, of which there may be more positions, unless the model was trained with `yarn`."""
+    """The length of training is that of its sequences, or `rotary_length` where the model was trained with `yarn`."""
     path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=512, name="rope_tiny")
     state, yarn = torch.load(path, weights_only=True), {"rotary_scaling": "yarn", "rotary_factor": 4}
 

@@ -152,7 +152,7 @@ def test_extensions_that_do_not_apply_are_left_out(tmp_path, text, name, left_ou
 
 
 def test_extensions_of_a_model_with_other_fields(tmp_path, text):
-    """What --override turns can be extended."""
+    """Angles that --override turns on can be extended."""
     path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=9, name="kerple_tiny")
     text(300)
     _, found = loss_by_length(path, tmp_path, [27], extensions=["yarn"], overrides={"rotary_dims": "-1"}, masks=1)

@@ -1,4 +1,4 @@
-"""What a training step needs: counted by `benchmarks/memory.py` for a GPU, and measured in a process."""
+"""Memory of a training step: counted by `benchmarks/memory.py` for a GPU, and measured in a process."""
 
 import importlib
 import os

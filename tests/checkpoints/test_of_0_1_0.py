@@ -44,7 +44,7 @@ def test_resumes_to_the_same_weights(name, corpus, tmp_path):
 
 @pytest.mark.parametrize("changed", ["attention_window=4", "rotary_dims=-1"])
 def test_a_field_that_is_younger_than_the_checkpoint_is_compared(changed, corpus, tmp_path):
-    """It has no parameters, so that nothing else would notice."""
+    """A field without parameters is refused by its name, since no weight would miss it."""
     shutil.copy(BEFORE / "diet_rel_tiny.pt", tmp_path / "checkpoint_last.pt")
     done = hydra_train(corpus, tmp_path, "model._name=diet_rel_tiny", *KEYS, f"+model.{changed}", check=False)
     assert done.returncode == 1

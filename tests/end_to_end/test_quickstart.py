@@ -16,7 +16,7 @@ SCRIPT = ("bash", "scripts/quickstart.sh")
 
 
 def environment(out, **more):
-    """As a user has it who installed the plugin already. With real processes the workflow runs the script."""
+    """The script runs as for a user who has installed the plugin; the workflow runs it with real processes."""
     return commands.environment(QUICKSTART_INSTALL="0", QUICKSTART_OUT=str(out), **more)
 
 

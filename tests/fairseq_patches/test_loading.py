@@ -86,7 +86,7 @@ def test_a_checkpoint_reaches_the_other_ranks(trained, alone, monkeypatch):
 
 
 def test_validating_what_no_training_wrote(monkeypatch, tmp_path):
-    """As what `tupe import` writes: it has no criterion, which fairseq takes from the checkpoint."""
+    """A checkpoint of `tupe import` has no criterion, which fairseq takes from the checkpoint: one sentence."""
     write_checkpoint(tmp_path / "a.pt", write_corpus(tmp_path / "corpus"))
     flags = ["--user-dir", "tupe", "--task", "masked_lm", "--cpu", "--batch-size", 4, "--path", tmp_path / "a.pt"]
     monkeypatch.setattr("sys.argv", ["fairseq-validate", *map(str, [tmp_path / "corpus", *flags])])

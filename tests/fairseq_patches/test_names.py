@@ -166,7 +166,7 @@ def test_a_criterion_of_another_kind_of_model(task, criterion):
 
 
 class TheirBug(FairseqCriterion):
-    """Of a user's own, whose author needs the traceback."""
+    """A criterion of a user's own keeps its traceback, which its author needs."""
 
     @classmethod
     def build_criterion(cls, cfg, task):

@@ -14,7 +14,7 @@ WORDS = 40
 
 
 def _choices(system):
-    """What a system says of each field; of a number, whether it is used."""
+    """Return the choice that a system makes of each field; of a number, whether it is used."""
     return {(name, value if isinstance(value, str) else bool(value)) for name, value in SYSTEMS[system].items()}
 
 

@@ -194,7 +194,7 @@ def test_a_classification_head(kind, saved, tmp_path):
 
 
 def test_the_classes_of_a_head_are_compared(saved, tmp_path):
-    """Those of the folder, in its order; a task that numbers them otherwise would swap all predictions."""
+    """Class names are those of the folder, in its order: a task that numbers them otherwise swaps all predictions."""
     names = {0: "positive", 1: "negative"}
     folder, _ = saved("bert", "ForSequenceClassification", id2label=names, label2id={"positive": 0, "negative": 1})
     import_model(folder, tmp_path / "out", head_name="mood")

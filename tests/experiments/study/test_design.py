@@ -73,7 +73,7 @@ def test_no_checkpoint_on_the_way(tmp_path):
 
 
 def test_a_search_with_a_seed_that_is_not_started(tmp_path):
-    """It would wait for ever for a checkpoint that nobody makes, and a single rate needs none."""
+    """A search seed that the started row lacks is refused: nobody makes its checkpoint. One rate needs no seed."""
     text = DESIGN.replace("tupe_r: {seeds: 1", "tupe_r: {seeds: 1, start: {row: bert_a}") + "shares: [0.1]\n"
     text = text.replace("seed: 1}", "seed: 2}")
     path = tmp_path / "made.yaml"

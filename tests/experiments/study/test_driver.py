@@ -304,7 +304,7 @@ def test_short_runs_from_another_systems_checkpoints(starts, study, tmp_path):
 
 
 def test_a_conversion_that_lies_on_another_machine(starts, study):
-    """Its record is there, but not its checkpoint: what would start from it waits, and is named."""
+    """Runs that start from a checkpoint on another machine wait, and are named."""
     here = starts()
     here.wanted = [run for run in here.wanted if run.system == "bert_a" or run.part == "start"]
     here.do(jobs=1)

@@ -162,7 +162,7 @@ def test_a_checkpoint_without_checksum_of_another_vocabulary(build):
 
 
 def test_yarn_keeps_its_length_of_training(build):
-    """That of the longer side, for both."""
+    """Both stacks take the length of the longer side."""
     model = build("rope", rotary_scaling="yarn", rotary_factor=2.0)
     cfg = SimpleNamespace(model=SimpleNamespace(rotary_length=0.0))
     with patch("tupe.models.seq2seq.model.check_kernels"):
