@@ -23,6 +23,7 @@ from tupe.errors import UserError
 
 _REFUSED = re.compile(r"GLOBAL ([A-Za-z_][\w.]*)")  # in PyTorch's message
 _END = b"PK\5\6"  # begins the last record of a zip archive, 22 bytes without a comment
+_FOLDER = 0x10  # attribute of a folder, of which PyTorch reads no bytes: its tensor would be what memory held before
 _BLOCK = 1 << 20  # bytes that are read at a time to compute a checksum
 
 
@@ -106,6 +107,8 @@ def _check_archive(path: str) -> None:
                 f"{path} is damaged: something precedes its beginning or follows its end, so copy it again or give an "
                 "earlier one"
             )
+        if any(member.external_attr & _FOLDER or member.is_dir() for member in members):
+            raise _unreadable(path)
         if not any(member.CRC for member in members):  # torch.serialization.set_crc32_options(False)
             return
         for member in members:
