@@ -109,6 +109,22 @@ def test_as_many_as_there_are_change_nothing():
         assert (one is None and other is None) or torch.equal(one, other)
 
 
+def test_a_forward_that_knows_no_drawn_positions_is_refused():
+    class Plain(BucketedRelative):
+        def forward(self, length, num_keys=None, query_offset=0, by_distance=False):
+            return super().forward(length, num_keys, query_offset, by_distance)
+
+    class Knowing(BucketedRelative):
+        def forward(self, *arguments, **options):
+            return 2 * super().forward(*arguments, **options)
+
+    with pytest.raises(UserError, match="forward of Plain does not take drawn="):
+        bias(Plain(HEADS, 8, 20))
+    assert PositionBias(relative=Plain(HEADS, 8, 20)).train()(LENGTH).bias.shape == (HEADS, LENGTH, LENGTH)
+    twice, once = (drawn(bias(kind(HEADS, 8, 20), absolute=False))[0] for kind in (Knowing, BucketedRelative))
+    torch.testing.assert_close(twice.bias, 2 * once.bias)
+
+
 def test_a_term_without_parameters():
     class Distance(RelativeTerm):
         def by_distance(self, first, stop):

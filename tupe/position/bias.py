@@ -110,6 +110,12 @@ class PositionBias(nn.Module):
                 "randomised positions need terms that know each position or distance by itself: untied positions, "
                 "relative terms that ignore the words, or rotary positions"
             )
+        for term in (absolute, relative) if randomised else ():
+            if term is not None and not _takes(term, drawn=None):
+                raise UserError(
+                    f"randomised positions are drawn, and forward of {type(term).__name__} does not take drawn=: let "
+                    "it, or override by_distance or row in its place"
+                )
         self.randomised = randomised
         self.absolute = absolute
         self.relative = relative
@@ -275,19 +281,26 @@ def _check_parts(absolute: object, relative: object, reset: object, rotation: ob
             raise UserError(f"{said}, but must be a position term, such as BucketedRelative(num_heads)")
         if isinstance(term, Rotary):
             raise UserError(f"{said}, which turns queries and keys: give it as rotation=")
-        try:
-            inspect.signature(term.forward).bind(1, 1, 0)
-        except TypeError:
+        if not _takes(term):
             raise UserError(
                 f"{said}, whose forward does not take (length, num_keys, query_offset), so it is no position term"
-            ) from None
-        except ValueError:  # a forward that has no signature
-            pass
+            )
     for name, part, kind in (
         ("reset", reset, Reset), ("rotation", rotation, Rotary), ("embeddings", embeddings, RelativeEmbeddings)
     ):  # fmt: skip
         if part is not None and not isinstance(part, kind):
             raise UserError(f"{name}= of PositionBias is {_shown(part)}, but must be a {kind.__name__}(...)")
+
+
+def _takes(term: Term, **options: object) -> bool:
+    """Tell whether `forward` of a term takes a length, a number of keys and an offset, and also these `options`."""
+    try:
+        inspect.signature(term.forward).bind(1, 1, 0, **options)
+    except TypeError:
+        return False
+    except ValueError:  # a forward that has no signature
+        pass
+    return True
 
 
 def _shown(part: object) -> str:

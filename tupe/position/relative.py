@@ -36,7 +36,8 @@ def skew(by_distance: Tensor) -> Tensor:
 class RelativeTerm(nn.Module):
     """Base of the relative terms. A subclass has a table, `values`, and tells the `row` of each distance in it.
 
-    A term without a table overrides `by_distance` instead; see `tupe.position.Term`.
+    A term without a table overrides `by_distance` instead; see `tupe.position.Term`. One that overrides `forward` takes
+    `drawn` there too, if positions are to be randomised.
     """
 
     max_positions = math.inf
