@@ -59,6 +59,26 @@ def test_what_is_in_the_folder(exported):
     assert "Ke" in card
 
 
+@pytest.mark.parametrize(
+    ("name", "fields", "end"),
+    [
+        ("tupe_a_tiny", {}, "sharing `layer`."),
+        ("rope_tiny", {}, "sharing `layer`, rotary_dims `-1`."),
+        (
+            "tupe_a_rope_reset_tiny",
+            {"randomised_positions": 64},
+            "sharing `layer`, rotary_dims `-1`, rotary_reset `True`, randomised_positions `64`.",
+        ),
+    ],
+)
+def test_the_card_names_the_fields_of_rotations_and_draws(name, fields, end, make_checkpoint, corpus, tmp_path):
+    make_checkpoint(tmp_path / "checkpoint.pt", name, **fields)
+    command = ["export", str(tmp_path / "checkpoint.pt"), str(corpus), str(tmp_path / "out"), "--no-tokenizer"]
+    assert main(command) == 0
+    lines = (tmp_path / "out/README.md").read_text().splitlines()
+    assert next(line for line in lines if line.startswith("Position terms: ")).endswith(end)
+
+
 def test_a_process_without_fairseq_uses_it(exported, pretrained, tmp_path):
     environment = {**os.environ, "PYTHONPATH": "", "HF_HOME": str(tmp_path)}
     command = [sys.executable, ROOT / "tests/transformers/use.py", exported, tmp_path]

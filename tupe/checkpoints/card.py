@@ -173,7 +173,8 @@ def card(about: About, name: str) -> str:
     fields = about.fields
     size = next((size for size, row in SIZES.items() if all(fields[f] == v for f, v in row.items())), None)
     paper, logit = DESCRIPTIONS.get(about.system, (about.model, "see the terms below"))
-    named = ["absolute", "relative", "reset", "segment", "sharing", *["rotary_dims"] * bool(fields.get("rotary_dims"))]
+    more = [name for name in ("rotary_dims", "rotary_reset", "randomised_positions") if fields.get(name)]
+    named = ["absolute", "relative", "reset", "segment", "sharing", *more]
     terms = ", ".join(f"{field} `{fields[field]}`" for field in named)
     shape = (
         f"{fields['encoder_layers']} layers, width {fields['encoder_embed_dim']}, "
