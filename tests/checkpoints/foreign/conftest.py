@@ -79,6 +79,20 @@ def pieces(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def deberta_pieces(tmp_path_factory):
+    """A SentencePiece model laid out as that of DeBERTa's second and third version, `[MASK]` not among its pieces."""
+    prefix = tmp_path_factory.mktemp("deberta_pieces") / "spm"
+    special = {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "unk": "[UNK]"}
+    options = {f"{name}_id": number for number, name in enumerate(special)}
+    options |= {f"{name}_piece": piece for name, piece in special.items()}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES * 20), model_prefix=str(prefix), vocab_size=220, model_type="unigram",
+        minloglevel=2, hard_vocab_limit=False, **options,
+    )  # fmt: skip
+    return prefix.with_suffix(".model")
+
+
+@pytest.fixture(scope="session")
 def words():
     """The symbols of a WordPiece vocabulary, those of BERT among them at odd places."""
     tokenizers = pytest.importorskip("tokenizers")
@@ -150,7 +164,7 @@ def save_word_piece(folder, words, lower=True):
 
 
 @pytest.fixture(scope="session")
-def saved(bytes_of_text, pieces, words, tmp_path_factory):
+def saved(bytes_of_text, pieces, deberta_pieces, words, tmp_path_factory):
     """`saved("bert")`: a folder as `save_pretrained` writes it, with a tokenizer, and its model."""
     transformers = pytest.importorskip("transformers")
 
@@ -167,6 +181,11 @@ def saved(bytes_of_text, pieces, words, tmp_path_factory):
             number = sentencepiece.SentencePieceProcessor(model_file=str(pieces)).get_piece_size()
             symbols = range(number + (5 if kind == "camembert" else 2))
             (folder / "sentencepiece.bpe.model").write_bytes(pieces.read_bytes())
+        elif kind == "deberta-v2":
+            symbols = range(sentencepiece.SentencePieceProcessor(model_file=str(deberta_pieces)).get_piece_size() + 1)
+            special = {"pad_token_id": 0}
+            (folder / "spm.model").write_bytes(deberta_pieces.read_bytes())
+            write_json(folder / "tokenizer_config.json", {"do_lower_case": False, "vocab_type": "spm"})
         elif kind == "mpnet":
             rest = [word for word in words if word not in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")]
             symbols = ["<s>", "<pad>", "</s>", "<unk>", *rest, "<mask>"]
@@ -178,7 +197,7 @@ def saved(bytes_of_text, pieces, words, tmp_path_factory):
             sizes["max_position_embeddings"] += 2
         if kind == "distilbert":
             sizes = {"n_layers": 2, "dim": 16, "n_heads": 2, "hidden_dim": 24, "max_position_embeddings": POSITIONS}
-        config = transformers.CONFIG_MAPPING[kind](vocab_size=len(symbols), **{**sizes, **special, **fields})
+        config = transformers.CONFIG_MAPPING[kind](**{"vocab_size": len(symbols), **sizes, **special, **fields})
         auto = getattr(transformers, f"AutoModel{head}")
         model = fill(auto.from_config(config))
         (model.base_model if base else model).save_pretrained(folder)

@@ -56,7 +56,7 @@ def test_transformers(kind, fields, saved, tmp_path):
     assert any(line.startswith("verified") for line in lines)
     hub = opened(tmp_path / "out")
     assert hub.model.args.max_positions == POSITIONS
-    assert hub.model.args.pair_separators == (1 if kind in ("bert", "distilbert", "electra") else 2)
+    assert hub.model.args.pair_separators == (1 if kind in ("bert", "distilbert", "electra", "deberta-v2") else 2)
     assert bool(hub.model.args.untie_weights_roberta) == (fields == FIELDS["untied"])
 
 

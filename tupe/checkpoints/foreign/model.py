@@ -8,7 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tupe.checkpoints.foreign.names import ENCODER, HEAD, LM_HEAD, OUTPUT, POOLER, POSITIONS, SEGMENTS, WORDS
+from tupe.checkpoints.foreign.names import (
+    DISTANCES,
+    ENCODER,
+    HEAD,
+    LM_HEAD,
+    OUTPUT,
+    POOLER,
+    POSITIONS,
+    SEGMENTS,
+    WORDS,
+)
 from tupe.errors import UserError
 from tupe.models.config import TupeConfig
 from tupe.safe_load import check_finite
@@ -47,10 +57,11 @@ class Foreign:
 
     @property
     def name(self) -> str:
-        """The model of ours: one whose size and system these fields are, or `bert_a_base`, of which they differ."""
+        """The model of ours: one whose size and system these fields are, or one of which some of them differ."""
         size = next((s for s, row in SIZES.items() if row.items() <= self.fields.items()), "base")
         system = system_of({**vars(TupeConfig()), **BERT, "linformer_k": 0, "sharing": "layer", **self.fields})
-        return f"{system or 'bert_a'}_{size}"
+        near = "deberta" if self.fields["relative"] == "deberta" else "bert_a"
+        return f"{system or near}_{size}"
 
     def check(self) -> None:
         """Compare the configuration with the shapes of the weights, so that nothing is built that does not fit.
@@ -75,6 +86,8 @@ class Foreign:
             wanted[POSITIONS] = (f["max_positions"], table)
         if SEGMENTS in self.weights:
             wanted[SEGMENTS] = (2, table)
+        if f["relative"] == "deberta":
+            wanted[DISTANCES] = (2 * (f["relative_buckets"] or f["relative_max_distance"]), width)
         for layer in range(self.layers):
             of = f"{ENCODER}layers.{layer}."
             wanted[f"{of}self_attn.qkv_proj.weight"] = (3 * width, width)

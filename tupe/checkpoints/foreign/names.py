@@ -1,6 +1,7 @@
 """Names of parameters elsewhere -> ours. What a table does not name is left behind, and said."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -15,6 +16,9 @@ SEGMENTS = ENCODER + "input_segments.weight"
 OUTPUT = LM_HEAD + "weight"
 #: The vectors of Shaw et al., within a layer.
 RELATIVE_KEY = "self_attn.relative.key"
+#: DeBERTa's table of distances, and its layer norm.
+DISTANCES = ENCODER + "position_bias.embeddings.table.weight"
+DISTANCES_NORM = ENCODER + "position_bias.embeddings.layer_norm."
 #: The dense layer of BERT's pooler, which a classification head begins with (`tupe.models.pooler`).
 POOLER = "pooler."
 #: The classification head of an import, whatever it is called: the last part is `dense` or `out_proj`.
@@ -60,6 +64,7 @@ class Family(NamedTuple):
     layer: what comes before the names of layer `{}`.
     query_key_value: which we have in one, in this order.
     of_layer: the others of a layer -> ours within one.
+    if_there: of a layer too, those that only some models have.
     embeddings: of the encoder -> ours within it. The positions and token types are not among them.
     lm_head: outside the encoder -> ours within the language-model head.
     head: the two layers of the classification head, one of which may be the pooler's.
@@ -74,6 +79,7 @@ class Family(NamedTuple):
     lm_head: dict[str, str]
     head: tuple[str, str]
     first_position: int | None
+    if_there: Mapping[str, str] = MappingProxyType({})
 
 
 _BERT = Family(
@@ -175,11 +181,25 @@ FAMILIES = {
         },
         embeddings={**_BERT.embeddings, "LayerNorm.": "layer_norm."},
     ),
+    "deberta-v2": _BERT._replace(
+        base="deberta.",
+        query_key_value=("attention.self.query_proj.", "attention.self.key_proj.", "attention.self.value_proj."),
+        embeddings={
+            **_BERT.embeddings,
+            "encoder.rel_embeddings.": "position_bias.embeddings.table.",
+            "encoder.LayerNorm.": "position_bias.embeddings.layer_norm.",
+        },
+        head=("pooler.dense.", "classifier."),
+        if_there={
+            "attention.self.pos_key_proj.": "self_attn.relative.key.",
+            "attention.self.pos_query_proj.": "self_attn.relative.query.",
+        },
+    ),
 }
 
 
 def from_transformers(
-    state: Mapping[str, Tensor], family: Family, padding: int, relative_key: bool = False
+    state: Mapping[str, Tensor], family: Family, padding: int, relative_key: bool = False, absolute: bool = True
 ) -> tuple[dict[str, Tensor], list[str]]:
     """The parameters of a model of Transformers under our names, and the names of those that are left behind.
 
@@ -191,8 +211,8 @@ def from_transformers(
         state: with a prefix, where the model has a head, or without.
         family: the names.
         padding: the number of the padding symbol, which RoBERTa counts its positions from.
-        relative_key: whether each layer adds vectors by distance to its keys (Shaw et al.), and nothing has absolute
-            positions; the table of these is left behind.
+        relative_key: whether each layer adds vectors by distance to its keys (Shaw et al.).
+        absolute: whether the words have absolute positions; if not, a table of these is left behind.
 
     Raises:
         KeyError: for a parameter that is missing.
@@ -214,7 +234,7 @@ def from_transformers(
         both(base + theirs, ENCODER + ours)
     first = padding + 1 if family.first_position is None else family.first_position
     positions = base + "embeddings.position_embeddings.weight"
-    positions = None if relative_key else take(positions)[first:]
+    positions = take(positions)[first:] if absolute else None
     types = base + "embeddings.token_type_embeddings.weight"
     if types in state:
         zero, *others = take(types)
@@ -235,6 +255,8 @@ def from_transformers(
             found[f"{ours}self_attn.qkv_proj.{of}"] = torch.cat([take(theirs + x + of) for x in family.query_key_value])
             for part, name in family.of_layer.items():
                 found[ours + name + of] = take(theirs + part + of)
+        for part, name in family.if_there.items():
+            both(theirs + part, ours + name)
         if relative_key:  # which counts from the key to the query
             found[ours + RELATIVE_KEY] = take(theirs + "attention.self.distance_embedding.weight").flip(0)
         layer += 1

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tupe.checkpoints import extras
+from tupe.checkpoints.foreign import deberta
 from tupe.checkpoints.foreign.vocabulary import FILLER, Source
 from tupe.data.corpus.tokenizers import JSON, MODEL
 from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK
@@ -24,9 +25,10 @@ _SPECIAL = (*FAIRSEQ_SYMBOLS, MASK)
 _MOST = 4_000_000  # symbols of a dictionary
 _FAIRSEQ, _TRANSFORMERS = "fairseq", "Transformers"
 _CONFIG = "tokenizer_config.json"
+_OF_DEBERTA = "spm.model"  # what its SentencePiece model is called
 
 #: Classes of Transformers whose files are read as they are; others do something else to a text before.
-_CLASSES = ("Bert", "DistilBert", "Electra", "MPNet", "Roberta", "XLMRoberta", "Camembert")
+_CLASSES = ("Bert", "DistilBert", "Electra", "MPNet", "Roberta", "XLMRoberta", "Camembert", "DebertaV2")
 _ANY_CLASS = (None, "PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend")
 #: Keys of a tokenizer's configuration that name our symbols, the likelier first.
 _ROLES = {
@@ -114,7 +116,8 @@ def of_fairseq(folder: Path, bpe: Path | None, wanted: bool) -> Found:
 
 def _sentence_piece(source: Source, files: list[Path], model: Path) -> Found:
     """Check that a model has the pieces of a vocabulary."""
-    pieces, special = set(pieces_of(model)), set(_SPECIAL)
+    pieces = set(pieces_of(model))
+    special = {*_SPECIAL, *(source.symbols[row] for row in source.roles.values())}
     listed = [s for s in source.symbols if s is not None and s not in special and not s.startswith(FILLER)]
     lacking = [symbol for symbol in listed if symbol not in pieces and not symbol.endswith("NOTUSED")]
     if lacking:
@@ -149,6 +152,8 @@ def of_transformers(folder: Path, config: Mapping[str, Any], wanted: bool) -> Fo
         source = _rows_of_sentence_piece(folder / MODEL, camembert)
         return _sentence_piece(source, [], folder / MODEL) if wanted else Found(source, [folder / MODEL])
     files = [folder / name for name in (_CONFIG, "special_tokens_map.json") if (folder / name).is_file()]
+    if kind == deberta.KIND and (folder / _OF_DEBERTA).is_file():
+        return _of_deberta(folder, said, files, wanted)
     if (folder / JSON).is_file():
         path = folder / JSON
         content = typed(dict[str, Any], read_json(path, _TRANSFORMERS), str(path), _TRANSFORMERS)
@@ -168,22 +173,57 @@ def of_transformers(folder: Path, config: Mapping[str, Any], wanted: bool) -> Fo
         files.append(merges)
     else:
         raise UserError(
-            f"there is no tokenizer in {folder} that is read here ({MODEL}, {JSON}, vocab.txt, or vocab.json and "
-            "merges.txt): get its files too"
+            f"there is no tokenizer in {folder} that is read here ({MODEL}, {JSON}, vocab.txt, vocab.json and "
+            f"merges.txt, or DeBERTa's {_OF_DEBERTA}): get its files too"
         )
     files.insert(0, path)
-    if (folder / "added_tokens.json").is_file():
-        more = folder / "added_tokens.json"
-        added.update(typed(dict[str, int], read_json(more, _TRANSFORMERS), str(more), _TRANSFORMERS))
-        files.append(more)
+    added.update(_added_tokens(folder, files))
     symbols = _by_number({**numbers, **added}, path)
     roles = _roles(kind, said, symbols, path)
     apart = [name for name, number in added.items() if number not in roles.values() and name not in numbers]
-    notes = []
-    if apart:
-        example = min(apart, key=lambda name: added[name])
-        notes.append(f"{len(apart)} added token(s), such as {example!r:.40}, are letters here: no text is made them")
+    notes = _letters(sorted(apart, key=lambda name: added[name]))
     return Found(Source(symbols, roles, path), files, made[0], build=made[1], notes=notes)
+
+
+def _of_deberta(folder: Path, said: Mapping[str, Any], files: list[Path], wanted: bool) -> Found:
+    """The pieces of a DeBERTa's SentencePiece model, whose numbers are its rows, and `[MASK]` behind them."""
+    path = folder / _OF_DEBERTA
+    option = next((name for name in ("do_lower_case", "split_by_punct") if said.get(name)), None)
+    if wanted and option is not None:
+        raise UserError(
+            f"{folder / _CONFIG} has {option}, which changes a text before {_OF_DEBERTA} gets it: leave the tokenizer "
+            "out (--no-tokenizer), and make the pieces with it"
+        )
+    pieces = {piece: number for number, piece in enumerate(pieces_of(path))}
+    added = {name: number for name, number in _added_tokens(folder, files).items() if name not in pieces}
+    symbols = _by_number({_OF_BERT[MASK]: len(pieces), **pieces, **added}, path)
+    roles = _roles(deberta.KIND, said, symbols, path)
+    apart = [row for row, name in enumerate(symbols) if name not in pieces and name and row not in roles.values()]
+    notes = _letters([symbols[row] or "" for row in apart])
+    for row in apart:
+        symbols[row] = None
+    source = Source(symbols, roles, path)
+    if not wanted:
+        return Found(source, [path, *files], notes=notes)
+    found = _sentence_piece(source, files, path)
+    found.notes.extend(notes)
+    return found
+
+
+def _added_tokens(folder: Path, files: list[Path]) -> dict[str, int]:
+    """What `added_tokens.json` adds to a vocabulary; if there is one, it joins the `files` that were read."""
+    path = folder / "added_tokens.json"
+    if not path.is_file():
+        return {}
+    files.append(path)
+    return typed(dict[str, int], read_json(path, _TRANSFORMERS), str(path), _TRANSFORMERS)
+
+
+def _letters(added: Sequence[str]) -> list[str]:
+    """What a user should know of tokens that were added to a tokenizer and have no role."""
+    if not added:
+        return []
+    return [f"{len(added)} added token(s), such as {added[0]!r:.40}, are letters here: no text is made them"]
 
 
 def _optional(path: Path) -> dict[str, Any]:
@@ -218,7 +258,7 @@ def _by_number(numbers: Mapping[str, int], path: Path) -> list[str | None]:
 def _roles(kind: str, said: Mapping[str, Any], symbols: Sequence[str | None], path: Path) -> dict[str, int]:
     """The rows of our symbols: by the names that the tokenizer's configuration gives them, or those that are usual."""
     last = {symbol: number for number, symbol in enumerate(symbols) if symbol is not None}
-    usual = [_OF_MPNET] if kind == "mpnet" else [_OF_ROBERTA, _OF_BERT]
+    usual = {"mpnet": [_OF_MPNET], deberta.KIND: [_OF_BERT]}.get(kind, [_OF_ROBERTA, _OF_BERT])
     names = next((names for names in usual if set(names.values()) <= last.keys()), usual[0])
     roles = {}
     for ours, keys in _ROLES.items():
@@ -276,7 +316,8 @@ def _json(content: Mapping[str, Any], said: Mapping[str, Any], path: Path) -> tu
 def _unknown(path: Path, part: str, kind: Any) -> str:
     return (
         f"{path} has the {part} {kind!r:.60}, which is not read here (byte-level BPE, WordPiece with BERT's normaliser "
-        f"and SentencePiece by {MODEL} are): leave the tokenizer out (--no-tokenizer), and make the pieces with it"
+        f"and SentencePiece by {MODEL} or {_OF_DEBERTA} are): leave the tokenizer out (--no-tokenizer), and make the "
+        "pieces with it"
     )
 
 

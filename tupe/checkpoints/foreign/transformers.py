@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
+from tupe.checkpoints.foreign import deberta
 from tupe.checkpoints.foreign.model import BERT, Foreign
 from tupe.checkpoints.foreign.names import (
     FAMILIES,
@@ -49,7 +50,9 @@ _DISTILBERT = {
 }
 #: Activation of the classification head between its two layers.
 _HEAD_ACTIVATIONS = {"distilbert": "relu", "electra": "gelu"}
-_ONE_SEPARATOR = ("bert", "distilbert", "electra")
+_ONE_SEPARATOR = ("bert", "distilbert", "electra", deberta.KIND)
+#: What Transformers has where `config.json` says nothing.
+_EPS = {deberta.KIND: 1e-7}
 
 
 def read(folder: Path) -> tuple[Foreign, dict[str, Any]]:
@@ -65,16 +68,25 @@ def read(folder: Path) -> tuple[Foreign, dict[str, Any]]:
     if not isinstance(kind, str) or kind not in FAMILIES:
         raise UserError(
             f"{path} is of the model_type {kind!r:.60}, which has no counterpart here: {', '.join(FAMILIES)} and our "
-            "own exports (tupe) are imported; relative positions that meet the words (DeBERTa), rotary ones "
-            "(ModernBERT) and layers that are repeated (ALBERT) are not"
+            "own exports (tupe) are imported; DeBERTa's first version (deberta), rotary positions (ModernBERT) "
+            "and layers that are repeated (ALBERT) are not"
         )
     relative_key = kind == "bert" and config.get("position_embedding_type") == "relative_key"
     _refuse(path, {**config, "position_embedding_type": "absolute"} if relative_key else config)
     files, state = _weights(folder)
     padding = _number(path, config, "pad_token_id", 0 if kind in _ONE_SEPARATOR else 1)
-    family = FAMILIES[kind]
+    family, absolute, distances = FAMILIES[kind], not relative_key, None
+    if kind == deberta.KIND:
+        distances = deberta.fields(path, config)
+        family, absolute = deberta.family(config), distances["absolute"] == "input"
     try:
-        weights, left = from_transformers(state, family, padding, relative_key)
+        weights, left = from_transformers(state, family, padding, relative_key, absolute)
+        if WORDS not in weights:
+            raise UserError(f"{files[0]} has no table of words: it is not of {path}")
+        fields = _fields(path, kind, config, weights)
+        if distances is not None:
+            fields |= distances
+            left = deberta.fit(path, config, fields, weights, left)
     except KeyError as error:
         raise UserError(
             f"{files[0]} lacks {error}, which a {kind} has: it is not whole, or not of {path}, so get it again"
@@ -82,14 +94,12 @@ def read(folder: Path) -> tuple[Foreign, dict[str, Any]]:
     except (IndexError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{files[0]}: the shapes of its weights do not fit each other ({reason})") from None
-    if WORDS not in weights:
-        raise UserError(f"{files[0]} has no table of words: it is not of {path}")
     foreign = Foreign(
         kind=f"{kind} of Transformers",
         path=path,
-        fields=_fields(path, kind, config, weights),
+        fields=fields,
         weights=weights,
-        rows=0 if relative_key else len(next(t for name, t in state.items() if name.endswith(_POSITIONS))),
+        rows=len(next(t for name, t in state.items() if name.endswith(_POSITIONS))) if absolute else 0,
         files=[path, *files],
         head={},
         classes=_classes(config),
@@ -155,9 +165,6 @@ def _number(path: Path, config: dict[str, Any], name: str, default: int | None =
 def _fields(path: Path, kind: str, config: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Any]:
     if kind == "distilbert":
         config = {**{usual: config[name] for name, usual in _DISTILBERT.items() if name in config}, **config}
-    activation = config.get("hidden_act", "gelu")
-    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
-        raise UserError(f"{path}: hidden_act is {activation!r:.60}, and only {', '.join(_ACTIVATIONS)} are imported")
     dropout = config.get("hidden_dropout_prob", 0.1)
     width = _number(path, config, "hidden_size")
     fields = {
@@ -166,12 +173,12 @@ def _fields(path: Path, kind: str, config: dict[str, Any], weights: dict[str, Te
         "encoder_embed_dim": width,
         "encoder_attention_heads": _number(path, config, "num_attention_heads"),
         "encoder_ffn_embed_dim": _number(path, config, "intermediate_size"),
-        "activation_fn": _ACTIVATIONS[activation],
+        "activation_fn": _activation(path, config, "hidden_act"),
         "pooler_activation_fn": _HEAD_ACTIVATIONS.get(kind, "tanh"),
         "dropout": dropout,
         "attention_dropout": config.get("attention_probs_dropout_prob", 0.1),
-        "layer_norm_eps": 1e-12 if kind == "distilbert" else config.get("layer_norm_eps", 1e-12),
-        "max_positions": len(weights[POSITIONS]) if POSITIONS in weights else _longest(path, config, weights),
+        "layer_norm_eps": 1e-12 if kind == "distilbert" else config.get("layer_norm_eps", _EPS.get(kind, 1e-12)),
+        "max_positions": len(weights[POSITIONS]) if POSITIONS in weights else _longest(path, kind, config, weights),
         "encoder_normalize_before": kind == "roberta-prelayernorm",
     }
     narrow = config.get("embedding_size", width) if kind == "electra" else width
@@ -181,7 +188,9 @@ def _fields(path: Path, kind: str, config: dict[str, Any], weights: dict[str, Te
         fields["segment"] = "input"
     if kind in _ONE_SEPARATOR:
         fields["pair_separators"] = 1
-    if POSITIONS not in weights:
+    if kind == deberta.KIND:
+        fields["pooler_activation_fn"] = _activation(path, config, "pooler_hidden_act")
+    elif POSITIONS not in weights:
         fields |= {"absolute": "none", "relative": "shaw", "sharing": "none"}
         fields["relative_max_distance"] = fields["max_positions"] - 1
     if kind == "mpnet":
@@ -190,8 +199,17 @@ def _fields(path: Path, kind: str, config: dict[str, Any], weights: dict[str, Te
     return fields
 
 
-def _longest(path: Path, config: dict[str, Any], weights: dict[str, Tensor]) -> int:
-    """The longest sequence of a model with `relative_key`, whose vectors are of all its distances."""
+def _activation(path: Path, config: dict[str, Any], name: str) -> str:
+    activation = config.get(name, "gelu")
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
+        raise UserError(f"{path}: {name} is {activation!r:.60}, and only {', '.join(_ACTIVATIONS)} are imported")
+    return _ACTIVATIONS[activation]
+
+
+def _longest(path: Path, kind: str, config: dict[str, Any], weights: dict[str, Tensor]) -> int:
+    """The longest sequence of a model without a table of positions; `relative_key` has vectors of all its distances."""
+    if kind == deberta.KIND:
+        return _number(path, config, "max_position_embeddings", 512)
     longest = _number(path, config, "max_position_embeddings")
     found = next(len(tensor) for name, tensor in weights.items() if name.endswith(RELATIVE_KEY))
     if found != 2 * longest - 1:
