@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 THREADS = ".tupe.threads"  # in the folder of a training on the CPU: how many each of its processes takes
-PRECISION = ".tupe.precision"  # in that of one on GPUs: fp16 or bf16
+PRECISION = ".tupe.precision"  # in that of one on GPUs: fp16, bf16, amp or fp32
 
 
 def available_cores(root: Path = Path("/")) -> int:

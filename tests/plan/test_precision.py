@@ -54,9 +54,10 @@ def test_what_the_gpus_have(capabilities, name, gpus, tmp_path):
         ("common.bf16=false", [], "fp16"),
         ("common.memory_efficient_bf16=true", ["common.fp16=false"], "bf16"),
         ("common.memory_efficient_fp16=true", [], "fp16"),
-        ("common.amp=true", ["common.fp16=false"], None),
-        ("common.fp16=false", [], None),
-        ("common.fp16=true common.fp16=false", [], None),
+        ("common.memory_efficient_fp16=true common.fp16=false", [], "fp16"),
+        ("common.amp=true", ["common.fp16=false"], "amp"),
+        ("common.fp16=false", [], "fp32"),
+        ("common.fp16=true common.fp16=false", [], "fp32"),
     ],
 )
 def test_a_flag_wins(given, added, name, gpus, tmp_path):
@@ -78,6 +79,13 @@ def test_the_folder_keeps_it(gpus, tmp_path):
     assert choose(tmp_path, []).name == "fp16"
 
 
+@pytest.mark.parametrize(("given", "kept"), [("common.fp16=false", []), ("common.amp=true", ["common.amp=true"])])
+def test_the_folder_keeps_what_was_given(given, kept, gpus, tmp_path):
+    gpus(H100)
+    choose(tmp_path, [given]).keep(tmp_path)
+    assert choose(tmp_path, []).overrides == ["common.fp16=false", *kept]
+
+
 def test_a_run_of_before_goes_on_in_fp16(gpus, tmp_path):
     gpus(H100)
     (tmp_path / "checkpoint_last.pt").touch()
@@ -93,7 +101,7 @@ def test_a_configuration_of_32_bits_stays_so(gpus, tmp_path):
 def test_refuses_what_is_no_precision(gpus, tmp_path):
     gpus(H100)
     (tmp_path / PRECISION).write_text("int4\n")
-    with pytest.raises(UserError, match=r"\.tupe\.precision holds 'int4', neither fp16 nor bf16: write there what"):
+    with pytest.raises(UserError, match=r"\.tupe\.precision holds 'int4', which is none of fp16, bf16, amp, fp32"):
         choose(tmp_path, [])
 
 

@@ -1,4 +1,4 @@
-"""Choose fp16 or bf16 for a training on GPUs that asks for 16 bits without saying which, and keep it in its folder."""
+"""Choose fp16 or bf16 for a training on GPUs that asks for 16 bits, and keep a training's precision in its folder."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -10,13 +10,20 @@ from tupe.errors import UserError
 from tupe.files import atomic, read_text
 
 _KEYS = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
+#: What a folder keeps, and the fields of `common` that it stands for in a configuration that asks for fp16.
+_VALUES = {
+    "fp16": {},
+    "bf16": {"fp16": False, "bf16": True},
+    "amp": {"fp16": False, "amp": True},
+    "fp32": {"fp16": False},
+}
 _TRUE = ("true", "yes", "y", "on", "1")  # as Hydra and OmegaConf read them
 
 
 class Choice(NamedTuple):
     """The precision of a training."""
 
-    name: str | None  # fp16 or bf16; None for others
+    name: str | None  # a key of `_VALUES`; None where nothing was chosen
     values: dict[str, bool]  # fields of `common` to set beside what was given
     why: str
 
@@ -35,8 +42,8 @@ class Choice(NamedTuple):
 def choose(folder: Path, overrides: list[str], fp16: bool = True) -> Choice:
     """Choose the precision of a training on this machine's GPUs.
 
-    What the command line gives wins. Without it, where the configuration asks for fp16, a training that resumes keeps
-    what it began with, and one that begins takes bf16 if every GPU has it.
+    What the command line gives wins, and is kept. Without it, where the configuration asks for fp16, a training that
+    resumes keeps what it began with, and one that begins takes bf16 if every GPU has it.
 
     Args:
         folder: of the training's checkpoints.
@@ -44,19 +51,18 @@ def choose(folder: Path, overrides: list[str], fp16: bool = True) -> Choice:
         fp16: whether the configuration asks for fp16 where the command line does not speak of it.
 
     Raises:
-        UserError: if the folder's file holds neither fp16 nor bf16.
+        UserError: if the folder's file holds no precision.
     """
     given = _given(overrides)
     if given:
         values = {}
         if fp16 and "fp16" not in given and any(given.get(key) for key in ("bf16", "amp", "memory_efficient_bf16")):
             values["fp16"] = given["fp16"] = False  # they exclude each other
-        name = "bf16" if given.get("bf16") or given.get("memory_efficient_bf16") else None
-        return Choice(name or ("fp16" if given.get("fp16", fp16) else None), values, "as given")
+        return Choice(_name({"fp16": fp16, **given}), values, "as given")
     if not fp16:
         return Choice(None, {}, "as the configuration says")
     name, why = _kept(folder) or _of_gpus()
-    return Choice(name, {"fp16": False, "bf16": True} if name == "bf16" else {}, why)
+    return Choice(name, _VALUES[name], why)
 
 
 def _given(overrides: list[str]) -> dict[str, bool]:
@@ -70,13 +76,23 @@ def _given(overrides: list[str]) -> dict[str, bool]:
     return given
 
 
+def _name(given: dict[str, bool]) -> str:
+    """Return the name of the precision that fields of `common` make."""
+    for name, keys in (("bf16", ("bf16", "memory_efficient_bf16")), ("amp", ("amp",)), ("fp16", _KEYS)):
+        if any(given.get(key) for key in keys):
+            return name
+    return "fp32"
+
+
 def _kept(folder: Path) -> tuple[str, str] | None:
     """Return the precision that a training in `folder` began with, and how that is known; None if none began."""
     path = folder / PRECISION
     if path.is_file():
         name = read_text(path, "the first start of the training").strip()
-        if name not in ("fp16", "bf16"):
-            raise UserError(f"{path} holds {name!r:.40}, neither fp16 nor bf16: write there what the run began with.")
+        if name not in _VALUES:
+            raise UserError(
+                f"{path} holds {name!r:.40}, which is none of {', '.join(_VALUES)}: write there what the run began with"
+            )
         return name, "as this run began"
     if any(folder.glob("checkpoint*.pt")):  # begun by version 0.1, or by fairseq's own command
         return "fp16", "as the configuration says, because this run began before bf16 was chosen by itself"
