@@ -14,12 +14,12 @@ from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from tupe.criterions.metrics import area_under_curve, detection, log_percent
+from tupe.criterions.metrics import area_under_curve, detection, log_percent, totals
 from tupe.criterions.throughput import log_throughput, seconds_at_peak
 from tupe.data.batches import known, masked_positions
 from tupe.errors import UserError
 
-#: Of the scores that the area under the curve is taken of; the middle is where the decision changes.
+#: Bins of the scores for the area under the curve; the decision changes in the middle.
 BINS = 200
 
 
@@ -36,7 +36,7 @@ class TupeElectraCriterionConfig(FairseqDataclass):
 
 @register_criterion("tupe_electra", dataclass=TupeElectraCriterionConfig)
 class TupeElectraCriterion(FairseqCriterion):
-    r"""Masked language modelling by the generator, and telling for every token whether the generator replaced it.
+    r"""The generator models masked words, and the discriminator tells for every token whether it was replaced.
 
         L = (weight / rho * sum_M CE(logits, original) + lambda * sum_N BCE(sigmoid(scores), replaced)) / N
 
@@ -133,7 +133,7 @@ class TupeElectraCriterion(FairseqCriterion):
         return loss, sample["ntokens"], log
 
     def uniform(self, model: nn.Module, ids: list[int], length: int) -> Tensor:
-        """Random numbers in [0, 1) for each token of the examples `ids`, `(B, length)`, on the CPU."""
+        """Draw numbers in [0, 1) for each token of the examples `ids`, `(B, length)`, on the CPU."""
         update = model.num_updates + 1 if self.training else 0
         rows = (np.random.default_rng((self.seed, update, number)).random(length, np.float32) for number in ids)
         return torch.from_numpy(np.stack(list(rows)))
@@ -148,7 +148,7 @@ class TupeElectraCriterion(FairseqCriterion):
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:
-        """Log both losses, and how good the two are.
+        """Log both losses, and how good both networks are.
 
         `loss` is the objective; it, `gen_loss` (a masked token) and `disc_loss` (a token) are in bits. In percent:
         `gen_accuracy`, the likeliest word is right; `sampled_accuracy`, the one that was drawn is; `replaced_share` of
@@ -156,19 +156,16 @@ class TupeElectraCriterion(FairseqCriterion):
         tokens and `disc_specificity` of the original ones, `disc_precision` of what is called replaced; and `disc_auc`,
         how often a replaced token has a higher score than an original one that could have been: not `<s>`, `</s>`.
         """
-
-        def total(name: str) -> float:
-            return float(sum(log[name] for log in logging_outputs))
-
-        tokens, masked = total("sample_size"), total("masked")
-        metrics.log_scalar("loss", total("loss") / max(tokens, 1) / math.log(2), tokens, round=3)
-        metrics.log_scalar("gen_loss", total("gen_loss") / max(masked, 1) / math.log(2), masked, round=3)
+        tokens, masked, expected = totals(logging_outputs, "sample_size", "masked", "expected")
+        loss, gen_loss, disc_loss = totals(logging_outputs, "loss", "gen_loss", "disc_loss")
+        correct, drawn = totals(logging_outputs, "gen_correct", "drawn_correct")
+        metrics.log_scalar("loss", loss / max(tokens, 1) / math.log(2), tokens, round=3)
+        metrics.log_scalar("gen_loss", gen_loss / max(masked, 1) / math.log(2), masked, round=3)
         metrics.log_derived("gen_ppl", lambda meters: utils.get_perplexity(meters["gen_loss"].avg))
-        metrics.log_scalar("gen_accuracy", 100 * total("gen_correct") / max(masked, 1), masked, round=2)
-        metrics.log_scalar("sampled_accuracy", 100 * total("drawn_correct") / max(masked, 1), masked, round=2)
-        expected = total("expected")
+        metrics.log_scalar("gen_accuracy", 100 * correct / max(masked, 1), masked, round=2)
+        metrics.log_scalar("sampled_accuracy", 100 * drawn / max(masked, 1), masked, round=2)
         metrics.log_scalar("masked_share", 100 * masked / max(expected, 1), expected, round=1)
-        metrics.log_scalar("disc_loss", total("disc_loss") / max(tokens, 1) / math.log(2), tokens, round=4)
+        metrics.log_scalar("disc_loss", disc_loss / max(tokens, 1) / math.log(2), tokens, round=4)
         metrics.log_scalar_sum("_scores", sum(log["scores"] for log in logging_outputs).long().cpu())
         for name in ("replaced_share", "disc_accuracy", "disc_recall", "disc_specificity", "disc_precision"):
             log_percent(name, "_scores", lambda scores, name=name: detection(scores)[name])
@@ -188,7 +185,7 @@ def histogram(scores: Tensor, kind: Tensor, counted: Tensor) -> Tensor:
     Args:
         scores: `(B, T)`.
         kind: 0, 1 or 2, the row of each, `(B, T)`.
-        counted: which tokens are, `(B, T)`.
+        counted: which tokens count, `(B, T)`.
     """
     half = BINS // 2
     bins = (BINS * scores.sigmoid()).long()

@@ -9,6 +9,7 @@ from fairseq.criterions.masked_lm import MaskedLmConfig, MaskedLmLoss
 from fairseq.logging import metrics
 from torch import Tensor, nn
 
+from tupe.criterions.metrics import totals
 from tupe.criterions.throughput import log_throughput, seconds_at_peak
 from tupe.data.batches import known, masked_positions
 from tupe.errors import UserError
@@ -18,8 +19,8 @@ from tupe.errors import UserError
 class TupeMaskedLmCriterion(MaskedLmLoss):
     """fairseq's `masked_lm`, with the accuracy, and without waiting for the device.
 
-    The positions of the targets come with the batch; their number, which is thus known on the host, is the sample size,
-    and the model gets the positions themselves, so that neither features nor targets are selected by a mask.
+    The batch has the positions of the targets, so the host knows their number, which is the sample size. The model gets
+    the positions too: neither features nor targets are selected by a mask.
     """
 
     _model_is_checked = False
@@ -77,15 +78,12 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:
-        """Log what is learnt, and how well the device is used; fairseq itself logs `wps`, tokens a second.
+        """Log loss and accuracy, and how well the device is used; fairseq itself logs `wps`, tokens a second.
 
-        `loss` in bits a masked token, `ppl`; in percent `accuracy` of the masked tokens, `padding` of all that the
-        device is given, and, in training where it is known, `mfu`, the used share of the devices' peak.
+        `loss` is in bits a masked token. In percent are `accuracy` of the masked tokens, `padding` of all tokens of a
+        batch, and, in training where it is known, `mfu`, the used share of the devices' peak.
         """
-        # Python floats: meters of tensors ask the device again and again, and sum an epoch in float32
-        loss, ncorrect, count = (
-            float(sum(log[key] for log in logging_outputs)) for key in ("loss", "ncorrect", "sample_size")
-        )
+        loss, ncorrect, count = totals(logging_outputs, "loss", "ncorrect", "sample_size")
         metrics.log_scalar("loss", loss / max(count, 1) / math.log(2), count, round=3)
         metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["loss"].avg))
         metrics.log_scalar("accuracy", 100 * ncorrect / max(count, 1), count, round=2)

@@ -22,26 +22,26 @@ def accuracy(counts: list[list[int]]) -> float:
 
 
 def f1(counts: list[list[int]]) -> float:
-    """Harmonic mean of precision and recall of class 1, of two classes."""
+    """Compute the harmonic mean of precision and recall of class 1 of two classes."""
     (_, false_positive), (false_negative, true_positive) = counts
     positives = 2 * true_positive + false_positive + false_negative
     return 2 * true_positive / positives if positives else 0.0
 
 
 def one_against_others(counts: list[list[int]]) -> list[tuple[int, int, int]]:
-    """Return of each class the true positives, the false ones and the false negatives, of a confusion matrix."""
+    """Return true positives, false positives and false negatives of each class of a confusion matrix."""
     hits = [counts[i][i] for i in range(len(counts))]
     return [(hit, sum(column) - hit, sum(row) - hit) for hit, row, column in zip(hits, counts, zip(*counts))]
 
 
 def macro_f1(rows: list[tuple[int, int, int]]) -> float:
-    """Mean F1 of the classes that occur or are predicted; a row is what `one_against_others` returns of a class."""
+    """Compute the mean F1 of the classes that occur or are predicted; rows are those of `one_against_others`."""
     found = [2 * hit / (2 * hit + wrong + missed) for hit, wrong, missed in rows if hit + wrong + missed]
     return sum(found) / len(found) if found else 0.0
 
 
 def micro_f1(rows: list[tuple[int, int, int]]) -> float:
-    """F1 of all decisions together; a row is what `one_against_others` returns of a class."""
+    """Compute the F1 of all decisions together; rows are those of `one_against_others`."""
     hit, wrong, missed = (sum(column) for column in zip(*rows))
     return 2 * hit / (2 * hit + wrong + missed) if hit + wrong + missed else 0.0
 
@@ -62,7 +62,7 @@ def matthews(counts: list[list[int]]) -> float:
 
 
 def pearson(x: np.ndarray, y: np.ndarray) -> float:
-    """Linear correlation of two `(N,)` float64 arrays."""
+    """Compute the linear correlation of two `(N,)` float64 arrays."""
     if not (_varies(x) and _varies(y)):
         return 0.0
     x, y = x - x.mean(), y - y.mean()
@@ -72,14 +72,15 @@ def pearson(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
-    """Pearson correlation of the ranks; equal values share the mean of their ranks."""
+    """Compute the Pearson correlation of the ranks; equal values share the mean of their ranks."""
     return pearson(_ranks(x), _ranks(y)) if _varies(x) and _varies(y) else 0.0
 
 
 def detection(counts: list[list[int]]) -> dict[str, float]:
-    """Shares, of counts of the original, the replaced and the special tokens by score, an even number of bins each.
+    """Compute shares of right and wrong decisions on replaced tokens.
 
-    A token of the upper half of the bins is called replaced; special ones are original.
+    `counts` has the original, the replaced and the special tokens by their score, in an even number of bins each. A
+    token of the upper half of the bins is called replaced; special ones are original.
     """
     half = len(counts[0]) // 2
     below, above = ([sum(row[part]) for row in counts] for part in (slice(half), slice(half, None)))
@@ -105,6 +106,11 @@ def area_under_curve(counts: list[list[int]]) -> float:
     return pairs / (2 * below * sum(counts[1])) if below and sum(counts[1]) else 0.0
 
 
+def totals(logging_outputs: list[dict], *names: str) -> list[float]:
+    """Sum what the workers logged under each name, as floats: meters of tensors wait for the device, in float32."""
+    return [float(sum(log[name] for log in logging_outputs)) for name in names]
+
+
 def log_percent(name: str, counts: str, metric: Callable[[list[list[int]]], float]) -> None:
     """Log `metric` of the sum that is logged as `counts`, at whatever interval it is asked for."""
 
@@ -125,10 +131,10 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 class ExamplesMeter(MetersDict._DerivedMeter):
-    """Of every example some numbers, such as prediction and target, by the example's own.
+    """Some numbers of each example, such as prediction and target, by the example's number.
 
-    An example met again replaces itself, so that a meter which outlives one validation (fairseq's `valid`) stays as
-    small as the data set. fairseq's checkpoints hold only meters of fairseq's own; derived ones are left out.
+    An example that comes again replaces its numbers: fairseq's meter `valid` outlives a validation, and stays as small
+    as the data set. It derives from a derived meter because fairseq's checkpoints leave those out.
     """
 
     def __init__(self) -> None:

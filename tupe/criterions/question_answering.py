@@ -11,6 +11,7 @@ from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
+from tupe.criterions.metrics import totals
 from tupe.criterions.sentence_prediction import worker_slots
 from tupe.data.batches import known
 from tupe.data.qa.answers import best_spans
@@ -19,10 +20,10 @@ from tupe.errors import UserError
 
 @register_criterion("tupe_question_answering", dataclass=FairseqDataclass)
 class TupeQuestionAnsweringCriterion(FairseqCriterion):
-    """The mean of two cross-entropies, over all places of a window that are not padding.
+    """The mean of two cross-entropies, each over all places of a window that are not padding.
 
-    In validation the best span of each window is logged, of which the task makes answers and their `exact_match` and
-    `f1`: percent of all questions, on any number of workers; each can be the `--best-checkpoint-metric`.
+    In validation it logs the best span of each window. From these the task makes answers and logs `exact_match` and
+    `f1`, percent of all questions on any number of workers; each can be the `--best-checkpoint-metric`.
     """
 
     def __init__(self, task: FairseqTask) -> None:
@@ -72,7 +73,7 @@ class TupeQuestionAnsweringCriterion(FairseqCriterion):
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:
         """Log the loss, in bits a window."""
-        loss, count = (float(sum(log[key] for log in logging_outputs)) for key in ("loss", "sample_size"))
+        loss, count = totals(logging_outputs, "loss", "sample_size")
         metrics.log_scalar("loss", loss / count / math.log(2), count, round=3)
 
     @staticmethod

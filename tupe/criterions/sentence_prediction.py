@@ -26,6 +26,7 @@ from tupe.criterions.metrics import (
     one_against_others,
     pearson,
     spearman,
+    totals,
 )
 from tupe.data.batches import known
 from tupe.errors import UserError
@@ -118,7 +119,7 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
         return loss, size, log
 
     def _counts(self, target: Tensor, scores: Tensor) -> Tensor:
-        """Confusion matrix `(C, C)`, int64: true class by predicted class."""
+        """Return the confusion matrix `(C, C)`, int64: true class by predicted class."""
         num_classes = scores.shape[-1]
         cells = target * num_classes + scores.argmax(-1)
         counts = target.new_zeros(num_classes**2).index_add_(0, cells, torch.ones_like(cells))
@@ -128,13 +129,12 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:
         """Log the loss (bits, or the mean squared error) and the metrics; see the class."""
-        loss, count = (float(sum(log[key] for log in logging_outputs)) for key in ("loss", "sample_size"))
+        loss, count = totals(logging_outputs, "loss", "sample_size")
         classes, several = (name in logging_outputs[0] for name in ("counts", "sides"))
         metrics.log_scalar("loss", loss / count / (math.log(2) if classes or several else 1), count, round=3)
         if several:
             metrics.log_scalar_sum("_sides", sum(log["sides"] for log in logging_outputs).long().cpu())
-            exact = float(sum(log["exact"] for log in logging_outputs))
-            metrics.log_scalar("accuracy", 100 * exact / count, count)
+            metrics.log_scalar("accuracy", 100 * totals(logging_outputs, "exact")[0] / count, count)
             log_percent("micro_f1", "_sides", micro_f1)
             log_percent("macro_f1", "_sides", macro_f1)
         elif classes:
@@ -160,11 +160,11 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
 def class_weights(text: str, task: FairseqTask, multi_label: bool = False) -> Tensor:
     """Return the weights `(C,)` of the classes of a task; `balanced` ones have the mean 1 over its training examples.
 
-    Of several classes they weigh the examples that have a class against those that have not.
+    With `multi_label` they weigh the examples that have a class against those that have not.
 
     Raises:
-        UserError: for what are not as many numbers above 0 as there are classes, and if balanced weights are asked for
-            a class that no training example has.
+        UserError: unless there is a number above 0 for each class, and for balanced weights of a class that no
+            training example has.
     """
     number = task.cfg.num_classes
     if text == "balanced":
@@ -187,10 +187,10 @@ def class_weights(text: str, task: FairseqTask, multi_label: bool = False) -> Te
 
 
 def worker_slots(rows: Tensor) -> Tensor:
-    """Make the sum over the workers a gathering: `(n, k)` to `(workers, N, 1 + k)`, zero but in this worker's slot.
+    """Put the rows `(n, k)` into this worker's slot of `(workers, N, 1 + k)`, zero elsewhere.
 
-    `N` is the longest `n` of all workers; the first column is 1 where there is a row. fairseq sums what the workers
-    log, and takes zeros for a worker whose batch only fills up the round: then its rows are gone, as they should.
+    fairseq sums what the workers log, so the sum holds all rows. `N` is the longest `n` of all workers; the first
+    column is 1 where there is a row. A worker whose batch only fills up the round logs zeros: its rows do not count.
     """
     workers = distributed.get_data_parallel_world_size()
     marked = F.pad(rows, (1, 0), value=1)

@@ -1,4 +1,4 @@
-"""The used share of a device's peak in pre-training, an estimate: what the batches need by what it could do."""
+"""Estimate which share of a device's peak a pre-training uses: operations of the batches over those possible."""
 
 import functools
 import re
@@ -8,6 +8,8 @@ import torch
 from fairseq.distributed import utils as distributed
 from fairseq.logging import metrics
 from torch import nn
+
+from tupe.criterions.metrics import totals
 
 #: Teraflops with 16-bit numbers, dense, as the makers publish them; the words are looked for in the device's name.
 _TERAFLOPS = (
@@ -26,9 +28,7 @@ _TERAFLOPS = (
     ({"V100"}, 125),
     ({"T4"}, 65),
 )
-
-
-#: What `peak_flops` knows.
+#: Devices whose peak is known.
 KNOWN_DEVICES = tuple(" ".join(sorted(words)) for words, _ in _TERAFLOPS)
 
 
@@ -46,8 +46,8 @@ def _peak(device: torch.device) -> Optional[float]:
 def training_flops(model: nn.Module, tokens: int, length: int, predicted: int) -> int:
     """Count the operations of both passes: 6 a weight and token, 12 a width and key in attention.
 
-    Left out: what is computed once a batch (the position terms), what activation checkpointing computes again, and that
-    Linformer's keys and values are fewer.
+    It leaves out what is computed once a batch (the position terms), what activation checkpointing computes again, and
+    that Linformer's keys and values are fewer.
 
     Args:
         model: has an `encoder`, a `TupeLanguageModelEncoder`; with a `generator`, another, both do every step.
@@ -87,7 +87,7 @@ def seconds_at_peak(model: nn.Module, tokens: int, length: int, predicted: int) 
 
 def log_throughput(logging_outputs: list[dict]) -> None:
     """Log `padding`, percent of `nslots` that are no `ntokens`, and `mfu` where `seconds_at_peak` is above 0."""
-    slots, tokens = (float(sum(log[key] for log in logging_outputs)) for key in ("nslots", "ntokens"))
+    slots, tokens = totals(logging_outputs, "nslots", "ntokens")
     metrics.log_scalar("padding", 100 * (1 - tokens / max(slots, 1)), slots, round=1)
     seconds = float(sum(log.get("seconds_at_peak", 0) for log in logging_outputs))
     if seconds:

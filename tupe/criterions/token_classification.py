@@ -13,7 +13,7 @@ from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from tupe.criterions.metrics import has_entities
+from tupe.criterions.metrics import has_entities, totals
 from tupe.criterions.sentence_prediction import CLASS_WEIGHTS, class_weights, worker_slots
 from tupe.data.batches import known
 from tupe.data.words import NO_LABEL, check_entity_scores
@@ -29,7 +29,7 @@ class TupeTokenClassificationCriterionConfig(FairseqDataclass):
 class TupeTokenClassificationCriterion(FairseqCriterion):
     """The mean of the words' cross-entropies.
 
-    Logged is `accuracy`, percent of the words; in validation also what is predicted of each, of which the task makes
+    It logs `accuracy`, percent of the words, and in validation what is predicted of each word. From that the task logs
     `f1`, `precision` and `recall` of entities. Each can be the `--best-checkpoint-metric`.
     """
 
@@ -77,9 +77,7 @@ class TupeTokenClassificationCriterion(FairseqCriterion):
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:
         """Log the loss, in bits a word, and the accuracy."""
-        loss, count, right = (
-            float(sum(log[key] for log in logging_outputs)) for key in ("loss", "sample_size", "right")
-        )
+        loss, count, right = totals(logging_outputs, "loss", "sample_size", "right")
         count = max(count, 1.0)
         metrics.log_scalar("loss", loss / count / math.log(2), count, round=3)
         metrics.log_scalar("accuracy", 100 * right / count, count)

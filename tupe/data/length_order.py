@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from fairseq.data import FairseqDataset, data_utils
+import torch
+from fairseq.data import Dictionary, FairseqDataset, data_utils
 
 from tupe.errors import UserError
 
@@ -65,11 +66,14 @@ class LengthWindows(FairseqDataset):
 
 
 class TextWindows(LengthWindows, Sized):
-    """Windows of the texts of a split; `cfg` has the `length_window` and the `seed` of their order in training."""
+    """Windows of the texts of a split; `cfg` has the `length_window` and the `seed` of their order in training.
 
-    def __init__(self, cfg: Any, training: bool) -> None:
+    `split_number` tells the split from the others of its task.
+    """
+
+    def __init__(self, cfg: Any, training: bool, dictionary: Dictionary, split_number: int) -> None:
         super().__init__()
-        self._cfg, self.training = cfg, training
+        self._cfg, self.training, self._dictionary, self.split_number = cfg, training, dictionary, split_number
         self.length_window = cfg.length_window if training else 0
 
     def ordered_indices(self) -> np.ndarray:
@@ -78,3 +82,19 @@ class TextWindows(LengthWindows, Sized):
             return np.argsort(self.sizes, kind="stable")
         with data_utils.numpy_seed(self._cfg.seed):
             return np.random.permutation(len(self))
+
+    def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return a batch of the samples' `source`; empty without any, where batches do not divide among processes."""
+        if not samples:
+            return {}
+        sources = [sample["source"] for sample in samples]
+        lengths = [len(source) for source in sources]
+        return {
+            "id": torch.tensor([sample["id"] for sample in samples]),
+            "net_input": {
+                "src_tokens": data_utils.collate_tokens(sources, self._dictionary.pad()),
+                "src_lengths": torch.tensor(lengths),
+            },
+            "nsentences": len(samples),
+            "ntokens": sum(lengths),
+        }

@@ -29,7 +29,7 @@ class LabelledWords(TextWindows):
         dictionary: fairseq's.
         labels: the dictionary of the classes.
         cfg: `max_positions`, `doc_stride`, `num_classes`, `length_window` and `seed`.
-        split_number: by which the split is known among those of a task.
+        split_number: which of its task's splits it is.
 
     Raises:
         UserError: if files are missing or damaged, or do not belong together.
@@ -38,8 +38,8 @@ class LabelledWords(TextWindows):
     def __init__(
         self, data: Path, split: str, dictionary: Dictionary, labels: Dictionary, cfg: Any, split_number: int = 0
     ) -> None:
-        super().__init__(cfg, training=split == "train")
-        self._dictionary, self._nspecial, self.split_number = dictionary, labels.nspecial, split_number
+        super().__init__(cfg, split == "train", dictionary, split_number)
+        self._nspecial = labels.nspecial
         most = labels.nspecial + cfg.num_classes
         prefixes = {data / "input0" / split: len(dictionary), data / "label" / split: most}
         for prefix, symbols in prefixes.items():
@@ -75,22 +75,17 @@ class LabelledWords(TextWindows):
 
     def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
         """Return a batch; `word` `(B, T)` tells where words begin that count here, `place` their tokens among all."""
-        if not samples:  # fairseq's, where batches do not divide among processes
-            return {}
+        batch = super().collater(samples)
+        if not batch:
+            return batch
 
         def joined(name: str, padding: int) -> torch.Tensor:
             return data_utils.collate_tokens([sample[name] for sample in samples], padding)
 
         target = joined("target", NO_LABEL)
         return {
-            "id": torch.tensor([sample["id"] for sample in samples]),
-            "net_input": {
-                "src_tokens": joined("source", self._dictionary.pad()),
-                "src_lengths": torch.tensor([len(sample["source"]) for sample in samples]),
-            },
-            "nsentences": len(samples),
+            **batch,
             "pairs": False,
-            "ntokens": sum(len(sample["source"]) for sample in samples),
             "target": target,
             "words": int(target.ne(NO_LABEL).sum()),
             "word": joined("word", False),

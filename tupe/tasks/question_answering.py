@@ -1,25 +1,22 @@
 """Extractive question answering: which span of a context answers a question, on folders of `tupe prepare-qa`."""
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
-import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairseq.data import Dictionary, FairseqDataset
+from fairseq.data import FairseqDataset
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.logging import metrics
 from fairseq.tasks import register_task
-from omegaconf import II, MISSING, OmegaConf, open_dict
+from omegaconf import II, MISSING
 from torch import nn
 
 from tupe.criterions.metrics import ExamplesMeter
-from tupe.criterions.sentence_prediction import logged_rows
 from tupe.data.length_order import LENGTH_WINDOW, check_length_window
 from tupe.data.qa.dataset import SPECIAL, QuestionWindows
 from tupe.data.qa.report import MADE_BY
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import read_dictionary
-from tupe.fairseq_patches.task import TupeTask
+from tupe.tasks.windows import WindowTask
 
 WITHOUT_ANSWER_CHOICES = ChoiceEnum(["bos", "drop"])
 
@@ -41,18 +38,15 @@ class TupeQuestionAnsweringConfig(FairseqDataclass):
 
 
 @register_task("tupe_question_answering", dataclass=TupeQuestionAnsweringConfig)
-class TupeQuestionAnsweringTask(TupeTask):
+class TupeQuestionAnsweringTask(WindowTask):
     """`<s> question </s> </s> context </s>`, in windows where the context is too long.
 
     A model with `pair_separators` 1 reads `<s> question </s> context </s>`, from the time when the task builds it.
     """
 
+    head = "span_head"
+    scores = ("exact_match", "f1")
     pair_separators = 2
-
-    def __init__(self, cfg: TupeQuestionAnsweringConfig, dictionary: Dictionary) -> None:
-        super().__init__(cfg)
-        self.dictionary = dictionary
-        self._numbered: list[QuestionWindows] = []
 
     @classmethod
     def setup_task(cls, cfg: TupeQuestionAnsweringConfig, **kwargs: object) -> "TupeQuestionAnsweringTask":
@@ -84,42 +78,22 @@ class TupeQuestionAnsweringTask(TupeTask):
         folder = Path(self.cfg.data, split)
         if not folder.is_dir():
             raise UserError(f"there is no split {split} in {folder.parent.resolve()}: make it with tupe prepare-qa")
-        number = len(self._numbered)
-        self.datasets[split] = QuestionWindows(folder, self.dictionary, self.cfg, number, self.pair_separators)
-        self._numbered.append(self.datasets[split])
-        return self.datasets[split]
+        number = len(self.numbered)
+        return self.keep(split, QuestionWindows(folder, self.dictionary, self.cfg, number, self.pair_separators))
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> nn.Module:
-        """Return the model, with a span head.
-
-        Raises:
-            UserError: for a model that cannot have one.
-        """
-        with open_dict(cfg) if OmegaConf.is_config(cfg) else contextlib.nullcontext():
-            cfg.max_positions = self.cfg.max_positions
+        """Return the model, with a span head. Raise `UserError` for a model that cannot have one."""
         self.pair_separators = getattr(cfg, "pair_separators", 2)
         model = super().build_model(cfg, from_checkpoint)
-        if not hasattr(model, "register_span_head"):
-            raise UserError(f"the model is a {type(model).__name__}, without a span head: set --arch tupe_base or so")
         model.register_span_head()
         return model
 
-    def reduce_metrics(self, logging_outputs: list[dict], criterion: nn.Module) -> None:
-        """Log what the criterion does, and in validation `exact_match` and `f1`, percent of a split's questions."""
-        super().reduce_metrics(logging_outputs, criterion)
-        rows = logged_rows(logging_outputs)
-        if rows is None:
-            return
-        metrics.log_custom(ExamplesMeter, "_examples", rows)
-        for place, name in enumerate(("exact_match", "f1")):
-            metrics.log_derived(name, lambda meters, place=place: self._scores(meters["_examples"])[place])
-
-    def _scores(self, meter: ExamplesMeter) -> tuple[float, float]:
-        """Exact match and F1 of the answers that are best of all windows of their questions."""
+    def percent(self, meter: ExamplesMeter) -> dict[str, float]:
+        """Compute exact match and F1 of each question's best answer in all its windows, of all questions of a split."""
         if not meter.examples:
-            return 0.0, 0.0
+            return dict.fromkeys(self.scores, 0.0)
         windows, (split, score, first, last) = sorted(meter.examples), meter.arrays(4)
-        data = self._numbered[int(split[0])]
+        data = self.numbered[int(split[0])]
         best: dict[int, int] = {}
         for row, question in enumerate(data.question_of(windows).tolist()):
             if question not in best or score[row] > score[best[question]]:
@@ -128,15 +102,4 @@ class TupeQuestionAnsweringTask(TupeTask):
             data.scores(question, data.text(windows[row], int(first[row]), int(last[row])))
             for question, row in best.items()
         ]
-        return tuple(100 * float(sum(values)) / len(data.questions) for values in zip(*found))
-
-    def max_positions(self) -> int:
-        return self.cfg.max_positions
-
-    @property
-    def source_dictionary(self) -> Dictionary:
-        return self.dictionary
-
-    @property
-    def target_dictionary(self) -> Dictionary:
-        return self.dictionary
+        return {name: 100 * float(sum(values)) / len(data.questions) for name, values in zip(self.scores, zip(*found))}

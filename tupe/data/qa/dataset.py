@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary, data_utils
+from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tupe.data.binary import check_indexed
@@ -29,7 +29,7 @@ class QuestionWindows(TextWindows):
         folder: of a split, made by `tupe prepare-qa`.
         dictionary: fairseq's.
         cfg: `max_positions`, `max_query`, `doc_stride`, `windows_without_answer`, `length_window` and `seed`.
-        split_number: by which the split is known among those of a task.
+        split_number: which of its task's splits it is.
         separators: between question and context, 2 or 1.
 
     Raises:
@@ -39,9 +39,8 @@ class QuestionWindows(TextWindows):
     def __init__(
         self, folder: Path, dictionary: Dictionary, cfg: Any, split_number: int = 0, separators: int = 2
     ) -> None:
-        super().__init__(cfg, training=folder.name == "train")
-        self._folder, self._dictionary, self.name = folder, dictionary, folder.name
-        self.split_number, self._separators = split_number, separators
+        super().__init__(cfg, folder.name == "train", dictionary, split_number)
+        self._folder, self.name, self._separators = folder, folder.name, separators
         self.report = Report.load(folder)
         self._of = tokens(self.report.rules, self.report.language)
         self._context, self._question = (self._indexed(name, len(dictionary)) for name in ("context", "question"))
@@ -102,23 +101,15 @@ class QuestionWindows(TextWindows):
 
     def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
         """Return a batch; in evaluation `may_begin` and `may_end`, bool `(B, T)`, say where answers may."""
-        if not samples:  # fairseq's, where batches do not divide among processes
-            return {}
-        source = data_utils.collate_tokens([sample["source"] for sample in samples], self._dictionary.pad())
-        batch = {
-            "id": torch.tensor([sample["id"] for sample in samples]),
-            "net_input": {
-                "src_tokens": source,
-                "src_lengths": torch.tensor([len(sample["source"]) for sample in samples]),
-            },
-            "nsentences": len(samples),
-            "pairs": True,
-            "ntokens": sum(len(sample["source"]) for sample in samples),
-            "target": torch.from_numpy(np.stack([sample["target"] for sample in samples])),
-        }
+        batch = super().collater(samples)
+        if not batch:
+            return batch
+        batch["pairs"] = True
+        batch["target"] = torch.from_numpy(np.stack([sample["target"] for sample in samples]))
         if not self.training:
             batch["split"] = self.split_number
-            batch["may_begin"], batch["may_end"] = torch.zeros(2, *source.shape, dtype=torch.bool)
+            shape = batch["net_input"]["src_tokens"].shape
+            batch["may_begin"], batch["may_end"] = torch.zeros(2, *shape, dtype=torch.bool)
             for row, sample in enumerate(samples):
                 batch["may_begin"][row, sample["may_begin"]] = True
                 batch["may_end"][row, slice(*sample["context"])] = True
@@ -147,5 +138,5 @@ class QuestionWindows(TextWindows):
         return context[begin:end].strip()
 
     def scores(self, question: int, text: str) -> tuple[bool, float]:
-        """Exact match and F1 of an answer."""
+        """Compute exact match and F1 of an answer."""
         return scores(text, (answer.text for answer in self.questions[question].answers), self._of)
