@@ -120,11 +120,12 @@ def test_fields_of_other_parts_under_hydra():
     [
         ("+optimization.max_updates=10", r"optimization has no max_updates \(did you mean max_update\?\)"),
         ("+model.relativ=unbinned", r"tupe_tiny has no relativ \(did you mean relative\?\)"),
+        ("common.fp16=-1", r"the configuration cannot be made: .*common.fp16=-1 \('-1' is neither true nor false"),
     ],
 )
 def test_keys_that_fairseq_does_not_read(corpus, tmp_path, key, said):
     done = hydra_train(corpus, tmp_path, "model._name=tupe_tiny", key, check=False)
-    assert re.search(f"error: {said}: nothing would read it", done.stderr)
+    assert re.search(f"error: {said}", done.stderr)
     assert done.returncode == 1
 
 
@@ -142,8 +143,13 @@ def test_values_of_another_type(key, value):
 
 def test_a_number_is_neither_true_nor_false():
     refuse_unknown_keys({"checkpoint": {"reset_meters": 1, "no_save": False}})
-    with pytest.raises(UserError, match=r"^checkpoint cannot have this reset_meters: 7 is neither true nor false$"):
-        refuse_unknown_keys({"checkpoint": {"reset_meters": 7}})
+    for wrong, said in ((7, "'7' is neither true nor false"), ("2", "Value '2' is not a valid bool")):
+        with pytest.raises(UserError, match=f"^checkpoint cannot have this reset_meters: {said}"):
+            refuse_unknown_keys({"checkpoint": {"reset_meters": wrong}})
+    add_defaults(OmegaConf.create({"model": {"_name": "tupe_base", "compile": 1}}))
+    for kind, name, flag in (("model", "tupe_base", "compile"), ("task", "masked_lm", "mask_whole_words")):
+        with pytest.raises(UserError, match=f"^{name} cannot have this {flag}: '2' is neither true nor false$"):
+            add_defaults(OmegaConf.create({"model": {"_name": "tupe_base"}, kind: {"_name": name, flag: 2}}))
 
 
 @pytest.mark.parametrize("name", ["sgd", "adafactor", "adagrad", "adamax"])

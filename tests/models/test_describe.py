@@ -99,6 +99,7 @@ def test_a_checkpoint(tmp_path, build, capsys):
         (["tupe_tiny", "rest=none"], "rest"),
         (["tupe_tiny", "reset=some"], "reset"),
         (["tupe_tiny", "encoder_layers=many"], "encoder_layers"),
+        (["tupe_tiny", "compile=2"], "tupe_tiny cannot have this compile: '2' is neither true nor false"),
     ],
 )
 def test_wrong_input(arguments, said, capsys):

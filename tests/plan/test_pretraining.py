@@ -119,6 +119,7 @@ def test_number_of_checkpoints(overrides, number, corpus):
         (["checkpoint.sav_dir=x"], r"^checkpoint has no sav_dir \(did you mean save_dir\?\): nothing would read it$"),
         (["optimization.max_epoch=abc"], "^optimization cannot have this max_epoch: Value 'abc'"),
         (["common.log_format=xml"], "^common cannot have this log_format: Invalid value 'xml', expected one of"),
+        (["common.cpu=2"], "^common cannot have this cpu: '2' is neither true nor false$"),
         (["task=nan"], "^the configuration base cannot be made|^task "),
         (["common.log_file=configs/pretraining"], "common.log_file is configs/pretraining, which cannot be written"),
         (["foo.bar=1"], "^the configuration has no foo: nothing would read it$"),

@@ -3,11 +3,12 @@
 fairseq prints its own 150 models, or all of its configuration, or a bare `KeyError`, and ignores keys without a reader.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import os
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from omegaconf import OmegaConf
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
+from omegaconf.nodes import BooleanNode
 
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import read_dictionary
-from tupe.fairseq_patches.patching import patches
+from tupe.fairseq_patches.patching import patches, replaced
 from tupe.fairseq_patches.ranges import refuse_out_of_range, value_of
 from tupe.fairseq_patches.scope import REGISTERED, config_in_scope
 from tupe.files import check_replaceable
@@ -70,6 +72,20 @@ def _unknown(kind: str, name: str) -> UserError:
     )
 
 
+@contextlib.contextmanager
+def flags_are_booleans() -> Iterator[None]:
+    """Let OmegaConf refuse a number for a boolean within the block: it takes every number but 0 for true."""
+    convert = BooleanNode._validate_and_convert_impl
+
+    def convert_flag(node: BooleanNode, value: Any) -> bool:
+        if type(value) is int and value not in (0, 1):
+            raise ValidationError("'$VALUE' is neither true nor false")
+        return convert(node, value)
+
+    with replaced(BooleanNode, "_validate_and_convert_impl", convert_flag):
+        yield
+
+
 def cannot_be(name: str, fields: Iterable[str], of: Any, error: OmegaConfBaseException) -> UserError:
     """The sentence for the first of `fields` that the dataclass `of` the name lacks, or for the value of one."""
     known = ["_name", *(field.name for field in dataclasses.fields(of))]
@@ -82,13 +98,10 @@ def cannot_be(name: str, fields: Iterable[str], of: Any, error: OmegaConfBaseExc
 def _refuse_other_fields(name: str, fields: Mapping, of: type) -> None:
     """Raise a `UserError` for a field that the dataclass `of` lacks, or that cannot have its value."""
     try:
-        OmegaConf.merge(OmegaConf.structured(of), fields)
+        with flags_are_booleans():
+            OmegaConf.merge(OmegaConf.structured(of), fields)
     except OmegaConfBaseException as error:
         raise cannot_be(name, fields, of, error) from error
-    flags = (field.name for field in dataclasses.fields(of) if field.type is bool and field.name in fields)
-    for flag in flags:  # omegaconf takes any number for true
-        if type(fields[flag]) is int and fields[flag] not in (0, 1):
-            raise UserError(f"{name} cannot have this {flag}: {fields[flag]!s:.40} is neither true nor false")
 
 
 def refuse_unknown_keys(cfg: Mapping) -> None:
@@ -220,7 +233,8 @@ def known_parts(original):
             if isinstance(name, str) and not any(name in registry for registry in registries):
                 raise _unknown(kind, name)
         try:
-            original(cfg)
+            with flags_are_booleans() if config_in_scope(cfg) else contextlib.nullcontext():
+                original(cfg)
         except OmegaConfBaseException:
             for kind, known in _DATACLASSES.items():
                 part = cfg.get(kind)

@@ -1,4 +1,4 @@
-"""Under Hydra fairseq imports `common.user_dir` within `main`: too late to refuse what it does before."""
+"""Under Hydra fairseq imports `common.user_dir` within `main`: too late to refuse what it and Hydra do before."""
 
 import importlib
 import sys
@@ -6,8 +6,11 @@ import traceback
 from typing import Any
 
 from fairseq.utils import import_user_module
+from hydra.core.global_hydra import GlobalHydra
 from hydra.experimental.callback import Callback
+from omegaconf import OmegaConf
 
+from tupe.fairseq_patches.configuration import flags_are_booleans
 from tupe.fairseq_patches.printing import sentence, silence_libraries
 
 
@@ -19,6 +22,9 @@ class ImportUserDir(Callback):
             import_user_module(config.common)  # first: terms of one's own are registered before the plugin is imported
             importlib.import_module("tupe.plugin")
             silence_libraries()
+            with flags_are_booleans():  # composed again, because Hydra has made true of a 2
+                overrides = OmegaConf.to_container(config.hydra.overrides.task)  # where ${...} is text
+                GlobalHydra.instance().config_loader().load_sweep_config(config, overrides)
         except FileNotFoundError as error:
             sys.exit(f"error: there is no folder {error}: set common.user_dir to a package, such as tupe")
         except ImportError as error:

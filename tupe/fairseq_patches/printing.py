@@ -38,8 +38,9 @@ def sentence(error: BaseException) -> str | None:
         return str(error)
     if isinstance(error, _NO_CONFIGURATION):
         reason, cause = str(error).splitlines()[0], str(error.__cause__ or "").partition("\n")[0]
-        where = getattr(error, "full_key", None)
-        return f"the configuration cannot be made: {where + ': ' if where else ''}{reason}{cause and f' ({cause})'}"
+        where = getattr(error, "full_key", None) or getattr(error.__cause__, "full_key", None)
+        where = "" if where is None or f"{where}=" in reason else f"{where}: "
+        return f"the configuration cannot be made: {where}{reason}{cause and f' ({cause})'}"
     if isinstance(error, ProcessRaisedException):  # it carries the traceback of the process as text
         return str(error).rpartition(_RAISED)[2].strip() if _RAISED in str(error) else None
     return None

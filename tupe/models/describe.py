@@ -9,7 +9,7 @@ from yaml import YAMLError
 
 from tupe.criterions.throughput import training_flops
 from tupe.errors import UserError
-from tupe.fairseq_patches.configuration import cannot_be
+from tupe.fairseq_patches.configuration import cannot_be, flags_are_booleans
 from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.fairseq_patches.scope import chosen
 from tupe.models.checkpoint_config import fairseq_model
@@ -37,7 +37,8 @@ def with_fields(name: str, fields: list[str]) -> Namespace:
     if wrong is not None:
         raise UserError(f"'{wrong}' is no field of a model: give field=value, as relative=unbinned.")
     try:
-        args = as_namespace(OmegaConf.merge(OmegaConf.structured(CONFIGS[name]), OmegaConf.from_dotlist(fields)))
+        with flags_are_booleans():
+            args = as_namespace(OmegaConf.merge(OmegaConf.structured(CONFIGS[name]), OmegaConf.from_dotlist(fields)))
     except YAMLError:
         raise UserError(f"{' '.join(fields):.200} is no list of field=value: write values plainly, as 0.1.") from None
     except OmegaConfBaseException as error:

@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.configuration import refuse_unknown_keys
+from tupe.fairseq_patches.configuration import flags_are_booleans, refuse_unknown_keys
 
 _BY_NAME = ("model", "task", "criterion", "optimizer", "lr_scheduler")  # of which Hydra knows what the file names
 
@@ -31,8 +31,9 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
         overrides = with_pluses(overrides, folder, name)
         with warnings.catch_warnings(), initialize_config_dir(config_dir=str(folder.resolve()), version_base="1.1"):
             warnings.simplefilter("ignore")  # fairseq's schema has the name of the file, which Hydra 1.1 deprecates
-            cfg = compose(config_name=name, overrides=overrides)
-        add_defaults(cfg)
+            with flags_are_booleans():
+                cfg = compose(config_name=name, overrides=overrides)
+                add_defaults(cfg)
     except UserError:
         raise
     except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:  # a group that is a number
