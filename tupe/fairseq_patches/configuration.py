@@ -25,6 +25,7 @@ from omegaconf.nodes import BooleanNode
 
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import read_dictionary
+from tupe.fairseq_patches.downloads import hub_or_cache
 from tupe.fairseq_patches.patching import patches, replaced
 from tupe.fairseq_patches.ranges import refuse_out_of_range, value_of
 from tupe.fairseq_patches.scope import REGISTERED, config_in_scope
@@ -195,7 +196,10 @@ def _explained(kind: str) -> Callable:
     def around(original):
         def build(cfg, *args, **kwargs):
             try:
-                return original(cfg, *args, **kwargs)
+                if getattr(cfg, "_name", None) != "bert" or cfg.bpe_vocab_file:
+                    return original(cfg, *args, **kwargs)
+                with hub_or_cache("bert-base-cased" if cfg.bpe_cased else "bert-base-uncased"):
+                    return original(cfg, *args, **kwargs)
             except Exception as error:
                 if isinstance(error, UserError) or raised_by_others(error):
                     raise

@@ -1,0 +1,55 @@
+"""Files that fairseq's tokenizers download: a host that does not answer is asked once, and then the cache."""
+
+import contextlib
+from collections.abc import Iterator
+
+from fairseq import file_utils
+
+from tupe.fairseq_patches.patching import patches, replaced
+
+_TIMEOUT = (10, 60)  # seconds until a host is reached, and until it sends something
+_VOCABULARIES = ("vocab.txt", "tokenizer.json")  # of BERT
+
+
+class _NoAnswer(RuntimeError, OSError):
+    """What fairseq takes for an absent network, where it looks into its cache, and for an absent file."""
+
+
+@patches(file_utils, "request_wrap_timeout", "func url")
+def asked_once(original):
+    """fairseq asks five times, for 190 s, and for the file itself as long again. Refused, it ignores its cache."""
+
+    def request_wrap_timeout(func, url):
+        import requests
+
+        try:
+            return func(timeout=_TIMEOUT)
+        except (requests.ConnectionError, requests.Timeout) as error:
+            raise _NoAnswer(f"{url} cannot be fetched, and is not in {file_utils.PYTORCH_FAIRSEQ_CACHE}") from error
+
+    return request_wrap_timeout
+
+
+@contextlib.contextmanager
+def hub_or_cache(model: str) -> Iterator[None]:
+    """Let the block take the files of a tokenizer from the cache alone where the hub does not answer.
+
+    Transformers asks minutes for each of six files, and then makes a tokenizer that knows no word.
+
+    Raises:
+        OSError: if they are not in the cache either.
+    """
+    only_cache: contextlib.AbstractContextManager = contextlib.nullcontext()
+    try:
+        from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+
+        get_hf_file_metadata(hf_hub_url(model, "config.json"))
+    except ImportError:  # fairseq says what to install
+        pass
+    except Exception as error:  # of the library that sends requests, which differs by version
+        if getattr(error, "response", None) is None:
+            if not any(isinstance(try_to_load_from_cache(model, name), str) for name in _VOCABULARIES):
+                raise OSError(f"{constants.ENDPOINT} does not answer, and {model} is not in the cache") from error
+            only_cache = replaced(constants, "HF_HUB_OFFLINE", True)
+    with only_cache:
+        yield
