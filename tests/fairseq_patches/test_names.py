@@ -48,6 +48,13 @@ def test_flags_that_fairseq_takes_and_cannot_use(flags, said, train, tmp_path):
         train(tmp_path, *flags)
 
 
+def test_a_wrong_flag_is_one_sentence(train, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        train(tmp_path, "--nosuch", 3)
+    assert ended.value.code == 2
+    assert re.fullmatch(r"error: unrecognized arguments: --nosuch 3; see \S+ --help\n", capsys.readouterr().err)
+
+
 def test_model_under_hydra():
     with pytest.raises(UserError, match=SAID):
         add_defaults(OmegaConf.create({"model": {"_name": "tupe_bse"}}))

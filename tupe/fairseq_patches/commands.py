@@ -53,12 +53,12 @@ def arguments(original):
     """
 
     def parse_args_and_arch(parser, input_args=None, parse_known=False, **others):
-        refuse, refused = parser.error, "argument --arch/-a: invalid choice: '"
+        refused = "argument --arch/-a: invalid choice: '"
 
         def error(message):
             if message.startswith(refused):
                 refuse_unknown(message[len(refused) :].partition("'")[0])
-            refuse(message)
+            parser.exit(2, f"error: {message}; see {parser.prog} --help\n")  # without a page of usage before it
 
         parser.error = error
         try:
