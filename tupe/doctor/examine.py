@@ -21,7 +21,7 @@ def devices_here() -> list[torch.device]:
 
 
 def examinations(full: bool) -> Iterator[tuple[str, Callable[[], Findings]]]:
-    """Yield the examinations for this machine, in the order in which one's failure explains the next one's."""
+    """Yield the examinations for this machine. The first that fails explains why later ones fail."""
     devices = devices_here()
     yield "installation", installation.examine
     yield "GPUs", lambda: gpus.examine([device for device in devices if device.type == "cuda"])
@@ -61,6 +61,6 @@ def _guarded(name: str, examination: Callable[[], Findings]) -> Findings:
     """Yield the findings; an examination that raises is itself a finding, and the next one follows."""
     try:
         yield from examination()
-    except Exception as error:  # whatever is wrong with this machine is what is looked for
+    except Exception as error:  # anything may be wrong with this machine
         said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         yield failed(name, f"the examination itself failed ({said}): please report this with --json")

@@ -17,18 +17,12 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line.
+    """What an examination found: one line."""
 
-    name: of what was looked at.
-    status: see `Status`.
-    text: what was seen; where it is not well, also what to do.
-    facts: for the JSON file.
-    """
-
-    name: str
+    name: str  # of what was examined
     status: Status
-    text: str
-    facts: dict[str, Any] = field(default_factory=dict)
+    text: str  # what was seen, and if something is wrong, what to do
+    facts: dict[str, Any] = field(default_factory=dict)  # for the JSON file
 
     def line(self) -> str:
         """Return the finding as it is printed."""

@@ -1,4 +1,4 @@
-"""Examine the GPUs and what compiles and runs code for them, without running any."""
+"""Examine the GPUs, their driver and compilers, without running code on them."""
 
 import platform
 
@@ -69,7 +69,7 @@ def gpu(device: torch.device):
 
 
 def ptxas(capability: tuple[int, int]):
-    """Name the ptxas that Triton uses for a capability, and what is reported of it."""
+    """Name the ptxas that Triton uses for a capability, with its known faults."""
     path = compiler.ptxas(capability)
     name = "ptxas for {}.{}".format(*capability)
     if path is None:

@@ -53,7 +53,7 @@ def compiler():
 
 
 def headers():
-    """Find Python's headers, against which Triton compiles what launches its kernels."""
+    """Find Python's headers, which Triton needs to compile the launchers of its kernels."""
     path = Path(sysconfig.get_path("include")) / "Python.h"
     if path.exists():
         return ok("Python's headers", str(path))
@@ -71,7 +71,7 @@ def versions() -> Findings:
 
 
 def conflicts(name: str) -> list[str]:
-    """Return what a package requires, extras aside, that is not installed or has another version.
+    """Return the requirements of a package, without extras, that are not installed or have another version.
 
     torchaudio, which fairseq requires, may be absent: nothing here uses it.
     """

@@ -1,4 +1,4 @@
-"""Examine the attention kernels against float64, and leave the record that decides who uses them."""
+"""Compare the attention kernels with float64, and write the record by which `auto` uses them or not."""
 
 import torch
 
@@ -15,7 +15,10 @@ FULL = Effort(lengths=(1, 63, 200, 512, 1000, 2049), dropouts=(0.0, 0.1), repeat
 
 
 def examine(devices: list[torch.device], full: bool) -> Findings:
-    """Yield a finding for each type and kind of bias, on the last GPU of each kind. A CPU is Triton's interpreter."""
+    """Yield a finding for each type and kind of bias, on the last GPU of each kind.
+
+    On the CPU, Triton interprets the kernels.
+    """
     able = [device for device in devices if device.type == "cpu" or device_obstacle(device) is None]
     kinds = {machine_with_compiler(device, tries=True): device for device in able}
     for machine, device in kinds.items():

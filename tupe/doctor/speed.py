@@ -1,4 +1,4 @@
-"""Time attention with a learnt bias by each way to compute it, and say which one `auto` takes here."""
+"""Time attention with a learnt bias by each implementation, and say which one `auto` takes."""
 
 import statistics
 import time
@@ -17,7 +17,7 @@ ON_CPU = ((1, 1, 16, 16),)
 
 
 def examine(device: torch.device) -> Findings:
-    """Yield the time of a forward and backward pass for each length, by each rival."""
+    """Yield the time of a forward and backward pass for each length and each implementation."""
     on_gpu = device.type == "cuda"
     dtype = torch.bfloat16 if on_gpu else torch.float32
     for shape in ON_GPU if on_gpu else ON_CPU:

@@ -16,7 +16,7 @@ import torch
 
 from tupe.doctor.finding import Findings, failed, ok, warning
 
-#: By name: the options of fairseq-train. Without a GPU fairseq knows neither fp16 nor amp.
+#: Name of a step -> its options of fairseq-train, which has neither fp16 nor amp on the CPU.
 ON_GPU = {
     "fp16": ["--fp16"],
     "bf16": ["--bf16"],
@@ -71,7 +71,7 @@ def run(name: str, steps: dict[str, list[str]], processes: int) -> Findings:
 
 
 def judge(name: str, line: dict[str, Any]):
-    """Turn what a process printed of a step into a finding."""
+    """Turn the line that a process printed for a step into a finding."""
     name = f"{name}, {line['step']}"
     if line["error"]:
         return failed(name, line["error"])
@@ -129,7 +129,7 @@ def sample(task: Any) -> dict[str, Any]:
 
 
 def step(cfg: Any, found: dict[str, Any]) -> None:
-    """Do four updates, the last under PyTorch's debugging of synchronisation; writes to `found`."""
+    """Do four updates, the last with PyTorch's warnings about synchronisation, and write the results to `found`."""
     from fairseq import tasks
     from fairseq.logging import metrics
     from fairseq.trainer import Trainer

@@ -1,6 +1,6 @@
 """`import tupe.transformers` lets Transformers' Auto classes load exported models without their shipped code.
 
-The classes are the files that `tupe export` ships. Where attention is to run on this project's kernels, say so:
+The classes are the files that `tupe export` ships. This project's attention kernels are one more implementation:
 `AutoModel.from_pretrained(path, attn_implementation="tupe")`.
 """
 

@@ -1,4 +1,4 @@
-"""The configuration of an encoder of the family. This file is shipped with exported models: it imports no `tupe`."""
+"""The configuration of an encoder. This file is shipped with exported models: it imports no `tupe`."""
 
 import math
 
@@ -42,7 +42,7 @@ class TupeConfig(PreTrainedConfig):
             `deberta`, `alibi`, `kerple`, `fire`.
         reset: `[CLS]` untied from the positions: `none`, `paper`, or `release` (the authors' code).
         segment: of a sentence pair: `none`, `input` (BERT), or `per_head` (DIET).
-        sharing: who shares the position terms: `layer`, `head` (the heads of a layer), or `none`.
+        sharing: what shares the position terms: `layer` (all layers), `head` (the heads of a layer), or `none`.
         position_rank: width of the `low_rank` factors.
         shaw_values: whether `shaw` has vectors for the values too.
         linformer_k: keys and values are projected to so many rows; 0 for full attention.
@@ -224,12 +224,12 @@ class TupeConfig(PreTrainedConfig):
 
     @property
     def num_positions(self) -> int:
-        """How many positions the terms have: as many as inputs, or those that training draws from."""
+        """Number of positions that the terms have: those of the inputs, or those that training draws from."""
         return max(self.max_position_embeddings, self.randomised_positions)
 
     @property
     def position_sets(self) -> int:
-        """How many heads of the model have position parameters of their own."""
+        """Number of heads of the model that have position parameters of their own."""
         layers, heads = self.num_hidden_layers, self.num_attention_heads
         return {"none": layers * heads, "layer": heads, "head": layers}[self.sharing]
 

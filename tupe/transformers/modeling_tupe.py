@@ -38,12 +38,18 @@ from .configuration_tupe import TupeConfig
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
-    """Position terms are computed in float32 whatever the model's precision, and rounded once."""
+    """Cast 16 bits to float32, in which position terms are computed, so that they are rounded once."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
+def layer_norm_at_least_float32(norm: nn.LayerNorm, vectors: Tensor) -> Tensor:
+    """Apply a layer norm in float32 where the model is in 16 bits."""
+    gain, shift = at_least_float32(norm.weight), at_least_float32(norm.bias)
+    return F.layer_norm(at_least_float32(vectors), norm.normalized_shape, gain, shift, norm.eps)
+
+
 def distances(length: int, device: torch.device) -> Tensor:
-    """`j - i` of every pair of positions, `(n, n)`."""
+    """Return `j - i` of every pair of positions, `(n, n)`."""
     positions = torch.arange(length, device=device)
     return positions[None, :] - positions[:, None]
 
@@ -62,15 +68,13 @@ class UntiedAbsolute(nn.Module):
         self.key = nn.Linear(width, self.sets * head_dim, config.untied_projection_bias)
 
     def project(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """`LN(p) U^Q` and `LN(p) U^K` of `vectors` `(m, d)`, each `(S, m, d_h)` for the `S` sets of parameters."""
+        """Return `LN(p) U^Q` and `LN(p) U^K` of `vectors` `(m, d)`, each `(S, m, d_h)` for `S` sets of parameters."""
+        p = layer_norm_at_least_float32(self.layer_norm, vectors)
 
         def apply(projection: nn.Linear) -> Tensor:
             bias = None if projection.bias is None else at_least_float32(projection.bias)
             return F.linear(p, at_least_float32(projection.weight), bias).unflatten(-1, (self.sets, -1)).transpose(0, 1)
 
-        norm = self.layer_norm
-        gain, shift = at_least_float32(norm.weight), at_least_float32(norm.bias)
-        p = F.layer_norm(at_least_float32(vectors), norm.normalized_shape, gain, shift, norm.eps)
         return apply(self.query), apply(self.key)
 
     def factors(self, length: int, drawn: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -81,7 +85,7 @@ class UntiedAbsolute(nn.Module):
         return (query * self.scale) @ key.transpose(1, 2)
 
     def self_correlation(self, vectors: Tensor) -> Tensor:
-        """The correlation of each of `vectors` `(m, d)` with itself, `(m, S)`: theta of the reset."""
+        """Return the correlation of each of `vectors` `(m, d)` with itself, `(m, S)`: theta of the reset."""
         query, key = self.project(vectors)
         return self.scale * (query * key).sum(-1).t()
 
@@ -112,15 +116,11 @@ class FreeAbsolute(nn.Module):
         return at_least_float32(self.weight[:, :length, :length])
 
 
-def relative_rows(config: TupeConfig) -> int:
-    """Rows of the table of a relative term."""
-    return {"bucketed": config.relative_buckets, "unbinned": 2 * config.num_positions - 1}.get(
-        config.relative, 2 * config.relative_max_distance + 1
-    )
-
-
 def bucket_starts(half: int, max_distance: int) -> list[int]:
-    """The smallest distance of each of T5's buckets but the first: `D^m e^k >= max_distance^k e^m`, in integers."""
+    """Return the smallest distance of each of T5's buckets but the first, in integers.
+
+    Bucket `k` of the `m` logarithmic ones behind `e` exact ones begins at `D` with `D^m e^k >= max_distance^k e^m`.
+    """
     exact, starts = half // 2, list(range(1, half // 2 + 1))
     steps = half - exact
     for k in range(1, steps):
@@ -144,20 +144,22 @@ class Relative(ByDistance, nn.Embedding):
     """`relative(j - i)`: one value a head for each distance, binned as in T5, clipped, or neither (DIET-REL)."""
 
     def __init__(self, config: TupeConfig, width: int | None = None) -> None:
-        super().__init__(relative_rows(config), config.position_sets if width is None else width)
+        most = config.num_positions - 1 if config.relative == "unbinned" else config.relative_max_distance
+        rows = config.relative_buckets if config.relative == "bucketed" else 2 * most + 1
+        super().__init__(rows, config.position_sets if width is None else width)
         self.kind = config.relative
         self.middle = self.num_embeddings // 2
         if self.kind == "bucketed":
             self.starts = bucket_starts(self.middle, config.relative_max_distance)
 
     def values(self) -> Tensor:
-        """`(rows, S)`."""
+        """Return the value of each row for each set, `(rows, S)`."""
         return at_least_float32(self.weight)
 
     def row(self, distance: Tensor) -> Tensor:
         if self.kind != "bucketed":
             return distance.clamp(-self.middle, self.middle) + self.middle
-        reached = [distance.abs() >= start for start in self.starts]  # numbers: a tensor of them waits for a GPU
+        reached = [distance.abs() >= start for start in self.starts]  # numbers, as a tensor would wait for a GPU
         return sum(reached, self.middle * (distance > 0))
 
     def by_distance(self, distance: Tensor) -> Tensor:
@@ -180,15 +182,16 @@ class ParametricRelative(Relative):
 
 
 def of_side(values: Tensor, distance: Tensor) -> Tensor:
-    """`values` `(2, S)`, for keys before the query and after it, at each `distance` `(D,)`: `(S, D)`."""
+    """Choose from `values` `(2, S)`, for keys before the query and after it, at each `distance` `(D,)`: `(S, D)`."""
     before, after = values.unsqueeze(-1)
     return torch.where(distance > 0, after, before)
 
 
 def alibi_slopes(sets: int, heads: int, device: torch.device) -> Tensor:
-    """`2^(-8 (h + 1) / H)`, for `H` that is no power of 2 of the nearest two; `(S,)`, layer by layer.
+    """Return ALiBi's slopes, `2^(-8 (h + 1) / H)`, layer by layer, `(S,)`.
 
-    They are computed on the device, as a copy from the host would wait for a GPU.
+    Where `H` is no power of 2, they mix those of the powers below and above it. They are computed on the device, as a
+    copy from the host would wait for a GPU.
     """
     power = 1 << (heads.bit_length() - 1)
     head = torch.arange(sets, dtype=torch.float32, device=device) % heads
@@ -273,7 +276,7 @@ class FireRelative(ByDistance):
 
 
 def log_bucket_starts(buckets: int, max_distance: int) -> list[int]:
-    """The smallest distance of each of DeBERTa's buckets `1 .. B`, in integers."""
+    """Return the smallest distance of each of DeBERTa's buckets `1 .. B`, in integers."""
     exact = buckets // 2
     starts = list(range(1, exact + 1))
     for c in range(buckets - exact):
@@ -297,17 +300,15 @@ class RelativeEmbeddings(nn.Module):
         self.layer_norm = nn.LayerNorm(width, config.layer_norm_eps) if shared else None
 
     def forward(self, length: int, device: torch.device) -> Tensor:
-        """The vectors of the distances `j - i` from `1 - n` to `n - 1`, `(2n - 1, d)`."""
+        """Return the vectors of the distances `j - i` from `1 - n` to `n - 1`, `(2n - 1, d)`."""
         away = torch.arange(length - 1, -length, -1, device=device)
         if self.starts is not None:
             starts = torch.tensor(self.starts, device=device)
             away = away.sign() * torch.bucketize(away.abs(), starts, right=True)
-        rows = (away + self.far).clamp(0, 2 * self.far - 1)
-        vectors, norm = at_least_float32(self.table(rows)), self.layer_norm
-        if norm is None:
-            return vectors
-        gain, shift = at_least_float32(norm.weight), at_least_float32(norm.bias)
-        return F.layer_norm(vectors, norm.normalized_shape, gain, shift, norm.eps)
+        vectors = self.table((away + self.far).clamp(0, 2 * self.far - 1))
+        if self.layer_norm is None:
+            return at_least_float32(vectors)
+        return layer_norm_at_least_float32(self.layer_norm, vectors)
 
 
 class DisentangledRelative(nn.Module):
@@ -323,7 +324,7 @@ class DisentangledRelative(nn.Module):
         self.query = nn.Linear(width, width) if own and "p2c" in self.terms else None
 
     def logits(self, query: Tensor, key: Tensor, vectors: Tensor, words: nn.Linear, scale: float) -> Tensor:
-        """`(B, H, n, n)` of `vectors` `(2n - 1, d)`: products with all of them, of which each cell takes its own."""
+        """Return `(B, H, n, n)`: products with all `vectors` `(2n - 1, d)`, from which each cell takes its own."""
         length = query.shape[2]
         row = (distances(length, query.device) + length - 1).expand(*query.shape[:2], -1, -1)
 
@@ -341,7 +342,7 @@ class DisentangledRelative(nn.Module):
         return out
 
 
-#: Choice -> the relative term that ignores the words; those that meet them are in `Attention`.
+#: Relative terms that ignore the words. `TupeSelfAttention` has those that meet them, `shaw` and `deberta`.
 RELATIVE = {
     "bucketed": Relative,
     "clipped": Relative,
@@ -364,7 +365,7 @@ class Reset(nn.Module):
         self.relative = nn.Parameter(torch.empty(2, config.position_sets)) if own else None
 
     def forward(self, correlation: Tensor, absolute: nn.Module | None) -> Tensor:
-        """`reset(v)` of `correlation` `(S, n, n)`."""
+        """Apply the reset to `correlation` `(S, n, n)`."""
         vectors = self.vectors
         theta = at_least_float32(self.scalars) if vectors is None else absolute.self_correlation(vectors)  # (2, S)
         if self.relative is not None:
@@ -376,12 +377,12 @@ class Reset(nn.Module):
 
 
 def rotary_amplitude(config: TupeConfig) -> float:
-    """The factor of queries and keys, which only `yarn` has."""
+    """Return the factor of queries and keys, which is 1 but for `yarn`."""
     return 0.1 * math.log(config.rotary_factor) + 1 if config.rotary_scaling == "yarn" else 1.0
 
 
 def rotary_frequencies(config: TupeConfig, device: torch.device) -> Tensor:
-    """The angle by which each plane turns from one position to the next, `(r / 2,)`.
+    """Return the angle by which each plane turns from one position to the next, `(r / 2,)`.
 
     The angles are computed on the device, as a copy from the host would wait for a GPU.
     """
@@ -403,7 +404,7 @@ def rotary_frequencies(config: TupeConfig, device: torch.device) -> Tensor:
 
 
 def rotary_angles(config: TupeConfig, length: int, device: torch.device, drawn: Tensor | None = None) -> Tensor:
-    """Cosines, and sines with the sign of their half, `(2, n, r)` in float32 (Su et al. 2021).
+    """Return cosines, and sines with the sign of their half, `(2, n, r)` in float32 (Su et al. 2021).
 
     With `rotary_reset`, those of `[CLS]` are zeros.
     """
@@ -418,7 +419,7 @@ def rotary_angles(config: TupeConfig, length: int, device: torch.device, drawn: 
 
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """Turns the columns `c` and `c + r/2` of `x` `(B, H, n, d_h)` by the angles of the positions, in float32."""
+    """Rotate the columns `c` and `c + r/2` of `x` `(B, H, n, d_h)` by the angles of the positions, in float32."""
     cos, sin = rotation
     width = cos.shape[-1]
     columns, others = at_least_float32(x[..., :width]), x[..., width:]
@@ -429,10 +430,10 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
 def rotate_untied(
     query: Tensor, key: Tensor, rotation: Tensor, theta: Tensor, gain: float, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Turns `query` and `key` `(B, H, n, d_h)`, but for the pairs of `[CLS]`: their products are in more columns.
+    """Rotate `query` and `key` `(B, H, n, d_h)`, and add columns with the products of `[CLS]`, which are not rotated.
 
-    The products of the turned columns are zero in the row and the column of `[CLS]`, where `rotation` is zero. With
-    `a_i = q_i . k_0` and `b_j = q_0 . k_j` of the columns as they are, these come back by
+    The products of the rotated columns are zero in the row and the column of `[CLS]`, where `rotation` is zero. With
+    `a_i = q_i . k_0` and `b_j = q_0 . k_j` of the columns before the rotation, the new columns add them:
 
         [R_i q_i ; a_i ; u_i ; 1 - u_i] . [R_j k_j ; u_j ; b_j ; u_j theta],    u_0 = 1, else u = 0 and a_0 = 0
 
@@ -440,7 +441,7 @@ def rotate_untied(
 
     Args:
         theta: `(1, H, 1)`, added where another position attends to `[CLS]`.
-        gain: the factor of products that are not turned; above 1 with `yarn`.
+        gain: the factor of products that are not rotated; above 1 with `yarn`.
         scale: what attention multiplies the products by.
 
     Returns:
@@ -465,20 +466,18 @@ def rotate_untied(
 
 
 class Terms(NamedTuple):
-    """What the positions add, `None` where nothing: `bias` to the logits, `(S, n, m)`, and for `untied_cross` `query`
-    and `key` to the words' queries and keys, `(S, n, d_h)`, which the `rotation` `(2, n, r)` has turned before.
-    With `rotary_reset` there is `theta`, `(S, 1)`, of the logits that were not turned."""
+    """What the positions do in attention; `None` for a term that the model has not."""
 
-    bias: Tensor | None = None
-    query: Tensor | None = None
-    key: Tensor | None = None
-    theta: Tensor | None = None
-    rotation: Tensor | None = None
+    bias: Tensor | None = None  # is added to the logits, `(S, n, m)`
+    query: Tensor | None = None  # of `untied_cross`, is added to the words' queries after the rotation, `(S, n, d_h)`
+    key: Tensor | None = None  # the same for the keys
+    theta: Tensor | None = None  # of `rotary_reset`, is added where another position attends to `[CLS]`, `(S, 1)`
+    rotation: Tensor | None = None  # of queries and keys, `(2, n, r)`
     embeddings: Tensor | None = None  # of distances, `(2n - 1, d)`, which the layers project
 
 
 def num_products(config: TupeConfig) -> int:
-    """`t`, the number of products that the logit sums."""
+    """Return `t`, the number of products that the logit sums."""
     of_distances = len(config.deberta_terms.split("+")) if config.relative == "deberta" else 0
     return {"untied": 2, "untied_cross": 4}.get(config.absolute, 1) + of_distances
 
@@ -508,9 +507,9 @@ class PositionBias(nn.Module):
         self.frozen = False
 
     def forward(self, length: int, device: torch.device) -> Terms:
-        """The terms of the first `length` positions, in float32; in training, of `drawn` ones where these are random.
+        """Return the terms of the first `length` positions, in float32.
 
-        Those are position 0, and rising ones after it (Ruoss et al. 2023).
+        In training with `randomised_positions`, the positions are 0 and increasing random ones (Ruoss et al. 2023).
         """
         drawn, longest = None, self.config.randomised_positions
         if self.training and longest > length and not self.frozen:
@@ -545,7 +544,7 @@ class PositionBias(nn.Module):
 
     @torch.no_grad()
     def freeze(self, length: int, device: torch.device) -> None:
-        """Puts the finished terms of `length` positions in the place of what they are made of, as for ONNX.
+        """Replace the parameters by the finished terms of `length` positions, as for ONNX.
 
         The rotation has no parameters and is still computed, as a cast of the model to 16 bits would round a buffer.
         """
@@ -558,9 +557,9 @@ class PositionBias(nn.Module):
 
 
 def segment_ids(input_ids: Tensor, config: TupeConfig) -> Tensor:
-    """The segment, 0 or 1, of each token: `<s> a </s>` is 0; from the second of two separators on, it is 1.
+    """Return the segment of each token: `<s> a </s>` is 0, and from the second of two separators on it is 1.
 
-    With one separator between the texts of a pair, all behind the first is 1, save padding.
+    With one separator between the texts of a pair, all that follows it is 1, except padding.
     """
     is_separator = input_ids.eq(config.eos_token_id)
     if config.pair_separators == 1:
@@ -579,7 +578,7 @@ class SegmentAttention(nn.Module):
         self.weight = nn.Parameter(torch.empty(layers, config.position_sets // layers, 2, 2))
 
     def forward(self, segments: Tensor, layer: int) -> Tensor:
-        """`(B, H, n, n)` of `segments` `(B, n)`."""
+        """Return what is added to the logits, `(B, H, n, n)`, for `segments` `(B, n)`."""
         values = at_least_float32(self.weight[layer])
         return values[:, segments[:, :, None], segments[:, None, :]].transpose(0, 1)
 
@@ -595,16 +594,16 @@ class ShawRelative(nn.Module):
         self.value = nn.Parameter(torch.empty(shape)) if config.shaw_values else None
 
     def row(self, like: Tensor) -> Tensor:
-        """The row of every pair's distance, `(B, H, n, n)` for `like` `(B, H, n, ...)`."""
+        """Return the row of every pair's distance, `(B, H, n, n)` for `like` `(B, H, n, ...)`."""
         distance = distances(like.shape[2], like.device).clamp(-self.max_distance, self.max_distance)
         return (distance + self.max_distance).expand(*like.shape[:2], -1, -1)
 
     def logits(self, query: Tensor, scale: float) -> Tensor:
-        """`scale q_i . a[j - i]`: a product with all vectors, of which each cell takes its own."""
+        """Return `scale q_i . a[j - i]`: products with all vectors, from which each cell takes its own."""
         return (query @ (scale * self.key).to(query.dtype).t()).gather(-1, self.row(query))
 
     def weighted_values(self, weights: Tensor) -> Tensor:
-        """`sum_j weight_ij a^V[j - i]` of `weights` `(B, H, n, n)`: `(B, n, H, d_h)`."""
+        """Return `sum_j weight_ij a^V[j - i]`, `(B, n, H, d_h)`, for `weights` `(B, H, n, n)`."""
         by_row = weights.new_zeros(*weights.shape[:-1], len(self.value)).scatter_add(-1, self.row(weights), weights)
         return (by_row @ self.value.to(weights.dtype)).transpose(1, 2)
 
@@ -620,7 +619,7 @@ def eager_attention_forward(
     position_bias: Tensor | None = None,
     **kwargs: object,
 ) -> tuple[Tensor, Tensor]:
-    """The equation as it is written; the weights are returned too."""
+    """Compute the equation as it is written; return the weights too."""
     logits = (query * scaling) @ key.transpose(2, 3)
     if position_bias is not None:
         logits = logits + position_bias
@@ -662,7 +661,7 @@ class TupeSelfAttention(nn.Module):
         self.projection = LengthProjection(config) if config.linformer_k else None
 
     def project(self, x: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, each `(B, H, n, d_h)`; with Linformer keys and values `(B, H, k, d_h)`."""
+        """Return queries, keys and values, each `(B, H, n, d_h)`; with Linformer keys and values `(B, H, k, d_h)`."""
         if self.projection is None:
             parts = self.qkv_proj(x).chunk(3, -1)
         else:
@@ -675,7 +674,7 @@ class TupeSelfAttention(nn.Module):
     def forward(
         self, x: Tensor, position: Terms, attention_mask: Tensor | None, padding: Tensor | None, **kwargs: object
     ) -> tuple[Tensor, Tensor | None]:
-        """`x` `(B, n, d)` and the layer's terms, `bias` `(1 or B, 1 or H, n, m)`; returns `(B, n, d)` and weights."""
+        """Map `x` `(B, n, d)` to `(B, n, d)`, by the layer's terms; return the weights too where they are known."""
         query, key, value = self.project(x, padding)
         bias, position_query, position_key, theta, rotation, embeddings = position
         head_dim = value.shape[-1]
@@ -735,7 +734,7 @@ class TupeLayer(GradientCheckpointingLayer):
     def forward(
         self, x: Tensor, position: Terms, attention_mask: Tensor | None, padding: Tensor | None, **kwargs: object
     ) -> Tensor:
-        """`x` `(B, n, d)` to `(B, n, d)`."""
+        """Map `x` `(B, n, d)` to `(B, n, d)`."""
 
         def attend(x: Tensor) -> Tensor:
             return self.dropout(self.self_attn(x, position, attention_mask, padding, **kwargs)[0])
@@ -748,7 +747,7 @@ class TupeLayer(GradientCheckpointingLayer):
 
 
 class TupePreTrainedModel(PreTrainedModel):
-    """What all models of the family have in common."""
+    """Base of all models: their initialisation, and what Transformers asks about them."""
 
     config_class = TupeConfig
     base_model_prefix = "tupe"
@@ -762,7 +761,7 @@ class TupePreTrainedModel(PreTrainedModel):
 
     @property
     def _supports_flash_attn(self) -> bool:
-        """Whether nothing is added to the logits, as FlashAttention takes no bias."""
+        """Tell whether nothing is added to the logits, as FlashAttention takes no bias."""
         config = self.config
         terms = config.absolute in ("none", "input") and config.relative == "none" and config.segment != "per_head"
         return terms and not config.linformer_k
@@ -794,12 +793,12 @@ class TupePreTrainedModel(PreTrainedModel):
 def check_padding(attention_mask: Tensor) -> None:
     """Raise `ValueError` if the mask `(B, n)` hides the first token of a sequence, as padding on the left does.
 
-    Positions count from column 0, and `[CLS]` is read there. Only a mask on the CPU is checked, as a GPU would have to
-    be waited for, and none while the model is traced.
+    Positions count from column 0, where `[CLS]` is read. A mask on a GPU is not checked, because that would wait for
+    the GPU, and none is while the model is traced.
     """
     if attention_mask.device.type != "cpu" or torch.compiler.is_compiling() or torch.jit.is_tracing():
         return
-    if (attention_mask[:, 0].eq(0) & attention_mask.ne(0).any(1)).any():  # an empty sequence is none of them
+    if (attention_mask[:, 0].eq(0) & attention_mask.ne(0).any(1)).any():  # an empty sequence may be all padding
         raise ValueError(
             "attention_mask hides the first token of a sequence, but positions count from the first column: pad on the "
             "right (tokenizer.padding_side = 'right')"
@@ -807,7 +806,7 @@ def check_padding(attention_mask: Tensor) -> None:
 
 
 def check_shapes(x: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None, config: TupeConfig) -> None:
-    """Raise `ValueError` unless `x` is `(B, n, d)` and what is given beside it is of its length; shapes alone."""
+    """Raise `ValueError` unless `x` is `(B, n, d)` and the mask and the segments have its length."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return
     if x.ndim != 3 or x.shape[-1] != config.hidden_size:
@@ -824,7 +823,7 @@ def check_shapes(x: Tensor, attention_mask: Tensor | None, token_type_ids: Tenso
 
 
 class TupeModel(TupePreTrainedModel):
-    """Tokens to features, of sequences `<s> a </s>` or `<s> a </s> </s> b </s>`, padded on the right.
+    """The encoder: tokens to features, of sequences `<s> a </s>` or `<s> a </s> </s> b </s>`, padded on the right.
 
     With `pair_separators` 1, a pair is `<s> a </s> b </s>`.
     """
@@ -853,11 +852,11 @@ class TupeModel(TupePreTrainedModel):
         self.embed_tokens = value
 
     def freeze_positions(self) -> None:
-        """Replaces the position parameters by the finished terms of all lengths, which nothing trains any more."""
+        """Replace the position parameters by the finished terms of all lengths, which cannot be trained."""
         self.position_bias.freeze(self.config.max_position_embeddings, self.device)
 
     def layer_terms(self, length: int, segments: Tensor | None, dtype: torch.dtype) -> list[Terms]:
-        """The position terms of each layer, with the axes `(1 or B, 1 or H, n, m)`; shared ones are computed once."""
+        """Return the terms of each layer, with the axes `(1 or B, 1 or H, n, m)`; shared ones are computed once."""
         layers = 1 if self.config.sharing == "layer" else len(self.layers)
         with torch.autocast(self.device.type, enabled=False):
             *terms, rotation, embeddings = self.position_bias(length, self.device)
@@ -881,14 +880,14 @@ class TupeModel(TupePreTrainedModel):
         inputs_embeds: Tensor | None = None,
         **kwargs: object,
     ) -> BaseModelOutput:
-        """Features `(B, n, d)`.
+        """Compute features `(B, n, d)`.
 
         Args:
             input_ids: `(B, n)`, `n` at most `max_position_embeddings`.
-            attention_mask: `(B, n)`, 0 at padding, which is on the right; where it is not given, padding is where the
-                tokens are `<pad>`.
-            token_type_ids: `(B, n)`, segments 0 and 1; where they are not given, the separators tell them.
-            inputs_embeds: `(B, n, d)`, in the place of `input_ids`; all is then segment 0 unless told otherwise.
+            attention_mask: `(B, n)`, 0 at padding, which is on the right; by default, padding is where tokens are
+                `<pad>`.
+            token_type_ids: `(B, n)`, segments 0 and 1; by default, the separators tell them.
+            inputs_embeds: `(B, n, d)`, in place of `input_ids`; all is then segment 0 by default.
 
         Raises:
             ValueError: if a sequence is too long, for shapes that do not fit, or if a mask on the CPU has padding on
@@ -950,7 +949,7 @@ class TupeForTask(TupePreTrainedModel):
         labels: Tensor | tuple[Tensor, Tensor] | None = None,
         **kwargs: object,
     ) -> ModelOutput:
-        """Scores, and the loss if there are labels. Other arguments are those of `TupeModel`."""
+        """Compute scores, and the loss if there are labels. Other arguments are those of `TupeModel`."""
         outputs = self.tupe(input_ids, attention_mask, token_type_ids, inputs_embeds, **kwargs)
         scores = self.scores(outputs.last_hidden_state)
         loss = None if labels is None else self.loss(*scores, labels, **kwargs)
@@ -1080,7 +1079,7 @@ class TupeForQuestionAnswering(TupeForTask):
         end_positions: Tensor | None = None,
         **kwargs: object,
     ) -> QuestionAnsweringModelOutput:
-        """Scores of every token as the first and as the last. Other arguments are those of `TupeModel`."""
+        """Score every token as the first and as the last. Other arguments are those of `TupeModel`."""
         labels = None if start_positions is None or end_positions is None else (start_positions, end_positions)
         return super().forward(input_ids, attention_mask, token_type_ids, inputs_embeds, labels, **kwargs)
 

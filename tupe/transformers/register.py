@@ -1,4 +1,4 @@
-"""Registers the model classes with Transformers' Auto classes, and this project's attention by the name `tupe`."""
+"""Register the model classes with Transformers' Auto classes, and this project's attention by the name `tupe`."""
 
 from torch import Tensor, nn
 from transformers import (
@@ -29,7 +29,7 @@ def attention(
     position_bias: Tensor | None = None,
     **kwargs: object,
 ) -> tuple[Tensor, None]:
-    """`tupe.attention.biased_attention`, as Transformers calls it; `attention_mask` is `(B, n)`, 0 at padding."""
+    """Call `biased_attention` with Transformers' arguments; `attention_mask` is `(B, n)`, 0 at padding."""
     padding = None if attention_mask is None else attention_mask.eq(0)
     options = {"scale": scaling, "dropout_p": dropout, "training": module.training}
     out = biased_attention(query, key, value, position_bias, key_padding_mask=padding, **options)
