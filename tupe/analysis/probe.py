@@ -12,7 +12,7 @@ from tupe.analysis.curves import LOG, record_of
 from tupe.errors import UserError
 from tupe.files import read_text
 from tupe.models.config import CONFIGS
-from tupe.plan.estimate import HALVES
+from tupe.plan.precision import HALVES
 from tupe.plan.pretraining import MADE_BY, speed_of
 from tupe.plan.probe import Probe
 
@@ -24,8 +24,8 @@ _GPU = re.compile(r" ; name = (\S.*?)\s*$")  # of each process
 def read_probe(run: Path) -> Probe:
     """Read the folder of a run of scripts/pretrain.sh, which needs a few intervals of `common.log_interval` updates.
 
-    Only the run's last start counts, without its first interval where there are others: that one compiles kernels and
-    fills caches. The median of the others leaves a validation or a checkpoint among them out.
+    Only the run's last start counts, without its first interval where there are others, because in that one kernels are
+    compiled and caches filled. The median of the others ignores a validation or a checkpoint in one of them.
 
     Raises:
         UserError: if the log has no intervals, or if the folder has no configuration of a pre-training.

@@ -2,6 +2,6 @@
 
 from tupe.plan.check import Launch
 from tupe.plan.config import plus, read_config, with_pluses
-from tupe.plan.pretraining import made_of, plan
+from tupe.plan.pretraining import plan
 
-__all__ = ["Launch", "made_of", "plan", "plus", "read_config", "with_pluses"]
+__all__ = ["Launch", "plan", "plus", "read_config", "with_pluses"]

@@ -19,12 +19,13 @@ class Launch:
     nodes: int  # machines
     processes: int  # on each machine
     gpus: int  # on each machine; 0 for the CPU
-    here: bool = True  # whether it starts on this machine, whose GPUs and disk must then do
-    gpu: str | None = None  # of which kind they are, as `h100`, if the plan is to say hours
-    mfu: float = 0.4  # share of their peak that training uses
-    # what `tupe.analysis.cost.read_costs` returns, if the plan is to say hours by it
+    here: bool = True  # whether it starts on this machine, whose GPUs and disk are then checked
+    # The plan says hours by one of these: a kind of GPU such as `h100`, what `tupe.analysis.cost.read_costs` returned,
+    # or a short run.
+    gpu: str | None = None
+    mfu: float = 0.4  # share of the GPUs' peak that training uses
     measured: tuple[str, list[dict[str, Any]]] | None = None
-    probe: Probe | None = None  # a run of it, if the plan is to say hours by that
+    probe: Probe | None = None
     max_unused: float = 0.01  # share of the tokens that may be in lines too long to be used
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Compose the configuration of a training as `fairseq-hydra-train` does, and refuse keys and values that cannot be."""
+"""Compose the configuration of a training as `fairseq-hydra-train` does, and refuse wrong keys and values."""
 
 import re
 import warnings
@@ -15,14 +15,15 @@ from yaml import YAMLError
 from tupe.errors import UserError
 from tupe.fairseq_patches.configuration import flags_are_booleans, refuse_unknown_keys
 
-_BY_NAME = ("model", "task", "criterion", "optimizer", "lr_scheduler")  # of which Hydra knows what the file names
+#: Groups whose fields depend on their `_name`, so that Hydra knows only those that the file names.
+_BY_NAME = ("model", "task", "criterion", "optimizer", "lr_scheduler")
 
 
 def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
     """Compose a configuration as `fairseq-hydra-train` does, with fairseq's defaults.
 
     Raises:
-        UserError: for a file, key or value that cannot be.
+        UserError: for a file that does not exist, or a key or value that is wrong.
     """
     if not (folder / f"{name}.yaml").is_file():  # Hydra would compose fairseq's empty schema
         raise UserError(f"there is no {folder / name}.yaml: give the folder and the name of a configuration.")
@@ -30,15 +31,15 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
     try:
         overrides = with_pluses(overrides, folder, name)
         with warnings.catch_warnings(), initialize_config_dir(config_dir=str(folder.resolve()), version_base="1.1"):
-            warnings.simplefilter("ignore")  # fairseq's schema has the name of the file, which Hydra 1.1 deprecates
+            warnings.simplefilter("ignore")  # Hydra deprecates a file with the name of fairseq's schema
             with flags_are_booleans():
                 cfg = compose(config_name=name, overrides=overrides)
                 add_defaults(cfg)
     except UserError:
         raise
-    except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:  # a group that is a number
+    except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:  # ValueError: a group is a number
         for override in overrides:
-            if not override.startswith("~"):  # which has no value
+            if not override.startswith("~"):  # a removal has no value
                 _refuse_override(override)
         reason = re.split(r"\s(?:To append|Either remove|See https)", str(error))[0]  # without Hydra's advice
         raise UserError(f"the configuration {name} cannot be made: {' '.join(reason.split())}") from None
@@ -58,8 +59,8 @@ def _refuse_override(override: str) -> None:
 
 
 def with_pluses(arguments: list[str], folder: Path, name: str) -> list[str]:
-    """Write each of the arguments by `plus`, for the configuration `name` in `folder`."""
-    named = OmegaConf.to_container(OmegaConf.load(folder / f"{name}.yaml"))  # of a DictConfig, what is ??? is not there
+    """Apply `plus` to each of the arguments, for the configuration `name` in `folder`."""
+    named = OmegaConf.to_container(OmegaConf.load(folder / f"{name}.yaml"))  # in a DictConfig, a ??? counts as missing
     return [plus(argument, named) for argument in arguments]
 
 

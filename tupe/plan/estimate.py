@@ -10,9 +10,8 @@ from tupe.errors import UserError
 from tupe.models.describe import full_name
 from tupe.models.tupe import as_namespace
 from tupe.plan.check import Launch
+from tupe.plan.precision import bits_of
 from tupe.systems import ELECTRA, named_electras, named_models
-
-HALVES = ("fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16", "amp")
 
 
 def number_of_updates(cfg: DictConfig, epoch: int) -> int:
@@ -35,7 +34,7 @@ def number_of_updates(cfg: DictConfig, epoch: int) -> int:
 
 
 def hours(cfg: DictConfig, launch: Launch, flops: int, tokens: int) -> Iterator[str]:
-    """Yield estimates of the time for `flops` operations on `tokens`, from what `launch` says of its machines.
+    """Yield estimates of the time for `flops` operations on `tokens`, by the GPUs or the measurement of `launch`.
 
     Raises:
         UserError: for an unknown kind of GPU, and for a measurement of something else.
@@ -68,7 +67,7 @@ def _by_measurement(cfg: DictConfig, launch: Launch, tokens: int) -> str:
     same = [name.rpartition("_") for name, row in rows.items() if row.items() <= vars(args).items()]  # aliases too
     wanted = [("training", f"{system}{compiled}", size) for system, _, size in same]
     found = [record for record in records if (record["mode"], record["rival"], record["size"]) in wanted]
-    bits = 16 if any(cfg.common[half] for half in HALVES) else 32
+    bits = bits_of(cfg)
     if not found or f" of {length} tokens, " not in conditions or (", float32, " in conditions) != (bits == 32):
         raise UserError(
             f"--measured has no training of {full_name(args)}{compiled and ' --compile'} in {bits} bits and sequences "

@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from omegaconf import DictConfig
 
 from tupe.cores import PRECISION
 from tupe.errors import UserError
-from tupe.files import atomic, read_text
+from tupe.files import read_text, write_bytes
 
-_KEYS = ("fp16", "bf16", "amp", "memory_efficient_fp16", "memory_efficient_bf16")
+#: Fields of `common` with which a training computes in 16 bits.
+HALVES = ("fp16", "bf16", "memory_efficient_fp16", "memory_efficient_bf16", "amp")
 #: What a folder keeps, and the fields of `common` that it stands for in a configuration that asks for fp16.
 _VALUES = {
     "fp16": {},
@@ -18,6 +20,11 @@ _VALUES = {
     "fp32": {"fp16": False},
 }
 _TRUE = ("true", "yes", "y", "on", "1")  # as Hydra and OmegaConf read them
+
+
+def bits_of(cfg: DictConfig) -> int:
+    """Return the width of the numbers in which a training computes, 16 or 32 bits."""
+    return 16 if any(cfg.common[half] for half in HALVES) else 32
 
 
 class Choice(NamedTuple):
@@ -35,20 +42,19 @@ class Choice(NamedTuple):
     def keep(self, folder: Path) -> None:
         """Write the precision into the folder of the training."""
         if self.name is not None:
-            with atomic(folder / PRECISION) as path:
-                path.write_text(f"{self.name}\n", encoding="utf-8")
+            write_bytes(folder / PRECISION, f"{self.name}\n".encode())
 
 
 def choose(folder: Path, overrides: list[str], fp16: bool = True) -> Choice:
     """Choose the precision of a training on this machine's GPUs.
 
-    What the command line gives wins, and is kept. Without it, where the configuration asks for fp16, a training that
-    resumes keeps what it began with, and one that begins takes bf16 if every GPU has it.
+    A precision on the command line is taken, and kept. Without one, where the configuration asks for fp16, a training
+    that resumes keeps what it began with, and one that begins takes bf16 if every GPU has it.
 
     Args:
         folder: of the training's checkpoints.
         overrides: `key=value` of the command line.
-        fp16: whether the configuration asks for fp16 where the command line does not speak of it.
+        fp16: whether the configuration asks for fp16.
 
     Raises:
         UserError: if the folder's file holds no precision.
@@ -66,26 +72,26 @@ def choose(folder: Path, overrides: list[str], fp16: bool = True) -> Choice:
 
 
 def _given(overrides: list[str]) -> dict[str, bool]:
-    """Return what the overrides say of precision; the last one of a field counts, as in Hydra."""
+    """Return the overrides of `HALVES`; the last one of a field counts, as in Hydra."""
     given = {}
     for override in overrides:
         key, _, value = override.lstrip("+~").partition("=")
         group, _, field = key.partition(".")
-        if group == "common" and field in _KEYS:
+        if group == "common" and field in HALVES:
             given[field] = value.strip("'\" ").lower() in _TRUE
     return given
 
 
 def _name(given: dict[str, bool]) -> str:
     """Return the name of the precision that fields of `common` make."""
-    for name, keys in (("bf16", ("bf16", "memory_efficient_bf16")), ("amp", ("amp",)), ("fp16", _KEYS)):
+    for name, keys in (("bf16", ("bf16", "memory_efficient_bf16")), ("amp", ("amp",)), ("fp16", HALVES)):
         if any(given.get(key) for key in keys):
             return name
     return "fp32"
 
 
 def _kept(folder: Path) -> tuple[str, str] | None:
-    """Return the precision that a training in `folder` began with, and how that is known; None if none began."""
+    """Return the precision that the training in `folder` began with, and how that is known; None if none has begun."""
     path = folder / PRECISION
     if path.is_file():
         name = read_text(path, "the first start of the training").strip()

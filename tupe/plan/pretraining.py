@@ -24,7 +24,8 @@ from tupe.models.summary import meta_model, without_generator
 from tupe.models.tupe import as_namespace
 from tupe.plan.check import Launch, check
 from tupe.plan.disk import disk
-from tupe.plan.estimate import HALVES, hours, number_of_updates, short
+from tupe.plan.estimate import hours, number_of_updates, short
+from tupe.plan.precision import bits_of
 from tupe.systems import ELECTRA, system_fields
 
 MADE_BY = "scripts/pretrain.sh"
@@ -117,8 +118,7 @@ def speed_of(cfg: DictConfig) -> dict[str, Any]:
     """Return what the speed of a training on one device depends on, beside the batch."""
     length = cfg.task.tokens_per_sample
     fields = {field: cfg.model[field] for field in _SPEED}
-    bits = 16 if any(cfg.common[half] for half in HALVES) else 32
-    return {"length": length, "bits": bits, "model": {**model_of(cfg, length), **fields}}
+    return {"length": length, "bits": bits_of(cfg), "model": {**model_of(cfg, length), **fields}}
 
 
 def _shards(cfg: DictConfig) -> list[Path]:

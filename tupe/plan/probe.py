@@ -23,7 +23,7 @@ class Probe(NamedTuple):
         """Say how long `sequences` take, if each of `devices` is as fast as the run's.
 
         Raises:
-            UserError: if the run was of something else than `made_of`, or on no GPU where there are `gpus`.
+            UserError: if the run's model, length or bits differ from `made_of`, or one runs on GPUs and one does not.
         """
         differs = difference(self.made_of, made_of)
         if differs:

@@ -1,4 +1,4 @@
-"""Start a planned training: this process becomes it, and its folder belongs to one model and its data."""
+"""Start a planned training in a folder that belongs to one model and its data."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ def start(
     node_rank: int,
     precision: Choice | None = None,
 ) -> NoReturn:
-    """Lock the folder of the checkpoints, and become `command`.
+    """Lock the folder of the checkpoints, and replace this process by `command`.
 
     Args:
         command: the training.
@@ -30,8 +30,8 @@ def start(
         launch: where it takes place.
         made_by: name of the training in messages.
         made_of: what the folder depends on.
-        node_rank: number of this machine; the first holds the folder.
-        precision: what the folder keeps for when the training resumes; none on the CPU.
+        node_rank: number of this machine; machine 0 locks the folder.
+        precision: written to the folder for when the training resumes; None on the CPU.
 
     Raises:
         UserError: if another process works in the folder, or if it holds something else.
