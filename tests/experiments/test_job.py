@@ -8,9 +8,8 @@ import sys
 import pytest
 
 from tests.commands import ROOT
-from tupe.experiments import gpus
-from tupe.experiments.gpus import one_gpu
-from tupe.experiments.job import keep_best, reason
+from tupe.experiments import job
+from tupe.experiments.job import keep_best, one_gpu, reason
 from tupe.experiments.runs import Run
 from tupe.experiments.sweep import multirun
 from tupe.files import lock
@@ -81,7 +80,7 @@ def test_lock_is_of_one_process_and_ends_with_it(tmp_path):
 
 
 def test_runs_share_no_gpu(tmp_path, monkeypatch):
-    monkeypatch.setattr(gpus.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(job.tempfile, "gettempdir", lambda: str(tmp_path))
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):  # a user without a name, as in a container
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 1 << 30)

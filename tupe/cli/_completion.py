@@ -12,7 +12,7 @@ WANTED = "_ARGCOMPLETE" in os.environ
 
 
 def complete(commands: Iterable[str], add_arguments: Callable[[str, argparse.ArgumentParser], None]) -> None:
-    """Write what may come next to the shell, and end the process; only the line's own command is asked for options."""
+    """Write the completions to the shell, and end the process. Only the command on the line is imported."""
     import argcomplete
 
     typed = os.environ["COMP_LINE"].split()

@@ -1,4 +1,4 @@
-"""Arguments `[LABEL=]PATH`: each of the things that are compared has its own name."""
+"""Arguments `[LABEL=]PATH`, which name the checkpoints or runs that a command compares."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Labelled = tuple[str, Path]
 
 
 def split_label(argument: str) -> Labelled:
-    """Split `LABEL=PATH` into the label, empty if there is none, and the path: the type of such an argument."""
+    """Split `[LABEL=]PATH` into the label, which may be empty, and the path: the type of such an argument."""
     plain = "=" not in argument or Path(argument).exists()
     label, path = ("", argument) if plain else argument.split("=", 1)
     return label, Path(path)
 
 
 def check_names(names: list[str]) -> None:
-    """Raise a `UserError` if a name is there twice."""
+    """Raise a `UserError` if two names are the same."""
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"two are called '{name}': give each its own name, as in LABEL=PATH.")
 
 
 def open_encoders(checkpoints: list[Labelled]) -> list[TupeLanguageModelEncoder]:
-    """Open checkpoints that are compared. The label defaults to the model and its fields."""
+    """Open the encoders of checkpoints. The label defaults to the model and its fields."""
     from tupe.analysis.checkpoint import open_encoder
 
     encoders = [open_encoder(path, label) for label, path in checkpoints]
@@ -38,7 +38,7 @@ def open_encoders(checkpoints: list[Labelled]) -> list[TupeLanguageModelEncoder]
 
 
 def read_runs(runs: list[Labelled], against: str | None) -> dict[str, TrainingLog]:
-    """Read the logs of runs, by label, which defaults to the path. `against` is one of the labels, or None."""
+    """Return the logs of runs by label, which defaults to the path. `against` is one of the labels, or None."""
     from tupe.analysis.curves import read_log
 
     logs = [(label or str(path), read_log(path)) for label, path in runs]

@@ -7,7 +7,7 @@ from tupe.cli._types import whole
 
 
 def add_text(parser: argparse.ArgumentParser, of: str, sequences: int | None = None) -> None:
-    """Add the corpus, the text, and how many sequences of it; `of` says what needs them."""
+    """Add the corpus, the text, and the number of sequences; `of` says which outputs need them."""
     add = parser.add_argument
     add("--data", type=Path, help=f"{of}: folder of the corpus, for its vocabulary and its held-out text")
     add("--text", type=Path, metavar="FILE", help=f"{of}: a file of text, in place of the held-out one")

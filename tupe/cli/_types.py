@@ -17,7 +17,7 @@ from tupe.cores import available_cores
 from tupe.errors import UserError
 from tupe.files import check_new, check_replaceable
 
-#: Symbols of a dictionary: fairseq's four and the mask, and as many as anybody trains.
+#: More symbols than any vocabulary has.
 MOST_SYMBOLS = 4_000_000
 SEEDS = 0, 2**32 - 1
 
@@ -38,7 +38,7 @@ def whole(least: int, most: int = 1_000_000_000) -> Callable[[str], int]:
 
 
 def real(least: float, most: float) -> Callable[[str], float]:
-    """Make the type of a number from `least` to `most`; NaN is none."""
+    """Make the type of a number from `least` to `most`."""
 
     def number(text: str) -> float:
         try:
@@ -53,33 +53,33 @@ def real(least: float, most: float) -> Callable[[str], float]:
 
 
 def listed(kind: Callable[[str], Any]) -> Callable[[str], list]:
-    """Make the type of a list such as `1,2,3`, in which each value counts once."""
+    """Make the type of a list such as `1,2,3`, without repeated values."""
     return lambda text: list(dict.fromkeys(kind(value) for value in text.replace(",", " ").split()))
 
 
 def add_workers(parser: argparse.ArgumentParser) -> None:
-    """Add the number of processes of a command that prepares data."""
+    """Add the option for the number of processes."""
     help_ = "processes (default: all cores it may use)"
     parser.add_argument("--workers", type=whole(1, 10_000), default=available_cores(), metavar="N", help=help_)
 
 
 def new_file(text: str) -> Path:
-    """A file that is not there yet: what took long to make is not written over."""
+    """Type of an output that must not exist yet, because it took long to make."""
     return Path(text)
 
 
 def output_file(text: str) -> Path:
-    """A text or picture, which may take the place of an earlier one."""
+    """Type of an output text or picture, which may replace an earlier one."""
     return Path(text)
 
 
 def output_folder(text: str) -> Path:
-    """A folder; the command decides what may be in it (`tupe.files.own`)."""
+    """Type of an output folder; the command checks what is in it (`tupe.files.own`)."""
     return Path(text)
 
 
 def check_outputs(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Raise a `UserError` for an output that is an input, or that takes the place of what is not a text or picture."""
+    """Raise a `UserError` for an output that is an input, or that would replace anything but a text or picture."""
     kinds = {action.dest: action.type for action in parser._actions}
     outputs = {name for name, kind in kinds.items() if kind in (new_file, output_file, output_folder)}
     inputs = [path for name, value in vars(args).items() if name not in outputs for path in _paths(value)]
@@ -97,7 +97,7 @@ def check_outputs(parser: argparse.ArgumentParser, args: argparse.Namespace) -> 
 
 
 def _paths(value: Any) -> Iterator[Path]:
-    """Every path in the value of an argument: a path, one with its label, or a list of such."""
+    """Yield every path in the value of an argument, which may have labels and lists."""
     if isinstance(value, Path):
         yield value
     elif isinstance(value, list | tuple):

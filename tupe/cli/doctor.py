@@ -18,7 +18,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print the findings. Raises `UserError` if something does not work."""
     from tupe.doctor.examine import examine
 
     with contextlib.nullcontext() if args.json is None else atomic(args.json) as file:  # a wrong name is said at once

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from tupe.cli._labels import check_names, split_label
 from tupe.cli._types import SEEDS, output_file, whole
+from tupe.experiments.study.design import Extension
 
 if TYPE_CHECKING:
     from tupe.analysis.length import LengthLoss
 
-_EXTENSIONS = ("linear", "ntk", "yarn", "log_n", "window", "fire_length")
-_TIMES = (1, 2, 4, 8)  # the length of training, by default
+_TIMES = (1, 2, 4, 8)  # lengths by default, as multiples of the length of training
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "of the held-out text, at most (default: %(default)s)"
     add("--tokens", type=whole(1), default=100_000, metavar="N", help=help_)
     help_ = "rows more for each: angles of RoPE (linear, ntk, yarn), queries (log_n), window, end of FIRE (fire_length)"
-    add("--extend", choices=_EXTENSIONS, nargs="+", default=[], help=help_)
+    add("--extend", choices=get_args(Extension), nargs="+", default=[], help=help_)
     help_ = "fields of the position encoding for these windows, in place of those of training"
     add("--override", type=_field, nargs="+", default=[], metavar="FIELD=VALUE", help=help_)
     add("--seed", type=whole(*SEEDS), default=1, help="of the masks (default: %(default)s)")
@@ -51,7 +51,7 @@ def _field(text: str) -> tuple[str, str]:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Measures each checkpoint at each length that it has; those that it has not are said."""
+    """Measure each checkpoint at each length; say which lengths it lacks."""
     import dataclasses
 
     from tupe.analysis.checkpoint import open_encoder
@@ -72,16 +72,16 @@ def run(args: argparse.Namespace) -> None:
         )  # fmt: skip
         print(f"{name:<32}{trained[name]:>8}{base.bits:>8.3f}{'':>34}that of training")
         for extension in dict.fromkeys(("none", *args.extend)):
-            label = name if extension == "none" else f"{name}, {extension}"
+            label = _label(name, extension)
             if extension not in losses:
                 print(f"{label:<32}{'-':>8}{'-':>8}{'':>34}does not apply to this model")
                 continue
-            of = losses[extension]
             for length in lengths:
-                if length not in of:
+                loss = losses[extension].get(length)
+                if loss is None:
                     print(f"{label:<32}{length:>8}{'-':>8}{'':>34}has {trained[name]} positions: slide such windows")
                 elif overrides or (extension, length) != ("none", trained[name]):
-                    print(f"{label:<32}{length:>8}{_row(of[length])}")
+                    print(f"{label:<32}{length:>8}{_row(loss)}")
     if args.json:
         models = {
             name: {
@@ -99,13 +99,13 @@ def run(args: argparse.Namespace) -> None:
         write_json(args.json, {**settings, "overrides": overrides, "models": models})
         print(f"numbers: {args.json}")
     if args.figure:
-        labels = {
-            name if extension == "none" else f"{name}, {extension}": of
-            for name, (_, losses) in found.items()
-            for extension, of in losses.items()
-        }
-        plot_loss_by_length(labels, args.figure)
+        measured = ((name, *item) for name, (_, losses) in found.items() for item in losses.items())
+        plot_loss_by_length({_label(name, extension): losses for name, extension, losses in measured}, args.figure)
         print(f"loss by length: {args.figure}")
+
+
+def _label(name: str, extension: str) -> str:
+    return name if extension == "none" else f"{name}, {extension}"
 
 
 def _row(loss: LengthLoss) -> str:

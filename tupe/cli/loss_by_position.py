@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Measures each checkpoint at each length that it has; those that it has not are said, and left out."""
+    """Measure each checkpoint at each length; say which lengths it lacks, and leave them out."""
     from tupe.analysis.checkpoint import open_encoder
     from tupe.analysis.length import TooLong, loss_by_position, plot_loss_by_position
 

@@ -1,8 +1,8 @@
-"""`tupe COMMAND`: finds the command's file in this folder and runs it.
+"""`tupe COMMAND`: find the command's file in this folder and run it.
 
-The file `tupe/cli/user_dir.py` is the command `tupe user-dir`, and `import_.py` is `tupe import`. Such a file has a
-docstring, which is the command's help and whose first line is shown in the list of commands; `add_arguments(parser)`;
-and `run(args)`. `TUPE_USER_DIR` names a folder that is imported first, as fairseq's `--user-dir`.
+The file `tupe/cli/user_dir.py` is the command `tupe user-dir`, and `import_.py` is `tupe import`. Such a file has
+`add_arguments(parser)`, `run(args)`, and a docstring, which is the command's help and whose first line stands in the
+list of commands. `TUPE_USER_DIR` names a folder that is imported first, as fairseq's `--user-dir`.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from tupe.cli._types import check_outputs
 from tupe.errors import UserError, system_sentence
 from tupe.user_dir import import_own
 
-#: The commands by what one wants, in the order of `tupe --help`.
+#: Purpose -> its commands, in the order of `tupe --help`.
 GROUPS = {
     "examine a machine": ("doctor",),
     "begin from a pre-trained model": ("import",),
@@ -37,7 +37,7 @@ GROUPS = {
     "take elsewhere": ("export", "export-onnx", "export-electra", "convert-release"),
 }
 
-#: What the scripts and other commands call. They have a help, but do not stand in the list.
+#: Commands for scripts and other commands, which the list leaves out.
 OF_SCRIPTS = (
     *("config-dir", "finetuning-result", "model-overrides", "python-docs", "quickstart-report", "user-dir"),
     "word-order",
@@ -47,7 +47,7 @@ COMMANDS = (*(name for names in GROUPS.values() for name in names), *OF_SCRIPTS)
 
 _EMPTY = re.compile(r"--[a-z-]+=\s*")  # an option
 _KINDS = ("correlations", "cost", "position", "ranks", "reset", "scores", "segments", "similarity", "training")
-#: Names of version 0.1.0, which go in 0.3.0, and what they are called now.
+#: Name in version 0.1.0, which 0.3.0 removes -> the name now.
 RENAMED = {
     "finetune-glue": ("finetune",),
     "glue-predict": ("predict",),
@@ -60,18 +60,18 @@ RENAMED = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command and returns the exit status, as `status`."""
+    """Run one command and return the exit status, as `status`."""
     return status(lambda: _run(sys.argv[1:] if argv is None else argv))
 
 
 def status(work: Callable[[], None]) -> int:
-    """Does a command's work and returns the exit status: 0, or 1 after an error, whose sentence goes to stderr."""
+    """Do a command's work and return the exit status: 0, or 1 after an error, whose sentence is printed on stderr."""
     try:
         work()
         sys.stdout.flush()
-    except BrokenPipeError:  # who reads the output, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (UserError, OSError) as error:  # OSError: a full disk, a file that may not be read
+    except (UserError, OSError) as error:  # OSError: a full disk, or a file without permission
         said = str(error) if isinstance(error, UserError) else system_sentence(error)
         print(f"error: {_one_line(said)}", file=sys.stderr)
         return 1
@@ -94,9 +94,7 @@ def _one_line(text: str) -> str:
 
 
 def _check_names(argv: list[str]) -> None:
-    """Refuse what could not be written to any file or screen, nothing at all, which would be the folder where the
-    command runs, and `--name=--`, from which argparse takes the value.
-    """
+    """Raise `UserError` for an argument that is empty or not UTF-8, and for `--name=--`, whose value argparse drops."""
     for argument in argv:
         if not argument.strip() or _EMPTY.fullmatch(argument):
             raise UserError(
@@ -112,10 +110,10 @@ def _check_names(argv: list[str]) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """One whose errors are a sentence, without the usage before it."""
+    """Parser whose errors are one sentence, without the usage."""
 
     def add_argument(self, *names: str, **options: Any) -> argparse.Action:
-        """Make arguments that may be left out optional; argparse does so only if they have a default."""
+        """Give `nargs="*"` a default, without which argparse requires the argument."""
         if options.get("nargs") == "*":
             options.setdefault("default", [])
         return super().add_argument(*names, **options)
@@ -153,7 +151,7 @@ def _run(argv: list[str]) -> None:
     if command != "user-dir":
         import_own()
     parser = parser_of(command)
-    logging.disable(logging.INFO)  # fairseq is talkative
+    logging.disable(logging.INFO)  # fairseq logs much
     args = parser.parse_intermixed_args(arguments)
     check_outputs(parser, args)
     _module(command).run(args)
@@ -172,11 +170,11 @@ def _list_of_commands() -> str:
 
 
 def _stem(command: str) -> str:
-    """The command's file, without its ending; one whose name is Python's has an underscore."""
+    """Return the name of the command's module; a keyword of Python gets an underscore."""
     return f"{command}_" if keyword.iskeyword(command) else command.replace("-", "_")
 
 
 def _summary(command: str) -> str:
-    """First line of the command's docstring, read without importing the file."""
+    """Return the first line of the command's docstring, without importing the module."""
     path = Path(__file__).with_name(f"{_stem(command)}.py")
     return (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]

@@ -111,8 +111,8 @@ class Figure(NamedTuple):
     """A kind of figure."""
 
     shows: str  # what is drawn, and of what
-    draw: Callable[[argparse.Namespace], None]  # reads what the arguments name, and writes the picture
-    options: Mapping[str, Any] = MappingProxyType({})  # the optional arguments that it takes, with their defaults
+    draw: Callable[[argparse.Namespace], None]  # reads the paths, and writes the picture
+    options: Mapping[str, Any] = MappingProxyType({})  # its optional arguments, with their defaults
     several: bool = False  # whether it compares several checkpoints, runs or sweeps
 
 

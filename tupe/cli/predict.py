@@ -12,9 +12,9 @@ from tupe.cli._types import output_folder, whole
 
 #: Options of windows and answers, which are fields of the task.
 WINDOWS = {
-    "doc-stride": "tokens from window to window",
-    "max-query": "tokens of a question at most",
-    "max-answer": "tokens of an answer at most",
+    "doc_stride": "tokens from window to window",
+    "max_query": "tokens of a question at most",
+    "max_answer": "tokens of an answer at most",
 }
 
 
@@ -26,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--partial", action="store_true", help="GLUE: take test sets that do not have as many rows as published")
     add("--splits", nargs="+", default=[], metavar="SPLIT", help="questions: which (default: all test sets)")
     for name, what in WINDOWS.items():
-        add(f"--{name}", type=whole(1), metavar="N", help=f"questions: {what} (default: as in fine-tuning)")
+        option = f"--{name.replace('_', '-')}"
+        add(option, type=whole(1), metavar="N", help=f"questions: {what} (default: as in fine-tuning)")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -42,8 +43,9 @@ def run(args: argparse.Namespace) -> None:
     checkpoint = open_checkpoint(args.checkpoint)
     questions = holds_questions or answers_questions(checkpoint)
     for name in ("partial",) if questions else ("splits", *WINDOWS):
-        if getattr(args, name.replace("-", "_")):
-            raise UserError(f"--{name} is not for {'questions' if questions else 'such a task'}: leave it out.")
+        if getattr(args, name):
+            kind = "questions" if questions else "such a task"
+            raise UserError(f"--{name.replace('_', '-')} is not for {kind}: leave it out.")
     own = description(args.data)
     if own is not None:
         for path, scores in predict_own(checkpoint, args.data, own, args.out).items():
@@ -53,8 +55,7 @@ def run(args: argparse.Namespace) -> None:
         for path in predict(checkpoint, args.data, args.out, args.partial):
             print(f"predictions: {path}")
         return
-    names = [option.replace("-", "_") for option in WINDOWS]
-    settings = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    settings = {name: getattr(args, name) for name in WINDOWS if getattr(args, name) is not None}
     for split, scores in predict_answers(checkpoint, args.data, args.out, args.splits, **settings).items():
         print(f"{split}: {json.dumps(scores) if scores else 'its answers are not known'}")
     print(f"predictions: {args.out}")

@@ -46,7 +46,7 @@ def number_or_share(text: str) -> int | float:  # argparse shows the name
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prepares the corpus; with `--verify` checks it."""
+    """Prepare the corpus; with `--verify`, check it."""
     from tupe.data.corpus.inputs import find
     from tupe.data.corpus.manifest import Manifest
     from tupe.data.corpus.pipeline import prepare

@@ -11,14 +11,10 @@ from tupe.cli._types import output_folder, whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("out", type=output_folder, metavar="OUT", help="folder of the two files")
-    parser.add_argument(
-        "--held-out",
-        type=whole(0, 100),
-        default=20,
-        metavar="PERCENT",
-        help="documents in finetuning.txt (default: %(default)s)",
-    )
+    add = parser.add_argument
+    add("out", type=output_folder, metavar="OUT", help="folder of the two files")
+    help_ = "documents in finetuning.txt (default: %(default)s)"
+    add("--held-out", type=whole(0, 100), default=20, metavar="PERCENT", help=help_)
 
 
 def run(args: argparse.Namespace) -> None:

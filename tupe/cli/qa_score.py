@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints the scores; questions without prediction are named on stderr."""
+    """Print the scores, and warnings about questions without prediction on stderr."""
     import json
     import sys
 

@@ -9,9 +9,11 @@ import argparse
 import math
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 from tupe.cli._types import output_folder, real, whole
 from tupe.errors import UserError
+from tupe.experiments.study.design import Part, read_design
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,19 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--jobs", type=whole(1, 10_000), metavar="N", help="runs at a time (default: the design's, or one a core)")
     help_ = "then save and end (default: when all is done)"
     add("--minutes", type=real(0.001, math.inf), default=math.inf, metavar="M", help=help_)
-    add(
-        "--parts",
-        nargs="+",
-        choices=["search", "final", "start", "short", "glue", "cost"],
-        default=[],
-        help="default: all",
-    )
+    add("--parts", nargs="+", choices=get_args(Part), default=[], help="default: all")
     add("--systems", nargs="+", default=[], metavar="SYSTEM", help="default: all of the study")
     add("--list", action="store_true", help="say what is done and what is missing, and do nothing")
 
 
 def add_size(parser: argparse.ArgumentParser) -> None:
-    """Adds what says which records are meant."""
+    """Add the design and the folder of the records."""
     add = parser.add_argument
     add("--size", default="cpu", help="a file of configs/study, or one of your own, my.yaml (default: %(default)s)")
     add("--records", type=Path, default=Path("docs/results/runs"), help="what runs leave (default: %(default)s)")
@@ -43,7 +39,6 @@ def add_size(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from tupe.cores import available_cores
-    from tupe.experiments.study.design import read_design
     from tupe.experiments.study.driver import ELSEWHERE, Study, pretraining_of
 
     design = read_design(args.size)

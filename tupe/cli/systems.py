@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
 def print_systems(
     systems: dict[str, Fields], fields: tuple[str, ...], described: dict[str, tuple[str, str]] | None = None
 ) -> None:
-    """Print a row of fields for each system, with its name in the papers and its logit where they are `described`."""
+    """Print a row of fields for each system; `described` adds its name in the papers and its logit."""
     widths = [max(map(len, systems)) + 2, *(_WIDTHS[field] for field in fields)]
     rows = [["system", *fields], *([name, *(str(row[field]) for field in fields)] for name, row in systems.items())]
     if described:
@@ -92,9 +92,9 @@ def print_parameters(
     symbols: int,
     positions: int,
 ) -> None:
-    """Print the parameters by system, whose models begin as `names` says, and by size."""
-    of = "discriminator + what the generator has alone" if sizes is ELECTRA_SIZES else "position encoding / model"
-    print(f"\nparameters, {symbols:,} symbols, {positions} positions ({of})")
+    """Print the parameters by system and size; `names` has the beginning of each system's models."""
+    shown = "discriminator + what the generator has alone" if sizes is ELECTRA_SIZES else "position encoding / model"
+    print(f"\nparameters, {symbols:,} symbols, {positions} positions ({shown})")
     width = max(map(len, names)) + 2
     print(f"{'':<{width}}" + "".join(f"{size:>26}" for size in sizes))
     for name, begin in names.items():
@@ -107,7 +107,7 @@ def print_parameters(
 
 
 def print_flags() -> None:
-    """Prints each field of a system as the flag that it is, with its choices, default and meaning."""
+    """Print the flag of each field of a system, with its choices, default and meaning."""
     from fairseq.dataclass.constants import StrEnum
 
     from tupe.models.config import ElectraConfig

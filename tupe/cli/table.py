@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> None:
     from tupe.experiments.formats import as_csv, as_json, markdown
     from tupe.experiments.published import PUBLISHED
     from tupe.experiments.table import read_sweep
-    from tupe.files import atomic
+    from tupe.files import write_bytes
 
     rows = [read_sweep(path, label, args.by_language) for label, path in args.sweeps]
     check_names([row.name for row in rows])
@@ -34,6 +34,5 @@ def run(args: argparse.Namespace) -> None:
     if args.output is None:
         print(text)
         return
-    with atomic(args.output) as unfinished:
-        unfinished.write_text(text + "\n", encoding="utf-8")
+    write_bytes(args.output, f"{text}\n".encode())
     print(f"table: {args.output}")

@@ -11,18 +11,12 @@ from tupe.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("text", type=Path, metavar="TEXT", help="a text file, a paragraph a line")
-    parser.add_argument(
-        "glue", type=output_folder, metavar="GLUE_DIR", help="gets CoLA/train.tsv, CoLA/dev.tsv, CoLA/test.tsv"
-    )
-    parser.add_argument(
-        "--max-words",
-        type=whole(2),
-        default=20,
-        metavar="N",
-        help="longer sentences are left out (default: %(default)s)",
-    )
-    parser.add_argument("--seed", type=whole(*SEEDS), default=1, help="of the swaps and the order (default: 1)")
+    add = parser.add_argument
+    add("text", type=Path, metavar="TEXT", help="a text file, a paragraph a line")
+    add("glue", type=output_folder, metavar="GLUE_DIR", help="gets CoLA/train.tsv, CoLA/dev.tsv, CoLA/test.tsv")
+    help_ = "longer sentences are left out (default: %(default)s)"
+    add("--max-words", type=whole(2), default=20, metavar="N", help=help_)
+    add("--seed", type=whole(*SEEDS), default=1, help="of the swaps and the order (default: 1)")
 
 
 def run(args: argparse.Namespace) -> None:

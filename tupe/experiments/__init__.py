@@ -1,1 +1,1 @@
-"""Queues of many runs and their tables: a benchmark's fine-tunings, and in `study` a comparison of systems."""
+"""Many runs and their tables: the fine-tunings of a benchmark, and in `study` a comparison of systems."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 class Task:
     """A task to fine-tune on."""
 
-    config: str  # its settings, a file below `configs/finetuning`, over those of the file called as its folder
-    prepared_by: str  # what makes its data
-    data: str  # what is there when it is prepared: training data of fairseq's, below the task's folder
-    tests: tuple[str, ...] = ()  # folders beside the task's, whose sets by language the best checkpoint is tested on
+    config: str  # a file of settings below `configs/finetuning`, read after the file with the name of its folder
+    prepared_by: str  # the command that makes the data
+    data: str  # fairseq's training data, below the task's folder
+    tests: tuple[str, ...] = ()  # folders beside the task's, with test sets by language for the best checkpoint
     overrides: tuple[str, ...] = ()  # `key=value` over its settings
 
 
@@ -18,7 +18,7 @@ class Task:
 class Benchmark:
     """Tasks, each fine-tuned with every learning rate and seed."""
 
-    title: str  # what it is called in messages
+    title: str  # name in messages
     tasks: tuple[str, ...]
     learning_rates: tuple[float, ...]  # the papers'
     seeds: tuple[int, ...] = (1, 2, 3, 4, 5)  # as many as the papers'
@@ -34,6 +34,6 @@ TASKS = {
 }
 BENCHMARKS = {
     "glue": Benchmark("GLUE", _GLUE, (2e-5, 3e-5, 4e-5, 5e-5)),  # TUPE, section 4.1
-    "own": Benchmark("your own", (), (2e-5, 3e-5, 4e-5, 5e-5)),  # all that `tupe prepare-task` made in the data
+    "own": Benchmark("your own", (), (2e-5, 3e-5, 4e-5, 5e-5)),  # `tupe sweep` finds the tasks in the data
     "xtreme": Benchmark("XTREME", ("XNLI", "SQuAD", "TyDiQA"), (1e-5, 2e-5, 3e-5, 4e-5)),  # DIET
 }

@@ -14,8 +14,8 @@ class Column:
     name: str  # its heading
     task: str
     metric: str = "accuracy"  # as the criterion logs it, in percent
-    # fairseq's name of the development set, or a test set by language, as in `XQuAD/test-de`; one that ends with
-    # `/` stands for all languages, whose mean is taken
+    # fairseq's name of the development set, or a test set by language, as in `XQuAD/test-de`; `XQuAD/` is the mean of
+    # all languages
     subset: str = "valid"
     averaged: bool = True  # whether the papers' average has it
     gap: bool = False  # whether the score is English less the mean of the other languages, XTREME's transfer gap

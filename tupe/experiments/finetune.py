@@ -34,7 +34,7 @@ class Finished(NamedTuple):
 
     folder: Path
     result: Result
-    before: bool  # it was finished when it was asked for
+    before: bool  # whether it was finished before
 
 
 def finetune(
@@ -46,8 +46,8 @@ def finetune(
     task, or the folder of all; `overrides` are `key=value` of configs/finetuning; `held` and `start` are for `Process`.
 
     Raises:
-        UserError: for what cannot be, or if the folder holds something else.
-        SystemExit: if the training failed, which it has said.
+        UserError: for wrong inputs, or if the folder holds something else.
+        SystemExit: if the training failed; its own output says why.
     """
     row, data = task_of(task, data), folder_of(task, data)
     settings = read_settings(task, overrides, data)
@@ -75,17 +75,17 @@ def finetune(
                 keys = ["common.cpu=true", *keys]
                 start["environment"] = cpu_environment(threads_for(folder))
             yield from run_program("fairseq-hydra-train", _arguments(row, checkpoint, data, folder, keys), **start)
-            if row.tests:  # in a process of its own, on the GPU of the training
+            if row.tests:  # another process tests on the GPU of the training
                 test = ["finetuning-result", "--test", task, "--model", config._name, folder]
                 yield from run_program("tupe", test, **start)
             else:
                 finetuning_result(folder, model=config._name)
-        (folder / "checkpoint_last.pt").unlink(missing_ok=True)  # was there to resume from
+        (folder / "checkpoint_last.pt").unlink(missing_ok=True)  # only an unfinished run needs it
         return Finished(folder, result(folder), before)
 
 
 def default_folder(task: str, checkpoint: Path, settings: Settings) -> Path:
-    """Return `runs/finetuning/CHECKPOINT/TASK/lr_LR/seed_SEED`, with the rate as a sweep writes it, 2e-05."""
+    """Return `runs/finetuning/CHECKPOINT/TASK/lr_LR/seed_SEED`, with the rate as in a sweep, 2e-05."""
     name = f"{checkpoint.absolute().parent.name}-{checkpoint.stem}"
     return Path("runs/finetuning", name, task, f"lr_{settings.lr:g}", f"seed_{settings.seed}")
 
@@ -94,7 +94,7 @@ def data_checksum(data: Path, task: str) -> str:
     """Check the files of a prepared task and of its test sets, and return one checksum for all.
 
     Raises:
-        UserError: if there is none, or a file is cut.
+        UserError: if the task is not prepared, or a file is incomplete.
     """
     row = task_of(task, data)
     first = data / row.data
@@ -125,7 +125,7 @@ def check_dictionary(checkpoint: Checkpoint, data: Path, task: str) -> None:
         path = folder / ("input0" if row.data.startswith("input") else "") / "dict.txt"
         dictionary = read_dictionary(path, row.prepared_by)
         refuse_other_dictionary(checksum, dictionary, row.prepared_by, size, f" {checkpoint}", str(folder))
-        checksum = dictionary_sha256(dictionary)  # of the tests' too, if the checkpoint has none
+        checksum = dictionary_sha256(dictionary)  # if the checkpoint has none, the tests are compared with the task
 
 
 def _arguments(row: Task, checkpoint: Path, data: Path, folder: Path, overrides: list[str]) -> list[str]:

@@ -21,7 +21,7 @@ def markdown(rows: list[Row]) -> str:
 
 
 def as_text(rows: list[Row]) -> list[list[str]]:
-    """Return the heads and the rows as text: score ± deviation over seeds, with a note where runs or languages lack.
+    """Return heads and rows as text: score ± deviation over seeds, with a note where runs or languages are missing.
 
     The last column is the average, if there is anything to average.
     """

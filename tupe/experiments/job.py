@@ -1,21 +1,25 @@
-"""Do one run of a sweep. Run as a program, this file is a job of Hydra, for its launchers.
+"""Do one run of a sweep. As a program, this file does it for a launcher of Hydra.
 
-A run that fails says why in its folder, and the others go on. Each training is a process of its own, because fairseq
-leaves state behind in the process it trains in.
+A run that fails leaves the reason in its folder, and the others go on. Each training is a process of its own, because
+fairseq leaves state behind in the process in which it trains.
 """
 
+import contextlib
 import os
 import re
 import signal
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from traceback import format_exception
 
 import hydra
 from omegaconf import DictConfig
 
+from tupe.cores import visible_gpus
 from tupe.errors import UserError
 from tupe.experiments.finetune import finetune
-from tupe.experiments.gpus import one_gpu
 from tupe.experiments.plan import Plan
 from tupe.experiments.queue import Steps, finish
 from tupe.experiments.runs import FAILED, LOG, Failure, Run, clear, result
@@ -23,14 +27,14 @@ from tupe.fairseq_patches import install
 from tupe.files import lock, write
 
 _OVERRIDES = (
-    "checkpoint.no_save_optimizer_state=true",  # nothing is resumed: what was interrupted is done anew
+    "checkpoint.no_save_optimizer_state=true",  # an interrupted run does not resume, but starts again
     "checkpoint.no_last_checkpoints=true",
-    "common.log_format=json",  # where the metrics of MNLI-mm are read from
+    "common.log_format=json",  # the metrics of MNLI-mm are read from the log
 )
 _ERROR = re.compile(r"(?:[\w.]*(?:Error|Exception)|error): ")
-_HYDRA = "Error executing job with overrides: "  # what Hydra writes before the sentence or the traceback
+_HYDRA = "Error executing job with overrides: "  # Hydra writes this before the sentence or the traceback
 _ADVICE = "Set the environment variable HYDRA_FULL_ERROR"
-_ASIDE = (_ADVICE, "    full_key: ", "    reference_type=", "    object_type=")  # what Hydra writes after it
+_ASIDE = (_ADVICE, "    full_key: ", "    reference_type=", "    object_type=")  # Hydra writes these after it
 
 
 def perform(out: Path, run: Run) -> Steps[None]:
@@ -54,7 +58,7 @@ def perform(out: Path, run: Run) -> Steps[None]:
                 yield from finetune(*given, held=[mine], environment=environment, log=log)
             except SystemExit as failed:
                 code = failed.code
-            except Exception as error:  # the others go on
+            except Exception as error:  # the other runs go on
                 lines = f"error: {error}\n" if isinstance(error, UserError) else "".join(format_exception(error))
                 log.write(lines.encode())
                 code = 1
@@ -64,6 +68,26 @@ def perform(out: Path, run: Run) -> Steps[None]:
                 checkpoint.unlink()
         else:
             keep_best(out / run.task)
+
+
+@contextlib.contextmanager
+def one_gpu() -> Iterator[dict[str, str]]:
+    """Wait for a GPU that no other run has; yield the environment of a process that sees only this GPU.
+
+    Where one or none is visible, as in a SLURM job, there is nothing to choose.
+    """
+    gpus = visible_gpus()
+    if len(gpus) < 2:
+        yield {}
+        return
+    folder = Path(tempfile.gettempdir(), f"tupe-gpus-{os.getuid()}")
+    while True:
+        for gpu in gpus:
+            with lock(folder / f"{gpu}.lock") as mine:
+                if mine:
+                    yield {"CUDA_VISIBLE_DEVICES": gpu}
+                    return
+        time.sleep(1)
 
 
 def reason(log: Path, code: int) -> str:
@@ -100,7 +124,7 @@ def main(cfg: DictConfig) -> None:
 
 
 def end_workers(number: int, _: object) -> None:
-    """End all processes of the multirun: the sweep, or the system if the sweep is killed, signals only this one."""
+    """End all processes of the multirun, as the signal reaches only this one."""
     signal.signal(number, signal.SIG_DFL)
     os.killpg(0, number)
 

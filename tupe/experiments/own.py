@@ -35,7 +35,7 @@ def task_of(name: str, data: Path) -> Task:
 
 
 def _own(task: tasks.Task) -> Task:
-    """Return those settings of a user's own task that its description decides."""
+    """Return the settings that follow from the description of a user's own task."""
     regression = task.scale is not None
     if task.tokens:
         metric = "f1" if has_entities(task.classes) else "accuracy"

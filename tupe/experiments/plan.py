@@ -30,15 +30,14 @@ class Plan:
         return read(out / NAME, cls, f"{MADE_BY} or scripts/xtreme.sh", "move it away and start the sweep again")
 
     def join(self, out: Path) -> "Plan":
-        """Write the plan to `out`; runs that were planned there before stay in it.
+        """Write the plan to `out`, with the runs that were planned there before.
 
         Raises:
-            UserError: if `out` holds something else, or a sweep of another checkpoint, other data or other settings, so
-                that the results would be mixed.
+            UserError: if `out` holds something else, or a sweep of another checkpoint, other data or other settings.
         """
-        of = {"checkpoint": self.sha256, "overrides": list(self.overrides)}
-        besides = None if (out / NAME).is_file() else ()  # made by a version that left no identity
-        with own(out, MADE_BY, of, wait=True, besides=besides):
+        made_of = {"checkpoint": self.sha256, "overrides": list(self.overrides)}
+        besides = None if (out / NAME).is_file() else ()  # an older version wrote no identity
+        with own(out, MADE_BY, made_of, wait=True, besides=besides):
             plan = self
             if (out / NAME).exists():
                 before = Plan.load(out)

@@ -1,9 +1,9 @@
-"""Run a program of this Python as a process that ends with this one, even by SIGKILL where the system can (Linux).
+"""Run a program of this Python as a process that ends with this one, on Linux even if this one is killed.
 
-    python -IS process.py SIGNAL PID COMMAND ...      # PID: of the parent, which may be gone already
+    python -IS process.py SIGNAL PID COMMAND ...      # PID: of the parent, which may have ended already
 
-The kernel sends the signal, so the command needs to know nothing of it. The file is run as a program, because code
-between fork and exec of a process with threads may wait for ever.
+The kernel sends the signal, so any command can be run. The file is a program of its own, because code between fork and
+exec of a process with threads may wait for ever.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO
 
 _PR_SET_PDEATHSIG = 1
-#: How this Python runs them, whatever PATH holds.
+#: Options of Python that run a program, whatever PATH holds.
 _PROGRAMS = {
     "tupe": ("-m", "tupe"),
     "fairseq-hydra-train": ("-P", "-m", "tupe.hydra_train"),
@@ -23,7 +23,7 @@ _PROGRAMS = {
 
 
 def python_command(program: str, *arguments: object) -> list[str]:
-    """Return the command that runs `program`, `tupe` or `fairseq-hydra-train`, by this Python."""
+    """Return the command that runs `tupe` or `fairseq-hydra-train` by this Python."""
     return [sys.executable, *_PROGRAMS[program], *map(str, arguments)]
 
 
@@ -32,15 +32,15 @@ class Process:
 
     Args:
         command: the program and its arguments.
-        environment: beside this process's.
+        environment: added to this process's.
         log: file for what it prints; by default it prints where this process does.
-        held: locked files that it holds as long as it runs.
+        held: locked files that stay open, and so locked, as long as it runs.
 
     Attributes:
         pid: number of the process, and of its group.
         code: exit status, as `subprocess` has it; None while it runs.
         asked: whether it was told to stop.
-        seconds: processor time of it and all that it started; known at its end.
+        seconds: processor time of the process and its children; known at its end.
     """
 
     def __init__(

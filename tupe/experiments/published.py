@@ -1,6 +1,6 @@
-"""Published scores: TUPE (*Rethinking Positional Encoding in Language Pre-training*) on GLUE, DIET on XTREME.
+"""Published scores: of TUPE on GLUE, of DIET on XTREME, and of RoBERTa and XLM-R in fairseq's README.
 
-Also those of fairseq's README, of RoBERTa and XLM-R. `None` is a score that was not published.
+`None` is a score that was not published.
 """
 
 from tupe.experiments.columns import GLUE, XTREME, Column
@@ -61,7 +61,7 @@ def _rows(table: tuple[tuple, ...], source: str, columns: tuple[Column, ...] = G
     ]
 
 
-#: What `tupe table --published` takes, and the rows; an average is always taken of the columns that are shown.
+#: Choice of `tupe table --published` -> its rows; an average is of the columns that are shown.
 PUBLISHED = {
     "base": _rows(_BASE, "TUPE, table 2"),
     "large": _rows(_LARGE, "TUPE, table 3"),

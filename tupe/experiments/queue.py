@@ -38,11 +38,11 @@ def do_runs(
 ) -> None:
     """Do runs, `jobs` at a time, until none is ready or `minutes` are over.
 
-    However it ends, the processes that are left are told once to save, and waited for.
+    At the end, the processes that still run are told once to save, and waited for.
 
     Args:
-        ready: yields the runs that can begin beside those that are going on, with their steps.
-        progress: how far the queue is, asked again and again with the runs that are going on.
+        ready: yields the runs that can begin beside those that are active, with their steps.
+        progress: returns the progress of the queue, given the active runs; called twice a second.
         total: the progress at the end.
 
     Raises:
@@ -120,7 +120,7 @@ def run_program(program: str, arguments: Iterable[object], **start: Any) -> Step
     """Run `tupe` or `fairseq-hydra-train`; `start` is for `Process`.
 
     Raises:
-        SystemExit: if the program failed, which it has said; `code` is its exit status, above 128 after a signal.
+        SystemExit: if the program failed; its own output says why. `code` is its status, above 128 after a signal.
     """
     process = Process(python_command(program, *arguments), **start)
     yield process

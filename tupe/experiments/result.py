@@ -20,9 +20,12 @@ def finetuning_result(run: PathLike, task: str = "", model: str = "") -> Result:
     """Write metric, best epoch and settings of the fine-tuning in `run` to `result.json` there, and return them.
 
     `metrics` has all metrics of the best validation (an epoch can have several), by development set (MNLI has two), if
-    the run was logged as JSON (`common.log_format=json`). With a `task` the best checkpoint is evaluated on its test
-    sets; without, what was found on them before stays. The model's name is as before, or as the checkpoint's, unless it
-    is given.
+    the run was logged as JSON (`common.log_format=json`).
+
+    Args:
+        run: folder of the run.
+        task: evaluate the best checkpoint on the test sets of this task; without, an earlier evaluation stays.
+        model: name of the model; by default that of an earlier result, or else of the checkpoint.
 
     Raises:
         UserError: if there is no finished run.
@@ -71,7 +74,7 @@ _VALIDATION = re.compile(r"\[(valid\d*)\]\[INFO\] - (\{.*\})$", re.MULTILINE)
 
 
 def _metrics(log: Path, update: int | None) -> dict[str, dict[str, float | None]]:
-    """Return the metrics logged after `update` by development set; the last, if this update was logged twice."""
+    """Return the metrics logged after `update` by development set; the later ones if this update was logged twice."""
     metrics = {}
     for subset, text in _VALIDATION.findall(log.read_text(encoding="utf-8", errors="replace")) if log.is_file() else ():
         try:

@@ -43,7 +43,7 @@ class Result:
     """`result.json` of a finished run."""
 
     score: float  # of the best epoch, percent
-    # all of that epoch, by development set, and of the best checkpoint by language, as in `XQuAD/test-de`
+    # all metrics of that epoch by development set, and of the best checkpoint by test set, as in `XQuAD/test-de`
     metrics: dict[str, dict[str, float | None]] = field(default_factory=dict)
     task: str = ""
     metric: str = ""  # what `score` is
@@ -72,13 +72,13 @@ class Failure:
 
 
 def result(folder: Path) -> Result | None:
-    """Return the result of a run; None for one that is not finished, or whose `result.json` is damaged."""
+    """Return the result of a run; None if it is not finished, or `result.json` is damaged."""
     with contextlib.suppress(UserError):
         return read(folder / RESULT, Result, MADE_BY)
 
 
 def damage(folder: Path) -> str | None:
-    """Return why `result.json` cannot be read; None where it can be, or is not there."""
+    """Return why `result.json` cannot be read; None if it can be, or does not exist."""
     try:
         if (folder / RESULT).exists():
             read(folder / RESULT, Result, MADE_BY, "the sweep, started again, does the run anew")
@@ -88,7 +88,7 @@ def damage(folder: Path) -> str | None:
 
 
 def failure(folder: Path) -> str | None:
-    """Return why a run failed; None for one that did not."""
+    """Return why a run failed; None if it did not."""
     with contextlib.suppress(UserError):
         return read(folder / FAILED, Failure, MADE_BY).reason
 

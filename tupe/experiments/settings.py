@@ -22,12 +22,12 @@ from tupe.user_dir import config_dir
 
 CONFIGS = config_dir("finetuning")
 
-#: Epochs of a recipe on a task, where they are not those of its file: ELECTRA, table 7.
+#: Epochs of a recipe on a task, where they differ from its file: ELECTRA, table 7.
 _EPOCHS = {("electra", "RTE"): 10, ("electra", "STS-B"): 10}
 
 
 def result_settings(cfg: DictConfig, *aside: str) -> dict[str, Any]:
-    """Return the settings that a result depends on: without paths, logging, workers, and the keys `aside`."""
+    """Return the settings that a result depends on: all but paths, logging, workers, and the keys `aside`."""
     settings = OmegaConf.to_container(cfg)
     logs = ("common.log_format", "common.log_interval", "dataset.num_workers")
     for key in ("hydra", "defaults", "common.user_dir", "task.data", *logs, *aside):
@@ -56,8 +56,8 @@ def assignment(key: str, value: str | int | float | Path) -> str:
 class Settings(NamedTuple):
     """The settings from the files and the command line."""
 
-    of: dict[str, Any]  # all that a result depends on, beside model, data and where it runs
-    save_dir: str  # where the user wants the run, or ""
+    of: dict[str, Any]  # all that a result depends on, except model, data and machine
+    save_dir: str  # folder that the user chose for the run, or ""
     overrides: list[str]  # as given, without `save_dir`
 
     @property
@@ -78,7 +78,7 @@ def read_settings(task: str, overrides: list[str], data: Path = Path()) -> Setti
     """Return the settings of a task, with `key=value` over them; `data` is, or contains, a user's own task.
 
     Raises:
-        UserError: for what is no `key=value`, or one that cannot be.
+        UserError: for an override that is not `key=value`, or has a wrong key or value.
     """
     row = task_of(task, data)
     config, overrides = row.config, [*row.overrides, *overrides]
@@ -97,15 +97,15 @@ def read_settings(task: str, overrides: list[str], data: Path = Path()) -> Setti
     if (recipe, task) in _EPOCHS:
         overrides = [f"optimization.max_epoch={_EPOCHS[recipe, task]}", *overrides]
     named = {group: set(fields) for group, fields in cfg.items() if group != "defaults"}
-    named["model"].update(system_fields(TupeConfig))  # the checkpoint's are there before
+    named["model"].update(system_fields(TupeConfig))  # the overrides of the checkpoint name them
     for override in overrides:
         key, _, text = override.partition("=")
         if key.lstrip("+") == "checkpoint.save_dir":
-            save_dir = text  # a folder as the shell gives it
+            save_dir = text  # Hydra's quotes are not for it
             continue
         if override.startswith("~"):
             group, _, field = override[1:].partition(".")
-            if field not in named.get(group, ()):  # Hydra says it, with advice, once the training has begun
+            if field not in named.get(group, ()):  # Hydra would say it only once the training has begun
                 raise UserError(f"'{override:.60}' removes no key of the configuration: leave it out, or set a value.")
         left.append(plus(override, named))
         key, value = _parse(override)
@@ -149,8 +149,8 @@ def model_overrides(checkpoint: str | Path) -> list[str]:
     """Return Hydra overrides with which `configs/finetuning/glue.yaml` builds the model in `checkpoint`.
 
     For a generator and a discriminator, this is the model of their system, which loads the discriminator.
-    They add every field of the system, so that `model.FIELD=VALUE` behind them overrides it. What the file says is
-    checked and quoted: nothing else than these fields can come of it.
+    Every field of the system is among them, so that a later `model.FIELD=VALUE` overrides it. Values from the file are
+    checked and quoted, so that they can set nothing else.
 
     Raises:
         UserError: if the file cannot be read, or holds no model of this plugin.

@@ -22,14 +22,16 @@ from tupe.files import sha256
 from tupe.models.describe import full_name
 from tupe.models.tupe import as_namespace
 
-_OURS = ("optimization.lr", "common.seed", "checkpoint.save_dir", "common.log_format")  # what the sweep itself sets
+#: Keys that the sweep itself sets.
+_OURS = ("optimization.lr", "common.seed", "checkpoint.save_dir", "common.log_format")
 
 
 def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list[Run]) -> Plan:
     """Check the inputs of a sweep of a checkpoint on the prepared tasks in `data`, and return its plan.
 
     Raises:
-        UserError: if the checkpoint is none of ours, a task is unknown or not prepared, or an override is the sweep's.
+        UserError: if the checkpoint is not of this plugin, a task is unknown or not prepared, or an override sets what
+            the sweep sets.
     """
     overrides = tuple(overrides)
     for override in overrides:
@@ -49,7 +51,7 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
             "the tasks to run: --tasks A,B (TASKS=A,B)."
         )
     for task in tasks:
-        read_settings(task, list(overrides), data)  # its sentence, if one of them cannot be
+        read_settings(task, list(overrides), data)  # raises UserError for a wrong override
     opened = open_checkpoint(checkpoint)
     for task in tasks:
         check_dictionary(opened, data / task, task)
@@ -75,12 +77,12 @@ def sweep(out: Path, runs: Iterable[Run], hydra_overrides: list[str]) -> None:
     """
     plan = Plan.load(out)
     for task in {run.task for run in plan.runs}:
-        keep_best(out / task)  # if a job was killed between its result and this
+        keep_best(out / task)  # a job may have been killed after its result
     progress = _Progress(out, plan, runs)
     if not progress.unfinished:
         return
     to_do = [run for run in progress.size if run in progress.unfinished]
-    for run in to_do:  # a failure of the last time is not one of this time
+    for run in to_do:  # forget failures of an earlier sweep
         (out / run.folder / FAILED).unlink(missing_ok=True)
     each = ((run, perform(out, run)) for run in to_do)
     launched = iter([("Hydra's launcher", _launched(out, to_do, hydra_overrides))])
@@ -95,7 +97,7 @@ def sweep(out: Path, runs: Iterable[Run], hydra_overrides: list[str]) -> None:
 
 
 def _launched(out: Path, runs: list[Run], hydra_overrides: list[str]) -> Steps[None]:
-    """Do the runs as Hydra's launcher does."""
+    """Do the runs by Hydra's launcher."""
     log = out / "hydra" / LOG
     log.parent.mkdir(exist_ok=True)
     with log.open("wb") as file:
@@ -103,7 +105,7 @@ def _launched(out: Path, runs: list[Run], hydra_overrides: list[str]) -> Steps[N
     yield process
     if process.code:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)  # the workers that are left, if it was killed
+            os.killpg(process.pid, signal.SIGTERM)  # its workers, if the launcher alone was killed
         raise UserError(f"Hydra's launcher failed (exit status {process.code}): see {log}.")
 
 
@@ -123,10 +125,10 @@ class _Progress:
     def __init__(self, out: Path, plan: Plan, runs: Iterable[Run]) -> None:
         self.out, self.failed = out, 0
         self.epoch: dict[str, int] = {}  # task -> bytes of its data
-        of, data = list(plan.overrides), Path(plan.data)
-        epochs = {task: read_settings(task, of, data).epochs for task in {run.task for run in plan.runs}}
+        given, data = list(plan.overrides), Path(plan.data)
+        epochs = {task: read_settings(task, given, data).epochs for task in {run.task for run in plan.runs}}
         for task in epochs:
-            files = (path for part in ("input*/train.bin", "train/*.bin") for path in Path(plan.data, task).glob(part))
+            files = (path for part in ("input*/train.bin", "train/*.bin") for path in (data / task).glob(part))
             self.epoch[task] = sum(path.stat().st_size for path in files)
         self.size = {run: self.epoch[run.task] * epochs[run.task] for run in runs}  # of all epochs
         self.unfinished = {run for run in self.size if result(out / run.folder) is None}

@@ -35,8 +35,8 @@ class Cell:
     """A cell of the table: one system and one column."""
 
     score: float | None  # percent; None if there is no finished run
-    planned: int = 0  # how many runs there should be, that have what the column is of
-    best: Rate | None = None  # the learning rate that the score is of; published rows have none
+    planned: int = 0  # number of planned runs, except finished ones without the column's test set
+    best: Rate | None = None  # the learning rate of the score; published rows have none
     rates: tuple[Rate, ...] = ()  # all learning rates with a finished run
     differs: str = ""  # how a mean over languages differs from the papers'
 
@@ -50,16 +50,16 @@ class Cell:
 class Row:
     """A row of the table: one system."""
 
-    name: str  # what it is called in the table
+    name: str  # in the table
     cells: dict[str, Cell]  # by the name of the column
-    failed: dict[Run, str] = field(default_factory=dict)  # run and reason of the runs that failed
-    source: str = ""  # where a published row is from
-    more: tuple[Column, ...] = ()  # columns that `COLUMNS` lacks: of single languages and of tasks of one's own
-    model: str = ""  # its name, and `updates` of its pre-training; of a published row, none
-    updates: int = 0
+    failed: dict[Run, str] = field(default_factory=dict)  # failed runs with their reasons
+    source: str = ""  # of a published row
+    more: tuple[Column, ...] = ()  # columns that `COLUMNS` lacks: of single languages and of users' own tasks
+    model: str = ""  # name of a sweep's model
+    updates: int = 0  # of its pre-training
 
     def average(self, columns: list[Column]) -> float | None:
-        """Return the mean over `columns`, MNLI-m and MNLI-mm as two; None if a column has no score."""
+        """Return the mean over `columns`, with MNLI-m and MNLI-mm as two; None if a column has no score."""
         scores = [self.cells[column.name].score for column in columns if column.name in self.cells]
         if not columns or len(scores) < len(columns) or None in scores:
             return None
@@ -136,7 +136,7 @@ def _cell(column: Column, runs: list[Run], out: Path, lr: float | None) -> Cell:
     for run in runs:
         content = result(out / run.folder)
         score = content and column.score(content)
-        planned += content is None or score is not None  # one that is finished may have no such test set
+        planned += content is None or score is not None  # a finished run may lack this test set
         if score is not None and math.isfinite(score):
             scores.setdefault(run.lr, []).append(score)
             differs[column.differs(content)] = None

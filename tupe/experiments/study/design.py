@@ -1,4 +1,4 @@
-"""Read the design of a study, a file of `configs/study`, and list the runs that follow from it."""
+"""Read the design of a study, a file of `configs/study`, and list its runs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tupe.user_dir import config_dir
 
 CONFIGS = config_dir("study")
 
-#: fairseq's model, a check of the baseline: `BERT-A` by other code.
+#: fairseq's own model, which checks the baseline `BERT-A` by other code.
 ROBERTA = "roberta"
 BASELINE = "bert_a"
-#: Name of the row of a model without positions: its loss is what can be learnt without word order.
+#: Row of a model without positions, whose loss shows what can be learnt without word order.
 CONTROL = "no_positions"
 
 Part = Literal["search", "final", "start", "short", "glue", "cost"]
@@ -30,8 +30,8 @@ Extension = Literal["linear", "ntk", "yarn", "log_n", "window", "fire_length"]
 class Start:
     """How the short runs of a row begin: with the checkpoint of another row made into its system, or from scratch."""
 
-    row: str = ""  # whose final checkpoint of the same seed it is; none: from scratch, for as long
-    positions: Literal["calibrate", "weights", "new"] = "calibrate"  # as `tupe warm-start --positions`
+    row: str = ""  # the other row, whose final checkpoint of the same seed is taken; empty: from scratch
+    positions: Literal["calibrate", "weights", "new"] = "calibrate"  # of `tupe warm-start --positions`
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class System:
 
     # number of pre-trainings at the best rate, seeds 1, 2, ...; 0: only the search
     seeds: int = checked(minimum=0, maximum=1000)
-    model: str = ""  # a system of `tupe systems`, or `roberta`; the row's name if it is not given
+    model: str = ""  # a system of `tupe systems`, or `roberta`; by default the row's name
     label: str = ""  # name in tables; by default the paper's
     # key -> value of the pre-training's configuration, for this row alone
     settings: dict[str, Any] = field(default_factory=dict)
@@ -48,8 +48,8 @@ class System:
     evaluate: tuple[Extension, ...] = ()
     # more learning rates for this row's search, where the best of the common rates is the smallest or greatest
     rates: tuple[float, ...] = checked(minimum=0, default=())
-    lr: float | None = checked(minimum=0, default=None)  # the rate, where it is known: no search
-    start: Start | None = None  # in place of one run of all updates, a short one for each of the design's `shares`
+    lr: float | None = checked(minimum=0, default=None)  # the rate, which then is not searched
+    start: Start | None = None  # short runs, one for each of the design's `shares`, instead of one of all updates
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Design:
     settings: dict[str, Any] = field(default_factory=dict)  # key -> value over `config`, for all systems
     validations: int = checked(minimum=1, default=20)  # of each final run, evenly spaced
     mid: int = checked(minimum=0, default=0)  # updates after which a checkpoint is kept; 0: none
-    baseline: str = ""  # the row that others are compared with; BERT-A if it is not given, or else the first row
+    baseline: str = ""  # the row that others are compared with; by default BERT-A, or without it the first row
     lengths: tuple[int, ...] = ()  # lengths of sequences at which the final loss at each position is measured
     masks: int = checked(minimum=0, default=0)  # number of draws of masks for the loss by length; 0: not measured
     finetuning: FineTuning = field(default_factory=FineTuning)  # of the checkpoints
@@ -103,7 +103,7 @@ class Design:
 
     def label(self, name: str) -> str:
         """Return the name of a system in tables."""
-        row = self.systems.get(name)  # a table may ask for a baseline that this study has not
+        row = self.systems.get(name)  # a table may name a baseline that this study lacks
         return row.label if row is not None and row.label else DESCRIPTIONS[self.model(name)][0]
 
     def model(self, name: str) -> str:
@@ -118,7 +118,7 @@ class Design:
 
     @property
     def short(self) -> tuple[int, ...]:
-        """Updates of the short runs, each with its own schedule; 0 is the loss at once."""
+        """Numbers of updates of the short runs, each with its own schedule; 0 is the loss before any."""
         return tuple(sorted({0, *(max(1, round(share * self.updates)) for share in self.shares)}))
 
     @property
@@ -131,11 +131,10 @@ class Design:
         return self.mid if at == "mid" else self.updates
 
     def runs(self) -> Iterator[Run]:
-        """Yield all runs: for each group the search, then seed after seed; at last the fine-tunings and the costs.
+        """Yield all runs: for each group the search, then seed after seed; finally the fine-tunings and the costs.
 
-        A row with a single rate has no search. Short runs, from the shortest, come after those of all updates, and what
-        they start from before them. Without tasks, or without arguments of the benchmark, there is none of the last
-        two.
+        A row with a single rate has no search. Short runs, from the shortest, come after the runs of all updates and
+        after the warm starts. Fine-tunings need tasks, and costs need arguments of the benchmark.
         """
         for group in self.groups:
             for name in group:
@@ -158,15 +157,15 @@ class Design:
 
 @dataclass(frozen=True)
 class Run:
-    """One part of the study, which leaves one record."""
+    """One run of the study, which leaves one record."""
 
-    # the search of the rate, a pre-training at the best rate, a checkpoint made into another system, a short training
-    # from it, a sweep of fine-tunings, or costs
+    # `search` of the rate, `final` pre-training at the best rate, `start`: a warm start, `short`: a training from it,
+    # `glue`: a sweep of fine-tunings, or `cost`
     part: Part
     system: str
     seed: int  # of the pre-training
     lr: float | None = None  # of a search
-    at: str = ""  # the checkpoint of a sweep, `end` or `mid`; the updates of a short run
+    at: str = ""  # of a sweep, the checkpoint: `end` or `mid`; of a short run, the updates
 
     @property
     def path(self) -> Path:
@@ -179,7 +178,7 @@ class Run:
 
 
 def _by_seed(part: Part, group: dict[str, System], at: str = "") -> Iterator[Run]:
-    """Yield seed 1 of all systems, then seed 2 of all, and so on: at any time all have about as many runs."""
+    """Yield seed 1 of all systems, then seed 2, and so on, so that all systems always have about as many runs."""
     for seed in range(1, max((system.seeds for system in group.values()), default=0) + 1):
         yield from (Run(part, name, seed, at=at) for name, system in group.items() if seed <= system.seeds)
 
@@ -188,7 +187,7 @@ def read_design(size: str) -> Design:
     """Read the study `configs/study/SIZE.yaml`, or the file `size`.
 
     Raises:
-        UserError: if there is none, or it is not what a study is.
+        UserError: if there is none, or it is wrong.
     """
     path = Path(size) if size.endswith(".yaml") else CONFIGS / f"{size}.yaml"
     if not path.is_file():
@@ -221,7 +220,7 @@ def read_design(size: str) -> Design:
 
 
 def _check_starts(design: Design, path: Path) -> None:
-    """Raise `UserError` for a row that starts from what the design does not train."""
+    """Raise `UserError` for a row whose start the design does not train."""
     for name, system in design.started.items():
         source = design.systems.get(system.start.row)
         if not design.shares:

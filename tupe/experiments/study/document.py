@@ -1,4 +1,4 @@
-"""Render tables and figures of studies between two marks of a document that people write.
+"""Render tables and figures of studies between the marks of a document that people write.
 
 <!-- study cpu pretraining -->
 ...
@@ -13,7 +13,7 @@ from tupe.experiments.study.design import read_design
 from tupe.experiments.study.figures import plot_curves, plot_scores, plot_starts
 from tupe.experiments.study.records import read_records
 from tupe.experiments.study.tables import BLOCKS, Results
-from tupe.files import atomic, read_text
+from tupe.files import read_text, write_bytes
 
 _MARKS = re.compile(r"(<!-- study (?P<study>\S+) (?P<block>\S+) -->\n)(?P<old>.*?)(?P<end><!-- end -->)", re.DOTALL)
 
@@ -34,12 +34,12 @@ def read_results(size: str, records: Path) -> Results:
 
 
 def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
-    """Render all that stands between marks, and figures to `images` beside the document; return what was written.
+    """Render what stands between marks, and figures in `images` beside the document; return the written files.
 
-    A mark has the name of a study: of one in `configs/study`, or of the file `size`.
+    A mark names a study: one in `configs/study`, or the file `size`.
 
     Raises:
-        UserError: for a mark that no table has, or a record that is damaged.
+        UserError: for a mark without a table of its name, or a damaged record.
     """
     found: dict[str, Results] = {}
     written = [document]
@@ -62,6 +62,5 @@ def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
         return "\n".join([match[1], *lines, "", match["end"]])
 
     text = _MARKS.sub(block, read_text(document, "you"))
-    with atomic(document) as unfinished:
-        unfinished.write_text(text, encoding="utf-8")
+    write_bytes(document, text.encode())
     return written

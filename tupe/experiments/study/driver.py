@@ -35,12 +35,17 @@ class Begun:
 
 
 class Study:
-    """A design, the folder of all studies' records, and the folder of their corpora, checkpoints and logs.
+    """The runs of a design, those that are done and those that are wanted.
 
-    Only runs of `parts` and of `systems` are wanted, or all if these are empty.
+    Args:
+        design: the design.
+        records: folder of the records of all studies.
+        out: folder of the corpora, checkpoints and logs of all studies.
+        parts: the parts that are wanted; all by default.
+        systems: the systems that are wanted; all by default.
 
     Raises:
-        UserError: for a system that the design has not, and a file in place of a folder.
+        UserError: for a system that the design lacks, and a file in place of a folder.
     """
 
     def __init__(
@@ -70,7 +75,7 @@ class Study:
 
         Raises:
             UserError: without texts and without a corpus.
-            SystemExit: if a preparation failed, which it has said.
+            SystemExit: if a preparation failed; its own output says why.
         """
         if texts:
             finish(run_program("tupe", ["prepare-corpus", self.corpus, *texts, *self.design.corpus]))
@@ -96,7 +101,7 @@ class Study:
             return {"run": str(run), **start}
         lr = run.lr if run.part == "search" else best_rate(self.design, run.system, self.done)
         if run.part == "short" and int(run.at) == 0:
-            lr = 0.0  # the loss at once
+            lr = 0.0  # the loss before any update
         return None if lr is None else {**training.settings(self.design, run, lr, self.corpus), **start}
 
     def check(self) -> None:
@@ -107,7 +112,7 @@ class Study:
                 check_settings(self.records / run.path, record.settings, of)
 
     def do(self, jobs: int, minutes: float = math.inf) -> int:
-        """Do the missing runs, `jobs` at a time, for `minutes`; return how many are missing after that.
+        """Do the missing runs, `jobs` at a time, for `minutes`; return how many are still missing.
 
         Raises:
             UserError: on an interruption, and in the end if runs failed.

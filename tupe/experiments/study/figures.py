@@ -1,4 +1,4 @@
-"""Plot all systems: validation loss against updates, that of short runs, and fine-tuned scores against the loss."""
+"""Plot all systems: validation loss against updates, also of short runs, and fine-tuned scores against the loss."""
 
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def plot_curves(results: Results, output: Path) -> bool:
 
 
 def plot_starts(results: Results, output: Path) -> bool:
-    """Draw the loss of each short run against its updates, what its start cost among them, in percent of a whole run.
+    """Draw the loss of each short run against its updates, with those that its start cost, in percent of a whole run.
 
     A band goes from the lowest to the highest seed; dotted lines are the losses of whole runs.
 

@@ -1,4 +1,4 @@
-"""Records of runs: a small JSON file each, with settings, result, and the machine."""
+"""Records of runs: each a small JSON file with the settings, the result, and the machine."""
 
 import math
 import os
@@ -31,18 +31,17 @@ class Pretraining:
     parameters: int  # of the model
     curve: tuple[tuple[int, float], ...]  # update and validation loss, bits a masked token
     accuracy: float | None  # masked tokens predicted right at the end, percent; None with fairseq's criterion
-    training_seconds: float  # wall time of the updates of all starts, also of those done again; without validation
+    training_seconds: float  # wall time of all updates, also of those done twice; without validation
     processor_seconds: float  # of the process and of its interrupted starts, as far as known
     host: dict[str, int | str]  # processor, cores, GPU
     versions: dict[str, str]
     # at the end: length of the sequences -> bits a masked token at positions 0, 1, ...
     loss_by_position: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    # at the end, on the same masked tokens: how windows are extended (or none) -> their length -> the loss
+    # at the end, on the same masked tokens: extension of the windows -> their length -> the loss
     loss_by_length: dict[str, dict[str, LengthLoss]] = field(default_factory=dict)
-    # pattern -> heads whose position correlation has it (`tupe.analysis.heads`)
+    # pattern -> number of heads whose position correlation has it (`tupe.analysis.heads`)
     heads: dict[str, int] = field(default_factory=dict)
-    # whether it ended early because loss or gradients were not finite; the curve ends there too
-    diverged: bool = False
+    diverged: bool = False  # whether it ended early because loss or gradients were not finite
 
     def __post_init__(self) -> None:
         if not self.curve and not self.diverged:
@@ -83,7 +82,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Conversion:
-    """Record of a checkpoint that `tupe warm-start` made into another system, and of what that took."""
+    """Record of a checkpoint that `tupe warm-start` made into another system."""
 
     version: ClassVar[int] = 1
     settings: dict[str, Any]
@@ -127,7 +126,7 @@ def check_settings(path: Path, found: dict[str, Any], asked: dict[str, Any]) -> 
 
 
 def best_rate(design: Design, system: str, records: dict[Run, Record]) -> float | None:
-    """Return the rate whose search ended with the lowest loss; None before all have ended, or if all diverged.
+    """Return the rate with the lowest final loss in the search; None before all have ended, or if all diverged.
 
     A single rate is the best without a search.
     """

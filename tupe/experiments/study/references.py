@@ -1,4 +1,4 @@
-"""Curves of the study's final runs, which ship with the package, for a run to compare itself with."""
+"""Curves of the study's final runs, which ship with the package, to compare other runs with."""
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def reference(name: str) -> tuple[str, TrainingLog]:
 
 
 def beside(name: str, log: TrainingLog, label: str, other: TrainingLog) -> str:
-    """Say the last validation loss of a run, and that of the reference after as many updates."""
+    """Say the last validation loss of a run, and the reference's after as many updates."""
     found = losses(log)
     if not found:
         return f"{name}: not yet validated"

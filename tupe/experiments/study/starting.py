@@ -1,4 +1,4 @@
-"""Make the checkpoint of one row of a study into the system of another: the command, and its record."""
+"""Make the checkpoint of one row of a study into the system of another row: the command, and its record."""
 
 import re
 from dataclasses import asdict

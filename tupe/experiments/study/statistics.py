@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tupe.analysis.curves import TrainingLog, reaches
 
-#: Student's t that 2.5% exceed, of 1, 2, ... degrees of freedom.
+#: The 97.5% quantile of Student's t for 1, 2, ... degrees of freedom.
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 

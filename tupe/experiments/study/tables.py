@@ -14,9 +14,9 @@ from tupe.experiments.study.design import BASELINE, CONTROL, Design, Run
 from tupe.experiments.study.records import Cost, Pretraining, Record, best_rate
 from tupe.experiments.study.statistics import half_interval, share
 
-#: Whose final loss is to be reached, beside the baseline's.
+#: Systems whose final losses the others are to reach; "" is the baseline.
 TARGETS = (CONTROL, "", "bert_r", "bert_a_warm")
-#: What the first of two systems has and the second has not, all else alike.
+#: What distinguishes the first of two systems from the second.
 STEPS = (
     ("TUPE's scale of the words' logits", "bert_a_scaled", BASELINE),
     ("untied positions, the reset, and that scale", "tupe_a_plain", BASELINE),
@@ -33,7 +33,7 @@ STEPS = (
 HEADLINE = ("tupe_a", "tupe_r", "shaw", "t5")
 _MODES = ("training", "inference")
 _NONE = "–"
-#: Bits below the model without positions that are taken for word order learnt.
+#: A model this many bits below the model without positions has learnt word order.
 _ORDER = 0.1
 
 
@@ -48,11 +48,11 @@ class Results:
         return {run.seed: self.records[run] for run in self._of("final", system)}
 
     def shorts(self, system: str, updates: int) -> dict[int, Pretraining]:
-        """Map each seed to the system's short run of so many updates; of 0, the loss at once."""
+        """Map each seed to the system's short run of this number of updates; 0 is the loss before any."""
         return {run.seed: self.records[run] for run in self._of("short", system, str(updates))}
 
     def start_cost(self, system: str) -> list[float]:
-        """Return what the conversions of a row's checkpoints took, in updates of its longest short run."""
+        """Return the time of a row's warm starts, in updates of its longest short run."""
         longest, found = self.design.short[-1], []
         for seed, record in self.shorts(system, longest).items():
             conversion = self.records.get(Run("start", system, seed))
@@ -149,16 +149,8 @@ def pretraining(results: Results) -> list[str]:
         first = next(iter(finals.values()))
         about = (design.label(name), f"{first.parameters:,}", f"{first.lr:g}", str(len(finals)))
         rows.append((*about, losses, _interval(gain, 3, sign="+"), _mean(right)))
-    head = (
-        "system",
-        "parameters",
-        "learning rate",
-        "seeds",
-        "validation loss, bits",
-        f"minus {design.label(baseline)}'s",
-        "right, %",
-    )
-    lines = _table(head, rows)
+    about = ("system", "parameters", "learning rate", "seeds")
+    lines = _table((*about, "validation loss, bits", f"minus {design.label(baseline)}'s", "right, %"), rows)
     if without:
         label = design.label(CONTROL)
         lines += ["", f"Still on the plateau, less than {_ORDER} bits below {label}: {', '.join(without)}."]
@@ -277,7 +269,7 @@ def length(results: Results) -> list[str]:
 def longer(results: Results) -> list[str]:
     """Write the final loss at the length of training, and its change for the same masked tokens in longer windows.
 
-    A model with a table has the loss of its own windows, slid over the text: 0 more.
+    A model whose positions end with a table slides windows of its own length over the text, so that nothing changes.
     """
     design, rows = results.design, []
     for name in _there(results):
@@ -298,7 +290,7 @@ def longer(results: Results) -> list[str]:
 
 
 def starts(results: Results) -> list[str]:
-    """Write the losses of the short runs, what their starts cost, and when they reach the loss of a whole training."""
+    """Write the losses of the short runs, the time of their starts, and when they reach the loss of a whole run."""
     design, rows = results.design, []
     longest = design.short[-1]
     going_on = next((n for n, system in design.started.items() if design.model(n) == system.start.row), None)
@@ -329,7 +321,7 @@ def starts(results: Results) -> list[str]:
 
 
 def _whole_reached(results: Results, name: str, losses: dict[int, list[float]]) -> str:
-    """Say after how many updates the mean loss is that of the row's system trained in full from scratch."""
+    """Say after how many updates the mean loss reaches that of the row's system trained in full from scratch."""
     design = results.design
     same = [other for other in _there(results) if design.model(other) == design.model(name)]
     if not same:
@@ -366,32 +358,14 @@ def cost(results: Results) -> list[str]:
     return [*_table(("system", *_MODES), rows), "", f"{record.conditions}."]
 
 
-#: Name of a mark in a document -> what stands there.
-BLOCKS: dict[str, Callable[[Results], list[str]]] = {
-    block.__name__: block
-    for block in (
-        *(
-            state,
-            headline,
-            summary,
-            pretraining,
-            shares,
-            ablations,
-            rates,
-            glue,
-            correlation,
-            length,
-            longer,
-            starts,
-            heads,
-        ),
-        cost,
-    )
-}
+_TABLES = (state, headline, summary, pretraining, shares, ablations, rates)
+_TABLES += (glue, correlation, length, longer, starts, heads, cost)
+#: Name of a mark in a document -> the function that writes the table there.
+BLOCKS: dict[str, Callable[[Results], list[str]]] = {table.__name__: table for table in _TABLES}
 
 
 def _one_seed(results: Results, names: Sequence[str]) -> list[str]:
-    """Say which of the compared systems have one seed alone, so that their differences mean nothing."""
+    """Say which of the compared systems have only one seed, so that their differences mean nothing."""
     single = [results.design.label(name) for name in names if len(results.finals(name)) == 1]
     if not single or len(names) < 2:
         return []

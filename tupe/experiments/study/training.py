@@ -28,14 +28,15 @@ CONFIGS = config_dir("pretraining")
 
 _SEARCH_VALIDATIONS = 4
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
-#: Why a run ended, if its loss did not stay finite: `tupe.fairseq_patches.trainer`, and fairseq's own words.
+#: Messages of a run whose loss was not finite, by `tupe.fairseq_patches.trainer` and by fairseq.
 DIVERGED = re.compile(r"NaN or infinite|Nan/Inf|Minimum loss scale")
 
 
 def updates(design: Design, run: Run) -> int:
     """Return the number of updates of a pre-training.
 
-    The search of a row with short runs is as long as its longest; a run of none has one, at a rate of zero.
+    The search of a row with short runs is as long as the longest of them. A short run of 0 updates does one at a rate
+    of 0.
     """
     if run.part == "short":
         return max(1, int(run.at))
@@ -88,16 +89,16 @@ def settings(design: Design, run: Run, lr: float, corpus: Path) -> dict[str, Any
 def command(
     design: Design, run: Run, lr: float, corpus: Path, folder: Path, gpu: bool, start: Path | None = None
 ) -> list[str]:
-    """Return the command of the pre-training: fairseq's own, preceded by the plan for a model of this plugin.
+    """Return the command of the pre-training: fairseq's own, started by `tupe plan` for a model of this plugin.
 
-    `start` is the checkpoint whose weights it begins with.
+    `start` is a checkpoint with the initial weights.
     """
     given = {"common.user_dir": user_dir(), "task.data": corpus, "checkpoint.save_dir": folder}
     given |= {"distributed_training.distributed_world_size": 1}
     given |= {} if start is None else {"checkpoint.finetune_from_model": start}
     given |= {} if gpu else {"common.cpu": True, "common.fp16": False}
     given |= overrides(design, run, lr)
-    if "dataset.batch_size" in given:  # the batch of an update, so without accumulation
+    if "dataset.batch_size" in given:  # it is the whole batch, so nothing is accumulated
         given.setdefault("optimization.update_freq", [1])
     texts = (str, Path)
     keys = [assignment(key, value) if isinstance(value, texts) else f"{key}={value}" for key, value in given.items()]
@@ -125,13 +126,14 @@ def record(
     processor_seconds: float,
     diverged: bool = False,
 ) -> Pretraining | None:
-    """Return the record of the run in `folder`; None if it has not reached its end and did not diverge."""
+    """Return the record of the run in `folder`; None if it neither reached its end nor diverged."""
     log = log_of(folder)
     valid = log.valid if log else {}
     if not diverged and max(valid, default=0) < updates(design, run):
         return None
     check_file(folder / LOG, "training")
     found = _PARAMETERS.search((folder / LOG).read_text(encoding="utf-8", errors="replace"))
+    is_measured = run.part == "final" and design.model(run.system) != ROBERTA
     return Pretraining(
         settings=of,
         lr=of["lr"],
@@ -143,11 +145,7 @@ def record(
         host=this_host(),
         versions=these_versions(),
         diverged=diverged,
-        **(
-            _measured(design, run, corpus, folder)
-            if run.part == "final" and design.model(run.system) != ROBERTA
-            else {}
-        ),
+        **(_measured(design, run, corpus, folder) if is_measured else {}),
     )
 
 
@@ -156,7 +154,7 @@ def _measured(design: Design, run: Run, corpus: Path, folder: Path) -> dict[str,
     path = checkpoint(design, folder, "end")
     encoder = open_encoder(path)
     losses, by_length, patterns = {}, {}, Counter()
-    if has_correlation(encoder.args):  # before a length beyond them
+    if has_correlation(encoder.args):  # before `loss_by_position` makes the encoder longer
         found = position_correlation(encoder)
         patterns.update(pattern.name for pattern in head_patterns(found.values, found.reset))
     if torch.cuda.is_available():
