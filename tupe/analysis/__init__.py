@@ -1,1 +1,1 @@
-"""Draw and report what a training log and a checkpoint show: curves, pictures of the positions, reports."""
+"""Figures and reports of training logs and checkpoints."""

@@ -1,4 +1,4 @@
-"""A checkpoint's model as it is, to be looked at: on the CPU, in float32, without a task or data."""
+"""Open a checkpoint's encoder for analysis: on the CPU, in float32, without a task or data."""
 
 import dataclasses
 import difflib
@@ -24,7 +24,7 @@ _ENCODER = "encoder."
 _FIRE_LENGTH = "sentence_encoder.position_bias.relative.length"
 
 
-#: A checkpoint's file, what `open_checkpoint` read of it, or what `open_encoder` made of that.
+#: A checkpoint's file, what `open_checkpoint` returned for it, or what `open_encoder` did.
 Checkpoint = str | Path | Opened | TupeLanguageModelEncoder
 
 
@@ -33,11 +33,12 @@ def open_encoder(
 ) -> TupeLanguageModelEncoder:
     """Return the encoder in a checkpoint of this plugin, in evaluation mode; an encoder is returned as it is.
 
-    Of a generator and a discriminator it is the discriminator's, without a head.
+    From a generator and discriminator, it is the discriminator's encoder, without a head. These attributes are added:
 
-    Its `args` are the configuration, `args._name` the model's name; `shown_as` is what figures call it: `name`, or by
-    default the model's name with the fields that were given, as in `tupe_tiny reset=none`; `discriminates` whether it
-    is a discriminator's; `trained_length` the positions of the sequences that it was trained on.
+    - `shown_as`: its name in figures, `name` or by default the model with the fields that were given, as in
+      `tupe_tiny reset=none`
+    - `discriminates`: whether it is a discriminator's
+    - `trained_length`: positions of the sequences that it was trained on
 
     Args:
         checkpoint: of a model of this plugin.
@@ -61,12 +62,12 @@ def open_encoder(
     symbols = len(weights["sentence_encoder.embed_tokens.weight"])
     encoder = TupeLanguageModelEncoder(args, dictionary_of_size(symbols))
     encoder.discriminates = any(name.startswith(ELECTRA_PARTS) for name in opened.weights)  # exported or not
-    if encoder.discriminates:  # a discriminator's head tells tokens apart and names none
+    if encoder.discriminates:  # its head tells replaced tokens from original ones, and predicts none
         weights = {**{f"lm_head.{name}": value for name, value in encoder.lm_head.state_dict().items()}, **weights}
     if "fire_length" in (overrides or {}):
         if args.relative != "fire":
             raise UserError(f"{checkpoint} has no FIRE that fire_length could end: leave that out.")
-        # where a parameter begins, and what training made of it is not asked for
+        # `fire_length` initialises a parameter, so the trained value is dropped
         weights[_FIRE_LENGTH] = encoder.state_dict()[_FIRE_LENGTH]
     try:
         encoder.load_state_dict(weights)
@@ -107,5 +108,5 @@ def overridden(config: TupeConfig, fields: Mapping[str, object], trained_length:
 
 
 def systems_with(has: Callable[[Namespace], bool]) -> str:
-    """List the papers' systems that have a term, `TUPE-A, TUPE-R`: where to find what a model lacks."""
+    """List the papers' systems that have a term, as in `TUPE-A, TUPE-R`, for messages about a model that lacks it."""
     return ", ".join(DESCRIPTIONS[name][0] for name, fields in SYSTEMS.items() if has(Namespace(**fields)))

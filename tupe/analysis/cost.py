@@ -16,7 +16,7 @@ def read_costs(path: str | Path) -> tuple[str, list[dict[str, Any]]]:
     quartiles, `[lower, median, upper]`. Its `tokens_per_second` are those of one device.
 
     Raises:
-        UserError: if that is not what the file holds.
+        UserError: if the file holds anything else.
     """
     content = read_json(Path(path), "benchmarks/model.py")
     try:

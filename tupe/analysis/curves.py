@@ -26,16 +26,13 @@ _DEFAULT = re.compile(r"epoch \d+(?::\s+\d+ / \d+ (?P<train>\S.*)| \| valid on '
 class TrainingLog(NamedTuple):
     """The records of one run.
 
-    train: means over a logging interval: `loss` (bits), `lr`, ...
-    valid: of the whole validation set: `loss` (bits), `ppl`, `accuracy` (percent), ...; none before the first.
-
-    All have `hours` of training until then. Interruptions, and what was lost by them and done anew, are not in it:
-    `repeated_seconds` is the time of updates that were done again.
+    Each has the `hours` of training before it, without interruptions and without the updates that were lost by one and
+    done again.
     """
 
-    train: Records
-    valid: Records
-    repeated_seconds: float = 0.0
+    train: Records  # means over a logging interval: `loss` (bits), `lr`, ...
+    valid: Records  # of the whole validation set: `loss` (bits), `ppl`, `accuracy` (percent), ...
+    repeated_seconds: float = 0.0  # time of the updates that were done again
 
     @property
     def seconds(self) -> float:
@@ -46,7 +43,7 @@ class TrainingLog(NamedTuple):
 def read_log(path: str | Path) -> TrainingLog:
     """Read a run's folder, its `hydra_train.log` or `train.log`, a `--log-file`, or what fairseq printed.
 
-    Of an update that was logged twice, as it happens when a run was resumed, the later record counts.
+    Where an update was logged twice, because the run was resumed, the later record counts.
 
     Raises:
         UserError: if the file is missing, or has no records of training.
@@ -82,7 +79,7 @@ def read_log(path: str | Path) -> TrainingLog:
 
 
 def record_of(line: str) -> dict[str, float]:
-    """Read the record in a line of a log; empty without one, or with its beginning alone, where the run was killed."""
+    """Return the record in a line of a log; an empty one if there is none, or only its beginning."""
     try:
         if found := _JSON.search(line):
             return {name: float(value) for name, value in json.loads(found[0]).items()}
@@ -102,8 +99,8 @@ def _interval_seconds(train: Records) -> Callable[[dict[str, float]], float]:
     before = dict(zip(updates, [0, *updates]))
 
     def seconds(record: dict[str, float]) -> float:
-        """Divide its tokens by its tokens a second. (fairseq's `wall` is 0 in a run that was resumed.)"""
-        if not record.get("wps"):  # of the very first update, which nothing is before
+        """Divide the interval's tokens by its tokens a second, as fairseq's `wall` is 0 in a run that was resumed."""
+        if not record.get("wps"):  # the first update has no time before it
             return 0.0
         update = int(record["num_updates"])
         return (update - before[update]) * record["wpb"] / record["wps"]
@@ -122,9 +119,10 @@ def _add_hours(train: Records, valid: Records, seconds: Callable[[dict[str, floa
 
 
 def reaches(log: TrainingLog, loss: float) -> float | None:
-    """Return the update at which the validation loss of a run is first `loss` or less, between validations on a line.
+    """Return the update at which the validation loss of a run is first `loss` or less, None if it never is.
 
-    None if it never is. TUPE's headline: it reaches what BERT-A ends with after 30% of the updates.
+    The loss is interpolated between validations. TUPE reports when it reaches the final loss of BERT-A: after 30% of
+    the updates.
     """
     before: tuple[int, float] | None = None
     for update, lower in losses(log):
@@ -138,7 +136,7 @@ def reaches(log: TrainingLog, loss: float) -> float | None:
 
 
 def losses(log: TrainingLog) -> list[tuple[int, float]]:
-    """Return updates and finite validation losses of masked words, for a pair of models the generator's."""
+    """Return updates and finite validation losses of masked words, those of the generator if there is one."""
     found = [(update, record.get("gen_loss", record["loss"])) for update, record in sorted(log.valid.items())]
     return [(update, loss) for update, loss in found if math.isfinite(loss)]
 
@@ -163,11 +161,11 @@ def plot_training(
     unit, of_an_hour = ("hours", 1) if longest > 2 else ("minutes", 60)
     for number, (label, log) in enumerate(logs.items()):
         color = colour(number)
-        for column, of in enumerate((("num_updates", 1), ("hours", of_an_hour))):
+        for column, x in enumerate((("num_updates", 1), ("hours", of_an_hour))):
             for row, name in enumerate(["loss", _DETECTS][: len(heights) - 1]):
-                axes[row, column].plot(*_curve(log.train, *of, name), color=color, linewidth=0.8, alpha=0.5)
-                axes[row, column].plot(*_curve(log.valid, *of, name), color=color, marker="o", markersize=3)
-            axes[-1, column].plot(*_curve(log.train, *of, "lr"), color=color)
+                axes[row, column].plot(*_curve(log.train, *x, name), color=color, linewidth=0.8, alpha=0.5)
+                axes[row, column].plot(*_curve(log.valid, *x, name), color=color, marker="o", markersize=3)
+            axes[-1, column].plot(*_curve(log.train, *x, "lr"), color=color)
         reached = "" if against in (None, label) else f"; {share(log, logs[against], against)}"
         axes[0, 0].lines[-1].set_label(plain(f"{label}: {_end(log.valid)}{reached}"))
     if against is not None:
@@ -190,10 +188,10 @@ def plot_training(
     save_figure(figure, output)
 
 
-def _curve(records: Records, of: str, factor: float, name: str) -> tuple[list[float], list[float]]:
+def _curve(records: Records, x: str, factor: float, name: str) -> tuple[list[float], list[float]]:
     name = "gen_loss" if name == "loss" and any("gen_loss" in record for record in records.values()) else name
     ordered = [record for _, record in sorted(records.items()) if name in record]
-    return [record[of] * factor for record in ordered], [record[name] for record in ordered]
+    return [record[x] * factor for record in ordered], [record[name] for record in ordered]
 
 
 def last(log: TrainingLog) -> tuple[int, float]:
@@ -204,7 +202,7 @@ def last(log: TrainingLog) -> tuple[int, float]:
 
 
 def share(log: TrainingLog, other: TrainingLog, name: str) -> str:
-    """Tell at which share of the updates of `other`, called `name`, the run reaches the loss that it ends with."""
+    """Say after which share of the updates of `other`, called `name`, the run reaches the final loss of `other`."""
     updates, loss = last(other)
     reached = reaches(log, loss)
     return (

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-#: Of Okabe and Ito, which the colour-blind tell apart; black last.
+#: The palette of Okabe and Ito, which colour-blind readers can tell apart; black last.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-#: Where the colours begin again.
+#: They change where the colours begin again.
 _DASHES, _MARKERS = ("-", "--", ":", "-."), "os^D"
 
 
@@ -49,40 +48,30 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def plain(text: str) -> str:
-    """Text that is shown as it is, whatever mathematics it looks like to matplotlib."""
+    """Escape what matplotlib would read as mathematics."""
     return text.replace("$", r"\$")
 
 
 def folded(name: str) -> str:
-    """Fold a name in a legend into as many lines as it takes, so that the figure keeps its width."""
+    """Fold a name in a legend, so that the figure keeps its width."""
     return plain(textwrap.fill(name, 40, break_on_hyphens=False))
 
 
 def set_title(figure: Figure, text: str) -> None:
-    """Above the figure, in as many lines as it takes."""
+    """Put a title above the figure, folded to its width."""
     width = int(11 * figure.get_figwidth())
     figure.suptitle("\n".join(textwrap.fill(plain(line), width, break_on_hyphens=False) for line in text.splitlines()))
 
 
 def save_figure(figure: Figure, path: str | Path) -> None:
-    """Write the figure in the format of the name's ending. Raise `UserError` for one that there is not."""
+    """Write the figure in the format that the name's ending says. Raise `UserError` for an unknown one."""
     path = Path(path)
     formats = figure.canvas.get_supported_filetypes()
     kind = path.suffix[1:].lower()
     if kind not in formats:
         raise UserError(f"{path} does not end with a format of figures: use one of {', '.join(sorted(formats))}.")
-    with written(path) as unfinished:
+    with atomic(path) as unfinished:
         figure.savefig(unfinished, format=kind, dpi=200)
-
-
-@contextlib.contextmanager
-def written(path: Path) -> Iterator[Path]:
-    """Like `atomic`, but raise `UserError` for a file that cannot be written."""
-    try:
-        with atomic(path) as unfinished:
-            yield unfinished
-    except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror}): give another place for it.") from None
 
 
 def heat_maps(
@@ -97,7 +86,7 @@ def heat_maps(
 ) -> Figure:
     """Draw a square for each matrix, on a common colour scale, white at 0 and safe for the colour-blind.
 
-    The scale ends where one cell in 200 is beyond it.
+    One cell in 200 is beyond the end of the scale.
 
     Args:
         values: `(number, n, m)`.
@@ -126,7 +115,7 @@ def heat_maps(
 
 
 def colour_limit(values: np.ndarray, reset: bool = False) -> float:
-    """Return where the colours of `(number, n, m)` end, on both sides of 0; see `heat_maps`."""
+    """Return the end of the colour scale of `(number, n, m)`, on both sides of 0; see `heat_maps`."""
     sizes = abs(values[:, 1:, 1:] if reset else values)
     return float(np.quantile(sizes[np.isfinite(sizes)], 0.995)) or 1.0 if np.isfinite(sizes).any() else 1.0
 

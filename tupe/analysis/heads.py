@@ -7,8 +7,8 @@ attention would be if all words were alike. `[CLS]`, where it is reset, is left 
     side      mean over i of sum_j>i p_i(j) - sum_j<i p_i(j)        -1 all before, 1 all after; 0 for uniform attention
     near      mean over i of sum of p_i(j), |j - i| <= n / 16       what is near; one each way at least
 
-The first that holds is the name: `global`, entropy at least 0.97; `previous`, side at most -0.5; `next`, side at least
-0.5; `local`, near at least 0.5; else `broad`. The thresholds are ours.
+The name is the first that holds: `global`, entropy at least 0.97; `previous`, side at most -0.5; `next`, side at least
+0.5; `local`, near at least 0.5; else `broad`. The thresholds are this project's.
 """
 
 import math
@@ -23,7 +23,7 @@ PATTERNS = ("global", "local", "broad", "previous", "next")
 
 
 class HeadPattern(NamedTuple):
-    """The name and what it was measured by; see the module."""
+    """The name and the measures that decide it; see the module."""
 
     name: str
     entropy: float

@@ -1,8 +1,8 @@
-"""The loss at each position, and of the same masked tokens at several lengths, beyond that of training too.
+"""The loss at each position, and the loss of the same masked tokens in windows of several lengths.
 
-Blocks of a text are no comparison of lengths: a token near an end of its block lacks context on that side, and a longer
-block has fewer ends. Centred windows are one: the windows of each length overlap by half, and the middle half of each
-is scored, so that every masked token is scored once at each length, with about as much text on both sides.
+Blocks of a text cannot compare lengths: a token near an end of its block lacks context on that side, and a longer block
+has fewer ends. Centred windows can: the windows of each length overlap by half, and the middle half of each is scored,
+so that every masked token is scored once at each length, with about as much text on both sides.
 """
 
 import math
@@ -26,39 +26,42 @@ from tupe.models.tupe import TupeLanguageModelEncoder
 
 _TOKENS = 8192  # of a batch
 _MASKED, _REPLACED, _KEPT = 0.15, 0.1, 0.1  # BERT's: of all tokens, and of the masked ones
-_STRETCHES = 32  # of positions whose mean is drawn
-_LEAST = 10  # stretches of text, of which an interval is estimated
-_NORMAL = 1.959964  # what 2.5% exceed
+_STRETCHES = 32  # the figures show means of this many parts of a window
+_LEAST = 10  # stretches of text that an interval needs
+_NORMAL = 1.959964  # 2.5% of the standard normal distribution are above it
 
 Verdict = Literal["holds", "uses length", "worse"]
 Fields = Mapping[str, object]
 
-#: What is known to help windows of `n` after a training at `T`: fields of the position encoding by `n` and `T`.
-EXTENSIONS: dict[str, Callable[[int, int], Fields]] = {
-    "none": lambda n, trained: {},
-    **{
-        name: lambda n, trained, name=name: {"rotary_scaling": name, "rotary_factor": max(n / trained, 1.0)}
-        for name in ("linear", "ntk", "yarn")
-    },
-    "log_n": lambda n, trained: {"log_length": trained},
-    "window": lambda n, trained: {"attention_window": trained // 2},
-    "fire_length": lambda n, trained: {"fire_length": n},
-}
 
-#: The models that an extension is for, by their fields: it is left out for others.
-_APPLIES: dict[str, Callable[[Namespace], bool]] = {
-    "none": lambda args: True,
-    "linear": lambda args: args.rotary_dims != 0,
-    "ntk": lambda args: args.rotary_dims != 0,
-    "yarn": lambda args: args.rotary_dims != 0 and args.rotary_base > 1,
-    "log_n": lambda args: not args.linformer_k,
-    "window": lambda args: not args.linformer_k,
-    "fire_length": lambda args: args.relative == "fire",
+class Extension(NamedTuple):
+    """A change of the position encoding that helps in windows longer than the sequences of training."""
+
+    fields: Callable[[int, int], Fields]  # returns the changed fields, for the lengths of the window and of training
+    applies: Callable[[Namespace], bool]  # tells whether it is for a model of these fields
+
+
+def _rotary(scaling: str, least_base: float = 0) -> Extension:
+    """Return a scaling of the rotary angles."""
+    return Extension(
+        lambda n, trained: {"rotary_scaling": scaling, "rotary_factor": max(n / trained, 1.0)},
+        lambda args: args.rotary_dims != 0 and args.rotary_base > least_base,
+    )
+
+
+EXTENSIONS = {
+    "none": Extension(lambda n, trained: {}, lambda args: True),
+    "linear": _rotary("linear"),
+    "ntk": _rotary("ntk"),
+    "yarn": _rotary("yarn", least_base=1),
+    "log_n": Extension(lambda n, trained: {"log_length": trained}, lambda args: not args.linformer_k),
+    "window": Extension(lambda n, trained: {"attention_window": trained // 2}, lambda args: not args.linformer_k),
+    "fire_length": Extension(lambda n, trained: {"fire_length": n}, lambda args: args.relative == "fire"),
 }
 
 
 class TooLong(UserError):
-    """A length that a model has not."""
+    """A length beyond the positions of a model."""
 
 
 class PositionLoss(NamedTuple):
@@ -68,26 +71,26 @@ class PositionLoss(NamedTuple):
     count: np.ndarray  # masked tokens at each position, `(n,)`
 
     def mean(self, first: int = 0, stop: int = 1 << 62) -> float:
-        """Bits a masked token at the positions `first .. stop - 1`."""
+        """Return bits a masked token at the positions `first .. stop - 1`."""
         return float(self.bits[first:stop].sum() / max(self.count[first:stop].sum(), 1))
 
     def smooth(self, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """Middles of stretches of `width` positions, and the mean of each."""
+        """Return the middles of stretches of `width` positions, and the mean of each."""
         starts = np.arange(0, len(self.bits), width)
         return starts + width / 2, np.array([self.mean(start, start + width) for start in starts])
 
 
 class CentredLoss(NamedTuple):
-    """Losses of masked tokens in the middle half of windows of one length: of the same tokens at every length."""
+    """Losses of masked tokens in the middle half of windows of one length: the same tokens at every length."""
 
     bits: np.ndarray  # of each token of the text, by drawing of the masks, `(masks, N)`; 0 where it is not masked
-    masked: np.ndarray  # the same, whether it is
+    masked: np.ndarray  # whether each is masked, `(masks, N)`
     by_position: PositionLoss  # of all masked tokens of the windows
 
     def difference(self, other: "CentredLoss", stretch: int) -> tuple[float, float]:
-        """Mean of this loss less the other, and half of its 95% interval by Student's t.
+        """Return the mean of this loss less the other, and half of its 95% interval by Student's t.
 
-        Neighbours have their context in common, so what varies by chance is a `stretch` of so many tokens.
+        Neighbours share their context, so stretches of `stretch` tokens, and not tokens, are taken as independent.
         """
         starts = np.arange(0, self.bits.shape[1], stretch)
         found, count = (
@@ -99,7 +102,7 @@ class CentredLoss(NamedTuple):
 
 
 def _student(freedom: int) -> float:
-    """Return what 2.5% of Student's t exceed, by the first terms of its Cornish-Fisher expansion."""
+    """Return the 97.5% quantile of Student's t, by the first terms of its Cornish-Fisher expansion."""
     z = _NORMAL
     return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
@@ -109,13 +112,13 @@ class LengthLoss:
     """A model's loss at one length, beside its loss at the length of its training, in bits a masked token."""
 
     bits: float
-    difference: float  # to windows as long as the sequences of training, of the same tokens
-    half_interval: float  # the 95% interval of the difference is so much to both sides
+    difference: float  # from the loss of the same tokens in windows as long as the sequences of training
+    half_interval: float  # half of the difference's 95% interval
     by_position: tuple[float, ...]  # means of up to 32 stretches of the window
 
     @property
     def verdict(self) -> Verdict:
-        """`uses length` where the loss falls, `holds` where that it rises is not shown, else `worse`."""
+        """`uses length` if the loss falls for certain, `worse` if it rises for certain, else `holds`."""
         if self.difference + self.half_interval < 0:
             return "uses length"
         return "holds" if self.difference <= self.half_interval else "worse"
@@ -125,16 +128,16 @@ class LengthLoss:
 def loss_by_position(
     checkpoint: Checkpoint, data: Path, length: int, sequences: int = 1 << 30, seed: int = 1
 ) -> PositionLoss:
-    """The masked language model's loss on held-out text cut into sequences of `length`, at every position.
+    """Measure the loss at every position of held-out text that is cut into sequences of `length`.
 
     15% of the tokens are masked as in training, the same ones for every model and length. A model whose terms are all
     relative takes any length.
 
     Args:
-        checkpoint: of an encoder; a path, or what `open_encoder` returned.
+        checkpoint: path of an encoder's checkpoint, or what `open_encoder` returned.
         data: the prepared corpus that it was trained on.
         length: of the sequences, `[CLS]` included.
-        sequences: at most so many.
+        sequences: number of sequences, at most.
         seed: of the masks.
 
     Raises:
@@ -159,22 +162,23 @@ def loss_by_length(
     masks: int = 4,
     seed: int = 1,
 ) -> tuple[LengthLoss, dict[str, dict[int, LengthLoss]]]:
-    """The loss of the same masked tokens in windows of each length.
+    """Measure the loss of the same masked tokens in windows of each length.
 
     Args:
-        checkpoint: path of an encoder's.
+        checkpoint: path of an encoder's checkpoint.
         data: the prepared corpus that it was trained on.
         lengths: of the windows, `[CLS]` included.
-        extensions: of `EXTENSIONS`, each by itself; those that do not apply to the model are left out.
+        extensions: names in `EXTENSIONS`, each applied by itself; those that are not for the model are left out.
         overrides: fields of the position encoding for these windows, in place of those of training.
-        longest: of the windows of all models that are compared, if that is longer: it decides which tokens are scored.
-        tokens: of the held-out text, at most.
-        masks: how often they are drawn anew.
+        longest: longest window of all models that are compared, if it is not among `lengths`; the tokens that it can
+            score are those that are scored at every length.
+        tokens: number of tokens of the held-out text, at most.
+        masks: number of drawings of the masks.
         seed: of the masks.
 
     Returns:
-        of windows as long as the sequences of training, with the fields of training; and for each extension that
-        applies to the model, of each length that it has.
+        The loss in windows as long as the sequences of training, with the fields of training; and by extension that
+        applies to the model, and by length that it has, the loss there.
 
     Raises:
         UserError: for a model without a language-model head, another corpus, or too short a text.
@@ -204,11 +208,12 @@ def loss_by_length(
     base = measure(encoder, trained)
     found: dict[str, dict[int, LengthLoss]] = {}
     for extension in extensions:
-        if not _APPLIES[extension](changed_args):
+        change, applies = EXTENSIONS[extension]
+        if not applies(changed_args):
             continue
         found[extension] = {}
         for length in lengths:
-            fields = {**EXTENSIONS[extension](length, trained), **(overrides or {})}
+            fields = {**change(length, trained), **(overrides or {})}
             changed = open_encoder(checkpoint, overrides=fields) if fields else encoder
             try:
                 loss = measure(changed, length) if fields or length != trained else base
@@ -219,10 +224,10 @@ def loss_by_length(
 
 
 def mask(encoder: TupeLanguageModelEncoder, stream: Tensor, seed: int, drawing: int = 0) -> tuple[Tensor, Tensor]:
-    """The tokens `(N,)` with BERT's masks, and what was there, padding elsewhere.
+    """Return the tokens `(N,)` with BERT's masks, and the masked tokens as they were, with padding elsewhere.
 
-    What happens to a token is a function of the seed, the drawing and its place in the stream: it is the same into
-    whatever sequences the stream is cut.
+    The mask of a token depends on the seed, the drawing and its place in the stream, and not on the sequences into
+    which the stream is cut.
     """
     dictionary = encoder.dictionary
     symbol = encoder.sentence_encoder.embed_tokens.num_embeddings - 1  # <mask> is the last
@@ -235,13 +240,13 @@ def mask(encoder: TupeLanguageModelEncoder, stream: Tensor, seed: int, drawing: 
 def _centred(
     encoder: TupeLanguageModelEncoder, drawn: Sequence[tuple[Tensor, Tensor]], length: int, longest: int
 ) -> CentredLoss:
-    """The losses of `drawn` masks, of the tokens that the windows of `longest` score."""
+    """Return the losses with each of the `drawn` masks, for the tokens that the windows of `longest` score."""
     (stride, skipped), (_, first) = _middle(length), _middle(longest)
     stop = len(drawn[0][0]) - (longest - 1 - first)
     bits, masked = _losses(encoder, drawn, length - 1, stride, f"{length} positions")
 
     def scored(part: np.ndarray) -> np.ndarray:
-        """The middles of the windows of each drawing, side by side again."""
+        """Join the middles of the windows of each drawing."""
         middle = part.reshape(len(drawn), -1, length)[:, :, 1 + skipped : 1 + skipped + stride]
         return middle.reshape(len(drawn), -1)[:, first - skipped : stop - skipped]
 
@@ -249,7 +254,7 @@ def _centred(
 
 
 def _middle(length: int) -> tuple[int, int]:
-    """How many words of a window are scored, and how many there are before them."""
+    """Return how many words of a window are scored, and how many there are before them."""
     stride = (length - 1) // 2
     return stride, (length - 1 - stride) // 2
 
@@ -266,14 +271,14 @@ def _losses(
     stride: int,
     progress: str | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bits of each masked token of all windows, 0 elsewhere, `(B, n)`, and which are masked.
+    """Return bits of each masked token of all windows, 0 elsewhere, `(B, n)`, and which are masked.
 
     Args:
         encoder: the model.
-        drawn: text with masks, and what was there, of each drawing.
-        words: of a window.
-        stride: from one window to the next.
-        progress: what a bar is called that shows it; `None` for no bar.
+        drawn: for each drawing, what `mask` returned.
+        words: number of words in a window.
+        stride: distance from one window to the next.
+        progress: name of the progress bar; `None` for no bar.
     """
     pad, device = encoder.dictionary.pad(), next(encoder.parameters()).device
     texts, targets = zip(*drawn)
@@ -289,7 +294,7 @@ def _losses(
 
 
 def _open(checkpoint: Checkpoint, length: int) -> TupeLanguageModelEncoder:
-    """The encoder, made to take sequences of `length`."""
+    """Return the encoder, made to take sequences of `length`."""
     encoder = open_encoder(checkpoint)
     name = encoder.shown_as if checkpoint is encoder else checkpoint
     if encoder.discriminates:
@@ -310,7 +315,7 @@ def _open(checkpoint: Checkpoint, length: int) -> TupeLanguageModelEncoder:
 
 
 def plot_loss_by_position(losses: dict[str, PositionLoss], output: str | Path) -> None:
-    """Draw the loss against the position, means of a 32nd of the longest sequence each."""
+    """Draw the loss against the position, as means over each 32nd of the longest sequence."""
     figure = new_figure(8, 4)
     axes = figure.subplots()
     width = max(1, max(len(loss.bits) for loss in losses.values()) // _STRETCHES)
@@ -323,7 +328,7 @@ def plot_loss_by_position(losses: dict[str, PositionLoss], output: str | Path) -
 
 
 def plot_loss_by_length(found: Mapping[str, Mapping[int, LengthLoss]], output: str | Path) -> None:
-    """Draw each model's difference to windows of its training's length, and the loss within its longest windows."""
+    """Draw each model's change from windows of the length of training, and the loss within its longest windows."""
     figure = new_figure(10, 4.5)
     against, within = figure.subplots(1, 2)
     for number, (label, losses) in enumerate(found.items()):

@@ -1,13 +1,13 @@
-r"""The logits of attention on a text: what they are the sum of in the first layer, and their rank in every layer.
+r"""The logits of attention on a text: their parts in the first layer, and their rank in every layer.
 
 In the first layer of BERT-A the words' vectors `w` and the positions' `p` have been added, so a logit is the sum of
 four correlations (TUPE, eq. 6 and figure 2):
 
     (w_i W^Q)(w_j W^K)^T + (w_i W^Q)(p_j W^K)^T + (p_i W^Q)(w_j W^K)^T + (p_i W^Q)(p_j W^K)^T
 
-A layer norm between them is linear once its mean and deviation are known, so each vector gets its share of it, as of
-the projection of narrow embeddings; what is a constant (biases, segments) goes to the words. BERT-A^d has the four as
-they are; others have words to words and terms of their own.
+A layer norm between them is linear once its mean and deviation are known, so its output splits into the shares of words
+and positions, and so does the projection of narrow embeddings. Constants (biases, segments) are counted as the words'.
+BERT-A^d has the four as terms; other systems have words to words, and terms of the positions.
 """
 
 from argparse import Namespace
@@ -42,7 +42,7 @@ def layer_logits(checkpoint: Checkpoint, tokens: Tensor) -> list[Tensor]:
 def _attention_inputs(
     encoder: TupeLanguageModelEncoder, tokens: Tensor
 ) -> list[tuple[SelfAttention, Tensor, PositionTerms]]:
-    """The attention of each layer with its arguments."""
+    """Return the attention of each layer with its arguments."""
     found: list[tuple[SelfAttention, Tensor, PositionTerms]] = []
     stack = encoder.double().sentence_encoder
     hooks = [
@@ -58,17 +58,17 @@ def _attention_inputs(
 
 
 def _heads(attention: SelfAttention, x: Tensor, position: PositionTerms) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values of `x` `(B, n, d)`, without padding."""
+    """Return queries, keys and values of `x` `(B, n, d)`, without padding."""
     return attention.heads(attention.rotated(attention.projected(x), position), None)
 
 
 def has_finite_logits(args: Namespace) -> bool:
-    """Whether every word attends to every word, at any distance: not with an `attention_window`."""
+    """Tell whether every word attends to every word, at any distance: not with an `attention_window`."""
     return not getattr(args, "attention_window", 0)  # the fields of a named system have none
 
 
 def has_correlations(args: Namespace) -> bool:
-    """Whether each logit is finite, and each key of one word: not those of a Linformer."""
+    """Tell whether each logit is finite, and each key is of one word, which a Linformer's are not."""
     return has_finite_logits(args) and not args.linformer_k
 
 
@@ -83,7 +83,7 @@ def _check_finite_logits(args: Namespace) -> None:
 
 @torch.no_grad()
 def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str, Tensor]:
-    """Return what a logit of the first layer is the sum of, each `(H, n, n)` in float64, the mean over the sequences.
+    """Return the parts of the first layer's logits, each `(H, n, n)` in float64, as means over the sequences.
 
     Tokens are `(B, n)`, without padding. An encoder from `open_encoder` becomes float64.
 
@@ -127,8 +127,8 @@ def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str
         pairs["position to position"] = (position_query, position_key)
     asking = [("word", query, key)] + ([] if position_query is None else [("position", position_query, position_key)])
     found = {name: attention.scale * terms.tempered(q) @ k.transpose(-2, -1) for name, (q, k) in pairs.items()}
-    for name, *of in asking:  # what of the words and of the positions a distance meets
-        query, key = map(terms.tempered, of)
+    for name, *both_sides in asking:  # relative vectors multiply words, and positions where these were added
+        query, key = map(terms.tempered, both_sides)
         if isinstance(attention.relative, DisentangledRelative):
             both = attention.relative.products(query, key, terms.embeddings, attention.scale, attention.part)
             names = {"c2p": f"{name} to distance", "p2c": f"distance to {name}"}
@@ -141,7 +141,7 @@ def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str
 
 
 def _shares(module: nn.Module, words: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """The two parts of `module(words + positions)`, of a layer norm or a linear layer; another changes nothing."""
+    """Split `module(words + positions)` in two, for a layer norm or a linear layer; another changes nothing."""
     if isinstance(module, nn.Linear):
         return module(words), positions @ module.weight.t()
     if not isinstance(module, nn.LayerNorm):
@@ -168,25 +168,24 @@ def logit_ranks(
     from `open_encoder` becomes float64.
 
     Returns:
-        `(L, H)`, the mean over the sequences; and of each position term, `(H,)` as layers share them; `None` without.
+        Ranks of the logits, `(L, H)`, as means over the sequences; and of the position term, `(H,)` where layers share
+        it, `None` without one.
 
     Raises:
         UserError: for an `attention_window`.
     """
     encoder = open_encoder(checkpoint)
     _check_finite_logits(encoder.args)
-    logits = torch.stack(
-        [numerical_rank(of, relative_tolerance).double().mean(0) for of in layer_logits(encoder, tokens)]
-    )
+    ranks = [numerical_rank(layer, relative_tolerance).double().mean(0) for layer in layer_logits(encoder, tokens)]
     with torch.no_grad():
         bias = encoder.sentence_encoder.position_bias(tokens.shape[1], torch.float64).bias
-    return logits, None if bias is None else numerical_rank(bias, relative_tolerance)
+    return torch.stack(ranks), None if bias is None else numerical_rank(bias, relative_tolerance)
 
 
 def plot_ranks(ranks: dict[str, tuple[Tensor, Tensor | None]], length: int, output: str | Path) -> None:
     """Draw the mean rank of the logits over the layers, with the range of the heads, for one model or several.
 
-    `ranks` are of `logit_ranks`, by label; `length` is `n`, the highest rank that there can be.
+    `ranks` are results of `logit_ranks` by label; `length` is `n`, the highest possible rank.
     """
     figure = new_figure(6, 4)
     square = figure.subplots()

@@ -1,7 +1,7 @@
 """Models as one HTML page (`tupe report`): equations, numbers and figures, in a file that loads nothing.
 
-What comes from files is text, never code: `html.escape` in the page, JSON without `<`, and a content policy that lets
-no script or style run but the page's own, told by their checksums, and no request leave.
+What comes from files is text, never code: the page escapes it by `html.escape`, its JSON has no `<`, and its content
+policy allows only its own script and style, which it knows by their checksums, and no request.
 
 The numbers of heat maps are 16 bits each, a share of the largest of their map (so to 1 in 65,534 of it), in base64.
 """
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from tupe.analysis.checkpoint import systems_with
 from tupe.analysis.curves import TrainingLog, last, losses, share
-from tupe.analysis.figure import colour_limit, written
+from tupe.analysis.figure import colour_limit
 from tupe.analysis.heads import head_patterns, summary
 from tupe.analysis.logits import first_layer_correlations, has_correlations, has_finite_logits, logit_ranks
 from tupe.analysis.position import has_correlation, has_reset, position_correlation
@@ -32,6 +32,7 @@ from tupe.analysis.scores import ScoreCurve
 from tupe.analysis.segments import has_segments, segment_values
 from tupe.analysis.similarity import has_vectors, position_similarity
 from tupe.errors import UserError
+from tupe.files import write_bytes
 from tupe.models.describe import equation, full_name, size, system
 from tupe.models.tupe import TupeLanguageModelEncoder
 
@@ -44,7 +45,7 @@ class Maps(NamedTuple):
 
     values: np.ndarray  # `(number, n, m)`, queries by keys
     titles: Sequence[str]  # of each
-    said: Sequence[str] = ()
+    said: Sequence[str] = ()  # below each title
     summary: str = ""  # of all
     reset: bool = False  # whether row and column 0 are those of an untied `[CLS]`
 
@@ -56,13 +57,12 @@ class MapsFigure(NamedTuple):
     title: str
     text: str
     label: str  # of the colours
-    axes: tuple[str, str]  # of keys and queries
-    # whether a system has what it shows; the page says of a model that lacks it which have it
-    has: Callable[[Namespace], bool]
-    # a model's, from its encoder, the number of positions, and sequences of tokens
+    axes: tuple[str, str]  # names of the axes of keys and of queries
+    has: Callable[[Namespace], bool]  # whether a system has what the figure shows
+    # returns a model's maps, for its encoder, the number of positions, and sequences of tokens
     maps: Callable[[TupeLanguageModelEncoder, int, Tensor | None], Maps]
-    needs_text: bool = False  # whether it needs those
-    one_scale: bool = True  # whether the models are on one scale of colours; else each is on its own
+    needs_text: bool = False  # whether it needs the sequences
+    one_scale: bool = True  # whether all models share a scale of colours
 
 
 class Table(NamedTuple):
@@ -180,17 +180,17 @@ def write_page(
     """Write the page.
 
     Args:
-        output: its file, `.html`.
-        encoders: of `open_encoder`, under different names; they become float64 where there are texts.
-        length: positions that are shown, or fewer where a model has fewer.
+        output: name of the page's file, `.html`.
+        encoders: from `open_encoder`, with different names; with `texts` they become float64.
+        length: number of positions that are shown; fewer where a model has fewer.
         texts: sequences of tokens for each encoder, for the figures that need them.
         logs: name of a run -> its log.
-        against: a run: it is said when the others reach the validation loss that it ends with.
+        against: name of a run; the page says when the others reach the validation loss that it ends with.
         tables: further numbers.
         scores: name of a system -> scores against updates.
 
     Raises:
-        UserError: if there is nothing to show, the file is not called `.html`, or it cannot be written.
+        UserError: if there is nothing to show, the file is not named `.html`, or it cannot be written.
     """
     output = Path(output)
     if output.suffix.lower() not in (".html", ".htm"):
@@ -221,8 +221,7 @@ def write_page(
         data=_json({"figures": figures}),
         values=numbers.packed(),
     )
-    with written(output) as unfinished:
-        unfinished.write_text(page, encoding="utf-8")
+    write_bytes(output, page.encode())
 
 
 class _Numbers:
@@ -234,7 +233,7 @@ class _Numbers:
         self.end = 0
 
     def add(self, values: np.ndarray) -> dict[str, Any]:
-        """Keep `(n, m)`; return where they are and what one step is worth."""
+        """Store `(n, m)`, and return its place and what one step is worth."""
         finite = np.isfinite(values)
         scale = float(abs(values[finite]).max(initial=0)) / np.iinfo(np.int16).max or 1.0
         steps = np.where(finite, np.rint(np.where(finite, values, 0) / scale), _NOT_A_NUMBER).astype("<i2").tobytes()
@@ -387,7 +386,7 @@ def _table(table: Table) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON that can stand in a page: no character of it ends an element or begins another."""
+    """Write JSON for a page: without characters that end an element or begin another."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

@@ -16,7 +16,7 @@ from tupe.systems import IN_LAYER
 
 
 class PositionCorrelation(NamedTuple):
-    """Compute what the positions alone add to the logits before the softmax."""
+    """What the positions alone add to the logits before the softmax."""
 
     # `(H, n, n)`; `(L H, n, n)` if every layer has its own, `(L, n, n)` if the heads of a layer share one
     values: Tensor
@@ -52,6 +52,7 @@ def position_correlation(checkpoint: Checkpoint, length: int | None = None) -> P
         raise UserError(f"{length} position(s) have no correlation to draw: give a length of 2 or more.")
     encoder = open_encoder(checkpoint)
     args, position = encoder.args, encoder.sentence_encoder.position_bias
+    length = length or args.max_positions
     if not has_correlation(args):
         raise UserError(
             f"the model {encoder.shown_as} has no position correlation of its own for each pair of positions: "
@@ -59,10 +60,10 @@ def position_correlation(checkpoint: Checkpoint, length: int | None = None) -> P
         )
     tied = PositionBias(position.absolute, position.relative)
     with torch.no_grad():
-        before = None if position.reset is None else tied(length or args.max_positions).bias
-        terms = position(length or args.max_positions)
+        before = None if position.reset is None else tied(length).bias
+        terms = position(length)
     values, query, key = terms.bias, terms.query, terms.key
-    if query is not None:  # BERT-A^d, where it is one of four products
+    if query is not None:  # BERT-A^d has it as one of four products
         values = position.absolute.scale * query @ key.transpose(1, 2)
     heads = [f"head {head + 1}" for head in range(args.encoder_attention_heads)]
     layers = [f"layer {layer + 1}" for layer in range(args.encoder_layers)]

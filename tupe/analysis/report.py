@@ -12,7 +12,7 @@ from tupe.analysis.page import Table, write_page
 from tupe.analysis.position import plot_position, position_correlation
 from tupe.analysis.text import read_tokens
 from tupe.data.corpus.manifest import Manifest
-from tupe.files import atomic, read_json, typed
+from tupe.files import read_json, typed, write_bytes
 from tupe.models import TupeModel
 from tupe.systems import ALIASES, DESCRIPTIONS
 
@@ -57,34 +57,20 @@ def write_report(folder: str | Path, models: list[str]) -> Path:
         against=label(models[-1]) if len(models) > 1 else None,
         tables=[Table("Results", machine, results), Table("Filled masks", "The likeliest words.", filled, words=True)],
     )
-    text = "\n".join(
-        [
-            "# Quickstart",
-            "",
-            machine,
-            "",
-            *_markdown(results),
-            "",
-            "![loss curves](curves.png)",
-            "",
-            f"![position correlation of {label(models[0])}](position.png)",
-            "",
-            *_markdown(filled),
-        ]
-    )
-    with atomic(folder / "report.md") as unfinished:
-        unfinished.write_text(text + "\n", encoding="utf-8")
+    pictures = "![loss curves](curves.png)", f"![position correlation of {label(models[0])}](position.png)"
+    text = "\n\n".join(["# Quickstart", machine, _markdown(results), *pictures, _markdown(filled)])
+    write_bytes(folder / "report.md", f"{text}\n".encode())
     return folder / "report.md"
 
 
 def label(model: str) -> str:
-    """Return the name in its paper of a named model's system: `tupe_tiny` is `TUPE-R`."""
+    """Return the paper's name for the system of a named model: `tupe_tiny` is `TUPE-R`."""
     system = model.rpartition("_")[0]
     return DESCRIPTIONS[ALIASES.get(system, system)][0]
 
 
 def _results(folder: Path, logs: dict[str, TrainingLog], hubs: dict) -> list[list[str]]:
-    """Write the table of pre-training, on held-out documents, and of the word order task, on its development set."""
+    """Tabulate the pre-trainings, on held-out documents, and the word-order task, on its development set."""
     rows = [list(HEADS)]
     for model, log in logs.items():
         updates, valid = max(log.valid.items())
@@ -96,9 +82,9 @@ def _results(folder: Path, logs: dict[str, TrainingLog], hubs: dict) -> list[lis
     return rows
 
 
-def _markdown(rows: list[list[str]]) -> list[str]:
-    lines = [f"| {' | '.join(cells)} |".replace("<mask>", "`<mask>`") for cells in rows]
-    return [lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]
+def _markdown(rows: list[list[str]]) -> str:
+    head, *lines = (f"| {' | '.join(cells)} |".replace("<mask>", "`<mask>`") for cells in rows)
+    return "\n".join([head, "|---" * len(rows[0]) + "|", *lines])
 
 
 def _score(run: Path) -> float:
@@ -113,11 +99,10 @@ def _hub(run: Path, corpus: Manifest):
 
 
 def _filled(hubs: dict) -> list[list[str]]:
-    """Write the table of what each model puts in place of `<mask>`, with its probability."""
-    rows = [["fill_mask", *map(label, hubs)]]
-    for sentence in SENTENCES:
-        cells = []
-        for hub in hubs.values():
-            cells.append(", ".join(f"{word.strip()} {p:.2f}" for _, p, word in hub.fill_mask(sentence, topk=3)))
-        rows.append([sentence, *cells])
-    return rows
+    """Tabulate the words that each model fills in for `<mask>`, with their probabilities."""
+
+    def words(hub, sentence: str) -> str:
+        return ", ".join(f"{word.strip()} {p:.2f}" for _, p, word in hub.fill_mask(sentence, topk=3))
+
+    rows = [[sentence, *(words(hub, sentence) for hub in hubs.values())] for sentence in SENTENCES]
+    return [["fill_mask", *map(label, hubs)], *rows]

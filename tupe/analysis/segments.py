@@ -1,4 +1,4 @@
-"""What a head adds to the logit between the segments of a sentence pair (DIET, figure 6)."""
+"""The segment attention of each head: what it adds to the logit by the segments of query and key (DIET, figure 6)."""
 
 from argparse import Namespace
 from pathlib import Path

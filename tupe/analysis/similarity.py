@@ -28,8 +28,8 @@ def has_vectors(args: Namespace) -> bool:
 def position_similarity(checkpoint: Checkpoint) -> PositionSimilarity:
     """Compute `cos(p_i, p_j)` of every table of position vectors in a checkpoint.
 
-    That of DIET-ABS is of its factors, all heads side by side. Raises `UserError` as `open_encoder`, and for a model
-    that has no such vectors.
+    For DIET-ABS the vectors are its factors, all heads side by side. Raises `UserError` as `open_encoder`, and for a
+    model that has no such vectors.
     """
     encoder = open_encoder(checkpoint)
     absolute = encoder.sentence_encoder.position_bias.absolute

@@ -1,4 +1,4 @@
-"""Real text as sequences of a model: of a file, or what a prepared corpus holds out."""
+"""Read a text as token sequences for a model: a file, or the held-out text of a prepared corpus."""
 
 from pathlib import Path
 
@@ -25,9 +25,9 @@ def read_tokens(
     """Read sequences `<s> ...` of equal length, without padding.
 
     Args:
-        encoder: the model that is to read them.
+        encoder: the model that they are for.
         data: folder of the prepared corpus, for its vocabulary and held-out text.
-        length: of a sequence, at least 3; of a shorter text there is one sequence, as long as that.
+        length: of a sequence, at least 3; a shorter text gives one sequence of its length.
         number: of sequences, at most.
         text: a file of text in place of the held-out one.
 
@@ -45,7 +45,7 @@ def read_tokens(
 
 
 def windows(stream: Tensor, words: int, stride: int, first: int) -> Tensor:
-    """Cut a stream `(N,)` into windows of so many `words`, one at each multiple of `stride`, behind `first`."""
+    """Cut a stream `(N,)` into windows of `words` tokens, one at each multiple of `stride`; put `first` before each."""
     return F.pad(stream.unfold(0, words, stride), (1, 0), value=first)
 
 
@@ -56,12 +56,12 @@ def read_stream(
     split: str = "valid",
     most: int | None = None,
 ) -> Tensor:
-    """Return all tokens `(N,)` of what a corpus holds out, or of a text, one after another.
+    """Return the tokens `(N,)` of a corpus's held-out text, or of another text.
 
     Args:
-        encoder, data, text: as of `read_tokens`.
-        split: `train` for the training text, of shards the first, in place of the held-out one.
-        most: of a split, stop with the line that reaches so many tokens.
+        encoder, data, text: as for `read_tokens`.
+        split: `train` for the training text (its first shard) in place of the held-out one.
+        most: stop after the line of the split that reaches this number of tokens.
 
     Raises:
         UserError: if the corpus has another dictionary than the model, or the text has fewer than 2 tokens.
@@ -80,13 +80,10 @@ def read_stream(
             what = f"has its {kind} text by language" if corpus.content.languages else f"has no {kind} text"
             raise UserError(f"{data} {what}: give {other}.")
         check_indexed(prefix, _MADE_BY, symbols=len(dictionary))
-        sequences, read, number = MMapIndexedDataset(str(prefix)), [np.empty(0, np.int64)], 0
-        for i in range(len(sequences)):
-            if most is not None and number >= most:
-                break
-            read.append(sequences[i].numpy())
-            number += len(read[-1])
-        tokens = np.concatenate(read)
+        sequences = MMapIndexedDataset(str(prefix))
+        stop = None if most is None else np.searchsorted(sequences.sizes.cumsum(), most) + 1
+        read = (sequences[i].numpy() for i in range(len(sequences))[:stop])
+        tokens = np.concatenate([np.empty(0, np.int64), *read])
     else:
         process, numbers = corpus.text_processing().line, corpus.tokenizer()
         lines = (numbers(process(line)) for line in read_text(text, "a text editor").splitlines())

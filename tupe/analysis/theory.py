@@ -27,7 +27,7 @@ from tupe.errors import UserError
 
 
 def numerical_rank(matrix: Tensor, relative_tolerance: float | None = None) -> Tensor:
-    """Number of singular values above a share of the largest, of each matrix.
+    """Count the singular values of each matrix that are above a share of the largest.
 
     Args:
         matrix: `(..., n, m)`, such as the logits of every head.

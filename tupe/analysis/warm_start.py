@@ -1,4 +1,4 @@
-"""The text that a warm start is fitted to, and the losses before and after it."""
+"""Read the text for fitting a warm start, and measure the losses before and after it."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,7 @@ def masked_training_text(old: TupeLanguageModelEncoder, data: Path, number: int,
     """Read the first sequences of the training text of a corpus, as long as the model takes them, with masks.
 
     Args:
-        old: the model that is to read them.
+        old: the model that they are for.
         data: the prepared corpus, in the model's vocabulary.
         number: of sequences, at most.
         seed: of the masks.

@@ -1,1 +1,1 @@
-"""Inference with a trained model: predictions of test sets, answers to questions, translations and their scores."""
+"""Inference: predictions for test sets, answers to questions, and translations, with their scores."""

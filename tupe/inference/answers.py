@@ -27,14 +27,14 @@ def predict_answers(
 ) -> dict[str, dict[str, float] | None]:
     """Write `SPLIT.json`, a text for each question, and `SPLIT.nbest.json`, the best `N_BEST` with probabilities.
 
-    If no splits are named they are all test sets of `data`, or, without test sets, the development sets. `settings`
-    replace those of the fine-tuning: `doc_stride`, `max_answer` and so on.
+    By default the splits are all test sets of `data`, or, without test sets, the development sets. `settings` replace
+    those of the fine-tuning: `doc_stride`, `max_answer` and so on.
 
     Returns:
         By split `exact_match` and `f1`, percent, by the rules that it was prepared for; None if its answers are secret.
 
     Raises:
-        UserError: if the checkpoint has not learnt to answer, or a split is not there.
+        UserError: if the checkpoint was not fine-tuned on questions, or a split does not exist.
     """
     checkpoint = open_checkpoint(checkpoint)
     if not answers_questions(checkpoint) or "span_head.weight" not in checkpoint.weights:
@@ -93,7 +93,7 @@ def _candidates(model: nn.Module, sample: dict, windows: QuestionWindows, longes
 
 
 def _of_window(windows: QuestionWindows, window: int, sides: list[np.ndarray], longest: int) -> list[Candidate]:
-    """Return the best answers of a window, among which are `N_BEST` texts if it has so many."""
+    """Return the best answers of a window, with `N_BEST` different texts if it has that many."""
     number = N_BEST
     while True:
         spans = best_spans(*sides, longest, number)

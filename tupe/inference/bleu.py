@@ -16,7 +16,7 @@ def read_hypotheses(path: Path) -> list[str]:
     """Read translations, one a line, or the output of `fairseq-generate`: its `D-` lines, sorted by number.
 
     Raises:
-        UserError: if that output has no `D-` lines, or a number is there twice or missing.
+        UserError: if that output has no `D-` lines, or a number is missing or repeated.
     """
     found = list(lines(path, keep_spaces=True))
     tagged = [(match[1], int(match[2]), line) for line in found if (match := _GENERATED.match(line))]

@@ -1,4 +1,4 @@
-"""Evaluate a fine-tuned checkpoint on the test sets of every language: predictions in XTREME's files, and scores."""
+"""Evaluate a fine-tuned checkpoint on the test sets of every language: write XTREME's files, and score them."""
 
 from pathlib import Path
 
@@ -6,13 +6,13 @@ import numpy as np
 from fairseq.data.data_utils import load_indexed_dataset
 
 from tupe.data.glue.tasks import TASKS
-from tupe.files import atomic
+from tupe.files import write_bytes
 from tupe.inference.answers import predict_answers
 from tupe.inference.predict import Classifier
 
 
 def evaluate(checkpoint: Path, data: Path, tests: tuple[str, ...], out: Path) -> dict[str, dict[str, float | None]]:
-    """Predict those test sets of `tests` that `data` has, and write `out/TEST/test-de.json`, or `.tsv`.
+    """Predict the test sets of `tests` that exist in `data`, and write `out/TEST/test-de.json`, or `.tsv`.
 
     Returns:
         By test and split, as in `XQuAD/test-de`, the metrics in percent; sets whose answers are secret are left out.
@@ -52,7 +52,6 @@ def predict_labels(checkpoint: Path, data: Path, out: Path) -> dict[str, dict[st
     for split in [split for split in there if split.name.startswith("test")] or there:
         predicted = list(classifier.labels(classifier.sentences(split, any_size=True)))
         labels = [names[int(label[0])] for label in load_indexed_dataset(str(data / "label" / split.name), names)]
-        with atomic(out / f"{split.name}.tsv") as unfinished:
-            unfinished.write_text("".join(f"{label}\n" for label in predicted), encoding="utf-8")
+        write_bytes(out / f"{split.name}.tsv", "".join(f"{label}\n" for label in predicted).encode())
         scores[split.name] = {"accuracy": 100 * float(np.mean([a == b for a, b in zip(predicted, labels)]))}
     return scores

@@ -1,7 +1,7 @@
-"""Predict a task's test sets, in the files that the GLUE server takes (gluebenchmark.com)."""
+"""Predict the test sets of GLUE, as its server takes them (gluebenchmark.com), and of a user's own task."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from tupe.data.glue.prepare import WORDS
 from tupe.data.glue.tasks import TASKS, Split, Task
 from tupe.data.words import LabelledWords, check_entity_scores, entity_scores, named, word_accuracy
 from tupe.errors import UserError
-from tupe.files import atomic, check_file, read_text, typed
+from tupe.files import check_file, read_text, typed, write_bytes
 from tupe.tasks.sentence_prediction import JoinedSentences, MultiHot, TupeSentencePredictionTask
 
 _BATCH = 32
@@ -38,8 +38,8 @@ _BATCH = 32
 def predict(checkpoint: Path | Checkpoint, data: Path, out: Path, any_size: bool = False) -> list[Path]:
     """Write a file such as `out/CoLA.tsv` for each test set of a task: two for MNLI, and AX from a model of MNLI.
 
-    `data` is the prepared task, in a folder called as the task. `any_size` accepts test sets that have not as many rows
-    as were published, which the server refuses.
+    `data` is the prepared task, in a folder named like it. `any_size` accepts test sets that do not have the published
+    number of rows, which the server refuses.
 
     Returns:
         The files.
@@ -55,13 +55,12 @@ def predict(checkpoint: Path | Checkpoint, data: Path, out: Path, any_size: bool
         )
     classifier = Classifier(checkpoint, data, task)
     splits = [split for split in task.splits if not split.labelled]
-    found = [classifier.sentences(split, any_size) for split in splits]  # all, before the work begins
+    found = [classifier.sentences(split, any_size) for split in splits]  # all are checked before the work begins
     files = []
     for split, sentences in zip(splits, found):
         name = {"test": "MNLI-m", "test1": "MNLI-mm"}[split.name] if task.name == "MNLI" else task.name
-        lines = [f"{index}\t{label}\n" for index, label in enumerate(classifier.labels(sentences))]
         files.append(out / f"{name}.tsv")
-        _write_table(files[-1], lines)
+        _write_table(files[-1], classifier.labels(sentences))
     return files
 
 
@@ -80,7 +79,7 @@ def predict_own(checkpoint: Path | Checkpoint, data: Path, task: Task, out: Path
     classifier = Classifier(checkpoint, data, task)
     scores = classifier.scores(classifier.sentences(split))
     path = out / f"{split.name}.tsv"
-    _write_table(path, [f"{index}\t{label}\n" for index, label in enumerate(map(classifier.shown, scores))])
+    _write_table(path, map(classifier.shown, scores))
     if not split.labelled:
         return {path: {}}
     return {path: classifier.metrics(scores, split.name)}
@@ -118,8 +117,7 @@ def predict_words(
         raise UserError(f"{path} has not the words of its sentences: prepare the task again.")
     lines = ("".join(f"{word}\t{label}\n" for word, label in zip(*pair)) + "\n" for pair in zip(texts, found))
     target = out / f"{split.name}.conll"
-    with atomic(target) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(lines)
+    write_bytes(target, "".join(lines).encode())
     if not split.labelled:
         return {target: {}}
     scores = entity_scores(known, found) if scored else {}
@@ -128,7 +126,7 @@ def predict_words(
 
 @torch.no_grad()
 def _classes_of_words(model: nn.Module, words: LabelledWords) -> dict[int, int]:
-    """Return the class that is predicted of each word, by its place."""
+    """Predict the class of each word; return it by the word's place."""
     device, predicted = next(model.parameters()).device, {}
     for batch in tqdm(words.batch_by_size(words.ordered_indices(), max_sentences=_BATCH), disable=None):
         sample = words.collater([words[index] for index in batch])
@@ -139,9 +137,9 @@ def _classes_of_words(model: nn.Module, words: LabelledWords) -> dict[int, int]:
     return predicted
 
 
-def _write_table(path: Path, lines: list[str]) -> None:
-    with atomic(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(["index\tprediction\n", *lines])
+def _write_table(path: Path, labels: Iterable[str]) -> None:
+    lines = (f"{index}\t{label}\n" for index, label in enumerate(labels))
+    write_bytes(path, "".join(["index\tprediction\n", *lines]).encode())
 
 
 class Classifier:
@@ -186,7 +184,7 @@ class Classifier:
         return self.task.joined(sides)
 
     def labels(self, sentences: JoinedSentences) -> Iterator[str]:
-        """Yield the prediction for each of `sentences` as the files have it: a label, or a number."""
+        """Yield the prediction for each of `sentences` as it is written to files: a label, or a number."""
         return map(self.shown, self.scores(sentences))
 
     def shown(self, scores: Tensor) -> str:
@@ -202,7 +200,7 @@ class Classifier:
         return labels[int(scores.argmax()) + labels.nspecial]
 
     def metrics(self, scores: list[Tensor], split: str) -> dict[str, float]:
-        """Compute the metrics of a split in percent, named as by the criterion, from the scores of all its examples."""
+        """Compute the metrics of a split in percent, with the criterion's names, from the scores of all examples."""
         found, targets = torch.stack(scores), self.task.targets(split)
         if self._glue.scale is not None:
             sides = found.flatten().double().numpy(), np.asarray(targets)

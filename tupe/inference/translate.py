@@ -54,12 +54,12 @@ class Translator:
     Args:
         checkpoints: one or several models of the same data.
         data: the prepared data, where it is no longer where the model was trained.
-        last: average the last `last` checkpoints of a run, whose folder, or a file of it, `checkpoints` names.
+        last: average the last `last` checkpoints of a run; `checkpoints` is then its folder, or one of its files.
         search: see `Search`.
         max_tokens: tokens in a batch times the beam, padding included.
 
     Raises:
-        UserError: for what is no translation model, and for data that is not there or not the model's.
+        UserError: for a checkpoint of another kind, and for data that is missing or not the model's.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Translator:
     ) -> None:
         if max_tokens < 1:
             raise UserError(f"--max-tokens is {max_tokens}: it must be at least 1.")
-        if last is None:  # without the optimizers' states, which take more memory than the models
+        if last is None:  # the optimizers' states are dropped, as they take more memory than the models
             states = {path: {**safe_load(path), "last_optimizer_state": None} for path in checkpoints}
         elif len(checkpoints) == 1:
             paths = last_checkpoints(checkpoints[0] if checkpoints[0].is_dir() else checkpoints[0].parent, last)
@@ -122,7 +122,7 @@ class Translator:
                     "or leave it out."
                 )
         out, lengths = [""] * len(window), np.array([len(tokens) for tokens in sentences])
-        order = np.argsort(lengths, kind="stable")[np.count_nonzero(lengths == 1) :]  # the empty have but `</s>`
+        order = np.argsort(lengths, kind="stable")[np.count_nonzero(lengths == 1) :]  # an empty line is `</s>` alone
         most = max(self.max_tokens // self.generator.beam_size, lengths.max())
         for batch in data_utils.batch_by_size(order, lengths.__getitem__, max_tokens=most):
             for number, hypothesis in zip(batch, self._translate([sentences[number] for number in batch])):
@@ -142,7 +142,8 @@ def _check(path: Path, state: dict[str, Any]) -> dict[str, str]:
     """Return the languages and the data on which the model was trained; `state` was read from `path`.
 
     Raises:
-        UserError: for a model that is neither ours nor fairseq's `transformer`, and for text that fairseq would run.
+        UserError: for a model that is neither ours nor fairseq's `transformer`, and for text that fairseq would run as
+            Python.
     """
     cfg = saved_fields(state.get("cfg"))
     task, model = saved_fields(cfg.get("task")), saved_fields(cfg.get("model"))
