@@ -845,12 +845,6 @@ class TupeModel(TupePreTrainedModel):
         self.gradient_checkpointing = False
         self.post_init()
 
-    def get_input_embeddings(self) -> nn.Embedding:
-        return self.embed_tokens
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        self.embed_tokens = value
-
     def freeze_positions(self) -> None:
         """Replace the position parameters by the finished terms of all lengths, which cannot be trained."""
         self.position_bias.freeze(self.config.max_position_embeddings, self.device)
