@@ -1,7 +1,7 @@
 """Every command and every kind of wrong input: one sentence, exit status 1, nothing lost, nothing left behind.
 
 All kinds are tried where a reader first appears, and those of a file that cannot be opened where what opens it does;
-the other rows show that their command asks that reader.
+the other rows show by one kind that their command asks that reader.
 
 A new command is a row of ROWS for each thing that it reads, and a new kind of wrong input a function of SPOIL. What is
 right to be taken (the text of a corpus may say anything) stands in the row as `takes`.
@@ -118,7 +118,7 @@ ROWS = (
     Row("loss-by-length {}/pretrained.pt --data {}/corpus", "corpus", "folder", whole=False),
     Row("model-overrides {}/pretrained.pt", "pretrained.pt", "checkpoint"),
     Row("plot position {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint"),
-    Row(SHOW.format("correlations"), "pretrained.pt", "checkpoint"),
+    Row(SHOW.format("correlations"), "pretrained.pt", "checkpoint", wrong=False),
     Row(SHOW.format("correlations"), "corpus", "folder"),
     Row(SHOW.format("ranks"), "pretrained.pt", "checkpoint"),
     Row("plot reset {}/pretrained.pt --output {}/new.png", "pretrained.pt", "checkpoint", wrong=False),
@@ -157,7 +157,6 @@ ROWS = (
     Row(f"{PLAN} --from {{}}/run", "run/hydra_train.log", "text", whole=False, takes=DRAWS),
     Row(MULTILINGUAL, "languages", "folder"),
     Row(MULTILINGUAL, "languages/de/train.idx", "binary"),
-    Row(MULTILINGUAL, "languages/de/valid.bin", "binary"),
     Row("prepare-corpus {}/new --languages {}/texts --workers 1", "texts", "folder", whole=False),
     Row("quickstart-report {}/quickstart tupe_tiny", "quickstart/corpus", "folder", whole=False),
     Row("qa-score {}/squad.json {}/answers.json", "squad.json", "json", takes=("wrong version",)),
@@ -197,7 +196,6 @@ ROWS = (
     ),
     Row("word-order {}/text.txt {}/new", "text.txt", "text", takes=("cut", "foreign", "hostile", "wrong type")),
     Row("plot position {}/pretrained.pt --output {}/new/a.png", "new/a.png", "file out"),
-    Row("plot training {}/run --output {}/new/a.png", "new/a.png", "file out"),
     Row("table {}/sweep --output {}/new/a.md", "new/a.md", "file out"),
     Row("average-checkpoints {}/new/a.pt {}/pretrained.pt {}/release.pt", "new/a.pt", "file out", whole=False),
     Row("extend-positions {}/pretrained.pt 64 {}/pretrained.pt", "pretrained.pt", "checkpoint out", whole=False),
@@ -347,34 +345,34 @@ def spoil(row):
 READ_APART = {
     **dict.fromkeys(("config.json", "model.json", "study.yaml"), "json"),
     **dict.fromkeys(("squad.json", "answers.json"), "questions"),
-    "hydra_train.log": "log",
+    "hydra_train.log": "text",
     "text.txt": "text.txt",
 }
 #: Kinds that are found where a file is opened, whatever it should hold.
 UNOPENED = ("unreadable", "pipe", "file or folder", "not UTF-8")
-#: Kinds that are tried in every row: a file of its own is missing or damaged, a folder is somebody else's.
-EVERYWHERE = ("absent", "cut", "a folder", "there already", "foreign", "another command's")
+#: Kinds by which a row shows that its command asks a reader, or whose a folder is: the first that is wrong for it.
+ASKED = ("cut", "foreign", "another command's", "a folder", "there already", "absent")
 
 
 def reader(row):
-    """Tell what reads the file of a row."""
+    """Tell what reads the file of a row, and what opens it."""
     name = Path(row.path).name
-    return row.form, name if name in READ_APART else ""
-
-
-def opener(row):
-    """Tell what opens the file of a row."""
-    return READ_APART.get(Path(row.path).name, row.form)
+    return (row.form, name if name in READ_APART else ""), READ_APART.get(name, row.form)
 
 
 def kinds(number, row):
-    """All kinds for the first row of a reader, those of `EVERYWHERE` that are wrong for the others."""
-    earlier, found = [each for each in ROWS[:number] if each.wrong], spoil(row)
-    if all(reader(each) != reader(row) for each in earlier):
-        opened = any(opener(each) == opener(row) for each in earlier)
-        return [kind for kind in found if not (opened and kind in UNOPENED)]
-    common = EVERYWHERE if row.form.endswith("out") else EVERYWHERE[:2]
-    return [kind for kind in found if kind in row.also or (kind in common and kind not in row.takes)]
+    """All kinds for the first row of a reader, one of `ASKED` for the others.
+
+    A file in a folder is absent too where a command first reads one of its kind: it could be optional.
+    """
+    (read, opened), found, command = reader(row), spoil(row), row.command.split()
+    earlier = [(*reader(each), each.command.split()[0]) for each in ROWS[:number] if each.wrong]
+    if all(other != read for other, *_ in earlier):
+        return [kind for kind in found if kind not in UNOPENED or all(other != opened for _, other, _ in earlier)]
+    tried = [kind for kind in ASKED if kind in found and kind not in row.takes][:1]
+    if not any(word.endswith("{}/" + row.path) for word in command) and "absent" not in row.takes:
+        tried += [] if (read, opened, command[0]) in earlier else ["absent"]
+    return [kind for kind in found if kind in (*tried, *row.also)]
 
 
 CASES = [(kind, row) for number, row in enumerate(ROWS) if row.wrong for kind in kinds(number, row)]
