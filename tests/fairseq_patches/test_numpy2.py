@@ -1,5 +1,6 @@
 import numpy as np
-from fairseq.data import data_utils
+import torch
+from fairseq.data import Dictionary, LanguagePairDataset, data_utils
 
 
 def test_break_mode_eos(train, tmp_path, caplog):
@@ -10,3 +11,10 @@ def test_break_mode_eos(train, tmp_path, caplog):
 
 def test_batch_buckets():
     assert data_utils.get_buckets(np.array([1, 2, 3, 4, 5, 6, 7, 8]), 2).tolist() == [4, 8]
+
+
+def test_batch_buckets_of_a_translation():
+    lengths, words = np.array([2, 3, 7, 8]), Dictionary()
+    lines = [torch.full((length,), words.eos()) for length in lengths]
+    data = LanguagePairDataset(lines, lengths, words, lines, lengths, words, num_buckets=2)
+    assert data.bucketed_num_tokens.tolist() == [3, 3, 8, 8]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 from fairseq import distributed_utils
-from fairseq.data import data_utils, token_block_dataset
+from fairseq.data import data_utils, language_pair_dataset, token_block_dataset
 from fairseq.data.iterators import BackgroundConsumer
 
 from tupe.fairseq_patches.patching import only_runs, overlay, patch, patches, put
@@ -20,9 +20,11 @@ def _percentile(a, q, interpolation="linear"):
     return np.percentile(a, q, method=interpolation)
 
 
+_COMPAT = {"compat": SimpleNamespace(long=np.int64)}
 #: What `fairseq.data` still uses of numpy: module, function, and what numpy 2 lacks there.
 _NUMPY = (
-    (token_block_dataset, "TokenBlockDataset._build_slice_indices", {"compat": SimpleNamespace(long=np.int64)}),
+    (token_block_dataset, "TokenBlockDataset._build_slice_indices", _COMPAT),
+    (language_pair_dataset, "LanguagePairDataset.__init__", _COMPAT),
     (data_utils, "get_buckets", {"percentile": _percentile}),
 )
 
