@@ -281,8 +281,8 @@ def test_sharding_needs_a_package():
         ("pipeline_model_parallel", True, "leave it out: no model of TUPE is a pipeline"),
         ("distributed_rank", 7, "give a rank from 0, below the world size"),
         ("distributed_backend", "1.5", "give one of PyTorch's, as nccl or gloo"),
-        ("fp32_reduce_scatter", True, "leave it out, or set ddp_backend to fully_sharded, which alone reads it"),
-        ("localsgd_frequency", 5, "leave it out, or set ddp_backend to slowmo, which alone reads it"),
+        ("fp32_reduce_scatter", True, "leave it out, or set ddp_backend to fully_sharded, without"),
+        ("localsgd_frequency", 5, "leave it out, or set ddp_backend to slowmo, without"),
     ],
 )
 def test_fields_that_nothing_would_read(name, value, said):

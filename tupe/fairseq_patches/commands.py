@@ -8,6 +8,7 @@ import importlib.util
 import io
 import logging
 import os
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -38,11 +39,30 @@ _HYDRA_CPU_LINES = ", distributed_backend: gloo, ddp_backend: legacy_ddp"
 _TRAIN_EVERY_PARAMETER = ("masked_lm", "tupe_masked_lm", "tupe_electra")
 _BATCHED = ("fairseq_cli.train", "fairseq_cli.validate")  # the others have a default
 _EVALUATE = ("fairseq_cli.validate", "fairseq_cli.generate", "fairseq_cli.interactive")
+#: What is raised in a command: the type of error, a pattern of its text, in which commands (none: all), and what that
+#: tells a user.
+_EXPLAINED: list[tuple[type[Exception], str, tuple[str, ...], str]] = [
+    (UnicodeDecodeError, "", ("fairseq_cli.interactive",),
+     "the text to translate ({cfg.interactive.input}) is not UTF-8: convert it."),
+    (RuntimeError, r"Error\(s\) in loading state_dict", _EVALUATE,
+     "the weights of {cfg.common_eval.path} do not fit the model that --model-overrides "
+     "{cfg.common_eval.model_overrides} makes of it: leave those out that change its sizes."),
+    (ValueError, "Unsupported language modeling target", (),
+     "fairseq-eval-lm scores models of the next word, and none of TUPE is one."),
+    (ImportError, "Please install.*", (), "a package is missing: {found[0]}."),  # as --scoring wer without its package
+    (AssertionError, "Could not infer (model|task) type", (),
+     "nothing registers the {found[1]} of the checkpoint {cfg.common_eval.path}: give --user-dir the folder that "
+     "does."),
+    (AssertionError, "Sentences lengths should not exceed", (),
+     "{found[0]} --max-tokens, {cfg.dataset.max_tokens}: raise it."),
+    (ConfigAttributeError, r"(?s).*full_key: criterion\b", ("fairseq_cli.validate",),
+     "{cfg.common_eval.path} does not say its criterion, because no training wrote it: give one that a training wrote, "
+     "or measure this one with `tupe loss-by-position`."),
+    (OSError, "Model file not found: (.*)", (), "there is no checkpoint {found[1]}: give the path of one"),
+    (OSError, "file .*", (), "{found[0]}: give another path."),  # of a vocabulary, as --sentencepiece-model
+]  # fmt: skip
 #: Errors of the system that name no file.
 _OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM)
-_TOO_LONG = "Sentences lengths should not exceed"
-_NO_FIT = "Error(s) in loading state_dict"
-_NO_FILE = "Model file not found: "
 
 
 @patches(options, "parse_args_and_arch", "parser input_args parse_known")
@@ -91,7 +111,7 @@ def _refuse_without_settings(parsed: Any) -> None:
 
 @contextlib.contextmanager
 def _checked(cfg: Any, main: Callable) -> Iterator[None]:
-    """Check a configuration before the block, and let an `OSError` in it that names a file be a `UserError`."""
+    """Check a configuration before the block, and raise a `UserError` for an error in it that a user can correct."""
     refuse_out_of_range(cfg)
     refuse_outputs(cfg)
     if main.__module__ in _BATCHED and cfg.dataset.batch_size is None and cfg.dataset.max_tokens is None:
@@ -110,52 +130,16 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
         sys.stdin.reconfigure(encoding="utf-8", errors="strict")
     try:
         yield
-    except UnicodeDecodeError as error:
-        if not interactive:
-            raise
-        raise UserError(f"the text to translate ({cfg.interactive.input}) is not UTF-8: convert it.") from error
-    except RuntimeError as error:
-        if main.__module__ not in _EVALUATE or not str(error).startswith(_NO_FIT):
-            raise
-        raise UserError(
-            f"the weights of {cfg.common_eval.path} do not fit the model that --model-overrides "
-            f"{cfg.common_eval.model_overrides} makes of it: leave those out that change its sizes."
-        ) from error
-    except ValueError as error:
-        if not str(error).startswith("Unsupported language modeling target"):
-            raise
-        raise UserError("fairseq-eval-lm scores models of the next word, and none of TUPE is one.") from error
-    except ImportError as error:
-        if not str(error).startswith("Please install"):  # as --scoring wer without its package
-            raise
-        raise UserError(f"a package is missing: {str(error).splitlines()[0]}.") from error
-    except AssertionError as error:
-        if str(error).startswith(("Could not infer model type", "Could not infer task type")):
-            raise UserError(
-                f"nothing registers the {str(error).split()[3]} of the checkpoint {cfg.common_eval.path}: give "
-                "--user-dir the folder that does."
-            ) from error
-        if not str(error).startswith(_TOO_LONG):
-            raise
-        raise UserError(f"{_TOO_LONG} --max-tokens, {cfg.dataset.max_tokens}: raise it.") from error
-    except ConfigAttributeError as error:
-        if main.__module__ != "fairseq_cli.validate" or error.full_key != "criterion":
-            raise
-        raise UserError(
-            f"{cfg.common_eval.path} does not say its criterion, because no training wrote it: give one that a "
-            "training wrote, or measure this one with `tupe loss-by-position`."
-        ) from error
-    except OSError as error:
-        if str(error).startswith(_NO_FILE):
-            path = os.path.abspath(str(error).removeprefix(_NO_FILE))
-            raise UserError(f"there is no checkpoint {path}: give the path of one") from error
-        if error.errno is None and str(error).startswith("file "):  # of a vocabulary, as --sentencepiece-model
-            raise UserError(f"{error}: give another path.") from error
-        if error.errno in _OF_THE_MACHINE and error.filename is None:
+    except Exception as error:
+        for kind, text, commands, words in _EXPLAINED:
+            found = re.match(text, str(error)) if isinstance(error, kind) else None
+            if found and main.__module__ in (commands or (main.__module__,)):
+                raise UserError(words.format(cfg=cfg, found=found)) from error
+        if isinstance(error, OSError) and error.filename is not None:
+            raise UserError(f"{error.filename}: {error.strerror}; give another path, or change that one.") from error
+        if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
             raise UserError(system_sentence(error)) from error
-        if error.filename is None:
-            raise
-        raise UserError(f"{error.filename}: {error.strerror}; give another path, or change that one.") from error
+        raise
 
 
 @patches(distributed_utils, "call_main", "cfg main", only_for=lambda cfg, *args, **kwargs: config_in_scope(cfg))

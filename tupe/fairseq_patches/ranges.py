@@ -8,6 +8,7 @@ import contextlib
 import importlib.util
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
@@ -157,14 +158,9 @@ def _can_shard(backend: str, on_cpu: bool) -> bool:
     return backend != "fully_sharded" or (not on_cpu and torch.cuda.is_available() and _has("fairscale"))
 
 
-_OF_SHARDING = (
-    *("no_reshard_after_forward", "fp32_reduce_scatter", "cpu_offload", "use_sharded_state"),
-    "not_fsdp_flatten_parameters",
-)
 _NO_FAIRSCALE = "install fairscale, or leave it out"
 _NOT_SHARDED = "fully_sharded needs GPUs and the package fairscale, so choose legacy_ddp, or on GPUs pytorch_ddp"
 _ALL_SAMPLES = "give --nbest equal to --beam"
-_OF_REFINEMENT = ("retain_iter_history", "decoding_format", "print_step")
 #: Fields of a group that limit each other, or have choices: whether their values can be, all given, and what to do.
 #: A name with a dot is of another group.
 _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
@@ -222,30 +218,6 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
     ("generation", "sampling_topp sampling", lambda x, sampling: x < 0 or sampling, "add --sampling"),
     ("generation", "diverse_beam_groups beam", lambda x, beam: x < 1 or beam % x == 0, "give a divisor of the beam"),
     ("generation", _SEARCHES, lambda *given: sum(x > 0 for x in given) <= 1, "give one of these searches"),
-    *(
-        ("generation", field.name, [field.default].__contains__, "leave it out: no model of TUPE refines translations")
-        for field in fields(GenerationConfig)
-        if field.name.startswith("iter_decode_") or field.name in _OF_REFINEMENT
-    ),
-]
-_TOGETHER += [
-    ("distributed_training", field.name, [field.default].__contains__, "leave it out: no model of TUPE is a pipeline")
-    for field in fields(DistributedTrainingConfig)
-    if field.name.startswith("pipeline_")
-]
-_TOGETHER += [
-    (
-        "distributed_training",
-        f"{field.name} ddp_backend",
-        lambda x, backend, usual=field.default, reader=reader: x == usual or backend == reader,
-        f"leave it out, or set ddp_backend to {reader}, which alone reads it",
-    )
-    for reader, reads in (
-        ("slowmo", lambda name: name.startswith(("slowmo_", "localsgd_"))),
-        ("fully_sharded", _OF_SHARDING.__contains__),
-    )
-    for field in fields(DistributedTrainingConfig)
-    if reads(field.name)
 ]
 _TOGETHER += [
     ("lr_scheduler", f"_name {names}", lambda kind, *given, of=of, can_be=can_be: kind != of or can_be(*given), words)
@@ -267,28 +239,39 @@ _TOGETHER += [
         ),
     )
 ]
+#: Fields that nothing reads, so that they can only have their defaults: group, its fields, which of them, and why.
+_UNREAD = [
+    ("generation", GenerationConfig, "iter_decode_.*|retain_iter_history|decoding_format|print_step",
+     "no model of TUPE refines translations"),
+    ("generation", GenerationConfig, ".*_mt|eos_token", "only models of speech read it"),
+    ("generation", GenerationConfig, "retain_dropout.*", "models of TUPE translate without dropout"),
+    ("distributed_training", DistributedTrainingConfig, "pipeline_.*", "no model of TUPE is a pipeline"),
+]  # fmt: skip
+_TOGETHER += [
+    (group, field.name, [field.default].__contains__, f"leave it out: {why}")
+    for group, of, names, why in _UNREAD
+    for field in fields(of)
+    if re.fullmatch(names, field.name)
+]
+#: Fields that are read with one value of a switch alone: group, its fields, which of them, the switch, and the value.
+_READ_WITH = [
+    ("distributed_training", DistributedTrainingConfig, "slowmo_.*|localsgd_.*", "ddp_backend", "slowmo"),
+    ("distributed_training", DistributedTrainingConfig,
+     "no_reshard_after_forward|fp32_reduce_scatter|cpu_offload|use_sharded_state|not_fsdp_flatten_parameters",
+     "ddp_backend", "fully_sharded"),
+    ("ema", EMAConfig, "(?!_name|store_ema).*", "store_ema", True),
+    ("bmuf", FairseqBMUFConfig, "(?!_name|distributed_world_size).*", "optimization.use_bmuf", True),
+]  # fmt: skip
 _TOGETHER += [
     (
         group,
         f"{field.name} {switch}",
-        lambda x, on, usual=field.default: x == usual or on,
-        f"leave it out, or set {switch}, without which nothing reads it",
+        lambda x, value, usual=field.default, reads=reads: x == usual or value == reads,
+        f"leave it out, or set {switch} to {reads}, without which nothing reads it",
     )
-    for group, of, switch in (
-        ("ema", EMAConfig, "store_ema"),
-        ("bmuf", FairseqBMUFConfig, "optimization.use_bmuf"),
-    )
+    for group, of, names, switch, reads in _READ_WITH
     for field in fields(of)
-    if field.name not in (switch, "_name", "distributed_world_size")
-]
-_TOGETHER += [
-    ("generation", field.name, [field.default].__contains__, "leave it out: only models of speech read it")
-    for field in fields(GenerationConfig)
-    if field.name.endswith("_mt") or field.name == "eos_token"
-]
-_TOGETHER += [
-    ("generation", name, [usual].__contains__, "leave it out: models of TUPE translate without dropout")
-    for name, usual in (("retain_dropout", False), ("retain_dropout_modules", None))
+    if re.fullmatch(names, field.name)
 ]
 _NOT_EMPTY = ("lr", "update_freq")
 #: Of attention that is computed in one piece.
