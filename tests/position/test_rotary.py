@@ -9,7 +9,7 @@ from torch import nn
 from tupe.attention import biased_attention
 from tupe.errors import UserError
 from tupe.position import LowRankAbsolute, PositionBias, Reset, Rotary, UntiedAbsolute, rotate, rotate_untied
-from tupe.position.rotary import SCALINGS, frequencies, untied_width
+from tupe.position.rotary import SCALINGS, frequencies, rotate_heads, untied_width
 
 WIDTH, LENGTH = 16, 40
 
@@ -75,6 +75,23 @@ def test_neighbours_are_halves_after_a_permutation(words):
     columns = [*range(0, WIDTH, 2), *range(1, WIDTH, 2)]
     ours = logits(*(rotate(x[..., columns], rotation) for x in (query, key)))
     torch.testing.assert_close(ours, logits(papers(query), papers(key)), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (5,)], ids=["padded", "tokens"])
+@pytest.mark.parametrize("dims", [-1, 6])
+def test_heads_are_split_and_turned(shape, dims):
+    """Values, gradients and their gradients, of a product that holds queries, keys and values."""
+    qkv, rotation = (
+        torch.randn(*shape, 9, WIDTH, dtype=torch.float64, requires_grad=True),
+        Rotary(WIDTH, dims).double()(5),
+    )
+    query, key, value = qkv.split(3, -2)
+    for found, wanted in zip(rotate_heads(qkv, rotation), (rotate(query, rotation), rotate(key, rotation), value)):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-14)
+    assert torch.autograd.gradcheck(lambda x: rotate_heads(x, rotation), qkv)
+    assert torch.autograd.gradgradcheck(lambda x: rotate_heads(x, rotation), qkv)
+    (grad,) = torch.autograd.grad(rotate_heads(qkv, rotation)[2].sum(), qkv)  # of the values alone
+    assert not grad[..., :6, :].any() and (grad[..., 6:, :] == 1).all()
 
 
 @pytest.mark.parametrize(("kind", "base"), [("sliding_attention", 10_000.0), ("full_attention", 160_000.0)])

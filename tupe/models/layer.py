@@ -23,9 +23,9 @@ from tupe.position import (
     PositionTerms,
     ShawRelative,
     StructuredBias,
-    rotate,
     rotate_untied,
 )
+from tupe.position.rotary import rotate_heads
 
 
 class Attention(nn.Module):
@@ -161,7 +161,7 @@ class SelfAttention(Attention):
     def rotated(
         self, projected: Sequence[Tensor], position: PositionTerms, first: Tensor | None = None
     ) -> Sequence[Tensor]:
-        """Rotate queries and keys; return `x (W^Q, W^K)`, rotated, as one tensor, and `x W^V`.
+        """Rotate queries and keys; return them and the values in heads, `(..., H, w)` each.
 
         Args:
             projected: output of `projected`, which is returned as it is without a rotation.
@@ -170,22 +170,18 @@ class SelfAttention(Attention):
         """
         if position.rotation is None:
             return projected
-        (qkv,) = projected
-        width = qkv.shape[-1] // 3
-        both, value = qkv.split((2 * width, width), dim=-1)
-        both = both.unflatten(-1, (2 * self.num_heads, -1))  # B T 2H d_h
+        qkv = projected[0].unflatten(-1, (3 * self.num_heads, -1))  # B T 3H d_h
         if position.cls is None:
-            turned = rotate(both, position.rotation)
-        else:  # in wider heads
-            turned = rotate_untied(both, position.rotation, position.cls, self.scale, first)
-        return turned.flatten(-2), value  # B T 2d
+            return rotate_heads(qkv, position.rotation)
+        both, value = qkv.split((2 * self.num_heads, self.num_heads), dim=-2)
+        turned = rotate_untied(both, position.rotation, position.cls, self.scale, first)  # in wider heads
+        return *turned.chunk(2, dim=-2), value
 
     def parts(self, projected: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Split the output of `projected` or `rotated` into queries, keys and values, `(..., d)` each."""
+        """Split the output of `projected` or `rotated` into queries, keys and values in heads, `(..., H, w)` each."""
         if len(projected) == 1:
-            return projected[0].chunk(3, dim=-1)
-        both, value = projected
-        return *both.chunk(2, dim=-1), value
+            return projected[0].unflatten(-1, (3 * self.num_heads, -1)).chunk(3, dim=-2)
+        return projected
 
     def heads(self, projected: Sequence[Tensor], key_padding_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Split the output of `projected` or `rotated`, `(B, T, ...)`, into queries, keys and values in heads.
@@ -195,8 +191,8 @@ class SelfAttention(Attention):
         if self.projection is not None:
             query, x = projected
             return self.in_heads(query), *self.key_value(self.projection(x, key_padding_mask))  # B T d -> B k d
-        query, key, value = self.parts(projected)  # B T 3d -> B T d
-        return self.in_heads(query), self.in_heads(key), self.in_heads(value)
+        query, key, value = self.parts(projected)  # B T 3d -> B T H d_h
+        return query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
 
     def forward(self, x: Tensor, position: tuple[PositionTerms, ...], groups: tuple[Group, ...]) -> Tensor:
         """Attend within each sequence.
@@ -222,7 +218,7 @@ class SelfAttention(Attention):
 
     def mix_packed(self, projected: Sequence[Tensor], position: PositionTerms, group: Group) -> Tensor:
         """Attend like `mix`, for packed sequences: the output of `projected` or `rotated`, `(n, ...)`, to `(n, d)`."""
-        query, key, value = (x.unflatten(-1, (self.num_heads, -1)) for x in self.parts(projected))  # n H d_h
+        query, key, value = self.parts(projected)  # n H d_h
         bias, width = position.bias, value.shape[-1]
         value = F.pad(value, (0, query.shape[-1] - width))  # the kernels take heads of one width
         if position.query is not None:

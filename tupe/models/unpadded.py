@@ -54,11 +54,11 @@ class Group(NamedTuple):
         return torch.searchsorted(self.places, self.places - self.places % self.length)
 
     def pad(self, x: Tensor) -> Tensor:
-        """Turn `(n, d)` into `(b, t, d)`, zero at padding; leave a padded batch as it is."""
+        """Turn `(n, ...)` into `(b, t, ...)`, zero at padding; leave a padded batch as it is."""
         if self.places is None:
             return x
         if self.padding is not None:
-            x = x.new_zeros(len(self.rows) * self.length, x.shape[-1]).index_put((self.places,), x)
+            x = x.new_zeros(len(self.rows) * self.length, *x.shape[1:]).index_put((self.places,), x)
         return x.unflatten(0, (len(self.rows), self.length))
 
     def unpad(self, x: Tensor) -> Tensor:

@@ -149,18 +149,59 @@ class Rotary(nn.Module):
         return f"{self.width}"
 
 
+def _turn(x: Tensor, cos: Tensor, sin: Tensor, out: Tensor | None = None) -> Tensor:
+    """Compute `x cos + roll(x) sin`, without a graph, in `out` if it is given."""
+    other = x.roll(cos.shape[-1] // 2, -1).mul_(sin)
+    return other.addcmul_(x, cos) if out is None else torch.addcmul(other, x, cos, out=out)
+
+
 class _Turned(torch.autograd.Function):
     """`x cos + roll(x) sin`, with fewer passes over memory than autograd's backward, which turns back the same way."""
 
     @staticmethod
     def forward(ctx, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         ctx.save_for_backward(cos, sin)
-        return x.roll(cos.shape[-1] // 2, -1).mul_(sin).addcmul_(x, cos)
+        return _turn(x, cos, sin)
 
     @staticmethod
     def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         cos, sin = ctx.saved_tensors
         return _Turned.apply(grad, cos, -sin), None, None
+
+
+class _Split(torch.autograd.Function):
+    """Queries and keys of a tensor, turned, and its values. Backward writes the three gradients where they belong."""
+
+    @staticmethod
+    def forward(ctx, qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
+        ctx.save_for_backward(cos, sin)
+        heads = qkv.shape[-2] // 3
+        query, key = _turn(qkv[..., : 2 * heads, :], cos, sin).chunk(2, -2)
+        return query, key, qkv[..., 2 * heads :, :]
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        cos, sin = ctx.saved_tensors
+        return _Joined.apply(*grads, cos, -sin), None, None
+
+
+class _Joined(torch.autograd.Function):
+    """The reverse of `_Split`: queries and keys, turned, and values in one tensor."""
+
+    @staticmethod
+    def forward(ctx, query: Tensor, key: Tensor, value: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        *before, heads, width = query.shape
+        qkv = query.new_empty((*before, 3 * heads, width))
+        for x, place in zip((query, key), qkv.chunk(3, -2)):
+            _turn(x, cos, sin, out=place)
+        qkv[..., 2 * heads :, :].copy_(value)
+        return qkv
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        cos, sin = ctx.saved_tensors
+        return *_Split.apply(grad, cos, -sin), None, None
 
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
@@ -182,6 +223,18 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
         turned = _Turned.apply(columns, cos, sin)
     turned = turned.to(x.dtype)
     return turned if width == x.shape[-1] else torch.cat((turned, x[..., width:]), -1)
+
+
+def rotate_heads(qkv: Tensor, rotation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Split `qkv` `(..., n, 3 H, d_h)` into queries, keys and values in heads, and turn the first two as `rotate`."""
+    cos, sin = rotation.unsqueeze(-2)
+    whole = cos.shape[-1] == qkv.shape[-1] and at_least_float32(qkv) is qkv
+    if whole and not is_traced() and not rotation.requires_grad:
+        return _Split.apply(qkv, cos, sin)
+    heads = qkv.shape[-2] // 3
+    both, value = qkv.split((2 * heads, heads), -2)
+    query, key = rotate(both, rotation).chunk(2, -2)
+    return query, key, value
 
 
 def untied_width(head_dim: int) -> int:
