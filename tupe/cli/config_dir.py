@@ -1,4 +1,4 @@
-"""Print the folder of the shipped configurations, for `fairseq-hydra-train --config-dir`.
+"""Prints the folder of the shipped configurations, for `fairseq-hydra-train --config-dir`.
 
 Example: fairseq-hydra-train --config-dir "$(tupe config-dir pretraining)" --config-name base \\
     common.user_dir="$(tupe user-dir)" task.data=DATA

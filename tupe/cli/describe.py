@@ -1,4 +1,4 @@
-"""Prints what a model is: equation, parameters, cost, and which of its fields were given and which come with its name.
+"""Prints a model's equation, parameters, cost and fields: those that were given and those of its name.
 
 Examples: tupe describe checkpoints/tupe_base/checkpoint_last.pt
           tupe describe tupe_base relative=unbinned reset=none

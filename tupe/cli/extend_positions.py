@@ -1,7 +1,7 @@
 """Writes a checkpoint with more positions than it was trained with; training resumes from it.
 
-Relative terms go on beyond the distances that they know; of absolute ones the rows after [CLS] are repeated or
-interpolated, as --rule says. A short training at the new length makes good what that costs: docs/pretraining.md.
+Relative terms extend beyond the distances that they know. Absolute terms repeat or interpolate their rows after [CLS],
+as --rule says. A short training at the new length makes up for the loss: docs/pretraining.md.
 
 Example: tupe extend-positions checkpoints/tupe_base/checkpoint_last.pt 1024 longer.pt
          tupe loss-by-position checkpoints/tupe_base/checkpoint_last.pt longer.pt --data DATA --lengths 512 1024

@@ -1,4 +1,4 @@
-"""Brings a model in: pre-trained by fairseq or Transformers, or a folder of `tupe export` back.
+"""Imports a model that was pre-trained by fairseq or Transformers, or that `tupe export` wrote.
 
 RoBERTa, XLM-R and CamemBERT of fairseq; of Transformers also BERT, DistilBERT, MPNet, ELECTRA and RoBERTa with the
 norms before the layers. OUT is then a folder: checkpoint, dictionary, tokenizer and manifest, a corpus to the other

@@ -1,8 +1,8 @@
-"""Prints the loss of the same masked tokens in windows of several lengths, beyond that of training too.
+"""Prints the loss of the same masked tokens in windows of several lengths, also longer than in training.
 
-A row is a model and a length: bits a masked token, and the difference to windows as long as the sequences of its
-training, which is what a sliding window gives: it `uses length` where the loss falls, `holds` where no rise is shown.
-What --extend and --override change is in the later rows, and never in those windows.
+A row is a model and a length: bits a masked token, and the difference from windows as long as the sequences of its
+training, which are what a sliding window gives. The model `uses length` where the loss falls, and `holds` where it does
+not certainly rise. --extend and --override change the other rows, and never those windows.
 
 Example: tupe loss-by-length TUPE-R=tupe.pt T5=t5.pt --data DATA --lengths 128 256 512 1024 --figure length.png
 """

@@ -1,6 +1,6 @@
-"""Prints the validation loss at positions and lengths, beyond those of training too; draws it on demand.
+"""Prints the validation loss by position, at lengths also beyond that of training; --output draws it.
 
-A row is a model and a length: bits a masked token after [CLS], which is never in doubt, in all and in each quarter.
+A row is a model and a length: bits a masked token, in all and in each quarter, without [CLS], which is always known.
 
 Example: tupe loss-by-position TUPE-R=tupe.pt longer.pt --data DATA --lengths 128 256 --output length.png
 """

@@ -1,4 +1,4 @@
-"""Prints what a training will be, and refuses what cannot work; scripts/pretrain.sh and translate_train.sh begin so.
+"""Prints the plan of a training, or why it cannot work; scripts/pretrain.sh and translate_train.sh begin with it.
 
 Example: tupe plan --nodes 2 --gpus 8 --gpu h100 configs/pretraining base task.data=DATA optimization.update_freq=[1]
          tupe plan --gpus 8 --from PROBE configs/pretraining base task.data=DATA optimization.update_freq=[2]

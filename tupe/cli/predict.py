@@ -1,6 +1,6 @@
 """Predicts test sets with a fine-tuned checkpoint: GLUE's as its server takes them, answers as SQuAD and XTREME do.
 
-OUT gets, of questions SPLIT.json and SPLIT.nbest.json, of a task of one's own test.tsv, or test.conll of words; and
+OUT gets SPLIT.json and SPLIT.nbest.json for questions, test.tsv for a task of your own, and test.conll for words. The
 scores are printed where the answers or labels are known.
 Example: tupe predict runs/squad/checkpoint_best.pt data/squad predictions --splits test-de test-zh
 """

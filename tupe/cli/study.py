@@ -1,4 +1,4 @@
-"""Pre-trains and fine-tunes the systems on one budget: does what is missing of a study; scripts/study.sh is this.
+"""Pre-trains and fine-tunes the systems on one budget: does the missing runs of a study, as scripts/study.sh.
 
 Every run leaves a small file below --records, so that parts may be done on several machines; `tupe study-report` makes
 tables of them. After a stop, the same command goes on.

@@ -1,4 +1,4 @@
-"""Makes tables and figures of what the runs of a study left: those of the documents anew, or one table alone.
+"""Makes tables and figures from the records of a study: updates the documents, or prints one table.
 
 Example: tupe study-report
 """

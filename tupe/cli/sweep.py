@@ -1,7 +1,7 @@
 """Fine-tunes a checkpoint on a benchmark with several learning rates and seeds, and prints the table.
 
-Of XTREME each best checkpoint is tested on every language that the prepared data has. Started again, it does what is
-not finished: runs that were interrupted or failed are done anew.
+A run of XTREME also tests its best checkpoint on every language of the prepared data. The same command goes on after a
+stop: runs that were interrupted or failed start again.
 Example: tupe sweep glue --tasks CoLA,RTE checkpoints/tupe_base/checkpoint_last.pt data/glue runs/glue/tupe_base
 """
 

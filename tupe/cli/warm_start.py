@@ -1,8 +1,8 @@
-"""Makes a trained model into another system, which begins with its words, layers and what its positions did.
+"""Makes a trained model into another system, which starts with its words, its layers and the effect of its positions.
 
-Exact, with the outputs of the old model: a relative term, segments or DIET's factors on top, another scale of the
-words, layers that no longer share. Any other system takes the positions of a BERT-A out of the input, which is fitted
-on text: --data. docs/warm_start.md says what is lost.
+The outputs stay the same if the system only adds a relative term, segments or DIET's factors, scales the words
+otherwise, or no longer shares terms among layers. For any other system, the positions of a BERT-A are taken out of the
+input, and the new terms are fitted on text: --data. docs/warm_start.md says what is lost.
 
 Example: tupe warm-start models/roberta_base/checkpoint.pt bert_r.pt bert_r
          tupe warm-start models/roberta_base/checkpoint.pt tupe_r.pt tupe_r sharing=none --data DATA
