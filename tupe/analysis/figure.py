@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,12 +15,21 @@ from tupe.files import atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from torch import Tensor
 
 
 #: The palette of Okabe and Ito, which colour-blind readers can tell apart; black last.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 #: They change where the colours begin again.
 _DASHES, _MARKERS = ("-", "--", ":", "-."), "os^D"
+
+
+class Matrices(NamedTuple):
+    """Matrices of a model, which `heat_maps` draws."""
+
+    values: Tensor  # `(number, n, m)`
+    names: list[str]  # of each matrix
+    model: str  # its name
 
 
 def colour(number: int) -> str:

@@ -2,22 +2,12 @@
 
 from argparse import Namespace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from tupe.analysis.checkpoint import Checkpoint, open_encoder, systems_with
-from tupe.analysis.figure import colour_limit, heat_maps, save_figure, set_title
+from tupe.analysis.figure import Matrices, colour_limit, heat_maps, save_figure, set_title
 from tupe.errors import UserError
-
-
-class SegmentValues(NamedTuple):
-    """`E_S[s_i, s_j]` of every head."""
-
-    values: Tensor  # `(L H, 2, 2)`, query by key; `(H, 2, 2)` where the layers share
-    names: list[str]  # of each of them
-    model: str  # its name
 
 
 def has_segments(args: Namespace) -> bool:
@@ -25,8 +15,8 @@ def has_segments(args: Namespace) -> bool:
     return args.segment == "per_head"
 
 
-def segment_values(checkpoint: Checkpoint) -> SegmentValues:
-    """Return the segment attention of a checkpoint.
+def segment_values(checkpoint: Checkpoint) -> Matrices:
+    """Return `E_S[s_i, s_j]` of every head, query by key: `(L H, 2, 2)`, or `(H, 2, 2)` where the layers share.
 
     Raises `UserError` as `open_encoder`, and for a model without segments in the attention.
     """
@@ -40,10 +30,10 @@ def segment_values(checkpoint: Checkpoint) -> SegmentValues:
     weight = attention.weight.detach()  # (layers, heads, 2, 2)
     layers = [f"layer {layer + 1}, " for layer in range(len(weight))] if len(weight) > 1 else [""]
     heads = [f"head {head + 1}" for head in range(weight.shape[1])]
-    return SegmentValues(weight.flatten(0, 1), [layer + head for layer in layers for head in heads], encoder.shown_as)
+    return Matrices(weight.flatten(0, 1), [layer + head for layer in layers for head in heads], encoder.shown_as)
 
 
-def plot_segments(segments: SegmentValues, output: str | Path) -> None:
+def plot_segments(segments: Matrices, output: str | Path) -> None:
     """Draw one square of four cells a head, with their numbers."""
     axes = ("segment of the key", "segment of the query")
     values = segments.values.numpy()

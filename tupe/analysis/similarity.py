@@ -2,22 +2,13 @@
 
 from argparse import Namespace
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from tupe.analysis.checkpoint import Checkpoint, open_encoder, systems_with
-from tupe.analysis.figure import heat_maps, save_figure, set_title
+from tupe.analysis.figure import Matrices, heat_maps, save_figure, set_title
 from tupe.errors import UserError
-
-
-class PositionSimilarity(NamedTuple):
-    """Cosines of the vectors of all pairs of positions."""
-
-    values: Tensor  # `(number of tables, n, n)`
-    names: list[str]  # of the tables
-    model: str  # its name
 
 
 def has_vectors(args: Namespace) -> bool:
@@ -25,8 +16,8 @@ def has_vectors(args: Namespace) -> bool:
     return args.absolute in ("input", "untied", "untied_cross", "low_rank", "low_rank_input")
 
 
-def position_similarity(checkpoint: Checkpoint) -> PositionSimilarity:
-    """Compute `cos(p_i, p_j)` of every table of position vectors in a checkpoint.
+def position_similarity(checkpoint: Checkpoint) -> Matrices:
+    """Compute `cos(p_i, p_j)` for every table of position vectors in a checkpoint, `(number of tables, n, n)`.
 
     For DIET-ABS the vectors are its factors, all heads side by side. Raises `UserError` as `open_encoder`, and for a
     model that has no such vectors.
@@ -47,10 +38,10 @@ def position_similarity(checkpoint: Checkpoint) -> PositionSimilarity:
             f"the model {encoder.shown_as} has no vectors of positions: {systems_with(has_vectors)} have them."
         )
     unit = [torch.nn.functional.normalize(table, dim=1) for table in found.values()]
-    return PositionSimilarity(torch.stack([table @ table.t() for table in unit]), list(found), encoder.shown_as)
+    return Matrices(torch.stack([table @ table.t() for table in unit]), list(found), encoder.shown_as)
 
 
-def plot_similarity(similarity: PositionSimilarity, output: str | Path) -> None:
+def plot_similarity(similarity: Matrices, output: str | Path) -> None:
     """Draw one square for each table."""
     axes = ("position", "position")
     figure = heat_maps(similarity.values.numpy(), similarity.names, "cosine similarity", axes)

@@ -73,7 +73,8 @@ def predict_own(checkpoint: Path | Checkpoint, data: Path, task: Task, out: Path
     Raises:
         UserError: if the checkpoint does not fit the task, or its data is damaged.
     """
-    split = own_split(task)
+    splits = {split.name: split for split in task.splits}
+    split = splits.get("test") or splits["valid"]
     if task.tokens:
         return predict_words(checkpoint, data, task, split, out)
     classifier = Classifier(checkpoint, data, task)
@@ -83,12 +84,6 @@ def predict_own(checkpoint: Path | Checkpoint, data: Path, task: Task, out: Path
     if not split.labelled:
         return {path: {}}
     return {path: classifier.metrics(scores, split.name)}
-
-
-def own_split(task: Task) -> Split:
-    """Return the test set of a user's own task, or its development set."""
-    splits = {split.name: split for split in task.splits}
-    return splits.get("test") or splits["valid"]
 
 
 def predict_words(

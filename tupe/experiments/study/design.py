@@ -148,8 +148,7 @@ class Design:
                 yield from _by_seed("short", started, str(updates))
         for group in self.groups if self.finetuning.tasks else ():
             for at in ("end", "mid") if self.mid else ("end",):
-                whole = {name: system for name, system in group.items() if system.start is None}
-                ours = {name: system for name, system in whole.items() if self.model(name) != ROBERTA}
+                ours = {name: row for name, row in group.items() if row.start is None and self.model(name) != ROBERTA}
                 yield from _by_seed("glue", ours, at)
         if self.cost:
             yield Run("cost", "all", 1)

@@ -172,17 +172,17 @@ class Study:
         """Return the converted checkpoint that a training starts from; None for one from scratch."""
         if run.part == "start" or source_of(self.design, run) is None:
             return None
-        return self.folder(Run("start", run.system, run.seed)) / starting.CHECKPOINT
+        return self.folder(conversion_of(run)) / starting.CHECKPOINT
 
     def _begins(self, run: Run) -> bool:
         """Tell whether the checkpoint that a conversion or a short run begins with is on this machine."""
         if run.part == "start":
             return self._pretrained(run) is not None
         start = self._start(run)
-        return start is None or (Run("start", run.system, run.seed) in self.done and start.is_file())
+        return start is None or (conversion_of(run) in self.done and start.is_file())
 
     def missing(self) -> dict[Run, str]:
-        """Map each run without a record to what keeps it from being done here, `ELSEWHERE` among that, or to ``."""
+        """Map each run without a record to why it cannot be done here, such as `ELSEWHERE`, or to an empty text."""
         return {run: self._hindrance(run) for run in self.wanted if run not in self.done}
 
     def _hindrance(self, run: Run) -> str:
@@ -191,9 +191,8 @@ class Study:
             if not self._pretrained(run):
                 return ELSEWHERE
             return "" if self.glue.is_dir() else "tasks not prepared: give --glue"
-        converted = Run("start", run.system, run.seed) in self.done
-        could = trained if run.part == "start" else converted and self._start(run) is not None
-        if could and not self._begins(run):
+        is_known = trained if run.part == "start" else conversion_of(run) in self.done and self._start(run) is not None
+        if is_known and not self._begins(run):  # the record of its checkpoint is here, and the checkpoint is not
             return ELSEWHERE
         searched = [other for other in self.design.runs() if (other.part, other.system) == ("search", run.system)]
         waits = run.part == "final" or (run.part == "short" and int(run.at) > 0)
@@ -202,7 +201,7 @@ class Study:
         return ""
 
     def is_elsewhere(self, run: Run) -> bool:
-        """Whether a finished pre-training left its checkpoint on another machine, or in another --out."""
+        """Tell whether a finished pre-training left its checkpoint on another machine, or in another --out."""
         return run.part == "final" and run in self.done and not self._pretrained(replace(run, at="end"))
 
     def folder(self, run: Run) -> Path:
@@ -271,6 +270,11 @@ class Study:
 def pretraining_of(design: Design, run: Run) -> Run:
     """Return the pre-training whose checkpoint a sweep fine-tunes, or a run starts from."""
     return source_of(design, run) or Run("final", run.system, run.seed)
+
+
+def conversion_of(run: Run) -> Run:
+    """Return the conversion whose checkpoint a short run begins with."""
+    return Run("start", run.system, run.seed)
 
 
 def source_of(design: Design, run: Run) -> Run | None:
