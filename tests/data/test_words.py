@@ -13,7 +13,7 @@ from tupe.data.binary import writer
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.glue.prepare import _encode_words
 from tupe.data.glue.reader import Row
-from tupe.data.words import LabelledWords, entity_scores, named, word_accuracy
+from tupe.data.words import LabelledWords, entity_scores, named, word_scores
 from tupe.errors import UserError
 
 LENGTHS = [1, 7, 8, 9, 30, 64]
@@ -87,7 +87,8 @@ def test_scores():
     known, found = named(sentences, {0: 1, 3: 0, 5: 0, 7: 1}, names)
     assert known == [["B-X", "I-X", "O"], ["B-X"]] and found == [["B-X", "O", "O"], ["B-X"]]
     assert entity_scores(known, found) == {"f1": 0.5, "precision": 0.5, "recall": 0.5}
-    assert word_accuracy(known, found) == 0.75
+    assert word_scores(known, found, True) == {"f1": 0.5, "precision": 0.5, "recall": 0.5, "accuracy": 0.75}
+    assert word_scores(known, found, False) == {"accuracy": 0.75}
 
 
 @pytest.fixture(scope="module")

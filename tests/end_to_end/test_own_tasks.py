@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import pytest
 import seqeval.metrics
@@ -148,6 +149,12 @@ def test_labels_of_words(data, capsys):
         for word, label in row:
             assert next(token for token in tokens if token["end"] >= begin)["entity"] == label
             begin += len(word) + 1
+    options = ["--valid", files["test"], "--workers", 1]  # which is what a graph is scored on
+    assert tupe("prepare-task", files["train"], data / "corpus", data / "tasks/tested", *options) == 0
+    capsys.readouterr()
+    assert tupe("export-onnx", exported, "--data", data / "tasks/tested") == 0
+    scores = re.findall(r"^(?:pytorch|onnx): (.*)$", capsys.readouterr().out, re.MULTILINE)
+    assert scores == [said.partition(", predictions: ")[0]] * 2
     assert tupe("import", exported, data / "words.pt") == 0
     assert tupe("predict", data / "words.pt", out, data / "again") == 0
     assert (data / "again/test.conll").read_text() == (data / "labels/test.conll").read_text()

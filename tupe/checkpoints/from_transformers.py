@@ -159,10 +159,17 @@ def import_transformers(folder: Path, target: Path) -> list[str]:
     if getattr(model, "token_head", None) is not None:
         criterion = {"_name": "tupe_token_classification"}
         number = model.token_head.out_features
-        task = TupeTokenClassificationConfig(data="", num_classes=number, max_positions=model.max_positions(), seed=1)
+        stride = doc_stride(config, f"{folder}/config.json")
+        task = TupeTokenClassificationConfig("", number, model.max_positions(), doc_stride=stride, seed=1)
         task = {**vars(task), **criterion}
     write_checkpoint(target, model, model.args._name, task, criterion)
     return missing
+
+
+def doc_stride(config: dict[str, Any], where: str) -> int | None:
+    """Return the tokens from window to window of a model of words, if the configuration that was exported has them."""
+    origin = config.get("fairseq") if isinstance(config.get("fairseq"), dict) else {}
+    return typed(int | None, origin.get("doc_stride"), f"{where}: fairseq.doc_stride", _MADE_BY)
 
 
 def _question_answering(config: dict[str, Any], max_positions: int, where: str) -> dict[str, Any]:

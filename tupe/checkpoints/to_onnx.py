@@ -14,18 +14,26 @@ from typing import Any
 
 import numpy as np
 import torch
+from fairseq.data import Dictionary, data_utils
 from torch import Tensor, nn
 from tqdm import tqdm
 
 from tupe.checkpoints import extras
-from tupe.checkpoints.from_transformers import read_weights
+from tupe.checkpoints.from_transformers import doc_stride, read_weights
+from tupe.criterions.metrics import has_entities, scores_of_classes, scores_of_numbers, scores_of_sets
+from tupe.data.binary import check_indexed
+from tupe.data.words import check_entity_scores, named, word_scores
 from tupe.errors import UserError
+from tupe.fairseq_patches.checkpoints import read_dictionary
 from tupe.files import atomic, read_json
+from tupe.tasks.sentence_prediction import JoinedSentences
+from tupe.tasks.token_classification import TupeTokenClassificationConfig, TupeTokenClassificationTask
 
 FILE, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"  # where Transformers.js and Optimum look for them
 TOLERANCE = 1e-5  # of the largest output
 _OUTPUTS = {"TupeModel": ["last_hidden_state"], "TupeForQuestionAnswering": ["start_logits", "end_logits"]}
 _BATCH = 16
+_PREPARED_BY = "`tupe prepare-glue`, `prepare-task` or `prepare-corpus`"
 
 Predict = Callable[[np.ndarray, np.ndarray], list[np.ndarray]]
 
@@ -37,8 +45,8 @@ class Report:
     files: list[Path]
     # largest difference of an output between onnxruntime and PyTorch, over max(1, the largest output)
     difference: float
-    scores: dict[str, float]  # of the development set, by graph: PyTorch's model is `pytorch`
-    metric: str | None
+    # percent of the development set, by graph and metric: PyTorch's model is `pytorch`
+    scores: dict[str, dict[str, float]]
 
 
 class _Traced(nn.Module):
@@ -112,7 +120,7 @@ def export_onnx(folder: Path, int8: bool = False, data: Path | None = None) -> R
             _quantize(files[0], unfinished)
             if examples is not None:
                 scores["int8"] = examples.score(runner(unfinished), "int8")
-    return Report(files, difference, scores, None if examples is None else examples.metric)
+    return Report(files, difference, scores)
 
 
 @contextlib.contextmanager
@@ -202,16 +210,13 @@ def _quiet() -> Iterator[None]:
 class Development:
     """Examples to score a graph on."""
 
-    metric: str
     tokens: list[np.ndarray]  # of each example, `(n,)`
-    # class, set of classes or number of each example; word behind each mask, or class of each word, `(m,)`
-    targets: list[Any]
     masks: list[np.ndarray] | None  # where the masks are, or the first tokens of words, `(m,)`; None for whole texts
+    # of each example the scores of the classes `(C,)`, or with `masks` the best ones `(m,)`: to metrics, 1 at the most
+    metrics: Callable[[list[np.ndarray]], dict[str, float]]
 
-    def score(self, predict: Predict, name: str) -> float:
-        """Percent; of the whole set."""
-        from tupe.criterions.metrics import accuracy, matthews, micro_f1, pearson
-
+    def score(self, predict: Predict, name: str) -> dict[str, float]:
+        """Return the metrics of the whole set, in percent; the progress bar is called `name`."""
         order = sorted(range(len(self.tokens)), key=lambda i: len(self.tokens[i]))
         predicted: list[Any] = [None] * len(order)
         for start in tqdm(range(0, len(order), _BATCH), name, disable=None):
@@ -223,71 +228,85 @@ class Development:
                 mask[row, : len(self.tokens[i])] = 1
             for row, i in zip(predict(ids, mask)[0], chosen):
                 predicted[i] = row if self.masks is None else row[self.masks[i]].argmax(-1)
-        if self.masks is not None:
-            return 100 * float(np.mean(np.concatenate(predicted) == np.concatenate(self.targets)))
-        if self.metric == "micro_f1":
-            pairs = [(set(np.flatnonzero(row > 0).tolist()), of) for row, of in zip(predicted, self.targets)]
-            return 100 * micro_f1([(len(ours & of), len(ours - of), len(of - ours)) for ours, of in pairs])
-        if self.metric == "pearson":
-            return 100 * pearson(np.array([row[0] for row in predicted], float), np.array(self.targets, float))
-        classes = max(len(predicted[0]), max(self.targets) + 1)
-        counts = [[0] * classes for _ in range(classes)]
-        for row, target in zip(predicted, self.targets):
-            counts[target][int(row.argmax())] += 1
-        return 100 * (matthews if self.metric == "mcc" else accuracy)(counts)
+        return {metric: 100 * value for metric, value in self.metrics(predicted).items()}
 
 
 def development(model: nn.Module, name: str, data: Path) -> Development:
     """Open the split `valid` of a prepared task, or for a language model that of a corpus.
 
-    Words that are beyond the longest input of the model are left out.
+    Texts are cut to the longest input of the model; those whose words have labels are read in windows, as in training.
     """
-    from fairseq.data import data_utils
+    longest, number = model.config.max_position_embeddings, model.config.vocab_size
 
-    from tupe.tasks.sentence_prediction import JoinedSentences
-
-    longest = model.config.max_position_embeddings
-
-    def split(folder: Path) -> Any:
-        found = data_utils.load_indexed_dataset(str(folder / "valid"), None)
-        if found is None or not len(found):
+    def split(folder: Path, symbols: int = number) -> Any:
+        path = folder / "valid"
+        if not path.with_name("valid.bin").is_file() or not check_indexed(path, _PREPARED_BY, symbols=symbols):
             raise UserError(f"there is no split valid in {folder}: give with --data what the model was trained on")
-        return found
+        return data_utils.load_indexed_dataset(str(path), None)
 
     if name == "TupeForMaskedLM":
-        texts = [np.asarray(text)[: longest - 1] for text in split(data) if len(text) > 2]
-        return _masked(texts, model.config.vocab_size)
+        return _masked([np.asarray(text)[: longest - 1] for text in split(data) if len(text) > 2], number)
     if name == "TupeForTokenClassification":
-        words = [np.asarray(text)[:-1][: longest - 2] for text in split(data / "input0")]
-        labels = [np.asarray(row)[: len(text)] - 4 for row, text in zip(split(data / "label"), words)]
-        masks = [np.flatnonzero(row >= 0) for row in labels]  # the first token of each word has a class
-        targets = [row[at] for row, at in zip(labels, masks)]
-        _check_number(max(int(of.max(initial=0)) for of in targets), model, data)
-        tokens = [np.concatenate([[0], text, [2]]) for text in words]
-        return Development("accuracy of words", tokens, targets, [at + 1 for at in masks])
+        split(data / "input0")  # raises UserError for symbols that the model lacks
+        return _words(model, data)
     if name != "TupeForSequenceClassification":
         raise UserError(f"a development set of {name} cannot be scored: leave --data out")
     sides = [split(data / side) for side in ("input0", "input1") if (data / side).is_dir() or side == "input0"]
     joined = JoinedSentences(sides, [0, 2 if model.config.pair_separators == 2 else None], longest)
     tokens = [joined[i].numpy() for i in range(len(joined))]
-    if model.config.problem_type == "multi_label_classification":
-        sets = [{int(label) - 4 for label in labels[:-1]} for labels in split(data / "label")]
-        _check_number(max((max(of, default=0) for of in sets), default=0), model, data)
-        return Development("micro_f1", tokens, sets, None)
     if model.config.problem_type == "regression":
         path = data / "label" / "valid.label"
         if not path.is_file():
             raise UserError(f"there is no {path}: give with --data the task that the model was trained on")
-        targets = [float(line) for line in path.read_text().splitlines()]
-        return Development("pearson", tokens, targets, None)
-    targets = [int(label[0]) - 4 for label in split(data / "label")]  # fairseq's four symbols come first
-    _check_number(max(targets), model, data)
-    return Development("mcc" if data.resolve().name == "CoLA" else "accuracy", tokens, targets, None)
+        numbers = np.array([float(line) for line in path.read_text().splitlines()])
+        return Development(tokens, None, lambda rows: scores_of_numbers([float(row[0]) for row in rows], numbers))
+    classes, nspecial = len(_class_names(model, data)), Dictionary().nspecial
+    labels = [np.asarray(label)[:-1] - nspecial for label in split(data / "label", nspecial + classes)]
+    if model.config.problem_type == "multi_label_classification":
+        true = np.stack([np.isin(np.arange(classes), of) for of in labels])
+        return Development(tokens, None, lambda rows: scores_of_sets(np.stack(rows) > 0, true))
+    targets = [int(label[0]) for label in labels]
+    return Development(tokens, None, lambda rows: scores_of_classes([row.argmax() for row in rows], targets, classes))
 
 
-def _check_number(last: int, model: nn.Module, data: Path) -> None:
-    if last >= model.config.num_labels:
-        raise UserError(f"{data} has more classes than the model's {model.config.num_labels}: give its own task")
+def _class_names(model: nn.Module, data: Path) -> list[str]:
+    """Return the names of the classes of a prepared task, in their order.
+
+    Raises:
+        UserError: unless the model has as many, of the same names where it has names.
+    """
+    labels = read_dictionary(data / "label/dict.txt", _PREPARED_BY)
+    number = model.config.num_labels
+    filling = ("<mask>", "madeupword")  # fairseq's
+    names = [name for name in labels.symbols[labels.nspecial :] if not name.startswith(filling)]
+    known = [model.config.id2label[i] for i in range(number)]
+    if len(names) != number or names != known != [f"LABEL_{i}" for i in range(number)]:
+        raise UserError(
+            f"{data} has the classes {', '.join(names)}, but the model {', '.join(map(str, known))}: give its own task"
+        )
+    return names
+
+
+def _words(model: nn.Module, data: Path) -> Development:
+    """Read the words and labels of the split `valid`, in the windows that `tupe predict` has."""
+    names = _class_names(model, data)
+    entities = has_entities(names)
+    if entities:
+        check_entity_scores()
+    stride = doc_stride(model.config.to_dict(), "config.json")
+    longest = model.config.max_position_embeddings
+    cfg = TupeTokenClassificationConfig(str(data), len(names), longest, doc_stride=stride, seed=1)
+    words = TupeTokenClassificationTask.setup_task(cfg).load_dataset("valid")
+    windows = [words[i] for i in range(len(words))]
+    masks = [np.flatnonzero(window["word"]) for window in windows]
+    places = np.concatenate([window["place"][mask] for window, mask in zip(windows, masks)]).tolist()
+    sentences = words.sentences()
+
+    def metrics(predicted: list[np.ndarray]) -> dict[str, float]:
+        classes = dict(zip(places, np.concatenate(predicted).tolist()))
+        return word_scores(*named(sentences, classes, names), entities)
+
+    return Development([window["source"].numpy() for window in windows], masks, metrics)
 
 
 def _masked(texts: list[np.ndarray], symbols: int) -> Development:
@@ -302,4 +321,5 @@ def _masked(texts: list[np.ndarray], symbols: int) -> Development:
             words[chosen] = symbols - 1
             tokens.append(words)
             masks.append(chosen)
-    return Development("accuracy of masked words", tokens, targets, masks)
+    words = np.concatenate(targets)
+    return Development(tokens, masks, lambda best: {"accuracy of masked words": np.mean(np.concatenate(best) == words)})

@@ -19,8 +19,8 @@ def run(args: argparse.Namespace) -> None:
 
     report = export_onnx(args.folder, args.int8, args.data)
     print(f"largest difference from PyTorch: {report.difference:.1e} of the largest output")
-    for name, score in report.scores.items():
-        print(f"{report.metric}, {name}: {score:.2f}")
+    for graph, scores in report.scores.items():
+        print(f"{graph}: " + ", ".join(f"{metric} {score:.2f}" for metric, score in scores.items()))
     if args.int8 and args.data is None:
         print("note: the 8-bit graph differs from the model: give --data to see what that does to the score")
     for path in report.files:

@@ -6,7 +6,7 @@ Pearson and Spearman correlation are taken of all predictions and targets, in an
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -74,6 +74,27 @@ def pearson(x: np.ndarray, y: np.ndarray) -> float:
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
     """Compute the Pearson correlation of the ranks; equal values share the mean of their ranks."""
     return pearson(_ranks(x), _ranks(y)) if _varies(x) and _varies(y) else 0.0
+
+
+def scores_of_classes(predicted: Iterable[int], targets: Iterable[int], number: int) -> dict[str, float]:
+    """Return accuracy, macro F1 and Matthews correlation of examples that have one of `number` classes each."""
+    counts = [[0] * number for _ in range(number)]
+    for true, chosen in zip(targets, predicted):
+        counts[true][chosen] += 1
+    return {"accuracy": accuracy(counts), "macro_f1": macro_f1(one_against_others(counts)), "mcc": matthews(counts)}
+
+
+def scores_of_sets(predicted: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    """Return micro F1, macro F1 and the share of examples that are wholly right, of classes `(N, C)`, bool."""
+    sides = np.stack([targets & predicted, ~targets & predicted, targets & ~predicted], -1).sum(0).tolist()
+    whole = float((targets == predicted).all(1).mean())
+    return {"micro_f1": micro_f1(sides), "macro_f1": macro_f1(sides), "accuracy": whole}
+
+
+def scores_of_numbers(predicted: Sequence[float], targets: Sequence[float]) -> dict[str, float]:
+    """Return Pearson and Spearman correlation."""
+    sides = np.asarray(predicted, float), np.asarray(targets, float)
+    return {"pearson": pearson(*sides), "spearman": spearman(*sides)}
 
 
 def detection(counts: list[list[int]]) -> dict[str, float]:

@@ -125,7 +125,8 @@ def entity_scores(known: list[list[str]], found: list[list[str]]) -> dict[str, f
     return {name: float(score(known, found, zero_division=0)) for name, score in scores.items()}
 
 
-def word_accuracy(known: list[list[str]], found: list[list[str]]) -> float:
-    """Return the share of words whose label is right."""
+def word_scores(known: list[list[str]], found: list[list[str]], entities: bool) -> dict[str, float]:
+    """Return the share of words whose label is right, after the scores of entities where labels mark them."""
     pairs = [a == b for a, b in zip(itertools.chain(*known), itertools.chain(*found))]
-    return sum(pairs) / len(pairs) if pairs else 0.0
+    scores = entity_scores(known, found) if entities else {}
+    return {**scores, "accuracy": sum(pairs) / len(pairs) if pairs else 0.0}

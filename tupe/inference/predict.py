@@ -13,21 +13,12 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from tupe.checkpoints.load import Checkpoint, open_checkpoint
-from tupe.criterions.metrics import (
-    accuracy,
-    has_entities,
-    macro_f1,
-    matthews,
-    micro_f1,
-    one_against_others,
-    pearson,
-    spearman,
-)
+from tupe.criterions.metrics import has_entities, scores_of_classes, scores_of_numbers, scores_of_sets
 from tupe.data.binary import check_indexed
 from tupe.data.glue.own import MADE_BY
 from tupe.data.glue.prepare import WORDS
 from tupe.data.glue.tasks import TASKS, Split, Task
-from tupe.data.words import LabelledWords, check_entity_scores, entity_scores, named, word_accuracy
+from tupe.data.words import LabelledWords, check_entity_scores, named, word_scores
 from tupe.errors import UserError
 from tupe.files import check_file, read_text, typed, write_bytes
 from tupe.tasks.sentence_prediction import JoinedSentences, MultiHot, TupeSentencePredictionTask
@@ -115,8 +106,7 @@ def predict_words(
     write_bytes(target, "".join(lines).encode())
     if not split.labelled:
         return {target: {}}
-    scores = entity_scores(known, found) if scored else {}
-    return {target: {name: 100 * value for name, value in {**scores, "accuracy": word_accuracy(known, found)}.items()}}
+    return {target: {name: 100 * value for name, value in word_scores(known, found, scored).items()}}
 
 
 @torch.no_grad()
@@ -198,19 +188,12 @@ class Classifier:
         """Compute the metrics of a split in percent, with the criterion's names, from the scores of all examples."""
         found, targets = torch.stack(scores), self.task.targets(split)
         if self._glue.scale is not None:
-            sides = found.flatten().double().numpy(), np.asarray(targets)
-            values = {"pearson": pearson(*sides), "spearman": spearman(*sides)}
+            values = scores_of_numbers(found.flatten().double().numpy(), targets)
         elif self._glue.multi_label:
-            true, chosen = MultiHot([], found.shape[1]).collater(targets).bool(), found > 0
-            sides = torch.stack([true & chosen, ~true & chosen, true & ~chosen], -1).sum(0).tolist()
-            exact = (true == chosen).all(1).double().mean().item()
-            values = {"micro_f1": micro_f1(sides), "macro_f1": macro_f1(sides), "accuracy": exact}
+            true = MultiHot([], found.shape[1]).collater(targets).bool()
+            values = scores_of_sets(found.gt(0).numpy(), true.numpy())
         else:
-            counts = [[0] * found.shape[1] for _ in range(found.shape[1])]
-            for true, chosen in zip(targets, found.argmax(1).tolist()):
-                counts[true][chosen] += 1
-            macro = macro_f1(one_against_others(counts))
-            values = {"accuracy": accuracy(counts), "macro_f1": macro, "mcc": matthews(counts)}
+            values = scores_of_classes(found.argmax(1).tolist(), targets, found.shape[1])
         return {name: 100 * value for name, value in values.items()}
 
     @torch.no_grad()
