@@ -39,7 +39,8 @@ def check(folder, model, *names):
 def scores_in(out):
     """What the command printed: graph -> metric -> percent."""
     lines = re.findall(r"^(pytorch|onnx|int8): (.*)$", out, re.MULTILINE)
-    return {graph: {name: float(value) for name, value in re.findall(r"(\D+) ([\d.-]+)(?:, )?", line)} for graph, line in lines}
+    metric = re.compile(r"([a-z][\w ]*) (-?[\d.]+)")
+    return {graph: {name: float(value) for name, value in metric.findall(line)} for graph, line in lines}
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +175,10 @@ def test_wrong_input_is_one_sentence(small, data, tmp_path, capsys, monkeypatch)
         ([tmp_path / "type"], "cannot be loaded: hidden_size is '8', but must be a whole number"),
         ([tmp_path / "activation"], "cannot be loaded: 'none'"),
         ([small, "--data", tmp_path], "there is no split valid"),
-        ([small, "--data", data / "MNLI"], "MNLI has the classes a, b, c, but the model LABEL_0, LABEL_1: give its own task"),
+        (
+            [small, "--data", data / "MNLI"],
+            "MNLI has the classes a, b, c, but the model LABEL_0, LABEL_1: give",
+        ),
     ):
         assert main(["export-onnx", *map(str, arguments)]) == 1
         err = capsys.readouterr().err

@@ -1,5 +1,6 @@
 """A model that was not trained here as a checkpoint of fairseq, to train on from or to load."""
 
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,13 @@ def write_checkpoint(
     There is no optimizer's state in it, so training that goes on from it begins its own. The task is `masked_lm` unless
     another is given; `name` is the architecture's.
     """
-    fields = {field: value for field, value in vars(model.args).items() if field in TupeConfig.__dataclass_fields__}
-    write_weights(target, {**fields, "_name": name}, model.state_dict(), model.max_positions(), task, criterion)
+    write_weights(target, model_config(model.args, name), model.state_dict(), model.max_positions(), task, criterion)
+
+
+def model_config(args: Namespace, name: str) -> dict[str, Any]:
+    """Return the configuration of an encoder of the architecture `name`, without what fairseq added to its `args`."""
+    fields = {field: value for field, value in vars(args).items() if field in TupeConfig.__dataclass_fields__}
+    return {**fields, "_name": name}
 
 
 def write_weights(

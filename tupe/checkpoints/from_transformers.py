@@ -1,6 +1,5 @@
 """A folder of Transformers back as a checkpoint of fairseq, whether or not it was trained on in the meantime."""
 
-from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,13 +9,14 @@ from torch import Tensor
 
 from tupe.checkpoints import extras
 from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
+from tupe.checkpoints.foreign.head import task_of
 from tupe.checkpoints.transformers_format import CHECKSUM, OUTPUT_EMBEDDINGS, WINDOWS, checksum, model_fields, to_ours
 from tupe.data.qa.dataset import SPECIAL
 from tupe.errors import UserError
 from tupe.files import check_file, read_json, typed
 from tupe.models.checkpoint_config import saved_config
 from tupe.models.summary import dictionary_of_size
-from tupe.models.tupe import TupeModel
+from tupe.models.tupe import TupeModel, as_namespace
 from tupe.safe_load import check_finite
 from tupe.tasks.question_answering import TupeQuestionAnsweringConfig
 from tupe.tasks.token_classification import TupeTokenClassificationConfig
@@ -43,7 +43,7 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
     except (KeyError, TypeError) as error:
         raise UserError(f"{path} names the activation {error}, which fairseq does not have") from None
     fields["untie_weights_roberta"] = not config.get("tie_word_embeddings", True)
-    origin = config.get("fairseq") if isinstance(config.get("fairseq"), dict) else {}
+    origin = _origin(config)
     fields.update(_name=origin.get("model", "tupe_base"), dictionary_sha256=origin.get("dictionary_sha256"))
     head = typed(str | None, origin.get("head"), f"{path}: fairseq.head", _MADE_BY) or _HEAD
     state = {to_ours(key, head): value.float() for key, value in read_weights(folder).items()}
@@ -51,7 +51,7 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
         raise UserError(f"{folder}/model.safetensors has no {_WORDS}: give a folder of {_MADE_BY}")
     check_finite(state, folder / "model.safetensors")
     checked = saved_config({"cfg": {"model": fields}, "model": state}, path)
-    args = Namespace(**{name: getattr(value, "value", value) for name, value in vars(checked).items()})  # of an Enum
+    args = as_namespace(checked)
     symbols = len(state[_WORDS])
     if origin.get("symbols", symbols) != symbols:
         raise UserError(
@@ -62,9 +62,9 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
         state.setdefault(OUTPUT_EMBEDDINGS, state[_WORDS])
     task = SimpleNamespace(source_dictionary=dictionary_of_size(symbols))
     torch.manual_seed(1)
-    checksum, args.dictionary_sha256 = args.dictionary_sha256, None  # the folder has no dictionary to compare
+    args.dictionary_sha256 = None  # the folder has no dictionary to compare
     model = TupeModel.build_model(args, task)
-    model.args.dictionary_sha256 = checksum
+    model.args.dictionary_sha256 = checked.dictionary_sha256
     out = state.get(f"classification_heads.{head}.out_proj.weight")
     if out is not None:
         try:
@@ -135,24 +135,9 @@ def import_transformers(folder: Path, target: Path) -> list[str]:
     """
     model, config, missing = load(folder)
     task = criterion = None
-    for head in model.classification_heads:
-        numbers = model.classification_heads[head].out_proj.out_features
-        regression = config.get("problem_type") == "regression"
-        task = {
-            "_name": "tupe_sentence_prediction",
-            "data": "",
-            "num_classes": numbers,
-            "max_positions": model.max_positions(),
-            "regression_target": regression,
-            "multi_label": config.get("problem_type") == "multi_label_classification",
-            "classification_head_name": head,
-            "seed": 1,
-        }
-        criterion = {
-            "_name": "tupe_sentence_prediction",
-            "classification_head_name": head,
-            "regression_target": regression,
-        }
+    for head, layers in model.classification_heads.items():
+        multi_label = config.get("problem_type") == "multi_label_classification"
+        task, criterion = task_of(head, layers.out_proj.out_features, model.max_positions(), multi_label)
     if getattr(model, "span_head", None) is not None:
         criterion = {"_name": "tupe_question_answering"}
         task = {**_question_answering(config, model.max_positions(), f"{folder}/config.json: fairseq"), **criterion}
@@ -160,16 +145,20 @@ def import_transformers(folder: Path, target: Path) -> list[str]:
         criterion = {"_name": "tupe_token_classification"}
         number = model.token_head.out_features
         stride = doc_stride(config, f"{folder}/config.json")
-        task = TupeTokenClassificationConfig("", number, model.max_positions(), doc_stride=stride, seed=1)
-        task = {**vars(task), **criterion}
+        windows = {"max_positions": model.max_positions(), "doc_stride": stride}
+        task = {**vars(TupeTokenClassificationConfig(data="", num_classes=number, **windows, seed=1)), **criterion}
     write_checkpoint(target, model, model.args._name, task, criterion)
     return missing
 
 
+def _origin(config: dict[str, Any]) -> dict[str, Any]:
+    """Return what an export says of the checkpoint that it was made of."""
+    return config["fairseq"] if isinstance(config.get("fairseq"), dict) else {}
+
+
 def doc_stride(config: dict[str, Any], where: str) -> int | None:
     """Return the tokens from window to window of a model of words, if the configuration that was exported has them."""
-    origin = config.get("fairseq") if isinstance(config.get("fairseq"), dict) else {}
-    return typed(int | None, origin.get("doc_stride"), f"{where}: fairseq.doc_stride", _MADE_BY)
+    return typed(int | None, _origin(config).get("doc_stride"), f"{where}: fairseq.doc_stride", _MADE_BY)
 
 
 def _question_answering(config: dict[str, Any], max_positions: int, where: str) -> dict[str, Any]:
@@ -178,7 +167,7 @@ def _question_answering(config: dict[str, Any], max_positions: int, where: str) 
     What `config.json` lacks, because the model learnt to answer in Transformers, has the task's default or the largest
     value that windows of `max_positions` have room for.
     """
-    origin = config["fairseq"] if isinstance(config.get("fairseq"), dict) else {}
+    origin = _origin(config)
     default, room = TupeQuestionAnsweringConfig, max(2, max_positions - SPECIAL)
     max_query = min(default.max_query, room // 2)
     windows = {"max_query": max_query, "doc_stride": min(default.doc_stride, room - max_query)}

@@ -294,8 +294,8 @@ def _words(model: nn.Module, data: Path) -> Development:
     if entities:
         check_entity_scores()
     stride = doc_stride(model.config.to_dict(), "config.json")
-    longest = model.config.max_position_embeddings
-    cfg = TupeTokenClassificationConfig(str(data), len(names), longest, doc_stride=stride, seed=1)
+    lengths = {"max_positions": model.config.max_position_embeddings, "doc_stride": stride}
+    cfg = TupeTokenClassificationConfig(data=str(data), num_classes=len(names), **lengths, seed=1)
     words = TupeTokenClassificationTask.setup_task(cfg).load_dataset("valid")
     windows = [words[i] for i in range(len(words))]
     masks = [np.flatnonzero(window["word"]) for window in windows]
