@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tupe.data.corpus.manifest import NAME, Content, Manifest
 from tupe.data.corpus.tokenizers import JSON, MODEL
-from tupe.data.glue.tasks import TASKS, Task
+from tupe.data.glue.tasks import TASKS
 from tupe.errors import UserError
 from tupe.files import read_json, typed
 from tupe.systems import DESCRIPTIONS, SIZES, system_of
@@ -57,7 +57,7 @@ class Score:
 
     @classmethod
     def read(cls, path: Path) -> Score:
-        """Raise `UserError` if the file is not of a run."""
+        """Read the file. Raise `UserError` if it is not of a run."""
         content = typed(dict[str, Any], read_json(path, "fine-tuning"), str(path), "fine-tuning")
         known = {name: content[name] for name in cls.__dataclass_fields__ if name in content}
         return typed(cls, known, str(path), "fine-tuning")
@@ -67,16 +67,7 @@ class Score:
 class About:
     """All that a card says."""
 
-    model: str  # name of the architecture
-    system: str | None  # row of `tupe.systems.SYSTEMS`, if the fields are those of one
-    fields: dict[str, Any]  # of the model
-    kind: str  # as of `Loaded`
-    untrained: bool  # as of `Loaded`: the features are what it is for
-    labels: list[str] | None  # as of `Loaded`
-    own: Task | None  # as of `Loaded`
-    updates: int  # how many it was trained for
-    seed: int | None  # of the run
-    task: str | None  # that it was fine-tuned for
+    loaded: Loaded
     corpus: Content | None  # its manifest, if there is one
     scores: Sequence[Score]  # of this run first, then of others
     tokenizer: bool  # whether there is one
@@ -101,34 +92,27 @@ class About:
         scores = [Score.read(path) for path in results]
         if len({(score.task, score.metric) for score in scores}) > 1:
             raise UserError("the results are of several tasks or metrics: give those of one (--result)")
-        fields = vars(loaded.model.args)
-        name = loaded.cfg["model"]["_name"]
         # a prepared task has a manifest of its own, but no tokenizer
         known = (corpus / NAME).is_file() and any((corpus / file).is_file() for file in (MODEL, JSON))
         content = Manifest.load(corpus).content if known else None
-        begun = content.imported if content else None
-        return cls(
-            model=name,
-            system=system_of(fields),
-            fields=fields,
-            kind=loaded.kind,
-            untrained=loaded.untrained,
-            labels=loaded.labels,
-            own=loaded.own,
-            updates=loaded.updates,
-            seed=(loaded.cfg.get("common") or {}).get("seed"),
-            task=scores[0].task if scores else None,
-            corpus=content,
-            scores=scores,
-            tokenizer=tokenizer,
-            licence=licence or (begun.licence if begun else None),
-            base_model=base_model or (begun.name if begun else None),
-        )
+        if content is not None and content.imported is not None:
+            licence, base_model = licence or content.imported.licence, base_model or content.imported.name
+        return cls(loaded, content, scores, tokenizer, licence, base_model)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of the model."""
+        return vars(self.loaded.model.args)
+
+    @property
+    def system(self) -> str | None:
+        """The row of `tupe.systems.SYSTEMS` that the fields are, if they are one."""
+        return system_of(self.fields)
 
     @property
     def pipeline(self) -> str:
         """The task of the hub."""
-        return "feature-extraction" if self.untrained else _PIPELINES[self.kind]
+        return "feature-extraction" if self.loaded.untrained else _PIPELINES[self.loaded.kind]
 
     @property
     def stages(self) -> tuple[str, ...] | None:
@@ -158,7 +142,7 @@ class About:
             notes.append(
                 "there is no manifest.json beside the SentencePiece model, so how the text was cleaned is not known"
             )
-        if self.untrained:
+        if self.loaded.untrained:
             notes.append(
                 "the model had no language-model head (it was a discriminator, or was imported without one): the head "
                 "is untrained, take the features (AutoModel)"
@@ -172,7 +156,7 @@ def card(about: About, name: str) -> str:
     """Write the `README.md` of the folder `name`."""
     fields = about.fields
     size = next((size for size, row in SIZES.items() if all(fields[f] == v for f, v in row.items())), None)
-    paper, logit = DESCRIPTIONS.get(about.system, (about.model, "see the terms below"))
+    paper, logit = DESCRIPTIONS.get(about.system, (about.loaded.name, "see the terms below"))
     more = [name for name in ("rotary_dims", "rotary_reset", "randomised_positions") if fields.get(name)]
     named = ["absolute", "relative", "reset", "segment", "sharing", *more]
     terms = ", ".join(f"{field} `{fields[field]}`" for field in named)
@@ -233,11 +217,12 @@ def _yaml(text: str) -> str:
 
 
 def _snippet(about: About, name: str) -> str:
-    auto = "AutoModel" if about.untrained else f"AutoModelFor{about.kind}"
+    kind, untrained = about.loaded.kind, about.loaded.untrained
+    auto = "AutoModel" if untrained else f"AutoModelFor{kind}"
     loaded = f"from_pretrained({name!r}, trust_remote_code=True)"
     if not about.tokenizer:
         return f"from transformers import {auto}\n\nmodel = {auto}.{loaded}"
-    piped = about.kind != "QuestionAnswering" and not about.untrained
+    piped = kind != "QuestionAnswering" and not untrained
     lines = [
         f"from transformers import {auto}, AutoTokenizer{', pipeline' if piped else ''}",
         "",
@@ -245,9 +230,9 @@ def _snippet(about: About, name: str) -> str:
         f"tokenizer = AutoTokenizer.{loaded}",
     ]
     if piped:
-        asked = "The capital of France is <mask>." if about.kind == "MaskedLM" else "A sentence."
+        asked = "The capital of France is <mask>." if kind == "MaskedLM" else "A sentence."
         lines.append(f'print(pipeline({about.pipeline!r}, model=model, tokenizer=tokenizer)("{asked}"))')
-    elif about.untrained:
+    elif untrained:
         lines += [
             'batch = tokenizer("A sentence.", return_tensors="pt")',
             "print(model(**batch).last_hidden_state.shape)  # (1, tokens, width)",
@@ -272,7 +257,8 @@ def _snippet(about: About, name: str) -> str:
 
 
 def _training(about: About) -> str:
-    lines = [f"`{about.model}` of the fairseq plugin, {about.updates:,} updates, seed {about.seed}."]
+    loaded, seed = about.loaded, (about.loaded.cfg.get("common") or {}).get("seed")
+    lines = [f"`{loaded.name}` of the fairseq plugin, {loaded.updates:,} updates, seed {seed}."]
     if about.corpus:
         settings, inputs = about.corpus.settings, about.corpus.inputs
         names = sorted({Path(file.name).name for file in inputs})
@@ -282,9 +268,9 @@ def _training(about: About) -> str:
             of = f", of {begun.name}, a {begun.kind}, whose weights this model began with"
         lines.append(f"Vocabulary: {settings.vocab_size:,} subwords ({settings.model_type}){of}.")
         lines.append(f"Text processing: {', '.join(settings.stages) or 'none'}.")
-    if about.task:
-        labels = f", labels {', '.join(about.labels)}" if about.labels else ""
-        lines.append(f"Fine-tuned on {about.task}{labels}.")
+    if about.scores:
+        labels = f", labels {', '.join(loaded.labels)}" if loaded.labels else ""
+        lines.append(f"Fine-tuned on {about.scores[0].task}{labels}.")
     return "\n".join(lines)
 
 
@@ -309,16 +295,17 @@ def _limits(about: About) -> str:
             "The tokenizer joins combining marks to letters (NFC) also where SentencePiece did not, as a tilde to `ê`: "
             "1% of Vietnamese lines of CC-100 get other subwords than in training, fewer than 0.1% of others."
         )
-    if about.own is not None and about.own.scale is not None:
-        lowest, scale = about.own.offset, about.own.scale
+    own, kind, labels = about.loaded.own, about.loaded.kind, about.loaded.labels
+    if own is not None and own.scale is not None:
+        lowest, scale = own.offset, own.scale
         lines.append(f"The output is between 0 and 1; {lowest:.9g} + {scale:.9g} x output is the number.")
-    elif about.own is not None and about.own.multi_label:
+    elif own is not None and own.multi_label:
         lines.append(
             "A text has every label whose probability (sigmoid) is above 0.5; ask the pipeline for `top_k=None`."
         )
-    elif about.kind == "TokenClassification":
+    elif kind == "TokenClassification":
         lines.append("A word's label is that of its first token; those of its other tokens were not learnt.")
-    elif about.labels and len(about.labels) == 1:
+    elif labels and len(labels) == 1:
         lines.append("The output is a score on the scale of the prepared task (STS-B's is divided by 5).")
     if about.fields["segment"] != "none":
         separators = " ".join(["</s>"] * about.fields["pair_separators"])

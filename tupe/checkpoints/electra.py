@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from tupe.checkpoints.fairseq_checkpoint import write_weights
+from tupe.checkpoints.fairseq_checkpoint import model_config, write_weights
 from tupe.checkpoints.load import open_checkpoint
 from tupe.errors import UserError
-from tupe.models.config import TupeConfig
 from tupe.models.tupe import as_namespace
 from tupe.systems import ELECTRA, ELECTRA_NAMES, plain_name
 
@@ -30,7 +29,7 @@ def export_discriminator(source: str | Path, target: str | Path) -> str:
             f"{ELECTRA}..."
         )
     name = plain_name(config._name)
-    fields = {field: value for field, value in vars(as_namespace(config)).items() if hasattr(TupeConfig, field)}
     weights = {key: tensor for key, tensor in checkpoint.weights.items() if not key.startswith("generator.")}
-    write_weights(Path(target), {**fields, "_name": name}, weights, config.max_positions, updates=checkpoint.updates)
+    fields = model_config(as_namespace(config), name)
+    write_weights(Path(target), fields, weights, config.max_positions, updates=checkpoint.updates)
     return name

@@ -6,7 +6,7 @@ values) have their rows repeated or interpolated. Position 0 is `[CLS]`'s, which
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from tupe.position import RelativeTerm
 
 RULES = ("repeat", "interpolate")
 _WORDS = "encoder.sentence_encoder.embed_tokens.weight"
+Extend = Callable[[Mapping[str, Any]], dict[str, Any]]  # makes those of named tensors longer that have positions
 
 
 class Axes(NamedTuple):
@@ -104,7 +105,6 @@ def extend_positions(checkpoint: str | Path, positions: int, rule: str = RULES[0
     if wrong is not None:
         of = f"{old} positions" if wrong in found else f"the shape {tuple(parameters[wrong].shape)}"
         raise UserError(f"{wrong} in {checkpoint} is not of {of}, as its configuration says: it is damaged")
-    order = _parameters(weights, parameters)
 
     def extended(named: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -112,7 +112,8 @@ def extend_positions(checkpoint: str | Path, positions: int, rule: str = RULES[0
             for name, value in named.items()
         }
 
-    optimizer = _Optimizer(order, weights, extended).state(state.get("last_optimizer_state"))
+    own = {name: weights[name] for name in _parameters(weights, parameters)}
+    optimizer = _longer_optimizer(state.get("last_optimizer_state"), own, extended)
     state["model"] = extended(weights)
     state["last_optimizer_state"] = optimizer
     extra = state.get("extra_state") or {}
@@ -142,42 +143,37 @@ def _parameters(weights: Iterable[str], parameters: Mapping[str, Tensor]) -> lis
     return list(seen.values())
 
 
-class _Optimizer:
-    """The state of an optimizer that has one group of parameters: a tensor for each, or one of all, flat."""
+def _longer_optimizer(saved: Any, weights: Mapping[str, Tensor], extended: Extend) -> dict[str, Any] | None:
+    """Extend the state of an optimizer with one group of parameters; `None` if it is not of these `weights`."""
+    if not isinstance(saved, dict) or not isinstance(saved.get("state"), dict):
+        return None
+    slots = saved["state"]
+    if len(saved.get("param_groups", [])) != 1 or sorted(slots) != list(range(len(slots))):
+        return None
+    try:
+        slots = {number: dict(slot) for number, slot in slots.items()}
+        for name in {name for slot in slots.values() for name, value in slot.items() if _is_moment(value)}:
+            moments = _longer([slots[number][name] for number in range(len(slots))], weights, extended)
+            for number, moment in enumerate(moments):
+                slots[number][name] = moment
+        masters = {"fp32_params": _longer(saved["fp32_params"], weights, extended)} if "fp32_params" in saved else {}
+    except (KeyError, ValueError):
+        return None
+    return {**saved, "state": slots, **masters}
 
-    def __init__(self, order: list[str], weights: Mapping[str, Tensor], extended: Any) -> None:
-        self.order, self.shapes, self.extended = order, [weights[name].shape for name in order], extended
 
-    def state(self, saved: Any) -> dict[str, Any] | None:
-        """Return `saved` for the longer parameters; `None` if it is not of these parameters."""
-        if not isinstance(saved, dict) or not isinstance(saved.get("state"), dict):
-            return None
-        slots = saved["state"]
-        if len(saved.get("param_groups", [])) != 1 or sorted(slots) != list(range(len(slots))):
-            return None
-        try:
-            slots = {number: dict(slot) for number, slot in slots.items()}
-            for name in {name for slot in slots.values() for name, value in slot.items() if _is_moment(value)}:
-                moments = self._extend([slots[number][name] for number in range(len(slots))])
-                for number, moment in enumerate(moments):
-                    slots[number][name] = moment
-            masters = {"fp32_params": self._extend(saved["fp32_params"])} if "fp32_params" in saved else {}
-        except (KeyError, ValueError):
-            return None
-        return {**saved, "state": slots, **masters}
-
-    def _extend(self, tensors: Iterable[Tensor]) -> list[Tensor]:
-        """Raise `ValueError` if these are not the parameters, one by one or flat."""
-        tensors = list(tensors)
-        sizes = [shape.numel() for shape in self.shapes]
-        flat = len(tensors) == 1 != len(sizes) and tensors[0].dim() == 1
-        if flat and sum(sizes) != tensors[0].numel():
-            raise ValueError
-        each = [t.view(shape) for t, shape in zip(tensors[0].split(sizes), self.shapes)] if flat else tensors
-        if [t.shape for t in each] != self.shapes:
-            raise ValueError
-        longer = list(self.extended(dict(zip(self.order, each))).values())
-        return [torch.cat([t.reshape(-1) for t in longer])] if flat else longer
+def _longer(tensors: Iterable[Tensor], weights: Mapping[str, Tensor], extended: Extend) -> list[Tensor]:
+    """Extend a tensor for each of `weights`, or one of all, flat. Raise `ValueError` if they have other shapes."""
+    tensors, shapes = list(tensors), [weight.shape for weight in weights.values()]
+    sizes = [shape.numel() for shape in shapes]
+    flat = len(tensors) == 1 != len(sizes) and tensors[0].dim() == 1
+    if flat and sum(sizes) != tensors[0].numel():
+        raise ValueError
+    each = [t.view(shape) for t, shape in zip(tensors[0].split(sizes), shapes)] if flat else tensors
+    if [t.shape for t in each] != shapes:
+        raise ValueError
+    longer = list(extended(dict(zip(weights, each))).values())
+    return [torch.cat([t.reshape(-1) for t in longer])] if flat else longer
 
 
 def _is_moment(value: Any) -> bool:

@@ -33,7 +33,7 @@ _THEIRS, _OURS = "decoder.sentence_encoder.", "encoder.sentence_encoder."
 
 
 def convert_release_state(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Our state dict (or gradients) from the release's `state`."""
+    """Turn a state dict of the release, or its gradients, into ours."""
     converted = {}
     for name, tensor in state.items():
         if name == _THEIRS + "pos.weight":
@@ -50,7 +50,7 @@ def convert_release_state(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def release_config(args: Namespace) -> TupeConfig:
-    """Our configuration of a model of the release, from the `args` in its checkpoint."""
+    """Make our configuration of a model of the release from the `args` in its checkpoint."""
     same = ("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads", "activation_fn")
     optional = ("pooler_activation_fn", "encoder_normalize_before")
     optional += ("dropout", "attention_dropout", "activation_dropout", "pooler_dropout")

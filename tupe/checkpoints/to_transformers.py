@@ -53,6 +53,11 @@ class Loaded:
     untrained: bool = False  # whether its language-model head is, as it was a discriminator
     own: Task | None = None  # the description of the task of one's own that it was fine-tuned for
 
+    @property
+    def name(self) -> str:
+        """The name of the architecture."""
+        return self.cfg["model"]["_name"]
+
 
 def load(checkpoint: Path, data: Path) -> Loaded:
     """Load a checkpoint of ours with the dictionary in `data`.
@@ -148,7 +153,7 @@ def config(loaded: Loaded) -> dict[str, Any]:
         "eos_token_id": 2,
         "tie_word_embeddings": not args["untie_weights_roberta"],
         "fairseq": {
-            "model": loaded.cfg["model"]["_name"],
+            "model": loaded.name,
             "task": loaded.cfg["task"]["_name"],
             "dictionary_sha256": args.get("dictionary_sha256"),
             "symbols": len(loaded.symbols),

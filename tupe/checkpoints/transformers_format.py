@@ -83,7 +83,7 @@ CHECKSUM = "tupe_sha256"
 
 
 def checksum(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of the names, types, shapes and bytes of tensors on the CPU, in the order of their names."""
+    """Compute the SHA-256 of the names, types, shapes and bytes of tensors on the CPU, in the order of their names."""
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {[*tensor.shape]}\n".encode())

@@ -34,11 +34,10 @@ def run(args: argparse.Namespace) -> None:
     from tupe.analysis.checkpoint import open_encoder
     from tupe.analysis.text import read_stream
     from tupe.analysis.warm_start import losses, masked_training_text
-    from tupe.checkpoints.fairseq_checkpoint import write_weights
+    from tupe.checkpoints.fairseq_checkpoint import model_config, write_weights
     from tupe.checkpoints.load import open_checkpoint
     from tupe.checkpoints.warm_start.start import checkpoint_weights, difference, warm_start
     from tupe.checkpoints.warm_start.target import target_fields, why_not_exact
-    from tupe.models.config import TupeConfig
     from tupe.models.describe import full_name
 
     opened = open_checkpoint(args.checkpoint)
@@ -53,7 +52,6 @@ def run(args: argparse.Namespace) -> None:
     seconds = time.process_time() - begin
     new = started.encoder
     weights, left = checkpoint_weights(new, opened.weights)
-    fields = {name: value for name, value in vars(new.args).items() if name in TupeConfig.__dataclass_fields__}
     length = new.sentence_encoder.max_positions
 
     print(f"{old.shown_as} to {full_name(new.args)}")
@@ -72,7 +70,7 @@ def run(args: argparse.Namespace) -> None:
         print("rotary positions turn the words' queries and keys, which were not trained for it")
     if args.data is not None and not started.exact:
         print("\n".join(losses(old, new, args.data, args.sequences, args.seed).lines))
-    write_weights(args.out, fields, weights, length)
+    write_weights(args.out, model_config(new.args, new.args._name), weights, length)
     print(f"wrote {args.out}, without the optimizer's state")
     if left:
         print(f"left behind, as what a task taught: {', '.join(left)}")

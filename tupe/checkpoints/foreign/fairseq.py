@@ -49,7 +49,7 @@ METERS = [
 
 
 def read(folder: Path, head: str | None = None) -> Foreign:
-    """What a folder holds; of its classification heads the one that is asked for.
+    """Read the model in a folder, with the one of its classification heads that is asked for.
 
     Raises:
         UserError: for files that are missing, damaged, with code in them, or no RoBERTa, and for a head that is not
@@ -72,7 +72,7 @@ def read(folder: Path, head: str | None = None) -> Foreign:
     if WORDS not in weights or POSITIONS not in weights:
         kind = options.get("_name") or options.get("arch")
         raise UserError(f"{path} is no RoBERTa of {MADE_BY} ({kind!r:.60}), whose weights begin with {ENCODER}")
-    prefix, left = f"{HEAD}{head}.", []
+    prefix = f"{HEAD}{head}."
     heads = dict.fromkeys(name[len(HEAD) :].partition(".")[0] for name in weights if name.startswith(HEAD))
     if head is not None and head not in heads:
         raise UserError(f"{path} has no classification head {head!r:.60}, but {', '.join(heads) or 'none'}")
@@ -80,7 +80,7 @@ def read(folder: Path, head: str | None = None) -> Foreign:
         tensor = weights.pop(name)
         if name.startswith(prefix):
             weights[HEAD + name[len(prefix) :]] = tensor
-    left += [f"the classification head {name} (--head {name} keeps it)" for name in heads if name != head]
+    left = [f"the classification head {name} (--head {name} keeps it)" for name in heads if name != head]
     foreign = Foreign(
         kind=f"RoBERTa of {MADE_BY}",
         path=path,

@@ -159,5 +159,5 @@ class Foreign:
 
 
 def families(left: Iterable[str]) -> list[str]:
-    """Parameters that are left behind, in words of a line: the first two parts of their names."""
+    """Shorten the names of parameters that are left behind to their first two parts, each once."""
     return list(dict.fromkeys(".".join(name.split(".")[:2]) if " " not in name else name for name in left))

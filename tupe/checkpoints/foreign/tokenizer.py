@@ -72,7 +72,7 @@ class Found:
 
 
 def of_fairseq(folder: Path, bpe: Path | None, wanted: bool) -> Found:
-    """The vocabulary of a folder of fairseq, by its `dict.txt`, and the tokenizer in `bpe` or beside it.
+    """Read the vocabulary of a folder of fairseq, its `dict.txt`, and the tokenizer in `bpe` or beside it.
 
     fairseq adds `<mask>` when it loads a dictionary for such a model. Of symbols that a dictionary repeats, as
     CamemBERT's does, text has the last; but the unknown symbol and padding are always fairseq's own.
@@ -131,7 +131,7 @@ def _sentence_piece(source: Source, files: list[Path], model: Path) -> Found:
 
 
 def of_transformers(folder: Path, config: Mapping[str, Any], wanted: bool) -> Found:
-    """The vocabulary and the tokenizer of a folder of Transformers; `config` is its `config.json`.
+    """Read the vocabulary and the tokenizer of a folder of Transformers; `config` is its `config.json`.
 
     Raises:
         UserError: if there is none, or one that does more than ours.
@@ -233,7 +233,7 @@ def _optional(path: Path) -> dict[str, Any]:
 
 
 def _rows_of_sentence_piece(model: Path, camembert: bool) -> Source:
-    """The rows that Transformers' tokenizers give the pieces: XLM-R's as fairseq's, CamemBERT's behind four names."""
+    """Number the pieces as Transformers' tokenizers do: XLM-R's as fairseq's, CamemBERT's behind four names."""
     pieces = pieces_of(model)
     if pieces[:3] != ["<unk>", "<s>", "</s>"]:
         raise UserError(f"{model} does not begin with <unk>, <s> and </s>, as those of XLM-R and CamemBERT do")
@@ -256,7 +256,7 @@ def _by_number(numbers: Mapping[str, int], path: Path) -> list[str | None]:
 
 
 def _roles(kind: str, said: Mapping[str, Any], symbols: Sequence[str | None], path: Path) -> dict[str, int]:
-    """The rows of our symbols: by the names that the tokenizer's configuration gives them, or those that are usual."""
+    """Find the rows of our symbols, by their names in the tokenizer's configuration or by those that are usual."""
     last = {symbol: number for number, symbol in enumerate(symbols) if symbol is not None}
     usual = {"mpnet": [_OF_MPNET], deberta.KIND: [_OF_BERT]}.get(kind, [_OF_ROBERTA, _OF_BERT])
     names = next((names for names in usual if set(names.values()) <= last.keys()), usual[0])
@@ -271,7 +271,7 @@ def _roles(kind: str, said: Mapping[str, Any], symbols: Sequence[str | None], pa
 
 
 def _vocabulary(content: Mapping[str, Any], path: Path) -> dict[str, int]:
-    """The pieces of the model in a `tokenizer.json`."""
+    """Read the pieces of the model in a `tokenizer.json`, with their numbers."""
     model = typed(dict[str, Any], content.get("model"), f"{path}: model", _TRANSFORMERS)
     vocabulary = model.get("vocab")
     if isinstance(vocabulary, list):  # of a unigram model: pieces with their scores
@@ -287,7 +287,7 @@ def _added(content: Mapping[str, Any], path: Path) -> dict[str, int]:
 
 
 def _json(content: Mapping[str, Any], said: Mapping[str, Any], path: Path) -> tuple[str, Callable]:
-    """The tokenizer of a `tokenizer.json` whose parts are all known; what the configuration says comes first."""
+    """Read the kind of a `tokenizer.json` whose parts are all known, and what builds it; `said` comes first."""
     parts = {
         name: typed(dict[str, Any], content.get(name) or {}, f"{path}: {name}", _TRANSFORMERS)
         for name in ("model", "normalizer", "pre_tokenizer")
@@ -322,7 +322,7 @@ def _unknown(path: Path, part: str, kind: Any) -> str:
 
 
 def _normaliser(normaliser: Mapping[str, Any], said: Mapping[str, Any], path: Path) -> dict[str, bool | None]:
-    """Options of BERT's normaliser: of the tokenizer's configuration, where it names them, else of `tokenizer.json`."""
+    """Read the options of BERT's normaliser from the tokenizer's configuration, else from `tokenizer.json`."""
     options: dict[str, bool | None] = {}
     for ours, theirs, usual in (
         ("lowercase", "do_lower_case", None),
@@ -349,7 +349,7 @@ def _pairs(lines: Sequence[str], path: Path) -> list[tuple[str, str]]:
 
 
 def _byte_level(merges: list[tuple[str, str]], add_prefix_space: bool, more: Sequence[str]) -> Callable:
-    """What builds a byte-level BPE as GPT-2's; `more` are pieces that the vocabulary lacks."""
+    """Return what builds a byte-level BPE like GPT-2's; `more` are pieces that the vocabulary lacks."""
 
     def build(symbols: Sequence[str]) -> Any:
         tokenizers = _package()
@@ -367,7 +367,7 @@ def _byte_level(merges: list[tuple[str, str]], add_prefix_space: bool, more: Seq
 
 
 def _word_piece(normaliser: dict[str, bool | None], model: Mapping[str, Any]) -> Callable:
-    """What builds a WordPiece with BERT's normaliser; `model` is that of a `tokenizer.json`."""
+    """Return what builds a WordPiece with BERT's normaliser; `model` is that of a `tokenizer.json`."""
     prefix = typed(str, model.get("continuing_subword_prefix", "##"), "continuing_subword_prefix", _TRANSFORMERS)
     longest = typed(int, model.get("max_input_chars_per_word", 100), "max_input_chars_per_word", _TRANSFORMERS)
 

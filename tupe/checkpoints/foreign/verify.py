@@ -75,7 +75,7 @@ def verify(
 
 
 def _tokens(tokenizer: Tokenizer | None, symbols: int, args: Namespace) -> Tensor:
-    """The sequences `(3, T)`, in our numbers."""
+    """Return the sequences that are compared, `(3, T)`, in our numbers."""
     if tokenizer is None:
         draw = torch.Generator().manual_seed(1)
         texts = [[torch.randint(4, symbols - 1, (9,), generator=draw).tolist()] * len(texts) for texts in TEXTS]

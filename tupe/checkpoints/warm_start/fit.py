@@ -58,7 +58,7 @@ def fit(bias: PositionBias, logits: Tensor, table: Tensor, relative: bool) -> No
 
 @torch.no_grad()
 def factors(logits: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """`Q, K` `(S, n, rank)` with `Q K^T` the closest of that rank to `logits` `(S, n, n)`; zeros beyond rank `n`."""
+    """Return `Q, K` `(S, n, rank)`, `Q K^T` the closest of that rank to `logits` `(S, n, n)`; zeros beyond rank `n`."""
     query, key = logits.new_zeros(2, *logits.shape[:2], rank, dtype=torch.float64)
     for one, (u, s, v) in enumerate(torch.linalg.svd(matrix.double()) for matrix in logits):
         kept = min(rank, len(s))
@@ -157,7 +157,7 @@ def fit_relative(term: RelativeTerm, logits: Tensor) -> None:
 
 @torch.no_grad()
 def _by_row(logits: Tensor, rows: Tensor, number: int) -> tuple[Tensor, Tensor]:
-    """The values of the rows of a table that fit `logits` best, `(number, S)`, and the quadratic form `N`, float64."""
+    """Return the values of the rows of a table that fit `logits` best, `(number, S)`, and the form `N`, float64."""
     counts = torch.zeros(len(rows), number, dtype=torch.float64)
     counts.scatter_add_(1, rows, torch.ones_like(rows, dtype=torch.float64))
     form = counts.sum(0).diag() - counts.t() @ counts / rows.shape[1]
@@ -183,7 +183,7 @@ def _descend(loss: Callable[[], Tensor], parameters: list[Tensor]) -> None:
 
 @torch.no_grad()
 def fit_shaw(term: ShawRelative, queries: Tensor, logits: Tensor, scale: float) -> None:
-    r"""Ridge regression of `T_ij` on the queries: `s sum q q^T a_c = sum q T_ij` over `i, j` with `clip(j - i) = c`.
+    r"""Regress `T_ij` on the queries, with a ridge: `s sum q q^T a_c = sum q T_ij` over `i, j` with `clip(j - i) = c`.
 
     Args:
         term: of one layer; its vectors for the values become zero.
@@ -223,7 +223,7 @@ def fit_cross(
 
 @torch.no_grad()
 def held(bias: PositionBias, logits: Tensor) -> list[float]:
-    """Which share of each layer's `T` `(L, H, n, n)` the terms hold: `1 - |T - term|^2 / |T|^2`, rows centred."""
+    """Return the share of each layer's `T` `(L, H, n, n)` that the terms hold, rows centred."""
     values = bias.compute(logits.shape[-1]).bias
     if values is None:
         return [0.0] * len(logits)
@@ -237,6 +237,6 @@ def held(bias: PositionBias, logits: Tensor) -> list[float]:
 
 
 def shares(logits: Tensor, values: Tensor) -> list[float]:
-    """`1 - |T - v|^2 / |T|^2` of each layer."""
+    """Return `1 - |T - v|^2 / |T|^2` of each layer."""
     error, whole = (x.double().square().flatten(1).sum(1) for x in (logits - values, logits))
     return (1 - error / whole.clamp(min=1e-30)).tolist()

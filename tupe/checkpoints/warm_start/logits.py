@@ -27,7 +27,7 @@ class Positions(NamedTuple):
 
 @torch.no_grad()
 def positions_of(old: TupeLanguageModelEncoder, sequences: Tensor) -> Positions:
-    """Measure them in a model with positions at its input, on masked `sequences` `(B, n)` without padding."""
+    """Measure `p^` in a model with positions at its input, on masked `sequences` `(B, n)` without padding."""
     inner, sums = old.sentence_encoder, 0
     for batch in sequences.split(max(1, TOKENS // sequences.shape[1])):
         states = inner(batch, num_tokens=batch.numel(), return_all_hiddens=True)[1]
@@ -43,7 +43,7 @@ def positions_of(old: TupeLanguageModelEncoder, sequences: Tensor) -> Positions:
 
 @torch.no_grad()
 def positions_from_weights(old: TupeLanguageModelEncoder) -> Positions:
-    r"""Guess them without text: `p^_i = gamma (p_i - p~) / sigma`, `sigma^2` the mean variance of words and positions.
+    r"""Guess `p^` without text: `p^_i = gamma (p_i - p~) / sigma`, `sigma^2` the mean variance of words and positions.
 
     All layers are taken to see what the first does.
     """
@@ -60,12 +60,12 @@ def positions_from_weights(old: TupeLanguageModelEncoder) -> Positions:
 
 
 def what_attention_sees(layer: TupeEncoderLayer, x: Tensor) -> Tensor:
-    """The input of the projections of a layer whose input is `x`."""
+    """Return the input of the projections of a layer whose input is `x`."""
     return layer.self_attn_layer_norm(x) if layer.normalize_before else x
 
 
 def _cls_input(old: TupeLanguageModelEncoder, at_its_place: bool) -> Tensor:
-    """What the first layer's attention sees of `[CLS]`, at position 0 or at the mean one."""
+    """Return what the first layer's attention sees of `[CLS]`, at position 0 or at the mean one."""
     inner = old.sentence_encoder
     table = inner.input_positions.weight
     x = inner.embed_tokens.weight[old.dictionary.bos()] + (table[0] if at_its_place else table[1:].mean(0))
@@ -76,14 +76,14 @@ def _cls_input(old: TupeLanguageModelEncoder, at_its_place: bool) -> Tensor:
 
 @torch.no_grad()
 def logits_of(old: TupeLanguageModelEncoder, positions: Positions) -> Tensor:
-    """`T` of every layer and head, its rows centred, `(L, H, n, n)`."""
+    """Compute `T` of every layer and head, its rows centred, `(L, H, n, n)`."""
     return torch.stack(
         [centred(query @ key.transpose(1, 2)) for query, key in (factors_of(old, positions, n) for n in _layers(old))]
     )
 
 
 def factors_of(old: TupeLanguageModelEncoder, positions: Positions, layer: int) -> tuple[Tensor, Tensor]:
-    """`(p^_i W^Q + q~) / sqrt(d_h)` and `p^_j W^K` of a layer, `(H, n, d_h)` each."""
+    """Compute `(p^_i W^Q + q~) / sqrt(d_h)` and `p^_j W^K` of a layer, `(H, n, d_h)` each."""
     attention = old.sentence_encoder.layers[layer].self_attn
     weight, bias, width = attention.qkv_proj.weight, attention.qkv_proj.bias, positions.hidden.shape[-1]
     query = (positions.hidden[layer] + positions.mean[layer]) @ weight[:width].t() + bias[:width]
@@ -96,12 +96,12 @@ def _layers(old: TupeLanguageModelEncoder) -> range:
 
 
 def in_heads(x: Tensor, heads: int) -> Tensor:
-    """`(n, H d_h)` to `(H, n, d_h)`."""
+    """Turn `(n, H d_h)` into `(H, n, d_h)`."""
     return x.unflatten(-1, (heads, -1)).transpose(0, 1)
 
 
 def centred(logits: Tensor, first: int = 0) -> Tensor:
-    """`logits` less the mean of each row, over its columns from `first` on."""
+    """Subtract from `logits` the mean of each row, over its columns from `first` on."""
     return logits - logits[..., first:].mean(-1, keepdim=True)
 
 
@@ -130,12 +130,12 @@ def agreeing_heads(logits: Tensor, rounds: int = 5) -> Tensor:
 
 
 def closest(places: Tensor, values: Tensor) -> Tensor:
-    """Which of `values` `(H, m)` takes each of `places` `(H, m)`, with the least sum of squared distances."""
+    """Assign one of `values` `(H, m)` to each of `places` `(H, m)`, with the least sum of squared distances."""
     return assignment(torch.cdist(places.double(), values.double()).square().tolist())
 
 
 def assignment(cost: list[list[float]]) -> Tensor:
-    """The column of each row that makes the sum of a square `cost` least (Hungarian method, shortest paths)."""
+    """Return the column of each row that makes the sum of a square `cost` least (Hungarian method, shortest paths)."""
     size = len(cost)
     of_row, of_column, row_of = [0.0] * (size + 1), [0.0] * (size + 1), [0] * (size + 1)  # columns from 1; 0 is free
     for row in range(1, size + 1):

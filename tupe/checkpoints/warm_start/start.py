@@ -172,7 +172,7 @@ def _fit_shaw(
 def _of_cross(
     new: TupeLanguageModelEncoder, old: TupeLanguageModelEncoder, positions: Positions, ratio: float
 ) -> Tensor:
-    """What the positions of BERT-A^d do, `(L, H, n, n)`: their queries and the words' mean one with their keys."""
+    """Compute the logits of the positions of BERT-A^d, `(L, H, n, n)`, by their queries and the mean one of words."""
     inner = new.sentence_encoder
     terms = inner.position_bias.compute(positions.hidden.shape[1])
     values = []
@@ -187,7 +187,7 @@ def _of_cross(
 
 
 def checkpoint_weights(new: TupeLanguageModelEncoder, old: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
-    """The parameters of a checkpoint of `new`, and the parts of the `old` one that are left behind, as heads of tasks.
+    """Return the parameters of a checkpoint of `new`, and the parts of `old` that are left behind, as heads of tasks.
 
     BERT's pooler goes along, with which a task's head can begin.
     """
@@ -198,7 +198,7 @@ def checkpoint_weights(new: TupeLanguageModelEncoder, old: Mapping[str, Tensor])
 
 
 def without_order(old: TupeLanguageModelEncoder) -> TupeLanguageModelEncoder:
-    """The old model with the mean position at every place, which tells no order: the yardstick of a fit."""
+    """Copy the old model with the mean position at every place, which tells no order: the yardstick of a fit."""
     model = copies.deepcopy(old)
     table = model.sentence_encoder.input_positions.weight
     with torch.no_grad():
