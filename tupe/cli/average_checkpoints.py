@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("out", type=new_file, metavar="OUT", help="file to write, a new one")
     add("checkpoints", type=Path, metavar="CHECKPOINT", nargs="+", help="files, or with --last a run's folder")
-    add("--last", type=whole(1), metavar="K", help="of the folder, the last K by updates, or else by epochs")
+    add("--last", type=whole(1), metavar="K", help="take the folder's last K by updates, or else by epochs")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ from tupe.user_dir import config_dir
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = ("pretraining", "finetuning", "translation", "study")
-    parser.add_argument("kind", nargs="?", default="", choices=kinds, help="of which; default: the folder of all")
+    parser.add_argument("kind", nargs="?", default="", choices=kinds, help="kind of training (default: all)")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ from tupe.cli._types import MOST_SYMBOLS, whole
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", metavar="CHECKPOINT|MODEL", help="a checkpoint, or a name such as tupe_base")
-    add("fields", nargs="*", metavar="field=value", help="of a named model: see `tupe systems --flags`")
+    add("fields", nargs="*", metavar="field=value", help="changes of a named model: see `tupe systems --flags`")
     add("--vocab-size", type=whole(5, MOST_SYMBOLS), default=32_768, help="symbols of a named model (default: 32768)")
     add("--max-positions", type=whole(1), default=512, help="longest sequence of a named model (default: 512)")
 

@@ -16,9 +16,9 @@ from tupe.cli._types import new_file, whole
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("checkpoint", type=Path, metavar="CHECKPOINT", help="an encoder or ELECTRA of this plugin")
-    add("positions", type=whole(1), metavar="POSITIONS", help="how many it is to have, [CLS] included")
+    add("positions", type=whole(1), metavar="POSITIONS", help="their new number, [CLS] included")
     add("out", type=new_file, metavar="OUT", help="file to write, a new one")
-    add("--rule", choices=["repeat", "interpolate"], default="repeat", help="of absolute positions (default: repeat)")
+    add("--rule", choices=["repeat", "interpolate"], default="repeat", help="for absolute positions (default: repeat)")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pooler", action="store_true", help="keep BERT's pooler, to begin the head of a task with")
     add("--no-tokenizer", action="store_true", help="write none")
     add("--bpe", type=Path, metavar="FOLDER", help="where encoder.json and vocab.bpe of a fairseq model lie")
-    add("--language", default="xx", help="of its text, for the manifest (default: %(default)s, any)")
+    add("--language", default="xx", help="language of its text, for the manifest (default: %(default)s, any)")
     add("--verify", action="store_true", help="run the original too, and compare what the two say")
 
 

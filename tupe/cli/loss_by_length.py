@@ -28,17 +28,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "encoders; the label defaults to the path"
     add("checkpoints", type=split_label, nargs="+", metavar="[LABEL=]CHECKPOINT", help=help_)
     add("--data", type=Path, required=True, help="the prepared corpus, whose held-out text is read")
-    help_ = "of windows (default: 1, 2, 4 and 8 times the shortest of training)"
+    help_ = "lengths of windows (default: 1, 2, 4 and 8 times the shortest length of training)"
     add("--lengths", type=whole(3, 1_000_000), nargs="+", metavar="N", help=help_)
-    help_ = "how often the masks are drawn (default: %(default)s)"
+    help_ = "number of drawings of the masks (default: %(default)s)"
     add("--masks", type=whole(1, 1000), default=4, metavar="N", help=help_)
-    help_ = "of the held-out text, at most (default: %(default)s)"
+    help_ = "tokens of the held-out text, at most (default: %(default)s)"
     add("--tokens", type=whole(1), default=100_000, metavar="N", help=help_)
-    help_ = "rows more for each: angles of RoPE (linear, ntk, yarn), queries (log_n), window, end of FIRE (fire_length)"
+    help_ = "more rows for each: angles of RoPE (linear, ntk, yarn), queries (log_n), window, end of FIRE (fire_length)"
     add("--extend", choices=get_args(Extension), nargs="+", default=[], help=help_)
     help_ = "fields of the position encoding for these windows, in place of those of training"
     add("--override", type=_field, nargs="+", default=[], metavar="FIELD=VALUE", help=help_)
-    add("--seed", type=whole(*SEEDS), default=1, help="of the masks (default: %(default)s)")
+    add("--seed", type=whole(*SEEDS), default=1, help="seed of the masks (default: %(default)s)")
     add("--json", type=output_file, metavar="FILE", help="write all numbers to FILE, by position too")
     add("--figure", type=output_file, metavar="FILE", help="file of a picture: .png, .pdf, .svg, ...")
 

@@ -18,9 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("checkpoints", type=split_label, nargs="+", metavar="[LABEL=]CHECKPOINT", help=help_)
     add("--data", type=Path, required=True, help="the prepared corpus, whose held-out text is read")
     add("--lengths", type=whole(1), nargs="+", metavar="N", help="of sequences (default: the model's positions)")
-    help_ = "at most so many of each length (default: all)"
+    help_ = "number of sequences of each length, at most (default: all)"
     add("--sequences", type=whole(1, 1 << 30), default=1 << 30, metavar="N", help=help_)
-    add("--seed", type=whole(*SEEDS), default=1, help="of the masks (default: %(default)s)")
+    add("--seed", type=whole(*SEEDS), default=1, help="seed of the masks (default: %(default)s)")
     add("--output", type=output_file, metavar="FILE", help="file of a picture: .png, .pdf, .svg, ...")
 
 

@@ -20,17 +20,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--from", type=Path, metavar="RUN", dest="probe",
         help="folder of a short run by scripts/pretrain.sh: hours by its sequences a second")  # fmt: skip
     add("--max-unused", type=real(0, 1), default=0.01, metavar="SHARE",
-        help="of a corpus's tokens that may be in lines too long to be used (default: %(default)s)")  # fmt: skip
+        help="share of the tokens that may be in lines too long to be used (default: %(default)s)")  # fmt: skip
     add("--nodes", type=whole(1, 100_000), default=1, metavar="N", help="machines (default: %(default)s)")
     add("--gpus", type=whole(0, 1_000), metavar="N",
         help="on each machine; 0 for the CPU (default: those of --from, or 0)")  # fmt: skip
     add("--processes", type=whole(1, 1_000), metavar="N", help="on each machine (default: the GPUs, or 1)")
     add("--here", action="store_true", help="the run starts on this machine, whose GPUs and disk are checked")
-    add("folder", type=Path, help="of the configurations")
-    add("config", help="name of one")
-    add("overrides", nargs="*", metavar="key=value", help="of the configuration")
-    add("--node-rank", type=whole(0, 100_000), default=0, metavar="N", help="of this machine, from 0 (default: 0)")
-    add("--start", nargs=argparse.REMAINDER, metavar="COMMAND", help="then become this command, alone in its folder")
+    add("folder", type=Path, help="folder of the configurations")
+    add("config", help="name of a configuration")
+    add("overrides", nargs="*", metavar="key=value", help="changes of the configuration")
+    add("--node-rank", type=whole(0, 100_000), default=0, metavar="N", help="number of this machine, from 0")
+    add("--start", nargs=argparse.REMAINDER, metavar="COMMAND", help="then run this command, alone in its folder")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -20,10 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "folders whose files and folders are called by their languages, as de.txt.xz and de"
     add("--languages", type=Path, metavar="FOLDER", nargs="+", default=[], help=help_)
     add("--profile", choices=PROFILES, help="which stages run (default: paper, of many languages sentencepiece)")
-    add("--language", help="of the sentence and token rules (default: en for paper, xx = any for sentencepiece)")
+    add("--language", help="language of the rules for sentences and tokens (default: en for paper, else xx: any)")
     help_ = "symbols of the dictionary (default: %(default)s)"
     add("--vocab-size", type=whole(1, MOST_SYMBOLS), default=32768, metavar="N", help=help_)
-    help_ = "of SentencePiece (default: bpe, of many languages unigram)"
+    help_ = "kind of SentencePiece model (default: bpe, for many languages unigram)"
     add("--model-type", choices=["bpe", "unigram"], help=help_)
     help_ = "the vocabulary learns from each language in proportion to its size^A (default: %(default)s)"
     add("--vocab-alpha", type=real(0, 1), default=0.5, metavar="A", help=help_)

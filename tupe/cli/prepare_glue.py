@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("glue", type=Path, metavar="GLUE_DIR", help="the official download: CoLA/train.tsv and so on")
     add("corpus", type=Path, metavar="CORPUS_MANIFEST", help="manifest.json of a prepared corpus, or its folder")
     add("out", type=output_folder, metavar="OUT", help="gets a folder for each task")
-    add("tasks", metavar="TASK", nargs="*", help=f"of {', '.join(TASKS)} (default: all that GLUE_DIR has)")
+    add("tasks", metavar="TASK", nargs="*", help=f"{', '.join(TASKS)} (default: all in GLUE_DIR)")
     add("--partial", action="store_true", help="take files that do not have as many rows as published")
     add("--verify", action="store_true", help="check all checksums of tasks that are done")
     add_workers(parser)

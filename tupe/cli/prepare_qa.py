@@ -18,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("corpus", type=Path, metavar="CORPUS_MANIFEST", help="manifest.json of a prepared corpus, or its folder")
     add("out", type=output_folder, metavar="OUT", help="folder of the prepared data")
     add("files", type=split_label, metavar="SPLIT=FILE", nargs="+", help="SQuAD's JSON, also .xz .gz .bz2")
-    add("--rules", choices=RULES, default="squad", help="by which answers are scored (default: %(default)s)")
-    add("--language", default="en", metavar="L", help="of splits that do not say theirs (default: %(default)s)")
+    add("--rules", choices=RULES, default="squad", help="rules that score the answers (default: %(default)s)")
+    add("--language", default="en", metavar="L", help="for splits that do not say theirs (default: %(default)s)")
     add("--verify", action="store_true", help="check all checksums of splits that are done")
     add_workers(parser)
 

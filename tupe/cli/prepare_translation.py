@@ -20,10 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--test", nargs="*", default=[], metavar="PREFIX", help="test data, one or more; the second becomes test1")
     help_ = "symbols of both languages (default: %(default)s)"
     add("--vocab-size", type=whole(1, MOST_SYMBOLS), default=32000, metavar="N", help=help_)
-    add("--model-type", choices=["bpe", "unigram"], default="bpe", help="of SentencePiece (default: %(default)s)")
+    add("--model-type", choices=["bpe", "unigram"], default="bpe", help="SentencePiece's model (default: %(default)s)")
     add("--lower-case", action="store_true", help="fold case in the SentencePiece model")
     add("--max-tokens", type=whole(1), default=250, metavar="N", help="longest training side, in tokens (default: 250)")
-    help_ = "of the lengths of a training pair (default: %(default)s)"
+    help_ = "highest ratio of the lengths of a training pair (default: %(default)s)"
     add("--max-ratio", type=real(1, 1000), default=1.5, metavar="R", help=help_)
     add("--verify", action="store_true", help="check all checksums of data that is done")
     add_workers(parser)

@@ -14,8 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("reference", type=Path, metavar="REFERENCE", help="questions with their answers, SQuAD's JSON")
     add("predictions", type=Path, metavar="PREDICTIONS", help="JSON, a text for each id")
-    add("--rules", choices=RULES, default="squad", help="whose (default: %(default)s)")
-    add("--language", metavar="L", help="of the contexts: MLQA's rules need it, SQuAD's ignore it")
+    add("--rules", choices=RULES, default="squad", help="rules of this benchmark (default: %(default)s)")
+    add("--language", metavar="L", help="language of the contexts: MLQA's rules need it, SQuAD's ignore it")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -18,16 +18,16 @@ from tupe.experiments.study.design import Part, read_design
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("texts", nargs="*", type=Path, metavar="TEXT", help="of the corpus; none where it is prepared")
+    add("texts", nargs="*", type=Path, metavar="TEXT", help="texts of the corpus; none if it is prepared")
     add_size(parser)
     add("--out", type=output_folder, default=Path("runs/study"), help="corpus, checkpoints, logs (default: Path)")
     add("--glue", type=Path, metavar="FOLDER", help="GLUE download; without it, nothing is fine-tuned")
     add("--jobs", type=whole(1, 10_000), metavar="N", help="runs at a time (default: the design's, or one a core)")
-    help_ = "then save and end (default: when all is done)"
+    help_ = "save and end after this time (default: when all is done)"
     add("--minutes", type=real(0.001, math.inf), default=math.inf, metavar="M", help=help_)
     add("--parts", nargs="+", choices=get_args(Part), default=[], help="default: all")
     add("--systems", nargs="+", default=[], metavar="SYSTEM", help="default: all of the study")
-    add("--list", action="store_true", help="say what is done and what is missing, and do nothing")
+    add("--list", action="store_true", help="list what is done and what is missing, and do nothing")
 
 
 def add_size(parser: argparse.ArgumentParser) -> None:

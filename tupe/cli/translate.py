@@ -13,7 +13,7 @@ from tupe.cli._types import output_file, real, whole
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("checkpoints", type=Path, metavar="CHECKPOINT", nargs="+", help="of scripts/translate_train.sh")
+    add("checkpoints", type=Path, metavar="CHECKPOINT", nargs="+", help="written by scripts/translate_train.sh")
     add("--input", type=Path, metavar="FILE", help="text, one sentence a line (default: standard input)")
     add("--output", type=output_file, metavar="FILE", help="translations (default: standard output)")
     help_ = "prepared data, for its vocabulary (default: the path in the checkpoint, which may be relative)"

@@ -18,14 +18,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("checkpoint", type=Path, metavar="CHECKPOINT", help="a masked language model, trained here or imported")
     add("out", type=new_file, metavar="OUT", help="file to write, a new one")
-    add("system", metavar="SYSTEM", help="what it is to become: `tupe systems` lists them; the size stays")
-    add("fields", nargs="*", metavar="FIELD=VALUE", help="of the position encoding, over the system's")
+    add("system", metavar="SYSTEM", help="the new system: `tupe systems` lists them; the size stays")
+    add("fields", nargs="*", metavar="FIELD=VALUE", help="fields of the position encoding that replace the system's")
     add("--data", type=Path, help="a corpus in the model's vocabulary; also measures the losses before and after")
-    help_ = "fit them to text, guess them by the first layer's weights, or draw them anew (default: calibrate)"
+    help_ = "fit them to text, guess them by the first layer's weights, or draw new ones (default: calibrate)"
     add("--positions", choices=["calibrate", "weights", "new"], default="calibrate", help=help_)
-    help_ = "to calibrate with, and to measure the losses on (default: %(default)s)"
+    help_ = "number of sequences to calibrate with, and to measure the losses on (default: %(default)s)"
     add("--sequences", type=whole(64, 1_000_000), default=384, metavar="N", help=help_)
-    add("--seed", type=whole(*SEEDS), default=1, help="of the masks and of what is drawn (default: %(default)s)")
+    add("--seed", type=whole(*SEEDS), default=1, help="seed of the masks and of new parameters (default: %(default)s)")
 
 
 def run(args: argparse.Namespace) -> None:

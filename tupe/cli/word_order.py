@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("glue", type=output_folder, metavar="GLUE_DIR", help="gets CoLA/train.tsv, CoLA/dev.tsv, CoLA/test.tsv")
     help_ = "longer sentences are left out (default: %(default)s)"
     add("--max-words", type=whole(2), default=20, metavar="N", help=help_)
-    add("--seed", type=whole(*SEEDS), default=1, help="of the swaps and the order (default: 1)")
+    add("--seed", type=whole(*SEEDS), default=1, help="seed of the swaps and the order (default: 1)")
 
 
 def run(args: argparse.Namespace) -> None:

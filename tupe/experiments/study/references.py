@@ -1,5 +1,7 @@
 """Curves of the study's final runs, which ship with the package, to compare other runs with."""
 
+from pathlib import Path
+
 import numpy as np
 
 from tupe.analysis.curves import TrainingLog, losses
@@ -18,11 +20,12 @@ def reference(name: str) -> tuple[str, TrainingLog]:
     Raises:
         UserError: for a row that has no record.
     """
-    paths = sorted(reference_dir().glob("*.seed_*.json"))
-    names = list(dict.fromkeys(path.name.partition(".")[0] for path in paths))
-    if name not in names:
-        raise UserError(f"there is no reference {name}: --reference takes one of {', '.join(names)}.")
-    records = [read(path, Pretraining, MADE_BY) for path in paths if path.name.partition(".")[0] == name]
+    paths: dict[str, list[Path]] = {}
+    for path in sorted(reference_dir().glob("*.seed_*.json")):
+        paths.setdefault(path.name.partition(".")[0], []).append(path)
+    if name not in paths:
+        raise UserError(f"there is no reference {name}: --reference takes one of {', '.join(paths)}.")
+    records = [read(path, Pretraining, MADE_BY) for path in paths[name]]
     curves = [dict(record.curve) for record in records]
     end = max(curves[0])
     hours = np.mean([record.training_seconds for record in records]) / 3600
@@ -45,8 +48,6 @@ def beside(name: str, log: TrainingLog, label: str, other: TrainingLog) -> str:
         return f"{name}: not yet validated"
     update, loss = found[-1]
     updates, theirs = zip(*losses(other))
-    there = f"{np.interp(update, updates, theirs):.3f} there"
-    if not updates[0] <= update <= updates[-1]:
-        at = updates[0] if update < updates[0] else updates[-1]
-        there = f"{theirs[0 if update < updates[0] else -1]:.3f} after {at:,}"
-    return f"{name}: {loss:.3f} bits after {update:,} updates; {label}: {there}"
+    at = min(max(update, updates[0]), updates[-1])
+    when = "there" if at == update else f"after {at:,}"
+    return f"{name}: {loss:.3f} bits after {update:,} updates; {label}: {np.interp(at, updates, theirs):.3f} {when}"
