@@ -138,8 +138,11 @@ def test_keys_that_fairseq_does_not_read(corpus, tmp_path, key, said):
 
 def test_groups_that_fairseq_does_not_read():
     refuse_unknown_keys({"optimization": {"max_update": 1}, "job_logging_cfg": {}})
-    with pytest.raises(UserError, match=r"no optimisation \(did you mean optimization\?\): nothing would read it"):
+    with pytest.raises(UserError, match=r"no 'optimisation' \(did you mean optimization\?\): nothing would read it"):
         refuse_unknown_keys({"optimisation": {"max_update": 1}})
+    for part in (None, 3):
+        with pytest.raises(UserError, match=f"^checkpoint is {part}, but is a group: set its fields"):
+            refuse_unknown_keys({"checkpoint": part})
 
 
 @pytest.mark.parametrize(("key", "value"), [("max_update", "abc"), ("lr", "x"), ("update_freq", [1.5])])

@@ -53,7 +53,7 @@ def test_overflow_on_the_cpu_skips_the_update(flag, train, tmp_path, caplog):
 
 
 def test_tpu_without_torch_xla(train, tmp_path):
-    with pytest.raises(UserError, match="--tpu needs the package torch_xla"):
+    with pytest.raises(UserError, match=r"^common.tpu is True: install the package torch_xla"):
         train(tmp_path, "--tpu")
 
 

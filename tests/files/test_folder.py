@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -91,6 +92,8 @@ def test_what_is_no_folder(tmp_path):
         with pytest.raises(UserError, match="give the name of a folder"), own(tmp_path / name, "glue", OF):
             pass
     with pytest.raises(UserError, match="file is not a folder, so that"), own(tmp_path / "file/a/b", "glue", OF):
+        pass
+    with pytest.raises(UserError, match=r"^/ holds what is not of glue"), own(Path("/"), "glue", OF):
         pass
     with own(tmp_path / "link", "glue", OF):
         assert identity(tmp_path / "folder") is not None

@@ -110,6 +110,11 @@ def test_what_cannot_be_translated(translate, trained, parallel, tmp_path, monke
     assert f"there is no {tmp_path}/sentencepiece.bpe.model: give the data" in message
     other = tmp_path / "other"
     shutil.copytree(parallel, other)
+    model = (other / MODEL).read_bytes()
+    (other / MODEL).write_bytes(model[:-1] + bytes([model[-1] ^ 1]))
+    status, _, message = translate("--data", other, "--input", parallel / "text/test.en")
+    assert f"{other / MODEL} is not the one that tupe prepare-translation wrote" in message
+    (other / "manifest.json").unlink()
     text = ["a dog sees the red man", *(f"{a}{b}" for a in "abcdefgh" for b in "ijklmnop")]
     for pieces in (50, 60):
         train_vocabulary(text, other / MODEL, pieces, "bpe", False, ())

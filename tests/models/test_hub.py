@@ -97,6 +97,13 @@ def test_tokens_that_are_none(hub, tokens, said):
         hub.extract_features(tokens)
 
 
+@pytest.mark.parametrize("number", [-3, 5000])
+def test_numbers_of_no_symbol_are_no_text(hub, number):
+    hub.bpe = SimpleNamespace(encode=str.strip, decode=str)
+    with pytest.raises(UserError, match=f"^tokens are numbers from {number} to {number}, but the dictionary has 45"):
+        hub.decode(torch.tensor([number]))
+
+
 def test_what_is_no_text_and_a_head_that_is_none(hub):
     hub.bpe = SimpleNamespace(encode=str.strip, decode=str)
     for texts in ((["word1", "word2"],), ("word1", 3)):

@@ -1,5 +1,6 @@
 """The shipped model files against fairseq's models: the same logits for every system and sharing, and both norms."""
 
+import math
 import re
 from types import SimpleNamespace
 
@@ -326,9 +327,31 @@ def test_a_choice_that_is_none_is_refused():
 
 @pytest.mark.parametrize("field", ours.configuration_tupe.SIZES)
 def test_a_size_that_cannot_be_is_refused(field):
-    for size in (0, -1, 1.5):
+    for size in (0, -1, 1.5, True):
         with pytest.raises(ValueError, match=f"^{field} is {size}, but must be a whole number from 1$"):
             ours.TupeConfig(**{field: size})
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "said"),
+    [
+        ("hidden_dropout_prob", (-0.5, 1.5, math.nan, "x", None), "a number from 0 to 1"),
+        ("attention_probs_dropout_prob", (-1, {}), "a number from 0 to 1"),
+        ("layer_norm_eps", (-1, math.inf), "a number from 0 to 1"),
+        ("fire_length", (-1, math.inf, "x"), "a number from 0 to 1e.38"),
+        ("hidden_act", ("nosuch", None, []), "one of Transformers"),
+        ("pooler_act", ("8",), "one of Transformers"),
+        ("pad_token_id", (-1, 1.5), "a whole number from 0"),
+        ("pad_token_id", (32768,), "below vocab_size=32768"),
+        ("randomised_positions", ("8", None), "a whole number from 0"),
+        ("rotary_dims", ("x",), "a whole number from -1"),
+        ("pair_separators", ("8", 3), "1 or 2"),
+    ],
+)
+def test_a_number_or_an_activation_that_cannot_be_is_refused(field, values, said):
+    for value in values:
+        with pytest.raises(ValueError, match=f"^{field} is {re.escape(repr(value))}, but must be {said}"):
+            ours.TupeConfig(**{field: value})
 
 
 def test_heads_that_do_not_divide_the_width_are_refused():

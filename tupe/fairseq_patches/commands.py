@@ -4,7 +4,6 @@ import atexit
 import contextlib
 import errno
 import gc
-import importlib.util
 import io
 import logging
 import os
@@ -92,9 +91,7 @@ def arguments(original):
         args = parsed[0] if parse_known else parsed
         _refuse_without_settings(args)
         if config_in_scope(args):
-            if getattr(args, "tpu", False) and importlib.util.find_spec("torch_xla") is None:
-                if "--tpu" in (sys.argv[1:] if input_args is None else input_args):
-                    raise UserError("--tpu needs the package torch_xla, which is not installed: leave --tpu out")
+            if "--tpu" not in (sys.argv[1:] if input_args is None else input_args):
                 args.tpu = False
             silence_libraries()
         return parsed

@@ -110,9 +110,11 @@ def refuse_unknown_keys(cfg: Mapping) -> None:
     groups = {group.name: group.type for group in dataclasses.fields(FairseqConfig)}
     unknown = next((key for key in cfg if key not in (*groups, "job_logging_cfg")), None)  # this one fairseq adds
     if unknown is not None:
-        raise UserError(f"the configuration has no {unknown}{nearest(unknown, groups)}: nothing would read it")
+        raise UserError(f"the configuration has no {unknown!r}{nearest(unknown, groups)}: nothing would read it")
     for group, of in groups.items():
-        if dataclasses.is_dataclass(of) and cfg.get(group):
+        if dataclasses.is_dataclass(of) and group in cfg:
+            if not isinstance(cfg[group], Mapping):
+                raise UserError(f"{group} is {cfg[group]!s:.40}, but is a group: set its fields, as {group}.KEY=VALUE")
             _refuse_other_fields(group, cfg[group], of)
 
 

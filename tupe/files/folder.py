@@ -152,7 +152,8 @@ def _check_place(folder: Path) -> None:
     if os.path.lexists(folder) and not folder.is_dir():
         what = "a link to nothing" if folder.is_symlink() and not folder.exists() else "not a folder"
         raise UserError(f"{folder} is {what}: give the name of a folder to write.")
-    first = next(parent for parent in folder.absolute().parents if os.path.lexists(parent))
+    place = folder.absolute()
+    first = next(path for path in (*place.parents, place) if os.path.lexists(path))  # `/` has no parent
     if not first.is_dir():
         raise UserError(f"{first} is not a folder, so that {folder} cannot be in it: give another name.")
 

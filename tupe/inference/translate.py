@@ -17,8 +17,9 @@ from torch import Tensor
 
 from tupe.checkpoints.average import average, last_checkpoints
 from tupe.checkpoints.load import load_models
-from tupe.data.corpus.manifest import MODEL
+from tupe.data.corpus.manifest import MODEL, NAME
 from tupe.data.corpus.vocabulary import Encoder, dictionary_symbols
+from tupe.data.translation.manifest import Content
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import saved_fields
 from tupe.files import typed
@@ -84,6 +85,8 @@ class Translator:
         for name in (MODEL, *(f"dict.{trained[side]}.txt" for side in ("source_lang", "target_lang"))):
             if not (data / name).is_file():
                 raise UserError(f"there is no {data / name}: give the data that the model was trained on with --data.")
+        if (data / NAME).is_file():
+            Content.with_vocabulary(data)
         models, self.task = load_models(states, data)
         known = dictionary_symbols(data / MODEL)
         if not known == self.task.source_dictionary.symbols == self.task.target_dictionary.symbols:

@@ -107,6 +107,7 @@ class HubInterface(RobertaHubInterface):
         if not isinstance(tokens, Tensor) or tokens.ndim != 1:
             shape = tuple(tokens.shape) if isinstance(tokens, Tensor) else f"a {type(tokens).__name__}"
             raise UserError(f"tokens are {shape}, but decode takes a tensor (T,): give one sequence")
+        self._have_symbols(tokens)
         return super().decode(tokens)
 
     def extract_features(self, tokens: Tensor, return_all_hiddens: bool = False) -> Tensor:
@@ -123,14 +124,19 @@ class HubInterface(RobertaHubInterface):
                 "least 1: give what encode(text) gives"
             )
         check_length(tokens.shape[-1], self.model.max_positions())
-        if tokens.device.type == "cpu" and tokens.numel():  # a GPU would have to be waited for
+        if tokens.device.type == "cpu":  # a GPU would have to be waited for
+            self._have_symbols(tokens)
+        return super().extract_features(tokens, return_all_hiddens)
+
+    def _have_symbols(self, tokens: Tensor) -> None:
+        """Raise `UserError` for a number of no symbol of the dictionary."""
+        if tokens.numel():
             least, most, size = int(tokens.min()), int(tokens.max()), len(self.task.source_dictionary)
             if not 0 <= least <= most < size:
                 raise UserError(
                     f"tokens are numbers from {least} to {most}, but the dictionary has {size} symbols: give what "
                     "encode(text) of this model gives"
                 )
-        return super().extract_features(tokens, return_all_hiddens)
 
     def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
         """Return the logarithms of the probabilities of the classes, or the scores, of the classification head `head`.

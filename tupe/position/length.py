@@ -94,7 +94,7 @@ def take(tensor: Tensor, axis: int, rows: slice) -> Tensor:
 def check_whole(name: str, number: object, least: int = 0) -> None:
     """Raise `UserError` unless `number` is whole, and `least` or more; the symbols of a graph have no value yet."""
     if isinstance(number, int):
-        wrong = number < least
+        wrong = isinstance(number, bool) or number < least
     else:
         wrong = not hasattr(number, "__index__") or (isinstance(number, Tensor) and number.ndim > 0)
     if wrong:

@@ -4,6 +4,7 @@ import math
 
 import transformers
 from transformers import PreTrainedConfig
+from transformers.activations import ACT2FN
 
 if tuple(int(part) for part in transformers.__version__.split(".")[:2]) < (5, 14):
     raise ImportError(
@@ -29,6 +30,14 @@ SIZES = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
     *("max_position_embeddings", "position_rank", "relative_buckets", "relative_max_distance", "fire_width"),
 )
+#: Whole numbers that may be less: 0 for none, or -1 for all.
+_LEAST = {"linformer_k": 0, "randomised_positions": 0, "rotary_dims": -1, "pad_token_id": 0}
+#: The greatest value of fields that are numbers from 0.
+_MOST = {
+    **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 1),
+    **dict.fromkeys(("activation_dropout", "classifier_dropout", "layer_norm_eps"), 1),
+    **dict.fromkeys(("initializer_range", "fire_length", "rotary_length"), 1e38),
+}
 
 
 class TupeConfig(PreTrainedConfig):
@@ -121,10 +130,22 @@ class TupeConfig(PreTrainedConfig):
         for field, choices in CHOICES.items():
             if getattr(self, field) not in choices:
                 raise ValueError(f"{field} is {getattr(self, field)!r}, not one of {', '.join(choices)}")
-        for field in SIZES:
-            size, least = getattr(self, field), int((field, self.relative) != ("relative_buckets", "deberta"))
-            if not isinstance(size, int) or size < least:
+        of_deberta = {"relative_buckets": 0} if self.relative == "deberta" else {}
+        for field, least in {**dict.fromkeys(SIZES, 1), **of_deberta, **_LEAST}.items():
+            size = getattr(self, field)
+            if (type(size) is not int or size < least) and (field, size) != ("pad_token_id", None):
                 raise ValueError(f"{field} is {size!r}, but must be a whole number from {least}")
+        for field, most in _MOST.items():
+            number = getattr(self, field)
+            if not isinstance(number, (int, float)) or not 0 <= number <= most:
+                raise ValueError(f"{field} is {number!r}, but must be a number from 0 to {most:g}")
+        for field in ("hidden_act", "pooler_act"):
+            if not isinstance(getattr(self, field), str) or getattr(self, field) not in ACT2FN:
+                raise ValueError(f"{field} is {getattr(self, field)!r}, but must be one of Transformers, such as gelu")
+        if self.pad_token_id is not None and self.pad_token_id >= self.vocab_size:
+            raise ValueError(f"pad_token_id is {self.pad_token_id}, but must be below vocab_size={self.vocab_size}")
+        if self.pair_separators not in (1, 2):
+            raise ValueError(f"pair_separators is {self.pair_separators!r}, but must be 1 or 2")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size is {self.hidden_size}, which num_attention_heads={self.num_attention_heads} must divide"

@@ -163,6 +163,7 @@ def test_those_of_the_repository(size):
     ("before", "after", "sentence"),
     [
         ("tupe_r: {", "tupe_x: {", "compares tupe_x, which `tupe systems` does not list"),
+        ("validations: 5", "validations: 101", "has 101 validations of 100 updates: give fewer"),
         ("mid: 20", "mid: 25", "keeps the checkpoint of update 25, but saves every 20"),
         ("tupe_r: {", "tupe_r: {evaluate: [far], ", r"evaluate\[0\] is 'far', not one of linear, ntk"),
         ("updates: 100", "updates: many", "made.yaml is not what a study writes"),

@@ -136,6 +136,12 @@ def test_fields_that_do_not_fit(fields, sentence, task):
         Seq2SeqModel.build_model(CONFIGS["seq2seq_none_tiny"](**fields), task)
 
 
+def test_a_task_of_one_side_is_refused(task):
+    one = SimpleNamespace(**{**vars(task), "max_positions": lambda: 64})
+    with pytest.raises(UserError, match=r"^the model translates, which the task does not: give --task translation"):
+        Seq2SeqModel.build_model(CONFIGS["seq2seq_t5_tiny"](), one)
+
+
 def test_padding_on_the_left_is_refused(task, build, dictionary, previous):
     left = SimpleNamespace(**{**vars(task), "cfg": SimpleNamespace(left_pad_source=True)})
     with pytest.raises(UserError, match="padding must be on the right: give --left-pad-source"):

@@ -53,11 +53,17 @@ class Content:
         Raises:
             UserError: if there is none, or if a file is missing, cut or not the one that was written.
         """
+        content = cls.with_vocabulary(folder)
+        check_contents(folder, content.sizes, content.checksums if everything else {}, MADE_BY, _MENDING)
+        return content
+
+    @classmethod
+    def with_vocabulary(cls, folder: Path) -> "Content":
+        """Read the manifest of a folder, and check the vocabulary alone, for a translation. Errors as `load`."""
         content = read(folder / NAME, cls, MADE_BY)
         vocabulary = (MODEL, *content.settings.dictionaries)
         for name in vocabulary:
             if name not in content.checksums:
                 raise UserError(f"{folder / NAME} does not name {name}: {_MENDING}.")
-        check_contents(folder, content.sizes, content.checksums if everything else {}, MADE_BY, _MENDING)
         check_checksums(folder, {name: content.checksums[name] for name in vocabulary}, MADE_BY, _MENDING)
         return content

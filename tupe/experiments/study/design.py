@@ -204,7 +204,9 @@ def read_design(size: str) -> Design:
         raise UserError(f"{path} has several rates and no search.updates: say after how many they are compared.")
     if not all(map(design.rates, design.systems)):
         raise UserError(f"{path} has no learning rate: give search.rates at least one.")
-    every = max(1, design.updates // design.validations)
+    if design.validations > design.updates:
+        raise UserError(f"{path} has {design.validations} validations of {design.updates} updates: give fewer.")
+    every = design.updates // design.validations
     if design.mid % every:
         raise UserError(f"{path} keeps the checkpoint of update {design.mid}, but saves every {every}: change mid.")
     for name in design.systems:

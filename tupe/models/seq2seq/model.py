@@ -46,6 +46,10 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
                 "positions are counted from the left, so padding must be on the right: give --left-pad-source, which "
                 "turns fairseq's left padding off (task.left_pad_source=false), and not --left-pad-target"
             )
+        if not isinstance(task.max_positions(), tuple):
+            raise UserError(
+                "the model translates, which the task does not: give --task translation, or a model of `tupe systems`"
+            )
         source, target = task.max_positions()
         args.max_source_positions = args.max_source_positions or source
         args.max_target_positions = args.max_target_positions or target
