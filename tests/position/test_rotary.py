@@ -257,6 +257,32 @@ def test_the_reset_is_its_equation_with_gradients(length, options, backend):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_reset_in_16_bits_keeps_no_copy_in_float32(packed, monkeypatch):
+    """Gradients are what they are where it is kept."""
+    position, kept = untied().float(), []
+    words = torch.randn(2, LENGTH, 6, WIDTH).bfloat16().requires_grad_()
+    terms, first, shape = position(LENGTH), None, words.shape
+    if packed:
+        shape, first = (2 * LENGTH, *shape[2:]), torch.arange(2 * LENGTH) // LENGTH * LENGTH
+        terms = terms._replace(rotation=terms.rotation.repeat(1, 2, 1))
+
+    def gradient():
+        kept.clear()
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
+            wide = rotate_untied(words.reshape(shape), terms.rotation, terms.cls, 0.3, first)
+        return torch.autograd.grad((wide.float() * torch.linspace(-1, 1, wide.numel()).view_as(wide)).sum(), words)[0]
+
+    def copies():
+        return sum(x.dtype == torch.float32 and x.numel() >= words.numel() for x in kept)
+
+    found = gradient()
+    assert copies() == 0
+    monkeypatch.setattr("tupe.position.rotary.checkpoint", lambda products, *arguments, **_: products(*arguments))
+    assert torch.equal(gradient(), found)
+    assert copies() == 1 + packed
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @torch.no_grad()
 def test_the_reset_in_16_bits_is_as_exact_as_the_rotation(dtype):

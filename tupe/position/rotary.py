@@ -25,6 +25,7 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from tupe.errors import UserError
 from tupe.position.length import Drawn
@@ -242,6 +243,15 @@ def untied_width(head_dim: int) -> int:
     return -(-(head_dim + 5) // 8) * 8
 
 
+def _products_with_cls(words: Tensor, first: Tensor | None) -> Tensor:
+    """Multiply all queries by the key of `[CLS]`, and all keys by its query, in float32 or better: `(..., n, 2 H)`."""
+    words, heads = at_least_float32(words), words.shape[-2] // 2
+    if first is not None:
+        return (words * words[first].roll(heads, -2)).sum(-1)
+    with no_autocast(words.device):
+        return torch.einsum("...ngr,...gr->...ng", words, words[..., 0, :, :].roll(heads, -2))
+
+
 def rotate_untied(x: Tensor, rotation: Tensor, cls: Tensor, scale: float, first: Tensor | None = None) -> Tensor:
     r"""Turn queries and keys as `rotate`, but for the pairs of `[CLS]`; their products then are the reset's logits.
 
@@ -263,21 +273,19 @@ def rotate_untied(x: Tensor, rotation: Tensor, cls: Tensor, scale: float, first:
     Returns:
         `(..., n, 2 H, untied_width(d_h))`; the last column is theta's.
     """
-    words = at_least_float32(x[..., : rotation.shape[-1]])
-    heads = x.shape[-2] // 2
     place = torch.arange(x.shape[-3], device=x.device)
     is_cls = (place == (0 if first is None else first)).unsqueeze(-1)  # n 1
-    if first is None:  # key and query of `[CLS]`, for the queries and the keys of all
-        with no_autocast(x.device):
-            products = torch.einsum("...ngr,...gr->...ng", words, words[..., 0, :, :].roll(heads, -2))
-    else:
-        products = (words * words[first].roll(heads, -2)).sum(-1)
+    words = x[..., : rotation.shape[-1]]
+    if at_least_float32(x) is x or is_traced() or not torch.is_grad_enabled():
+        products = _products_with_cls(words, first)
+    else:  # backward copies the words to float32 again, instead of keeping a copy of twice their size
+        products = checkpoint(_products_with_cls, words, first, use_reentrant=False, preserve_rng_state=False)
     gain, theta = cls
     to_cls, from_cls = (gain * of for of in products.chunk(2, -1))  # ... n H
     to_cls = to_cls.masked_fill(is_cls, 0)
-    here = is_cls.to(words.dtype).expand_as(to_cls)
+    here = is_cls.to(to_cls.dtype).expand_as(to_cls)
     columns = [(to_cls, here), (here, from_cls)]
-    if x.dtype != words.dtype:
+    if x.dtype != to_cls.dtype:
         columns += [(to_cls - to_cls.to(x.dtype), here), (here, from_cls - from_cls.to(x.dtype))]
     columns.append((1 - here, here * theta / scale))
     more = torch.cat([torch.stack(side, -1) for side in zip(*columns)], -2)  # ... n 2H c
