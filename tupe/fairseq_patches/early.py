@@ -11,6 +11,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import OmegaConf
 
 from tupe.fairseq_patches.configuration import flags_are_booleans
+from tupe.fairseq_patches.patching import install
 from tupe.fairseq_patches.printing import sentence, silence_libraries
 
 
@@ -21,6 +22,7 @@ class ImportUserDir(Callback):
         try:
             import_user_module(config.common)  # first: terms of one's own are registered before the plugin is imported
             importlib.import_module("tupe.plugin")
+            install()  # a process of a launcher imports fairseq's command after the plugin
             silence_libraries()
             with flags_are_booleans():  # composed again, because Hydra has made true of a 2
                 overrides = OmegaConf.to_container(config.hydra.overrides.task)  # where ${...} is text

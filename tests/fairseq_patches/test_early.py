@@ -1,0 +1,42 @@
+import warnings
+
+import pytest
+from fairseq.dataclass.initialize import hydra_init
+from hydra import compose, initialize_config_dir
+
+from tests.commands import ROOT
+from tupe.fairseq_patches import early
+
+
+@pytest.fixture
+def begin(tmp_path, monkeypatch):
+    """`begin(old, new, *overrides)`: the callback, of the base configuration with `new` in the place of `old`."""
+    installed = []
+    monkeypatch.setattr(early, "install", lambda: installed.append(True))
+
+    def begin(old, new, *overrides):
+        text = (ROOT / "configs/pretraining/base.yaml").read_text()
+        (tmp_path / "base.yaml").write_text(text.replace(old, new))
+        hydra_init("base")
+        with warnings.catch_warnings(), initialize_config_dir(config_dir=str(tmp_path), version_base="1.1"):
+            warnings.simplefilter("ignore")
+            cfg = compose("base", overrides=["task.data=DATA", *overrides], return_hydra_config=True)
+            early.ImportUserDir().on_job_start(cfg)
+        return installed
+
+    return begin
+
+
+def test_fairseq_is_patched_before_a_job_begins(begin):
+    """A process that a launcher starts imports fairseq's command after the plugin."""
+    assert begin("", "", "common.cpu=1") == [True]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "overrides"),
+    [("", "", ["common.cpu=2"]), ("", "", ["checkpoint.no_save=7"]), ("fp16: true", "fp16: -1", [])],
+)
+def test_a_number_is_no_flag(old, new, overrides, begin):
+    said = r"^error: the configuration cannot be made: .*'\S+' is neither true nor false"
+    with pytest.raises(SystemExit, match=said):
+        begin(old, new, *overrides)
