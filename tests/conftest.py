@@ -25,16 +25,25 @@ ConfigStore.__deepcopy__ = lambda self, memo: self
 settings.register_profile("tests", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("tests")
 
-#: Folders and files that run whole commands, start processes, compile or interpret: not for `scripts/test.sh --quick`.
-#: The longest come first, for where several processes share the tests, and one that began late would be waited for.
+#: Folders, files and tests that run whole commands, start processes, compile, interpret or draw: not for
+#: `scripts/test.sh --quick`. The longest come first, for where several processes share the tests, and one that began
+#: late would be waited for.
 SLOW = (
-    "end_to_end/test_quickstart",
     "end_to_end/test_training",
+    "models/test_graphs",
+    "checkpoints/test_to_onnx",
+    "end_to_end/test_study",
+    "end_to_end/test_tutorial",
+    "end_to_end/test_quickstart",
     "end_to_end/",
+    "fairseq_patches/test_epochs",
+    "attention/test_triton_compiles",
+    "attention/test_triton",
+    "models/test_compile",
+    "doctor/",
+    "cli/test_inputs",
     "scripts/",
     "models/test_wrappers",
-    "models/test_graphs",
-    "models/test_compile",
     "models/seq2seq/test_model",
     "checkpoints/foreign/test_use",
     "fairseq_patches/test_uneven",
@@ -47,16 +56,13 @@ SLOW = (
     "fairseq_patches/test_stop",
     "attention/test_benchmark",
     "benchmarks/",
-    "attention/test_triton",
     "attention/test_addresses",
     "attention/verification/test_check",
     "attention/verification/test_trusted",
-    "doctor/",
     "checkpoints/foreign/test_own_tasks",
     "checkpoints/test_card",
     "checkpoints/test_extend",
     "checkpoints/test_release",
-    "checkpoints/test_to_onnx",
     "checkpoints/test_to_transformers",
     "checkpoints/test_tokenizer",
     "checkpoints/warm_start/test_made",
@@ -67,7 +73,7 @@ SLOW = (
     "data/test_python_docs",
     "data/translation/test_prepare",
     "examples/",
-    "fairseq_patches/test_epochs",
+    "fairseq_patches/test_ending",
     "experiments/test_kills",
     "pretended_cuda/",
     "optim/",
@@ -75,6 +81,17 @@ SLOW = (
     "test_reference",
     "plan/",
     "inference/test_translate",
+    "transformers/test_init",
+    "transformers/test_register",
+    "test_plugin.py::test_importing",
+    "test_plugin.py::test_a_notebook",
+    "test_docs.py::test_block[docs/systems.md-1]",  # a term of one's own needs a process of its own
+    "data/glue/test_own.py::test_words_are_written_as_utf_8_in_any_locale",
+    "analysis/test_cost",
+    "analysis/test_curves",
+    "analysis/test_length",
+    "analysis/test_page",
+    "analysis/test_logits.py::test_pictures",
 )
 
 
@@ -86,7 +103,7 @@ def pytest_collection_modifyitems(config, items):
     tests = Path(__file__).parent
 
     def place(item):
-        name = item.path.relative_to(tests).as_posix()
+        name = f"{item.path.relative_to(tests).as_posix()}::{item.name}"
         return next((place for place, start in enumerate(SLOW) if name.startswith(start)), len(SLOW))
 
     for item in items:

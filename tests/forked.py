@@ -2,8 +2,9 @@
 
 `programs()` is a folder for PATH. Each program in it asks that process for a fork of itself, with the same arguments,
 environment, folder and files, hands on the signals that it gets, and ends as that does; if it is killed, so is that.
-So the scripts, `torchrun` and the commands that start others start these. What differs from a user's: Ctrl-C aside,
-a signal to the group of the program reaches the program alone.
+So the scripts, `torchrun` and the commands that start others start these, also by `sys.executable`. What differs from a
+user's: Ctrl-C aside, a signal to the group of the program reaches the program alone, and the processor time that the
+system counts for a program is not that of its fork.
 
     python -m tests.forked SOCKET                  # answers requests
     python -S forked.py SOCKET PROGRAM ARGUMENT... # makes one
@@ -42,6 +43,8 @@ COMMANDS = {
 #: Handed on; SIGINT to the whole group, as a terminal does.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
 SECONDS = 600  # until a command that hangs is ended
+#: `sys.executable` in the forks, whose `tupe` is that of this tree whatever PYTHONPATH says.
+PYTHON_OF_FORKS = "python_of_forks"
 
 
 @functools.cache
@@ -56,6 +59,11 @@ def programs():
     ours = f'"-m tupe "{root} | "-m tupe.hydra_train "{root} | "-m tests."*'  # and not a clone's
     forks = f'case "$1 $2 ${{PYTHONPATH%%:*}}" in {ours}) shift; {request} module "$@" ;; esac'
     write(folder / "python3", f'{forks}\nexec {real} "$@"')
+    of_forks = (
+        f'case "$1 $2 $3" in "-P -m tupe.hydra_train") shift 2; {request} module "$@" ;; '
+        f'"-m tupe "* | "-m tupe.experiments.job "*) shift; {request} module "$@" ;; esac'
+    )
+    write(folder / PYTHON_OF_FORKS, f'{of_forks}\nexec {real} "$@"')
     command = [sys.executable, "-m", "tests.forked", folder / "socket"]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=2)  # 1 may be pytest-xdist's own
     atexit.register(end, process, os.getpid(), folder)
@@ -107,6 +115,8 @@ def serve(address):
         module for module, _ in COMMANDS.values() if not module.startswith(("tupe.", "tests."))
     ):
         __import__(module)
+    import torch._dynamo  # noqa: F401  or every training would: with its first optimizer PyTorch does, for a second
+
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"{address}.new")
     listener.listen(64)
@@ -183,6 +193,7 @@ def end_with(function):
 if __name__ == "__main__":
     if len(sys.argv) > 2:
         ask(*sys.argv[1:])
+    sys.executable = str(Path(sys.argv[1]).with_name(PYTHON_OF_FORKS))
     request, files = serve(sys.argv[1])
     signal.alarm(SECONDS)
     for number, file in enumerate(files):

@@ -4,6 +4,7 @@ import numpy as np
 
 from tests.commands import REAL, run
 from tests.data.conftest import as_text, made_documents
+from tupe.experiments.study.design import Run
 from tupe.experiments.study.document import read_results, render
 from tupe.experiments.study.tables import BLOCKS
 
@@ -87,7 +88,8 @@ def test_warm_starts(tmp_path):
     (longest,) = results.shorts("tupe_a_start", 4).values()
     assert longest.curve[-1][0] == 4 and longest.loss != started.loss
     assert longest.settings["pretraining"]["model"]["sharing"] == "none"
-    assert results.start_cost("tupe_a_start")[0] > 0 and not results.start_cost("tupe_a_scratch")
+    assert results.records[Run("start", "tupe_a_start", 1)].seconds > 0
+    assert Run("start", "tupe_a_scratch", 1) not in results.records
     document = tmp_path / "page.md"
     document.write_text("<!-- study starts starts -->\n<!-- end -->\n<!-- study starts started -->\n<!-- end -->\n")
     assert [path.suffix for path in render(document, tmp_path / "records", str(design))] == [".md", ".png"]

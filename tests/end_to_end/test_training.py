@@ -22,30 +22,35 @@ from tests.commands import (
 from tests.models.small import KINDS
 
 TINY = ("--encoder-layers", 2, "--encoder-embed-dim", 32, "--encoder-ffn-embed-dim", 64, "--encoder-attention-heads", 2)
+#: Of what a resumed run reads only the parameters differ by kind, and fine-tuning reads those of each: so some resume.
+RESUMED = KINDS[::5]
 TINY_KEYS = [f"+model.{flag[2:].replace('-', '_')}={value}" for flag, value in zip(TINY[::2], TINY[1::2])]
 
 
 @pytest.mark.parametrize("system", KINDS)
-def test_system_trains_resumes_and_finetunes(system, corpus, glue, tmp_path):
-    """20 updates by `fairseq-train`, resumed by `fairseq-hydra-train` to 26, then fine-tuned on a pair task."""
+def test_system_trains_and_finetunes(system, corpus, glue, tmp_path):
+    """20 updates by `fairseq-train`, then fine-tuned on a pair task, which reads all parameters but the head's."""
     model = ("--arch", f"{system}_tiny", *TINY)
     first = train_log(train(corpus, tmp_path / "mlm", *model, "--max-update", 20).stdout)
     losses = [float(record["loss"]) for record in first["train_inner"]]
     assert len(losses) == 20
     assert sum(losses[-5:]) < sum(losses[:5]) - 1
-
-    again = hydra_train(
-        corpus, tmp_path / "mlm", f"model._name={system}_tiny", "optimization.max_update=26", *TINY_KEYS
-    )
-    resumed = train_log(again.stdout)
-    assert [int(record["num_updates"]) for record in resumed["train_inner"]] == list(range(21, 27))
-    assert float(resumed["valid"][-1]["valid_loss"]) < float(first["valid"][-1]["valid_loss"]) + 0.05
+    if system in RESUMED:
+        resumes_by_hydra(system, corpus, tmp_path / "mlm", float(first["valid"][-1]["valid_loss"]))
 
     save_dir = f"checkpoint.save_dir={tmp_path / 'mnli'}"
     done = finetune("MNLI", tmp_path / "mlm/checkpoint_best.pt", glue, "optimization.max_epoch=1", save_dir)
     last = done.stdout.splitlines()[-1]
     assert last.startswith("MNLI: accuracy ")
     assert f"({system}_tiny, lr 3e-05, seed 1)" in last
+
+
+def resumes_by_hydra(system, corpus, folder, loss):
+    """`fairseq-hydra-train` goes on to 26 updates from where `fairseq-train` ended."""
+    again = hydra_train(corpus, folder, f"model._name={system}_tiny", "optimization.max_update=26", *TINY_KEYS)
+    resumed = train_log(again.stdout)
+    assert [int(record["num_updates"]) for record in resumed["train_inner"]] == list(range(21, 27))
+    assert float(resumed["valid"][-1]["valid_loss"]) < loss + 0.05
 
 
 def test_segments_are_added_in_finetuning(corpus, glue, tmp_path):

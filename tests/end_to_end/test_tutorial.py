@@ -1,13 +1,12 @@
 """The commands of docs/tutorial.md, as printed and in their order, in another folder and with less training."""
 
 import csv
-import os
 import re
 import subprocess
 
 import pytest
 
-from tests.commands import REAL, ROOT
+from tests.commands import ROOT, environment
 
 PAGE = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
 #: Beginning of a command -> what follows it here.
@@ -27,12 +26,11 @@ def lines():
 
 def test_from_a_text_to_a_folder_for_the_hub(tmp_path):
     pytest.importorskip("transformers")
-    environment = {**os.environ, "PATH": REAL, "OMP_NUM_THREADS": "1"}
     out, used = tmp_path / "tutorial", set()
 
     def run(command):
         done = subprocess.run(
-            command, shell=isinstance(command, str), cwd=ROOT, env=environment, capture_output=True, text=True
+            command, shell=isinstance(command, str), cwd=ROOT, env=environment(), capture_output=True, text=True
         )
         assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         return done.stdout

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from tests.commands import train, train_log
+from tests.commands import REAL, run, train_command, train_log
 from tupe.models.layer import compiled_layer
 
 SMALL = ("--arch", "tupe_tiny", "--encoder-layers", 1, "--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 16,
@@ -43,13 +43,15 @@ def test_evaluation_needs_no_compiler(build, tokens):
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_training(works, corpus, tmp_path, monkeypatch):
+def test_training(works, corpus, tmp_path):
     """Batches of several lengths, with dropout; without a C++ compiler, one sentence that says so."""
-    if not works:
-        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))  # nothing compiled before
-        monkeypatch.setenv("CXX", "/no/compiler")
+    broken = {
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),  # nothing compiled before
+        "CXX": "/no/compiler",
+        "PATH": REAL,  # PyTorch reads CXX when it is imported
+    }
     flags = ("--sample-break-mode", "eos", "--max-update", 6, "--compile")
-    done = train(corpus, tmp_path, *SMALL, *flags, check=works)
+    done = run(*train_command(corpus, tmp_path, *SMALL, *flags), check=works, **({} if works else broken))
     if not works:
         assert done.returncode
         assert "torch.compile does not work here (InvalidCxxCompiler" in done.stderr + done.stdout
