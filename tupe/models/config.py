@@ -251,7 +251,8 @@ def config_class(name: str, defaults: dict[str, object], base: type[EncoderConfi
         if f.name in defaults
     ]
     class_name = "".join(part.capitalize() for part in name.split("_")) + "Config"
-    config = dataclasses.make_dataclass(class_name, fields, bases=(base,))
+    inherited = {"repr": False, "eq": False, "namespace": {"__doc__": base.__doc__}}  # to make them anew takes longest
+    config = dataclasses.make_dataclass(class_name, fields, bases=(base,), **inherited)
     config.__module__ = base.__module__  # so that a run on several processes can send it
     setattr(sys.modules[base.__module__], class_name, config)
     return config
