@@ -1,4 +1,4 @@
-"""The configuration of a model in a checkpoint, where nothing is taken on trust: a file can say anything."""
+"""Read the configuration of a model from a checkpoint, and check all of it: a file can say anything."""
 
 import os
 from typing import Any, TypeVar
@@ -23,15 +23,15 @@ _MADE_BY, _MENDING = "training", "take a checkpoint from a source that you trust
 
 
 def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:
-    """The checked configuration of the model that a checkpoint holds; `max_positions`, `rotary_length` are filled in.
+    """Return the checked configuration of a checkpoint's model, with `max_positions` and `rotary_length` filled in.
 
     Args:
-        state: of `tupe.safe_load`.
-        path: of the file, for the messages.
+        state: the output of `tupe.safe_load`.
+        path: the file, for the messages.
 
     Raises:
-        UserError: if the model is none of ours, or if a field is unknown, or not of its type, choices or range, or if
-            the weights are not those of such a model, or not finite.
+        UserError: if the model is none of ours, if a field is unknown or not of its type, choices or range, or if the
+            weights are not those of such a model, or not finite.
     """
     where = f"{path}: cfg"
     cfg = typed(dict[str, Any] | None, state.get("cfg"), where, _MADE_BY, _MENDING) or {}
@@ -62,33 +62,30 @@ def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:
 
 
 def refuse_no_paths(**places: object) -> None:
-    """Raise `UserError` for an argument, given by its name, that is neither a text nor a path."""
+    """Raise `UserError` unless each argument, given by its name, is a text or a path, and not empty."""
     for name, place in places.items():
         if not isinstance(place, (str, os.PathLike)) or not os.fspath(place):
             raise UserError(f"{name} is {place!r:.60}, but must be a path")
 
 
 def fairseq_model(name: str, kind: type) -> str:
-    """Say what a model of fairseq's is: `fairseq's model roberta_base (RobertaModel)`."""
+    """Describe a model of fairseq's: `fairseq's model roberta_base (RobertaModel)`."""
     return f"fairseq's model {name} ({kind.__name__})"
 
 
 def check_translator(model: dict[str, Any], task: dict[str, Any], weights: Any, path: str | os.PathLike) -> None:
-    """The same of an encoder-decoder: one of ours, or fairseq's `transformer`, whose fields are all of its options.
+    """Check an encoder-decoder's configuration and weights: one of ours, or the sizes of fairseq's `transformer`.
 
     Args:
         model, task: their configurations.
         weights: by name.
-        path: of the file, for the messages.
+        path: the file, for the messages.
 
     Raises:
-        UserError: as `saved_config`.
+        UserError: like `saved_config`.
     """
     ours = model["_name"] in TRANSLATORS
-    if ours:
-        config = vars(_config(TRANSLATORS[model["_name"]], model, path))
-    else:
-        config = _sizes(model)
+    config = vars(_config(TRANSLATORS[model["_name"]], model, path)) if ours else _sizes(model)
     _check_numbers(config, f"{path}: cfg.model")
     _check_numbers(_sizes(task), f"{path}: cfg.task")
     for side in ("encoder", "decoder"):
@@ -97,9 +94,10 @@ def check_translator(model: dict[str, Any], task: dict[str, Any], weights: Any, 
 
 
 def saved_updates(state: dict[str, Any], path: str | os.PathLike) -> int:
-    """How many updates the model in a checkpoint was trained for, 0 where it does not say.
+    """Return how many updates the model in a checkpoint was trained for, 0 where it does not say.
 
-    Raises `UserError` if that is no number.
+    Raises:
+        UserError: if the checkpoint has something other than a number.
     """
     history = state.get("optimizer_history") or [{}]
     last = typed(list[dict[str, Any]], history, f"{path}: optimizer_history", "training")[-1]
@@ -107,9 +105,9 @@ def saved_updates(state: dict[str, Any], path: str | os.PathLike) -> int:
 
 
 def refuse_old_form(state: dict[str, Any], task: dict[str, Any], path: str | os.PathLike) -> None:
-    """Raises `UserError` for settings that are not of today's form.
+    """Raise `UserError` for settings in the form of old fairseq.
 
-    fairseq takes `args` before `cfg`, and of models and tasks that have no dataclass it evaluates texts as Python.
+    fairseq prefers `args` to `cfg`, and evaluates texts in them as Python for models and tasks without a dataclass.
     """
     if state.get("args") is not None or "task" in task:
         raise UserError(
@@ -136,9 +134,9 @@ def _check_numbers(fields: dict[str, Any], where: str) -> None:
 
 
 def _check_weights(weights: Any, part: str, layers: Any, width: Any, path: str | os.PathLike) -> None:
-    """Refuse weights that are not finite, and those of another size before a model of that size is built.
+    """Refuse weights that are not finite or not of the configured size, before a model of that size is built.
 
-    `part` begins the names of the weights.
+    `part` is the prefix of the weights' names.
     """
     weights, begin = weights if isinstance(weights, dict) else {}, f"{part}layers."
     words = weights.get(f"{part}embed_tokens.weight")

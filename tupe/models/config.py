@@ -1,4 +1,4 @@
-"""The configuration of the encoder: every field is a `fairseq-train` flag and a Hydra key."""
+"""Configuration of the encoders: every field is a `fairseq-train` flag and a Hydra key."""
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import dataclasses
@@ -23,7 +23,7 @@ def encoding(help: str) -> dict[str, str]:
 
 
 def structure(help: str) -> dict[str, str]:
-    """Return the metadata of another field that changes what the parameters compute."""
+    """Return the metadata of a field, other than of the position encoding, that changes what parameters compute."""
     return {"help": help, "system": "structure"}
 
 
@@ -218,7 +218,7 @@ class TupeConfig(EncoderConfig):
 
 @dataclass
 class ElectraConfig(TupeConfig):
-    """A generator and a discriminator, which the other fields describe."""
+    """ELECTRA's generator and discriminator; all other fields are the discriminator's."""
 
     generator_size: float = field(
         default=1 / 3,
@@ -234,7 +234,7 @@ class ElectraConfig(TupeConfig):
 
 
 def check_options(*configs: type[EncoderConfig]) -> None:
-    """Raises `UserError` for an option of a registered term under the name of a field of ours."""
+    """Raise `UserError` if an option of a registered term has the name of a field of ours."""
     taken = sorted(set(OPTIONS).intersection(name for config in configs for name in config.__annotations__))
     if taken:
         raise UserError(f"{taken[0]} is a field of our models: call the option of your term otherwise")
@@ -244,21 +244,22 @@ check_options(EncoderConfig, TupeConfig, ElectraConfig)
 
 
 def config_class(name: str, defaults: dict[str, object], base: type[EncoderConfig]) -> type[EncoderConfig]:
-    """The configuration of a named model, `base` with other defaults, in the module of `base`."""
+    """Make the configuration class of a named model: `base` with other defaults, in the module of `base`."""
     fields = [
         (f.name, f.type, field(default=defaults[f.name], metadata=f.metadata))
         for f in dataclasses.fields(base)
         if f.name in defaults
     ]
     class_name = "".join(part.capitalize() for part in name.split("_")) + "Config"
-    inherited = {"repr": False, "eq": False, "namespace": {"__doc__": base.__doc__}}  # to make them anew takes longest
+    # making these again for each class would take most of the time of the import
+    inherited = {"repr": False, "eq": False, "namespace": {"__doc__": base.__doc__}}
     config = dataclasses.make_dataclass(class_name, fields, bases=(base,), **inherited)
-    config.__module__ = base.__module__  # so that a run on several processes can send it
+    config.__module__ = base.__module__  # so that it can be pickled for a run on several processes
     setattr(sys.modules[base.__module__], class_name, config)
     return config
 
 
-#: model name -> its configuration class. One class a name: Hydra ignores what an architecture function would fill in.
+#: model name -> its configuration class. Each name has its own, since Hydra ignores fairseq's architecture functions.
 CONFIGS = {
     **{name: config_class(name, fields, TupeConfig) for name, fields in named_models().items()},
     **{name: config_class(name, fields, ElectraConfig) for name, fields in named_electras().items()},

@@ -28,11 +28,11 @@ logger = logging.getLogger(__name__)
 
 
 class Detection(NamedTuple):
-    """What both networks say.
+    """Output of both networks.
 
-    logits: of the generator, `(M, V)`.
-    tokens: the original with the words that were drawn, `(B, T)`.
-    scores: of the discriminator, above 0 for a replaced token, `(B, T)`.
+    logits: the generator's, `(M, V)`.
+    tokens: the original with the drawn words, `(B, T)`.
+    scores: the discriminator's, above 0 for a replaced token, `(B, T)`.
     """
 
     logits: Tensor
@@ -42,9 +42,9 @@ class Detection(NamedTuple):
 
 @torch.no_grad()
 def draw(logits: Tensor, uniform: Tensor, never: Tensor, temperature: float = 1.0) -> Tensor:
-    """One symbol a row from `softmax(logits / temperature)` without `never`: the first of cumulated share > `uniform`.
+    """Draw a symbol for each row from `softmax(logits / temperature)`: the first whose cumulated share is > `uniform`.
 
-    In float32, whatever the logits are in. The random numbers alone decide: no state of a device is touched.
+    It computes in float32, and the random numbers alone decide: no generator of a device is used.
 
     Args:
         logits: `(M, V)`.
@@ -59,8 +59,8 @@ def draw(logits: Tensor, uniform: Tensor, never: Tensor, temperature: float = 1.
     scaled = (scaled - scaled.amax(-1, keepdim=True)) / temperature
     cumulated = scaled.softmax(-1).cumsum(-1)
     total = cumulated[:, -1]
-    below = torch.minimum(uniform * total, total.nextafter(torch.zeros_like(total)))  # or the product rounds to it
-    # of logits that are not finite, as where 16 bits overflow, a symbol too: the loss says it, not the embedding
+    below = torch.minimum(uniform * total, total.nextafter(torch.zeros_like(total)))  # the product may round to `total`
+    # logits that are not finite, as where 16 bits overflow, give a symbol too, so that the loss reports them
     return torch.searchsorted(cumulated, below.unsqueeze(-1), right=True).squeeze(-1).clamp(max=logits.shape[-1] - 1)
 
 
@@ -74,7 +74,7 @@ class DiscriminatorHead(nn.Module):
         self.out_proj = Linear(embed_dim, 1)
 
     def forward(self, features: Tensor) -> Tensor:
-        """`features` `(..., d)` to scores `(...)`."""
+        """Compute the scores `(...)` of `features` `(..., d)`."""
         return self.out_proj(self.activation_fn(self.dense(features))).squeeze(-1)
 
 
@@ -86,7 +86,7 @@ class DiscriminatorEncoder(TupeLanguageModelEncoder):
 
 
 def generator_args(args: Namespace) -> Namespace:
-    """The configuration of the generator: as deep, with heads as wide, over the same embeddings.
+    """Return the generator's configuration: the discriminator's depth, head width and embeddings, at its own width.
 
     Raises:
         UserError: for a width that is above the discriminator's, or no multiple of a head's.
@@ -113,13 +113,13 @@ def generator_args(args: Namespace) -> Namespace:
 
 
 def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[TupeLanguageModelEncoder, DiscriminatorEncoder]:
-    """Generator and discriminator, with what they share.
+    """Build generator and discriminator, which share parameters.
 
-    One storage each: words, positions and segments at the input and their layer norm; of the position terms what
-    `share_positions` says. Projections, relative values and low-rank factors are made for heads of their own.
+    They share words, positions and segments at the input with their layer norm, and those position terms that
+    `share_positions` names. Otherwise each has projections, relative values and low-rank factors for its own heads.
 
     Raises:
-        UserError: for a generator that cannot be, or that cannot share what it is asked to.
+        UserError: for sizes that no generator can have, and for terms that the two cannot share.
     """
     discriminator, theirs = DiscriminatorEncoder(args, dictionary), generator_args(args)
     generator = TupeLanguageModelEncoder(theirs, dictionary)
@@ -148,13 +148,13 @@ def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[TupeLanguag
         own.position_bias, own.segment_attention = ours.position_bias, ours.segment_attention
         for layer, other in zip(own.layers, ours.layers):
             layer.self_attn.relative = other.self_attn.relative
-    elif untied:  # a table as wide as the generator
+    elif untied:  # its own table is as wide as the generator
         own.position_bias = build_position_bias(Namespace(**{**vars(theirs), "embedding_dim": 0}))
     return generator, discriminator
 
 
 def never_drawn(dictionary: Dictionary) -> Tensor:
-    """Special symbols and padding of the dictionary, `(S,)`: in a text they would move segments and masks.
+    """Return the dictionary's special symbols and padding, `(S,)`: drawn, they would move segments and masks.
 
     Raises:
         UserError: if there is no `<mask>`.
@@ -168,9 +168,9 @@ def never_drawn(dictionary: Dictionary) -> Tensor:
 class ElectraModel(TupeModel):
     """A discriminator, `encoder` with `discriminator_head`, and a generator of the same system.
 
-    As a `TupeModel` it answers with the discriminator's features and classification heads, and with the generator's
-    vocabulary logits. A tensor that both share has one name in the state dict, the encoder's.
-    Registered as `electra_<system>_<size>`.
+    As a `TupeModel` it returns the discriminator's features and classification scores, and the generator's vocabulary
+    logits. A tensor that both share has one name in the state dict, the encoder's. The names are
+    `electra_<system>_<size>`.
     """
 
     def __init__(self, args: Namespace, encoder: DiscriminatorEncoder, generator: TupeLanguageModelEncoder) -> None:
@@ -188,7 +188,12 @@ class ElectraModel(TupeModel):
 
     @classmethod
     def build_model(cls, cfg: DictConfig | ElectraConfig | Namespace, task: FairseqTask) -> ElectraModel:
-        """Raises `UserError` as `TupeModel.build_model` and `build_networks`, and without `<mask>`, or for `k > n`."""
+        """Build the model.
+
+        Raises:
+            UserError: like `TupeModel.build_model`, `build_networks` and `never_drawn`, and for `linformer_k` keys of
+                fewer positions.
+        """
         before_building(cls, cfg, task)
         args = as_namespace(cfg)
         args.max_positions = args.max_positions or task.max_positions()
@@ -202,7 +207,7 @@ class ElectraModel(TupeModel):
         return cls(args, discriminator, generator)
 
     def set_num_updates(self, num_updates: int) -> None:
-        """Told by fairseq before every update; the criterion's random numbers depend on it."""
+        """Keep the number, on which the criterion's random numbers depend; fairseq tells it before every update."""
         super().set_num_updates(num_updates)
         self.num_updates = num_updates
 
@@ -215,9 +220,9 @@ class ElectraModel(TupeModel):
         original: Tensor | None = None,
         **kwargs: object,
     ) -> Detection | tuple[Tensor, dict]:
-        """As `TupeModel.forward`; or, with the `original` of masked tokens, both networks: see `detect`.
+        """Compute `TupeModel.forward`, or with the `original` of masked tokens `detect`.
 
-        Both are in one call, because a wrapper for several processes knows no other.
+        Both are in this method because wrappers for several processes call no other.
         """
         if original is not None:
             return self.detect(src_tokens, original, **kwargs)
@@ -239,19 +244,19 @@ class ElectraModel(TupeModel):
         num_tokens: int | None = None,
         pairs: bool | None = None,
     ) -> Detection:
-        """The generator fills `src_tokens`, the discriminator scores the result; no gradient connects the two.
+        """Let the generator fill `src_tokens` and the discriminator score the result, without a gradient between them.
 
-        Nothing special is drawn, so that padding and segments are those of the original.
+        No special symbol is drawn, so padding and segments are those of the original.
 
         Args:
-            src_tokens: with masks, `(B, T)`.
-            original: the same without, `(B, T)`.
+            src_tokens: tokens with masks, `(B, T)`.
+            original: the tokens without masks, `(B, T)`.
             masked_tokens: where words are drawn, `M` indices into the `B * T` tokens.
-            uniform: random numbers in [0, 1) that decide which, `(M,)`.
-            temperature: of the softmax that they are drawn from.
-            with_dropout: draw from the logits that are returned; else the generator computes others in evaluation mode.
-            num_tokens: how many are no padding, if the caller knows.
-            pairs: whether any sequence has two segments, if the caller knows.
+            uniform: random numbers in [0, 1) by which the words are drawn, `(M,)`.
+            temperature: temperature of the softmax that they are drawn from.
+            with_dropout: draw from the returned logits; otherwise from logits that are computed in evaluation mode.
+            num_tokens: number of tokens that are not padding, if the caller knows it.
+            pairs: whether any sequence has two segments, if the caller knows it.
         """
         known = {"num_tokens": num_tokens, "pairs": pairs}
         options = {"masked_tokens": masked_tokens, **known}
@@ -267,7 +272,7 @@ class ElectraModel(TupeModel):
         return Detection(logits, tokens, scores)
 
     def aliases(self) -> dict[str, str]:
-        """Further name of a parameter -> its name in the state dict."""
+        """Map each further name of a shared parameter to its name in the state dict."""
         first, further = {}, {}
         for name, parameter in self.named_parameters(remove_duplicate=False):
             if first.setdefault(parameter, name) != name:
@@ -275,7 +280,7 @@ class ElectraModel(TupeModel):
         return further
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Raises `UserError` for a checkpoint without a generator or a discriminator."""
+        """Adapt the heads of a checkpoint. Raise `UserError` for one without a generator or a discriminator."""
         prefix = f"{name}." if name else ""
         for part in ELECTRA_PARTS:
             if not any(key.startswith(prefix + part) for key in state_dict):

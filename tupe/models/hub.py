@@ -1,4 +1,4 @@
-"""fairseq's hub interface on text as it is: what the corpus did to its text before SentencePiece comes first."""
+"""fairseq's hub interface for raw text, which first goes through the text processing of the corpus."""
 
 import math
 from collections.abc import Collection
@@ -28,7 +28,7 @@ class _Text:
 
 
 def text_processing(folder: Path) -> TextProcessing | None:
-    """What `tupe prepare-corpus` or `tupe prepare-glue` did to the text in `folder`; `None` if neither made it.
+    """Return the text processing of a folder of `tupe prepare-corpus` or `tupe prepare-glue`; `None` for another.
 
     Raises:
         UserError: if its manifest is damaged, or asks for a package that is not there.
@@ -45,28 +45,28 @@ def text_processing(folder: Path) -> TextProcessing | None:
 
 
 class JsonBpe:
-    """The `tokenizer.json` of an imported model, as fairseq's hub asks a BPE."""
+    """The `tokenizer.json` of an imported model, with the methods of a BPE of fairseq's."""
 
     def __init__(self, path: Path) -> None:
         self.tokenizer = JsonTokenizer(path, path.with_name(DICTIONARY))
 
     def encode(self, text: str) -> str:
-        """The symbols of the dictionary, separated by spaces."""
+        """Return the symbols of the dictionary, separated by spaces."""
         return " ".join(self.tokenizer.symbols[number] for number in self.tokenizer(text))
 
     def decode(self, symbols: str) -> str:
-        """The text that symbols spell."""
+        """Return the text that symbols spell."""
         return self.tokenizer.decode([symbol for symbol in symbols.split(" ") if symbol])
 
 
 class ProcessedText:
-    """A BPE of fairseq's behind a corpus' text processing; `<mask>` stays what it is.
+    """A BPE that first applies a corpus' text processing to all but `<mask>`.
 
-    Byte-level pieces know whether there was a space before: one stays before a text and behind a mask.
+    Byte-level pieces depend on a space before them, so one stays before a text and behind a mask.
 
     Args:
         bpe: has `encode` and `decode`.
-        processing: of the corpus.
+        processing: the text processing of the corpus.
     """
 
     def __init__(self, bpe: Any, processing: TextProcessing) -> None:
@@ -74,7 +74,7 @@ class ProcessedText:
         self.processing = processing
 
     def encode(self, text: str) -> str:
-        """The tokens, separated by spaces."""
+        """Return the tokens, separated by spaces."""
         parts = (self.bpe.encode(self._line(part)) for part in text.split(MASK))
         return f" {MASK} ".join(parts).strip()
 
@@ -83,12 +83,12 @@ class ProcessedText:
         return space + self.processing.line(text)
 
     def decode(self, tokens: str) -> str:
-        """The text, as it was after processing."""
+        """Return the text, as it was after processing."""
         return self.bpe.decode(tokens)
 
 
 class HubInterface(RobertaHubInterface):
-    """fairseq's, which asserts that a text has one mask, and loses special symbols after it chose the likeliest."""
+    """fairseq's interface with checks of its arguments, and without special symbols among the words of `fill_mask`."""
 
     def encode(self, sentence: str, *others: str, no_separator: bool | None = None) -> Tensor:
         """Encode a text, or a pair with the separators between its texts that the model was trained with.
@@ -116,8 +116,7 @@ class HubInterface(RobertaHubInterface):
         Raises:
             UserError: for tokens that are no such tensor, or too many; on the CPU also for numbers of no symbol.
         """
-        if not isinstance(tokens, Tensor):
-            raise UserError(f"tokens are a {type(tokens).__name__}, but must be a tensor: give what encode(text) gives")
+        _check_tensor(tokens)
         if tokens.ndim not in (1, 2) or not tokens.shape[-1] or tokens.is_floating_point():
             raise UserError(
                 f"tokens are {tuple(tokens.shape)} of {tokens.dtype}, but must be whole numbers (T,) or (B, T), T at "
@@ -145,8 +144,7 @@ class HubInterface(RobertaHubInterface):
             UserError: for a head that the model does not have, and as `extract_features`.
         """
         check_head(self.model.classification_heads, head)
-        if not isinstance(tokens, Tensor):
-            raise UserError(f"tokens are a {type(tokens).__name__}, but must be a tensor: give what encode(text) gives")
+        _check_tensor(tokens)
         return super().predict(head, tokens, return_logits)
 
     def _tokenizes(self, *texts: object) -> None:
@@ -161,9 +159,9 @@ class HubInterface(RobertaHubInterface):
                 raise UserError(f"a text is {text!r:.60}, but must be a str: give the texts of a pair one by one")
 
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
-        """The likeliest `topk` words in place of `<mask>`: the text with each, its probability, and the word.
+        """Return the `topk` likeliest words in place of `<mask>`: the text with each, its probability, and the word.
 
-        A word is a piece of the vocabulary, never a special symbol; the probability is among all symbols.
+        A word is a piece of the vocabulary, never a special symbol; its probability is a share of all symbols.
 
         Raises:
             UserError: if the text has no mask, or several, and for a `topk` below 1.
@@ -196,6 +194,11 @@ def check_head(heads: Collection[str], name: object) -> None:
         )
 
 
+def _check_tensor(tokens: object) -> None:
+    if not isinstance(tokens, Tensor):
+        raise UserError(f"tokens are a {type(tokens).__name__}, but must be a tensor: give what encode(text) gives")
+
+
 def _is_special(dictionary: Dictionary, index: int) -> bool:
-    """`<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`, and what fairseq rounds the size of a dictionary up with."""
+    """Tell whether a symbol is one of fairseq's own, `<mask>`, or padding of the dictionary's size."""
     return index < dictionary.nspecial or dictionary[index] == MASK or dictionary[index].startswith("madeupword")

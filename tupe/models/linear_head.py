@@ -19,14 +19,14 @@ class LinearHead(nn.Module):
         nn.init.zeros_(self.out_proj.bias)
 
     def forward(self, features: Tensor, **unused: object) -> Tensor:
-        """`features` `(B, T, d)` to scores `(B, num_classes)`."""
+        """Compute the scores `(B, num_classes)` of `features` `(B, T, d)`."""
         return self.out_proj(self.dropout(features[:, 0]))
 
 
 def upgrade(model: RobertaModel, state: dict[str, Tensor], name: str) -> None:
-    """`RobertaModel.upgrade_state_dict_named`, which knows heads of two layers only, for heads of either kind.
+    """Call `RobertaModel.upgrade_state_dict_named`, which knows only heads of two layers, for heads of both kinds.
 
-    A head of the model that the checkpoint's `state` has not, or has in another shape, stays as it is.
+    A head of the model that the checkpoint's `state` lacks, or has in another shape, stays as it is.
     """
     prefix = f"{name}." * bool(name) + "classification_heads."
     own, aside = model.classification_heads, {}

@@ -1,4 +1,4 @@
-"""Registering named models costs little: Hydra's configuration of a name is made when it is asked for."""
+"""Register named models at little cost: Hydra's configuration of a name is made at its first use."""
 
 import contextlib
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class _LaterNode(ConfigNode):
         return OmegaConf.structured(self._given)
 
     def __deepcopy__(self, memo: dict) -> "_LaterNode":
-        """Return itself: Hydra copies the whole store for each configuration, and a node again when it loads it."""
+        """Return the node itself: Hydra copies the whole store for each configuration, and each node that it loads."""
         return self
 
 
@@ -36,10 +36,9 @@ def _store(
 
 @contextlib.contextmanager
 def configured_later() -> Iterator[None]:
-    """Let what fairseq registers in this block be configured when it is asked for.
+    """Make Hydra's configuration of what fairseq registers in this block at its first use.
 
-    fairseq makes Hydra's configuration of every model, some 200 of 60 fields, in each process that imports the plugin:
-    two thirds of the time of that import.
+    fairseq makes it at once for every model, some 200 of 60 fields, which took two thirds of the plugin's import.
     """
     with replaced(ConfigStore, "store", _store):
         yield

@@ -20,7 +20,7 @@ def has_head(state: dict[str, Tensor], prefix: str, head: str) -> bool:
 
 
 def begin_heads(state: dict[str, Tensor], prefix: str, pooler: dict[str, Tensor], heads: Collection[str]) -> None:
-    """Put the pooler in the place of the first layer of some heads; one of another shape stays as it is."""
+    """Replace the first layer of some `heads` by the pooler; a layer of another shape stays as it is."""
     for head in heads:
         for part, tensor in pooler.items():
             name = f"{prefix}classification_heads.{head}.dense.{part}"

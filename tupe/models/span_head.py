@@ -1,4 +1,4 @@
-"""Heads that read every position: how well an answer begins and ends there, and which class a word has."""
+"""Heads that read every position: for answers, where one begins and ends; for words, their classes."""
 
 import logging
 
@@ -18,7 +18,7 @@ class SpanHead(nn.Linear):
         nn.init.zeros_(self.bias)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Features `(B, T, d)` to float32 scores `(B, T)` of beginnings, and of ends."""
+        """Compute the float32 scores `(B, T)` of beginnings and of ends, of `features` `(B, T, d)`."""
         begin, end = super().forward(features).float().unbind(-1)
         return begin, end
 
@@ -33,14 +33,14 @@ class TokenHead(nn.Linear):
         nn.init.zeros_(self.bias)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Features `(B, T, d)` to float32 scores `(B, T, num_classes)`."""
+        """Compute the float32 scores `(B, T, num_classes)` of `features` `(B, T, d)`."""
         return super().forward(self.dropout(features)).float()
 
 
 def adapt(model: nn.Module, state: dict[str, Tensor], prefix: str) -> None:
-    """Gives a checkpoint's `state` the heads that `model` has and it lacks, or takes away those that the model lacks.
+    """Give a checkpoint's `state` the heads of `model` that it lacks, and remove those that the model lacks.
 
-    A head of another number of classes is another one.
+    A head with another number of classes counts as another head.
     """
     for head in _NAMES:
         own = {} if getattr(model, head, None) is None else getattr(model, head).state_dict()

@@ -21,7 +21,7 @@ _DRAWS = ("normal_", "uniform_", "xavier_uniform_", "kaiming_uniform_")
 
 
 def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object) -> nn.Module:
-    """The parts of the named model, under its names, whose parameters have shapes and no memory.
+    """Build the parts of the named model on the meta device, where parameters have shapes but no memory.
 
     `fields` override those of its name.
     """
@@ -40,7 +40,7 @@ def _built(name: str, args: Namespace, vocab_size: int) -> nn.Module:
 
 
 class _NoValues(TorchFunctionMode):
-    """Nothing is drawn for tensors without memory: PyTorch would import its compiler for it, which takes a second."""
+    """Draw no values for tensors without memory: PyTorch would import its compiler for that, which takes a second."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if getattr(func, "__name__", None) in _DRAWS:
@@ -49,7 +49,7 @@ class _NoValues(TorchFunctionMode):
 
 
 def dictionary_of_size(size: int) -> Dictionary:
-    """`size` symbols without meaning behind fairseq's own, for a model that needs their number alone."""
+    """Make a dictionary of `size` symbols, for a model that needs only their number."""
     dictionary = Dictionary()
     for index in range(len(dictionary), size):
         dictionary.add_symbol(str(index))
@@ -60,11 +60,11 @@ _dictionary = lru_cache(maxsize=1)(dictionary_of_size)
 
 
 class Size(NamedTuple):
-    """Numbers of parameters.
+    """Numbers of parameters; a shared one counts once.
 
-    position: of the position encoding (of the discriminator); segments and Linformer's projection are no positions.
-    total: of the whole model with its heads, what is shared once.
-    generator: what a generator has alone, or 0.
+    position: the (discriminator's) position encoding, without segments and Linformer's projection.
+    total: the whole model with its heads.
+    generator: parameters that only a generator has, or 0.
     """
 
     position: int
@@ -73,7 +73,7 @@ class Size(NamedTuple):
 
 
 def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: object) -> Size:
-    """How large the named model is (`tupe systems`). `fields` override those of its name."""
+    """Count the parameters of the named model (`tupe systems`). `fields` override those of its name."""
     args = as_namespace(CONFIGS[name](max_positions=max_positions, **fields))
     some = (Namespace(**{**vars(args), "encoder_layers": layers}) for layers in (1, 2))
     one, two = (_count(_built(name, fewer, vocab_size)) for fewer in some)
@@ -82,7 +82,7 @@ def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: o
 
 
 def without_generator(model: nn.Module) -> int:
-    """Parameters that a model of `meta_model` has without its generator: all, where there is none."""
+    """Count the parameters of a model of `meta_model` without those of its generator, if it has one."""
     parts = (part for name, part in model.named_children() if name != "generator")
     return sum(p.numel() for part in parts for p in part.parameters())
 

@@ -43,7 +43,7 @@ ELECTRA_PARTS = ("generator.", "discriminator_head.")
 
 
 def as_namespace(cfg: DictConfig | TupeConfig | Namespace) -> Namespace:
-    """A copy of the configuration with plain values, to which fairseq's RoBERTa may add fields of its own."""
+    """Copy the configuration as plain values, to which fairseq's RoBERTa may add fields of its own."""
     if isinstance(cfg, Namespace):
         return Namespace(**vars(cfg))
     return Namespace(**OmegaConf.to_container(OmegaConf.create(cfg), resolve=True, enum_to_str=True))
@@ -61,7 +61,7 @@ class LanguageModelHead(RobertaLMHead):
         self.dense = Linear.of(self.dense) if embedding_dim == embed_dim else Linear(embed_dim, embedding_dim)
 
     def forward(self, features: Tensor) -> Tensor:
-        """`features` `(..., d)` to logits `(..., V)`."""
+        """Compute the logits `(..., V)` of `features` `(..., d)`."""
         x = self.layer_norm(self.activation_fn(self.dense(features)))
         return linear(x, self.weight, self.bias)
 
@@ -106,7 +106,7 @@ class TupeLanguageModelEncoder(RobertaEncoder):
         return x, {"inner_states": states and [state.transpose(0, 1) for state in states]}
 
     def output_layer(self, features: Tensor, masked_tokens: Tensor | None = None) -> Tensor:
-        """Vocabulary logits: `(B, T, V)`, or `(N, V)` at `masked_tokens` only."""
+        """Compute the vocabulary logits: `(B, T, V)`, or `(N, V)` at `masked_tokens` only."""
         if masked_tokens is not None:
             features = features.flatten(0, 1)[masked_tokens.flatten()]
         return self.lm_head(features)
@@ -128,7 +128,7 @@ class TupeModel(RobertaModel):
 
     @classmethod
     def build_model(cls, cfg: DictConfig | TupeConfig | Namespace, task: FairseqTask) -> "TupeModel":
-        """Raises `UserError` for fields that do not fit together, and for a dictionary that is not the checkpoint's."""
+        """Build the model. Raise `UserError` for fields that do not fit together, or a dictionary of another model."""
         before_building(cls, cfg, task)
         args = as_namespace(cfg)
         args.max_positions = args.max_positions or task.max_positions()
@@ -145,7 +145,7 @@ class TupeModel(RobertaModel):
         words: bool = False,
         **kwargs: object,
     ) -> tuple[Tensor | tuple[Tensor, Tensor], dict]:
-        """Language-model logits, features, or the scores of a classification head, the span head or the token head.
+        """Compute language-model logits, features, or the scores of a classification, span or token head.
 
         Args:
             src_tokens: `(B, T)`, each row `<s> ...`, padded on the right.
@@ -155,12 +155,12 @@ class TupeModel(RobertaModel):
             spans: return the span head's scores of beginnings and of ends, `(B, T)` each.
             words: return the token head's scores `(B, T, num_classes)`.
             masked_tokens: bool `(B, T)`, or indices `(N,)` into the `B * T` tokens: logits `(N, V)` of these alone.
-            num_tokens: how many of `src_tokens` are no padding, if the caller knows: spares asking the device, and
-                computing padding (`--unpad`).
-            pairs: whether any sequence has two segments, if the caller knows: spares asking the device.
+            num_tokens: number of tokens that are not padding, if the caller knows it: the device need not be asked,
+                and padding need not be computed (`--unpad`).
+            pairs: whether any sequence has two segments, if the caller knows it: the device need not be asked.
 
         Returns:
-            the output, and a dictionary with `inner_states`.
+            The output, and a dictionary with `inner_states`.
         """
         if classification_head_name is not None:
             check_head(self.classification_heads, classification_head_name)
@@ -182,7 +182,7 @@ class TupeModel(RobertaModel):
     def register_classification_head(
         self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: object
     ) -> None:
-        """As fairseq's, or of one layer with `linear_heads`. Raises `UserError` for no name or no classes."""
+        """Add fairseq's head, or with `linear_heads` one of one layer. Raise `UserError` for no name or no classes."""
         check_whole("num_classes", num_classes, 1)
         try:
             if getattr(self.args, "linear_heads", False):
@@ -197,11 +197,11 @@ class TupeModel(RobertaModel):
             ) from error
 
     def register_span_head(self) -> None:
-        """Adds the head of extractive question answering, which `tupe_question_answering` asks for."""
+        """Add the head of extractive question answering, which `tupe_question_answering` asks for."""
         self.span_head = SpanHead(self.args.encoder_embed_dim)
 
     def register_token_head(self, num_classes: int) -> None:
-        """Adds the head of token classification, which `tupe_token_classification` asks for."""
+        """Add the head of token classification, which `tupe_token_classification` asks for."""
         check_whole("num_classes", num_classes, 1)
         self.token_head = TokenHead(self.args.encoder_embed_dim, num_classes, self.args.pooler_dropout)
 
@@ -218,9 +218,10 @@ class TupeModel(RobertaModel):
             part.requires_grad_(True)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Takes an encoder without a language-model head, as an ELECTRA's discriminator: this model's is kept.
+        """Adapt a checkpoint's heads to this model's.
 
-        The pooler of an imported BERT begins the heads that the checkpoint does not have.
+        A checkpoint without a language-model head, such as an ELECTRA's discriminator, leaves this model's as it is.
+        The pooler of an imported BERT becomes the first layer of the heads that the checkpoint does not have.
         """
         prefix = f"{name}." if name else ""
         electra = [key for key in state_dict if key.startswith(tuple(prefix + part for part in ELECTRA_PARTS))]
@@ -249,21 +250,21 @@ class TupeModel(RobertaModel):
         process_text: bool = True,
         **kwargs: object,
     ) -> HubInterface:
-        """A `RobertaHubInterface` (`encode`, `fill_mask`, `extract_features`, `predict`) on a checkpoint.
+        """Load a checkpoint as a `RobertaHubInterface` (`encode`, `fill_mask`, `extract_features`, `predict`).
 
-        Its text first goes through the processing of the corpus, as the manifest beside the data describes it.
+        Texts first go through the processing of the corpus, which the manifest beside the data describes.
 
         Args:
             model_name_or_path: folder of the checkpoint.
             checkpoint_file: its name there.
             data_name_or_path: folder with `dict.txt`; one that starts with `.` is relative to the checkpoint's.
             bpe: a fairseq BPE; for `sentencepiece`, `sentencepiece_model=PATH` names the model unless
-                `sentencepiece.bpe.model` lies beside the checkpoint or the data. Where a `tokenizer.json` of an
-                imported model lies there in its place, or is named, that is taken.
+                `sentencepiece.bpe.model` lies beside the checkpoint or the data. A `tokenizer.json` of an imported
+                model that lies there, or is named, takes its place.
             process_text: false for text that is processed already.
 
         Raises:
-            UserError: if there is no such checkpoint of ours or no dictionary, or they do not fit.
+            UserError: if there is no such checkpoint of ours or no dictionary, or they do not fit together.
         """
         refuse_unknown_names(kwargs)
         refuse_no_paths(
@@ -294,8 +295,8 @@ class TupeModel(RobertaModel):
         places = [Path(named)] if named else [beside_data / JSON, folder / JSON]
         if named and not Path(named).is_file():
             raise UserError(f"there is no sentencepiece_model {named}: give the file of the corpus' vocabulary")
-        of_import = [path for path in places if path.name == JSON and path.is_file() and bpe == "sentencepiece"]
-        from_json = of_import[0] if of_import else None
+        imported = (path for path in places if path.name == JSON and path.is_file() and bpe == "sentencepiece")
+        from_json = next(imported, None)
         processing = text_processing(beside_data) if process_text else None
         with patched():
             loaded = hub_utils.from_pretrained(  # as fairseq's `from_pretrained`, which logs the whole configuration

@@ -1,1 +1,1 @@
-"""The family in every attention layer of an encoder-decoder, for fairseq's `translation` task (DIET, section 4)."""
+"""Encoder-decoders with the position terms in every attention, for fairseq's `translation` task (DIET, section 4)."""

@@ -1,4 +1,4 @@
-"""The configuration of the encoder-decoder: the encoder's, and what differs in the decoder and between the two."""
+"""Configuration of the encoder-decoders: the encoder's fields, and those of the decoder and the cross-attention."""
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 from argparse import Namespace
@@ -82,12 +82,12 @@ check_options(Seq2SeqConfig)
 
 
 def encoder_args(args: Namespace) -> Namespace:
-    """The fields of the encoder's stack."""
+    """Return the fields of the encoder's stack."""
     return Namespace(**{**vars(args), "max_positions": args.max_source_positions})
 
 
 def decoder_args(args: Namespace) -> Namespace:
-    """The fields of the decoder's stack, by the names of the encoder's."""
+    """Return the fields of the decoder's stack, by the names of the encoder's."""
     changed = {"max_positions": args.max_target_positions, "encoder_layers": args.decoder_layers or args.encoder_layers}
     for name in ("absolute", "relative", "sharing"):
         own = getattr(args, f"decoder_{name}")
@@ -96,7 +96,7 @@ def decoder_args(args: Namespace) -> Namespace:
 
 
 def check_terms(args: Namespace) -> None:
-    """Raises `UserError` for a term that has no meaning in an encoder-decoder."""
+    """Raise `UserError` for a term that has no meaning in an encoder-decoder."""
     if args.reset != "none":
         raise UserError(f"reset is {args.reset}, but a translation has no [CLS] to untie: set reset=none")
     if args.rotary_reset:

@@ -11,10 +11,10 @@ from tupe.position import BucketedRelative, LowRankAbsolute, PositionBias, Untie
 
 
 def build_cross_position(args: Namespace) -> PositionBias:
-    """`cross(i, j)` of target position `i` and source position `j`, shared as the decoder's other terms are.
+    """Build `cross(i, j)` of target position `i` and source position `j`, shared as the decoder's other terms are.
 
     `diagonal` is T5's `b[bucket(j - i)]`, `low_rank` `P_Q[i] . P_K[j]` with a table for each side, and `untied`
-    `(LN(p_i) U^Q)(LN(p'_j) U^K)^T / sqrt(2 d_h)`; none is empty.
+    `(LN(p_i) U^Q)(LN(p'_j) U^K)^T / sqrt(2 d_h)`. Without `cross_position` it has no terms.
     """
     sets, width = sets_of_parameters(decoder_args(args)), args.encoder_embed_dim
     target, source = args.max_target_positions, args.max_source_positions

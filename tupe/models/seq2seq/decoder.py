@@ -1,4 +1,4 @@
-"""The decoder of a translation: of all target tokens at once in training, one by one in search."""
+"""The decoder of a translation: all target tokens at once in training, one by one in search."""
 
 from argparse import Namespace
 
@@ -19,11 +19,11 @@ from tupe.position.precision import compute_dtype
 
 
 class Seq2SeqDecoder(FairseqIncrementalDecoder):
-    """Target tokens and the source's features to vocabulary logits.
+    """Decoder of target tokens and the source's features to vocabulary logits.
 
     Args:
         args: the fields of `Seq2SeqConfig`.
-        dictionary: of the target.
+        dictionary: the target's.
         embed_tokens: word embeddings, with `padding_idx`.
         output: embeddings of the output; `embed_tokens` where they are shared.
     """
@@ -47,12 +47,12 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
         features_only: bool = False,
         **unused: object,
     ) -> tuple[Tensor, dict]:
-        """Logits of the token after each of `prev_output_tokens` `(N, T)`, padded on the right.
+        """Compute the logits of the token after each of `prev_output_tokens` `(N, T)`, padded on the right.
 
-        With `incremental_state` those of the tokens that it has not seen yet; the generator gives one more each step.
+        With `incremental_state` they are those of the tokens that it has not seen yet, one in each step of the search.
 
         Returns:
-            `(N, T, V)`, or the features `(N, T, d)`; and `{"attn": [None]}`: no attention hands out its weights.
+            `(N, T, V)`, or the features `(N, T, d)`; and `{"attn": [None]}`, since fused attention has no weights.
         """
         x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
         return (x if features_only else self.output_layer(x)), extra
@@ -60,7 +60,7 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
     def extract_features(
         self, prev_output_tokens: Tensor, encoder_out: Source, incremental_state: dict | None = None, **_: object
     ) -> tuple[Tensor, dict]:
-        """The features; see `forward`."""
+        """Compute the features; see `forward`."""
         stack, states = self.stack, [None] * len(self.stack.layers)
         length, first = prev_output_tokens.shape[1], 0
         if incremental_state is not None:
@@ -75,7 +75,7 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
         return stack.layer_norm(x), {"attn": [None]}
 
     def cross_terms(self, length: int, num_keys: int, dtype: torch.dtype, first: int) -> PositionTerms:
-        """The terms of the target positions `first .. length - 1` and the first `num_keys` of the source."""
+        """Return the terms of the target positions `first .. length - 1` and the source's first `num_keys`."""
         cross = self.cross_position
         if cross.num_keys is None:
             return cross(length - first, dtype, num_keys=num_keys, query_offset=first)
@@ -84,11 +84,11 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
         return terms._replace(bias=terms.bias[:, :, :num_keys])
 
     def output_layer(self, features: Tensor, **unused: object) -> Tensor:
-        """`(..., d)` to vocabulary logits `(..., V)`."""
+        """Compute the vocabulary logits `(..., V)` of `features` `(..., d)`."""
         return linear(features, self.output.weight)
 
     def states(self, incremental_state: dict) -> list[State]:
-        """What each layer keeps; empty at the first step."""
+        """Return what each layer keeps, empty at the first step."""
         states = self.get_incremental_state(incremental_state, "layers")
         if states is None:
             states = [{} for _ in self.stack.layers]
@@ -96,7 +96,7 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
         return states
 
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
-        """Row `n` becomes what row `new_order[n]` was. The source's keys stay: `Source` knows who reads which."""
+        """Put row `new_order[n]` in row `n`. The source's keys stay, since `Source` knows which rows read them."""
         for state in self.states(incremental_state):
             for name in ("key", "value"):
                 if name in state:

@@ -16,11 +16,11 @@ from tupe.position.precision import compute_dtype
 
 
 class Seq2SeqEncoder(FairseqEncoder):
-    """Source tokens to features, by the layers of the BERT-style encoders.
+    """Encoder of source tokens to features, with the layers of the BERT-style encoders.
 
     Args:
         args: the fields of `Seq2SeqConfig`.
-        dictionary: of the source.
+        dictionary: the source's.
         embed_tokens: word embeddings, with `padding_idx`.
     """
 
@@ -32,13 +32,13 @@ class Seq2SeqEncoder(FairseqEncoder):
         return int(min(super().max_positions(), self.stack.max_positions))
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor | None = None, **unused: object) -> Source:
-        """Features of `src_tokens` `(B, T)`, each row `... </s>`, padded on the right.
+        """Compute the features of `src_tokens` `(B, T)`, each row `... </s>`, padded on the right.
 
         Raises:
             UserError: for a sentence longer than the positions, and for padding on the left.
         """
         padding = src_tokens.eq(self.dictionary.pad())
-        if padding.device.type == "cpu":  # elsewhere to ask would be to wait
+        if padding.device.type == "cpu":  # a GPU would have to be waited for
             if padding[:, 0].any():
                 raise UserError(
                     "the source is padded on the left, where positions would depend on the batch: set "

@@ -9,8 +9,8 @@ from tupe.models.layer import Attention, SelfAttention, TupeEncoderLayer
 from tupe.models.seq2seq.source import Source
 from tupe.position import PositionTerms
 
-#: What a layer keeps between the steps of decoding: `key` and `value` of the target so far, `(N, H, t, d_h)`, and
-#: `source_key` and `source_value` of the sentences, `(S, H, n_s, d_h)`.
+#: Tensors that a layer keeps between the steps of decoding: `key` and `value` of the target so far, `(N, H, t, d_h)`,
+#: and `source_key` and `source_value` of the sentences, `(S, H, n_s, d_h)`.
 State = dict[str, Tensor]
 
 
@@ -20,22 +20,22 @@ class CausalSelfAttention(SelfAttention):
     bidirectional = False
 
     def forward(self, x: Tensor, position: PositionTerms, state: State | None = None) -> Tensor:
-        """`x` `(N, T, d)`: with `state` the last `T` positions, those before are kept there; returns `(N, T, d)`."""
+        """Attend from `x` `(N, T, d)` to itself and to the positions in `state`, which gets those of `x`."""
         query, key, value = self.heads(self.rotated(self.projected(x), position), None)
         if state is not None:
             if "key" in state:
                 key = torch.cat((state["key"], key), 2)
                 value = torch.cat((state["value"], value), 2)
             state["key"], state["value"] = key, value
-        one = query.shape[2] == 1  # sees all keys
-        return self.out_proj(self.mix(query, key, value, position, None, causal=not one))
+        causal = query.shape[2] > 1  # a single query is the last, and sees all keys
+        return self.out_proj(self.mix(query, key, value, position, None, causal=causal))
 
 
 class CrossAttention(Attention):
     """Attention of the target to the source."""
 
     def forward(self, x: Tensor, position: PositionTerms, source: Source, state: State | None = None) -> Tensor:
-        """`x` `(N, T, d)` to `(N, T, d)`."""
+        """Attend from `x` `(N, T, d)` to the source, whose keys and values `state` keeps."""
         query = self.query(x)
         if state is None:
             key, value = self.key_value(source.features)
@@ -45,7 +45,7 @@ class CrossAttention(Attention):
             key, value = state["source_key"], state["source_value"]
         key, value, padding = source.choose(key), source.choose(value), source.choose(source.padding)
         beam = source.beam if query.shape[2] == 1 else 1
-        if beam > 1:  # one row of queries a sentence
+        if beam > 1:  # the queries of a sentence's hypotheses are one row
             query = query.view(-1, beam, *query.shape[1:2], query.shape[-1]).transpose(1, 2)
         elif source.beam > 1:
             key, value, padding = (
@@ -60,7 +60,7 @@ class TupeDecoderLayer(TupeEncoderLayer):
     Args:
         args: the fields of the decoder's stack.
         num_terms: number of products that the logit of the causal attention sums.
-        cross_terms: the same of the attention to the source.
+        cross_terms: number of products that the logit of the attention to the source sums.
     """
 
     attention = CausalSelfAttention
@@ -79,7 +79,7 @@ class TupeDecoderLayer(TupeEncoderLayer):
         source: Source,
         state: State | None = None,
     ) -> Tensor:
-        """`x` `(N, T, d)` to `(N, T, d)`; see `CausalSelfAttention` for `state`."""
+        """Compute the layer for `x` `(N, T, d)`; see `CausalSelfAttention` for `state`."""
         x = self.residual(lambda x: self.self_attn(x, position, state), x, self.self_attn_layer_norm)
         x = self.residual(
             lambda x: self.encoder_attn(x, cross_position, source, state), x, self.encoder_attn_layer_norm

@@ -37,7 +37,7 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
 
     @classmethod
     def build_model(cls, cfg: DictConfig | Seq2SeqConfig | Namespace, task: FairseqTask) -> "Seq2SeqModel":
-        """Raises `UserError` for fields that do not fit together or the task."""
+        """Build the model. Raise `UserError` for fields that do not fit together or the task."""
         before_building(cls, cfg, task)
         args = as_namespace(cfg)
         check_terms(args)
@@ -53,7 +53,7 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         source, target = task.max_positions()
         args.max_source_positions = args.max_source_positions or source
         args.max_target_positions = args.max_target_positions or target
-        if args.rotary_scaling == "yarn" and not args.rotary_length:  # of both sides, as their layers turn alike
+        if args.rotary_scaling == "yarn" and not args.rotary_length:  # one for both sides, whose layers rotate alike
             args.rotary_length = max(args.max_source_positions, args.max_target_positions) / args.rotary_factor
         tables = _embeddings(args, task.source_dictionary, task.target_dictionary)
         encoder = Seq2SeqEncoder(args, task.source_dictionary, tables[0])
@@ -71,7 +71,7 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
     def from_pretrained(
         cls, model_name_or_path: str, checkpoint_file: str = "model.pt", data_name_or_path: str = ".", **kwargs: Any
     ) -> GeneratorHubInterface:
-        """Load like fairseq's, for a checkpoint of ours, whose file is read without running code.
+        """Load a checkpoint of ours like fairseq, but read its file without running code.
 
         Raises:
             UserError: if there is no such checkpoint, or its model is an encoder alone.
@@ -104,19 +104,19 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         cfg.model.rotary_length = self.rotary_length
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Raises `UserError` if the checkpoint has more or fewer words than the source's dictionary."""
+        """Raise `UserError` if the checkpoint has more or fewer words than the source's dictionary."""
         size = saved_size({"model": state_dict})
         refuse_other_dictionary(None, self.encoder.dictionary, "tupe prepare-translation", size)
         super().upgrade_state_dict_named(state_dict, name)
 
     def max_positions(self) -> tuple[float, float]:
-        """The longest source and target; the tables of the attention to the source end too."""
+        """Return the longest source and target; the tables of the attention to the source have an end too."""
         source, target = super().max_positions()
         return min(source, self.decoder.cross_position.num_keys or source), target
 
 
 def _embeddings(args: Namespace, source: Dictionary, target: Dictionary) -> tuple[nn.Embedding, ...]:
-    """Tables of source, target and output, some of them the same."""
+    """Build the tables of source, target and output, some of them the same."""
 
     def table(dictionary: Dictionary) -> nn.Embedding:
         embedding = nn.Embedding(len(dictionary), args.encoder_embed_dim, dictionary.pad())

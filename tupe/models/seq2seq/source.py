@@ -1,4 +1,4 @@
-"""What the decoder reads of the source: each sentence once, however many hypotheses are made of it."""
+"""The source as the decoder reads it: each sentence once, however many hypotheses it has."""
 
 from typing import NamedTuple
 
@@ -7,13 +7,13 @@ from torch import Tensor
 
 
 class Source(NamedTuple):
-    """The encoder's output of `S` sentences, for `N` rows of the decoder.
+    """The encoder's output for `S` sentences, read by `N` rows of the decoder.
 
     features: `(S, n_s, d)`.
     padding: `(S, n_s)`, true at padding; `None` where there is none.
     sentence: `(N,)`, which sentence each row translates; `None` where row `n` translates sentence `n`.
-    beam: rows that follow each other and translate the same sentence: their queries share its keys and values.
-    chosen: `(N / beam,)`, the sentences that they translate; `None` where these are all, in order.
+    beam: number of consecutive rows that translate the same sentence: their queries share its keys and values.
+    chosen: `(N / beam,)`, the sentences of these runs of rows; `None` where these are all sentences, in order.
     """
 
     features: Tensor
@@ -23,7 +23,7 @@ class Source(NamedTuple):
     chosen: Tensor | None = None
 
     def reorder(self, new_order: Tensor) -> "Source":
-        """Row `n` becomes what row `new_order[n]` was; rows may be repeated and left out. Features stay."""
+        """Put row `new_order[n]` in row `n`; rows may be repeated and left out. Features stay."""
         sentence = new_order if self.sentence is None else self.sentence[new_order]
         number = len(self.features)
         beam = self.beam if self.beam > 1 else max(1, len(sentence) // number)
@@ -34,7 +34,7 @@ class Source(NamedTuple):
         return self._replace(sentence=sentence, beam=beam, chosen=None if everything else chosen)
 
     def choose(self, of_sentences: Tensor | None) -> Tensor | None:
-        """`(S, ...)` to `(N / beam, ...)`."""
+        """Select the chosen sentences: `(S, ...)` to `(N / beam, ...)`."""
         if of_sentences is None or self.chosen is None:
             return of_sentences
         return of_sentences.index_select(0, self.chosen)

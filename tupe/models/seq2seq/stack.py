@@ -1,4 +1,4 @@
-"""What encoder and decoder have in common: words and positions in, the position terms, the layers."""
+"""The part that encoder and decoder have in common: embeddings, position terms and layers."""
 
 import itertools
 import math
@@ -36,7 +36,7 @@ class SinusoidalTable(nn.Module):
         return SinusoidalPositionalEmbedding.get_embedding(self.first + length, self.embed_dim)[self.first :]
 
     def forward(self, length: int) -> Tensor:
-        """The vectors of the first `length` positions, `(length, d)`."""
+        """Return the vectors of the first `length` positions, `(length, d)`."""
         if length > len(self.weight):
             self.weight = self.make(1 << (length - 1).bit_length()).to(self.weight)
         return self.weight[:length]
@@ -82,7 +82,7 @@ class Stack(nn.Module):
         return len(self.input_positions.weight) if table else self.position_bias.max_positions
 
     def embed(self, tokens: Tensor, first: int = 0) -> Tensor:
-        """The input of the first layer: `(B, T)`, at the positions from `first` on, to `(B, T, d)`.
+        """Compute the input of the first layer, `(B, T, d)`, of `tokens` `(B, T)` at the positions from `first` on.
 
         Raises:
             UserError: beyond the last position of a table.
@@ -97,18 +97,18 @@ class Stack(nn.Module):
     def layer_terms(
         self, length: int, device: torch.device, dtype: torch.dtype, first: int = 0
     ) -> Iterator[PositionTerms]:
-        """The position terms of each layer in turn: of the queries from `first` on, to the first `length` keys."""
+        """Yield each layer's position terms, of the queries from `first` on and the first `length` keys."""
         structured = self.structured_width is not None and prefers_structured(
             self.attention_backend, device, length, self.structured_width, False, self.position_bias.in_factors, dtype
         )
         return self.per_layer(self.position_bias(length - first, dtype, structured, query_offset=first))
 
     def per_layer(self, terms: PositionTerms) -> Iterator[PositionTerms]:
-        """The same terms for every layer, or each layer's own."""
+        """Yield the same terms for every layer, or each layer's own."""
         if self.layers_share:
             return itertools.repeat(terms, len(self.layers))
         return iter(terms.split(len(self.layers)))
 
     def run(self, layer: TupeEncoderLayer, *inputs: object) -> Tensor:
-        """The output of a layer, by `compile` and `checkpoint_activations` of the configuration."""
+        """Run a layer by `compile` and `checkpoint_activations` of the configuration."""
         return run_layer(layer, *inputs, **self.options)
