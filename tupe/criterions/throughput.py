@@ -11,31 +11,31 @@ from torch import nn
 
 from tupe.criterions.metrics import totals
 
-#: Teraflops with 16-bit numbers, dense, as the makers publish them; the words are looked for in the device's name.
-_TERAFLOPS = (
-    ({"B200"}, 2250),
-    ({"H100", "PCIe"}, 756),
-    ({"H100", "NVL"}, 835),
-    ({"H100"}, 989),
-    ({"H200"}, 989),
-    ({"GH200"}, 989),
-    ({"A100"}, 312),
-    ({"A30"}, 165),
-    ({"A40"}, 150),
-    ({"A10"}, 125),
-    ({"L40S"}, 362),
-    ({"L4"}, 121),
-    ({"V100"}, 125),
-    ({"T4"}, 65),
-)
+#: Teraflops with 16-bit numbers, dense, as the makers publish them, by words of the device's name.
+_TERAFLOPS = {
+    "B200": 2250,
+    "H100 PCIe": 756,
+    "H100 NVL": 835,
+    "H100": 989,
+    "H200": 989,
+    "GH200": 989,
+    "A100": 312,
+    "A30": 165,
+    "A40": 150,
+    "A10": 125,
+    "L40S": 362,
+    "L4": 121,
+    "V100": 125,
+    "T4": 65,
+}
 #: Devices whose peak is known.
-KNOWN_DEVICES = tuple(" ".join(sorted(words)) for words, _ in _TERAFLOPS)
+KNOWN_DEVICES = tuple(_TERAFLOPS)
 
 
 def peak_flops(name: str) -> Optional[float]:
     """Return the 16-bit operations a second of the device that PyTorch calls `name`; None if they are not known."""
     words = set(re.split(r"[\s-]+", name.upper()))
-    return next((1e12 * teraflops for wanted, teraflops in _TERAFLOPS if {*map(str.upper, wanted)} <= words), None)
+    return next((1e12 * peak for device, peak in _TERAFLOPS.items() if {*device.upper().split()} <= words), None)
 
 
 @functools.cache
@@ -68,7 +68,7 @@ def _network_flops(encoder: nn.Module, head: nn.Module, tokens: int, length: int
     return 6 * (tokens * sum(map(_weights, parts)) + predicted * _weights(head)) + 12 * tokens * attention
 
 
-@functools.lru_cache(maxsize=6)  # of the model that is being trained
+@functools.lru_cache(maxsize=6)  # enough for the model in training
 def _weights(module: nn.Module) -> int:
     return sum(weight.numel() for weight in module.parameters() if weight.ndim == 2)
 

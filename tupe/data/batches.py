@@ -1,4 +1,4 @@
-"""Batches that carry what a criterion needs on the host: to ask a GPU for it would be to wait for it."""
+"""Batches with what a criterion needs on the host: asking a GPU for it would mean waiting for the GPU."""
 
 from typing import Any
 
@@ -27,10 +27,10 @@ class Batches(NestedDictionaryDataset):
 
 
 class MaskedBatches(Batches):
-    """Batches of a masked language model, on whose `target` `(B, T)` is padding where nothing was masked.
+    """Batches of a masked language model, whose `target` `(B, T)` is padding where nothing was masked.
 
     Each also has `ids`, the examples' numbers as a list; `masked_tokens`, the indices `(N,)` of the masked tokens
-    among the `B * T`; and `masked_words`, those of them that are neither `<s>` nor `</s>`, `(M,)`.
+    among the `B * T`; and `masked_words`, the indices `(M,)` of those that are neither `<s>` nor `</s>`.
     """
 
     def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
@@ -48,8 +48,8 @@ class MaskedBatches(Batches):
 
 
 def known(batch: dict[str, Any]) -> dict[str, Any]:
-    """Return `num_tokens`, and `pairs` where the batch has it, so that a model of ours need not ask the device."""
-    return {"num_tokens": batch["ntokens"], **{name: batch[name] for name in ("pairs",) if name in batch}}
+    """Return `num_tokens` and, if the batch has it, `pairs`, so that a model of ours need not ask the device."""
+    return {"num_tokens": batch["ntokens"], "pairs": batch.get("pairs")}
 
 
 def has_pairs(tokens: Tensor, dictionary: Dictionary) -> bool:
@@ -59,7 +59,7 @@ def has_pairs(tokens: Tensor, dictionary: Dictionary) -> bool:
 
 
 def masked_positions(target: Tensor, dictionary: Dictionary) -> tuple[Tensor, Tensor]:
-    """Find `masked_tokens` and `masked_words` of `MaskedBatches` in `target` `(B, T)`; waits for its device."""
+    """Find `masked_tokens` and `masked_words` of `MaskedBatches` in `target` `(B, T)`, waiting for its device."""
     flat = target.flatten()
     tokens = flat.ne(dictionary.pad()).nonzero().flatten()
     found = flat[tokens]

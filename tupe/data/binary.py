@@ -16,8 +16,8 @@ from tupe.errors import UserError
 from tupe.files import atomic, check_checksums, check_file, check_sizes
 
 _MAGIC = b"MMIDIDX\x00\x00"  # fairseq.data.indexed_dataset.MMapIndexedDataset
-_HEADER = struct.Struct("<9sQBQ")  # the magic, a version, the code of the type of a token, how many sequences
-_TYPES = dict(enumerate(("u1", "i1", "i2", "i4", "i8", "f8", "f8", "u2", "u4", "u8"), 1))  # of a token, by that code
+_HEADER = struct.Struct("<9sQBQ")  # magic, version, code of the tokens' type, number of sequences
+_TYPES = dict(enumerate(("u1", "i1", "i2", "i4", "i8", "f8", "f8", "u2", "u4", "u8"), 1))  # by that code
 _BLOCK = 1 << 20  # sequences or tokens that are checked at a time
 
 PAD, EOS = 1, 2  # the numbers of <pad> and </s> in every dictionary of fairseq
@@ -32,19 +32,17 @@ def check_folder(folder: Path) -> None:
             raise UserError(f"fairseq takes the '{sign}' in {folder} for the end of a name: use a folder without.")
 
 
-def type_of_tokens(symbols: int) -> type:
-    """Return the type that `fairseq-preprocess` writes tokens as: `uint16`, or `int32` for a large dictionary."""
-    from fairseq.data.indexed_dataset import best_fitting_int_dtype
-
-    return best_fitting_int_dtype(symbols)
-
-
 @contextlib.contextmanager
 def writer(prefix: Path, symbols: int) -> Iterator[Callable[[np.ndarray, np.ndarray], None]]:
     """Yield `add(tokens, sizes)`, which appends sequences whose tokens follow each other. The index comes last."""
-    from fairseq.data.indexed_dataset import MMapIndexedDataset, data_file_path, index_file_path
+    from fairseq.data.indexed_dataset import (
+        MMapIndexedDataset,
+        best_fitting_int_dtype,
+        data_file_path,
+        index_file_path,
+    )
 
-    kind = type_of_tokens(symbols)
+    kind = best_fitting_int_dtype(symbols)  # as `fairseq-preprocess`: uint16, or int32 for a large dictionary
     lengths: list[np.ndarray] = [np.empty(0, dtype=np.int32)]
     with atomic(Path(index_file_path(str(prefix)))) as index, atomic(Path(data_file_path(str(prefix)))) as data:
         with data.open("wb") as file:
@@ -62,7 +60,7 @@ def writer(prefix: Path, symbols: int) -> Iterator[Callable[[np.ndarray, np.ndar
 def check_contents(
     folder: Path, sizes: Mapping[str, int], checksums: Mapping[str, str], made_by: str, mending: str
 ) -> None:
-    """Check what a manifest says: sizes, binary data against its index, and these checksums. Errors as of each."""
+    """Check what a manifest says: sizes, binary data against its index, and these checksums, each with its errors."""
     check_sizes(folder, sizes, made_by, mending)
     for name in sizes:
         if name.endswith(".idx"):
@@ -83,17 +81,16 @@ def check_indexed(prefix: Path, made_by: str, mending: str = "prepare it again",
     """Check `prefix.idx`, the size of `prefix.bin`, and that the dictionary has all tokens.
 
     Args:
-        prefix: of the two files.
+        prefix: path of the two files without `.idx` and `.bin`.
         made_by: what writes such files, for the messages.
         mending: what to do about a file that is wrong.
-        symbols: of the dictionary; without it the tokens are not read.
+        symbols: size of the dictionary; without it the tokens are not read.
 
     Returns:
         How many sequences there are.
 
     Raises:
-        UserError: if one is missing, is no binary data of fairseq's, is cut, or holds what its writer cannot have
-            written.
+        UserError: if a file is missing, cut, no binary data of fairseq's, or cannot be what the writer wrote.
     """
     index, data = (prefix.with_name(f"{prefix.name}.{suffix}") for suffix in ("idx", "bin"))
     for path in (index, data):
@@ -121,7 +118,7 @@ def check_indexed(prefix: Path, made_by: str, mending: str = "prepare it again",
 def check_open_files(prefix: Path) -> None:
     """Raise the system's `OSError` unless the process may open as many files as fairseq does to map the data.
 
-    fairseq's objects that were not made whole write a traceback when they end.
+    If fairseq met this error itself, its half-made objects would print a traceback when they are deleted.
     """
     with contextlib.ExitStack() as files:
         for suffix in ("idx", "bin", "bin"):  # an index that is mapped, the data, and what maps it

@@ -1,4 +1,4 @@
-"""Examples of alike length side by side, so that a batch has little padding, and yet at random."""
+"""Batches of examples of similar length, which have little padding, in random order."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ def check_length_window(cfg: Any) -> None:
 
 
 def with_last_batch(batches: list[Sequence[int]], indices: Sequence[int]) -> list[Sequence[int]]:
-    """Append those of `indices` that fairseq left out of `batches`, which are in their order.
+    """Append those of `indices` that fairseq left out at the end of `batches`.
 
     fairseq drops the last batch if `required_batch_size_multiple` (8) does not divide it, also in validation.
     """
@@ -43,17 +43,17 @@ class Sized(FairseqDataset):
 
 
 class LengthWindows(FairseqDataset):
-    """Mixin, before one of fairseq's data sets: sorts its batches by length within windows of them.
+    """Mixin, before one of fairseq's data sets: sorts examples by length within windows of batches.
 
-    With a window of 50, examples are shuffled as ever; those of each 50 batches are sorted by length and cut into
-    batches again, which fairseq shuffles every epoch by its seed. With a batch size there are as many of them.
+    With a window of 50, examples are shuffled as ever; then those of each 50 batches are sorted by length and cut into
+    batches again, which fairseq shuffles every epoch by its seed. With a batch size, their number stays the same.
     """
 
-    #: Batches of a window; 0 leaves them as they are.
+    #: Number of batches in a window; 0 for no windows.
     length_window = 0
 
     def batch_by_size(self, indices: Sequence[int], *args: Any, **kwargs: Any) -> list[Sequence[int]]:
-        """See fairseq's; `indices` in the order of `ordered_indices`. No example is left out."""
+        """Do what fairseq's does for `indices` in the order of `ordered_indices`, but leave no example out."""
         batches = with_last_batch(super().batch_by_size(indices, *args, **kwargs), indices)
         if not self.length_window:
             return batches

@@ -17,7 +17,7 @@ from tupe.data.qa.windows import maximum_context, windows
 from tupe.errors import UserError
 
 SPECIAL = 2  # <s> and </s>
-NO_LABEL = -100  # of tokens that begin no word, and of words whose label is not known
+NO_LABEL = -100  # for tokens that begin no word, and for words with an unknown label
 
 
 class LabelledWords(TextWindows):
@@ -53,7 +53,7 @@ class LabelledWords(TextWindows):
         self._room = cfg.max_positions - SPECIAL
         self._stride = cfg.doc_stride or max(1, self._room // 2)
         self._sentence, self._start, self._length = windows(pieces, np.full(len(pieces), self._room), self._stride)
-        self._begin = np.cumsum(pieces) - pieces  # of each sentence, among the tokens of all
+        self._begin = np.cumsum(pieces) - pieces  # first token of each sentence among the tokens of all
         self.sizes = self._length + SPECIAL
 
     def __getitem__(self, index: int) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class LabelledWords(TextWindows):
         }
 
     def sentences(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return of each sentence the places of its words among the tokens of all, and their classes, -1: unknown."""
+        """Return for each sentence its words' places among the tokens of all, and their classes, -1 if unknown."""
         found = []
         for begin, item in zip(self._begin.tolist(), self._labels):
             labels = item.numpy()[:-1].astype(np.int64)

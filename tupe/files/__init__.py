@@ -1,4 +1,4 @@
-"""Files and folders, without knowing what is in them.
+"""Reading, writing and locking of files and folders, whatever is in them.
 
 typed         JSON and configurations as dataclasses, checked: `read`, `write`, `typed`, `checked`
 folder        a folder that a command owns: lock, identity, nothing foreign: `own`, `Owner`, `move_into`

@@ -16,8 +16,8 @@ from typing import Any
 from tupe.errors import UserError
 from tupe.files.space import is_full, no_room
 
-_UNFINISHED = ".tupe-part"  # nobody else's files end so
-_ABANDONED = 3600  # seconds
+_UNFINISHED = ".tupe-part"  # suffix that no other program uses
+_ABANDONED = 3600  # seconds without a write
 _HERE = platform.node().replace(".", "-") or "localhost"
 
 #: How pictures begin: PNG, PDF, JPEG, TIFF, WebP, GIF. SVG, PostScript and PGF are text.
@@ -29,10 +29,10 @@ _TABLES = (".md", ".csv", ".tsv", ".json", ".html", ".htm", ".svg", ".eps", ".ps
 def atomic(path: Path, size: Callable[[], int] | None = None) -> Iterator[Path]:
     """Yield a temporary name beside `path`, which becomes `path` when the block ends without an exception.
 
-    `size` returns how many bytes the whole file has; it is called only where the disk is full, for the message.
+    `size` returns how many bytes the whole file has; it is called only if the disk is full, for the message.
 
     Raises:
-        UserError: before the block, if there is a folder, pipe or device in its place, or a file in that of its folder;
+        UserError: before the block, if a folder, pipe or device is in the file's place, or a file in its folder's;
             after it, if the disk is full.
     """
     if path.exists() and not path.is_file():
@@ -62,7 +62,7 @@ def atomic(path: Path, size: Callable[[], int] | None = None) -> Iterator[Path]:
 
 
 def check_new(path: Path) -> None:
-    """Raise a `UserError` if `path` is there, before a command does the work whose result it would write there."""
+    """Raise a `UserError` if `path` exists. A command calls it before the work whose result goes there."""
     if os.path.lexists(path):
         raise UserError(f"{path} is there already: name a new file to write.")
 
@@ -70,7 +70,7 @@ def check_new(path: Path) -> None:
 def check_replaceable(path: Path, read: Collection[Path] = ()) -> None:
     """Check that a command may write a text or picture to `path`, in place of one of an earlier run.
 
-    Of the files in folders that it reads, only pictures and tables are replaced.
+    In folders that the command reads, only pictures and tables may be replaced.
 
     Raises:
         UserError: if the file is a checkpoint or another binary one, JSON that commands read (an object), or a text of
@@ -108,7 +108,7 @@ def _is_text(content: bytes) -> bool:
 
 
 def _is_prepared(folder: Path) -> bool:
-    """Tell whether it is a folder of fairseq's data, by its dictionaries."""
+    """Tell by its dictionaries whether a folder holds fairseq's data."""
     return any(folder.glob("dict.txt")) or any(folder.glob("dict.*.txt"))
 
 
@@ -120,14 +120,14 @@ def whole_folder(path: Path) -> Iterator[Path]:
     """
     unfinished, before = path.with_name(f".{path.name}.tupe-new"), path.with_name(f".{path.name}.tupe-before")
     if before.exists() and not path.exists():
-        before.replace(path)  # killed between the two steps below
+        before.replace(path)  # the process was killed between the two steps below
     for folder in (unfinished, before):
         shutil.rmtree(folder, ignore_errors=True)
     unfinished.mkdir(parents=True)
     try:
         yield unfinished
         if path.exists():
-            path.replace(before)  # removed in place, it could be found half removed
+            path.replace(before)  # removing it in place could leave half of it
         unfinished.replace(path)
     finally:
         for folder in (unfinished, before):
@@ -135,15 +135,15 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what `atomic` left when processes were killed, in a folder where nobody else is at work (`own`)."""
+    """Remove files that `atomic` left when processes were killed, in a folder where no other is at work (`own`)."""
     for path in folder.glob(f".*.*{_UNFINISHED}"):
         path.unlink(missing_ok=True)
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove what `atomic` left on any machine and nobody has written to for an hour; others may be at work there.
+    """Remove files that `atomic` left on any machine, if they were not written to for an hour; others may be at work.
 
-    A new file tells the time, because the clock of a machine that shares the folder may differ.
+    The time is that of a new file, because the clock of a machine that shares the folder may differ.
     """
     left = [*folder.glob(f".*.*{_UNFINISHED}")]
     if left:
@@ -156,7 +156,7 @@ def remove_abandoned(folder: Path) -> None:
 
 @functools.lru_cache(maxsize=64)  # a process looks once into a folder, however many files it writes there
 def _sweep(folder: Path) -> None:
-    """Remove what `atomic` left in a folder on this machine when processes were killed; others may be at work there."""
+    """Remove files that killed processes of this machine left by `atomic`; others may be at work in the folder."""
     for path in folder.glob(f".*.{_HERE}.*{_UNFINISHED}"):
         process = path.name.removesuffix(_UNFINISHED).rpartition(".")[2]
         if process.isdecimal() and not _is_alive(int(process)):
@@ -185,9 +185,6 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def sha256(path: Path) -> str:
-    """Checksum of a file's bytes, read in blocks."""
-    digest = hashlib.sha256()
+    """Compute the checksum of a file."""
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

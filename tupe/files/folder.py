@@ -1,15 +1,15 @@
-"""A folder that a command owns: one process at a time, of one thing only, and nothing of anybody else's.
+"""A folder that a command owns: one process at a time, one content, and no files of others.
 
     with own(out, "scripts/finetune_glue.sh", {"checkpoint": sha256(checkpoint), "settings": settings}):
         ...                                  # what is made here; files by `atomic`, folders by `whole_folder`
 
-- A lock: another process is told to wait, and a lock ends with the process that holds it, however it ends.
-- An identity, `.tupe.json` in the folder: what made it, and of what. With the same, a command goes on where it stopped;
-  with another checkpoint, input or setting, it is refused, and the message names the first difference.
+- A lock: another process is told to wait, and the lock ends with the process that holds it, however it ends.
+- An identity, `.tupe.json` in the folder: what made it, and of what. With the same identity a command goes on where it
+  stopped. With another checkpoint, input or setting it is refused, and the message names the first difference.
 - A folder without an identity is taken only if it is empty or new. Files of others are never written over or removed:
-  in a folder of its own a command removes, by name, what it knows it has made.
-- Whole or absent: the file that says it is finished (a manifest, a result) is written last, atomically. Where nothing
-  was made before an error, the folder is as it was before.
+  a command removes, by name, only what it made itself.
+- Whole or absent: the file that marks the end (a manifest, a result) is written last, atomically. If an error comes
+  before anything was made, the folder is left as it was.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Owner:
-    """A command that makes a folder from the inputs and settings `of`, which messages name."""
+    """A command that makes a folder from the inputs and settings `of`."""
 
     folder: Path  # new, empty, or owned before
     made_by: str
@@ -52,7 +52,7 @@ class Owner:
     is_begun: Callable[[], bool] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "of", json.loads(json.dumps(self.of)))  # as it is read again: tuples are lists
+        object.__setattr__(self, "of", json.loads(json.dumps(self.of)))  # as JSON gives it back: tuples are lists
 
     def check(self) -> Identity | None:
         """Return the identity of the folder, if it has one. Raise a `UserError` if it holds something else."""
@@ -73,7 +73,7 @@ class Owner:
 
     @contextlib.contextmanager
     def hold(self, wait: bool = False) -> Iterator[IO]:
-        """Lock the folder, made if there is none, until the block ends; with `wait`, when other processes have ended.
+        """Lock the folder until the block ends, making it if need be; with `wait`, wait for other processes to end.
 
         Yields:
             The locked file; a child that gets it by `pass_fds` holds the folder too.
@@ -86,14 +86,14 @@ class Owner:
         try:
             self.check()  # before a lock is left in a folder of others
         except UserError:
-            if not (wait and os.path.lexists(folder / LOCK)):  # who is at work there may give it up
+            if not (wait and os.path.lexists(folder / LOCK)):  # the process at work there may give it up
                 raise
         new = [path for path in (folder, *folder.parents) if not path.exists()]
         with lock(folder / LOCK, wait) as mine:
             if mine is None:
                 raise UserError(f"another process is working in {folder}: wait for it to end, or end it.")
             found = self.check()  # again: another process may have begun since
-            remove_unfinished(folder)  # of a process that was killed
+            remove_unfinished(folder)  # left by a process that was killed
             if (found is None or found.of != self.of) and (found or not (self.is_begun and self.is_begun())):
                 write(folder / IDENTITY, Identity(self.made_by, self.of))
             before = _names(folder)
@@ -106,15 +106,15 @@ class Owner:
 
 
 def own(folder: Path, made_by: str, of: dict[str, Any], wait: bool = False, **more: Any) -> AbstractContextManager[IO]:
-    """Hold a folder for what `made_by` makes of `of`; `more` are fields of `Owner`. Errors as `Owner.hold`."""
+    """Hold a folder that `made_by` makes from `of`; `more` are fields of `Owner`. Raise what `Owner.hold` raises."""
     return Owner(folder, made_by, of, **more).hold(wait)
 
 
 def move_into(folder: Path, made: Path, names: Iterable[str], made_by: str) -> None:
-    """Move files of the folder `made` to their places in `folder`, in as many goes as it takes.
+    """Move files of the folder `made` to their places in `folder`; after an interruption, move the rest.
 
     Raises:
-        UserError: if something else is in the place of one, before any is moved.
+        UserError: if something else is in the place of a file, before any is moved.
     """
     left = [name for name in names if (made / name).exists()]
     for place in (folder / name for name in left):
@@ -133,7 +133,7 @@ def identity(folder: Path, mending: str = "choose another folder") -> Identity |
 
 
 def difference(found: Any, asked: Any, name: str = "") -> str | None:
-    """Return the first difference of two values of JSON, in words, or None: `settings.lr = 2e-05, not 3e-05`."""
+    """Describe the first difference of two values of JSON, as `settings.lr = 2e-05, not 3e-05`; None for equal ones."""
     if isinstance(found, dict) and isinstance(asked, dict):
         for key in dict.fromkeys((*asked, *found)):
             inner = difference(found.get(key), asked.get(key), f"{name}.{key}" if name else str(key))
@@ -159,17 +159,17 @@ def _check_place(folder: Path) -> None:
 
 
 def _names(folder: Path) -> list[str]:
-    """List what is in a folder beside its identity, its lock and what a training keeps there (`.tupe.*`)."""
+    """List the names in a folder except `.tupe.*`: its identity, its lock and what a training keeps there."""
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
         return []
-    ours = (_OURS, f".{_OURS}")  # a file that is being written has one point more
+    ours = (_OURS, f".{_OURS}")  # the name of a file that is being written begins with one dot more
     return [name for name in names if not name.startswith(ours)]
 
 
 def _leave(folder: Path, new: list[Path]) -> None:
-    """Remove the identity, the lock, what a training kept there, and the folders that were not there."""
+    """Remove the identity, the lock, what a training kept there, and the folders that were made for it."""
     for path in folder.glob(f"{_OURS}*"):
         path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # others have put something there since

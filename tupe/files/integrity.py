@@ -13,7 +13,7 @@ def sizes(folder: Path, names: Iterable[str]) -> dict[str, int]:
 
 
 def checksums(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """SHA-256 of each file, for a manifest."""
+    """Compute the SHA-256 of each file, for a manifest."""
     return {name: sha256(folder / name) for name in names}
 
 

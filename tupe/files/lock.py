@@ -15,7 +15,7 @@ def lock(path: Path, wait: bool = False) -> Iterator[IO | None]:
     """Yield the locked file, or None if another process has it and `wait` is false.
 
     The lock is released by the last process that has the file open, however that ends; a child that inherits the file
-    (`pass_fds`) holds it too. The file stays, unless who holds the lock removes it.
+    (`pass_fds`) holds it too. The file stays unless the holder of the lock removes it.
 
     Raises:
         UserError: if the folder cannot be made or written.
@@ -38,7 +38,7 @@ def lock(path: Path, wait: bool = False) -> Iterator[IO | None]:
 
 
 def _is_still(file: IO, path: Path) -> bool:
-    """Tell whether the open file is the one at `path`: who held the lock before may have removed it."""
+    """Tell whether the open file is the one at `path`: the last holder of the lock may have removed that."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:

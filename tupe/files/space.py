@@ -1,4 +1,4 @@
-"""One sentence for a full disk: the file that does not fit, and how many bytes are missing."""
+"""Say in one sentence that a disk is full: which file does not fit, and how many bytes are missing."""
 
 import errno
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 from tupe.errors import UserError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_RUST = re.compile(r"\(os error (\d+)\)")  # so safetensors and tokenizers name an error of the system
+_RUST = re.compile(r"\(os error (\d+)\)")  # how safetensors and tokenizers name an error of the system
 
 
 def is_full(error: BaseException | None) -> bool:
@@ -22,9 +22,9 @@ def is_full(error: BaseException | None) -> bool:
 
 
 def no_room(path: Path, size: int | None = None) -> UserError:
-    """Return the sentence about a file of `size` bytes (None: not known) that its disk has no room for.
+    """Return the error for a file of `size` bytes (None: not known) that does not fit on its disk.
 
-    What was written of it must be gone already: it would count as used.
+    The part that was written must be removed already, or it would count as used.
     """
     free = shutil.disk_usage(path.parent).free
     if size is None:

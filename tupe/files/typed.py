@@ -1,4 +1,4 @@
-"""Check what comes from a file as a dataclass: known fields, all of them there, of their types, choices and ranges.
+"""Read values from files as dataclasses, checked: known fields, none missing, of their types, choices and ranges.
 
     @dataclass(frozen=True)
     class Sweep:
@@ -13,7 +13,7 @@
     write(path, sweep)
 
 Types are bool, int, float (finite), str (Unicode), Path, Any, Literal, Enum, Optional, Union, list, tuple, dict, and
-dataclasses of these. What is wrong is one sentence with the file and the field.
+dataclasses of these. An error is one sentence with the file and the field.
 """
 
 import dataclasses
@@ -48,7 +48,7 @@ def checked(
 def read(path: Path, kind: type[T], made_by: str, mending: str = _MENDING) -> T:
     """Read a JSON file as the dataclass `kind`, whose `version: ClassVar[int]`, if it has one, is that of the file.
 
-    Messages say what such files are made by, and by `mending` what to do.
+    Messages name what makes such files (`made_by`) and what to do (`mending`).
 
     Raises:
         UserError: if it is not there, cannot be read, is no JSON, or is not what `kind` says.
@@ -68,7 +68,7 @@ def read(path: Path, kind: type[T], made_by: str, mending: str = _MENDING) -> T:
 
 
 def read_json(path: Path, made_by: str, mending: str = _MENDING) -> Any:
-    """Read any JSON file. Arguments and errors as `read`."""
+    """Read any JSON file, with the arguments and errors of `read`."""
     text = read_text(path, made_by, mending)
     if not text.strip():
         raise _wrong(str(path), "it is empty", made_by, mending)
@@ -82,7 +82,7 @@ def read_json(path: Path, made_by: str, mending: str = _MENDING) -> Any:
 
 
 def read_text(path: Path, made_by: str, mending: str = _MENDING) -> str:
-    """Read a file of UTF-8 text. Arguments and errors as `read`."""
+    """Read a file of UTF-8 text, with the arguments and errors of `read`."""
     check_file(path, made_by)
     try:
         return path.read_text(encoding="utf-8")
@@ -145,7 +145,8 @@ def _typed(kind: Any, value: Any, where: str, limits: dict[str, Any]) -> Any:
     if dataclasses.is_dataclass(kind):
         return _dataclass(kind, value, where)
     if kind is type(None):
-        return _require(value is None, None, value, where, "null")
+        _require(value is None, value, where, "null")
+        return None
     return _collection(origin or kind, arguments, value, where, limits)
 
 
@@ -156,13 +157,13 @@ def _atom(kind: type, value: Any, where: str, limits: dict[str, Any]) -> Any:
         fits = abs(value) <= sys.float_info.max  # neither infinite nor NaN
     if fits and isinstance(value, str):
         fits = not any(0xD800 <= ord(character) < 0xE000 for character in value)  # half characters, which JSON can hold
-    value = _require(fits, value, value, where, _ATOMS[kind])
+    _require(fits, value, where, _ATOMS[kind])
     if "minimum" in limits:
-        _require(value >= limits["minimum"], value, value, where, f"{limits['minimum']} or more")
+        _require(value >= limits["minimum"], value, where, f"{limits['minimum']} or more")
     if "maximum" in limits:
-        _require(value <= limits["maximum"], value, value, where, f"{limits['maximum']} or less")
+        _require(value <= limits["maximum"], value, where, f"{limits['maximum']} or less")
     if "pattern" in limits:
-        _require(re.fullmatch(limits["pattern"], value), value, value, where, f"like {limits['pattern']}")
+        _require(re.fullmatch(limits["pattern"], value), value, where, f"like {limits['pattern']}")
     return kind(value)
 
 
@@ -186,7 +187,7 @@ def _union(kinds: tuple, value: Any, where: str, limits: dict[str, Any]) -> Any:
 
 
 def _dataclass(kind: Any, value: Any, where: str) -> Any:
-    _require(isinstance(value, dict), value, value, where, "an object with named fields")
+    _require(isinstance(value, dict), value, where, "an object with named fields")
     hints, prefix = typing.get_type_hints(kind), f"{where}." if where else ""
     fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
     for name in value:
@@ -200,25 +201,24 @@ def _dataclass(kind: Any, value: Any, where: str) -> Any:
 
 def _collection(kind: Any, arguments: tuple, value: Any, where: str, limits: dict[str, Any]) -> Any:
     if kind is dict:
-        _require(isinstance(value, dict), value, value, where, "an object")
+        _require(isinstance(value, dict), value, where, "an object")
         key, item = arguments or (Any, Any)
         of = f"a name in {where or 'it'}"
         return {_typed(key, k, of, {}): _typed(item, v, f"{where}[{_shown(k)}]", limits) for k, v in value.items()}
     if kind not in (list, tuple):
         raise TypeError(f"{kind} is not a type that a file can hold")
-    _require(isinstance(value, (list, tuple)), value, value, where, "a list")
+    _require(isinstance(value, (list, tuple)), value, where, "a list")
     items = arguments or (Any, ...)
     if kind is tuple and items[-1] is not ...:
-        _require(len(value) == len(items), value, value, where, f"a list of {len(items)}")
+        _require(len(value) == len(items), value, where, f"a list of {len(items)}")
     else:
         items = items[:1] * len(value)
     return kind(_typed(item, v, f"{where}[{i}]", limits) for i, (item, v) in enumerate(zip(items, value)))
 
 
-def _require(fits: Any, result: Any, value: Any, where: str, what: str) -> Any:
+def _require(fits: object, value: Any, where: str, what: str) -> None:
     if not fits:
         raise _Mismatch(f"{where or 'it'} is {_shown(value)}, not {what}")
-    return result
 
 
 def _shown(value: Any) -> str:

@@ -18,7 +18,7 @@ from torch import Tensor
 from tupe.checkpoints.average import average, last_checkpoints
 from tupe.checkpoints.load import load_models
 from tupe.data.corpus.manifest import MODEL, NAME
-from tupe.data.corpus.vocabulary import Encoder, dictionary_symbols
+from tupe.data.corpus.tokenizers import SentencePieceTokenizer
 from tupe.data.translation.manifest import Content
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import saved_fields
@@ -88,15 +88,14 @@ class Translator:
         if (data / NAME).is_file():
             Content.with_vocabulary(data)
         models, self.task = load_models(states, data)
-        known = dictionary_symbols(data / MODEL)
-        if not known == self.task.source_dictionary.symbols == self.task.target_dictionary.symbols:
+        self.encode, self.max_tokens = SentencePieceTokenizer(data / MODEL), max_tokens
+        if not self.encode.symbols == self.task.source_dictionary.symbols == self.task.target_dictionary.symbols:
             raise UserError(
                 f"{data / MODEL} does not have the symbols of the dictionaries beside it: give the data that the model "
                 "was trained on with --data."
             )
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.models = [model.to(self.device).eval() for model in models]
-        self.encode, self.max_tokens = Encoder(data / MODEL), max_tokens
         self.longest = int(min(model.max_positions()[0] for model in models))
         options = Namespace(
             beam=search.beam, lenpen=search.length_penalty, max_len_a=search.max_len_a, max_len_b=search.max_len_b

@@ -126,10 +126,8 @@ class TupeEncoder(nn.Module):
             sets = 1 if self.layers_share else len(self.layers)
             zeros = torch.zeros((), dtype=dtype, device=src_tokens.device).expand(sets, length, length)
             terms = terms.within(self.window, zeros)
-        if (
-            segments is not None and not structured and not pairs
-        ):  # no sequence has a second segment: one cell stands for all
-            segments = segments[:1, :1]
+        if segments is not None and not structured and not pairs:
+            segments = segments[:1, :1]  # no sequence has a second segment, so one cell is that of all
         by_group = []
         for group in groups:
             group_terms, group_segments = terms, segments

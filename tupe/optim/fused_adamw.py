@@ -1,4 +1,4 @@
-"""fairseq's `adam` on PyTorch's fused kernels: the same update and checkpoints, some launches instead of thousands."""
+"""fairseq's `adam` by PyTorch's fused kernels: same update and checkpoints, some launches instead of thousands."""
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import ast
@@ -77,7 +77,7 @@ class DecoupledAdam(torch.optim.Optimizer):
         return loss
 
     def _next_step(self, p: nn.Parameter) -> int:
-        """Count the update of `p`; make its state, or bring a loaded one to where it belongs."""
+        """Count the update of `p`; make its state, or move a loaded one to the device and type of `p`."""
         state, like = self.state[p], {"device": p.device, "dtype": torch.promote_types(p.dtype, torch.float32)}
         for name in ("exp_avg", "exp_avg_sq"):
             state[name] = state[name].to(**like) if name in state else torch.zeros_like(p, **like)
@@ -114,7 +114,7 @@ class DecoupledAdam(torch.optim.Optimizer):
 
 
 def portions(params: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
-    """Split `params` into lists whose float32 copies are small; those that need no copy are one list."""
+    """Split `params` into lists whose float32 copies are small; parameters that need no copy make one list."""
     some: list[nn.Parameter] = []
     copied = 0
     for p in params:
@@ -129,7 +129,7 @@ def portions(params: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
 
 
 def parse_betas(betas: Union[str, Sequence[float]]) -> tuple[float, float]:
-    """Two numbers in [0, 1), from a list or from `"(0.9, 0.98)"`. Raises `UserError` for anything else."""
+    """Return two numbers in [0, 1), from a list or from `"(0.9, 0.98)"`. Raise `UserError` for anything else."""
     try:
         beta1, beta2 = map(float, ast.literal_eval(betas) if isinstance(betas, str) else betas)
         if 0 <= beta1 < 1 and 0 <= beta2 < 1:
@@ -158,7 +158,7 @@ class FusedAdamW(FairseqAdam):
     """`--optimizer fused_adamw`: update rule and checkpoints of `adam`, in every precision of fairseq.
 
     Raises:
-        UserError: if layer norms and biases are to be left out of the weight decay, but cannot be told apart.
+        UserError: for `decay_matrices_only` where flattened parameters hide which are layer norms and biases.
     """
 
     def __init__(self, cfg: FusedAdamWConfig, params: Iterable) -> None:
@@ -185,7 +185,7 @@ class FusedAdamW(FairseqAdam):
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Callable[[Tensor], Tensor]] = None) -> Tensor:
         """Return the norm of all gradients; if it is above `max_norm` > 0, scale them down to that, as fairseq does.
 
-        The norms of the tensors are taken together; fairseq without apex takes them one by one.
+        It computes the norms of all tensors in one call; fairseq without apex computes them one by one.
         """
         grads = [p.grad for p in self.params if p.grad is not None]
         if not grads or any(hasattr(p, "expert") for p in self.params) or len({grad.device for grad in grads}) > 1:
@@ -198,5 +198,5 @@ class FusedAdamW(FairseqAdam):
         return norm
 
 
-# So that `fused_adamw` continues a checkpoint of `adam`, and back: fairseq compares the names of the classes.
+# fairseq compares the names of the classes before it continues a checkpoint of `adam` with `fused_adamw`, or back.
 FusedAdamW.__name__ = FairseqAdam.__name__

@@ -14,10 +14,10 @@ _BELOW = re.compile(r"\bsentence_encoder\.(?!layers\.|layer_norm\.)")
 
 
 def head_axes(model: nn.Module) -> dict[str, int]:
-    """Return the axis of each parameter along which the heads of one layer follow those of the layer before.
+    """Return for each parameter that holds all layers' values the axis along which the layers' heads follow each other.
 
-    Only encoders whose layers do not share their position terms have such parameters: `position_bias` and
-    `segment_attention` then hold the values of all layers in one tensor. Terms say their axes by `head_axes`.
+    Only encoders whose layers do not share their position terms have such parameters, in `position_bias` and
+    `segment_attention`. The terms' `head_axes` name the axes.
     """
     axes = {}
     for encoder_path, encoder in model.named_modules():
@@ -32,14 +32,14 @@ def head_axes(model: nn.Module) -> dict[str, int]:
 def shares(names: Iterable[str], decay: float, official: bool = False, axes: Container[str] = ()) -> dict[str, float]:
     """Return each parameter's share of the learning rate: `decay^(L - l)` in layer `l` of `L`, from 0; heads have 1.
 
-    Embeddings, and position terms that all layers share, have `decay^(L + 1)`; the layer norm after the last layer has
-    the last layer's. A tensor of all layers' terms has the last layer's too: `scale_layers` slows the others.
+    Embeddings, and position terms that all layers share, have `decay^(L + 1)`. The layer norm after the last layer has
+    the last layer's share. So has a tensor of all layers' terms, in which `scale_layers` slows the other layers.
 
     Args:
-        names: of the model's parameters.
-        decay: of a layer over the next.
-        official: one power more everywhere below the heads, as ELECTRA's code has it, not its paper.
-        axes: of `head_axes`.
+        names: names of the model's parameters.
+        decay: rate of a layer over that of the next.
+        official: one power more everywhere below the heads, as in ELECTRA's code, but not its paper.
+        axes: output of `head_axes`.
     """
     names = list(names)
     layer = {name: int(found[1]) for name in names if (found := _LAYER.search(name))}
@@ -62,13 +62,13 @@ def _depth(names: Iterable[str]) -> int:
 def scale_layers(
     optimizer: FairseqOptimizer, parameters: Mapping[str, Tensor], decay: float, axes: Mapping[str, int]
 ) -> None:
-    """Make the optimizer move layer `l` of the tensors in `axes` by `decay^(L - 1 - l)` of what it moves the last.
+    """Scale the optimizer's steps of layer `l` in the tensors in `axes` by `decay^(L - 1 - l)`.
 
     Args:
-        optimizer: of `parameters`.
-        parameters: by the names in the model; in half precision their copies in 32 bits.
-        decay: of a layer over the next.
-        axes: of `head_axes`.
+        optimizer: the optimizer of `parameters`.
+        parameters: parameters by their names in the model; in half precision their copies in 32 bits.
+        decay: rate of a layer over that of the next.
+        axes: output of `head_axes`.
     """
     powers = decay ** torch.arange(_depth(parameters) - 1, -1, -1.0)
     scaled = []
@@ -76,7 +76,7 @@ def scale_layers(
         if name in axes:
             shape = [1] * p.dim()
             shape[axes[name]] = -1
-            each = powers.repeat_interleave(p.shape[axes[name]] // len(powers))  # L H values, layer after layer
+            each = powers.repeat_interleave(p.shape[axes[name]] // len(powers))  # (L H,), layer after layer
             scaled.append((p, each.view(shape).to(p.device)))
     if not scaled:
         return
@@ -98,10 +98,11 @@ def split_groups(optimizer: FairseqOptimizer, share_of: dict[str, float]) -> lis
     """Make a group of the optimizer's parameters for each share, the largest first; return the shares.
 
     Args:
-        optimizer: has one group, of the model's parameters or of their copies in 32 bits, in the order of `share_of`.
+        optimizer: an optimizer with one group, the model's parameters or their copies in 32 bits.
+        share_of: share of the learning rate by the parameters' names, in the order of the group.
 
     Raises:
-        UserError: for an optimizer that has something else.
+        UserError: for an optimizer with other groups.
     """
     groups = optimizer.param_groups
     if len(groups) != 1 or len(groups[0]["params"]) != len(share_of):
@@ -119,7 +120,7 @@ def split_groups(optimizer: FairseqOptimizer, share_of: dict[str, float]) -> lis
 
 
 def set_lr(optimizer: FairseqOptimizer, lr: float, group_shares: Sequence[float]) -> None:
-    """Set the learning rate `lr`, of which every group has its share; without shares all have it whole."""
+    """Set the learning rate of every group to its share of `lr`; without shares, to `lr`."""
     optimizer.set_lr(lr)
     for group, share in zip(optimizer.param_groups, group_shares):
         group["lr"] = lr * share

@@ -40,12 +40,12 @@ class LinearDecayConfig(FairseqDataclass):
 class LinearDecaySchedule(FairseqLRScheduler):
     """After `u` of `T` updates, of which `W` are warm-up, the rate is `lr * min(u / W, (T - u) / (T - W))`.
 
-    Equal to fairseq's `polynomial_decay` with `warmup_updates = W` and `total_num_update = T`, but `T` need not be
-    known: it is `max_update`, or what `max_epoch` epochs come to, whichever is less. What is left of the epochs is read
-    off the training data's iterator at every update, and so it stays right when the gradients of an update overflow,
-    when the next epoch brings another shard, and when a resumed run has another batch size or number of workers.
-    The rate depends on `u` and the iterator's position alone: there is nothing to save. With `layer_decay` the groups
-    of the optimizer have shares of it (`tupe.optim.layer_decay`); what is logged is the heads'.
+    It equals fairseq's `polynomial_decay` with `warmup_updates = W` and `total_num_update = T`, but `T` need not be
+    known: it is `max_update` or the updates of `max_epoch` epochs, whichever is less. The remaining updates are read
+    off the training data's iterator at every update. So `T` stays right when gradients overflow, when the next epoch
+    has another shard, and when a resumed run has another batch size or number of workers. The rate depends on `u` and
+    the iterator's position alone, so there is nothing to save. With `layer_decay` the groups of the optimizer have
+    shares of the rate (`tupe.optim.layer_decay`); the logged rate is that of the heads.
 
     Raises:
         UserError: for a warm-up given twice or out of range, more than one learning rate, a decay of the layers out of
@@ -76,7 +76,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
         self.lr = cfg.lr[0]
         self.group_shares: list[float] = []
         self.max_update = cfg.max_update if cfg.max_update > 0 else math.inf
-        # plain lists and numbers: they are read at every update, which is slow in omegaconf
+        # plain lists and numbers, because reading omegaconf at every update is slow
         self.max_epoch, self.update_freq = cfg.max_epoch, list(cfg.update_freq)
         self.skip_remainder_batch = cfg.skip_remainder_batch
         self.batches: Optional[EpochBatchIterator] = None
@@ -92,11 +92,11 @@ class LinearDecaySchedule(FairseqLRScheduler):
         self.step_update(0)
 
     def follow_names(self, names: list[str], axes: Mapping[str, int] = MappingProxyType({})) -> None:
-        """Group the optimizer's parameters by layer. Raises `UserError` if it cannot.
+        """Group the optimizer's parameters by layer. Raise `UserError` where that is impossible.
 
         Args:
-            names: of the parameters, in their order.
-            axes: of `layer_decay.head_axes`.
+            names: names of the parameters, in their order.
+            axes: output of `layer_decay.head_axes`.
         """
         if self.cfg.layer_decay < 1:
             share_of = layer_decay.shares(names, self.cfg.layer_decay, self.cfg.layer_decay_official, axes)
@@ -105,7 +105,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
             layer_decay.scale_layers(self.optimizer, dict(zip(names, in_order)), self.cfg.layer_decay, axes)
 
     def total_updates(self, num_updates: int) -> Optional[int]:
-        """Return `T` if `num_updates` updates are done; None while the training data are not yet loaded."""
+        """Return `T` after `num_updates` updates; None while the training data are not loaded."""
         if self.max_epoch <= 0:
             return self.max_update
         if self.batches is None:
@@ -133,7 +133,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
         """
         total = self.total_updates(num_updates)
         if total is not None:
-            # whole updates, as in RoBERTa's recipes; a millionth, because 0.29 * 100 is 28.999...
+            # whole updates, as in RoBERTa's recipes; a millionth is added because 0.29 * 100 is 28.999...
             warmup = self.cfg.warmup_updates or int(self.cfg.warmup_ratio * total + 1e-6)
             if warmup >= total:
                 raise UserError(

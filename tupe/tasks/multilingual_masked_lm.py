@@ -1,4 +1,4 @@
-"""Masked language modelling over many languages: each epoch a sample of each, by its smoothed frequency."""
+"""Masked language modelling over many languages: each epoch draws from each by its smoothed frequency."""
 
 import logging
 from dataclasses import dataclass, field
@@ -61,11 +61,11 @@ class MultilingualMaskedLMConfig(FairseqDataclass):
 
 @register_task("tupe_multilingual_masked_lm", dataclass=MultilingualMaskedLMConfig)
 class MultilingualMaskedLMTask(TupeTask, MaskedLMTask):
-    """fairseq's `multilingual_masked_lm`, which knows no Hydra, rebuilt from the same parts.
+    """fairseq's `multilingual_masked_lm` rebuilt from the same parts, since fairseq's has no dataclass for Hydra.
 
-    Each epoch has a draw of its own, by (seed, epoch) alone, so that a resumed run draws the same: with replacement
-    from a language whose probability is above its share of the blocks, without from others. Unlike fairseq's task, this
-    one masks a block differently each time it is drawn, and sorts blocks by the lengths of those that were drawn.
+    Each epoch draws by (seed, epoch) alone, so a resumed run draws the same. It draws with replacement from a language
+    whose probability is above its share of the blocks, and without from the others. Unlike fairseq's task, it masks a
+    block differently each time, and sorts blocks by the lengths of those that were drawn.
     """
 
     cfg: MultilingualMaskedLMConfig
@@ -79,7 +79,7 @@ class MultilingualMaskedLMTask(TupeTask, MaskedLMTask):
         return languages(self._folder(epoch), self.cfg.langs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: object) -> None:
-        """Load a split of all languages; `valid` brings `valid_de` of each with it, which are also splits by name.
+        """Load a split of all languages, such as `valid` and with it the splits `valid_de` of each; or one of these.
 
         Raises:
             UserError: if a language lacks the split, or if there is no such language.
@@ -163,15 +163,15 @@ class MultilingualMaskedLMTask(TupeTask, MaskedLMTask):
         return SortDataset(batches, sort_order=[shuffle, np.asarray(source.sizes)])
 
     def has_sharded_data(self, split: str) -> bool:
-        """Tell fairseq to load each epoch's own draw."""
+        """Return true for training, so that fairseq loads each epoch's own draw."""
         return split == self.cfg.train_subset or super().has_sharded_data(split)
 
     def can_reuse_epoch_itr(self, dataset: FairseqDataset) -> bool:
-        """Tell fairseq to build the batches of each epoch, which it would keep."""
+        """Return false, so that fairseq builds the batches of each epoch anew."""
         return False
 
     def before_training(self, cfg) -> None:
-        """Validate each language: `valid` alone is asked for, and its loss chooses the best checkpoint."""
+        """Add each language's splits to the validation of `valid`, whose loss chooses the best checkpoint."""
         subsets = cfg.dataset.valid_subset.split(",")
         wanted = [name for subset in subsets for name in (subset, *(f"{subset}_{one}" for one in self.languages()))]
         wanted = [name for name in dict.fromkeys(wanted) if name in subsets or name in self.datasets]

@@ -165,7 +165,7 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
         return data
 
     def targets(self, split: str, combine: bool = False) -> Sequence:
-        """Read the class of every example, or its classes or its number. Errors as `load_dataset`."""
+        """Read the class, classes or number of every example, with the errors of `load_dataset`."""
         return self._numbers(split) if self.cfg.regression_target else self._classes(split, combine)
 
     def class_counts(self) -> tuple[list[int], int]:
@@ -175,7 +175,7 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
         return counts.tolist(), len(classes)
 
     def _classes(self, split: str, combine: bool) -> list[int] | list[list[int]]:
-        """Return the class of every example, `0 .. num_classes - 1`; its classes if it has several."""
+        """Return the class of every example, `0 .. num_classes - 1`, or with `multi_label` its classes."""
         dictionary, several = self.label_dictionary, self.cfg.multi_label
         classes = []
 
@@ -203,7 +203,7 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
         return classes
 
     def _numbers(self, split: str) -> np.ndarray:
-        """Return the target of every example; float64, which fairseq leaves alone in half precision."""
+        """Return the target of every example, as float64, which fairseq does not convert to half precision."""
         path = os.path.join(self.cfg.data, "label", split + ".label")
         if not os.path.exists(path):
             raise UserError(
@@ -228,13 +228,13 @@ class MultiHot(RawLabelDataset):
 
 
 class InOrder(LengthWindows, SortDataset):
-    """Examples in an order, in training perhaps by length within windows."""
+    """Examples in a given order, in training perhaps sorted by length within windows."""
 
 
 class JoinedSentences(Sized):
     """`<s> a </s>`, or `<s> a </s> </s> b </s>`, in at most `max_positions` tokens.
 
-    Sentences that are too long lose words at their ends, the longer one first; the special tokens stay.
+    Sentences that are too long lose words at their end, the longer one first; the special tokens stay.
 
     Args:
         sentences: one or two sequences of examples; each example is words and a final `</s>`.
@@ -276,7 +276,7 @@ def share(room: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray,
 
 
 def freeze(model: nn.Module, layers: int) -> None:
-    """Leave what is below `layers` layers of an encoder of ours as it is; 0 for nothing. Errors as the model's."""
+    """Freeze the first `layers` layers of a model and what is below them; 0 freezes nothing."""
     if layers and not hasattr(model, "freeze_layers"):
         raise UserError(f"the model is a {type(model).__name__}, without frozen_layers: set --arch tupe_base or so")
     if layers:

@@ -19,7 +19,7 @@ NOT_IN_DOCUMENTS = ("empty lines", "tags of documents", "lines that are no JSON 
 def read(path, raw, book=False):
     path.write_bytes(raw)
     counts = Counter()
-    return list(reader.documents(path, book, counts)), counts
+    return [lines for lines, _ in reader.read_on(path, book, counts)], counts
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_lines_in_are_lines_kept_and_lines_reported(path, raw, book, limit):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "LINE_BYTES", limit)
         try:
-            documents = list(reader.documents(path, book, counts))
+            documents = [lines for lines, _ in reader.read_on(path, book, counts)]
         except UserError as error:  # packed, but not really; or UTF-16
             assert str(path) in str(error)
             return

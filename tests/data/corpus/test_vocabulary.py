@@ -6,7 +6,8 @@ from fairseq.data import Dictionary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tupe.data.corpus.vocabulary import MASK, Encoder, symbols, train, write_dictionary
+from tupe.data.corpus.tokenizers import SentencePieceTokenizer
+from tupe.data.corpus.vocabulary import MASK, symbols, train, write_dictionary
 from tupe.errors import UserError
 
 LINES = [
@@ -44,7 +45,7 @@ def pieces(model, numbers):
 
 def test_text_is_never_a_symbol_of_fairseq(model):
     """Not even where it spells one, in capitals, or in characters that are normalised to it."""
-    encode = Encoder(model)
+    encode = SentencePieceTokenizer(model)
     text = "the cat <mask> <MASK> ＜mask＞ <s> </s> <pad> <unk> ☃</s>☃"
     assert set(pieces(model, encode(text))) & {MASK, "<s>", "</s>", "<pad>"} == set()
     plain = sentencepiece.SentencePieceProcessor(model_file=str(model))
@@ -59,8 +60,8 @@ def test_numbers_are_the_dictionarys(model):
     plain = sentencepiece.SentencePieceProcessor(model_file=str(model))
     for line in (*LINES, "a <url> b", "Ωmega"):
         expected = dictionary.encode_line(" ".join(plain.encode(line, out_type=str)), add_if_not_exist=False)
-        assert Encoder(model)(line) == expected[:-1].tolist()
-    assert dictionary.unk() not in Encoder(model)(" ".join(LINES))
+        assert SentencePieceTokenizer(model)(line) == expected[:-1].tolist()
+    assert dictionary.unk() not in SentencePieceTokenizer(model)(" ".join(LINES))
 
 
 @settings(deadline=None)
@@ -70,7 +71,7 @@ def test_numbers_are_the_dictionarys(model):
 def test_word_by_word_is_the_same_with_bpe(model, parts):
     if model.parent.name.startswith("bpe"):
         line = "".join(parts)
-        assert list(Encoder(model, by_words=True).lines([line])) == [Encoder(model)(line)]
+        assert list(SentencePieceTokenizer(model, by_words=True).lines([line])) == [SentencePieceTokenizer(model)(line)]
 
 
 @pytest.mark.parametrize(("size", "reason"), [(30_000, "too high"), (12, "smaller than required_chars")])

@@ -14,7 +14,7 @@ from tests.commands import run
 from tests.data.glue.test_prepare import write_task
 from tupe.cli.main import main
 from tupe.data.corpus.manifest import Manifest
-from tupe.data.corpus.vocabulary import Encoder
+from tupe.data.corpus.tokenizers import SentencePieceTokenizer
 from tupe.data.glue.cells import records, sentences
 from tupe.data.glue.own import Options, _described, description, own_tasks
 from tupe.data.text.stages import TextProcessing
@@ -64,7 +64,7 @@ def test_a_folder_says_what_the_file_says(ending, make, prepared):
     assert status == 0, said
     assert "task train  12 rows: bad 4, good 4, very good 4" in said
     corpus = Manifest.load(prepared)
-    encode, processing = Encoder(corpus.model), corpus.text_processing()
+    encode, processing = SentencePieceTokenizer(corpus.model), corpus.text_processing()
     found = [item[:-1].tolist() for item in MMapIndexedDataset(str(out / "input0/train"))]
     assert found == [encode(processing.line(text)) for text, _ in EXAMPLES]
     assert labels(out, "train") == [[label] for _, label in EXAMPLES]

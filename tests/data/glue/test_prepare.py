@@ -13,7 +13,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 from tests.data.kills import run_killed
 from tupe.cli.main import main
 from tupe.data.corpus.manifest import Manifest
-from tupe.data.corpus.vocabulary import Encoder
+from tupe.data.corpus.tokenizers import SentencePieceTokenizer
 from tupe.data.glue.tasks import TASKS
 from tupe.files import LOCK, lock
 
@@ -70,7 +70,7 @@ def items(folder, split):
 @pytest.mark.parametrize("name", TASKS)
 def test_folders_say_what_the_files_say(name, made, prepared):
     task, corpus = TASKS[name], Manifest.load(prepared)
-    processing, encode = corpus.text_processing(), Encoder(corpus.model)
+    processing, encode = corpus.text_processing(), SentencePieceTokenizer(corpus.model)
     for split in task.splits:
         for number in range(len(task.texts)):
             expected = [encode(processing.line(TEXTS[(row + number) % len(TEXTS)])) for row in range(8)]

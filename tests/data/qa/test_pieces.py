@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.data.qa.conftest import LINES
 from tupe.data.corpus.manifest import Manifest
+from tupe.data.corpus.vocabulary import UNKNOWN_NUMBER
 from tupe.data.qa.pieces import Encoder
 from tupe.errors import UserError
 
@@ -96,7 +97,7 @@ def test_an_answer_is_within_its_pieces(context, answer, encoder):
 
 
 def test_a_text_that_spells_mask_has_none(encoder):
-    assert encoder.unknown in encoder.numbers("the <mask> house")
+    assert UNKNOWN_NUMBER in encoder.numbers("the <mask> house")
 
 
 def test_rewritten_corpora_are_refused(rewritten):

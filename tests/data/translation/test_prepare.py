@@ -11,7 +11,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from tests.data.kills import run_killed
 from tests.data.translation.conftest import pairs
-from tupe.data.corpus.vocabulary import Encoder
+from tupe.data.corpus.tokenizers import SentencePieceTokenizer
 from tupe.data.translation.cleaning import Cleaning
 from tupe.files import LOCK, lock
 
@@ -22,7 +22,7 @@ def test_data_are_what_the_files_say(text, prepare, tmp_path, capsys):
     valid = (["the dog", "", "a  man"], ["der Hund", "", "ein Mann"])
     files = text("train", source, target, packed=True), text("valid", *valid), text("test", *valid)
     assert prepare("--train", files[0], "--valid", files[1], "--test", files[2], files[1], "--max-ratio", 2) == 0
-    out, encode = tmp_path / "out", Encoder(tmp_path / "out/sentencepiece.bpe.model")
+    out, encode = tmp_path / "out", SentencePieceTokenizer(tmp_path / "out/sentencepiece.bpe.model")
     dropped = (7, 9, 11)
     expected = {
         "train": [pair for number, pair in enumerate(zip(source, target)) if number not in dropped],

@@ -56,10 +56,8 @@ class Case:
             shapes |= {"theta": (2, heads), "segment": (heads, 2, 2)}
         if not self.whole:
             words = {name: normal(tokens, heads, width) for name in ("query", "key", "value")}
-            factors: dict[str, float] = dict.fromkeys(
-                ("pos_q", "pos_k"), width ** (-0.25)
-            )  # their product then has a spread of 1
-            return words | {name: normal(*shape, spread=factors.get(name, 1.0)) for name, shape in shapes.items()}
+            spreads = {"pos_q": width**-0.25, "pos_k": width**-0.25}  # the product of these has a spread of 1
+            return words | {name: normal(*shape, spread=spreads.get(name, 1.0)) for name, shape in shapes.items()}
         # Tokens whose places are equal modulo `period` have equal codes and attend only to each other, equally.
         period = self.length // 8
         codes = torch.randint(0, 2, (period, heads, width), generator=generator, dtype=torch.float64) * 2 - 1

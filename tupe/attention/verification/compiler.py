@@ -84,10 +84,9 @@ def use(path: Path) -> None:
     """Make Triton use a ptxas, in this process and in those that it starts."""
     os.environ[VARIABLE] = str(path)
     compiler = sys.modules.get("triton.backends.nvidia.compiler")
+    # the version, which Triton caches, is part of the key under which it keeps compiled kernels
     remembered = getattr(compiler, "get_ptxas_version", None)
-    if remembered is not None and hasattr(
-        remembered, "cache_clear"
-    ):  # part of the key under which Triton keeps compiled kernels
+    if hasattr(remembered, "cache_clear"):
         remembered.cache_clear()
 
 

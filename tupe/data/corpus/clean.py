@@ -1,4 +1,4 @@
-"""Cleaning: of what the plan keeps of a part, the text after the stages, and how often its words occur."""
+"""Clean a part: run what the plan keeps of it through the text stages, and count its words."""
 
 from collections import Counter
 from contextlib import ExitStack
@@ -12,14 +12,17 @@ from tupe.data.corpus.parts import Part
 from tupe.data.text.stages import TextProcessing
 from tupe.files import atomic
 
+#: Return the text stages, made once in each process.
+processing = cache(TextProcessing)
+
 
 @dataclass(frozen=True)
 class Planned:
-    """Facts that the plan keeps of a part."""
+    """Decisions of the plan about a part."""
 
     part: Part
     repeated_documents: np.ndarray  # marks its documents that came before
-    repeated_lines: np.ndarray  # marks such lines
+    repeated_lines: np.ndarray  # marks its lines that came before
     valid: np.ndarray  # marks documents that are held out
 
 
@@ -47,9 +50,3 @@ def clean(stages: tuple[str, ...], language: str, planned: Planned) -> None:
         rare_words.save_counts(words, part.path("clean", "words"))
     part.finish("clean", counts)
     part.drop("scan", "txt")
-
-
-@cache
-def processing(stages: tuple[str, ...], language: str) -> TextProcessing:
-    """Return the text stages, made once in each process."""
-    return TextProcessing(stages, language)

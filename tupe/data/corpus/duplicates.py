@@ -1,9 +1,9 @@
-"""Finds what came before, among 64-bit hashes on disk, in time that is linear in their number.
+"""Find repeated 64-bit hashes on disk, in time linear in their number.
 
-Hashes go by their first bits into ranges small enough for memory: read in blocks, each block written in the order of
-the ranges, then each range is read from all blocks. So every hash is read twice and written once, one file is open at
-a time, and memory does not grow with the corpus; the marks lie in a file that is mapped, not loaded. Two different
-lines of 150 million (16 GB) get the same hash in one such corpus in 1,600.
+The first bits of a hash put it into a range that fits in memory. The files are read in blocks, and each block is
+written in the order of the ranges; then each range is read from all blocks. So every hash is read twice and written
+once, one file is open at a time, and memory does not grow with the corpus. The marks lie in a file that is mapped, not
+loaded. In one of 1,600 corpora of 150 million lines (16 GB), two different lines have the same hash.
 """
 
 import shutil
@@ -21,7 +21,7 @@ _ENTRY = np.dtype([("hash", "<u8"), ("place", "<u4")])  # the place in its block
 def repeated(files: Sequence[Path], marks: Path) -> np.ndarray:
     """Mark each 64-bit hash in `files` that an earlier one equals.
 
-    The marks, a bool for each hash, are written to the file `marks`; one that is there is kept.
+    The marks, a bool for each hash, are written to the file `marks`, unless it is there already.
 
     Returns:
         The marks, mapped from the file.
@@ -30,7 +30,7 @@ def repeated(files: Sequence[Path], marks: Path) -> np.ndarray:
         total = number_of(files)
         ranges = max(1, -(-total // SLICE))
         folder = marks.with_suffix(".blocks")
-        shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
+        shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed
         folder.mkdir(parents=True)
         ends = [_write(block, ranges, folder / str(number)) for number, block in enumerate(_blocks(files))]
         with atomic(marks) as unfinished:

@@ -1,4 +1,4 @@
-"""Encoding: cleaned text without lines of rare words, short sentences joined, as tokens, long lines cut."""
+"""Encode cleaned text: drop lines of rare words, join short sentences, tokenise, and cut long lines."""
 
 from array import array
 from collections import Counter
@@ -14,21 +14,24 @@ from tupe.data.corpus import text
 from tupe.data.corpus.parts import Part
 from tupe.data.corpus.rare_words import RareWords
 from tupe.data.corpus.short_sentences import join
-from tupe.data.corpus.tokenizers import Tokenizer, open_tokenizer
+from tupe.data.corpus.tokenizers import open_tokenizer
 from tupe.data.corpus.vocabulary import UNKNOWN_NUMBER
 from tupe.files import atomic
+
+# Each is opened once in each process.
+_tokenizer, _rare_words = cache(open_tokenizer), cache(RareWords)
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """The settings by which parts are encoded."""
+    """Settings of the encoding."""
 
     model: Path  # the file of the tokenizer, beside its dictionary
     by_words: bool  # whether SentencePiece is asked once for a word
-    rare: Path | None  # the rare words; None leaves all lines in
+    rare: Path | None  # the rare words; None keeps all lines
     joined: bool  # whether short sentences are joined
-    max_tokens: int  # of a line
-    shards: int  # folders that the training documents are dealt out to
+    max_tokens: int  # tokens of a line at most
+    shards: int  # folders among which the training documents are divided
 
 
 class Sequences:
@@ -45,7 +48,7 @@ class Sequences:
 
 
 def encode(encoding: Encoding, what: tuple[Part, int]) -> None:
-    """Encode a part, given with the number of training documents before it, by which these are dealt out in turn.
+    """Encode a part. `what` is the part and the number of training documents before it, which go to the shards in turn.
 
     The step `encode` leaves for each split its `tokens`, shard after shard, the `sizes` of its sequences, and for each
     shard how many sequences and tokens it gets (`shards`). A document is its lines and an empty line.
@@ -77,7 +80,7 @@ def _lines(lines: list[str], encoding: Encoding, split: str, counts: Counter) ->
         counts["join-short-sentences: removed"] += before - len(lines)
     counts[f"{split} words"] += sum(len(line.split()) for line in lines)
     counts[f"{split} characters"] += sum(map(len, lines))
-    for numbers in _encoder(encoding.model, encoding.by_words).lines(lines):
+    for numbers in _tokenizer(encoding.model, encoding.by_words).lines(lines):
         counts[f"{split} tokens"] += len(numbers)
         counts[f"{split} unknown tokens"] += numbers.count(UNKNOWN_NUMBER)
         starts = range(0, len(numbers), encoding.max_tokens)
@@ -96,15 +99,3 @@ def _write(part: Part, split: str, shards: Sequence[Sequences]) -> None:
         with atomic(part.path("encode", f"{split}.{kind}")) as unfinished, unfinished.open("wb") as file:
             for values in arrays:
                 values.tofile(file)
-
-
-@cache
-def _encoder(model: Path, by_words: bool) -> Tokenizer:
-    """Loaded once in each process."""
-    return open_tokenizer(model, by_words)
-
-
-@cache
-def _rare_words(path: Path) -> RareWords:
-    """Mapped once in each process."""
-    return RareWords(path)

@@ -11,8 +11,8 @@ def choose(hashes: np.ndarray, repeated: np.ndarray, number: int | float, inputs
     Args:
         hashes: `uint64`, one a document.
         repeated: marks documents that are dropped anyway.
-        number: of documents, or, as a float, their share: at least one document then, unless it is 0.
-        inputs: what they are of, for the message.
+        number: how many documents, or as a float their share, which is at least one document unless it is 0.
+        inputs: where the documents are from, for the message.
 
     Raises:
         UserError: if nothing would be left for training.

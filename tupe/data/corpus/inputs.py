@@ -16,9 +16,9 @@ _TEXT = re.compile(r"(?:.*\.(?:txt|text|json|jsonl)|wiki_\d+)(?:\.(?:xz|gz|bz2))
 
 @dataclass(frozen=True)
 class Input:
-    """A text file; of a book the whole is one document. `name` is its path from the named file or folder on.
+    """A text file; a book is one document. `name` is its path from the named file or folder on.
 
-    `language` is empty where the corpus is of one.
+    `language` is empty in a corpus of one language.
     """
 
     path: Path
@@ -29,7 +29,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Identity:
-    """The properties by which an input is still the same file, wherever it is."""
+    """Properties by which an input is recognised as the same file, wherever it lies."""
 
     name: str
     book: bool
@@ -39,7 +39,7 @@ class Identity:
 
     @classmethod
     def of(cls, file: Input) -> "Identity":
-        """Identity of a file as it is now."""
+        """Return the identity of a file as it is now."""
         found = file.path.stat()
         return cls(file.name, file.book, found.st_size, found.st_mtime_ns, file.language)
 
@@ -48,8 +48,8 @@ def find(inputs: list[Path], books: list[Path], languages: Sequence[Path] = ()) 
     """List the files named, and those in the folders named, linked ones too, by language, then by name.
 
     Args:
-        inputs: text files, or folders of them; of many languages `de=FILE`.
-        books: the same, of files that are one document each.
+        inputs: text files, or folders of them; in a corpus of many languages `de=FILE`.
+        books: like `inputs`, for files that are one document each.
         languages: folders whose files and folders are called by their languages, as `de.txt.xz` and `de`.
 
     Raises:

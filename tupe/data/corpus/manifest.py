@@ -42,12 +42,12 @@ class Counts:
 
 @dataclass(frozen=True)
 class Imported:
-    """What `tupe import` made a folder of."""
+    """The model that `tupe import` made a folder from."""
 
-    name: str  # of the folder
-    kind: str  # of the model
-    licence: str | None  # which the folder's README names
-    files: dict[str, str]  # SHA-256 of each that was read
+    name: str  # the name of its folder
+    kind: str  # the kind of model
+    licence: str | None  # the licence that the folder's README names
+    files: dict[str, str]  # SHA-256 of each file that was read
 
 
 @dataclass(frozen=True)
@@ -56,19 +56,19 @@ class Content:
 
     version: ClassVar[int] = 2
     settings: Settings  # what the user asked for
-    inputs: tuple[Identity, ...]  # what it was made of
+    inputs: tuple[Identity, ...]  # files that the corpus was made from
     data: tuple[str, ...]  # folders of training data
     counts: Counts
     versions: dict[str, str]
     sizes: dict[str, int]
     checksums: dict[str, str]  # SHA-256 of each
-    languages: dict[str, Counts] = field(default_factory=dict)  # of a corpus of many, what was done in each
-    imported: Imported | None = None  # of a folder without training data: the model whose vocabulary it has
+    languages: dict[str, Counts] = field(default_factory=dict)  # counts of each, in a corpus of many languages
+    imported: Imported | None = None  # the model whose vocabulary a folder without training data has
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """A prepared corpus, seen from a command that uses it."""
+    """A prepared corpus, for commands that use it."""
 
     folder: Path
     content: Content
@@ -78,7 +78,7 @@ class Manifest:
         """Read a manifest, given the file or its folder, and check the vocabulary beside it.
 
         Raises:
-            UserError: if it is not there or is no manifest, or if the dictionary or the tokenizer is another.
+            UserError: if it is missing or no manifest, or if the dictionary or the tokenizer has changed.
         """
         path = path / NAME if path.is_dir() else path
         manifest = cls(path.parent, read(path, Content, MADE_BY))

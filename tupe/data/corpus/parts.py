@@ -1,7 +1,7 @@
-"""The folder of unfinished work: what a step has done with a part stays done when the command is started again.
+"""The folder of unfinished work: what a step did with a part is not done again after an interruption.
 
-The inputs are divided into parts, some megabytes of text each, which depend on the inputs alone, not on processes or
-interruptions. A step reads files of a part and writes others, and its note, which says that it is done, comes last.
+The inputs are divided into parts of some megabytes of text, which depend on the inputs alone, not on processes or
+interruptions. A step reads files of a part and writes others. Its note, written last, says that it is done.
 """
 
 import sys
@@ -28,7 +28,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Note:
-    """A step's note about a part: its counts, and after the reading of a part, where the lot goes on."""
+    """A step's note about a part: its counts, and for the step `scan` where the lot goes on."""
 
     counts: dict[str, int]
     next: Position | None = None
@@ -73,7 +73,7 @@ def total(step: str, parts: Iterable[Part]) -> Counter:
 def each(
     step: str, parts: list[Part], map_: Map, function: Callable[[Any], object], task: Callable[[Part], Any]
 ) -> None:
-    """Run `function(task(part))` for the parts that a step is not done with; the function notes that it is done."""
+    """Run `function(task(part))` for the parts that a step is not done with; `function` notes that it is done."""
     sizes = {part: part.note("scan").counts.get("bytes", 0) for part in parts}
     todo = [part for part in parts if not part.is_done(step)]
     with progress(step, sum(sizes.values()), sum(sizes.values()) - sum(map(sizes.__getitem__, todo))) as bar:

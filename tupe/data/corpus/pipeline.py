@@ -1,4 +1,4 @@
-"""The preparation of a corpus, step by step, each in a file beside this one.
+"""Prepare a corpus, step by step; each step has a file beside this one.
 
     scan        every input is read once: its text is divided into parts, its lines and documents counted and hashed
     plan        which documents and lines came before, and which documents are held out for validation
@@ -7,11 +7,11 @@
     encode      the cleaned text of a part becomes tokens, without lines of rare words
     shards      tokens become fairseq's binary data
 
-A step leaves files in `OUT/work`, part by part, and what it left is not done again after an interruption. The result is
-made in `OUT/work/data` and moved when all of it is there; the manifest comes last.
+A step writes files to `OUT/work`, part by part, and does nothing twice after an interruption. The result is made in
+`OUT/work/data` and moved when all of it is there; the manifest comes last.
 
-Of many languages each has parts of its own and a folder in the result; of one, that folder is the result itself, and
-the language is called "". What came before is looked for in all; the vocabulary is of all.
+With many languages, each has its own parts and its own folder in the result. A single language is called "", and its
+folder is the result itself. Repetitions are looked for across all languages, and all share the vocabulary.
 """
 
 import dataclasses
@@ -57,8 +57,8 @@ def prepare(
     """
     check_folder(out)
     identities = tuple(map(Identity.of, inputs))
-    of = {"settings": dataclasses.asdict(settings), "inputs": _by_name(identities)}
-    with own(out, MADE_BY, of):
+    made_of = {"settings": dataclasses.asdict(settings), "inputs": _by_name(identities)}
+    with own(out, MADE_BY, made_of):
         if not (out / NAME).exists():
             _Preparation(out, inputs, identities, settings, workers, shared).run()
         manifest = Manifest.load(out)
@@ -68,7 +68,7 @@ def prepare(
 
 
 def _by_name(identities: Sequence[Identity]) -> dict[str, str]:
-    """Describe each input by its name, so that another is noticed; a second one of a name has its number."""
+    """Describe each input under its name, to notice another; a second input of a name gets its number."""
     named: dict[str, str] = {}
     for number, file in enumerate(identities):
         name = f"{file.name} ({number})" if file.name in named else file.name
@@ -97,10 +97,10 @@ class _Preparation:
 
     def run(self) -> None:
         if not (self.work / NAME).exists():
-            processing(self.settings.stages, self.settings.language)  # a package that is missing is missed here
+            processing(self.settings.stages, self.settings.language)  # raises here if a package is missing
             for folder in ("", "scan", "clean", "encode", "data"):
                 remove_unfinished(self.work / folder)
-            import fairseq.data.indexed_dataset  # noqa: F401  once, before there are more processes
+            import fairseq.data.indexed_dataset  # noqa: F401  once, before the processes are forked
 
             with pool(self.workers) as map_:
                 self.scan(map_)
@@ -128,7 +128,7 @@ class _Preparation:
                 raise UserError(f"there is no text in the inputs{_of(language)}.")
 
     def plan(self, map_: Map) -> None:
-        """Decide what is kept of each part, and take that through the stages."""
+        """Decide what is kept of each part, and run that through the stages."""
         line_files, document_files, length_files = (
             [part.path("scan", kind) for part in self.parts] for kind in ("lines", "documents", "lengths")
         )
@@ -138,21 +138,22 @@ class _Preparation:
         document = dict(zip(self.parts, accumulate((number_of([path]) for path in document_files), initial=0)))
         line = dict(zip(self.parts, accumulate((number_of([path]) for path in line_files), initial=0)))
 
-        def its(first: dict[Part, int], kind: str, parts: Sequence[Part]) -> slice:
+        def hashes_of(parts: Sequence[Part], kind: str, first: dict[Part, int]) -> slice:
             return slice(first[parts[0]], first[parts[-1]] + number_of([parts[-1].path("scan", kind)]))
 
         valid, self.planned = np.zeros(len(hashes), dtype=bool), {}
         for language, parts in self.languages.items():
-            of = its(document, "documents", parts)
-            valid[of] = choose(hashes[of], documents[of], self.settings.valid_documents, f"the inputs{_of(language)}")
-            in_repeated = int(lengths[of][documents[of]].sum())
+            place = hashes_of(parts, "documents", document)
+            where = f"the inputs{_of(language)}"
+            valid[place] = choose(hashes[place], documents[place], self.settings.valid_documents, where)
+            in_repeated = int(lengths[place][documents[place]].sum())
             counts = self.planned[language] = Counter({"deduplicate-documents: removed": in_repeated})
             if "deduplicate-lines" in self.settings.stages:  # those of a repeated document are repeated too
-                counts["deduplicate-lines: removed"] = int(lines[its(line, "lines", parts)].sum()) - in_repeated
+                counts["deduplicate-lines: removed"] = int(lines[hashes_of(parts, "lines", line)].sum()) - in_repeated
 
         def planned(part: Part) -> Planned:
-            of = its(document, "documents", [part])
-            return Planned(part, *map(np.array, (documents[of], lines[its(line, "lines", [part])], valid[of])))
+            place, line_place = hashes_of([part], "documents", document), hashes_of([part], "lines", line)
+            return Planned(part, *map(np.array, (documents[place], lines[line_place], valid[place])))
 
         function = partial(clean, self.settings.stages, self.settings.language)
         each("clean", self.parts, map_, function, planned)
@@ -187,7 +188,7 @@ class _Preparation:
         vocabulary.write_dictionary(self.model, self.dictionary)
 
     def _sample(self) -> Iterator[str]:
-        """Yield lines of each language by its smoothed share of the bytes: some, or all, or all and some again."""
+        """Yield lines of each language by its smoothed share of the bytes, some of them twice or more if need be."""
         sizes = [_cleaned_bytes(parts) for parts in self.languages.values()]
         most = min(sum(sizes), vocabulary.SAMPLE_BYTES[self.settings.model_type])
         shares = (most * probabilities(sizes, self.settings.vocab_alpha) / sizes).tolist()

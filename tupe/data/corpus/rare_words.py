@@ -1,4 +1,4 @@
-"""Drops lines with too many rare words: foreign text, lists of names, debris of markup.
+"""Drop lines with too many rare words: foreign text, lists of names, rests of markup.
 
 Words are counted by their hash, in a table of fixed size, so memory does not grow with the corpus. Two words that
 share a place may pass for frequent; a frequent word never passes for rare. The papers give no numbers; these are ours.
@@ -45,10 +45,8 @@ class RareWords:
 
     def without(self, lines: list[str]) -> list[str]:
         """Return the lines that have few enough."""
-        return [line for line in lines if not self._too_many(line.split())]
-
-    def _too_many(self, words: list[str]) -> bool:
-        return sum(map(self._rare.__getitem__, words)) > SHARE * len(words)
+        in_words = ((line, line.split()) for line in lines)
+        return [line for line, words in in_words if sum(map(self._rare.__getitem__, words)) <= SHARE * len(words)]
 
 
 def _place(word: str) -> int:

@@ -1,4 +1,4 @@
-"""Documents from text files: plain text, books, WikiExtractor's output."""
+"""Read documents from text files: plain text, books, WikiExtractor's output."""
 
 import bz2
 import gzip
@@ -16,7 +16,7 @@ from tupe.errors import UserError
 _PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_MOST_NUL = 0.01  # of text that was damaged
+_MOST_NUL = 0.01  # share of the bytes; damaged text has some
 _JSON = re.compile(rb'\s*\{\s*"\w+"\s*:')
 
 # Bounds on what is held in memory. A longer line or document is cut, and counted.
@@ -24,27 +24,24 @@ LINE_BYTES = 1 << 20
 JSON_LINE_BYTES = 64 << 20
 DOCUMENT_CHARACTERS = 8 << 20
 
-# What a format makes of the lines of a file: lines of text, and None at the end of a document.
+# A format turns a file into lines of text, and None at the end of each document.
 _Text = Iterator[str | None]
-
-
-def documents(path: Path, book: bool, counts: Counter) -> Iterator[list[str]]:
-    """Yield the documents of a file, each the list of its lines that are not empty, as `read_on` reads them."""
-    return (lines for lines, _ in read_on(path, book, counts))
 
 
 def read_on(
     path: Path, book: bool, counts: Counter, skip: int = 0, lines_before: int = 0
 ) -> Iterator[tuple[list[str], bool]]:
-    """Yield documents, each with whether the file can be read on from here: from `counts["bytes"]` bytes later.
+    """Yield the documents of a file, each as its lines that are not empty, with whether reading can go on from there.
+
+    It can go on with a `skip` that is `counts["bytes"]` larger.
 
     Args:
         path: text, plain or packed by xz, gzip or bzip2: a paragraph a line and an empty line between documents,
             or WikiExtractor's `<doc>` elements, or its JSON lines. Bytes that are no UTF-8 become surrogate escapes.
         book: the whole file is one document.
-        counts: `bytes` and `lines` that were read, and those that are not in a document, by the reason.
-        skip: bytes, unpacked, that were read before.
-        lines_before: lines of these, for the messages.
+        counts: gets `bytes` and `lines` that were read, and by the reason the lines that are in no document.
+        skip: unpacked bytes that were read before.
+        lines_before: lines in these bytes, for the messages.
 
     Raises:
         UserError: if the file cannot be read to its end.

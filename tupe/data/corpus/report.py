@@ -1,4 +1,4 @@
-"""Say in lines to print what was done to a corpus."""
+"""Lines to print about a prepared corpus."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from tupe.data.text.stages import KEEP_WHITE_SPACE, STAGES
 
 _TOKENS_A_SYMBOL = 100  # fewer, and most of the vocabulary is hardly ever seen
 _READ = ("bytes", "lines", "documents")
-# What is not a stage: a line that SentencePiece makes nothing of, and one of more pieces than fairseq can take.
+# Counted like stages: lines without a piece, and lines of more pieces than fairseq can take.
 _ALWAYS = ("no-pieces", "cut-long-lines")
 
 
@@ -17,7 +17,7 @@ def vocabulary_warning(symbols: int, tokens: int) -> Iterator[str]:
     """Return a line, with a size that fits, if a vocabulary is too large for so many tokens of text."""
     if tokens >= _TOKENS_A_SYMBOL * symbols:
         return
-    # a smaller vocabulary makes more tokens of the same text, so what it has for each is a little more than said
+    # with fewer symbols the same text has more tokens, so each symbol is seen a little more often than this
     fits = max(tokens // _TOKENS_A_SYMBOL // 1000 * 1000, 1000)
     smaller = f"--vocab-size {fits}, or with " if fits < symbols else ""
     yield (
@@ -38,14 +38,15 @@ def lines(out: Path, content: Content) -> Iterator[str]:
     for reason in read:
         if reason not in _READ:
             yield f"{reason:<24}{read[reason]:>24,}"
-    for stage in (*(name for name in STAGES if name in _counted(content)), *_ALWAYS):
+    counted = {*content.settings.stages} - {KEEP_WHITE_SPACE}
+    for stage in (*(name for name in STAGES if name in counted), *_ALWAYS):
         did = [counts.stages.get(f"{stage}: {what}", 0) for what in ("changed", "removed", "added")]
         yield f"{stage:<24}" + "".join(f"{number:>12,}" for number in did)
     for split in SPLITS:
         left = [f"{counts.left.get(f'{split} {what}', 0):,} {what}" for what in ("documents", "lines", "tokens")]
         yield f"{split}: {', '.join(left)}"
-    for language, its in content.languages.items():
-        yield f"{language}: {_language(its.left)}"
+    for language, its_counts in content.languages.items():
+        yield f"{language}: {_language(its_counts.left)}"
     if counts.left.get("valid documents") == 1:
         yield (
             "warning: one document is held out, and validation losses are of its subject alone: give more by "
@@ -55,13 +56,8 @@ def lines(out: Path, content: Content) -> Iterator[str]:
     yield f"data: {':'.join(str(out / folder) for folder in content.data)}"
 
 
-def _counted(content: Content) -> set[str]:
-    """Return the stages that count what they do."""
-    return {*content.settings.stages} - {KEEP_WHITE_SPACE}
-
-
 def _language(left: dict[str, int]) -> str:
-    """Say what is left of a language, and how the vocabulary spells it; without spaces, characters tell more."""
+    """Say what is left of a language, and how many tokens a word and a character take (some scripts have no spaces)."""
     tokens, valid = left.get("train tokens", 0), left.get("valid tokens", 0)
     word, character = (tokens / max(left.get(f"train {what}", 0), 1) for what in ("words", "characters"))
     unknown = 100 * left.get("train unknown tokens", 0) / max(tokens, 1)

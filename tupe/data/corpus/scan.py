@@ -1,7 +1,7 @@
-"""The reading of the inputs, once: their text goes into parts; lines and documents are counted and hashed.
+"""Read the inputs once: divide their text into parts, and count and hash lines and documents.
 
-Files are read in lots: a large one, or small ones together. A lot whose reading was interrupted is read on from the
-last part that was done; of a packed file that means unpacking it again, which is quick.
+Files are read in lots: a large file, or small ones together. After an interruption a lot is read on from its last
+finished part. A packed file is unpacked again for that, which is quick.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ class Lot:
     files: tuple[Input, ...]
 
     def part(self, number: int) -> Part:
-        """A part of this lot."""
+        """Return a part of this lot."""
         return Part(self.folder, f"{self.number:06d}.{number:06d}")
 
     def parts(self) -> list[Part]:
@@ -57,8 +57,8 @@ def lots(folder: Path, files: Sequence[Input]) -> list[Lot]:
 def scan(lot: Lot) -> int:
     """Read a lot, or the rest of it, and return its bytes.
 
-    Of each part the step `scan` leaves: `txt`, its documents; `lines` and `documents`, the hash of each, 64 bits;
-    `lengths`, the lines of each document, `int64`; and the counts of the reader, and `documents`.
+    For each part the step `scan` leaves `txt`, its documents; `lines` and `documents`, their hashes of 64 bits;
+    `lengths`, the number of lines of each document, `int64`; and in its note the reader's counts and `documents`.
     """
     parts = lot.parts()
     size = sum(part.note("scan").counts.get("bytes", 0) for part in parts[:-1])

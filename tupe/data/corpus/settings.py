@@ -20,15 +20,14 @@ class Settings:
 
     profile: str  # the profile that `stages` and `language` were taken from
     stages: tuple[str, ...] = checked(pattern="[a-z][a-z-]*")  # names of `tupe.data.text.stages.STAGES`
-    language: str  # of the rules that split sentences and tokens
+    language: str  # language of the rules that split sentences and tokens
     vocab_size: int  # symbols of the dictionary, fairseq's own and `<mask>` included
-    model_type: str  # of SentencePiece: `bpe` or `unigram`; of an imported model what its tokenizer is
+    model_type: str  # SentencePiece's `bpe` or `unigram`, or the kind of an imported model's tokenizer
     valid_documents: int | float  # documents held out for validation, or, as a float, their share
     shards: int | None  # folders of training data, or None: as many as keep each below a gigabyte of text
     max_tokens: int  # a longer line is cut, since fairseq never splits one: `--tokens-per-sample` less 2, or fewer
-    vocab_alpha: float = 0.5  # exponent that smooths the shares of the languages in what the vocabulary is trained on
-    # checksum of the SentencePiece model that is taken from another corpus; None trains one
-    vocabulary: str | None = None
+    vocab_alpha: float = 0.5  # exponent that smooths the languages' shares of the text for the vocabulary
+    vocabulary: str | None = None  # checksum of a SentencePiece model taken from another corpus; None trains one
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "shards", "max_tokens"):
@@ -43,10 +42,10 @@ class Settings:
             raise UserError(f"--vocab-alpha is {self.vocab_alpha}: it must be between 0 and 1.")
 
     def with_vocabulary_of(self, other: "Settings", checksum: str) -> "Settings":
-        """These settings with the vocabulary of a corpus that `other` made and whose model has a checksum.
+        """Return these settings with the vocabulary of the corpus of `other`, whose model has this checksum.
 
         Raises:
-            UserError: if its text was processed in another way. How that of an imported model was is not known.
+            UserError: if that text was processed in another way. For an imported model the processing is not known.
         """
         for name in ("stages", "language") * (other.profile != IMPORTED):
             ours, theirs = getattr(self, name), getattr(other, name)

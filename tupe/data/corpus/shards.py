@@ -1,4 +1,4 @@
-"""fairseq's binary data: one folder, or for a large corpus several, of which fairseq reads one an epoch (`a:b:c`)."""
+"""Write fairseq's binary data: one folder, or several for a large corpus; fairseq reads one each epoch (`a:b:c`)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 from tupe.data.binary import writer
 from tupe.data.corpus.parts import Part
 
-SHARD_BYTES = 1 << 30  # of cleaned text
+SHARD_BYTES = 1 << 30  # bytes of cleaned text in a shard
 
 
 def folders(number: int) -> list[str]:
@@ -20,7 +20,7 @@ def folders(number: int) -> list[str]:
 class Shard:
     """Binary data to be made of parts of the corpus."""
 
-    prefix: Path  # of `.bin` and `.idx`
+    prefix: Path  # path without `.bin` and `.idx`
     split: str  # `train` or `valid`
     number: int
     parts: tuple[Part, ...]
@@ -28,7 +28,7 @@ class Shard:
 
 
 def assemble(shard: Shard) -> int:
-    """Put together what each part gives to a shard, and return how many bytes it has; nothing is done twice."""
+    """Put together what each part gives to a shard, unless it is there; return how many bytes it has."""
     data, index = (shard.prefix.with_name(f"{shard.prefix.name}.{kind}") for kind in ("bin", "idx"))
     if not index.exists():  # it comes last
         with writer(shard.prefix, shard.symbols) as add:

@@ -1,4 +1,4 @@
-"""Joins short sentences: each line of the data ends in `</s>`, and headings would be mostly that."""
+"""Join short sentences: each line of the data ends in `</s>`, and headings would be mostly that."""
 
 import re
 

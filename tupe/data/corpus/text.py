@@ -1,10 +1,10 @@
-"""Documents between two steps, in files."""
+"""Files of documents between two steps."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 SPLITS = ("train", "valid")
-# Half characters, which JSON can spell and which stand for bytes that were no UTF-8, come back as they were.
+# Surrogates, which JSON can spell and which stand for bytes that were no UTF-8, are read as they were written.
 _ERRORS = "surrogatepass"
 
 

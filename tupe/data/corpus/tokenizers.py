@@ -1,15 +1,25 @@
-"""Text to the numbers of a corpus' dictionary: by a SentencePiece model, or by `tokenizer.json` of an imported model.
+"""Tokenizers from text to numbers of a corpus' dictionary: a SentencePiece model, or an imported `tokenizer.json`.
 
-A text that spells `<mask>` or another special symbol has letters or the unknown symbol there: only training puts masks.
+A text that spells `<mask>` or another special symbol gets letters or the unknown symbol: only training puts masks.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK, UNKNOWN_NUMBER, Encoder, read_symbols, symbols
+from tupe.data.corpus.vocabulary import (
+    FAIRSEQ_SYMBOLS,
+    MASK,
+    UNKNOWN_NUMBER,
+    dictionary_symbols,
+    open_model,
+    read_symbols,
+    symbols,
+)
+from tupe.data.text.memo import Memo
 from tupe.errors import UserError
 from tupe.files import check_file
 
@@ -39,7 +49,7 @@ class Pieces(NamedTuple):
 class Tokenizer(Protocol):
     """A tokenizer of either kind."""
 
-    symbols: list[str]  # of fairseq's dictionary, by their numbers, without `<mask>`
+    symbols: list[str]  # the symbols of fairseq's dictionary by their numbers, without `<mask>`
 
     def __call__(self, text: str) -> list[int]:
         """Return the numbers of a text."""
@@ -58,24 +68,35 @@ class Tokenizer(Protocol):
         ...
 
 
-class SentencePieceTokenizer(Encoder):
+class SentencePieceTokenizer:
     """The tokenizer of a SentencePiece model and a dictionary of its pieces, in any order.
 
     Args:
-        model: of SentencePiece.
-        dictionary: fairseq's `dict.txt`.
-        by_words: as of `Encoder`.
+        model: file of SentencePiece.
+        dictionary: fairseq's `dict.txt`; by default what `write_dictionary` writes for the model.
+        by_words: ask SentencePiece once for a word, which is faster. Right for BPE, whose pieces are merged within a
+            word; `unigram` adds scores up over a line, and rounding may break a tie otherwise.
 
     Raises:
         UserError: if there is no model or no dictionary in the files.
     """
 
-    def __init__(self, model: Path, dictionary: Path, by_words: bool = False) -> None:
-        super().__init__(model, by_words)
-        self.symbols = read_symbols(dictionary)
-        self._names = symbols(model)
-        self._numbers = _numbers(self._names, self.symbols)
+    def __init__(self, model: Path, dictionary: Path | None = None, by_words: bool = False) -> None:
+        self._model = open_model(model)
+        self.symbols = dictionary_symbols(model) if dictionary is None else read_symbols(dictionary)
+        self._numbers = _numbers(symbols(model), self.symbols)
         self._blank = self._model.piece_to_id("▁")
+        self._words = Memo(self.__call__) if by_words else None
+
+    def __call__(self, text: str) -> list[int]:
+        """Return the numbers of a text."""
+        return [self._numbers[piece] for piece in self._model.encode(text)]
+
+    def lines(self, lines: list[str]) -> Iterator[list[int]]:
+        """Return the numbers of many lines, faster than one by one."""
+        if self._words is None:
+            return ([self._numbers[piece] for piece in line] for line in self._model.encode(lines, num_threads=1))
+        return (list(chain.from_iterable(map(self._words.__getitem__, line.split(" ")))) for line in lines)
 
     def pieces(self, text: str) -> Pieces:
         """Return the pieces of a text; SentencePiece normalises it, and its own offsets lead back to the characters."""
@@ -86,10 +107,10 @@ class SentencePieceTokenizer(Encoder):
         filled = np.flatnonzero(end > begin)
         if not len(filled):
             return Pieces(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
-        # a piece without characters of its own takes those of the next, with which it was made of one
-        of = filled[np.minimum(np.searchsorted(filled, np.arange(len(begin))), len(filled) - 1)]
+        # a piece without characters is made of the same ones as the next piece that has some
+        source = filled[np.minimum(np.searchsorted(filled, np.arange(len(begin))), len(filled) - 1)]
         blank = (ids == self._blank) & (end > begin)
-        begin, end = begin[of], end[of]
+        begin, end = begin[source], end[source]
         begin[blank] = end[blank]
         return Pieces(np.array(self._numbers, dtype=np.int64)[ids], begin, end)
 
@@ -106,7 +127,7 @@ class JsonTokenizer:
         dictionary: fairseq's `dict.txt`, whose symbols are names of its pieces.
 
     Raises:
-        UserError: if a file is missing or no such thing, or if the package `tokenizers` is.
+        UserError: if a file is missing or of another kind, or if the package `tokenizers` is missing.
     """
 
     def __init__(self, path: Path, dictionary: Path) -> None:
@@ -141,7 +162,7 @@ class JsonTokenizer:
 
 
 def open_json(path: Path):
-    """Open a `tokenizer.json` as the package `tokenizers` has it. Raises `UserError` where that fails."""
+    """Open a `tokenizer.json` with the package `tokenizers`. Raise `UserError` where that fails."""
     try:
         import tokenizers
     except ModuleNotFoundError:

@@ -1,18 +1,16 @@
 """The SentencePiece model of a corpus, and fairseq's dictionary with the same symbols."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import sentencepiece
 
-from tupe.data.text.memo import Memo
 from tupe.data.text.special_tokens import SPECIAL_TOKENS
 from tupe.errors import UserError
 from tupe.files import atomic, read_text
 
-# What every dictionary of fairseq begins with, and what its tasks add at the end; all are in the SentencePiece model
-# too, so `vocab_size` pieces are `vocab_size` symbols for the model that is trained.
+# The symbols with which every dictionary of fairseq begins, and the one that its tasks add. The SentencePiece model has
+# them too, so `vocab_size` pieces are `vocab_size` symbols for the model that is trained.
 UNKNOWN = "<unk>"
 FAIRSEQ_SYMBOLS = ("<s>", "<pad>", "</s>", UNKNOWN)
 UNKNOWN_NUMBER = FAIRSEQ_SYMBOLS.index(UNKNOWN)
@@ -37,8 +35,8 @@ def train(
         model: file to write.
         vocab_size: pieces, `<s> <pad> </s> <unk> <mask>` and the special tokens included.
         model_type: `bpe` or `unigram`.
-        lower_case: fold case in the model too, so that text that did not go through the stages meets known pieces.
-        own_symbols: pieces that stand in the text as they are.
+        lower_case: fold case in the model too, so that it knows the pieces of text that is not lower-cased.
+        own_symbols: pieces that are taken from the text whole.
 
     Raises:
         UserError: if the text is too little for such a vocabulary.
@@ -82,7 +80,8 @@ def _listed(model: Path) -> list[str]:
     return [piece for piece in symbols(model) if piece not in (*FAIRSEQ_SYMBOLS, MASK)]
 
 
-def _open(model: Path) -> sentencepiece.SentencePieceProcessor:
+def open_model(model: Path) -> sentencepiece.SentencePieceProcessor:
+    """Open a SentencePiece model. Raise `UserError` if there is none in the file."""
     try:
         return sentencepiece.SentencePieceProcessor(model_file=str(model))
     except RuntimeError:
@@ -108,36 +107,5 @@ def read_symbols(dictionary: Path) -> list[str]:
 
 def symbols(model: Path) -> list[str]:
     """Return the pieces by their numbers. Raise `UserError` if there is no model in the file."""
-    pieces = _open(model)
+    pieces = open_model(model)
     return [pieces.id_to_piece(number) for number in range(len(pieces))]
-
-
-class Encoder:
-    """Text to the numbers of its pieces in fairseq's dictionary.
-
-    A text that spells `<mask>` gets the unknown symbol there: only training puts a mask.
-
-    Args:
-        model: of SentencePiece.
-        by_words: ask SentencePiece once for a word, which is faster. Right for BPE, whose pieces are merged within a
-            word; `unigram` adds scores up over a line, and rounding may break a tie otherwise.
-
-    Raises:
-        UserError: if there is no model in the file.
-    """
-
-    def __init__(self, model: Path, by_words: bool = False) -> None:
-        self._model = _open(model)
-        numbers = {piece: number for number, piece in enumerate(dictionary_symbols(model))}
-        self._numbers = [numbers.get(piece, UNKNOWN_NUMBER) for piece in symbols(model)]
-        self._words = Memo(self.__call__) if by_words else None
-
-    def __call__(self, line: str) -> list[int]:
-        """Return the numbers of a line."""
-        return [self._numbers[piece] for piece in self._model.encode(line)]
-
-    def lines(self, lines: list[str]) -> Iterator[list[int]]:
-        """Return the numbers of many lines, faster than one by one."""
-        if self._words is None:
-            return ([self._numbers[piece] for piece in line] for line in self._model.encode(lines, num_threads=1))
-        return (list(chain.from_iterable(map(self._words.__getitem__, line.split(" ")))) for line in lines)

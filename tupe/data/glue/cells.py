@@ -1,6 +1,6 @@
-"""The rows of a file of one's own: TSV, CSV, JSON lines, or columns of words and labels (CoNLL).
+"""Read the rows of users' files: TSV, CSV, JSON lines, or columns of words and labels (CoNLL).
 
-Nothing is mended and nothing is left out in silence: what cannot be read is one sentence with the file and the line.
+Nothing is repaired or left out in silence: an error names the file and the line that cannot be read.
 """
 
 import csv
@@ -45,7 +45,7 @@ class Sentence(NamedTuple):
 
 
 def format_of(path: Path) -> str:
-    """Return the format that a file's name says. Raises `UserError` if it says none."""
+    """Return the format that a file's name says. Raise `UserError` if it says none."""
     name = path.name.lower()
     name = next((name.removesuffix(ending) for ending in _PACKED if name.endswith(ending)), name)
     found = [format_ for format_, endings in FORMATS.items() if name.endswith(endings)]
@@ -59,8 +59,8 @@ def records(path: Path, format_: str, delimiter: str = ",") -> Iterator[Record]:
     """Yield the rows of a TSV, a CSV or JSON lines.
 
     Raises:
-        UserError: if it is missing, not UTF-8 or not of that format: lines of another length than the first, a name
-            that is there twice, an empty line between rows of one column.
+        UserError: if the file is missing, not UTF-8 or not of that format, such as lines of another length than the
+            first, the same name twice, or an empty line between rows of one column.
     """
     if format_ == "jsonl":
         yield from _objects(path)
@@ -148,10 +148,11 @@ def sentences(path: Path, columns: tuple[int, int] | None = None) -> Iterator[Se
 
     Args:
         path: the file.
-        columns: of the word and the label, from 1; without them the first and the last, of CoNLL-U 2 and 4.
+        columns: numbers of the word's and the label's column, from 1. By default the first and the last, or in CoNLL-U
+            2 and 4.
 
     Raises:
-        UserError: if it is missing, not UTF-8, or its lines have not the same number of columns.
+        UserError: if the file is missing, not UTF-8, or has lines with other numbers of columns.
     """
     words: list[str] = []
     labels: list[str] = []
@@ -206,7 +207,7 @@ def _places(path: Path, columns: tuple[int, int] | None, width: int) -> tuple[in
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the number and the text of each line, unpacked; a mark of the byte order goes."""
+    """Yield the number and the text of each line, unpacked, without a byte order mark."""
     if not path.exists() or path.is_dir():
         raise UserError(f"there is no file {path}: give one of texts and labels.")
     try:
@@ -228,5 +229,5 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def shown(text: object) -> str:
-    """Show any text of a file in a message, cut and in one line."""
+    """Show a text of a file in a message, cut and in one line."""
     return ascii(text if isinstance(text, str) else json.dumps(text))[:60]

@@ -1,4 +1,4 @@
-"""A task of one's own: its files become a description as GLUE's tasks have one, and folders as theirs."""
+"""Prepare a user's own task: describe its files like a task of GLUE, and write folders like GLUE's."""
 
 import hashlib
 import json
@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,8 +24,8 @@ from tupe.files import lock, read, read_json, sha256
 
 MADE_BY = "tupe prepare-task"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_HELD_OUT = 10  # of as many training rows one is held out, where there is no file of them
-_CLASSES = 10_000
+_HELD_OUT = 10  # one of so many training rows is held out where there is no validation file
+_CLASSES = 10_000  # at most
 _LONGEST_LABEL = 100  # characters
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
 
@@ -33,28 +34,26 @@ Labels = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class Options:
-    """How the files are read."""
+    """Options of reading the files."""
 
-    kind: Literal["class", "multi-label", "regression"] = "class"  # of labels, in files of texts
+    kind: Literal["class", "multi-label", "regression"] = "class"  # kind of the labels in files of texts
     text: tuple[str, ...] = ()  # columns of the one or two texts; () for `text`, or `text1` and `text2`
     label: str = "label"  # column
-    labels: tuple[
-        str, ...
-    ] = ()  # the classes in their order; () for those of the training file, in that of their names
+    labels: tuple[str, ...] = ()  # the classes in their order; () for those of the training file, sorted
     separator: str = ","  # between the classes of a text
-    format: str = ""  # "" for that of the files' names
-    delimiter: str = ","  # of a CSV
-    columns: tuple[int, int] | None = None  # of the word and its label
+    format: str = ""  # "" for the format that the files' names say
+    delimiter: str = ","  # delimiter of a CSV
+    columns: tuple[int, int] | None = None  # numbers of the word's and its label's column, from 1
 
 
 def prepare_own(
     files: dict[str, Path], corpus: Manifest, out: Path, options: Options, verify: bool, map_: Map
 ) -> Content:
-    """Write the folder `out` of a task, called as the folder; one made of the same files and corpus stays.
+    """Write the folder `out` of a task, which has the folder's name; one made of the same files and corpus stays.
 
     Args:
         files: `train`, and perhaps `valid` and `test`.
-        corpus: whose vocabulary and text processing the texts get.
+        corpus: the corpus whose vocabulary and text processing the texts get.
         out: the folder.
         options: how the files are read.
         verify: check the checksums of a task that is done.
@@ -83,7 +82,7 @@ def prepare_own(
         raise UserError(f"{out} was not made by {MADE_BY}: choose another folder for OUT.")
     if content is None:
         task, rows = _described(name, files, options)
-        read_ = {split: _Counted(rows[split.name], task) for split in task.splits}
+        read_ = {split: partial(_counted, rows[split.name], task) for split in task.splits}
         with lock(out.with_name(f".{out.name}.lock")) as mine:
             if mine is None:
                 raise UserError(f"another process is preparing {out}: wait for it to end, or end it.")
@@ -94,22 +93,16 @@ def prepare_own(
     return content
 
 
-class _Counted:
-    """The rows of a split, which counts them when it is called."""
-
-    def __init__(self, rows: list[Row], task: Task) -> None:
-        self.rows, self.task = rows, task
-
-    def __call__(self, report: Report) -> list[Row]:
-        report.read = report.kept = len(self.rows)
-        if self.task.classes:
-            names = Counter(name for row in self.rows for name in _several(row.label))
-            report.labels = {name: names[name] for name in self.task.classes if names[name]}
-        return self.rows
+def _counted(rows: list[Row], task: Task, report: Report) -> list[Row]:
+    """Return the rows of a split, and count them and their labels in `report`."""
+    report.read = report.kept = len(rows)
+    names = Counter(name for row in rows for name in _several(row.label))
+    report.labels = {name: names[name] for name in task.classes if names[name]}
+    return rows
 
 
 def description(folder: Path) -> Task | None:
-    """Return the description of a task of one's own, called as its folder; None where there is none.
+    """Return the description of a user's own task, named after its folder; None where there is none.
 
     Raises:
         UserError: if its manifest is damaged.
@@ -124,13 +117,13 @@ def description(folder: Path) -> Task | None:
 
 
 def own_tasks(folder: Path) -> list[str]:
-    """Return the names of the tasks of one's own that are prepared in a folder."""
+    """Return the names of the user's own tasks that are prepared in a folder."""
     found = sorted(path.parent for path in folder.glob(f"*/{NAME}"))
     return [path.name for path in found if not path.name.startswith(".") and description(path) is not None]
 
 
 def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Task, dict[str, list[Row]]]:
-    """Return a task and the rows of its splits, held-out ones among them."""
+    """Return a task and the rows of its splits; without a validation file, some training rows are held out."""
     formats = {options.format or format_of(path) for path in files.values()}
     if "conll" in formats and len(formats) > 1:
         raise UserError(f"{', '.join(str(path) for path in files.values())} are files of words and files of texts.")
@@ -188,7 +181,7 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
 
 
 def _check_options(path: Path, options: Options, tokens: bool) -> None:
-    """Refuse what is given for files of the other sort."""
+    """Refuse options that are for files of the other kind."""
     if not tokens and options.columns:
         raise UserError(f"--columns is for files of words, but {path} has texts: leave it out, or give --format conll.")
     given = [f"--{options.kind}"] if options.kind != "class" else ["--text"] if options.text else []
@@ -215,7 +208,7 @@ def _rows(
 ) -> list[tuple[int, Row]]:
     """Return the rows of a file with their lines, each checked."""
     found = []
-    kinds: dict[type, tuple[int, Any]] = {}  # of labels in JSON, with the first line and label
+    kinds: dict[type, tuple[int, Any]] = {}  # types of labels in JSON -> the first line and label
     for line, cells in table:
         where = f"{path}, line {line}"
         for name in (*texts, *([options.label] if labelled else [])):
@@ -306,7 +299,7 @@ def _number(value: Any, where: str) -> float:
 
 
 def _hold_out(path: Path, rows: dict[str, list[Row]], lines: dict[str, list[int]]) -> None:
-    """Take one of ten training rows, by a hash of its texts, so that rows of the same words stay together."""
+    """Hold out one of ten training rows, by a hash of the texts, so that rows of the same words stay together."""
 
     def held(row: Row) -> bool:
         texts = "\n".join(" ".join(text.split()) for text in row.texts)
@@ -315,10 +308,10 @@ def _hold_out(path: Path, rows: dict[str, list[Row]], lines: dict[str, list[int]
     chosen = [held(row) for row in rows["train"]]
     if all(chosen) or not any(chosen):
         raise UserError(f"{path} has too few rows ({len(chosen)}) to hold some out: give --valid FILE.")
-    for of in (rows, lines):
-        every = of["train"]
-        of["train"] = [one for one, out in zip(every, chosen) if not out]
-        of["valid"] = [one for one, out in zip(every, chosen) if out]
+    for by_split in (rows, lines):
+        every = by_split["train"]
+        by_split["train"] = [one for one, out in zip(every, chosen) if not out]
+        by_split["valid"] = [one for one, out in zip(every, chosen) if out]
 
 
 def _several(label: Labels | None) -> tuple[str, ...]:
@@ -363,7 +356,7 @@ def _check_classes(
 
 
 def _scaled(task: Task, rows: dict[str, list[Row]], path: Path) -> tuple[Task, dict[str, list[Row]]]:
-    """Return the task and its rows with scores from 0 to 1 in the training file."""
+    """Return the task and its rows with the scores of the training file scaled to 0 .. 1."""
     scores = [float(row.label) for row in rows["train"]]
     offset, scale = min(scores), max(scores) - min(scores)
     if not 0 < scale < math.inf:

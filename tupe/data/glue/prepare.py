@@ -1,4 +1,4 @@
-"""A task's files become folders for fairseq's sentence prediction, with a corpus' text processing and vocabulary."""
+"""Write a task's folders for fairseq's sentence prediction, with a corpus' text processing and vocabulary."""
 
 import itertools
 import os
@@ -26,7 +26,7 @@ from tupe.errors import UserError
 from tupe.files import checksums, own, read, sha256, sizes, whole_folder, write
 
 MADE_BY = "tupe prepare-glue"
-WORDS = ".words"  # what the name of a split's words ends with: a word a line, an empty line after each sentence
+WORDS = ".words"  # suffix of a split's file of words: a word a line, an empty line after each sentence
 _BATCH = 1000  # rows that a process gets at a time
 
 
@@ -42,7 +42,7 @@ class Content:
     splits: dict[str, Report]  # what became of the rows of each file
     sizes: dict[str, int]
     checksums: dict[str, str]  # SHA-256 of each
-    description: Task | None = None  # of a task of one's own; GLUE's are in the table
+    description: Task | None = None  # of a user's own task; GLUE's are in the table
 
 
 def prepare(
@@ -50,15 +50,15 @@ def prepare(
 ) -> Iterator[Content]:
     """Write `out/<task>` of each task: `input0`, for pairs `input1`, `label`, and `manifest.json`.
 
-    What is there already, made from the same files and the same corpus, is not done again; `verify` checks its
-    checksums, not only its sizes. `any_size` accepts files that have not as many rows as were published.
+    A task that was made from the same files and corpus is not made again; `verify` checks its checksums, not only its
+    sizes. `any_size` accepts files with another number of rows than the published ones.
 
     Yields:
         What each manifest holds.
 
     Raises:
-        UserError: if a file is missing, or not what it should be, or if `out/<task>` holds something else, or if
-            another process is working in `out`.
+        UserError: if a file is missing or not what it should be, if `out/<task>` holds something else, or if another
+            process is working in `out`.
     """
     check_folder(out)
     with own(out, MADE_BY, {}, besides=None):  # data in another vocabulary may be there
@@ -78,7 +78,7 @@ def _prepare(task: Task, glue: Path, corpus: Manifest, out: Path, any_size: bool
 
 
 def vocabulary(corpus: Manifest) -> dict[str, Any]:
-    """Say of which corpus a task is made: the checksums of its vocabulary, and its text processing."""
+    """Describe the corpus that a task is made with: the checksums of its vocabulary, and its text processing."""
     return {
         "corpus": {name: corpus.content.checksums[name] for name in (corpus.model.name, corpus.dictionary.name)},
         "text": {"stages": list(corpus.content.settings.stages), "language": corpus.content.settings.language},
@@ -86,10 +86,10 @@ def vocabulary(corpus: Manifest) -> dict[str, Any]:
 
 
 def done(out: Path, made_of: dict[str, Any], verify: bool, made_by: str) -> Content | None:
-    """Check and return what is in `out`; None if there is nothing, or a task that was made of something else.
+    """Check and return the task in `out`; None if there is none, or one that was made of something else.
 
     Raises:
-        UserError: if `out` holds what is not of `made_by`, or is damaged.
+        UserError: if `out` is damaged or holds what `made_by` did not make.
     """
     if (out / NAME).is_file():
         mending = f"remove {out} and start again"
@@ -114,10 +114,10 @@ def write_task(
     """Write the folder `out` of a task, whole or not at all.
 
     Args:
-        task: its description, which the manifest keeps if the task is one's `own`.
-        read: of each split, what yields its rows and counts them.
-        made_of: as in the manifest.
-        corpus: whose vocabulary and text processing the texts get.
+        task: its description, which the manifest keeps for a user's `own` task.
+        read: for each split a function that yields its rows and counts them.
+        made_of: what the manifest says that the task is made of.
+        corpus: the corpus whose vocabulary and text processing the texts get.
         out: the folder.
         map_: does the work.
     """
@@ -132,7 +132,7 @@ def write_task(
             _write(map_(encode, batches(bar, _BATCH)), folder, task, split, corpus)
         for number in range(len(task.texts)):
             (folder / f"input{number}/dict.txt").write_bytes(corpus.dictionary.read_bytes())
-        (folder / "label").mkdir(exist_ok=True)  # of files without labels too, whose predictions are named by it
+        (folder / "label").mkdir(exist_ok=True)  # for files without labels too: it names the classes of predictions
         if task.classes:
             classes = "".join(f"{name} 1\n" for name in task.classes)
             (folder / "label/dict.txt").write_text(classes, encoding="utf-8")
@@ -159,7 +159,7 @@ def present(task: Task, glue: Path) -> bool:
 
 
 def other_languages(task: Task, glue: Path) -> list[str]:
-    """List files by language that are none of the task's, as `XNLI/test-qq.tsv`."""
+    """List files of languages that the task does not have, as `XNLI/test-qq.tsv`."""
     names = [name for split in task.splits if "-" in split.name for name in split.files]
     patterns = sorted({f"{name.rpartition('-')[0]}-*.tsv" for name in names})
     found = (path.relative_to(glue).as_posix() for pattern in patterns for path in sorted(glue.glob(pattern)))
@@ -198,11 +198,11 @@ def _check_languages(folder: Path, task: Task) -> None:
 class Encoded(NamedTuple):
     """A row as it is written."""
 
-    numbers: list[list[int]]  # of the tokens of each text
-    # the class or score, or the classes; of a task with a class for every word one for each token, "" where it is not
-    # known and None at a token that begins no word
+    numbers: list[list[int]]  # tokens of each text
+    # the class, the score, or the classes; where every word has a class, one for each token: "" for an unknown class,
+    # None at a token that begins no word
     label: str | tuple[str | None, ...] | None
-    words: tuple[str, ...] = ()  # of a task with a class for every word
+    words: tuple[str, ...] = ()  # where every word has a class
 
 
 def _encode(corpus: Path, batch: list[Row]) -> list[Encoded]:
@@ -212,22 +212,21 @@ def _encode(corpus: Path, batch: list[Row]) -> list[Encoded]:
 
 @cache
 def _tools(folder: Path) -> tuple[TextProcessing, Tokenizer]:
-    """Made once in each process."""
+    """Return the text processing and the tokenizer of a corpus, made once in each process."""
     corpus = Manifest.load(folder)
     return corpus.text_processing(), corpus.tokenizer()
 
 
 def _encode_words(corpus: Path, batch: list[Row]) -> list[Encoded]:
     """Encode sentences whose texts are words; a word that is left without a token gets the unknown one."""
-    return [_sentence(corpus, row) for row in batch]
-
-
-def _sentence(corpus: Path, row: Row) -> Encoded:
-    numbers, first = _pieces_of_words(corpus, row.texts)
-    labels: list[str | None] = [None] * len(numbers)
-    for place, label in zip(first, row.label or ("",) * len(first)):
-        labels[place] = label
-    return Encoded([numbers], tuple(labels), row.texts)
+    encoded = []
+    for row in batch:
+        numbers, first = _pieces_of_words(corpus, row.texts)
+        labels: list[str | None] = [None] * len(numbers)
+        for place, label in zip(first, row.label or ("",) * len(first)):
+            labels[place] = label
+        encoded.append(Encoded([numbers], tuple(labels), row.texts))
+    return encoded
 
 
 def _pieces_of_words(corpus: Path, words: tuple[str, ...]) -> tuple[list[int], list[int]]:
@@ -235,7 +234,7 @@ def _pieces_of_words(corpus: Path, words: tuple[str, ...]) -> tuple[list[int], l
     exact = _offsets(corpus)
     numbers: list[int] = []
     first: list[int] = []
-    if exact is None:  # the text processing rewrites texts, so that words are found again only one by one
+    if exact is None:  # the text processing rewrites texts, so each word is encoded by itself
         processing, encoder = _tools(corpus)
         for word in words:
             first.append(len(numbers))
@@ -252,14 +251,14 @@ def _pieces_of_words(corpus: Path, words: tuple[str, ...]) -> tuple[list[int], l
         if place < len(pieces.begin) and pieces.begin[place] < after - 1:
             numbers.append(int(pieces.numbers[place]))
             place += 1
-        else:  # nothing of the word is left, or one piece holds it and the word before
+        else:  # the word has no piece, or only one that the word before has too
             numbers.append(UNKNOWN_NUMBER)
     return numbers + pieces.numbers[place:].tolist(), first
 
 
 @cache
 def _offsets(folder: Path) -> PiecesEncoder | None:
-    """Made once in each process: the encoder that knows the characters of its pieces, if the corpus has one."""
+    """Return the encoder that knows the characters of its pieces, if the corpus has one; made once in each process."""
     corpus = Manifest.load(folder)
     return PiecesEncoder(corpus) if usable(corpus) else None
 

@@ -1,4 +1,4 @@
-"""Rows from a GLUE file: columns between tabs, no quoting, and every row accounted for."""
+"""Read the rows of a GLUE file: columns between tabs, without quoting. Every row is counted."""
 
 import math
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ _FEWEST, _MOST = 0.9, 1.1
 
 @dataclass(frozen=True)
 class Row:
-    """A row: its one or two texts, and its label as the model is trained on it (a class name, or a score in [0, 1]).
+    """A row: its one or two texts, and its label for training: a class, several classes, or a score in [0, 1].
 
-    The label may be several class names; of a task with a class for every word, the texts are words.
+    In a task with a class for every word, the texts are words.
     """
 
     texts: tuple[str, ...]
@@ -30,13 +30,13 @@ class Report:
     """Counts of what became of the rows of a file: `read` is `kept`, `other_split` and all that was `dropped`."""
 
     read: int = 0  # rows in the file, without the header
-    kept: int = 0  # rows that were handed on
+    kept: int = 0  # rows that were used
     other_split: int = 0  # rows that belong to another split of the task
     dropped: dict[str, int] = field(default_factory=dict)  # malformed rows, by the reason
     # malformed rows, by the reason, that were kept as empty texts, since predictions need every row
     empty: dict[str, int] = field(default_factory=dict)
     first: str = ""  # line and reason of the first malformed row
-    labels: dict[str, int] = field(default_factory=dict)  # how often each class is there, of a task of one's own
+    labels: dict[str, int] = field(default_factory=dict)  # how often each class occurs, in a user's own task
 
 
 def rows(path: Path, task: Task, split: Split, report: Report, partial: bool = False) -> Iterator[Row]:
@@ -44,13 +44,13 @@ def rows(path: Path, task: Task, split: Split, report: Report, partial: bool = F
 
     Args:
         path: the file.
-        task: whose file it is.
-        split: which of its files.
+        task: the task whose file it is.
+        split: the split that it holds.
         report: gets the counts.
         partial: accept a number of rows that is far from the published one.
 
     Raises:
-        UserError: if the file is not what it should be: its columns, its labels, or how many rows there are.
+        UserError: if columns, labels or the number of rows are not those of the split.
     """
     listed = _listed(path.with_name("dev_ids.tsv")) if split.listed is not None else set()
     with path.open("rb") as file:

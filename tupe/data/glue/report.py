@@ -1,4 +1,4 @@
-"""Say in lines to print what became of the rows of a task."""
+"""Lines to print about the rows of a prepared task."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ def lines(content: Content) -> Iterator[str]:
 
 
 def own_lines(content: Content) -> Iterator[str]:
-    """Return a line for each file of a task of one's own, with how often each class is there."""
+    """Return a line for each file of a user's own task, with how often each class occurs."""
     for split, rows in content.splits.items():
         counts = ", ".join(f"{name} {number:,}" for name, number in list(rows.labels.items())[:_SHOWN])
         more = f", and {len(rows.labels) - _SHOWN} more" if len(rows.labels) > _SHOWN else ""

@@ -1,4 +1,4 @@
-"""The tasks of GLUE, and XNLI, as their files are: one table. Tasks of one's own are described alike (`own.py`)."""
+"""Table of the tasks of GLUE and XNLI, and their files. Users' own tasks are described alike (`own.py`)."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class Split:
     labelled: bool = True  # whether labels are read; every row of a file without labels is kept
     optional: bool = False  # whether it may be missing though it has labels
     borrowed: bool = False  # whether the file is another task's
-    # for a file that holds two splits: whether this one has the rows that are listed in `dev_ids.tsv`
+    # in a file that holds two splits: whether the rows of this one are listed in `dev_ids.tsv`
     listed: bool | None = None
 
 

@@ -1,4 +1,4 @@
-"""From the scores of first and last tokens to answers: the best spans of a window, and of all windows of a question."""
+"""Choose answers by the scores of first and last tokens, in a window and in all windows of a question."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -24,18 +24,18 @@ class Candidate(NamedTuple):
 def best_spans(
     first: np.ndarray, last: np.ndarray, may_begin: np.ndarray, may_end: np.ndarray, longest: int, number: int
 ) -> list[Span]:
-    """Return the `number` best spans of a window, of equal ones those that begin, then end earlier.
+    """Return the `number` best spans of a window; among equal ones, those that begin, then end earlier.
 
-    All spans are looked at, which the official code does not: it takes the 20 best first and last places, among which
-    there may be no pair in order.
+    It compares all spans. The official code compares the 20 best first and last places, which may give no pair in
+    order.
 
     Args:
         first: scores `(T,)` of a span's first place, float32.
-        last: of its last.
-        may_begin: whether one may begin here, `(T,)`.
-        may_end: whether one may end here.
-        longest: places of a span at most.
-        number: how many.
+        last: scores `(T,)` of its last place.
+        may_begin: where a span may begin, bool `(T,)`.
+        may_end: where a span may end, bool `(T,)`.
+        longest: largest number of places in a span.
+        number: how many spans.
     """
     begins = np.flatnonzero(may_begin)
     ends = begins[:, None] + np.arange(min(longest, len(last)))  # (S, L)
@@ -46,17 +46,16 @@ def best_spans(
     if not number:
         return []
     if number == 1:
-        chosen = [scores.argmax()]  # of equal ones the first
+        chosen = scores.argmax(keepdims=True)  # the first of equal ones
     else:
         least = np.partition(scores, len(scores) - number)[len(scores) - number]
         candidates = np.flatnonzero(scores >= least)
         chosen = candidates[np.argsort(-scores[candidates], kind="stable")][:number]
-    rows, _ = np.divmod(chosen, ends.shape[1])
-    return [Span(float(scores[i]), int(begins[row]), int(ends.flat[i])) for i, row in zip(chosen, rows)]
+    return [Span(float(scores[i]), int(begins[i // ends.shape[1]]), int(ends.flat[i])) for i in chosen]
 
 
 def n_best(candidates: Iterable[Candidate], number: int) -> list[Candidate]:
-    """Return the best answers of all windows that have a text, each text once; of equal ones those that come first."""
+    """Return the best answers of all windows that have a text, each text once; among equal ones the first."""
     best: dict[str, Candidate] = {}
     for candidate in sorted(candidates, key=lambda candidate: -candidate.score):
         if candidate.text:

@@ -1,4 +1,4 @@
-"""The windows of a split as fairseq's dataset, and the way back from a place in a window to the text."""
+"""fairseq's dataset of the windows of a split, which also maps places in a window back to the text."""
 
 import logging
 from functools import cached_property
@@ -26,7 +26,7 @@ class QuestionWindows(TextWindows):
     """`<s> question </s> </s> window </s>` with the places of the answer, `<s>` where the window lacks it.
 
     Args:
-        folder: of a split, made by `tupe prepare-qa`.
+        folder: a split's folder, made by `tupe prepare-qa`.
         dictionary: fairseq's.
         cfg: `max_positions`, `max_query`, `doc_stride`, `windows_without_answer`, `length_window` and `seed`.
         split_number: which of its task's splits it is.
@@ -42,11 +42,11 @@ class QuestionWindows(TextWindows):
         super().__init__(cfg, folder.name == "train", dictionary, split_number)
         self._folder, self.name, self._separators = folder, folder.name, separators
         self.report = Report.load(folder)
-        self._of = tokens(self.report.rules, self.report.language)
+        self._tokens = tokens(self.report.rules, self.report.language)
         self._context, self._question = (self._indexed(name, len(dictionary)) for name in ("context", "question"))
         self._begins, self._ends = map(self._indexed, ("begin", "end"))
         examples = np.load(folder / EXAMPLES, allow_pickle=False)
-        self.number, self._place, *target = examples.T  # of the question and paragraph in the file
+        self.number, self._place, *target = examples.T  # numbers of the question and paragraph in the file
         self._asked = np.minimum(self._question.sizes, cfg.max_query)
         pieces = self._context.sizes[self._place]
         special = 2 + separators
@@ -100,7 +100,7 @@ class QuestionWindows(TextWindows):
         return int(self._asked[self._example[index]]) + self._separators + 1
 
     def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return a batch; in evaluation `may_begin` and `may_end`, bool `(B, T)`, say where answers may."""
+        """Return a batch; in evaluation `may_begin` and `may_end`, bool `(B, T)`, are the places of answers."""
         batch = super().collater(samples)
         if not batch:
             return batch
@@ -126,7 +126,7 @@ class QuestionWindows(TextWindows):
         return [question for paragraph in self.paragraphs for question in paragraph.questions]
 
     def question_of(self, windows_: list[int]) -> np.ndarray:
-        """Return the number in `questions` of those that windows belong to."""
+        """Return for each window the number of its question in `questions`."""
         return self.number[self._example[windows_]]
 
     def text(self, window: int, first: int, last: int) -> str:
@@ -139,4 +139,4 @@ class QuestionWindows(TextWindows):
 
     def scores(self, question: int, text: str) -> tuple[bool, float]:
         """Compute exact match and F1 of an answer."""
-        return scores(text, (answer.text for answer in self.questions[question].answers), self._of)
+        return scores(text, (answer.text for answer in self.questions[question].answers), self._tokens)

@@ -1,14 +1,13 @@
-"""The pieces of a text, each with the characters of the text that it stands for.
+"""Encode texts to pieces, each with the characters of the text that it stands for.
 
-Tokenizers normalise what they read, SentencePiece by NFKC: lengths change. Their own offsets lead back to the
-characters that they were given; a piece that begins a word has the space before it among its characters.
+Tokenizers normalise what they read, SentencePiece by NFKC, so lengths change. Their own offsets lead back to the
+characters of their input; a piece that begins a word has the space before it among its characters.
 """
 
 import numpy as np
 
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.tokenizers import Pieces
-from tupe.data.corpus.vocabulary import UNKNOWN_NUMBER
 from tupe.data.text.characters import mark, repaired
 from tupe.data.text.stages import KEEP_WHITE_SPACE, STAGES
 from tupe.errors import UserError
@@ -22,10 +21,10 @@ def usable(corpus: Manifest) -> bool:
 
 
 class Encoder:
-    """Text to pieces, with the vocabulary of a corpus and as its texts were made pieces.
+    """Encoder of texts to pieces, like those of a corpus' own texts.
 
     Raises:
-        UserError: if the corpus' text processing changes words, or its model has pieces that its dictionary lacks.
+        UserError: if the corpus' text processing changes words.
     """
 
     def __init__(self, corpus: Manifest) -> None:
@@ -37,7 +36,6 @@ class Encoder:
         self._tokenizer = corpus.tokenizer()
         self._repair = _REPAIR in corpus.content.settings.stages
         self._keep = KEEP_WHITE_SPACE in corpus.content.settings.stages
-        self.unknown = UNKNOWN_NUMBER
 
     def __call__(self, text: str) -> Pieces:
         """Return the pieces of a text."""
@@ -49,11 +47,11 @@ class Encoder:
         return Pieces(numbers, begin, end)
 
     def numbers(self, text: str) -> np.ndarray:
-        """Return the numbers of a text's pieces alone, in a fraction of the time."""
+        """Return the numbers of a text's pieces without their characters, which is much faster."""
         return np.array(self._tokenizer(self._clean(text)[0]), dtype=np.int64)
 
     def _clean(self, text: str) -> tuple[str, np.ndarray | None]:
-        """Return the text without broken characters, and where each character stood, if that is not its own place."""
+        """Return the text without broken characters, and where each character stood; None for unchanged places."""
         if text.isprintable() and "\ufffd" not in text:
             return text, None
         if self._keep and not self._repair:

@@ -1,9 +1,15 @@
-"""Questions and contexts become pieces that the task `tupe_question_answering` reads, with a corpus' vocabulary.
+"""Encode questions and contexts with a corpus' vocabulary, for the task `tupe_question_answering`.
 
-A folder has `dict.txt` and a folder for each split, with `questions.json`, as it was published; fairseq's binary data
-`context`, the pieces of every paragraph, `begin` and `end`, their characters, and `question`; `examples.npy`, int64
-`(N, 4)`: the number of the question and of its paragraph in the file, the first and last piece of its answer (-1 where
-there is none); and `report.json`. Windows are made when it is read, so that length and stride can be chosen then.
+The folder has `dict.txt` and a folder for each split, which holds
+
+    questions.json      the file as it was published
+    context, question   fairseq's binary data: the pieces of every paragraph and question
+    begin, end          fairseq's binary data: the characters of the pieces of `context`
+    examples.npy        int64 `(N, 4)`: the number of the question and of its paragraph in the file, the first and last
+                        piece of its answer (-1 without an answer)
+    report.json         `Report`
+
+Windows are made when a split is read, so their length and stride can be chosen then.
 """
 
 import re
@@ -23,7 +29,7 @@ from tupe.data.binary import check_folder, writer
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.reader import open_packed
 from tupe.data.corpus.tokenizers import Pieces
-from tupe.data.corpus.vocabulary import read_symbols
+from tupe.data.corpus.vocabulary import UNKNOWN_NUMBER, read_symbols
 from tupe.data.parallel import Map, batches
 from tupe.data.qa.pieces import Encoder
 from tupe.data.qa.reader import Paragraph, Question, read
@@ -34,11 +40,12 @@ from tupe.files import atomic, checksums, own, sha256, sizes, whole_folder, writ
 
 _CHARACTERS = 1 << 30  # more numbers than a context has characters
 _BATCH = 16  # paragraphs that a process gets at a time
+_REASON = "-"  # prefix of the counts of questions without a target
 _SPLIT = re.compile(r"train|valid\d*|test(?:\d*|-(?P<language>[a-z]{2,3}))")
 
 
 class Encoded(NamedTuple):
-    """A paragraph in pieces, the first and last piece of its questions' answers, counts, and the first failure."""
+    """A paragraph and its questions in pieces, first and last piece of the answers, counts, and the first failure."""
 
     context: Pieces
     questions: list[np.ndarray]
@@ -53,13 +60,13 @@ def prepare(
     """Add the splits to the folder `out`; `verify` checks the checksums of those that are there already.
 
     The splits are `train`, `valid`, `valid1`, ..., `test`, or `test-de` of a language; their files are SQuAD's JSON.
-    `rules`, `squad` or `mlqa`, score the answers. Contexts of splits that do not say their language have `language`.
+    `rules`, `squad` or `mlqa`, score the answers. `language` is that of contexts whose split does not say its own.
 
     Returns:
         What became of the questions of each split.
 
     Raises:
-        UserError: if a file is missing, or not what it should be, or if `out` holds something else or is damaged.
+        UserError: if a file is missing or not what it should be, or if `out` holds something else or is damaged.
     """
     check_folder(out)
     for split, path in files.items():
@@ -126,9 +133,6 @@ def _prepared(
     return report
 
 
-_REASON = "-"  # what the name of a count begins with that is of questions without a target
-
-
 def _write(
     split: str, paragraphs: list[Paragraph], symbols: int, encode: Callable, folder: Path, map_: Map
 ) -> tuple[list[tuple[int, int, int, int]], Counter, str]:
@@ -161,7 +165,7 @@ def _encode(corpus: Path, rules: str, language: str, batch: list[Paragraph]) -> 
 
 @cache
 def _encoder(corpus: Path) -> Encoder:
-    """Made once in each process."""
+    """Return the encoder of a corpus, made once in each process."""
     return Encoder(Manifest.load(corpus))
 
 
@@ -170,7 +174,7 @@ def _paragraph(encoder: Encoder, of: Tokens, paragraph: Paragraph) -> Encoded:
     if paragraph.questions and not len(context.numbers):
         raise UserError(f"the context of the question {paragraph.questions[0].id!r} has no text in it.")
     first, questions, targets = "", [], []
-    unknown = int((context.numbers == encoder.unknown).sum())
+    unknown = int((context.numbers == UNKNOWN_NUMBER).sum())
     counts = Counter(read=len(paragraph.questions), pieces=len(context.numbers), unknown=unknown)
     for question in paragraph.questions:
         questions.append(encoder.numbers(question.text))

@@ -1,4 +1,4 @@
-"""Questions from the JSON of SQuAD v1.1, which MLQA, XQuAD and TyDiQA-GoldP share."""
+"""Read questions from the JSON of SQuAD v1.1, which MLQA, XQuAD and TyDiQA-GoldP share."""
 
 import json
 import lzma
@@ -42,10 +42,10 @@ class Paragraph:
 def read(path: Path) -> list[Paragraph]:
     """Return the paragraphs of a file, which may be packed by xz, gzip or bzip2; texts are as they stand there.
 
-    An answer without text, as XTREME leaves it in its test sets, is none.
+    Answers without text, as in XTREME's test sets, are left out.
 
     Raises:
-        UserError: if the file is no SQuAD v1.1, or has an id twice.
+        UserError: if the file is not in the form of SQuAD v1.1, or has an id twice.
     """
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("data"), list):

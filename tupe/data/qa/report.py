@@ -1,4 +1,4 @@
-"""`report.json`: what became of the questions of a file, and its files, as a dataclass and as lines to print."""
+"""`report.json` of a prepared split, as a dataclass and as lines to print: its questions and its files."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,19 +19,19 @@ class Report:
 
     version: ClassVar[int] = 2
     file: str  # the name of the file that it was made of
-    sha256: str  # of the file
-    rules: Literal["squad", "mlqa"]  # by which its answers are scored
-    language: str  # of its contexts
+    sha256: str  # checksum of the file
+    rules: Literal["squad", "mlqa"]  # rules that score its answers
+    language: str  # language of its contexts
     read: int  # questions in the file
-    kept: int  # those that are examples: of training data only those with a target, else all
+    kept: int  # questions that are examples: all, but in training data only those with a target
     contexts: int  # paragraphs
-    pieces: int  # of all contexts
-    unknown: int  # how many of them the vocabulary does not know
-    reasons: dict[str, int]  # why how many questions have no target
-    first: str  # the first of these, and what is wrong with it
+    pieces: int  # pieces of all contexts
+    unknown: int  # pieces that the vocabulary does not know
+    reasons: dict[str, int]  # how many questions have no target, by the reason
+    first: str  # the first of these questions, and its reason
     targets: int  # questions with a target
     long: int  # answers of more than `LONG` pieces
-    exact_match: float  # percent of the targets, of the text that leads back from the answer's pieces
+    exact_match: float  # percent of the targets: score of the text that is found again by the answer's pieces
     f1: float  # percent, likewise
     sizes: dict[str, int]
     checksums: dict[str, str]  # SHA-256 of each
@@ -40,10 +40,10 @@ class Report:
     def load(cls, folder: Path, everything: bool = False) -> "Report":
         """Read the report of a split, and check its files.
 
-        With `everything`, the checksum of the published questions is compared too, which can be large.
+        With `everything`, that includes the checksum of the published questions, whose file can be large.
 
         Raises:
-            UserError: if there is none, or if a file is missing, cut or not the one that was written.
+            UserError: if there is no report, or if a file is missing, cut or not the one that was written.
         """
         report = read(folder / REPORT, cls, MADE_BY)
         checksums = {EXAMPLES: "", **report.checksums}  # a report that names no examples is damaged

@@ -1,4 +1,4 @@
-"""Exact match and F1 of an answer: SQuAD's rules, the same for every language, and MLQA's, which go by language.
+"""Compute exact match and F1 of an answer: SQuAD's rules, one for all languages, and MLQA's for each language.
 
 Rajpurkar et al., 2016 (evaluate-v1.1) and Lewis et al., 2020 (mlqa_evaluation_v1). Both lower-case, delete punctuation,
 then articles, and compare what is left: as a whole (exact match), or as a bag of tokens (F1).
@@ -17,7 +17,7 @@ from tupe.errors import UserError
 RULES = ("squad", "mlqa")
 Tokens = Callable[[str], list[str]]
 
-#: MLQA's languages, those of the context, and what their articles are; None where the rules have none.
+#: The languages of MLQA's contexts, with a pattern of their articles; None for those without.
 _ARTICLES = {
     "en": r"\b(?:a|an|the)\b",
     "es": r"\b(?:un|una|unos|unas|el|la|los|las)\b",
@@ -49,7 +49,7 @@ def tokens(rules: str, language: str) -> Tokens:
 
 
 def scores(prediction: str, answers: Iterable[str], of: Tokens) -> tuple[bool, float]:
-    """Exact match and F1 with the answer that each is best with; nothing matches where there are no answers."""
+    """Compute exact match and F1, each with its best answer; both are 0 where there are no answers."""
     predicted = of(prediction)
     found = [of(answer) for answer in answers]
     return predicted in found, max((_f1(predicted, answer) for answer in found), default=0.0)

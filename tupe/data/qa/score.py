@@ -1,4 +1,4 @@
-"""The scores of a file of predictions: exact match and F1, in percent of all questions, as the official scripts'."""
+"""Score a file of predictions like the official scripts: exact match and F1, in percent of all questions."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from tupe.errors import UserError
 
 
 def score(paragraphs: list[Paragraph], predictions: Mapping[str, str], of: Tokens) -> dict[str, float]:
-    """Compute `exact_match` and `f1`, means over all questions, of which those without a prediction have 0.
+    """Compute `exact_match` and `f1`, means over all questions; a question without a prediction counts 0.
 
     Raises:
         UserError: if no question has an answer.
@@ -29,10 +29,10 @@ def score(paragraphs: list[Paragraph], predictions: Mapping[str, str], of: Token
 
 
 def score_files(reference: Path, predictions: Path, of: Tokens) -> tuple[dict[str, float], list[str]]:
-    """Return the scores of `{id: text}` in a file of JSON, and what is to be said of questions without prediction.
+    """Return the scores of `{id: text}` in a file of JSON, and warnings about ids in only one of the two files.
 
     Raises:
-        UserError: if one is not what it should be, or no prediction is of a question there.
+        UserError: if a file is not what it should be, or if no prediction is of a question.
     """
     paragraphs, predicted = read(reference), read_predictions(predictions)
     ids = [question.id for paragraph in paragraphs for question in paragraph.questions]

@@ -1,4 +1,4 @@
-"""Windows over contexts that are too long for a model, and the window in which a piece has most around it."""
+"""Cut contexts that are too long for a model into windows, and choose the window in which a piece counts."""
 
 from functools import lru_cache
 
@@ -6,15 +6,15 @@ import numpy as np
 
 
 def windows(tokens: np.ndarray, capacity: np.ndarray, stride: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the windows of many contexts: they start at `0, stride, 2 stride, ...`, the last one reaches the end.
+    """Return the windows of many contexts: they start at `0, stride, 2 stride, ...`, and the last one reaches the end.
 
     Args:
-        tokens: of each context, `(N,)`.
-        capacity: tokens that a window of it has at most, `(N,)`, not below `stride`.
-        stride: tokens from a start to the next.
+        tokens: number of tokens of each context, `(N,)`.
+        capacity: largest number of tokens of its windows, `(N,)`, not below `stride`.
+        stride: tokens from one start to the next.
 
     Returns:
-        of each window its context's place in `tokens`, its first piece, and how many it has: `(W,)` each.
+        For each window its context's place in `tokens`, its first piece, and its number of pieces: `(W,)` each.
     """
     number = 1 + -(-np.maximum(tokens - capacity, 0) // stride)
     context = np.repeat(np.arange(len(tokens)), number)
@@ -24,12 +24,13 @@ def windows(tokens: np.ndarray, capacity: np.ndarray, stride: int) -> tuple[np.n
 
 @lru_cache(maxsize=1 << 14)
 def maximum_context(tokens: int, capacity: int, stride: int) -> np.ndarray:
-    """Mark where a token counts: in the window of the largest `min(left, right) + 0.01 length`, the first of equals.
+    """Mark where each token counts: in the window with the largest `min(left, right) + 0.01 length`.
 
-    `left` and `right` are the tokens before and after it in a window (Devlin et al., 2019, run_squad.py).
+    `left` and `right` are the tokens before and after it in a window (Devlin et al., 2019, run_squad.py); among equal
+    windows, the first counts.
 
     Returns:
-        bool `(windows, capacity)`: whether the piece at a place of a window counts there.
+        Bool `(windows, capacity)`: whether the piece at a place of a window counts there.
     """
     _, starts, lengths = windows(np.array([tokens]), np.array([capacity]), stride)
     piece = np.arange(tokens)

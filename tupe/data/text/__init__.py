@@ -1,1 +1,1 @@
-"""What is done to text before SentencePiece sees it: the same for a corpus and for the tasks fine-tuned on it."""
+"""Text processing before SentencePiece, the same for a corpus and for the tasks that are fine-tuned on it."""

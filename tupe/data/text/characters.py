@@ -5,15 +5,15 @@ import unicodedata
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BREAK = re.compile("[\r\n]+")
-# Joiners are letters' business in Persian and the Indic scripts.
+# Joiners are part of words in Persian and the Indic scripts.
 _KEPT = {"\u200c", "\u200d"}
 
 
 def repair(line: str) -> str:
     """Remove control, private, unassigned and formatting characters; white space becomes single spaces.
 
-    A byte that was no UTF-8 (a surrogate escape of Python's) becomes the character that Windows-1252 has there, which
-    mends text of mixed encodings; where it has none, the byte goes. So does U+FFFD, which somebody else's repair left.
+    A byte that was no UTF-8 (a surrogate escape of Python's) becomes its character of Windows-1252, which repairs text
+    of mixed encodings. A byte without such a character is removed, and so is U+FFFD, which earlier repairs leave.
     """
     line = " ".join(line.split())
     if line.isprintable() and "\ufffd" not in line:

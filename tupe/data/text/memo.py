@@ -1,4 +1,4 @@
-"""Answers that are kept by their question, in bounded memory: for words, of which text has few different ones."""
+"""Cache of bounded memory for functions of words, of which a text has few different ones."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,10 +7,10 @@ _LONGEST = 64
 
 
 class Memo(dict):
-    """`memo[key]` is `function(key)`, asked once as long as it is kept.
+    """Dictionary in which `memo[key]` is `function(key)`, computed once as long as it is kept.
 
-    `map(memo.__getitem__, keys)` runs without Python code for what is kept. When `size` keys are kept, all are
-    forgotten. A long one is never kept: it hardly comes again.
+    `map(memo.__getitem__, keys)` runs no Python code for keys that are kept. When there are `size` of them, all are
+    forgotten. A long key is never kept, since it hardly comes again.
     """
 
     def __init__(self, function: Callable[[Any], Any], size: int = 1 << 18) -> None:

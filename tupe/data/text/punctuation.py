@@ -1,16 +1,16 @@
-"""Normalises punctuation as Moses does: quotes, dashes, ellipses and the spaces around them become plain ASCII."""
+"""Normalise punctuation as Moses does: quotes, dashes, ellipses and the spaces around them become plain ASCII."""
 
 import re
 from collections.abc import Callable
 
-# What is not there to be matched itself: sets, classes, groups, repetitions.
+# Parts of a pattern that match no character of their own: sets, classes, groups, repetitions.
 _SYNTAX = re.compile(r"\[[^]]*\]|\\[a-zA-Z]|(?<!\\)[()+\\ ]|\\(?=\W)")
 _CHOICE = re.compile(r"(?<!\\)[|*?{.^$]")
 _SPACES, _RETURN = " +", r"\r"
 
 
 def normaliser(language: str) -> Callable[[str], str]:
-    """Moses' normaliser for a language (sacremoses), whose rules are only tried on a line that has what they change."""
+    """Return Moses' normaliser for a language (sacremoses), made faster: it skips rules that cannot change a line."""
     from sacremoses import MosesPunctNormalizer
 
     moses = MosesPunctNormalizer(lang=language)
@@ -26,7 +26,7 @@ def normaliser(language: str) -> Callable[[str], str]:
 
 
 def _needed(pattern: str) -> str:
-    """Return a character that a line must hold for a rule to change it, "" if none is seen."""
+    """Return a character without which a rule cannot change a line; "" if the pattern shows none."""
     if pattern in (_SPACES, _RETURN):
         return {_SPACES: "  ", _RETURN: "\r"}[pattern]
     without = _SYNTAX.sub("", pattern)

@@ -1,4 +1,4 @@
-"""Splits lines into sentences by spaCy's rules for a language; no model is needed."""
+"""Split lines into sentences by spaCy's rules for a language; no model is needed."""
 
 import re
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _LONGEST_WORD = 256  # characters; what is longer is no word, and spaCy would ne
 _WORDS_KEPT = 200_000
 _CACHED_WORDS = 1 << 17
 
-# Of a word, and whether a sentence ended before it: where in it sentences begin, and whether one ended after that.
+# (a word, whether a sentence ended before it) -> (where sentences begin in the word, whether one ended in it since)
 _Begins = Callable[[str, bool], tuple[tuple[int, ...], bool]]
 
 

@@ -1,4 +1,4 @@
-"""Replaces URLs, e-mail addresses and file names by one special token each."""
+"""Replace URLs, e-mail addresses and file names by one special token each."""
 
 import re
 

@@ -46,7 +46,7 @@ STAGES = {
     "drop-rare-words": Stage("drop lines with too many rare words", sentencepiece=False),
     "join-short-sentences": Stage("join a short sentence and the next"),
 }
-#: For pieces that have white space in them, as byte-level ones.
+#: The stage for tokenizers whose pieces have white space in them, such as byte-level ones.
 KEEP_WHITE_SPACE = "keep-white-space"
 PROFILES = {
     profile: [name for name, stage in STAGES.items() if getattr(stage, profile)]
@@ -68,7 +68,7 @@ class TextProcessing:
         chosen = set(stages)
         if chosen - set(STAGES):
             raise UserError(f"there is no text stage '{min(chosen - set(STAGES))}': there are {', '.join(STAGES)}.")
-        # where the stage is off
+        # by default, what takes the place of `repair-characters` where that is off
         self._line = {"repair-characters": characters.keep if KEEP_WHITE_SPACE in chosen else characters.mark}
         self._document: dict[str, Callable[[list[str]], list[str]]] = {}
         for name in (name for name in STAGES if name in chosen):
@@ -88,7 +88,7 @@ class TextProcessing:
         return text
 
     def around(self, text: str) -> str:
-        """Apply `line` to what stands around each `<mask>` of a text, which stays as it is."""
+        """Apply `line` to what stands around each `<mask>` of a text, for users of exported models (its card)."""
         return " <mask> ".join(map(self.line, text.split("<mask>"))).strip()
 
     def document(self, lines: list[str], counts: Counter) -> list[str]:

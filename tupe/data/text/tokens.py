@@ -1,4 +1,4 @@
-"""Tokenises as Moses does (sacremoses)."""
+"""Tokenise as Moses does (sacremoses)."""
 
 import re
 import string
@@ -27,13 +27,12 @@ def tokeniser(language: str) -> Callable[[str], str]:
 
 
 def by_words(language: str) -> Callable[[str], str]:
-    """Moses' tokeniser, many times faster: it is asked once for each word, and the answer is kept.
+    """Return Moses' tokeniser, many times faster: it is called once for each word, and its output is kept.
 
-    Its first rule puts spaces around most punctuation, wherever that stands; here too that comes first. Then a word is
-    what stands between two spaces. The other rules look beyond it in few places, which are given to them: whether the
-    word is the first of the line, whether it is the last, and after a full stop, whether a small letter, a digit or
-    something else follows. A line where an apostrophe meets an apostrophe, or with characters that are not printed, is
-    given whole.
+    Moses' first rule puts spaces around most punctuation, and so does this function. Then a word is what stands between
+    two spaces. The other rules look beyond a word in few places: whether it is the first of the line, whether it is the
+    last, and after a full stop, whether a small letter, a digit or something else follows. The calls have that too. A
+    line where an apostrophe meets an apostrophe, or with characters that are not printed, is given to Moses whole.
     """
     from sacremoses import MosesTokenizer
 
@@ -54,7 +53,7 @@ def by_words(language: str) -> Callable[[str], str]:
         split = moses.tokenize(line, escape=False)
         return " ".join(split[0 if first else 1 : -1 if follows else None])
 
-    # What a word becomes wherever it stands; after a full stop that is not known.
+    # The tokens of a word within a line; those of a word with a full stop depend on the next word.
     inside = Memo(lambda word: "" if word[-1] == "." else ask((word, False, "A")))
     at_ends = Memo(ask)
 

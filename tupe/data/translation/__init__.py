@@ -1,1 +1,1 @@
-"""Parallel text files to what fairseq's `translation` task reads."""
+"""From parallel text files to the data of fairseq's `translation` task."""

@@ -8,7 +8,7 @@ from tupe.errors import UserError
 
 @dataclass(frozen=True)
 class Cleaning:
-    """Limits of length and ratio, counted in tokens, as Moses' `clean-corpus-n` has them in words.
+    """Limits of length and ratio like those of Moses' `clean-corpus-n`, but counted in tokens.
 
     Raises:
         UserError: for a number with which nothing could be kept.
@@ -24,7 +24,7 @@ class Cleaning:
             raise UserError(f"--max-ratio is {self.max_ratio}: it must be a number of at least 1.")
 
     def reason(self, source: int, target: int) -> str | None:
-        """Why a pair of these numbers of tokens is left out; `None` if it is kept."""
+        """Tell why a pair of these numbers of tokens is left out; `None` if it is kept."""
         shorter, longer = sorted((source, target))
         if shorter == 0:
             return "empty on one side" if longer else "empty on both sides"

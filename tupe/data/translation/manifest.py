@@ -1,4 +1,4 @@
-"""`manifest.json` beside prepared parallel text: what it was made of, what became of it, and its files."""
+"""`manifest.json` beside prepared parallel text: its settings, its inputs, counts, and its files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +16,13 @@ _MENDING = "remove the folder and prepare it again"
 
 @dataclass(frozen=True)
 class Settings:
-    """All that the result depends on, beside the files."""
+    """Settings that the result depends on, beside the files."""
 
-    languages: tuple[str, str]  # of source and target, as the files end
+    languages: tuple[str, str]  # endings of the source and target files
     vocab_size: int  # symbols of the joint dictionary, fairseq's own included
-    model_type: str  # of SentencePiece: `bpe` or `unigram`
+    model_type: str  # SentencePiece's `bpe` or `unigram`
     lower_case: bool  # fold case in the SentencePiece model; scores are then of lower-cased text
-    cleaning: Cleaning  # of the training data
+    cleaning: Cleaning  # limits of the training data
 
     def __post_init__(self) -> None:
         if self.languages[0] == self.languages[1]:

@@ -1,4 +1,4 @@
-"""Two files, line by line: a line of the one is the translation of the same line of the other."""
+"""Read two files in parallel, where each line of the one is the translation of the same line of the other."""
 
 import itertools
 import lzma
@@ -41,20 +41,18 @@ class ParallelText:
         """Yield the pairs in order, without the white space around a line.
 
         Raises:
-            UserError: if the files have not as many lines (both numbers), or one cannot be read or is no UTF-8.
+            UserError: if the files have different numbers of lines, or if one cannot be read or is no UTF-8.
         """
         for number, (source, target) in enumerate(itertools.zip_longest(lines(self.source), lines(self.target))):
             if source is None or target is None:
-                longer = number + 1 + sum(1 for _ in itertools.islice(lines(self._other(source)), number + 1, None))
+                rest = itertools.islice(lines(self.target if source is None else self.source), number + 1, None)
+                longer = number + 1 + sum(1 for _ in rest)
                 numbers = (longer, number) if target is None else (number, longer)
                 raise UserError(
                     f"{self.source} has {numbers[0]:,} lines and {self.target} {numbers[1]:,}: line n of the one must "
                     "be the translation of line n of the other."
                 )
             yield source, target
-
-    def _other(self, source: str | None) -> Path:
-        return self.target if source is None else self.source
 
 
 def lines(path: Path | None, keep_spaces: bool = False) -> Iterator[str]:

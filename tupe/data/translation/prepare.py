@@ -1,13 +1,13 @@
-"""Parallel text becomes one joint SentencePiece model and fairseq's binary data, in three passes over the files.
+"""Make one joint SentencePiece model and fairseq's binary data of parallel text, in three passes over the files.
 
     read        every split is read once: unequal files, bytes that are no UTF-8 and empty lines are found here
     vocabulary  SentencePiece is trained on both sides of the training data
-    encode      text becomes fairseq's binary data, with the one dictionary on both sides; of the training data, what
-                `Cleaning` refuses is left out and counted
+    encode      text becomes fairseq's binary data, with one dictionary for both sides; training pairs that `Cleaning`
+                refuses are left out and counted
 
-Validation and test data are taken as they are, since scores are compared by their line numbers; their text is kept
-beside the binary data, `text/test.de`, as the reference of `tupe bleu`. What is done is not done again after an
-interruption: the reading, the vocabulary, and each split.
+Validation and test data stay whole, since scores are compared by line numbers; their text is kept beside the binary
+data, `text/test.de`, as the reference of `tupe bleu`. After an interruption, the reading, the vocabulary and each split
+that are done are not done again.
 """
 
 import dataclasses
@@ -26,7 +26,8 @@ from tqdm import tqdm
 
 from tupe.data.binary import EOS, check_folder, writer
 from tupe.data.corpus.manifest import MODEL, NAME, versions
-from tupe.data.corpus.vocabulary import SAMPLE_BYTES, Encoder, train, write_dictionary
+from tupe.data.corpus.tokenizers import SentencePieceTokenizer
+from tupe.data.corpus.vocabulary import SAMPLE_BYTES, train, write_dictionary
 from tupe.data.parallel import Map, batches
 from tupe.data.translation.cleaning import Cleaning
 from tupe.data.translation.manifest import MADE_BY, Content, Settings
@@ -48,6 +49,8 @@ from tupe.files import (
 
 _BATCH = 1000  # pairs that a process gets at a time
 
+_tokenizer = cache(SentencePieceTokenizer)  # made once in each process
+
 
 def prepare(
     out: Path, splits: dict[str, list[ParallelText]], settings: Settings, map_: Map, verify: bool = False
@@ -67,12 +70,12 @@ def prepare(
     check_folder(out)
     named = {f"{split}{number or ''}": text for split, texts in splits.items() for number, text in enumerate(texts)}
     files = {name: {file.name: sha256(file) for file in (text.source, text.target)} for name, text in named.items()}
-    of = {"settings": dataclasses.asdict(settings), "files": files}
-    with own(out, MADE_BY, of):
+    made_of = {"settings": dataclasses.asdict(settings), "files": files}
+    with own(out, MADE_BY, made_of):
         if not (out / NAME).exists():
             try:
                 _make(out / "work", named, files, settings, map_)
-            except UserError:  # of these files or settings: with others it is another folder's work
+            except UserError:  # the work of these files and settings is of no use for others
                 shutil.rmtree(out / "work", ignore_errors=True)
                 raise
             move_into(out, out / "work/data", read(out / "work" / NAME, Content, MADE_BY).sizes, MADE_BY)
@@ -109,7 +112,7 @@ def _once(note: Path, make: Callable[[], Any]) -> Any:
 
 
 def _vocabulary(data: Path, text: ParallelText, size: dict[str, int], settings: Settings) -> None:
-    """Return the SentencePiece model, and one dictionary for both languages."""
+    """Train the SentencePiece model, and write one dictionary for both languages."""
     model = data / MODEL
     if not model.exists():
         step = max(1, -(-size["bytes"] // SAMPLE_BYTES[settings.model_type]))  # every how many lines
@@ -150,7 +153,7 @@ def _encode(
 ) -> tuple[list[tuple[str, str]], list[tuple[list[int], list[int]]], Counter]:
     """Return a batch, the numbers of its pairs without those that are left out, and the reasons."""
     kept, counts = [], Counter(kept=0)
-    for source, target in zip(*(_encoder(model).lines(list(side)) for side in zip(*batch))):
+    for source, target in zip(*(_tokenizer(model).lines(list(side)) for side in zip(*batch))):
         reason = cleaning and cleaning.reason(len(source), len(target))
         counts[reason or "kept"] += 1
         if not reason:
@@ -158,12 +161,6 @@ def _encode(
             counts["source pieces"] += len(source)
             counts["target pieces"] += len(target)
     return batch, kept, counts
-
-
-@cache
-def _encoder(model: Path) -> Encoder:
-    """Made once in each process."""
-    return Encoder(model)
 
 
 def _write(results: Iterable[tuple[list, list, Counter]], folder: Path, split: str, settings: Settings) -> Counter:

@@ -80,7 +80,7 @@ class Seq2SeqDecoder(FairseqIncrementalDecoder):
         if cross.num_keys is None:
             return cross(length - first, dtype, num_keys=num_keys, query_offset=first)
         check_length(num_keys, cross.num_keys)
-        terms = cross(length - first, dtype, query_offset=first)  # of all positions of the source
+        terms = cross(length - first, dtype, query_offset=first)  # with all positions of the source
         return terms._replace(bias=terms.bias[:, :, :num_keys])
 
     def output_layer(self, features: Tensor, **unused: object) -> Tensor:
