@@ -1,4 +1,4 @@
-"""What a model is: its attention logit as an equation, its parameters, and where each of its fields comes from."""
+"""Describe a model: its attention logit as an equation, its parameters, and where each of its fields comes from."""
 
 from argparse import Namespace
 from typing import Any
@@ -22,10 +22,10 @@ from tupe.systems import CHOICES, DESCRIPTIONS, IN_LAYER, system_fields, system_
 
 
 def with_fields(name: str, fields: list[str]) -> Namespace:
-    """The configuration of a named model with some fields changed, `["relative=unbinned"]`.
+    """Return the configuration of a named model with some fields changed, `["relative=unbinned"]`.
 
     Raises:
-        UserError: for a name, a field or a value that there is not.
+        UserError: for an unknown name, field or value.
     """
     if name in TRANSLATORS:
         raise UserError(f"{name} is an encoder-decoder: `tupe systems --translation` says what it is.")
@@ -49,7 +49,7 @@ def with_fields(name: str, fields: list[str]) -> Namespace:
 
 
 def equation(args: Namespace) -> str:
-    """The attention logit of query `i` and key `j`; `d` is the width of a head.
+    """Return the attention logit of query `i` and key `j` as an equation; `d` is the width of a head.
 
     Args:
         args: the fields of `TupeConfig`.
@@ -100,18 +100,18 @@ def _equation(side: str, args: Namespace) -> str:
 
 
 def system(args: Namespace) -> str:
-    """What the papers call the system of these fields, or that they have none."""
+    """Return what the papers call the system of these fields, or that no paper names it."""
     name = system_of(vars(args))
     return DESCRIPTIONS[name][0] if name else "a combination that no paper names"
 
 
 def full_name(args: Namespace) -> str:
-    """The model's name, and each field of its system that is not what the name says: `tupe_tiny reset=none`."""
+    """Return the model's name with those fields of its system that differ from it: `tupe_tiny reset=none`."""
     return " ".join([args._name, *(f"{field}={value}" for field, value in _given(args).items())])
 
 
 def size(args: Namespace, symbols: int) -> Size:
-    """How many parameters a model of these fields has; `symbols` of its dictionary."""
+    """Count the parameters of a model of these fields with a dictionary of so many `symbols`."""
     return count_parameters(args._name, symbols, args.max_positions, **_given(args))
 
 
@@ -122,11 +122,11 @@ def _given(args: Namespace) -> dict[str, Any]:
 
 
 def describe(args: Namespace, symbols: int) -> list[str]:
-    """Lines: the model, its equation, its parameters, its operations, and each field of its position encoding.
+    """Return lines about the model, its equation, parameters and operations, and each field of its position encoding.
 
     Args:
-        args: its fields, `max_positions` and the name, as for `--arch`, among them.
-        symbols: of its dictionary.
+        args: its fields, among them `max_positions` and the name, as for `--arch`.
+        symbols: size of its dictionary.
     """
     name, given = args._name, _given(args)
     named = as_namespace(CONFIGS[name]())
