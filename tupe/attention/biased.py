@@ -23,7 +23,7 @@ logged: set[str] = set()
 
 
 def triton(*arguments: Any) -> Tensor:
-    """Compute attention with the Triton kernels; arguments as of `triton_attention`."""
+    """Compute attention with the Triton kernels, with the arguments of `triton_attention`."""
     from tupe.attention.triton_attention import triton_attention  # needs Triton
 
     return triton_attention(*arguments)

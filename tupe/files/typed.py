@@ -203,8 +203,8 @@ def _collection(kind: Any, arguments: tuple, value: Any, where: str, limits: dic
     if kind is dict:
         _require(isinstance(value, dict), value, where, "an object")
         key, item = arguments or (Any, Any)
-        of = f"a name in {where or 'it'}"
-        return {_typed(key, k, of, {}): _typed(item, v, f"{where}[{_shown(k)}]", limits) for k, v in value.items()}
+        name = f"a name in {where or 'it'}"
+        return {_typed(key, k, name, {}): _typed(item, v, f"{where}[{_shown(k)}]", limits) for k, v in value.items()}
     if kind not in (list, tuple):
         raise TypeError(f"{kind} is not a type that a file can hold")
     _require(isinstance(value, (list, tuple)), value, where, "a list")

@@ -206,7 +206,7 @@ class TupeModel(RobertaModel):
         self.token_head = TokenHead(self.args.encoder_embed_dim, num_classes, self.args.pooler_dropout)
 
     def freeze_layers(self, number: int) -> None:
-        """Train neither embeddings, position terms nor the first layers. Raises `UserError` for more than there are."""
+        """Train neither embeddings, position terms nor the first layers. Raise `UserError` for more than there are."""
         encoder = self.encoder.sentence_encoder
         if not isinstance(number, int) or not 0 < number <= len(encoder.layers):
             raise UserError(

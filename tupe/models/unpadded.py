@@ -110,7 +110,7 @@ class Unpadded(NamedTuple):
 
     @classmethod
     def packed(cls, padding: Tensor, num_tokens: int | None) -> Unpadded:
-        """Make one group for `packed_attention`, longest sequences first; arguments as of `of`.
+        """Make one group for `packed_attention`, longest sequences first, with the arguments of `of`.
 
         Padding before a sequence's last token counts as a token, as collaters count it; `Group.padding` hides it.
         """

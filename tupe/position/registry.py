@@ -45,7 +45,7 @@ _read = False
 
 
 def register_absolute(name: str, **options: str) -> Callable[[type[nn.Module]], type[nn.Module]]:
-    """Return a decorator that registers a `Term` as `absolute=name`; arguments as of `register_relative`."""
+    """Return a decorator that registers a `Term` as `absolute=name`, with the arguments of `register_relative`."""
     return _register("absolute", name, options)
 
 

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_separators(number: int, name: str = "pair_separators") -> int:
-    """Return the number of separators between the texts of a pair. Raises `UserError` unless it is 1 or 2."""
+    """Return the number of separators between the texts of a pair. Raise `UserError` unless it is 1 or 2."""
     if number not in (1, 2):
         raise UserError(f"{name} is {number}, but the texts of a pair have 1 or 2 separators between them")
     return number

@@ -167,7 +167,7 @@ class MultilingualMaskedLMTask(TupeTask, MaskedLMTask):
         return split == self.cfg.train_subset or super().has_sharded_data(split)
 
     def can_reuse_epoch_itr(self, dataset: FairseqDataset) -> bool:
-        """Return false, so that fairseq builds the batches of each epoch anew."""
+        """Return false, so that fairseq builds new batches for each epoch."""
         return False
 
     def before_training(self, cfg) -> None:

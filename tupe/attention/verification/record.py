@@ -72,7 +72,7 @@ def load(machine: Machine) -> Record:
 
 
 def save(record: Record) -> None:
-    """Add a record to what is known of its machine. Raises `UserError` or `OSError` where that cannot be written."""
+    """Add a record to what is known of its machine. Raise `UserError` or `OSError` where that cannot be written."""
     write(record_path(record.machine), load(record.machine).joined(record))
 
 

@@ -159,8 +159,8 @@ def _write(
 
 
 def _encode(corpus: Path, rules: str, language: str, batch: list[Paragraph]) -> list[Encoded]:
-    encoder, of = _encoder(corpus), tokens(rules, language)
-    return [_paragraph(encoder, of, paragraph) for paragraph in batch]
+    encoder, split = _encoder(corpus), tokens(rules, language)
+    return [_paragraph(encoder, split, paragraph) for paragraph in batch]
 
 
 @cache
@@ -169,7 +169,7 @@ def _encoder(corpus: Path) -> Encoder:
     return Encoder(Manifest.load(corpus))
 
 
-def _paragraph(encoder: Encoder, of: Tokens, paragraph: Paragraph) -> Encoded:
+def _paragraph(encoder: Encoder, split: Tokens, paragraph: Paragraph) -> Encoded:
     context = encoder(paragraph.context)
     if paragraph.questions and not len(context.numbers):
         raise UserError(f"the context of the question {paragraph.questions[0].id!r} has no text in it.")
@@ -184,7 +184,7 @@ def _paragraph(encoder: Encoder, of: Tokens, paragraph: Paragraph) -> Encoded:
             first = first or f"{question.id[:40]!a}: {reason}{_found(paragraph.context, question)}"
         else:
             text = paragraph.context[context.begin[target[0]] : context.end[target[1]]].strip()
-            exact, f1 = scores(text, (answer.text for answer in question.answers), of)
+            exact, f1 = scores(text, (answer.text for answer in question.answers), split)
             counts.update(exact=int(exact), f1=f1, targets=1, long=int(target[1] - target[0] >= LONG))
         targets.append(target or (-1, -1))
     return Encoded(context, questions, targets, counts, first)

@@ -59,7 +59,7 @@ class Content:
 
     @classmethod
     def with_vocabulary(cls, folder: Path) -> "Content":
-        """Read the manifest of a folder, and check the vocabulary alone, for a translation. Errors as `load`."""
+        """Read the manifest of a folder, and check only its vocabulary. Raise what `load` raises."""
         content = read(folder / NAME, cls, MADE_BY)
         vocabulary = (MODEL, *content.settings.dictionaries)
         for name in vocabulary:
