@@ -6,7 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tupe.checkpoints.warm_start.carry import permute_heads
+from tupe.checkpoints.warm_start.carry import calibrate_norms, permute_heads
+from tupe.checkpoints.warm_start.fit import fit
+from tupe.checkpoints.warm_start.logits import centred, logits_of, positions_of, words_of
 from tupe.checkpoints.warm_start.start import build, warm_start, without_order
 from tupe.checkpoints.warm_start.target import target_fields
 from tupe.errors import UserError
@@ -103,6 +105,27 @@ def test_norms_of_every_layer_are_calibrated(old):
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in old.modules())
 
 
+@pytest.mark.parametrize("system", ["tupe_a", "diet_abs", "t5"])
+def test_a_fit_layer_after_layer_changes_little(system, old):
+    """Each layer to what its words' logits lack; `warm_start` does that for Shaw's vectors alone, which it changes."""
+    text = sequences(384, 3)[0]
+    new = warm_start(old, target_fields(old, system, ["sharing=none"]), text).encoder
+    before, logits = loss_of(new), logits_of(old, positions_of(old, text))
+    table = old.sentence_encoder.input_positions.weight.detach()
+    for layer in range(2):
+        with torch.no_grad():
+            states = [encoder.sentence_encoder(text, return_all_hiddens=True)[1] for encoder in (old, new)]
+            wanted, found = (
+                words_of(encoder.sentence_encoder.layers[layer], x[layer])[1] for encoder, x in zip((old, new), states)
+            )
+        logits[layer] = centred(wanted - found)
+        fit(new.sentence_encoder.position_bias, logits.flatten(0, 1), table, relative=True)
+        calibrate_norms(old, new, text)
+    after = loss_of(new)
+    print(system, round(before, 4), round(after, 4))
+    assert abs(after - before) < 0.02
+
+
 def test_heads_that_are_not_ordered_are_averaged_to_nothing(old, monkeypatch):
     fields, text = target_fields(old, "tupe_a_tie_cls", []), sequences(384, 3)[0]
     ordered = warm_start(old, fields, text)
@@ -126,5 +149,9 @@ def test_other_positions(old):
             warm_start(old, fields, positions="weights")
     else:
         assert loss_of(warm_start(old, fields, positions="weights").encoder) < none
+        with pytest.raises(
+            UserError, match="shaw_tiny is fitted to the queries of words, which weights do not tell: give --data"
+        ):
+            warm_start(old, target_fields(old, "shaw", []), positions="weights")
     with pytest.raises(UserError, match="takes the positions out of the input, which is fitted on text: give --data"):
         warm_start(old, fields)

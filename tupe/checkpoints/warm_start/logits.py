@@ -64,6 +64,13 @@ def what_attention_sees(layer: TupeEncoderLayer, x: Tensor) -> Tensor:
     return layer.self_attn_layer_norm(x) if layer.normalize_before else x
 
 
+def words_of(layer: TupeEncoderLayer, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the words' queries `(B, H, n, d_h)` in a layer whose input is `x`, and their mean logits `(H, n, n)`."""
+    attention, seen = layer.self_attn, what_attention_sees(layer, x)
+    query, (key, _) = attention.query(seen), attention.key_value(seen)
+    return query, torch.einsum("bhid,bhjd->hij", query, key) * attention.scale / len(x)
+
+
 def _cls_input(old: TupeLanguageModelEncoder, at_its_place: bool) -> Tensor:
     """Return what the first layer's attention sees of `[CLS]`, at position 0 or at the mean one."""
     inner = old.sentence_encoder

@@ -24,12 +24,11 @@ from tupe.checkpoints.warm_start.logits import (
     agreeing_heads,
     centred,
     closest,
-    factors_of,
     in_heads,
     logits_of,
     positions_from_weights,
     positions_of,
-    what_attention_sees,
+    words_of,
 )
 from tupe.checkpoints.warm_start.target import check_fit, why_not_exact
 from tupe.errors import UserError
@@ -39,8 +38,7 @@ from tupe.models.tupe import TupeLanguageModelEncoder
 
 #: How the positions come into the terms: from text, from the weights of the first layer, or not at all.
 POSITIONS = ("calibrate", "weights", "new")
-#: Full sequences that a calibration needs, and those whose queries Shaw's vectors are fitted to.
-LEAST, _OF_QUERIES = 64, 32
+LEAST = 64  # full sequences that a calibration needs
 
 
 class Started(NamedTuple):
@@ -81,9 +79,14 @@ def warm_start(
         into_words(old, new)
         shown = _take_positions(old, new, sequences, positions, ratio)
         if sequences is not None:
-            calibrate_norms(old, new, sequences[: max(1, TOKENS // sequences.shape[1])])
+            calibrate_norms(old, new, _few(sequences))
     new.shown_as, new.discriminates = full_name(fields), False  # as `tupe.analysis.open_encoder` says of a model
     return Started(new.eval(), exact, shown)
+
+
+def _few(sequences: Tensor) -> Tensor:
+    """Return as many sequences as one batch has."""
+    return sequences[: max(1, TOKENS // sequences.shape[1])]
 
 
 def _take_positions(
@@ -96,29 +99,32 @@ def _take_positions(
     """Fit the terms of `new` to what the positions of `old` do; returns the share of it that they hold, by layer."""
     if source == "new":
         return None
+    inner, args = new.sentence_encoder, new.args
+    shaw = (args.absolute, args.relative) == ("none", "shaw")
     if source == "weights":
         if old.args.encoder_normalize_before:
             raise UserError(
                 f"{old.shown_as} has its norms before the layers, whose inputs its weights do not tell: give --data."
             )
+        if shaw:
+            raise UserError(f"{args._name} is fitted to the queries of words, which weights do not tell: give --data.")
         positions = positions_from_weights(old)
         logits = logits_of(old, positions)
         logits = logits[:1].expand_as(logits)
     else:
         if sequences is None:
             raise UserError(
-                f"{new.args._name} takes the positions out of the input, which is fitted on text: give --data, or "
+                f"{args._name} takes the positions out of the input, which is fitted on text: give --data, or "
                 "--positions weights for a guess without it."
             )
+        if shaw:
+            return _fit_shaw(old, new, _few(sequences))
         positions = positions_of(old, sequences)
         logits = logits_of(old, positions)
-    inner, args = new.sentence_encoder, new.args
     table = old.sentence_encoder.input_positions.weight.detach()
     if args.absolute == "untied_cross":
         fit_cross(inner.position_bias.absolute, old, positions, table, ratio)
         return shares(logits, _of_cross(new, old, positions, ratio))
-    if (args.absolute, args.relative) == ("none", "shaw"):
-        return _fit_shaw(old, new, positions, sequences, logits)
     fitted = args.absolute == "none" or args.relative not in ("none", *ZERO)
     if args.sharing == "layer" and old.sentence_encoder.segment_attention is None and source == "calibrate":
         logits = _order_heads(new, logits)
@@ -144,28 +150,22 @@ def _order_heads(new: TupeLanguageModelEncoder, logits: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _fit_shaw(
-    old: TupeLanguageModelEncoder,
-    new: TupeLanguageModelEncoder,
-    positions: Positions,
-    sequences: Tensor | None,
-    logits: Tensor,
-) -> list[float]:
-    """Fit the vectors of each layer; what they hold is by the mean query at each position."""
-    inner, values = old.sentence_encoder, []
-    states = None if sequences is None else inner(sequences[:_OF_QUERIES], return_all_hiddens=True)[1]
-    for number, (theirs, ours) in enumerate(zip(inner.layers, new.sentence_encoder.layers)):
-        attention = theirs.self_attn
-        if states is None:
-            still = positions._replace(hidden=torch.zeros_like(positions.hidden))
-            queries = factors_of(old, still, number)[0].unsqueeze(0) / attention.scale
-        else:
-            words = what_attention_sees(theirs, states[number]) - positions.hidden[number]
-            queries = attention.query(words)  # those of the new model, whose input has no positions
-        term = ours.self_attn.relative
-        fit_shaw(term, queries, logits[number], attention.scale)
-        values.append(centred(term(queries.mean(0, keepdim=True), attention.scale)[0]))
-    return shares(logits, torch.stack(values))
+def _fit_shaw(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder, sequences: Tensor) -> list[float]:
+    """Fit the vectors of one layer after the other, to what the logits of its words lack now.
+
+    These are the words that come out of the layers below as they are fitted. What the vectors hold is by the mean query
+    at each position.
+    """
+    layers, held_by = list(zip(*(encoder.sentence_encoder.layers for encoder in (old, new)))), []
+    for number, (theirs, ours) in enumerate(layers):
+        calibrate_norms(old, new, sequences)
+        states = (encoder.sentence_encoder(sequences, return_all_hiddens=True)[1] for encoder in (old, new))
+        (_, wanted), (queries, found) = (words_of(layer, x[number]) for layer, x in zip((theirs, ours), states))
+        logits, attention = centred(wanted - found), ours.self_attn
+        fit_shaw(attention.relative, queries, logits, attention.scale)
+        values = centred(attention.relative(queries.mean(0, keepdim=True), attention.scale)[0])
+        held_by += shares(logits.unsqueeze(0), values.unsqueeze(0))
+    return held_by
 
 
 @torch.no_grad()
