@@ -28,26 +28,12 @@ from tupe.fairseq_patches.ranges import refuse_out_of_range
     ("flags", "said"),
     [
         (["--lr", -1], r"optimization.lr is -1.0: give a number, 0 or more"),
-        (["--batch-size", -3], r"dataset.batch_size is -3: give a number above 0"),
-        (["--update-freq", 0], r"optimization.update_freq is 0: give a number above 0"),
-        (
-            ["--required-batch-size-multiple", 1 << 31],
-            r"multiple is 2147483648: give a number above 0, below 2147483648",
-        ),
-        (["--required-batch-size-multiple", 0], r"required_batch_size_multiple is 0: give a number above 0"),
         (["--adam-betas", "abc"], r"optimizer.adam_betas is abc: give two numbers, each a number from 0, below 1"),
-        (["--encoder-attention-heads", 0], r"encoder_attention_heads is 0: give a number from 1 to"),
         (
             ["--encoder-attention-heads", 100],
             r"model.encoder_attention_heads is 100, model.encoder_embed_dim is 16: give",
         ),
-        (["--mask-prob", 1], r"task.mask_prob is 1.0: give a share above 0 and below 1"),
-        (
-            ["--batch-size-valid", 10**19],
-            r"batch_size_valid is 10000000000000000000: give .*, and at most 9223372036854",
-        ),
         (["--lr", "1e999"], r"optimization.lr is inf: give a number, 0 or more"),
-        (["--dropout", -0.5], r"model.dropout is -0.5: give a share, from 0 to 1"),
         (
             ["--leave-unmasked-prob", 0.7, "--random-token-prob", 0.7],
             r"random_token_prob is 0.7: give at most 1 in sum",
@@ -78,6 +64,11 @@ NOT_A_COUNT, NOT_A_RATE, NOT_A_SEED = "give a number above 0", "give a number, 0
             "optimization.clip_norm", "optimizer.adam_eps", "model.save_interval_minutes",
         )),
         ("optimization.stop_min_lr", math.nan, "give a finite number"),
+        ("dataset.batch_size", -3, NOT_A_COUNT),
+        ("dataset.batch_size_valid", 10**19, "and at most 9223372036854"),
+        ("dataset.required_batch_size_multiple", 1 << 31, "give a number above 0, below 2147483648"),
+        ("task.mask_prob", 1.0, "give a share above 0 and below 1"),
+        ("model.dropout", -0.5, "give a share, from 0 to 1"),
         ("common.seed", -1, NOT_A_SEED),
         *(("dataset.num_workers", number, "from 0 to 1024") for number in (-1, 10**9)),
         *((key, 1e300, "at most 1e.38") for key in ("optimization.lr", "optimizer.weight_decay", "generation.unkpen")),

@@ -309,12 +309,12 @@ def refuse_value(name: str, value: Any, where: str) -> None:
     size = name.endswith(("_layers", "_dim", "_heads", "_positions"))  # of models of fairseq's
     can_be, words = RANGES.get(name, _OTHER_SIZE if size else (lambda x: True, "a finite number"))
     for number in value if several else [value]:
-        if isinstance(number, int) and abs(number) > _LARGEST:
-            raise UserError(f"{where} is {_shown(number)}: give {words}, and at most {_LARGEST}.")
-        if isinstance(number, float) and _LARGEST_FLOAT < abs(number) < math.inf:
-            raise UserError(f"{where} is {number}: give {words}, and at most {_LARGEST_FLOAT}.")
-        if isinstance(number, (int, float)) and not _is_in(number, can_be):
-            raise UserError(f"{where} is {_shown(number)}: give {words}.")
+        if isinstance(number, bool) or not isinstance(number, (int, float)):
+            continue
+        most = _LARGEST if isinstance(number, int) else _LARGEST_FLOAT
+        also = f", and at most {most}" if most < abs(number) < math.inf else ""
+        if also or not (math.isfinite(number) and can_be(number)):
+            raise UserError(f"{where} is {_shown(number)}: give {words}{also}.")
 
 
 def of_others(group: str, part: Any) -> bool:
@@ -331,10 +331,6 @@ def _refuse_pair(name: str, value: Any, where: str) -> None:
         type(number) in (int, float) and math.isfinite(number) and can_be(number) for number in pair
     ):
         raise UserError(f"{where} is {value!s:.40}: give two numbers, each {words}, as (0.9, 0.98).")
-
-
-def _is_in(number: float, can_be: Callable[[float], bool]) -> bool:
-    return isinstance(number, bool) or (-math.inf < number < math.inf and can_be(number))
 
 
 def _shown(number: float) -> str:
