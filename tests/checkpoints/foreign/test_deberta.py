@@ -1,5 +1,7 @@
 """DeBERTa of Transformers and its import say the same; what has no counterpart is refused by its field."""
 
+import json
+
 import pytest
 import torch
 
@@ -169,3 +171,50 @@ def test_pieces(saved, deberta_pieces, tmp_path):
         with pytest.raises(UserError, match=rf"has {option}, which changes a text .*--no-tokenizer"):
             import_model(folder, tmp_path / "none")
     import_model(folder, tmp_path / "none", with_tokenizer=False)
+
+
+def test_pieces_of_one_file(saved, tmp_path):
+    """Transformers 5 saves `tokenizer.json` alone, whose pieces of plain text are those of the SentencePiece model."""
+    folder, _ = saved("deberta-v2", **V3)
+    import_model(folder, tmp_path / "of_spm")
+    transformers.DebertaV2Tokenizer.from_pretrained(str(folder)).save_pretrained(str(folder))
+    original = transformers.AutoTokenizer.from_pretrained(str(folder))
+    (folder / "spm.model").unlink()
+    lines = import_model(folder, tmp_path / "out")
+    assert "tokenizer: unigram" in lines
+    ours, of_spm = (Manifest.load(tmp_path / name).tokenizer() for name in ("out", "of_spm"))
+    assert ours.symbols == of_spm.symbols
+    rows = by_row(folder, tmp_path / "out")
+    for text in (*LINES, *HARD[2:]):
+        assert [rows[number] for number in ours(text)] == original(text, add_special_tokens=False)["input_ids"]
+    assert [ours(text) for text in LINES] == [of_spm(text) for text in LINES]
+    for text in HARD[:2]:
+        assert not {0, 1, 2, len(rows) - 1} & set(ours(text))
+    for text in LINES:
+        pieces = ours.pieces(text)
+        for word in text.split():
+            start = text.index(word)
+            first, last = pieces.span(start, start + len(word) - 1)
+            assert word in text[pieces.begin[first] : pieces.end[last]]
+    assert main(["export", str(tmp_path / "out/checkpoint.pt"), str(tmp_path / "out"), str(tmp_path / "exported")]) == 0
+    exported = transformers.AutoTokenizer.from_pretrained(tmp_path / "exported")
+    assert [exported(text)["input_ids"] for text in LINES] == [[0, *ours(text), 2] for text in LINES]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "x"}]}}, "'Prepend'"),
+        ({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False}}, "pre_tokenizer 'ByteLevel'"),
+        ({"normalizer": {"type": "Sequence", "normalizers": "x"}}, "normalizer"),
+        ({"normalizer": {"type": "Strip"}}, "is no tokenizer"),
+    ],
+)
+def test_another_unigram_tokenizer_is_refused(change, message, saved, tmp_path):
+    folder, _ = saved("deberta-v2", **V3)
+    transformers.DebertaV2Tokenizer.from_pretrained(str(folder)).save_pretrained(str(folder))
+    (folder / "spm.model").unlink()
+    content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    write_json(folder / "tokenizer.json", {**content, **change})
+    with pytest.raises(UserError, match=message):
+        import_model(folder, tmp_path / "out")

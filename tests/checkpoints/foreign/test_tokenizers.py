@@ -91,6 +91,20 @@ def test_sentence_pieces(kind, saved, pieces, tmp_path):
         assert list(ours.lines([text])) == [numbers]
 
 
+@pytest.mark.parametrize("kind", ["xlm-roberta", "camembert"])
+def test_sentence_pieces_of_one_file(kind, saved, tmp_path):
+    """What Transformers 5 saves, `tokenizer.json` alone."""
+    folder, _ = saved(kind)
+    import_model(folder, tmp_path / "of_model")
+    of = transformers.XLMRobertaTokenizer if kind == "xlm-roberta" else transformers.CamembertTokenizer
+    of.from_pretrained(str(folder)).save_pretrained(str(folder))
+    (folder / "sentencepiece.bpe.model").unlink()
+    import_model(folder, tmp_path / "out")
+    ours, of_model = (Manifest.load(tmp_path / name).tokenizer() for name in ("out", "of_model"))
+    assert ours.symbols == of_model.symbols
+    assert [ours(text) for text in LINES] == [of_model(text) for text in LINES]
+
+
 @pytest.mark.parametrize("name", ["byte_level", "word_piece"])
 @pytest.mark.parametrize("text", HARD)
 def test_no_text_spells_a_special_symbol(name, text, request):

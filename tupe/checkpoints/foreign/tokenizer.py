@@ -1,9 +1,11 @@
 """The files of a tokenizer elsewhere: its vocabulary, and what a corpus folder has in their place.
 
 SentencePiece stays as it is. Byte-level BPE and WordPiece become a `tokenizer.json` by the package `tokenizers`, built
-from the pieces, merges and options alone: no token is added, so that no text can spell a special symbol.
+from the pieces, merges and options alone: no token is added, so that no text can spell a special symbol. A unigram
+model in a `tokenizer.json`, which Transformers 5 saves in place of SentencePiece's, gets our order of the pieces.
 """
 
+import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,13 +16,19 @@ from tupe.checkpoints import extras
 from tupe.checkpoints.foreign import deberta
 from tupe.checkpoints.foreign.vocabulary import FILLER, Source
 from tupe.data.corpus.tokenizers import JSON, MODEL
-from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK
+from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK, UNKNOWN_NUMBER
 from tupe.data.corpus.vocabulary import symbols as pieces_of
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import read_dictionary
 from tupe.files import read_json, read_text, typed, write_bytes
 
-SENTENCE_PIECE, BYTE_LEVEL, WORD_PIECE = "SentencePiece", "byte-level BPE", "WordPiece"
+SENTENCE_PIECE, BYTE_LEVEL, WORD_PIECE, UNIGRAM = "SentencePiece", "byte-level BPE", "WordPiece", "unigram"
+#: What a text may go through before a unigram model, as SentencePiece has it: part of a `tokenizer.json` -> its types.
+_BEFORE_UNIGRAM = {
+    "normalizer": ("Precompiled", "Replace", "Strip", "Lowercase", "StripAccents", "NFC", "NFD", "NFKC", "NFKD", "Nmt"),
+    "pre_tokenizer": ("Metaspace", "Punctuation", "WhitespaceSplit"),
+}
+_UNREACHED = -1e4  # score of a symbol that no text should have
 _SPECIAL = (*FAIRSEQ_SYMBOLS, MASK)
 _MOST = 4_000_000  # symbols of a dictionary
 _FAIRSEQ, _TRANSFORMERS = "fairseq", "Transformers"
@@ -309,15 +317,17 @@ def _json(content: Mapping[str, Any], said: Mapping[str, Any], path: Path) -> tu
         pairs = typed(list[tuple[str, str]], merges, f"{path}: model.merges", _TRANSFORMERS)
         space = said.get("add_prefix_space", splits.get("add_prefix_space", True)) is True
         return BYTE_LEVEL, _byte_level(pairs, space, [])
+    if kinds["model"] == "Unigram":
+        return UNIGRAM, _unigram(content, parts, path)
     name = "pre_tokenizer" if kinds["model"] in ("WordPiece", "BPE") else "model"
     raise UserError(_unknown(path, name, kinds[name]))
 
 
 def _unknown(path: Path, part: str, kind: Any) -> str:
     return (
-        f"{path} has the {part} {kind!r:.60}, which is not read here (byte-level BPE, WordPiece with BERT's normaliser "
-        f"and SentencePiece by {MODEL} or {_OF_DEBERTA} are): leave the tokenizer out (--no-tokenizer), and make the "
-        "pieces with it"
+        f"{path} has the {part} {kind!r:.60}, which is not read here (byte-level BPE, WordPiece with BERT's "
+        f"normaliser, unigram models, and SentencePiece by {MODEL} or {_OF_DEBERTA} are): leave the tokenizer out "
+        "(--no-tokenizer), and make the pieces with it"
     )
 
 
@@ -384,6 +394,33 @@ def _word_piece(normaliser: dict[str, bool | None], model: Mapping[str, Any]) ->
         tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
         tokenizer.decoder = tokenizers.decoders.WordPiece(prefix=prefix)
         return tokenizer
+
+    return build
+
+
+def _unigram(content: Mapping[str, Any], parts: Mapping[str, dict[str, Any]], path: Path) -> Callable:
+    """What builds a unigram model; what comes before and after it stays as in the `content` of a `tokenizer.json`."""
+    for name, known in _BEFORE_UNIGRAM.items():
+        part = parts[name]
+        steps = part.get("normalizers") or part.get("pretokenizers") if part.get("type") == "Sequence" else [part]
+        steps = typed(list[dict[str, Any]], steps or [], f"{path}: {name}", _TRANSFORMERS)
+        other = next((step.get("type") for step in steps if step and step.get("type") not in known), None)
+        if other is not None:
+            raise UserError(_unknown(path, name, other))
+    if parts["model"].get("byte_fallback"):
+        raise UserError(_unknown(path, "model", "Unigram with byte_fallback"))
+    scores = dict(typed(list[tuple[str, float]], parts["model"].get("vocab"), f"{path}: model.vocab", _TRANSFORMERS))
+
+    def build(symbols: Sequence[str]) -> Any:
+        tokenizers = _package()
+        table = [(s, _UNREACHED if s in _SPECIAL else scores.get(s, _UNREACHED)) for s in symbols]
+        made = {name: content.get(name) for name in ("version", "normalizer", "pre_tokenizer", "decoder")}
+        made |= {"truncation": None, "padding": None, "added_tokens": [], "post_processor": None}
+        made["model"] = {"type": "Unigram", "unk_id": UNKNOWN_NUMBER, "vocab": table, "byte_fallback": False}
+        try:
+            return tokenizers.Tokenizer.from_str(json.dumps(made))
+        except Exception as error:  # the package raises none of its own
+            raise UserError(f"{path} is no tokenizer ({str(error)[:200]}): get it again") from None
 
     return build
 
