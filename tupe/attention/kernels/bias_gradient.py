@@ -53,7 +53,7 @@ def bias_gradient_kernel(
     T_k,
     scale,
     threshold,
-    inverse_keep,
+    keep_probability,
     CAUSAL: tl.constexpr,
     EVEN_KEYS: tl.constexpr,
     MASK_LAST: tl.constexpr,
@@ -121,8 +121,7 @@ def bias_gradient_kernel(
         keep = None
         if SEED is not None:
             keep = keep_mask(seed, b * H + h, first_query, first_key, query, key, T_q, threshold)
-        _, ds = tile_gradient(logits, d_weights, lse[:, None], delta[:, None], inverse_keep, keep)
-        d_bias += ds
+        _, d_bias = tile_gradient(logits, d_weights, lse[:, None], delta[:, None], keep_probability, keep, d_bias)
 
     query += first_query
     key += first_key

@@ -3,15 +3,31 @@
 import triton
 import triton.language as tl
 
+from tupe.attention.kernels.tile import INTERPRETED
+
 ROUNDS = tl.constexpr(7)  # the fewest with which Philox2x32 passes BigCrush
+
+
+@triton.jit
+def wide_product(x):
+    """The lower and upper half of the product of `x` and Philox's constant, in one instruction."""
+    if INTERPRETED:
+        product = x.to(tl.uint64) * 0xD256D193
+        low, high = product.to(tl.uint32), (product >> 32).to(tl.uint32)
+    else:
+        low, high = tl.inline_asm_elementwise(
+            "{ .reg .b64 product; mul.wide.u32 product, $2, 0xD256D193; mov.b64 {$0, $1}, product; }",
+            "=r,=r,r", [x], (tl.uint32, tl.uint32), is_pure=True, pack=1,
+        )  # fmt: skip
+    return low, high
 
 
 @triton.jit
 def philox(key, c0, c1):
     """Philox2x32-7 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): two uint32 of random bits."""
     for _ in tl.static_range(ROUNDS):
-        product = c0.to(tl.uint64) * 0xD256D193  # one multiplication gives both halves
-        c1, c0 = product.to(tl.uint32), (product >> 32).to(tl.uint32) ^ key ^ c1
+        low, high = wide_product(c0)
+        c1, c0 = low, high ^ key ^ c1
         key += 0x9E3779B9
     return c0, c1
 

@@ -54,7 +54,7 @@ def forward_kernel(
     T_k,
     scale,
     threshold,
-    inverse_keep,
+    keep_probability,
     CAUSAL: tl.constexpr,
     EVEN_KEYS: tl.constexpr,
     MASK_LAST: tl.constexpr,
@@ -136,12 +136,13 @@ def forward_kernel(
         highest = new_highest
         if SEED is not None:
             keep = keep_mask(seed, b * H + h, first_query, first_key, query, key, T_q, threshold)
-            weights = dropped_out(weights, keep, inverse_keep)
+            weights = dropped_out(weights, keep, keep_probability)
         v = load_rows(V, v_stride_t, first_key, end, BLOCK_N, D, BLOCK_D)
         out += multiply(weights.to(V.dtype.element_ty), v)
 
-    total = tl.where(total > 0, total, 1.0)  # all logits -inf: zero, not NaN
-    out = out * (inverse_keep / total)[:, None]
+    total *= keep_probability  # in LSE too: backward makes weights that have dropout's scale
+    total = tl.where(total > 0, total, float("inf"))  # all logits -inf, or all weights dropped: zero, not NaN
+    out = out * (1 / total)[:, None]
     store_rows(OUT + (query_row * H + h) * D, H * D, out, first_query, queries, BLOCK_M, D, BLOCK_D)
     row = first_query + tl.arange(0, BLOCK_M)
     tl.store(LSE + query_row * H + h * queries + row, highest + tl.log2(total), mask=row < queries)

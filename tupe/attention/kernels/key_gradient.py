@@ -58,7 +58,7 @@ def key_gradient_kernel(
     T_k,
     scale,
     threshold,
-    inverse_keep,
+    keep_probability,
     CAUSAL: tl.constexpr,
     EVEN_KEYS: tl.constexpr,
     MASK_LAST: tl.constexpr,
@@ -146,7 +146,7 @@ def key_gradient_kernel(
             if SEED is not None:
                 keep = keep_mask(seed, b * H + h, first_query, first_key, query, key, T_q, threshold)
             d_weights = multiply(v, tl.trans(do))
-            kept, ds = tile_gradient(logits, d_weights, lse[None, :], delta[None, :], inverse_keep, keep)
+            kept, ds = tile_gradient(logits, d_weights, lse[None, :], delta[None, :], keep_probability, keep)
             dv += multiply(kept.to(V.dtype.element_ty), do)
             dk += multiply(ds.to(Q.dtype.element_ty), q)
             if D_POS_K is not None:
@@ -155,7 +155,7 @@ def key_gradient_kernel(
                 d_pos_k += multiply(ds.to(Q.dtype.element_ty), pos_q)
         out_start = (key_row * H + h) * D
         store_rows(D_K + out_start, H * D, dk * scale, first_key, keys, BLOCK_N, D, BLOCK_D)
-        store_rows(D_V + out_start, H * D, dv * inverse_keep, first_key, keys, BLOCK_N, D, BLOCK_D)
+        store_rows(D_V + out_start, H * D, dv, first_key, keys, BLOCK_N, D, BLOCK_D)
     if D_POS_K is not None:
         start = (tl.cast(chunk, tl.int64) * H + h) * T_k * P
         store_rows(D_POS_K + start, P, d_pos_k, first_key, T_k, BLOCK_N, P, BLOCK_P)

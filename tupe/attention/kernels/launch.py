@@ -117,7 +117,7 @@ class Launcher:
             "T_k": self.T_k,
             "scale": options.scale,
             "threshold": dropped,
-            "inverse_keep": RANDOM_LEVELS / (RANDOM_LEVELS - dropped) if dropped < RANDOM_LEVELS else 0.0,
+            "keep_probability": 1 - dropped / RANDOM_LEVELS,
             "CAUSAL": options.causal,
             "D": self.D,
             "BLOCK_D": block(self.D),

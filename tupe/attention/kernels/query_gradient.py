@@ -75,7 +75,7 @@ def query_gradient_kernel(
     T_k,
     scale,
     threshold,
-    inverse_keep,
+    keep_probability,
     CAUSAL: tl.constexpr,
     EVEN_KEYS: tl.constexpr,
     MASK_LAST: tl.constexpr,
@@ -138,7 +138,7 @@ def query_gradient_kernel(
             rows = query_row * H + h * queries
             row = first_query + tl.arange(0, BLOCK_M)
             lse = load_lse(LSE, rows, first_query, queries, MASK_LAST, BLOCK_M)
-            delta = tl.sum(out.to(tl.float32) * do.to(tl.float32), 1)
+            delta = tl.sum(out.to(tl.float32) * do.to(tl.float32), 1) * keep_probability
             tl.store(DELTA + rows + row, delta, mask=row < queries)
 
             dq = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
@@ -180,7 +180,7 @@ def query_gradient_kernel(
                 keep = None
                 if SEED is not None:
                     keep = keep_mask(seed, b * H + h, first_query, first_key, query, key, T_q, threshold)
-                _, ds = tile_gradient(logits, d_weights, lse[:, None], delta[:, None], inverse_keep, keep)
+                _, ds = tile_gradient(logits, d_weights, lse[:, None], delta[:, None], keep_probability, keep)
                 dq += multiply(ds.to(K.dtype.element_ty), k)
                 if D_THETA is not None:  # noqa: SIM102 (known when compiled)
                     if first_key == 0:

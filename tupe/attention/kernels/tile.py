@@ -114,9 +114,9 @@ def tile_logits(
 
 
 @triton.jit
-def dropped_out(weights, keep, inverse_keep):
+def dropped_out(weights, keep, keep_probability):
     """`weights`, 0 where they are dropped. The 0 is no constant: else the compiler selects halves after rounding."""
-    return tl.where(keep, weights, inverse_keep * 0.0)
+    return tl.where(keep, weights, keep_probability * 0.0)
 
 
 @triton.jit
@@ -130,14 +130,15 @@ def load_lse(LSE, rows, first_query, queries, MASK_LAST: tl.constexpr, BLOCK_M: 
 
 
 @triton.jit
-def tile_gradient(logits, d_weights, lse, delta, inverse_keep, keep):
-    """The weights after dropout but for its scale, and the gradient of the logits; `keep` is dropout's mask or None.
+def tile_gradient(logits, d_weights, lse, delta, keep_probability, keep, total=0.0):
+    """The weights after dropout, and `total` plus the gradient of the logits; `keep` is dropout's mask or None.
 
-    A row beyond the last has a log-sum-exp of inf, so that its weights are 0.
+    `lse` and `delta` have dropout's scale in them, as `forward_kernel` and `query_gradient_kernel` write them, so that
+    only the first of the gradient's two terms is masked. A row beyond the last has a log-sum-exp of inf, so that its
+    weights are 0.
     """
     weights = exp2(logits * LOG2E - lse)
-    kept = weights
-    if keep is not None:
-        kept = dropped_out(weights, keep, inverse_keep)
-        d_weights = tl.where(keep, d_weights, 0.0)
-    return kept, weights * (d_weights * inverse_keep - delta)
+    if keep is None:
+        return weights, weights * (d_weights - delta) + total
+    kept = dropped_out(weights, keep, keep_probability)
+    return kept, kept * d_weights + (total - weights * delta)
