@@ -90,7 +90,7 @@ def bias_gradient_kernel(
     # A bias of the sequence's own is the case of one sequence a chunk.
     bias = BIAS + tl.cast(start, tl.int64) * bias_stride_b + h * bias_stride_h
     dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
-    dense = to_float32(dense)
+    dense = dense.to(tl.float32)
     added = bias_tile(dense, None, None, None, None, first_query, first_key, query, key, T_q, T_k)
     d_bias = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for sequence in range(start, end):

@@ -117,7 +117,7 @@ def forward_kernel(
         dense = None
         if BIAS is not None:
             dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
-            dense = to_float32(dense)
+            dense = to_float32(dense, product)
         segment = None
         if SEGMENT is not None:
             second = in_second(SEGMENTS + key_row, first_key, key, keys)

@@ -14,6 +14,7 @@ from tupe.attention.kernels.tile import (
     store_rows,
     tile_gradient,
     tile_logits,
+    to_float32,
 )
 
 
@@ -128,6 +129,7 @@ def key_gradient_kernel(
             dense = None
             if BIAS is not None:
                 dense = dense_tile(bias, bias_stride_m, bias_stride_n, first_query, first_key, query, key, T_q, T_k)
+                dense = to_float32(dense, product)
             segment = None
             if SEGMENT is not None:
                 with_first, with_second = segment_rows(

@@ -34,11 +34,11 @@ def exp2(x):
 
 
 @triton.jit
-def to_float32(x):
-    """`x` in float32. Two bfloat16 numbers that share a register take one instruction each, not three for both."""
+def to_float32(x, product):
+    """`x` in float32, held by threads as `product`, which is not read. Two bfloat16 numbers that share a register take one instruction each, not three for both."""
     if x.dtype == tl.bfloat16 and not INTERPRETED:
         wide = tl.inline_asm_elementwise(
-            "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", "=r,=r,r", [x], tl.float32, is_pure=True, pack=2
+            "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", "=r,=r,r,r,r", [x, product], tl.float32, is_pure=True, pack=2
         )
     else:
         wide = x.to(tl.float32)
