@@ -314,6 +314,13 @@ def test_dropout_follows_the_generator():
 
 def test_dropout_of_everything_is_zero():
     assert not weights_after_dropout(1, 1, 17, 20, 1.0, seed=0).any()
+    leaves = [*qkv(1, 1, 17, 20, 16, seed=0), normal(1, 17, 20, seed=4)]
+
+    def kernels(q, k, v, bias):
+        return triton_attention(q, k, v, bias, None, SCALE, 1.0)
+
+    for result in gradients(kernels, leaves, normal(1, 1, 17, 16, seed=9), torch.float32):
+        assert torch.equal(result, torch.zeros_like(result))
 
 
 @pytest.mark.parametrize("structured", [False, True])

@@ -13,7 +13,6 @@ from tupe.attention.kernels.tile import (
     multiply,
     tile_gradient,
     tile_logits,
-    to_float32,
 )
 
 

@@ -67,6 +67,8 @@ def forward_kernel(
 ):
     """Writes OUT `(B, T_q, H, D)` and LSE `(B, H, T_q)`. Grid: (B, blocks of queries, H).
 
+    LSE is the log-sum-exp in base 2, less the logarithm of dropout's scale; inf where a row has no weight.
+
     The sequences of the batch come first, so that programs that run together read the same bias from the cache. Those
     that lie side by side have `OUT` `(N, H, D)`, and one after the other their LSE `(H, length)`.
     """

@@ -146,7 +146,7 @@ class Launcher:
         return self.inputs.query.new_empty(shape, dtype=dtype)
 
     def forward(self) -> tuple[Tensor, Tensor]:
-        """The output `(B, T_q, H, d_h)` and the rows' log-sum-exp `(B, H, T_q)` in base 2."""
+        """The output `(B, T_q, H, d_h)` and `LSE` of `forward_kernel`, `(B, H, T_q)`."""
         out = by_token(self.inputs.query)
         lse = self.empty(*self.inputs.query.shape[:3], dtype=torch.float32)
         tile = self.tile("forward")

@@ -88,6 +88,8 @@ def query_gradient_kernel(
 ):
     """Writes D_Q `(B, T_q, H, D)` and DELTA `(B, H, T_q)`. Grid: (chunks of the batch, groups of blocks of queries, H).
 
+    DELTA is the sums of `dO O` over a row, divided by dropout's scale.
+
     A program takes every `groups`-th block of queries, and for each all sequences of its chunk. It alone writes its
     partial sums over them: D_POS_Q `(chunks, H, T_q, P)`, D_RELATIVE `(chunks * groups, H, T_q + T_k - 1)`, zeroed
     before, and D_THETA `(chunks * groups, H)`. D_SEGMENT `(B, T_q, H)` gets the rows' sums over the keys of segment 1.

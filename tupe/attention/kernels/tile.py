@@ -35,10 +35,18 @@ def exp2(x):
 
 @triton.jit
 def to_float32(x, product):
-    """`x` in float32, held by threads as `product`, which is not read. Two bfloat16 numbers that share a register take one instruction each, not three for both."""
+    """`x` in float32, in the threads that hold the same cells of `product`, whose values are not read.
+
+    Two bfloat16 numbers that share a register take one instruction each, not three for both.
+    """
     if x.dtype == tl.bfloat16 and not INTERPRETED:
         wide = tl.inline_asm_elementwise(
-            "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", "=r,=r,r,r,r", [x, product], tl.float32, is_pure=True, pack=2
+            "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;",
+            "=r,=r,r,r,r",
+            [x, product],
+            tl.float32,
+            is_pure=True,
+            pack=2,
         )
     else:
         wide = x.to(tl.float32)
