@@ -60,7 +60,7 @@ class Losses(NamedTuple):
 def losses(
     old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder, data: Path, sequences: int, seed: int = 1
 ) -> Losses:
-    """Measure the losses on at most so many held-out sequences; arguments and errors as `loss_by_position`."""
+    """Measure the losses on at most `sequences` held-out sequences; arguments and errors as `loss_by_position`."""
     length = old.sentence_encoder.max_positions
 
     def loss(model: TupeLanguageModelEncoder) -> float:
