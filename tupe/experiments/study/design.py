@@ -116,6 +116,11 @@ class Design:
         system = self.systems[name]
         return sorted({*self.search.rates, *system.rates}) if system.lr is None else [system.lr]
 
+    def searches(self, name: str) -> list[Run]:
+        """Return the runs that search a system's learning rate; none for a single rate."""
+        rates = self.rates(name)
+        return [Run("search", name, self.search.seed, lr) for lr in rates] if len(rates) > 1 else []
+
     @property
     def short(self) -> tuple[int, ...]:
         """Numbers of updates of the short runs, each with its own schedule; 0 is the loss before any."""
@@ -138,8 +143,7 @@ class Design:
         """
         for group in self.groups:
             for name in group:
-                rates = self.rates(name)
-                yield from (Run("search", name, self.search.seed, lr) for lr in rates if len(rates) > 1)
+                yield from self.searches(name)
             whole = {name: system for name, system in group.items() if system.start is None}
             started = {name: system for name, system in group.items() if system.start is not None}
             yield from _by_seed("final", whole)

@@ -194,10 +194,10 @@ class Study:
         is_known = trained if run.part == "start" else conversion_of(run) in self.done and self._start(run) is not None
         if is_known and not self._begins(run):  # the record of its checkpoint is here, and the checkpoint is not
             return ELSEWHERE
-        searched = [other for other in self.design.runs() if (other.part, other.system) == ("search", run.system)]
-        waits = run.part == "final" or (run.part == "short" and int(run.at) > 0)
-        if waits and searched and all(other in self.done for other in searched):
-            return "" if best_rate(self.design, run.system, self.done) else "every rate of the search diverged"
+        if run.part == "final" or (run.part == "short" and int(run.at) > 0):
+            is_searched = all(search in self.done for search in self.design.searches(run.system))
+            if is_searched and best_rate(self.design, run.system, self.done) is None:
+                return "every rate of the search diverged"
         return ""
 
     def is_elsewhere(self, run: Run) -> bool:

@@ -130,12 +130,12 @@ def best_rate(design: Design, system: str, records: dict[Run, Record]) -> float 
 
     A single rate is the best without a search.
     """
-    if len(rates := design.rates(system)) == 1:
-        return rates[0]
-    searched = [run for run in design.runs() if run.part == "search" and run.system == system]
-    if any(run not in records for run in searched):
+    searches = design.searches(system)
+    if not searches:
+        return design.rates(system)[0]
+    if any(run not in records for run in searches):
         return None
-    best = min(searched, key=lambda run: records[run].loss)
+    best = min(searches, key=lambda run: records[run].loss)
     return best.lr if math.isfinite(records[best].loss) else None
 
 
