@@ -22,6 +22,13 @@ def hub(build, dictionary, tmp_path):
     return TupeModel.from_pretrained(str(tmp_path), bpe=None)
 
 
+def test_a_dictionary_of_another_size(hub, tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/dict.txt").write_text("word1 1\n")
+    with pytest.raises(UserError, match=r"trained with another dictionary \(45 symbols, the data's has 6\)"):
+        TupeModel.from_pretrained(str(tmp_path), data_name_or_path=str(tmp_path / "other"), bpe=None)
+
+
 def test_the_configuration_is_not_printed(caplog, request):
     caplog.set_level(logging.INFO)
     request.getfixturevalue("hub")

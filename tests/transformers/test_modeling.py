@@ -346,6 +346,8 @@ def test_a_size_that_cannot_be_is_refused(field):
         ("randomised_positions", ("8", None), "a whole number from 0"),
         ("rotary_dims", ("x",), "a whole number from -1"),
         ("pair_separators", ("8", 3), "1 or 2"),
+        ("encoder_normalize_before", ("false", 1), "true or false"),
+        ("rotary_reset", (None,), "true or false"),
     ],
 )
 def test_a_number_or_an_activation_that_cannot_be_is_refused(field, values, said):

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from tupe.data.corpus.tokenizers import JSON
 from tupe.errors import UserError
+from tupe.fairseq_patches.checkpoints import refuse_other_dictionary
 from tupe.fairseq_patches.configuration import refuse_unknown_names
 from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import before_building
@@ -228,6 +229,9 @@ class TupeModel(RobertaModel):
         for key in electra:
             del state_dict[key]
         head, words = prefix + "encoder.lm_head.", prefix + "encoder.sentence_encoder.embed_tokens.weight"
+        if words in state_dict:
+            size = len(state_dict[words])
+            refuse_other_dictionary(None, self.encoder.dictionary, "`tupe prepare-corpus --vocabulary`", size)
         if electra or not any(key.startswith(head) for key in state_dict):
             what = "a discriminator, " * bool(electra)
             logger.info(f"the checkpoint is {what}without a language-model head: this model's is untrained")

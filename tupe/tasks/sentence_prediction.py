@@ -86,6 +86,14 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
         if not cfg.regression_target:
             _require(cfg.data, "label", "dict.txt")
         task = super().setup_task(cfg, **kwargs)
+        if not cfg.regression_target:  # fairseq-preprocess rounds the size of a dictionary up with madeupword0000, ...
+            labels = task.label_dictionary.symbols[task.label_dictionary.nspecial :]
+            number = sum(not label.startswith("madeupword") for label in labels)
+            if cfg.num_classes > number:
+                raise UserError(
+                    f"num_classes is {cfg.num_classes}, but {cfg.data}/label/dict.txt has {number} classes: set "
+                    "--num-classes (task.num_classes) to that"
+                )
         symbols = len(task.source_dictionary)
         for name in ("init_token", "separator_token"):
             token = getattr(cfg, name)

@@ -144,6 +144,9 @@ class TupeConfig(PreTrainedConfig):
                 raise ValueError(f"{field} is {getattr(self, field)!r}, but must be one of Transformers, such as gelu")
         if self.pad_token_id is not None and self.pad_token_id >= self.vocab_size:
             raise ValueError(f"pad_token_id is {self.pad_token_id}, but must be below vocab_size={self.vocab_size}")
+        for field in (name for name, kind in TupeConfig.__annotations__.items() if kind is bool):
+            if type(getattr(self, field)) is not bool:
+                raise ValueError(f"{field} is {getattr(self, field)!r}, but must be true or false")
         if self.pair_separators not in (1, 2):
             raise ValueError(f"pair_separators is {self.pair_separators!r}, but must be 1 or 2")
         if self.hidden_size % self.num_attention_heads:
