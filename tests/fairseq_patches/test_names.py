@@ -52,7 +52,7 @@ def test_a_wrong_flag_is_one_sentence(train, tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         train(tmp_path, "--nosuch", 3)
     assert ended.value.code == 2
-    assert re.fullmatch(r"error: unrecognized arguments: --nosuch 3; see \S+ --help\n", capsys.readouterr().err)
+    assert re.fullmatch(r"error: unrecognized arguments: --nosuch 3: see \S+ --help\.\n", capsys.readouterr().err)
 
 
 def test_model_under_hydra():

@@ -77,7 +77,7 @@ def arguments(original):
         def error(message):
             if message.startswith(refused):
                 refuse_unknown(message[len(refused) :].partition("'")[0])
-            parser.exit(2, f"error: {message}; see {parser.prog} --help\n")  # without a page of usage before it
+            parser.exit(2, f"error: {message}: see {parser.prog} --help.\n")  # without a page of usage before it
 
         parser.error = error
         try:
