@@ -87,10 +87,11 @@ SLOW = (
     "test_plugin.py::test_a_notebook",
     "test_docs.py::test_block[docs/systems.md-1]",  # a term of one's own needs a process of its own
     "data/glue/test_own.py::test_words_are_written_as_utf_8_in_any_locale",
-    "analysis/test_cost",
-    "analysis/test_curves",
-    "analysis/test_length",
-    "analysis/test_page",
+    "analysis/test_cost.py::test_bars",
+    "analysis/test_curves.py::test_the_share_stands_in_the_legend",
+    "analysis/test_length.py::test_centred_windows_score_the_same_tokens_once",
+    "analysis/test_length.py::test_extensions",
+    "analysis/test_length.py::test_picture",
     "analysis/test_logits.py::test_pictures",
 )
 
