@@ -86,10 +86,10 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
         if not cfg.regression_target:
             _require(cfg.data, "label", "dict.txt")
         task = super().setup_task(cfg, **kwargs)
-        if not cfg.regression_target:  # fairseq-preprocess rounds the size of a dictionary up with madeupword0000, ...
+        if not cfg.regression_target:
             labels = task.label_dictionary.symbols[task.label_dictionary.nspecial :]
-            number = sum(not label.startswith("madeupword") for label in labels)
-            if cfg.num_classes > number:
+            number = sum(not label.startswith(("<mask>", "madeupword")) for label in labels)  # which fairseq adds
+            if cfg.num_classes > max(number, 2):  # there are two at least, also where one has no example
                 raise UserError(
                     f"num_classes is {cfg.num_classes}, but {cfg.data}/label/dict.txt has {number} classes: set "
                     "--num-classes (task.num_classes) to that"
