@@ -85,9 +85,9 @@ def use(path: Path) -> None:
     os.environ[VARIABLE] = str(path)
     compiler = sys.modules.get("triton.backends.nvidia.compiler")
     # the version, which Triton caches, is part of the key under which it keeps compiled kernels
-    remembered = getattr(compiler, "get_ptxas_version", None)
-    if hasattr(remembered, "cache_clear"):
-        remembered.cache_clear()
+    clear = getattr(getattr(compiler, "get_ptxas_version", None), "cache_clear", None)
+    if clear is not None:
+        clear()
 
 
 def warning(capability: tuple[int, int]) -> str | None:
