@@ -14,7 +14,7 @@ from typing import Any
 
 from tupe.checkpoints import extras
 from tupe.checkpoints.foreign import deberta
-from tupe.checkpoints.foreign.vocabulary import FILLER, Source
+from tupe.checkpoints.foreign.vocabulary import FILLER, NOT_USED, SPECIAL, Source
 from tupe.data.corpus.tokenizers import JSON, MODEL
 from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK, UNKNOWN_NUMBER
 from tupe.data.corpus.vocabulary import symbols as pieces_of
@@ -29,7 +29,6 @@ _BEFORE_UNIGRAM = {
     "pre_tokenizer": ("Metaspace", "Punctuation", "WhitespaceSplit"),
 }
 _UNREACHED = -1e4  # score of a symbol that no text should have
-_SPECIAL = (*FAIRSEQ_SYMBOLS, MASK)
 _MOST = 4_000_000  # symbols of a dictionary
 _FAIRSEQ, _TRANSFORMERS = "fairseq", "Transformers"
 _CONFIG = "tokenizer_config.json"
@@ -46,8 +45,8 @@ _ROLES = {
     "<unk>": ("unk_token",),
     MASK: ("mask_token",),
 }
-_OF_ROBERTA = dict(zip(_SPECIAL, _SPECIAL))
-_OF_BERT = dict(zip(_SPECIAL, ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")))
+_OF_ROBERTA = dict(zip(SPECIAL, SPECIAL))
+_OF_BERT = dict(zip(SPECIAL, ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")))
 _OF_MPNET = {**_OF_ROBERTA, "<unk>": "[UNK]"}
 
 
@@ -108,7 +107,7 @@ def of_fairseq(folder: Path, bpe: Path | None, wanted: bool) -> Found:
     numbers = typed(dict[str, int], read_json(files[0], _FAIRSEQ), str(files[0]), _FAIRSEQ)
     named = {str(number): piece for piece, number in numbers.items()}
     known = [symbol for symbol in symbols if symbol in named]
-    if len(known) < (len(symbols) - len(_SPECIAL)) / 2:
+    if len(known) < (len(symbols) - len(SPECIAL)) / 2:
         raise UserError(f"the symbols of {path} are not the numbers in {files[0]}: give the files of one model")
     there = set(known)
     more = [piece for number, piece in named.items() if number not in there]
@@ -125,9 +124,9 @@ def of_fairseq(folder: Path, bpe: Path | None, wanted: bool) -> Found:
 def _sentence_piece(source: Source, files: list[Path], model: Path) -> Found:
     """Check that a model has the pieces of a vocabulary."""
     pieces = set(pieces_of(model))
-    special = {*_SPECIAL, *(source.symbols[row] for row in source.roles.values())}
+    special = {*SPECIAL, *(source.symbols[row] for row in source.roles.values())}
     listed = [s for s in source.symbols if s is not None and s not in special and not s.startswith(FILLER)]
-    lacking = [symbol for symbol in listed if symbol not in pieces and not symbol.endswith("NOTUSED")]
+    lacking = [symbol for symbol in listed if symbol not in pieces and not symbol.endswith(NOT_USED)]
     if lacking:
         raise UserError(
             f"{model} lacks {len(lacking):,} of the {len(listed):,} symbols of {source.path}, such as "
@@ -246,7 +245,7 @@ def _rows_of_sentence_piece(model: Path, camembert: bool) -> Source:
     if pieces[:3] != ["<unk>", "<s>", "</s>"]:
         raise UserError(f"{model} does not begin with <unk>, <s> and </s>, as those of XLM-R and CamemBERT do")
     if camembert:
-        symbols = ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", *pieces[1:], MASK]
+        symbols = [f"<s>{NOT_USED}", "<pad>", f"</s>{NOT_USED}", "<unk>", f"<unk>{NOT_USED}", *pieces[1:], MASK]
         return Source(symbols, {"<s>": 5, "<pad>": 1, "</s>": 6, "<unk>": 3, MASK: len(symbols) - 1}, model)
     symbols = [*FAIRSEQ_SYMBOLS, *pieces[3:], MASK]
     roles = {name: number for number, name in enumerate(FAIRSEQ_SYMBOLS)}
@@ -413,7 +412,7 @@ def _unigram(content: Mapping[str, Any], parts: Mapping[str, dict[str, Any]], pa
 
     def build(symbols: Sequence[str]) -> Any:
         tokenizers = _package()
-        table = [(s, _UNREACHED if s in _SPECIAL else scores.get(s, _UNREACHED)) for s in symbols]
+        table = [(s, _UNREACHED if s in SPECIAL else scores.get(s, _UNREACHED)) for s in symbols]
         made = {name: content.get(name) for name in ("version", "normalizer", "pre_tokenizer", "decoder")}
         made |= {"truncation": None, "padding": None, "added_tokens": [], "post_processor": None}
         made["model"] = {"type": "Unigram", "unk_id": UNKNOWN_NUMBER, "vocab": table, "byte_fallback": False}

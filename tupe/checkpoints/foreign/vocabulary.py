@@ -17,9 +17,9 @@ from tupe.fairseq_patches.checkpoints import read_dictionary
 from tupe.files import atomic
 
 FILLER = "madeupword"  # fairseq's own name of symbols that round up the size of a table
-_SPECIAL = (*FAIRSEQ_SYMBOLS, MASK)
+SPECIAL = (*FAIRSEQ_SYMBOLS, MASK)
 #: What CamemBERT's tokenizer in Transformers calls rows that nothing uses.
-_NOT_USED = "NOTUSED"
+NOT_USED = "NOTUSED"
 
 
 class Source(NamedTuple):
@@ -57,11 +57,11 @@ def by_role(source: Source, rows: int, of: Path) -> Vocabulary:
         UserError: if a special symbol has no row, two have the same, or there are fewer rows than symbols.
     """
     symbols, roles = source.symbols, source.roles
-    lacking = [name for name in _SPECIAL if name not in roles]
+    lacking = [name for name in SPECIAL if name not in roles]
     if lacking:
         raise UserError(f"{source.path} has no symbol for {lacking[0]}, which every dictionary of fairseq needs")
-    if len(set(roles.values())) < len(_SPECIAL):
-        raise UserError(f"{source.path} has one symbol for several of {', '.join(_SPECIAL)}: {roles}")
+    if len(set(roles.values())) < len(SPECIAL):
+        raise UserError(f"{source.path} has one symbol for several of {', '.join(SPECIAL)}: {roles}")
     if rows < len(symbols):
         raise UserError(
             f"{source.path} has {len(symbols):,} symbols, but {of} has rows for {rows:,}: give the files of one model"
@@ -71,7 +71,7 @@ def by_role(source: Source, rows: int, of: Path) -> Vocabulary:
     for row, symbol in enumerate(symbols):
         if row in special:
             continue
-        hidden = symbol is not None and (last[symbol] != row or symbol in _SPECIAL or symbol.endswith(_NOT_USED))
+        hidden = symbol is not None and (last[symbol] != row or symbol in SPECIAL or symbol.endswith(NOT_USED))
         (dropped if hidden else kept).append(row)
     kept += range(len(symbols), rows)
     names = {row: symbols[row] if row < len(symbols) else None for row in kept}
@@ -106,7 +106,7 @@ def write_dictionary(path: Path, symbols: Iterable[str]) -> None:
         UserError: for a symbol that fairseq would not read again.
     """
     symbols = list(symbols)
-    listed = [symbol for symbol in symbols if symbol not in _SPECIAL]
+    listed = [symbol for symbol in symbols if symbol not in SPECIAL]
     broken = next((symbol for symbol in listed if not symbol or set(symbol) & {"\n", "\r"}), None)
     if broken is not None:
         raise UserError(f"the symbol {broken!r:.60} cannot stand in a dictionary of fairseq: it is not imported")
