@@ -174,7 +174,7 @@ def test_wrong_input_is_one_sentence(small, data, tmp_path, capsys, monkeypatch)
         ([tmp_path / "none"], r"there is no .*config\.json"),
         ([tmp_path], "names the model 'BertModel', which is none of ours"),
         ([tmp_path / "type"], "cannot be loaded: hidden_size is '8', but must be a whole number"),
-        ([tmp_path / "activation"], "cannot be loaded: 'none'"),
+        ([tmp_path / "activation"], "cannot be loaded: hidden_act is 'none'"),
         ([small, "--data", tmp_path], "there is no split valid"),
         (
             [small, "--data", data / "MNLI"],
