@@ -128,6 +128,13 @@ def test_what_is_no_text_and_a_head_that_is_none(hub):
         hub.model(tokens, spans=True)
     with pytest.raises(UserError, match=r"^num_classes is None, but must be a whole number, 1 or more$"):
         hub.register_classification_head("mine")
+    with pytest.raises(UserError, match=r"^inner_dim is -1, but must be a whole number, 1 or more$"):
+        hub.register_classification_head("mine", 2, inner_dim=-1)
+    with pytest.raises(UserError, match=r"^register_classification_head has no embedding_size: nothing would read it$"):
+        hub.register_classification_head("mine", num_classes=2, embedding_size=-1)
+    hub.model.args.linear_heads = True
+    with pytest.raises(UserError, match=r"^a head of one layer has no inner_dim: nothing would read it$"):
+        hub.register_classification_head("mine", 2, inner_dim=8)
 
 
 def test_a_model_of_the_other_kind_and_paths_that_are_none(hub, tmp_path):

@@ -321,8 +321,9 @@ def test_padding_on_the_left_is_refused(dictionary):
 def test_a_choice_that_is_none_is_refused():
     assert ours.configuration_tupe.CHOICES.items() <= CHOICES.items()
     for field, choices in ours.configuration_tupe.CHOICES.items():
-        with pytest.raises(ValueError, match=re.escape(f"{field} is 'other', not one of {choices[0]}, ")):
-            ours.TupeConfig(**{field: "other"})
+        for other in ("other", None, [choices[0]]):
+            with pytest.raises(ValueError, match=re.escape(f"{field} is {other!r}, not one of {choices[0]}, ")):
+                ours.TupeConfig(**{field: other})
 
 
 @pytest.mark.parametrize("field", ours.configuration_tupe.SIZES)
@@ -337,15 +338,19 @@ def test_a_size_that_cannot_be_is_refused(field):
     [
         ("hidden_dropout_prob", (-0.5, 1.5, math.nan, "x", None), "a number from 0 to 1"),
         ("attention_probs_dropout_prob", (-1, {}), "a number from 0 to 1"),
-        ("layer_norm_eps", (-1, math.inf), "a number from 0 to 1"),
+        ("layer_norm_eps", (-1, math.inf, True), "a number from 0 to 1"),
         ("fire_length", (-1, math.inf, "x"), "a number from 0 to 1e.38"),
         ("hidden_act", ("nosuch", None, []), "one of Transformers"),
         ("pooler_act", ("8",), "one of Transformers"),
         ("pad_token_id", (-1, 1.5), "a whole number from 0"),
+        ("bos_token_id", (True, "0"), "a whole number from 0, or none"),
+        ("eos_token_id", (1.5, [2, "3"], [2, -1]), "a whole number from 0, or a list of such, or none"),
+        ("rotary_base", ("8", None, math.nan), "a number from 0"),
+        ("rotary_factor", ([1], True, math.inf), "a number from 0"),
         ("pad_token_id", (32768,), "below vocab_size=32768"),
         ("randomised_positions", ("8", None), "a whole number from 0"),
         ("rotary_dims", ("x",), "a whole number from -1"),
-        ("pair_separators", ("8", 3), "1 or 2"),
+        ("pair_separators", ("8", 3, True), "a whole number from 1 to 2"),
         ("encoder_normalize_before", ("false", 1), "true or false"),
         ("rotary_reset", (None,), "true or false"),
     ],

@@ -183,15 +183,26 @@ class TupeModel(RobertaModel):
     def register_classification_head(
         self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: object
     ) -> None:
-        """Add fairseq's head, or with `linear_heads` one of one layer. Raise `UserError` for no name or no classes."""
+        """Add fairseq's head, or with `linear_heads` one of one layer.
+
+        Raises:
+            UserError: for no name, no classes, and a value that nothing reads.
+        """
+        unread = next((other for other, value in kwargs.items() if value is not None), None)
+        if unread is not None:  # fairseq's hub interface passes one on that its model ignores
+            raise UserError(f"register_classification_head has no {unread}: nothing would read it")
         check_whole("num_classes", num_classes, 1)
+        if inner_dim is not None:
+            check_whole("inner_dim", inner_dim, 1)
         try:
             if getattr(self.args, "linear_heads", False):
+                if inner_dim is not None:
+                    raise UserError("a head of one layer has no inner_dim: nothing would read it")
                 self.classification_heads[name] = LinearHead(
                     self.args.encoder_embed_dim, num_classes, self.args.pooler_dropout
                 )
             else:
-                super().register_classification_head(name, num_classes, inner_dim, **kwargs)
+                super().register_classification_head(name, num_classes, inner_dim)
         except KeyError as error:
             raise UserError(
                 f"a classification head cannot be called {name!r:.60}: give a name without a dot"

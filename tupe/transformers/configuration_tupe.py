@@ -1,6 +1,7 @@
 """The configuration of an encoder. This file is shipped with exported models: it imports no `tupe`."""
 
 import math
+import typing
 
 import transformers
 from transformers import PreTrainedConfig
@@ -30,14 +31,30 @@ SIZES = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
     *("max_position_embeddings", "position_rank", "relative_buckets", "relative_max_distance", "fire_width"),
 )
-#: Whole numbers that may be less: 0 for none, or -1 for all.
-_LEAST = {"linformer_k": 0, "randomised_positions": 0, "rotary_dims": -1, "pad_token_id": 0}
-#: The greatest value of fields that are numbers from 0.
-_MOST = {
-    **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 1),
-    **dict.fromkeys(("activation_dropout", "classifier_dropout", "layer_norm_eps"), 1),
-    **dict.fromkeys(("initializer_range", "fire_length", "rotary_length"), 1e38),
+#: The least and the greatest value of fields that are numbers; others are from 0 on.
+_RANGES = {
+    **dict.fromkeys(SIZES, (1, math.inf)),
+    "rotary_dims": (-1, math.inf),
+    "pair_separators": (1, 2),
+    **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), (0, 1)),
+    **dict.fromkeys(("activation_dropout", "classifier_dropout", "layer_norm_eps"), (0, 1)),
+    **dict.fromkeys(("initializer_range", "fire_length", "rotary_length", "rotary_base", "rotary_factor"), (0, 1e38)),
 }
+_FROM_0 = (0, math.inf)
+_WORDS = {bool: "true or false", str: "text", type(None): "none", list[int]: "a list of such"}
+
+
+def _fits(value: object, kind: type, least: float, most: float) -> bool:
+    if typing.get_origin(kind) is list:
+        return isinstance(value, list) and all(_fits(item, *typing.get_args(kind), least, most) for item in value)
+    if kind in _WORDS:
+        return isinstance(value, kind)
+    return isinstance(value, (int, kind)) and not isinstance(value, bool) and least <= value <= most
+
+
+def _words(kind: type, least: float, most: float) -> str:
+    number = f"a {'whole ' * (kind is int)}number from {least}" + f" to {most:g}" * (most < math.inf)
+    return _WORDS.get(kind, number)
 
 
 class TupeConfig(PreTrainedConfig):
@@ -130,25 +147,17 @@ class TupeConfig(PreTrainedConfig):
         for field, choices in CHOICES.items():
             if getattr(self, field) not in choices:
                 raise ValueError(f"{field} is {getattr(self, field)!r}, not one of {', '.join(choices)}")
-        of_deberta = {"relative_buckets": 0} if self.relative == "deberta" else {}
-        for field, least in {**dict.fromkeys(SIZES, 1), **of_deberta, **_LEAST}.items():
-            size = getattr(self, field)
-            if (type(size) is not int or size < least) and (field, size) != ("pad_token_id", None):
-                raise ValueError(f"{field} is {size!r}, but must be a whole number from {least}")
-        for field, most in _MOST.items():
-            number = getattr(self, field)
-            if not isinstance(number, (int, float)) or not 0 <= number <= most:
-                raise ValueError(f"{field} is {number!r}, but must be a number from 0 to {most:g}")
         for field in ("hidden_act", "pooler_act"):
             if not isinstance(getattr(self, field), str) or getattr(self, field) not in ACT2FN:
                 raise ValueError(f"{field} is {getattr(self, field)!r}, but must be one of Transformers, such as gelu")
+        ranges = {**_RANGES, "relative_buckets": _FROM_0} if self.relative == "deberta" else _RANGES
+        for field, kind in TupeConfig.__annotations__.items():
+            value, kinds, limits = getattr(self, field), typing.get_args(kind) or (kind,), ranges.get(field, _FROM_0)
+            if not any(_fits(value, one, *limits) for one in kinds):
+                said = ", or ".join(_words(one, *limits) for one in kinds)
+                raise ValueError(f"{field} is {value!r}, but must be {said}")
         if self.pad_token_id is not None and self.pad_token_id >= self.vocab_size:
             raise ValueError(f"pad_token_id is {self.pad_token_id}, but must be below vocab_size={self.vocab_size}")
-        for field in (name for name, kind in TupeConfig.__annotations__.items() if kind is bool):
-            if type(getattr(self, field)) is not bool:
-                raise ValueError(f"{field} is {getattr(self, field)!r}, but must be true or false")
-        if self.pair_separators not in (1, 2):
-            raise ValueError(f"pair_separators is {self.pair_separators!r}, but must be 1 or 2")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size is {self.hidden_size}, which num_attention_heads={self.num_attention_heads} must divide"
