@@ -14,6 +14,8 @@ import sentencepiece
 
 from tests.samples import write_manifest
 from tupe.data.corpus import vocabulary
+from tupe.data.corpus.tokenizers import open_tokenizer
+from tupe.data.corpus.vocabulary import UNKNOWN_NUMBER
 from tupe.data.text.characters import repaired
 from tupe.data.text.stages import PROFILES
 from tupe.errors import UserError
@@ -160,6 +162,24 @@ def test_pairs_truncation_offsets(both, lines):
     assert set(padded) == {"input_ids", "attention_mask"}
 
 
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_what_no_piece_has_is_bytes(kind, tmp_path, lines):
+    """Models with `byte_fallback`, as DeBERTa's third version has."""
+    path = tmp_path / "model.model"
+    with path.open("wb") as writer:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines[:300]), model_writer=writer, vocab_size=600, model_type=kind, minloglevel=2,
+            byte_fallback=True,
+        )  # fmt: skip
+    vocabulary.write_dictionary(path, tmp_path / "dict.txt")
+    ours = open_tokenizer(path.rename(tmp_path / "sentencepiece.bpe.model"))
+    tokenizer = build_tokenizer(tmp_path / "sentencepiece.bpe.model", ours.symbols)
+    for text in (*lines[:30], "emoji 😀👩\u200d👧 ok", "العربية ไทย", "老房子 1885", "😀"):
+        assert tokenizer.encode(text, add_special_tokens=False).ids == ours(text)
+        assert UNKNOWN_NUMBER not in ours(text)
+        assert tokenizer.decode(ours(text)) == " ".join(text.split())
+
+
 def test_what_has_no_counterpart_is_one_sentence(tmp_path, lines):
     model = tmp_path / "words.model"
     with model.open("wb") as writer:
@@ -170,10 +190,10 @@ def test_what_has_no_counterpart_is_one_sentence(tmp_path, lines):
         build_tokenizer(model, ["<s>", "<pad>", "</s>", "<unk>"])
     with model.open("wb") as writer:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines[:200]), model_writer=writer, vocab_size=400, model_type="bpe", minloglevel=2,
-            byte_fallback=True,
+            sentence_iterator=iter(lines[:200]), model_writer=writer, vocab_size=200, model_type="bpe", minloglevel=2,
+            treat_whitespace_as_suffix=True,
         )  # fmt: skip
-    with pytest.raises(UserError, match="does not treat spaces and bytes"):
+    with pytest.raises(UserError, match="does not treat spaces as SentencePiece"):
         build_tokenizer(model, ["<s>", "<pad>", "</s>", "<unk>"])
     for content in (b"", b"no model"):
         model.write_bytes(content)

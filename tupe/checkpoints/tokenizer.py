@@ -50,7 +50,8 @@ def build_tokenizer(
     pieces = {piece.piece: piece for piece in proto.pieces}
     normal = [piece.piece for piece in proto.pieces if piece.type == _NORMAL]
     own = [piece.piece for piece in proto.pieces if piece.type == _USER_DEFINED and piece.piece not in (*SPECIAL, MASK)]
-    _check_symbols(model, {*normal, *own}, symbols)
+    of_bytes = [piece.piece for piece in proto.pieces if piece.type == _BYTE]  # of characters that no piece has
+    _check_symbols(model, {*normal, *own, *of_bytes}, symbols)
 
     numbers = {symbol: number for number, symbol in enumerate(symbols)}
     if proto.trainer_spec.model_type == _UNIGRAM:
@@ -58,9 +59,10 @@ def build_tokenizer(
             (s, pieces[s].score if s in pieces and pieces[s].type == _NORMAL else 0.0 if s in SPECIAL else _UNREACHED)
             for s in symbols
         ]
-        tokenizer = Tokenizer(models.Unigram(scores, numbers[UNK], False))
+        tokenizer = Tokenizer(models.Unigram(scores, numbers[UNK], bool(of_bytes)))
     else:
-        tokenizer = Tokenizer(models.BPE(numbers, _merges(normal), unk_token=UNK, fuse_unk=True))
+        merges, fallback = _merges(normal), bool(of_bytes)
+        tokenizer = Tokenizer(models.BPE(numbers, merges, unk_token=UNK, fuse_unk=True, byte_fallback=fallback))
     spec = proto.normalizer_spec
     # Metaspace puts a space before the character at offset 0 alone, so one that would be removed there becomes it
     steps = [normalizers.Replace(Regex(rf"\A{_removed(stages)}+"), " ")]
@@ -78,7 +80,8 @@ def build_tokenizer(
     tokenizer.normalizer = normalizers.Sequence(steps)
     whole_words = proto.trainer_spec.split_by_whitespace
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=whole_words)
-    tokenizer.decoder = decoders.Metaspace(prepend_scheme="first", split=whole_words)
+    spaces = decoders.Metaspace(prepend_scheme="first", split=whole_words)
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), spaces]) if of_bytes else spaces
     _register(tokenizer, symbols, pair_separators)
     tokenizer.add_tokens([AddedToken(symbol, normalized=True, special=False) for symbol in own])
     if tokenizer.get_vocab_size() != len(symbols):
@@ -173,10 +176,10 @@ def _read(model: Path):
     usual = normalizer.add_dummy_prefix and normalizer.remove_extra_whitespaces and normalizer.escape_whitespaces
     if trainer.model_type not in (_UNIGRAM, _BPE):
         raise UserError(f"{model} is neither a BPE nor a unigram model, and only those have a tokenizer.json")
-    if not usual or trainer.treat_whitespace_as_suffix or any(piece.type == _BYTE for piece in proto.pieces):
+    if not usual or trainer.treat_whitespace_as_suffix:
         raise UserError(
-            f"{model} does not treat spaces and bytes as SentencePiece does by default, which the tokenizer.json of "
-            "this command needs: export with --no-tokenizer"
+            f"{model} does not treat spaces as SentencePiece does by default, which the tokenizer.json of this command "
+            "needs: export with --no-tokenizer"
         )
     return proto
 

@@ -80,14 +80,14 @@ def pieces(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def deberta_pieces(tmp_path_factory):
-    """A SentencePiece model laid out as that of DeBERTa's second and third version, `[MASK]` not among its pieces."""
+    """A SentencePiece model as DeBERTa's third version has it: bytes of what no piece has, and `[MASK]` not there."""
     prefix = tmp_path_factory.mktemp("deberta_pieces") / "spm"
     special = {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "unk": "[UNK]"}
     options = {f"{name}_id": number for number, name in enumerate(special)}
     options |= {f"{name}_piece": piece for name, piece in special.items()}
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES * 20), model_prefix=str(prefix), vocab_size=220, model_type="unigram",
-        minloglevel=2, hard_vocab_limit=False, **options,
+        sentence_iterator=iter(LINES * 20), model_prefix=str(prefix), vocab_size=476, model_type="unigram",
+        minloglevel=2, hard_vocab_limit=False, byte_fallback=True, **options,
     )  # fmt: skip
     return prefix.with_suffix(".model")
 

@@ -91,8 +91,11 @@ def test_there_and_back(name, saved, tmp_path):
     found = exported(tokens, attention_mask=words.long()).logits
     assert (found - wanted)[words].abs().max() < 1e-5 * wanted.abs().max()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "exported")
-    first, second = map(Manifest.load(tmp_path / "out").tokenizer(), LINES[:2])
+    ours = Manifest.load(tmp_path / "out").tokenizer()
+    first, second = map(ours, LINES[:2])
     assert tokenizer(*LINES[:2])["input_ids"] == [0, *first, 2, *second, 2]
+    for text in HARD[1:]:  # only an exported tokenizer makes symbols of a text that spells ours
+        assert tokenizer(text)["input_ids"] == [0, *ours(text), 2]
 
 
 def test_a_classification_head(saved, tmp_path):
