@@ -88,8 +88,8 @@ def test_heads_are_split_and_turned(shape, dims):
     query, key, value = qkv.split(3, -2)
     for found, wanted in zip(rotate_heads(qkv, rotation), (rotate(query, rotation), rotate(key, rotation), value)):
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-14)
-    assert torch.autograd.gradcheck(lambda x: rotate_heads(x, rotation), qkv)
     assert torch.autograd.gradgradcheck(lambda x: rotate_heads(x, rotation), qkv)
+    assert torch.autograd.gradcheck(lambda x: rotate_heads(x, rotation), qkv, check_batched_grad=True)
     (grad,) = torch.autograd.grad(rotate_heads(qkv, rotation)[2].sum(), qkv)  # of the values alone
     assert not grad[..., :6, :].any() and (grad[..., 6:, :] == 1).all()
 

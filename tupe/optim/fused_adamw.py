@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
 from tupe.errors import UserError
-from tupe.position.precision import at_least_float32
+from tupe.position.precision import at_least_float32, has_16_bits
 
 #: Half-precision parameters are updated in float32 copies of about so many elements at a time.
 COPIED_ELEMENTS = 2**25
@@ -118,7 +118,7 @@ def portions(params: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
     some: list[nn.Parameter] = []
     copied = 0
     for p in params:
-        size = 0 if at_least_float32(p) is p else p.numel()
+        size = p.numel() if has_16_bits(p) else 0
         if some and copied + size > COPIED_ELEMENTS:
             yield some
             some, copied = [], 0

@@ -7,9 +7,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 
+def has_16_bits(tensor: Tensor) -> bool:
+    """Tell whether `at_least_float32` would copy `tensor`."""
+    return tensor.dtype in (torch.float16, torch.bfloat16)
+
+
 def at_least_float32(tensor: Tensor) -> Tensor:
     """Return `tensor` itself if it is float32 or float64, else a float32 copy."""
-    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+    return tensor.float() if has_16_bits(tensor) else tensor
 
 
 def no_autocast(device: torch.device) -> AbstractContextManager:
@@ -22,7 +27,7 @@ def in_float32(module: nn.Module, x: Tensor) -> Tensor:
     """Return `module(x)` with the input and the parameters in float32 or better, autocast or not."""
     x = at_least_float32(x)
     with no_autocast(x.device):
-        half = {name: p.float() for name, p in module.named_parameters() if at_least_float32(p) is not p}
+        half = {name: p.float() for name, p in module.named_parameters() if has_16_bits(p)}
         return functional_call(module, half, (x,)) if half else module(x)
 
 

@@ -29,7 +29,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tupe.errors import UserError
 from tupe.position.length import Drawn
-from tupe.position.precision import at_least_float32, no_autocast
+from tupe.position.precision import at_least_float32, has_16_bits, no_autocast
 from tupe.systems import CHOICES
 from tupe.tracing import is_traced
 
@@ -150,10 +150,9 @@ class Rotary(nn.Module):
         return f"{self.width}"
 
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor, out: Tensor | None = None) -> Tensor:
-    """Compute `x cos + roll(x) sin`, without a graph, in `out` if it is given."""
-    other = x.roll(cos.shape[-1] // 2, -1).mul_(sin)
-    return other.addcmul_(x, cos) if out is None else torch.addcmul(other, x, cos, out=out)
+def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Compute `x cos + roll(x) sin`, without a graph."""
+    return x.roll(cos.shape[-1] // 2, -1).mul_(sin).addcmul_(x, cos)
 
 
 class _Turned(torch.autograd.Function):
@@ -171,7 +170,7 @@ class _Turned(torch.autograd.Function):
 
 
 class _Split(torch.autograd.Function):
-    """Queries and keys of a tensor, turned, and its values. Backward writes the three gradients where they belong."""
+    """Queries and keys of a tensor, turned, and its values. Backward joins the three gradients in one pass."""
 
     @staticmethod
     def forward(ctx, qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
@@ -183,26 +182,8 @@ class _Split(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         cos, sin = ctx.saved_tensors
-        return _Joined.apply(*grads, cos, -sin), None, None
-
-
-class _Joined(torch.autograd.Function):
-    """The reverse of `_Split`: queries and keys, turned, and values in one tensor."""
-
-    @staticmethod
-    def forward(ctx, query: Tensor, key: Tensor, value: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        ctx.save_for_backward(cos, sin)
-        *before, heads, width = query.shape
-        qkv = query.new_empty((*before, 3 * heads, width))
-        for x, place in zip((query, key), qkv.chunk(3, -2)):
-            _turn(x, cos, sin, out=place)
-        qkv[..., 2 * heads :, :].copy_(value)
-        return qkv
-
-    @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        cos, sin = ctx.saved_tensors
-        return *_Split.apply(grad, cos, -sin), None, None
+        query, key, value = grads
+        return torch.cat((*(_Turned.apply(x, cos, -sin) for x in (query, key)), value), -2), None, None
 
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
@@ -229,7 +210,7 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
 def rotate_heads(qkv: Tensor, rotation: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Split `qkv` `(..., n, 3 H, d_h)` into queries, keys and values in heads, and turn the first two as `rotate`."""
     cos, sin = rotation.unsqueeze(-2)
-    whole = cos.shape[-1] == qkv.shape[-1] and at_least_float32(qkv) is qkv
+    whole = cos.shape[-1] == qkv.shape[-1] and not has_16_bits(qkv)
     if whole and not is_traced() and not rotation.requires_grad:
         return _Split.apply(qkv, cos, sin)
     heads = qkv.shape[-2] // 3
@@ -276,10 +257,11 @@ def rotate_untied(x: Tensor, rotation: Tensor, cls: Tensor, scale: float, first:
     place = torch.arange(x.shape[-3], device=x.device)
     is_cls = (place == (0 if first is None else first)).unsqueeze(-1)  # n 1
     words = x[..., : rotation.shape[-1]]
-    if at_least_float32(x) is x or is_traced() or not torch.is_grad_enabled():
-        products = _products_with_cls(words, first)
-    else:  # backward copies the words to float32 again, instead of keeping a copy of twice their size
+    if has_16_bits(x) and torch.is_grad_enabled() and not is_traced():
+        # backward copies the words to float32 again, instead of keeping a copy of twice their size
         products = checkpoint(_products_with_cls, words, first, use_reentrant=False, preserve_rng_state=False)
+    else:
+        products = _products_with_cls(words, first)
     gain, theta = cls
     to_cls, from_cls = (gain * of for of in products.chunk(2, -1))  # ... n H
     to_cls = to_cls.masked_fill(is_cls, 0)
