@@ -20,7 +20,10 @@ def begin(tmp_path, monkeypatch):
         hydra_init("base")
         with warnings.catch_warnings(), initialize_config_dir(config_dir=str(tmp_path), version_base="1.1"):
             warnings.simplefilter("ignore")
-            cfg = compose("base", overrides=["task.data=DATA", *overrides], return_hydra_config=True)
+            given = ["task.data=DATA", f"common.user_dir={ROOT / 'tupe'}", *overrides]
+            cfg = compose("base", overrides=given, return_hydra_config=True)
+            (tmp_path / "job").mkdir()
+            monkeypatch.chdir(tmp_path / "job")  # as Hydra does before a job
             early.ImportUserDir().on_job_start(cfg)
         return installed
 
@@ -40,3 +43,11 @@ def test_a_number_is_no_flag(old, new, overrides, begin):
     said = r"^error: the configuration cannot be made: .*'\S+' is neither true nor false"
     with pytest.raises(SystemExit, match=said):
         begin(old, new, *overrides)
+
+
+def test_search_paths_are_relative_to_where_the_command_began(begin, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own/on").mkdir(parents=True)
+    (tmp_path / "own/on/cpu.yaml").write_text("# @package _global_\ncommon: {cpu: 2}\n")
+    with pytest.raises(SystemExit, match=r"made: common\.cpu: In 'on/cpu': .* '2' is neither true nor false$"):
+        begin("", "", "hydra.searchpath=[file://own]", "+on=cpu")

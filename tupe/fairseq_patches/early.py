@@ -1,5 +1,6 @@
 """Under Hydra fairseq imports `common.user_dir` within `main`: too late to refuse what it and Hydra do before."""
 
+import contextlib
 import importlib
 import sys
 import traceback
@@ -24,8 +25,9 @@ class ImportUserDir(Callback):
             importlib.import_module("tupe.plugin")
             install()  # a process of a launcher imports fairseq's command after the plugin
             silence_libraries()
-            with flags_are_booleans():  # composed again, because Hydra has made true of a 2
-                overrides = OmegaConf.to_container(config.hydra.overrides.task)  # where ${...} is text
+            overrides = OmegaConf.to_container(config.hydra.overrides.task)  # where ${...} is text
+            # composed again, because Hydra has made true of a 2; search paths are relative to where the command began
+            with contextlib.chdir(config.hydra.runtime.cwd), flags_are_booleans():
                 GlobalHydra.instance().config_loader().load_sweep_config(config, overrides)
         except FileNotFoundError as error:
             sys.exit(f"error: there is no folder {error}: set common.user_dir to a package, such as tupe")

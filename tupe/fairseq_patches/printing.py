@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -37,9 +38,11 @@ def sentence(error: BaseException) -> str | None:
     if isinstance(error, UserError):
         return str(error)
     if isinstance(error, _NO_CONFIGURATION):
-        reason, cause = str(error).splitlines()[0], str(error.__cause__ or "").partition("\n")[0]
-        where = getattr(error, "full_key", None) or getattr(error.__cause__, "full_key", None)
-        where = "" if where is None or f"{where}=" in reason else f"{where}: "
+        # of a file in a group, Hydra says the reason in the second line
+        reason, cause = str(error).replace(":\n", ": ", 1).splitlines()[0], str(error.__cause__ or "")
+        key = re.search(r"full_key: (\S+)", f"{error}\n{cause}")  # as OmegaConf writes it
+        where = "" if key is None or f"{key[1]}=" in reason else f"{key[1]}: "
+        cause = cause.partition("\n")[0]
         return f"the configuration cannot be made: {where}{reason}{cause and f' ({cause})'}"
     if isinstance(error, ProcessRaisedException):  # it carries the traceback of the process as text
         return str(error).rpartition(_RAISED)[2].strip() if _RAISED in str(error) else None
