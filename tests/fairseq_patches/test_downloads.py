@@ -42,6 +42,9 @@ def test_what_is_in_the_cache_needs_no_host(asked, tmp_path):
     assert len(asked) == 1
 
 
+VOCABULARY = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ndog\n##s\n"
+
+
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
     """A hub that does not answer, and an empty cache of it."""
@@ -62,10 +65,18 @@ def test_the_hub_is_asked_once(hub):
 
 
 def test_what_is_in_the_hubs_cache_needs_no_hub(hub, tmp_path):
-    for name, text in (("refs/main", "1"), ("snapshots/1/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ndog\n##s\n")):
+    for name, text in (("refs/main", "1"), ("snapshots/1/vocab.txt", VOCABULARY)):
         path = tmp_path / "models--bert-base-uncased" / name
         path.parent.mkdir(parents=True)
         path.write_text(text)
     with patched():
         assert encoders.build_bpe(OmegaConf.structured(BertBPEConfig("bert"))).encode("Dogs") == "dog ##s"
     assert not hub.constants.HF_HUB_OFFLINE
+
+
+def test_a_folder_of_the_tokenizers_name_needs_no_hub(hub, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bert-base-uncased").mkdir()
+    (tmp_path / "bert-base-uncased/vocab.txt").write_text(VOCABULARY)
+    with patched():
+        assert encoders.build_bpe(OmegaConf.structured(BertBPEConfig("bert"))).encode("Dogs") == "dog ##s"

@@ -1,6 +1,7 @@
 """Files that fairseq's tokenizers download: a host that does not answer is asked once, and then the cache."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 
 from fairseq import file_utils
@@ -40,6 +41,9 @@ def hub_or_cache(model: str) -> Iterator[None]:
         OSError: if they are not in the cache either.
     """
     only_cache: contextlib.AbstractContextManager = contextlib.nullcontext()
+    if os.path.isdir(model):  # Transformers takes a folder of that name before it asks the hub
+        yield
+        return
     try:
         from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
 
