@@ -5,10 +5,13 @@ import pytest
 import torch
 from fairseq import checkpoint_utils, distributed_utils
 from fairseq_cli import validate
+from omegaconf import OmegaConf
+from omegaconf.errors import ConfigAttributeError
 
 from tests.samples import write_checkpoint, write_corpus
 from tests.test_safe_load import Malicious
 from tupe.errors import UserError
+from tupe.fairseq_patches import commands
 from tupe.fairseq_patches.checkpoints import broadcast_configurations
 
 
@@ -92,3 +95,12 @@ def test_validating_what_no_training_wrote(monkeypatch, tmp_path):
     monkeypatch.setattr("sys.argv", ["fairseq-validate", *map(str, [tmp_path / "corpus", *flags])])
     with pytest.raises(UserError, match=r"a\.pt does not say its criterion, .* `tupe loss-by-position`\.$"):
         validate.cli_main()
+
+
+def test_only_a_missing_criterion_is_explained_so():
+    cfg = OmegaConf.create({"dataset": {"batch_size": 4}, "common_eval": {"path": "a.pt"}})
+    state = OmegaConf.create({"criterion": {}}, flags={"struct": True})
+    with pytest.raises(UserError, match="does not say its criterion"), commands._checked(cfg, validate.main):
+        assert OmegaConf.create({}, flags={"struct": True}).criterion
+    with pytest.raises(ConfigAttributeError), commands._checked(cfg, validate.main):
+        assert state.criterion.report_accuracy

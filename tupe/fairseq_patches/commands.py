@@ -54,7 +54,7 @@ _EXPLAINED: list[tuple[type[Exception], str, tuple[str, ...], str]] = [
      "does."),
     (AssertionError, "Sentences lengths should not exceed", (),
      "{found[0]} --max-tokens, {cfg.dataset.max_tokens}: raise it."),
-    (ConfigAttributeError, r"(?s).*full_key: criterion\b", ("fairseq_cli.validate",),
+    (ConfigAttributeError, r"(?s).*full_key: criterion\n", ("fairseq_cli.validate",),
      "{cfg.common_eval.path} does not say its criterion, because no training wrote it: give one that a training wrote, "
      "or measure this one with `tupe loss-by-position`."),
     (OSError, "Model file not found: (.*)", (), "there is no checkpoint {found[1]}: give the path of one"),
