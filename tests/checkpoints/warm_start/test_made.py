@@ -122,7 +122,6 @@ def test_a_fit_layer_after_layer_changes_little(system, old):
         fit(new.sentence_encoder.position_bias, logits.flatten(0, 1), table, relative=True)
         calibrate_norms(old, new, text)
     after = loss_of(new)
-    print(system, round(before, 4), round(after, 4))
     assert abs(after - before) < 0.02
 
 

@@ -1,5 +1,6 @@
 """The driver does what is missing, once, and nothing of others: with runs that are a few lines of Python."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -299,8 +300,12 @@ def test_short_runs_from_another_systems_checkpoints(starts, study, tmp_path):
     assert "start" not in scratch.settings and scratch.lr == 0.1
     assert not here.folder(Run("short", "tupe_r", 1, at="20")).exists()
     assert here.folder(Run("start", "tupe_r", 1)).exists()
-    text = "\n".join(tables.starts(Results(here.design, records)))
-    assert "| TUPE-R | 1 |" in text and "After 100 updates from scratch: BERT-A 8.000 ± 0.000." in text
+    records[Run("short", "tupe_r", 1, at="20")] = dataclasses.replace(longest, processor_seconds=5.0)
+    results = Results(here.design, records)
+    assert results.start_cost("tupe_r") == [10] and results.start_cost("scratch") == []  # 2.5 s of 20 updates' 5 s
+    text = "\n".join(tables.starts(results))
+    assert "| TUPE-R | 1 | 10 |" in text and " | 2 | – | " in text
+    assert "After 100 updates from scratch: BERT-A 8.000 ± 0.000." in text
 
 
 def test_a_conversion_that_lies_on_another_machine(starts, study):
