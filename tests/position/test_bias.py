@@ -210,7 +210,7 @@ def test_a_reset_of_another_size_than_the_untied_term(reset):
         ({"reset": "paper"}, r"reset= of PositionBias is 'paper', but must be a Reset\(\.\.\.\)"),
         ({"rotation": Reset(2)}, "rotation= of PositionBias is a Reset, but must be a Rotary"),
         ({"embeddings": 3}, "embeddings= of PositionBias is 3, but must be a RelativeEmbeddings"),
-        ({"randomised": True}, "randomised is True, but must be a whole number, 0 or more"),
+        ({"randomised": True}, "randomised of PositionBias is True, but must be a whole number"),
         ({"randomised": -1}, "randomised is -1, but must be a whole number, 0 or more"),
     ],
 )

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.layers import Linear
-from tupe.position.length import Drawn, Span, check_length, check_sizes, fit_positions
+from tupe.position.arguments import check_types
+from tupe.position.length import Drawn, Span, check_epsilon, check_length, check_sizes, fit_positions
 from tupe.position.precision import in_float32, no_autocast
 
 INIT_STD = 0.02  # BERT's initialisation, for every position parameter
@@ -24,6 +25,7 @@ class PositionTable(nn.Module):
         embed_dim: width `d`.
     """
 
+    @check_types
     def __init__(self, max_positions: int, embed_dim: int) -> None:
         check_sizes(max_positions=max_positions, embed_dim=embed_dim)
         super().__init__()
@@ -67,6 +69,7 @@ class UntiedAbsolute(nn.Module):
 
     head_axes: ClassVar[dict[str, int]] = {f"{side}.{of}": 0 for side in ("query", "key") for of in ("weight", "bias")}
 
+    @check_types
     def __init__(
         self,
         max_positions: int,
@@ -79,7 +82,9 @@ class UntiedAbsolute(nn.Module):
         layer_norm: bool = True,
         layer_norm_eps: float = 1e-5,
     ) -> None:
-        check_sizes(max_positions=max_positions, embed_dim=embed_dim, num_heads=num_heads)
+        check_sizes(max_positions=max_positions, embed_dim=embed_dim, num_heads=num_heads, num_terms=num_terms)
+        check_sizes(head_dim=1 if head_dim is None else head_dim)
+        check_epsilon(layer_norm_eps)
         super().__init__()
         if head_dim is None and embed_dim % num_heads:
             raise UserError(f"{num_heads} heads do not divide the width {embed_dim}: choose a width that is a multiple")

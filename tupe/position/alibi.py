@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.errors import UserError
+from tupe.position.arguments import check_types
 from tupe.position.length import check_sizes
 from tupe.position.precision import at_least_float32
 from tupe.position.registry import register_relative
@@ -63,6 +64,7 @@ class AlibiRelative(RelativeTerm):
     head_axes: ClassVar[dict[str, int]] = {"slope": 1}
     anchor: Tensor
 
+    @check_types
     def __init__(
         self,
         num_heads: int,
@@ -77,6 +79,8 @@ class AlibiRelative(RelativeTerm):
         super().__init__()
         if relative_sides not in SIDES:
             raise UserError(f"relative_sides is {relative_sides}, but must be one of {', '.join(SIDES)}")
+        if layer_heads is not None and (layer_heads < 1 or num_heads % layer_heads):
+            raise UserError(f"layer_heads is {layer_heads}, which does not divide num_heads={num_heads}")
         if sharing == "head":
             raise UserError("ALiBi's heads differ by their slopes and cannot share one: set sharing to layer or none")
         self.sides = relative_sides

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import UntiedAbsolute
+from tupe.position.arguments import check_types
 from tupe.position.cache import TermCache, cacheable_tensors
 from tupe.position.deberta import RelativeEmbeddings
 from tupe.position.length import Drawn, Span, check_whole
@@ -49,6 +50,7 @@ class PositionBias(nn.Module):
         UserError: for a combination that has no meaning.
     """
 
+    @check_types
     def __init__(
         self,
         absolute: Term | None = None,
@@ -123,7 +125,7 @@ class PositionBias(nn.Module):
         self.rotation = rotation
         self.embeddings = embeddings
         self.cross = cross
-        if num_terms is not None and (not isinstance(num_terms, int) or num_terms < 1):
+        if num_terms is not None and num_terms < 1:
             raise UserError(
                 f"num_terms is {num_terms!r:.60}, but a logit sums 1 product or more: leave it out, or give more"
             )

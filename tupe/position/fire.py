@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe.errors import UserError
+from tupe.position.arguments import check_types
 from tupe.position.length import check_sizes
 from tupe.position.precision import at_least_float32, no_autocast
 from tupe.position.registry import register_relative
@@ -41,6 +42,7 @@ class FireRelative(RelativeTerm):
     head_axes: ClassVar[dict[str, int]] = {"out_weight": 0, "out_bias": 0}
     unit = 64  # the parameter is `L / unit`, so that it has the size of the others
 
+    @check_types
     def __init__(self, num_heads: int, max_positions: int, *, fire_width: int = 32, fire_length: float = 0.0) -> None:
         check_sizes(num_heads=num_heads, max_positions=max_positions)
         super().__init__()

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe.position.absolute import INIT_STD
+from tupe.position.arguments import check_types
 from tupe.position.length import Span, check_length, check_sizes, fit_positions, take
 from tupe.position.precision import at_least_float32
 
@@ -20,6 +21,7 @@ class FreeAbsolute(nn.Module):
 
     head_axes: ClassVar[dict[str, int]] = {"weight": 0}
 
+    @check_types
     def __init__(self, max_positions: int, num_heads: int) -> None:
         check_sizes(max_positions=max_positions, num_heads=num_heads)
         super().__init__()

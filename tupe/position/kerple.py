@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tupe.position.arguments import check_types
 from tupe.position.length import check_sizes
 from tupe.position.precision import at_least_float32
 from tupe.position.registry import register_relative
@@ -32,6 +33,7 @@ class KerpleRelative(RelativeTerm):
     #: The least `p` and `a`. The authors' code clamps there; here `softplus` is added to it.
     least = 0.01
 
+    @check_types
     def __init__(self, num_heads: int, max_positions: int | None = None, *, bidirectional: bool = True) -> None:
         check_sizes(num_heads=num_heads)
         super().__init__()

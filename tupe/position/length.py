@@ -108,6 +108,12 @@ def check_sizes(**sizes: object) -> None:
         check_whole(name, size, 1)
 
 
+def check_epsilon(epsilon: float) -> None:
+    """Raise `UserError` unless a layer norm can add `epsilon` to its variance."""
+    if not 0 <= epsilon <= 1:
+        raise UserError(f"layer_norm_eps is {epsilon!r:.60}, but must be a number from 0 to 1")
+
+
 def check_length(length: int, max_positions: float) -> None:
     """Raise `UserError` if a sequence of `length` tokens has more than `max_positions`."""
     if length > max_positions:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD
+from tupe.position.arguments import check_types
 from tupe.position.length import Span, check_length, check_sizes, fit_positions, take
 from tupe.position.precision import at_least_float32, no_autocast
 
@@ -27,10 +28,11 @@ class LowRankAbsolute(nn.Module):
     scale = 1.0
     head_axes: ClassVar[dict[str, int]] = {"query": 0, "key": 0}
 
+    @check_types
     def __init__(self, max_positions: int, rank: int, num_heads: int, num_keys: int | None = None) -> None:
         super().__init__()
-        check_sizes(max_positions=max_positions, num_heads=num_heads)
-        if not isinstance(rank, int) or rank < 1:
+        check_sizes(max_positions=max_positions, num_heads=num_heads, num_keys=1 if num_keys is None else num_keys)
+        if rank < 1:
             raise UserError(f"position_rank is {rank!r:.60}, but must be at least 1")
         self.max_positions = max_positions
         self.width = rank

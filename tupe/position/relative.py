@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD
+from tupe.position.arguments import check_types
 from tupe.position.length import Drawn, Span, check_length, check_sizes, check_whole, fit_positions
 from tupe.position.precision import at_least_float32
 
@@ -105,8 +106,9 @@ class RelativeBias(RelativeTerm):
 
     head_axes: ClassVar[dict[str, int]] = {"weight": 1}
 
+    @check_types
     def __init__(self, num_rows: int, num_heads: int) -> None:
-        check_sizes(num_heads=num_heads)
+        check_sizes(num_rows=num_rows, num_heads=num_heads)
         super().__init__()
         self.weight = nn.Parameter(torch.empty(num_rows, num_heads))
         nn.init.normal_(self.weight, std=INIT_STD)
@@ -136,15 +138,16 @@ class BucketedRelative(RelativeBias):
 
     boundaries: Tensor
 
+    @check_types
     def __init__(
         self, num_heads: int, num_buckets: int = 32, max_distance: int = 128, bidirectional: bool = True
     ) -> None:
-        if not isinstance(num_buckets, int) or num_buckets % 2 or num_buckets < 4:
+        if num_buckets % 2 or num_buckets < 4:
             raise UserError(
                 f"relative_buckets is {num_buckets!r:.60}, but buckets come in two halves: use an even number from 4 on"
             )
         a_side = num_buckets // 2 if bidirectional else num_buckets
-        if not isinstance(max_distance, int) or max_distance <= a_side // 2:
+        if max_distance <= a_side // 2:
             raise UserError(
                 f"relative_max_distance is {max_distance!r:.60}, but with {num_buckets} buckets it must be greater "
                 f"than {a_side // 2}"
@@ -191,6 +194,7 @@ class ClippedRelative(RelativeBias):
         max_distance: `t`, at least 1; the table has `2 t + 1` rows.
     """
 
+    @check_types
     def __init__(self, num_heads: int, max_distance: int = 128) -> None:
         check_max_distance(max_distance)
         super().__init__(2 * max_distance + 1, num_heads)
@@ -202,7 +206,7 @@ class ClippedRelative(RelativeBias):
 
 def check_max_distance(max_distance: int) -> None:
     """Raise `UserError` unless distances can be clipped at `max_distance`."""
-    if not isinstance(max_distance, int) or max_distance < 1:
+    if max_distance < 1:
         raise UserError(f"relative_max_distance is {max_distance!r:.60}, but must be at least 1")
 
 
@@ -215,6 +219,7 @@ class UnbinnedRelative(RelativeBias):
         bidirectional: `False` for a decoder, where no key comes after the query: `n` distances.
     """
 
+    @check_types
     def __init__(self, num_heads: int, max_positions: int, bidirectional: bool = True) -> None:
         check_sizes(max_positions=max_positions)
         super().__init__(2 * max_positions - 1 if bidirectional else max_positions, num_heads)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD, UntiedAbsolute
+from tupe.position.arguments import check_types
 from tupe.position.length import check_sizes
 from tupe.position.precision import at_least_float32
 
@@ -46,6 +47,7 @@ class Reset(nn.Module):
 
     head_axes: ClassVar[dict[str, int]] = {"scalars": 1, "relative": 1}
 
+    @check_types
     def __init__(
         self, num_heads: int, embed_dim: int | None = None, convention: str = "paper", relative: bool = False
     ) -> None:

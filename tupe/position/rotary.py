@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from tupe.errors import UserError
+from tupe.position.arguments import check_types
 from tupe.position.length import Drawn
 from tupe.position.precision import at_least_float32, has_16_bits, no_autocast
 from tupe.systems import CHOICES
@@ -88,6 +89,7 @@ class Rotary(nn.Module):
 
     anchor: Tensor
 
+    @check_types
     def __init__(
         self,
         head_dim: int,

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD
+from tupe.position.arguments import check_types
 from tupe.position.length import check_sizes
 from tupe.position.precision import at_least_float32
 
@@ -88,6 +89,7 @@ class SegmentTable(_Segments):
         embed_dim: width `d`.
     """
 
+    @check_types
     def __init__(self, embed_dim: int) -> None:
         check_sizes(embed_dim=embed_dim)
         super().__init__(2, embed_dim)
@@ -108,6 +110,7 @@ class SegmentAttention(_Segments):
 
     head_axes: ClassVar[dict[str, int]] = {"weight": 0}
 
+    @check_types
     def __init__(self, num_heads: int, num_layers: int = 1) -> None:
         check_sizes(num_heads=num_heads, num_layers=num_layers)
         super().__init__(num_layers, num_heads, 2, 2)

@@ -1,0 +1,58 @@
+"""Types of a constructor's arguments, checked by their annotations."""
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable
+from numbers import Real
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from tupe.errors import UserError
+
+Init = TypeVar("Init", bound=Callable[..., None])
+
+
+def _is_whole(value: Any) -> bool:
+    """Tell whether a value is an index: an int, one of numpy's, the symbol of a graph, or a tensor of one."""
+    if isinstance(value, Tensor):
+        return value.ndim == 0 and not value.is_floating_point()
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and value == value  # not NaN
+
+
+#: An annotation -> what values of it are, and the test of one.
+KINDS: dict[type, tuple[str, Callable[[Any], bool]]] = {
+    int: ("a whole number", _is_whole),
+    float: (
+        "a number",
+        _is_number,
+    ),
+    bool: ("True or False", lambda value: isinstance(value, bool)),
+    str: ("a str", lambda value: isinstance(value, str)),
+    type(None): ("None", lambda value: value is None),
+}
+
+
+def check_types(init: Init) -> Init:
+    """Decorate `__init__` of a term, which then raises `UserError` for an argument of another type than is annotated.
+
+    Arguments whose annotations are not among `KINDS` are left to `__init__`.
+    """
+    annotations = {name: parameter.annotation for name, parameter in inspect.signature(init).parameters.items()}
+    kinds = {name: typing.get_args(annotation) or (annotation,) for name, annotation in annotations.items()}
+
+    @functools.wraps(init)
+    def checked(self: Any, *arguments: Any, **named: Any) -> None:
+        for name, value in {**dict(zip([*kinds][1:], arguments)), **named}.items():
+            known = [KINDS.get(kind) for kind in kinds.get(name, ())]
+            if known and None not in known and not any(fits(value) for _, fits in known):
+                said = " or ".join(words for words, _ in known)
+                raise UserError(f"{name} of {type(self).__name__} is {value!r:.60}, but must be {said}")
+        init(self, *arguments, **named)
+
+    return typing.cast(Init, checked)
