@@ -66,6 +66,7 @@ NOT_A_COUNT, NOT_A_RATE, NOT_A_SEED = "give a number above 0", "give a number, 0
         ("optimization.stop_min_lr", math.nan, "give a finite number"),
         ("dataset.batch_size", -3, NOT_A_COUNT),
         ("dataset.batch_size_valid", 10**19, "and at most 9223372036854"),
+        ("dataset.batch_size", 10**400, "1.000e.400: give a number above 0, and at most"),
         ("dataset.required_batch_size_multiple", 1 << 31, "give a number above 0, below 2147483648"),
         ("task.mask_prob", 1.0, "give a share above 0 and below 1"),
         ("model.dropout", -0.5, "give a share, from 0 to 1"),

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
+from decimal import Decimal
 from typing import Any
 
 import torch
@@ -334,7 +335,7 @@ def _refuse_pair(name: str, value: Any, where: str) -> None:
 
 
 def _shown(number: float) -> str:
-    return str(number) if isinstance(number, float) or abs(number) < 10**20 else f"{number:.3e}"
+    return str(number) if isinstance(number, float) or abs(number) < 10**20 else f"{Decimal(number):.3e}"
 
 
 def value_of(cfg: Any, place: str) -> Any:
