@@ -68,7 +68,8 @@ _OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno
 def arguments(original):
     """Name what the parser refuses or misses, or takes although Hydra cannot make it, and let `--bf16` train.
 
-    `--bf16` sets `args.tpu`, and training then asks torch_xla for a device. In validation `--task` has no default.
+    fairseq sets `args.tpu` with `--bf16`, and training then asks torch_xla for a device. In validation `--task`
+    has no default.
     """
 
     def parse_args_and_arch(parser, input_args=None, parse_known=False, **others):

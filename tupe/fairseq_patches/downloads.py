@@ -18,7 +18,10 @@ class _NoAnswer(RuntimeError, OSError):
 
 @patches(file_utils, "request_wrap_timeout", "func url")
 def asked_once(original):
-    """fairseq asks five times, for 190 s, and for the file itself as long again. Refused, it ignores its cache."""
+    """fairseq asks a silent host five times, for 190 s, and then for the file as long again.
+
+    Where no connection is made, it does not look into its cache.
+    """
 
     def request_wrap_timeout(func, url):
         import requests
