@@ -38,7 +38,7 @@ class Recalls(nn.Module):
         self.scores = nn.Parameter(torch.as_tensor(scores, dtype=torch.float32))
         self.classification_heads = {"sentence_classification_head": None}
 
-    def forward(self, src_tokens, features_only, classification_head_name, num_tokens):
+    def forward(self, src_tokens, features_only, classification_head_name, num_tokens, pairs):
         assert features_only and classification_head_name == "sentence_classification_head"
         self.num_tokens = num_tokens
         return self.scores[src_tokens[:, 0]], {}

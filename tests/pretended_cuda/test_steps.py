@@ -22,7 +22,7 @@ from tupe.systems import SYSTEMS
 
 #: docs/dev/performance.md, "Waiting for the device": sums for the log, and what fairseq and AMP's scaler ask.
 NAMED = (
-    r"tupe/criterions/\w+\.py:(\w+\.reduce_metrics|log_throughput)",
+    r"tupe/criterions/\w+\.py:(\w+\.reduce_metrics|log_throughput|totals)",
     r"tupe/fairseq_patches/optimizers\.py:AMPOptimizer\.step",
     r"fairseq/(trainer|optim/\w+|logging/\w+)\.py:.*",
 )

@@ -24,11 +24,9 @@ def asked_once(original):
     """
 
     def request_wrap_timeout(func, url):
-        import requests
-
         try:
             return func(timeout=_TIMEOUT)
-        except (requests.ConnectionError, requests.Timeout) as error:
+        except OSError as error:  # those of requests are
             raise _NoAnswer(f"{url} cannot be fetched, and is not in {file_utils.PYTORCH_FAIRSEQ_CACHE}") from error
 
     return request_wrap_timeout
