@@ -1,8 +1,9 @@
 """Imports a model that was pre-trained by fairseq or Transformers, or that `tupe export` wrote.
 
-RoBERTa, XLM-R and CamemBERT of fairseq; of Transformers also BERT, DistilBERT, MPNet, ELECTRA and RoBERTa with the
-norms before the layers. OUT is then a folder: checkpoint, dictionary, tokenizer and manifest, a corpus to the other
-commands. Of our own exports OUT is a checkpoint, of the model as it is now, whether or not it was trained on.
+RoBERTa, XLM-R and CamemBERT of fairseq; of Transformers also BERT, DistilBERT, MPNet, ELECTRA, data2vec, DeBERTa's
+second and third version, and RoBERTa with the norms before the layers. OUT is then a folder: checkpoint, dictionary,
+tokenizer and manifest, a corpus to the other commands. Of our own exports OUT is a checkpoint, of the model as it is
+now, whether or not it was trained on.
 Example: tupe import roberta.base/ models/roberta_base --bpe gpt2_bpe/
          tupe import camembert-base/ models/camembert --language fr --verify
          tupe import tupe-base checkpoints/tupe_base.pt

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import torch
 from fairseq.data import Dictionary
 
-from tupe.checkpoints.fairseq_checkpoint import write_weights
+from tupe.checkpoints.fairseq_checkpoint import model_config, write_weights
 from tupe.checkpoints.foreign import fairseq, head, tokenizer, transformers
 from tupe.checkpoints.foreign.model import Foreign, families
 from tupe.checkpoints.foreign.names import HEAD, LM_HEAD, OUTPUT, POOLER, WORDS
@@ -105,8 +105,7 @@ def import_model(
         if classes:
             (out / "label").mkdir(exist_ok=True)
             write_bytes(out / "label" / DICTIONARY, "".join(f"{name} 1\n" for name in classes).encode())
-        kept = {key: value for key, value in vars(model.args).items() if key in TupeConfig.__dataclass_fields__}
-        write_weights(out / CHECKPOINT, {**kept, "_name": name}, weights, config.max_positions, *of_head)
+        write_weights(out / CHECKPOINT, model_config(model.args, name), weights, config.max_positions, *of_head)
         licence = _licence(folder)
         write(out / NAME, _manifest(folder, out, foreign, found.kind, vocabulary, files, licence, language, named))
     lines = _lines(name, foreign, found, vocabulary, licence)

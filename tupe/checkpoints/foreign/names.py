@@ -40,7 +40,7 @@ def todays(name: str) -> str:
 
 
 def from_fairseq(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The parameters of fairseq's RoBERTa, of 2019 or today, under our names.
+    """Return the parameters of fairseq's RoBERTa, of 2019 or today, under our names.
 
     fairseq counts positions from 2, so that the first two rows of its table are never used.
     """
@@ -201,7 +201,7 @@ FAMILIES = {
 def from_transformers(
     state: Mapping[str, Tensor], family: Family, padding: int, relative_key: bool = False, absolute: bool = True
 ) -> tuple[dict[str, Tensor], list[str]]:
-    """The parameters of a model of Transformers under our names, and the names of those that are left behind.
+    """Return the parameters of a model of Transformers under our names, and the names of those left behind.
 
     The vector of token type 0, which every word of a single text gets, goes into the positions; the difference of the
     other is that of our second segment. A head is called `classification_heads.dense` and `.out_proj`, and a pooler
@@ -226,7 +226,7 @@ def from_transformers(
         return state[name]
 
     def both(theirs: str, ours: str) -> None:
-        """Of a layer its weight and bias, or one tensor."""
+        """Take the weight and bias of a layer, or one tensor."""
         for name in [name for name in state if name.startswith(theirs)]:
             found[ours + name[len(theirs) :]] = take(name)
 

@@ -193,7 +193,7 @@ def of_transformers(folder: Path, config: Mapping[str, Any], wanted: bool) -> Fo
 
 
 def _of_deberta(folder: Path, said: Mapping[str, Any], files: list[Path], wanted: bool) -> Found:
-    """The pieces of a DeBERTa's SentencePiece model, whose numbers are its rows, and `[MASK]` behind them."""
+    """Read a DeBERTa's SentencePiece model, whose pieces have the numbers of its rows, and `[MASK]` behind them."""
     path = folder / _OF_DEBERTA
     option = next((name for name in ("do_lower_case", "split_by_punct") if said.get(name)), None)
     if wanted and option is not None:
@@ -218,7 +218,7 @@ def _of_deberta(folder: Path, said: Mapping[str, Any], files: list[Path], wanted
 
 
 def _added_tokens(folder: Path, files: list[Path]) -> dict[str, int]:
-    """What `added_tokens.json` adds to a vocabulary; if there is one, it joins the `files` that were read."""
+    """Read what `added_tokens.json` adds to a vocabulary; if there is one, it joins the `files` that were read."""
     path = folder / "added_tokens.json"
     if not path.is_file():
         return {}
@@ -227,7 +227,7 @@ def _added_tokens(folder: Path, files: list[Path]) -> dict[str, int]:
 
 
 def _letters(added: Sequence[str]) -> list[str]:
-    """What a user should know of tokens that were added to a tokenizer and have no role."""
+    """Tell a user of tokens that were added to a tokenizer and have no role."""
     if not added:
         return []
     return [f"{len(added)} added token(s), such as {added[0]!r:.40}, are letters here: no text is made them"]
@@ -398,7 +398,7 @@ def _word_piece(normaliser: dict[str, bool | None], model: Mapping[str, Any]) ->
 
 
 def _unigram(content: Mapping[str, Any], parts: Mapping[str, dict[str, Any]], path: Path) -> Callable:
-    """What builds a unigram model; what comes before and after it stays as in the `content` of a `tokenizer.json`."""
+    """Return what builds a unigram model; the steps around it stay as in the `content` of a `tokenizer.json`."""
     for name, known in _BEFORE_UNIGRAM.items():
         part = parts[name]
         steps = part.get("normalizers") or part.get("pretokenizers") if part.get("type") == "Sequence" else [part]

@@ -56,7 +56,7 @@ _EPS = {deberta.KIND: 1e-7}
 
 
 def read(folder: Path) -> tuple[Foreign, dict[str, Any]]:
-    """What a folder holds, and its `config.json`.
+    """Return what a folder holds, and its `config.json`.
 
     Raises:
         UserError: for a model of another kind, whose attention we do not have, and for files that are missing,
@@ -131,7 +131,7 @@ def _refuse(path: Path, config: dict[str, Any]) -> None:
 
 
 def _weights(folder: Path) -> tuple[list[Path], dict[str, Tensor]]:
-    """The files of the weights, and all tensors. Names in an index are names alone: no folder is left by them."""
+    """Return the files of the weights, and all tensors. Names in an index are names alone: none leads elsewhere."""
     if any((folder / name).exists() for name in ("model.safetensors", "model.safetensors.index.json")):
         index = folder / "model.safetensors.index.json"
         tensors = read_weights(folder, MADE_BY)
@@ -207,7 +207,7 @@ def _activation(path: Path, config: dict[str, Any], name: str) -> str:
 
 
 def _longest(path: Path, kind: str, config: dict[str, Any], weights: dict[str, Tensor]) -> int:
-    """The longest sequence of a model without a table of positions; `relative_key` has vectors of all its distances."""
+    """Return the longest sequence without a table of positions; `relative_key` has vectors of all its distances."""
     if kind == deberta.KIND:
         return _number(path, config, "max_position_embeddings", 512)
     longest = _number(path, config, "max_position_embeddings")
@@ -221,7 +221,7 @@ def _longest(path: Path, kind: str, config: dict[str, Any], weights: dict[str, T
 
 
 def _classes(config: dict[str, Any]) -> list[str] | None:
-    """The names of the classes by their numbers; those that Transformers makes up are none."""
+    """Return the names of the classes by their numbers; those that Transformers makes up are none."""
     names = config.get("id2label")
     if not isinstance(names, dict) or not all(str(i) in names for i in range(len(names))):
         return None
