@@ -4,6 +4,7 @@ import inspect
 import math
 
 import pytest
+import torch
 
 from tupe import position
 from tupe.errors import UserError
@@ -11,7 +12,12 @@ from tupe.errors import UserError
 SIZES = {"max_positions": 16, "embed_dim": 32, "num_heads": 4, "head_dim": 8, "num_keys": 8, "rank": 4}
 TERMS = [term for term in vars(position).values() if inspect.isclass(term) and hasattr(term, "register_buffer")]
 TERMS = [term for term in TERMS if term.__name__ != "RelativeTerm"]
-WRONG = {int: ("4", 2.5, True, [4]), float: ("4", math.nan, True), bool: ("no", 1, None), str: (3, ["none"])}
+WRONG = {
+    int: ("4", 2.5, True, [4], torch.ones(2, 4)),
+    float: ("4", math.nan, True),
+    bool: ("no", 1, None),
+    str: (3, ["none"]),
+}
 CASES = [
     (term, name, value)
     for term in TERMS

@@ -14,6 +14,11 @@ from tupe.errors import UserError
 Init = TypeVar("Init", bound=Callable[..., None])
 
 
+def shown(value: object) -> str:
+    """Show any value in one line: a tensor by its shape."""
+    return f"a tensor {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r:.60}"
+
+
 def _is_whole(value: Any) -> bool:
     """Tell whether a value is an index: an int, one of numpy's, the symbol of a graph, or a tensor of one."""
     if isinstance(value, Tensor):
@@ -52,7 +57,7 @@ def check_types(init: Init) -> Init:
             known = [KINDS.get(kind) for kind in kinds.get(name, ())]
             if known and None not in known and not any(fits(value) for _, fits in known):
                 said = " or ".join(words for words, _ in known)
-                raise UserError(f"{name} of {type(self).__name__} is {value!r:.60}, but must be {said}")
+                raise UserError(f"{name} of {type(self).__name__} is {shown(value)}, but must be {said}")
         init(self, *arguments, **named)
 
     return typing.cast(Init, checked)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.errors import UserError
+from tupe.position.arguments import shown
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,7 @@ def check_whole(name: str, number: object, least: int = 0) -> None:
     else:
         wrong = not hasattr(number, "__index__") or (isinstance(number, Tensor) and number.ndim > 0)
     if wrong:
-        shown = f"a tensor {tuple(number.shape)}" if isinstance(number, Tensor) else f"{number!r:.60}"
-        raise UserError(f"{name} is {shown}, but must be a whole number, {least} or more")
+        raise UserError(f"{name} is {shown(number)}, but must be a whole number, {least} or more")
 
 
 def check_sizes(**sizes: object) -> None:
