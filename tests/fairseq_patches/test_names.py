@@ -36,6 +36,13 @@ def test_validation_without_a_task(monkeypatch):
         validate.cli_main()
 
 
+def test_an_override_that_nothing_reads(monkeypatch):
+    command = "fairseq-validate DATA --user-dir tupe --task masked_lm --batch-size 1 --path none.pt --model-overrides"
+    monkeypatch.setattr("sys.argv", [*command.split(), "{'dropuot': 0}"])
+    with pytest.raises(UserError, match=r"^--model-overrides has no dropuot \(did you mean dropout\?\): nothing would"):
+        validate.cli_main()
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

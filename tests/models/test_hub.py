@@ -83,6 +83,14 @@ def test_a_name_that_nothing_reads():
         Seq2SeqModel.from_pretrained("run", checkpoint_file="a.pt", beams=3)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"), [({"compile": 2}, "'2' is neither true nor"), ({"relative": "x"}, "Invalid value 'x'")]
+)
+def test_a_value_that_a_field_cannot_have(hub, change, said, tmp_path):
+    with pytest.raises(UserError, match=f"^tupe_tiny cannot have this {next(iter(change))}: {said}"):
+        TupeModel.from_pretrained(str(tmp_path), bpe=None, **change)
+
+
 @pytest.mark.parametrize("ask", [lambda hub: hub.encode("word1"), lambda hub: hub.fill_mask("word1 <mask>")])
 def test_text_without_a_tokenizer(hub, ask):
     with pytest.raises(UserError, match=r"^this model was loaded without a tokenizer \(bpe=None\): load it with bpe="):
@@ -94,6 +102,7 @@ def test_text_without_a_tokenizer(hub, ask):
     [
         ("word1", "tokens are a str, but must be a tensor"),
         (torch.zeros(2, 0, dtype=torch.long), r"tokens are \(2, 0\) of torch.int64, but must be whole numbers"),
+        (torch.zeros(1, 2, dtype=torch.bool), r"tokens are \(1, 2\) of torch.bool, but must be whole numbers"),
         (torch.zeros(1, 2), r"tokens are \(1, 2\) of torch.float32, but must be whole numbers"),
         (torch.tensor([0, 5, 5000, 2]), "tokens are numbers from 0 to 5000, but the dictionary has 45 symbols"),
         (torch.zeros(5000, dtype=torch.long), "a sequence of 5000 tokens is longer than the 24 positions"),

@@ -122,6 +122,7 @@ def test_number_of_checkpoints(overrides, number, corpus):
         (["common.cpu=2"], "^common cannot have this cpu: '2' is neither true nor false$"),
         (["task=nan"], "^the configuration base cannot be made|^task "),
         (["common.log_file=configs/pretraining"], "common.log_file is configs/pretraining, which cannot be written"),
+        (["lr_scheduler=null"], "^lr_scheduler is a group of settings, which cannot be null: leave it out"),
         (["foo.bar=1"], "^the configuration has no 'foo': nothing would read it$"),
         (["optimization.max_update"], "^'optimization.max_update' is no setting: give key=value"),
         (["lr_scheduler.warmup_updates=50", "optimization.max_update=50"], "warm-up of 50 .* run of 50"),

@@ -297,6 +297,22 @@ def test_shapes_that_do_not_fit_are_refused(dictionary, change, said):
         theirs(**{"input_ids": tokens(37), **change})
 
 
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"input_ids": tokens(37) - 50}, r"input_ids are numbers from -\d+ to -?\d+, but must be from 0 to \d+: give"),
+        ({"input_ids": tokens(37) + 5000}, r"input_ids are numbers from \d+ to 50\d+, but must be from 0 to"),
+        ({"input_ids": tokens(37).ne(1)}, "input_ids are torch.bool, but must be whole numbers"),
+        ({"token_type_ids": tokens(37)}, r"token_type_ids are numbers from 0 to \d+, but must be from 0 to 1"),
+    ],
+)
+def test_numbers_without_a_row_are_refused(dictionary, change, said):
+    _, theirs = pair(dictionary, "bert_a", segment="input")
+    with pytest.raises(ValueError, match=f"^{said}"):
+        theirs(**{"input_ids": tokens(37), **change})
+
+
 @pytest.mark.parametrize("kind", ["TupeForSequenceClassification", "TupeForTokenClassification"])
 def test_a_head_without_labels_is_refused(kind):
     with pytest.raises(ValueError, match=r"^num_labels is 0, but a head has 1 label or more: give num_labels="):

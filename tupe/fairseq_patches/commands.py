@@ -1,5 +1,6 @@
 """Commands of fairseq: their arguments, what is checked before one begins, and how its processes meet."""
 
+import ast
 import atexit
 import contextlib
 import errno
@@ -21,7 +22,7 @@ from fairseq.registry import REGISTRIES
 from omegaconf.errors import ConfigAttributeError
 
 from tupe.errors import UserError, system_sentence
-from tupe.fairseq_patches.configuration import refuse_outputs, refuse_unknown
+from tupe.fairseq_patches.configuration import refuse_outputs, refuse_unknown, refuse_unknown_names
 from tupe.fairseq_patches.patching import only_runs, patches, wrap
 from tupe.fairseq_patches.printing import silence_libraries
 from tupe.fairseq_patches.ranges import NO_WEIGHTS, refuse_out_of_range
@@ -116,6 +117,8 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
         raise UserError("no size of a batch is given: set --batch-size or --max-tokens (dataset.batch_size).")
     if main.__module__ in _EVALUATE and not cfg.common_eval.path:
         raise UserError("no checkpoint is given: set --path to one that a training wrote.")
+    if main.__module__ in _EVALUATE:
+        refuse_unknown_names(ast.literal_eval(cfg.common_eval.model_overrides), "--model-overrides")
     replaces = main.__module__ == "fairseq_cli.generate" and cfg.generation.replace_unk is not None
     if replaces and cfg.dataset.dataset_impl != "raw":  # with it, fairseq's own models can
         raise UserError(f"--replace-unk needs --dataset-impl raw, and {NO_WEIGHTS}: leave it out.")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fairseq import tasks, utils
+from fairseq import models, tasks, utils
 from fairseq.data import data_utils, encoders
 from fairseq.dataclass import initialize
 from fairseq.dataclass.configs import FairseqConfig
@@ -28,7 +28,7 @@ from tupe.fairseq_patches.checkpoints import read_dictionary
 from tupe.fairseq_patches.downloads import hub_or_cache
 from tupe.fairseq_patches.patching import patches, replaced
 from tupe.fairseq_patches.ranges import refuse_out_of_range, value_of
-from tupe.fairseq_patches.scope import REGISTERED, config_in_scope
+from tupe.fairseq_patches.scope import REGISTERED, chosen, config_in_scope, in_scope
 from tupe.files import check_replaceable
 from tupe.systems import ELECTRA, ELECTRA_NAMES, MODEL_NAMES, SEQ2SEQ_NAMES
 
@@ -127,14 +127,16 @@ def raised_by_others(error: Exception) -> bool:
     return next((package in theirs for package in reversed(packages) if package in (*theirs, *_OURS)), False)
 
 
-def refuse_unknown_names(names: Iterable[str]) -> None:
-    """Raise a `UserError` for the first name that is of no field of a configuration: `from_pretrained` ignores it."""
-    of = [group.type for group in dataclasses.fields(FairseqConfig) if dataclasses.is_dataclass(group.type)]
+def refuse_unknown_names(names: Iterable[str], where: str = "from_pretrained") -> None:
+    """Raise a `UserError` for the first name that is of no field of a configuration, which fairseq ignores."""
+    groups = dataclasses.fields(FairseqConfig)
+    of = [group.type for group in groups if dataclasses.is_dataclass(group.type)]
     of += [kind for known in _DATACLASSES.values() for kind in known.values()]
-    known = {field.name for kind in of for field in dataclasses.fields(kind)} | {*_DATACLASSES, *_OF_HUB}
+    known = {field.name for kind in of for field in dataclasses.fields(kind)}
+    known |= {*_DATACLASSES, *(group.name for group in groups), *_OF_HUB}
     unknown = next((name for name in names if name not in known), None)
     if unknown is not None:
-        raise UserError(f"from_pretrained has no {unknown}{nearest(unknown, known)}: nothing would read it")
+        raise UserError(f"{where} has no {unknown}{nearest(unknown, known)}: nothing would read it")
 
 
 def explain(kind: str, cfg: Any, error: Exception) -> None:
@@ -251,6 +253,20 @@ def known_parts(original):
             refuse_out_of_range(cfg)
 
     return add_defaults
+
+
+@patches(models, "build_model", "cfg task", only_for=lambda cfg, *_, **__: in_scope(chosen("model", cfg)))
+def known_values(original):
+    """Values that `--model-overrides` or an argument of `from_pretrained` puts into a checkpoint's configuration."""
+
+    def build_model(cfg, *args, **kwargs):
+        try:
+            with flags_are_booleans():
+                return original(cfg, *args, **kwargs)
+        except ValidationError as error:
+            raise cannot_be(cfg._name, (), _DATACLASSES["model"][cfg._name], error) from error
+
+    return build_model
 
 
 def _refuse_without_pair(cfg: Any) -> None:

@@ -20,6 +20,8 @@ from tupe.errors import UserError
 from tupe.files import read, read_json, typed
 from tupe.position.length import check_length, check_whole
 
+_WHOLE = (torch.int64, torch.int32)  # which a table is asked for
+
 
 @dataclass(frozen=True)
 class _Text:
@@ -117,7 +119,7 @@ class HubInterface(RobertaHubInterface):
             UserError: for tokens that are no such tensor, or too many; on the CPU also for numbers of no symbol.
         """
         _check_tensor(tokens)
-        if tokens.ndim not in (1, 2) or not tokens.shape[-1] or tokens.is_floating_point():
+        if tokens.ndim not in (1, 2) or not tokens.shape[-1] or tokens.dtype not in _WHOLE:
             raise UserError(
                 f"tokens are {tuple(tokens.shape)} of {tokens.dtype}, but must be whole numbers (T,) or (B, T), T at "
                 "least 1: give what encode(text) gives"

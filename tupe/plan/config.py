@@ -51,6 +51,8 @@ def _refuse_override(override: str) -> None:
     key, equals, value = override.partition("=")
     if not equals:
         raise UserError(f"'{override}' is no setting: give key=value, as optimization.max_update=1000.")
+    if "." not in key and value == "null":
+        raise UserError(f"{key} is a group of settings, which cannot be null: leave it out, or name one of the group.")
     try:
         asked = OmegaConf.to_container(OmegaConf.from_dotlist([f"{key.lstrip('+')}={value}"]))
     except (OmegaConfBaseException, YAMLError):

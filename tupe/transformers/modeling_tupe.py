@@ -805,6 +805,19 @@ def check_padding(attention_mask: Tensor) -> None:
         )
 
 
+def check_rows(name: str, numbers: Tensor, rows: int) -> None:
+    """Raise `ValueError` unless `numbers` are of rows of a table; on a GPU only their type is looked at."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return
+    if numbers.dtype not in (torch.int64, torch.int32):
+        raise ValueError(f"{name} are {numbers.dtype}, but must be whole numbers: give what the tokenizer returns")
+    if numbers.device.type == "cpu" and numbers.numel() and not 0 <= numbers.min() <= numbers.max() < rows:
+        raise ValueError(
+            f"{name} are numbers from {numbers.min()} to {numbers.max()}, but must be from 0 to {rows - 1}: give what "
+            "the tokenizer of this model returns"
+        )
+
+
 def check_shapes(x: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None, config: TupeConfig) -> None:
     """Raise `ValueError` unless `x` is `(B, n, d)` and the mask and the segments have its length."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
@@ -889,6 +902,8 @@ class TupeModel(TupePreTrainedModel):
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
+        if input_ids is not None:
+            check_rows("input_ids", input_ids, self.config.vocab_size)
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds  # B n d
         check_shapes(x, attention_mask, token_type_ids, self.config)
         length = x.shape[1]
@@ -902,7 +917,9 @@ class TupeModel(TupePreTrainedModel):
         if attention_mask is None and input_ids is not None:
             attention_mask = input_ids.ne(self.config.pad_token_id)
         segments = token_type_ids
-        if segments is None and self.config.segment != "none":
+        if segments is not None and self.config.segment != "none":
+            check_rows("token_type_ids", segments, 2)
+        elif self.config.segment != "none":
             segments = (
                 torch.zeros(x.shape[:2], dtype=torch.long, device=x.device)
                 if input_ids is None
