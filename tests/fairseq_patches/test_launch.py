@@ -47,6 +47,12 @@ def test_torchrun(given, gpus, device, backends, configured):
     assert [str(distributed[field]) for field in BACKENDS] == backends
 
 
+@pytest.mark.parametrize(("name", "value"), [("RANK", "4"), ("MASTER_PORT", "abc"), ("WORLD_SIZE", "-1")])
+def test_what_torchrun_does_not_set(name, value, configured):
+    with pytest.raises(UserError, match=f"{name} is '{value}'.*: start the processes with torchrun, or unset these"):
+        configured(0, {**TORCHRUN, name: value})
+
+
 def test_another_way_to_meet_is_left_alone(configured):
     given = {"distributed_world_size": 4, "distributed_rank": 1, "distributed_init_method": "tcp://host:1"}
     distributed = configured(2, TORCHRUN, **given)

@@ -69,6 +69,7 @@ NOT_A_COUNT, NOT_A_RATE, NOT_A_SEED = "give a number above 0", "give a number, 0
         ("dataset.batch_size", 10**400, "1.000e.400: give a number above 0, and at most"),
         ("dataset.required_batch_size_multiple", 1 << 31, "give a number above 0, below 2147483648"),
         ("task.mask_prob", 1.0, "give a share above 0 and below 1"),
+        ("task.frozen_layers", -2, "give a number from -1 to 1048576"),
         ("model.dropout", -0.5, "give a share, from 0 to 1"),
         ("common.seed", -1, NOT_A_SEED),
         *(("dataset.num_workers", number, "from 0 to 1024") for number in (-1, 10**9)),

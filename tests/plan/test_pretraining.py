@@ -141,6 +141,14 @@ def test_refuses(overrides, said, corpus):
         list(plan(config(corpus, *overrides), CPU))
 
 
+def test_a_fine_tuning_has_no_plan():
+    given = ["glue=cola", "task.data=x", "checkpoint.save_dir=x", "model._name=tupe_tiny"]
+    with pytest.raises(UserError, match=r"^the configuration has no 'nosuch'"):
+        read_config(ROOT / "configs/finetuning", "glue", [*given, "nosuch=1"])
+    with pytest.raises(UserError, match=r"^the task tupe_sentence_prediction is no pre-training and no translation"):
+        list(plan(read_config(ROOT / "configs/finetuning", "glue", given), CPU))
+
+
 def test_the_precision_of_another_machine_is_its_own(corpus):
     """The plan of a cluster, on a machine without GPUs, without `--gpus`."""
     assert list(plan(config(corpus, "common.fp16=true"), replace(CPU, here=False)))

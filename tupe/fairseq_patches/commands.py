@@ -255,6 +255,13 @@ def leave_gloo() -> None:
 
 
 def _launched_processes() -> int:
-    """Return how many processes `torchrun` started; 1 without it."""
-    launched = all(name in os.environ for name in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"))
-    return int(os.environ["WORLD_SIZE"]) if launched else 1
+    """Return how many processes `torchrun` started; 1 without it. Raise a `UserError` for what it never sets."""
+    unset = {"WORLD_SIZE": "", "RANK": "", "MASTER_PORT": "", "LOCAL_RANK": "0"}
+    found = {name: os.environ.get(name, text) for name, text in unset.items()}
+    if "" in found.values() or "MASTER_ADDR" not in os.environ:
+        return 1
+    size, rank, port, local = (int(text) if re.fullmatch("[0-9]{1,9}", text) else -1 for text in found.values())
+    if not (0 <= rank < size and 0 < port < 1 << 16 and local >= 0):
+        said = ", ".join(f"{name} is {text!r:.40}" for name, text in found.items())
+        raise UserError(f"{said}, which torchrun does not set: start the processes with torchrun, or unset these.")
+    return size

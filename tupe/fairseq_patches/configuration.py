@@ -152,8 +152,8 @@ def explain(kind: str, cfg: Any, error: Exception) -> None:
         raise UserError(f"no {kind} is given: set {kind}._name to one of {known}") from error
     if isinstance(error, (ConfigAttributeError, ConfigKeyError)):  # fairseq's older parts have flags and no dataclass
         raise UserError(
-            f"the {kind} {name} needs a value of {error.key}, which has no default under Hydra: add "
-            f"+{kind}.{error.key}=VALUE, or use fairseq-train"
+            f"the {kind} {name} needs a value of {error.key}, which has no default: under Hydra add "
+            f"+{kind}.{error.key}=VALUE, else choose another {kind}"
         ) from error
     if isinstance(error, _REFUSALS) and not isinstance(error, UserError):
         known = dataclasses.fields(_DATACLASSES[kind][name]) if name in _DATACLASSES[kind] else ()

@@ -55,7 +55,7 @@ _FALLING = (lambda x: x <= 0), "a number, 0 or less"
 _SEED = (lambda x: 0 <= x < 1 << 32), "a number from 0 to 4294967295"
 _SIZE = (lambda x: 1 <= x <= MOST), f"a number from 1 to {MOST}"
 _WIDTH = (lambda x: 0 <= x <= MOST), f"a number from 0 to {MOST}"
-_OTHER_SIZE = (lambda x: -1 <= x <= MOST), f"a number up to {MOST}"
+_OTHER_SIZE = (lambda x: -1 <= x <= MOST), f"a number from -1 to {MOST}"
 _SEPARATORS = (lambda x: x in (1, 2)), "1 or 2"
 _LAYERS = (lambda x: 1 <= x <= 1024), "a number from 1 to 1024"
 

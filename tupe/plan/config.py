@@ -1,5 +1,6 @@
 """Compose the configuration of a training as `fairseq-hydra-train` does, and refuse wrong keys and values."""
 
+import os
 import re
 import warnings
 from collections.abc import Container, Mapping
@@ -39,7 +40,8 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
         raise
     except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:  # ValueError: a group is a number
         for override in overrides:
-            if not override.startswith("~"):  # a removal has no value
+            key = override.partition("=")[0]
+            if not key.startswith("~") and not (key and os.path.isdir(folder / key)):  # a removal, and a group of files
                 _refuse_override(override)
         reason = re.split(r"\s(?:To append|Either remove|See https)", str(error))[0]  # without Hydra's advice
         raise UserError(f"the configuration {name} cannot be made: {' '.join(reason.split())}") from None

@@ -46,6 +46,11 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
             shorter than the run, an unknown kind of GPU, a measurement or a run of something else, and too little disk
             space for the checkpoints.
     """
+    if "tokens_per_sample" not in cfg.task:
+        raise UserError(
+            f"the task {cfg.task._name} is no pre-training and no translation, whose plans these are: leave the plan "
+            "out, since tupe finetune checks a fine-tuning before it begins"
+        )
     length = cfg.task.tokens_per_sample
     check(cfg, launch)
     _check(cfg)
