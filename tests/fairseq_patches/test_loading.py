@@ -98,7 +98,7 @@ def test_validating_what_no_training_wrote(monkeypatch, tmp_path):
 
 
 def test_only_a_missing_criterion_is_explained_so():
-    cfg = OmegaConf.create({"dataset": {"batch_size": 4}, "common_eval": {"path": "a.pt"}})
+    cfg = OmegaConf.create({"dataset": {"batch_size": 4}, "common_eval": {"path": "a.pt", "model_overrides": "{}"}})
     state = OmegaConf.create({"criterion": {}}, flags={"struct": True})
     with pytest.raises(UserError, match="does not say its criterion"), commands._checked(cfg, validate.main):
         assert OmegaConf.create({}, flags={"struct": True}).criterion

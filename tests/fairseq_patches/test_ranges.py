@@ -375,13 +375,17 @@ def test_constraints_are_of_another_command(command):
 
 
 def test_weights_that_overrides_do_not_fit():
-    cfg = convert_namespace_to_omegaconf(Namespace(user_dir="tupe", path="no.pt", model_overrides="{'x': 2}"))
+    cfg = convert_namespace_to_omegaconf(
+        Namespace(user_dir="tupe", path="no.pt", model_overrides="{'encoder_layers': 2}")
+    )
 
     def main(cfg):
         torch.nn.Linear(1, 1).load_state_dict({})
 
     main.__module__ = "fairseq_cli.generate"
-    with pytest.raises(UserError, match=r"^the weights of no.pt do not fit the model that --model-overrides {'x': 2}"):
+    with pytest.raises(
+        UserError, match=r"^the weights of no.pt do not fit the model that --model-overrides {'encoder_layers': 2}"
+    ):
         distributed_utils.call_main(cfg, main)
 
 
