@@ -110,15 +110,15 @@ def build_absolute(args: Namespace, bidirectional: bool = True) -> Term | None:
 
 def build_relative(args: Namespace, bidirectional: bool = True) -> Term | None:
     """Build the content-free relative term; each layer builds the terms `IN_LAYER`, which depend on the words."""
-    sets, width, max_distance = sets_of_parameters(args), args.encoder_embed_dim, args.relative_max_distance
+    sets, width = sets_of_parameters(args), args.encoder_embed_dim
     if args.relative == "bucketed":
-        return BucketedRelative(sets, args.relative_buckets, max_distance, bidirectional)
+        return BucketedRelative(sets, args.relative_buckets, args.relative_max_distance, bidirectional)
     if args.relative == "clipped":
-        return ClippedRelative(sets, max_distance)
+        return ClippedRelative(sets, args.relative_max_distance)
     if args.relative == "unbinned":
         return UnbinnedRelative(sets, positions_of(args), bidirectional)
     if args.relative == "parametric":
-        return ParametricRelative(width, sets, width // args.encoder_attention_heads, max_distance)
+        return ParametricRelative(width, sets, width // args.encoder_attention_heads, args.relative_max_distance)
     return build_registered("relative", args, bidirectional)
 
 

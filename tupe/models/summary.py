@@ -25,7 +25,7 @@ def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object)
 
     `fields` override those of its name.
     """
-    return _built(name, as_namespace(CONFIGS[name](max_positions=max_positions, **fields)), vocab_size)
+    return _built(name, as_namespace(CONFIGS[name](_name=name, max_positions=max_positions, **fields)), vocab_size)
 
 
 def _built(name: str, args: Namespace, vocab_size: int) -> nn.Module:
@@ -74,7 +74,7 @@ class Size(NamedTuple):
 
 def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: object) -> Size:
     """Count the parameters of the named model (`tupe systems`). `fields` override those of its name."""
-    args = as_namespace(CONFIGS[name](max_positions=max_positions, **fields))
+    args = as_namespace(CONFIGS[name](_name=name, max_positions=max_positions, **fields))
     some = (Namespace(**{**vars(args), "encoder_layers": layers}) for layers in (1, 2))
     one, two = (_count(_built(name, fewer, vocab_size)) for fewer in some)
     more = args.encoder_layers - 1  # layers are alike

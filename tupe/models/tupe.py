@@ -33,6 +33,7 @@ from tupe.models.named import configured_later
 from tupe.models.pooler import begin_heads, has_head, take_pooler
 from tupe.models.position import embedding_width, fix_rotary_length
 from tupe.models.span_head import SpanHead, TokenHead, adapt
+from tupe.models.unread import told_of_unread
 from tupe.position.length import check_whole
 from tupe.safe_load import safe_load
 from tupe.systems import MODEL_NAMES
@@ -74,7 +75,8 @@ class TupeLanguageModelEncoder(RobertaEncoder):
         return nn.Embedding(vocab_size, embedding_width(self.args), padding_idx)
 
     def build_encoder(self, args: Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding) -> TupeEncoder:
-        return TupeEncoder(args, embed_tokens, dictionary.eos())
+        with told_of_unread(args):
+            return TupeEncoder(args, embed_tokens, dictionary.eos())
 
     def build_lm_head(self, embed_dim: int, output_dim: int, activation_fn: str, weight: Tensor) -> LanguageModelHead:
         widths = embed_dim, embedding_width(self.args)
