@@ -193,10 +193,15 @@ def test_no_warning_precedes_the_sentence(protocol, tmp_path):
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_weights_that_are_no_numbers_are_named(value, dtype):
     weights = {"whole": torch.ones(3, dtype=dtype), "ids": torch.arange(3), "empty": torch.empty(0)}
-    check_finite({**weights, "version": 3}, "run.pt")
+    check_finite({**weights, "version": torch.tensor(3)}, "run.pt")
     weights["layer.bias"] = torch.tensor([[0.0, 1.0], [value, 0.0]], dtype=dtype)
     with pytest.raises(UserError, match=r"run\.pt holds weights that are NaN or infinite, first layer\.bias: "):
         check_finite(weights, "run.pt")
+
+
+def test_weights_that_are_no_tensors_are_named():
+    with pytest.raises(UserError, match=r"^a\.pt holds a list, first in fc\.bias, and weights are tensors of real"):
+        check_finite({"fc.bias": [1.0]}, "a.pt")
 
 
 def test_weights_that_are_complex_are_named():

@@ -132,14 +132,15 @@ def _program(path: str) -> UserError:
 
 
 def check_finite(weights: Mapping[str, Any], path: str | os.PathLike) -> None:
-    """Raise `UserError` if a weight is NaN, infinite or a complex number; the message names the first such tensor."""
+    """Raise `UserError` for a weight that is no tensor, complex, NaN or infinite; the message names the first."""
     for name, tensor in weights.items():
-        if isinstance(tensor, Tensor) and tensor.is_complex():
+        if not isinstance(tensor, Tensor) or tensor.is_complex():
+            kind = "complex numbers" if isinstance(tensor, Tensor) else f"a {type(tensor).__name__}"
             raise UserError(
-                f"{path} holds complex numbers, first in {name!s:.100}, and weights are real: it is damaged or of "
-                "another program, so give another checkpoint"
+                f"{path} holds {kind}, first in {name!s:.100}, and weights are tensors of real numbers: it is damaged "
+                "or of another program, so give another checkpoint"
             )
-        if isinstance(tensor, Tensor) and _has_values(tensor) and not all(map(torch.isfinite, torch.aminmax(tensor))):
+        if _has_values(tensor) and not all(map(torch.isfinite, torch.aminmax(tensor))):
             raise UserError(
                 f"{path} holds weights that are NaN or infinite, first {name!s:.100}: its training had diverged or the "
                 "file is damaged, so give an earlier checkpoint"

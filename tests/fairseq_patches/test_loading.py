@@ -39,8 +39,9 @@ def test_code_does_not_run_and_is_named(read, trained, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("key", ["model", "optimizer_history", "extra_state", "cfg"])
-def test_other_dictionaries_are_no_checkpoints(key, trained, tmp_path):
-    other = changed(trained, tmp_path / "other.pt", **{key: None})
+@pytest.mark.parametrize("value", [None, "of another kind"])
+def test_other_dictionaries_are_no_checkpoints(key, value, trained, tmp_path):
+    other = changed(trained, tmp_path / "other.pt", **{key: value})
     with pytest.raises(UserError, match=rf"other\.pt is not a checkpoint of fairseq, which has {key}"):
         checkpoint_utils.load_checkpoint_to_cpu(str(other))
 

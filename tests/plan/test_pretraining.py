@@ -149,6 +149,15 @@ def test_a_fine_tuning_has_no_plan():
         list(plan(read_config(ROOT / "configs/finetuning", "glue", given), CPU))
 
 
+def test_configurations_that_are_not_whole(tmp_path):
+    (tmp_path / "empty.yaml").write_text("")
+    with pytest.raises(UserError, match=r"^the configuration empty names no task: set task\._name"):
+        read_config(tmp_path, "empty", [])
+    (tmp_path / "other.yaml").write_text("delay: 3\n")
+    with pytest.raises(UserError, match=r"^the configuration other cannot be made: .* schema \(.*'delay'"):
+        read_config(tmp_path, "other", [])
+
+
 def test_the_precision_of_another_machine_is_its_own(corpus):
     """The plan of a cluster, on a machine without GPUs, without `--gpus`."""
     assert list(plan(config(corpus, "common.fp16=true"), replace(CPU, here=False)))

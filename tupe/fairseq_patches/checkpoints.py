@@ -39,7 +39,7 @@ _BROADCAST_GLOBALS = (
 )
 MASK = "<mask>"  # which every task with masked words adds to its dictionary
 #: What a checkpoint has beside a model.
-_PARTS = ("optimizer_history", "extra_state", "cfg")
+_PARTS = {"optimizer_history": list, "extra_state": dict, "cfg": dict}
 _PREPARED_BY = {  # the data of a task; else a corpus
     "TupeQuestionAnsweringTask": "tupe prepare-qa",
     "TupeTokenClassificationTask": "tupe prepare-task",
@@ -75,7 +75,8 @@ def load(file, **options) -> dict:
     state = (_OPENED.get() or {}).get(file.name)
     state = safe_load(file.name) if state is None else state
     old = state.get("args") is not None  # fairseq adds to those what they lack
-    missing = [key for key in ("model", *(() if old else _PARTS)) if state.get(key) is None]
+    parts = {"model": dict} if old else {"model": dict, **_PARTS}
+    missing = [key for key, kind in parts.items() if not isinstance(state.get(key), kind)]
     if old:
         made_of = {"optimizer_history": "best_loss", "extra_state": "epoch"}
         missing += [key for key, source in made_of.items() if key not in state and source not in state]

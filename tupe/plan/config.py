@@ -44,7 +44,11 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
             if not key.startswith("~") and not (key and os.path.isdir(folder / key)):  # a removal, and a group of files
                 _refuse_override(override)
         reason = re.split(r"\s(?:To append|Either remove|See https)", str(error))[0]  # without Hydra's advice
+        if error.__cause__:
+            reason += f" ({str(error.__cause__).partition(chr(10))[0]})"
         raise UserError(f"the configuration {name} cannot be made: {' '.join(reason.split())}") from None
+    if OmegaConf.select(cfg, "task._name") is None:
+        raise UserError(f"the configuration {name} names no task: set task._name, or take a whole configuration.")
     return cfg
 
 
