@@ -116,7 +116,9 @@ def test_what_evaluates_a_checkpoint(command, options, said, corpus):
 
 
 def test_text_to_translate_that_is_not_utf_8(monkeypatch):
-    cfg = OmegaConf.create({"common_eval": {"path": "x.pt"}, "interactive": {"input": "-", "buffer_size": 1}})
+    cfg = OmegaConf.create(
+        {"common_eval": {"path": "x.pt", "model_overrides": "{}"}, "interactive": {"input": "-", "buffer_size": 1}}
+    )
     cfg.dataset = {"batch_size": 1}
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="latin-1"))
     said = r"^the text to translate \(-\) is not UTF-8: convert it\.$"
