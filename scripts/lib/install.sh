@@ -23,7 +23,7 @@ install() {
     can_compile
     pip_install pip setuptools wheel
     pip_install torch
-    pip_install numpy cython
+    pip_install numpy cython setuptools-scm # the sources of fairseq and of seqeval are built with them
     pip_install --no-build-isolation fairseq-fixed # in isolation it would build against a second torch
     pip_install --no-build-isolation --editable '.[test]'
     # fairseq brings torchaudio, which nothing here uses. Beside a CPU build of PyTorch it does not load, and Transformers,
