@@ -142,6 +142,11 @@ def test_keys_that_fairseq_does_not_read(corpus, tmp_path, key, said):
     assert done.returncode == 1
 
 
+def test_a_training_without_a_task(corpus, tmp_path):
+    done = hydra_train(corpus, tmp_path, "model._name=tupe_tiny", "~task._name", check=False)
+    assert "error: the configuration names no task that is registered: set task._name" in done.stderr
+
+
 def test_groups_that_fairseq_does_not_read():
     refuse_unknown_keys({"optimization": {"max_update": 1}, "job_logging_cfg": {}})
     with pytest.raises(UserError, match=r"no 'optimisation' \(did you mean optimization\?\): nothing would read it"):

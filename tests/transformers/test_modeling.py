@@ -288,6 +288,7 @@ def test_segments_and_lengths_are_the_users_too(dictionary):
         ({"attention_mask": torch.ones(3, 36)}, r"attention_mask is \(3, 36\), but must be \(B, n\) = \(3, 37\)"),
         ({"token_type_ids": torch.zeros(37).long()}, r"token_type_ids is \(37,\), but must be \(B, n\) = \(3, 37\)"),
         ({"input_ids": tokens(37)[0]}, r"the words are \(37, \d+\), but must be \(B, n, \d+\): give input_ids"),
+        ({"labels": tokens(37)[:, :3]}, r"labels are \(3, 3\), but must be \(B, n\) = \(3, 37\)"),
         ({"input_ids": None, "inputs_embeds": torch.zeros(3, 37, 5)}, r"the words are \(3, 37, 5\), but must be"),
     ],
 )

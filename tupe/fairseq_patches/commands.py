@@ -50,6 +50,8 @@ _EXPLAINED: list[tuple[type[Exception], str, tuple[str, ...], str]] = [
     (ValueError, "Unsupported language modeling target", (),
      "fairseq-eval-lm scores models of the next word, and none of TUPE is one."),
     (ImportError, "Please install.*", (), "a package is missing: {found[0]}."),  # as --scoring wer without its package
+    (AssertionError, "Could not infer (model|task) type", ("fairseq_cli.train",),
+     "the configuration names no {found[1]} that is registered: set {found[1]}._name, and --user-dir for your own."),
     (AssertionError, "Could not infer (model|task) type", (),
      "nothing registers the {found[1]} of the checkpoint {cfg.common_eval.path}: give --user-dir the folder that "
      "does."),

@@ -1002,7 +1002,17 @@ class TupeForMaskedLM(TupeForTask):
         return (self.lm_head(features),)  # B n V
 
     def loss(self, logits: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
+        check_labels(labels, logits)
         return self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
+
+
+def check_labels(labels: Tensor, logits: Tensor) -> None:
+    """Raise `ValueError` unless each token of `logits` `(B, n, L)` has a label."""
+    if labels.shape != logits.shape[:2]:
+        raise ValueError(
+            f"labels are {tuple(labels.shape)}, but must be (B, n) = {tuple(logits.shape[:2])}: give a token that has "
+            "none -100"
+        )
 
 
 def checked_labels(config: TupeConfig) -> int:
@@ -1061,6 +1071,7 @@ class TupeForTokenClassification(TupeForTask):
         return (self.classifier(self.dropout(features)),)  # B n L
 
     def loss(self, logits: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
+        check_labels(labels, logits)
         return self.loss_function(logits, labels, self.config, **kwargs)
 
 

@@ -319,6 +319,7 @@ def test_a_piece_that_breaks_the_line_is_refused(tmp_path):
         ("tokenizer_config.json", "[1", "tokenizer_config.json"),
         ("tokenizer.json", '{"model": 3}', "tokenizer.json"),
         ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": -1}}}', "pre_tokenizer|numbers its"),
+        ("added_tokens.json", '{"a": 5}', "gives the number 5 to .* and to 'a': it is damaged"),
         ("added_tokens.json", '{"a": 4000000000}', "numbers its .* up to 4,000,000,000"),
     ],
 )
@@ -335,7 +336,7 @@ def test_files_of_two_models(released, pieces, tmp_path):
     (folder / "sentencepiece.bpe.model").write_bytes(b"no model")
     refused(folder, tmp_path, "no SentencePiece model")
     (folder / "sentencepiece.bpe.model").unlink()
-    write_json(folder / "encoder.json", {"a": 10**6, "b": 10**6 + 1})
+    write_json(folder / "encoder.json", {"a": 1000, "b": 1001})
     refused(folder, tmp_path, "are not the numbers in")
     (folder / "encoder.json").write_text("{")
     refused(folder, tmp_path, "encoder.json")

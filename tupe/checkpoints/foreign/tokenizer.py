@@ -105,7 +105,7 @@ def of_fairseq(folder: Path, bpe: Path | None, wanted: bool) -> Found:
             "two are GPT-2's, which fairseq offers apart), or leave the tokenizer out (--no-tokenizer)"
         )
     numbers = typed(dict[str, int], read_json(files[0], _FAIRSEQ), str(files[0]), _FAIRSEQ)
-    named = {str(number): piece for piece, number in numbers.items()}
+    named = {str(number): piece for number, piece in enumerate(_by_number(numbers, files[0])) if piece is not None}
     known = [symbol for symbol in symbols if symbol in named]
     if len(known) < (len(symbols) - len(SPECIAL)) / 2:
         raise UserError(f"the symbols of {path} are not the numbers in {files[0]}: give the files of one model")
@@ -258,6 +258,11 @@ def _by_number(numbers: Mapping[str, int], path: Path) -> list[str | None]:
         raise UserError(f"{path} numbers its {len(numbers):,} symbols up to {most:,}: it is damaged, so get it again")
     symbols: list[str | None] = [None] * (most + 1)
     for name, number in numbers.items():
+        if symbols[number] is not None:
+            raise UserError(
+                f"{path} gives the number {number} to {symbols[number]!r:.40} and to {name!r:.40}: it is damaged, so "
+                "get it again"
+            )
         symbols[number] = name
     return symbols
 
