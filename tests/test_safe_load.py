@@ -113,7 +113,8 @@ def test_what_is_no_checkpoint_is_said_in_words(data, tmp_path):
 @pytest.mark.parametrize(("times", "more"), [(1, b"\0more"), (2, b"")])
 def test_what_is_not_of_the_archive_is_damage(times, more, tmp_path):
     (tmp_path / "longer.pt").write_bytes(torch_file(zipped=True) * times + more)
-    with pytest.raises(UserError, match=r"longer\.pt is damaged: something precedes its beginning or follows its end"):
+    said = r"longer\.pt (is damaged: something precedes its beginning or follows its end|cannot be read as a ch)"
+    with pytest.raises(UserError, match=said):  # two archives are none to later versions of Python
         safe_load(tmp_path / "longer.pt")
 
 

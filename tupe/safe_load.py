@@ -22,6 +22,7 @@ from torch.serialization import safe_globals
 from tupe.errors import UserError
 
 _REFUSED = re.compile(r"GLOBAL ([A-Za-z_][\w.]*)")  # in PyTorch's message
+_BEGIN = b"PK\3\4"  # of a zip archive to PyTorch
 _END = b"PK\5\6"  # begins the last record of a zip archive, 22 bytes without a comment
 _FOLDER = 0x10  # attribute of a folder, of which PyTorch reads no bytes: its tensor would be what memory held before
 _BLOCK = 1 << 20  # bytes that are read at a time to compute a checksum
@@ -90,10 +91,10 @@ def _check_archive(path: str) -> None:
 
     Files of PyTorch before 1.6 are no zip archives and have no checksums.
     """
-    if not zipfile.is_zipfile(path):
-        with open(path, "rb") as file:
-            begins = file.read(1) not in (b"", b"\0")
-        if begins and tarfile.is_tarfile(path):  # which zeros alone are too: what a crash of a machine leaves
+    with open(path, "rb") as file:
+        begins = file.read(4)
+    if begins != _BEGIN and not zipfile.is_zipfile(path):  # which of what PyTorch reads some versions of Python deny
+        if begins.strip(b"\0") and tarfile.is_tarfile(path):  # zeros alone, which a crash of a machine leaves, are too
             raise _program(path)
         return
     with zipfile.ZipFile(path) as archive:
