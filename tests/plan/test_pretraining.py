@@ -153,6 +153,9 @@ def test_configurations_that_are_not_whole(tmp_path):
     (tmp_path / "empty.yaml").write_text("")
     with pytest.raises(UserError, match=r"^the configuration empty names no task: set task\._name"):
         read_config(tmp_path, "empty", ["model._name=tupe_tiny"])
+    (tmp_path / "other.yaml").write_text("checkpoint:\n  no_save: [1]\n")
+    with pytest.raises(UserError, match=r" \(checkpoint\.no_save: Value '\[1\]' is not a valid bool"):
+        read_config(tmp_path, "other", [])
     (tmp_path / "other.yaml").write_text("delay: 3\n")
     with pytest.raises(UserError, match=r"^the configuration other cannot be made: .* schema \(.*'delay'"):
         read_config(tmp_path, "other", [])

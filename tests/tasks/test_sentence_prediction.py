@@ -1,5 +1,7 @@
 """The task on folders as fairseq-preprocess writes them."""
 
+from argparse import Namespace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,9 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from tupe.errors import UserError
+from tupe.fairseq_patches.patching import patched
+from tupe.fairseq_patches.task import before_building
+from tupe.models import TupeModel
 from tupe.models.config import CONFIGS
 from tupe.tasks.sentence_prediction import (
     JoinedSentences,
@@ -354,6 +359,15 @@ def test_labels_that_are_no_class_are_refused(folder):
         task.load_dataset("valid")
     with pytest.raises(UserError, match=r"example 1 .* split valid1 .* the label 'x y', but a label is one word"):
         task.load_dataset("valid1")
+
+
+def test_labels_whose_index_is_damaged_are_refused(folder):
+    folder.split("train", input0=["a"] * 2, labels=["x", "y"])
+    index, task = folder.path / "label/train.idx", folder.task()
+    before_building(TupeModel, Namespace(), task)
+    index.write_bytes(index.read_bytes()[:34] + b"\x09" + index.read_bytes()[35:])  # the length of the first
+    with patched(), pytest.raises(UserError, match=r"label/train\.idx is damaged: its sequence"):
+        task.load_dataset("train")
 
 
 @pytest.mark.parametrize("label", ["warm", "nan", "", "1 2"])

@@ -237,7 +237,7 @@ def before_building(model: type, cfg: Any, task: FairseqTask) -> None:
         install()
     refuse_out_of_range({"model": cfg, "task": getattr(task, "cfg", None)}, ["model", "task"])
     put_in_scope(task)
-    for side in ("source_dictionary", "target_dictionary"):
+    for side in ("source_dictionary", "target_dictionary", "label_dictionary"):
         with contextlib.suppress(AttributeError, NotImplementedError):  # a task of somebody's may have none
             put_in_scope(getattr(task, side))  # for `data_is_whole`
     if isinstance(task, MaskedLMTask):

@@ -45,7 +45,8 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
                 _refuse_override(override)
         reason = re.split(r"\s(?:To append|Either remove|See https)", str(error))[0]  # without Hydra's advice
         if error.__cause__:
-            reason += f" ({str(error.__cause__).partition(chr(10))[0]})"
+            cause, key = str(error.__cause__).partition("\n")[0], re.search(r"full_key: (\S+)", str(error.__cause__))
+            reason += f" ({key[1] + ': ' if key else ''}{cause})"
         raise UserError(f"the configuration {name} cannot be made: {' '.join(reason.split())}") from None
     if OmegaConf.select(cfg, "task._name") is None:
         raise UserError(f"the configuration {name} names no task: set task._name, or take a whole configuration.")
