@@ -45,8 +45,8 @@ def test_the_fairseq_that_imports(described):
     assert [line for line in required if line.startswith("fairseq")] == ["fairseq-fixed==0.12.3.1"]
 
 
-def test_python_3_11_and_later(described):
-    assert described["Requires-Python"] == ">=3.11"
+def test_the_versions_of_python(described):
+    assert described["Requires-Python"] == "<3.14,>=3.11"
 
 
 def test_the_version_has_one_source(described):

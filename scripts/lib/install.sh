@@ -2,13 +2,13 @@
 # repository's root sources this file after steps.sh and says
 #   step install install
 #   use_venv                 puts the commands of .venv first on PATH
-# PYTHON names the Python (3.11 or later) that .venv is made with.
+# PYTHON names the Python (3.11 to 3.13) that .venv is made with.
 
 install() {
     local stamp=.venv/installed # written last: for what .venv is complete
     [ -e .venv/bin/python ] || [ -L .venv/bin/python ] || make_venv
     is_supported .venv/bin/python ||
-        fail ".venv holds no Python of version 3.11 or later that runs: remove it (rm -r .venv) and run this again."
+        fail ".venv holds no Python of version 3.11, 3.12 or 3.13 that runs: remove it (rm -r .venv) and run this again."
     [ -z "${PYTHON-}" ] || [ "$("$PYTHON" --version)" = "$(.venv/bin/python --version)" ] ||
         fail ".venv is of another Python than PYTHON ($PYTHON): remove it (rm -r .venv) or leave PYTHON unset."
     .venv/bin/python -m pip --version >/dev/null 2>&1 || .venv/bin/python -m ensurepip # interrupted while it was made
@@ -57,11 +57,11 @@ find_python() {
             return
         fi
     done
-    fail "no Python of version 3.11 or later runs as ${PYTHON:-python3}: install one, or say where it is (PYTHON=...)."
+    fail "no Python of version 3.11, 3.12 or 3.13 runs as ${PYTHON:-python3}: install one, or say where it is (PYTHON=...)."
 }
 
 is_supported() {
-    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+    "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1
 }
 
 # fairseq and, on GPUs, Triton compile C++ code against Python's headers.

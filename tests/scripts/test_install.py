@@ -47,7 +47,7 @@ FAILED = "test.sh: FAILED in step install (see runs/test/install.log)"
 
 def test_no_python(clone):
     sentence, failed = run(clone, PYTHON="/no/python")
-    assert sentence.startswith("error: no Python of version 3.11 or later runs as /no/python: install one")
+    assert sentence.startswith("error: no Python of version 3.11, 3.12 or 3.13 runs as /no/python: install one")
     assert failed == FAILED
 
 
@@ -62,16 +62,18 @@ def test_a_script_without_pytorch_says_what_to_run(clone, tmp_path):
     assert "install it into an environment of my own" in (ROOT / "docs/faq.md").read_text()
 
 
-def test_python_too_old(clone, tmp_path):
-    old = executable(tmp_path / "python3.10", "#!/bin/sh\nexit 1\n")
-    assert run(clone, PYTHON=old)[0].startswith("error: no Python of version 3.11 or later runs as ")
+@pytest.mark.parametrize("minor", [10, 14])
+def test_python_too_old_or_too_new(minor, clone, tmp_path):
+    code = f"import sys; sys.version_info = (3, {minor}, 0); exec(sys.argv[1])"
+    other = executable(tmp_path / "python", f"#!/bin/sh\nexec '{sys.executable}' -c '{code}' \"$2\"\n")
+    assert run(clone, PYTHON=other)[0].startswith("error: no Python of version 3.11, 3.12 or 3.13 runs as ")
 
 
 def test_venv_whose_python_is_gone(clone):
     (clone / ".venv" / "bin").mkdir(parents=True)
     (clone / ".venv" / "bin" / "python").symlink_to("/no/python")
     sentence, failed = run(clone)
-    assert sentence.startswith("error: .venv holds no Python of version 3.11 or later that runs: remove it")
+    assert sentence.startswith("error: .venv holds no Python of version 3.11, 3.12 or 3.13 that runs: remove it")
     assert failed == FAILED
 
 
