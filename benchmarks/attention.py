@@ -36,6 +36,7 @@ from attention_rivals import DESCRIPTIONS, attention_of, inputs, lengths_of, tok
 from measured import machine, spread
 from torch import Tensor
 
+from tupe.cli.main import status
 from tupe.layers import linear
 
 #: mode -> its matrix products, twice
@@ -306,4 +307,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(status(main))

@@ -5,6 +5,7 @@ Example: OMP_NUM_THREADS=1 python benchmarks/exported.py --system tupe_r --size 
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 import tupe.transformers as ours
 from tupe.checkpoints.to_onnx import FILE, QUANTIZED, export_onnx
 from tupe.checkpoints.transformers_format import config_fields
+from tupe.cli.main import status
 from tupe.models.config import CONFIGS
 
 
@@ -65,4 +67,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(status(main))

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ from fairseq.utils import move_to_cuda
 from measured import machine, parse, spread
 from torch import nn
 
+from tupe.cli.main import status
 from tupe.models import TupeModel
 from tupe.models.config import CONFIGS
 from tupe.optim.fused_adamw import DecoupledAdam
@@ -214,4 +216,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(status(main))

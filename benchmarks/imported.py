@@ -24,6 +24,7 @@ import ctypes
 import gc
 import logging
 import re
+import sys
 import tempfile
 import time
 from argparse import Namespace
@@ -40,6 +41,7 @@ from torch import Tensor, nn
 import tupe.transformers  # hides a torchaudio that does not load; before `transformers`  # noqa: F401
 from tupe.checkpoints.foreign import transformers as foreign
 from tupe.checkpoints.foreign.importing import build
+from tupe.cli.main import status
 from tupe.models.checkpoint_config import saved_config
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeModel
@@ -231,4 +233,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(status(main))

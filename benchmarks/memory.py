@@ -18,6 +18,7 @@ are by the kernels, TUPE-R's bias. The allocator's rounding and fragments are no
 import argparse
 import multiprocessing
 import resource
+import sys
 import weakref
 from unittest import mock
 
@@ -27,6 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tupe.attention import biased_attention
+from tupe.cli.main import status
 from tupe.position import BucketedRelative, PositionBias, Reset, UntiedAbsolute
 
 WIDTH, HEADS = 768, 12
@@ -168,4 +170,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(status(main))

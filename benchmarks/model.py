@@ -39,6 +39,7 @@ import torch
 from measured import machine, spread
 from model_rivals import AT_INFERENCE, FLEX, NAMES, PRODUCTS, masked_tokens, model_step, product_step
 
+from tupe.cli.main import status
 from tupe.systems import ALIASES, SIZES
 
 MODES = ("training", "inference")
@@ -321,4 +322,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(status(main))

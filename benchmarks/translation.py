@@ -13,6 +13,7 @@ fairseq's `SequenceGenerator` for all, to the length of the source, since models
 
 import argparse
 import itertools
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from measured import machine, parse, spread
 from torch import nn
 
 import tupe.models  # noqa: F401
+from tupe.cli.main import status
 from tupe.models.seq2seq.config import CONFIGS
 from tupe.models.seq2seq.model import Seq2SeqModel
 from tupe.optim.fused_adamw import DecoupledAdam
@@ -153,4 +155,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(status(main))

@@ -10,6 +10,7 @@ first, in as many processes as there are cores.
 import argparse
 import itertools
 import multiprocessing
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -19,6 +20,7 @@ import torch
 import triton
 
 from tupe.attention.kernels.launch import Inputs, Launcher, Options
+from tupe.cli.main import status
 from tupe.cores import available_cores
 
 Tile = dict[str, int]
@@ -138,4 +140,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(status(main))

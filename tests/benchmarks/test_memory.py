@@ -47,3 +47,10 @@ def test_a_cell_is_measured():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "benchmarks", capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)  # fmt: skip
     assert 4 * 12 * 512**2 < float(done.stdout) * 2**20 < 100 * 12 * 512**2
+
+
+def test_a_length_that_cannot_be_is_a_sentence():
+    command = [sys.executable, "benchmarks/memory.py", "--lengths", "3", "--layers", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith("error: a sequence of "), done.stderr
+    assert "Traceback" not in done.stderr

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from tupe.errors import UserError
 from tupe.fairseq_patches.configuration import refuse_outputs
@@ -33,11 +33,13 @@ class Launch:
 
 
 def check(cfg: DictConfig, launch: Launch) -> None:
-    """Check numbers, outputs, GPUs, and the precision on a CPU.
+    """Check that there are data, numbers, outputs, GPUs, and the precision on a CPU.
 
     Raises:
         UserError: for the first thing that cannot work.
     """
+    if OmegaConf.select(cfg, "task.data") is None:
+        raise UserError("no data are given: set task.data to the folder that tupe prepare-corpus or another wrote.")
     refuse_out_of_range(cfg)
     refuse_outputs(cfg)
     if min(launch.nodes, launch.processes) < 1 or launch.gpus < 0:
