@@ -3,12 +3,14 @@
 # Installs what is missing into .venv, then on the CPU and on text that every Python carries: vocabulary, pre-training of
 # TUPE-R and BERT-A for the same number of updates, fine-tuning of both on a task for word order, and a report, which is a page too;
 # TUPE-R is also exported for Transformers, where the packages for that are installed.
-# Run again, it goes on where it stopped. Settings, by environment variables:
+# Run again, it goes on where it stopped; with other settings it begins anew, and removes what it wrote before, the report too.
+# Settings, by environment variables:
 #   QUICKSTART_OUT        folder of the results, runs/quickstart by default
 #   QUICKSTART_UPDATES    updates of each pre-training
 #   QUICKSTART_EPOCHS     epochs of each fine-tuning
 #   QUICKSTART_INSTALL=0  install nothing: the commands on PATH are used
 set -euo pipefail
+[ $# -eq 0 ] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/lib/steps.sh
 . scripts/lib/install.sh
@@ -31,7 +33,7 @@ start_or_go_on() {
         "$settings") ;;
         updates=*)
             echo "the settings have changed: starting anew in $out"
-            rm -rf "$out"/{done,text,glue,corpus,glue-data,pretraining,finetuning,tupe-tiny}
+            rm -rf "$out"/{done,text,glue,corpus,glue-data,pretraining,finetuning,tupe-tiny,report.{md,html},curves.png,position.png}
             ;;
         *) fail "$out holds what is not of quickstart.sh: set QUICKSTART_OUT to another folder." ;;
     esac

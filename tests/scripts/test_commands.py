@@ -99,6 +99,15 @@ def test_usage(script, clone):
     assert clone.calls() == []
 
 
+@pytest.mark.parametrize("argument", ["--help", "-h", "runs/mine"])
+def test_the_quickstart_takes_no_argument(argument, clone):
+    done = clone.run("quickstart.sh", argument, QUICKSTART_OUT=str(clone.here / "out"), QUICKSTART_INSTALL="0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("From a clone to the result, in small: bash scripts/quickstart.sh\n")
+    assert "\n  QUICKSTART_OUT " in done.stderr and "set -e" not in done.stderr
+    assert not (clone.here / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("environment", "model", "batch_size", "update_freq"),
     [
@@ -200,6 +209,22 @@ def test_the_quickstart_leaves_what_is_of_others(name, tmp_path):
         done.stderr == f"error: {tmp_path} holds what is not of quickstart.sh: set QUICKSTART_OUT to another folder.\n"
     )
     assert sorted(path.name for path in tmp_path.rglob("*")) == sorted([name, "text", "mine"])
+
+
+def test_the_quickstart_with_other_settings_leaves_no_report_beside_new_data(clone):
+    failing = clone.root / ".venv/bin/tupe"
+    failing.write_text("#!/bin/sh\nexit 1\n")
+    failing.chmod(0o755)
+    out = clone.here / "out"
+    out.mkdir()
+    (out / "settings").write_text("updates=1600 epochs=5 of an earlier run")
+    for name in ("report.md", "report.html", "curves.png", "position.png", "report.of-mine"):
+        (out / name).write_text("")
+    path = f"{failing.parent}{os.pathsep}{os.environ['PATH']}"
+    done = clone.run("quickstart.sh", QUICKSTART_OUT=str(out), QUICKSTART_INSTALL="0", PATH=path)
+    assert f"the settings have changed: starting anew in {out}" in done.stdout
+    assert done.stdout.endswith(f"quickstart.sh: FAILED in step text (see {out}/log/text.log)\n")
+    assert sorted(path.name for path in out.iterdir()) == ["done", "log", "report.of-mine", "settings"]
 
 
 TWO = {"PROCESSES": "2", "BATCH": "32", "BATCH_PER_GPU": "16"}
