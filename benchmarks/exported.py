@@ -17,13 +17,14 @@ from tupe.checkpoints.to_onnx import FILE, QUANTIZED, export_onnx
 from tupe.checkpoints.transformers_format import config_fields
 from tupe.cli.main import status
 from tupe.models.config import CONFIGS
+from tupe.systems import SIZES, SYSTEMS
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--system", default="tupe_r", help="as in `tupe systems`")
-    add("--size", default="base", help="as in `tupe systems`")
+    add("--system", choices=SYSTEMS, default="tupe_r", help="as in `tupe systems`")
+    add("--size", choices=SIZES, default="base", help="as in `tupe systems`")
     add("--shapes", nargs="+", default=["1x16", "1x128", "8x128"], help="batch x length")
     add("--rounds", type=int, default=5, help="of which the best is shown; all runners take turns in each")
     args = parser.parse_args()
