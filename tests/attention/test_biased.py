@@ -126,6 +126,7 @@ def test_dropout_rate_and_scale(backend):
         ({"key_padding_mask": torch.zeros(2, 4, dtype=torch.bool)}, "key_padding_mask"),
         ({"key_padding_mask": torch.zeros(2, 5)}, "key_padding_mask is torch.float32, but must be torch.bool"),
         ({"key_padding_mask": torch.zeros(2, 5, dtype=torch.uint8)}, "key_padding_mask is torch.uint8"),
+        ({"key": torch.zeros(2, 3, 5, 4, device="meta")}, "on one device, but are on cpu, meta, cpu: move"),
         ({"query": torch.zeros(2, 3, 5, 4).double()}, "one type, but are torch.float64, torch.float32"),
         (
             {"bias": StructuredBias(segment=torch.zeros(3, 2, 2), segments=torch.full((2, 5), 2))},

@@ -1,9 +1,12 @@
 from argparse import Namespace
 from pickle import UnpicklingError
+from types import SimpleNamespace
 
 import pytest
 import torch
 from fairseq import checkpoint_utils, distributed_utils
+from fairseq.data import Dictionary
+from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq_cli import validate
 from omegaconf import OmegaConf
 from omegaconf.errors import ConfigAttributeError
@@ -12,7 +15,7 @@ from tests.samples import write_checkpoint, write_corpus
 from tests.test_safe_load import Malicious
 from tupe.errors import UserError
 from tupe.fairseq_patches import commands
-from tupe.fairseq_patches.checkpoints import broadcast_configurations
+from tupe.fairseq_patches.checkpoints import broadcast_configurations, compare
 
 
 def changed(trained, path, **entries):
@@ -96,6 +99,13 @@ def test_validating_what_no_training_wrote(monkeypatch, tmp_path):
     monkeypatch.setattr("sys.argv", ["fairseq-validate", *map(str, [tmp_path / "corpus", *flags])])
     with pytest.raises(UserError, match=r"a\.pt does not say its criterion, .* `tupe loss-by-position`\.$"):
         validate.cli_main()
+
+
+def test_an_encoder_begins_no_electra():
+    state = {"cfg": {"model": {"_name": "tupe_tiny", "dictionary_sha256": None}}, "model": {}}
+    task, name = SimpleNamespace(source_dictionary=Dictionary()), "electra_tupe_r_tiny"
+    with pytest.raises(UserError, match=r"of another system \(.*generator_size: checkpoint has none, here"):
+        compare("a.pt", state, MODEL_DATACLASS_REGISTRY[name](_name=name), task)
 
 
 def test_only_a_missing_criterion_is_explained_so():

@@ -36,9 +36,10 @@ def test_validation_without_a_task(monkeypatch):
         validate.cli_main()
 
 
-def test_an_override_that_nothing_reads(monkeypatch):
+@pytest.mark.parametrize("given", ["{'dropuot': 0}", "{'model': {'dropuot': 0}}"])
+def test_an_override_that_nothing_reads(given, monkeypatch):
     command = "fairseq-validate DATA --user-dir tupe --task masked_lm --batch-size 1 --path none.pt --model-overrides"
-    monkeypatch.setattr("sys.argv", [*command.split(), "{'dropuot': 0}"])
+    monkeypatch.setattr("sys.argv", [*command.split(), given])
     with pytest.raises(UserError, match=r"^--model-overrides has no dropuot \(did you mean dropout\?\): nothing would"):
         validate.cli_main()
 

@@ -190,6 +190,9 @@ def check(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, key_pa
         )
     if not query.dtype == key.dtype == value.dtype:
         raise UserError(f"query, key and value must be of one type, but are {query.dtype}, {key.dtype}, {value.dtype}")
+    if not query.device == key.device == value.device:
+        places = f"{query.device}, {key.device}, {value.device}"
+        raise UserError(f"query, key and value must be on one device, but are on {places}: move them to one")
     if not query.is_floating_point():
         raise UserError(f"query, key and value are {query.dtype}, but must be floating: give projected words")
     logits = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])

@@ -271,9 +271,9 @@ def compare(path: str, state: dict, model: Any, task: Any) -> None:
         defaults = MODEL_DATACLASS_REGISTRY.get(name, MODEL_DATACLASS_REGISTRY[model._name])
         had = {field.name: field.default for field in dataclasses.fields(defaults)} | vars(theirs)
         differing = [
-            f"{field}: checkpoint {had[field]}, here {getattr(model, field)}"
+            f"{field}: checkpoint {had.get(field, 'has none')}, here {getattr(model, field)}"
             for field in system_fields(MODEL_DATACLASS_REGISTRY[model._name])
-            if had[field] != getattr(model, field)
+            if had.get(field, "has none") != getattr(model, field)  # an encoder lacks what an ELECTRA has
             # fine-tuning may add segments (as DIET does): their parameters then start at zero
             and not (field == "segment" and theirs.segment == "none")
         ]

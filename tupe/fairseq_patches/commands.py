@@ -120,7 +120,9 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
     if main.__module__ in _EVALUATE and not cfg.common_eval.path:
         raise UserError("no checkpoint is given: set --path to one that a training wrote.")
     if main.__module__ in _EVALUATE:
-        refuse_unknown_names(ast.literal_eval(cfg.common_eval.model_overrides), "--model-overrides")
+        given = ast.literal_eval(cfg.common_eval.model_overrides)
+        inner = (name for part in given.values() if isinstance(part, dict) for name in part)
+        refuse_unknown_names([*given, *inner], "--model-overrides")
     replaces = main.__module__ == "fairseq_cli.generate" and cfg.generation.replace_unk is not None
     if replaces and cfg.dataset.dataset_impl != "raw":  # with it, fairseq's own models can
         raise UserError(f"--replace-unk needs --dataset-impl raw, and {NO_WEIGHTS}: leave it out.")

@@ -329,6 +329,11 @@ def test_files_of_a_tokenizer(name, text, message, saved, tmp_path):
     refused(folder, tmp_path, message)
 
 
+def test_a_tokenizer_beside_is_of_fairseq(saved, tmp_path):
+    folder, _ = saved("bert")
+    refused(folder, tmp_path, "^--bpe is for models of fairseq", bpe=tmp_path)
+
+
 def test_files_of_two_models(released, pieces, tmp_path):
     folder, _ = released()
     (folder / "sentencepiece.bpe.model").write_bytes(pieces.read_bytes())

@@ -139,6 +139,8 @@ def _read(folder: Path, head_name: str | None, bpe: Path | None, wanted: bool) -
         foreign, found = fairseq.read(folder, head_name), tokenizer.of_fairseq(folder, bpe, wanted)
         _same_size(found.source.symbols, foreign, found.source.path)
         return foreign, found
+    if bpe is not None:
+        raise UserError(f"--bpe is for models of fairseq, and {folder} has its own tokenizer: leave it out")
     foreign, config = transformers.read(folder)
     found = tokenizer.of_transformers(folder, config, wanted)
     padding, said = found.source.roles["<pad>"], config.get("pad_token_id")
