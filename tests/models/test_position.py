@@ -57,9 +57,9 @@ def test_alibis_that_cannot_be(fields, said, args):
         ({"rotary_dims": -1}, "relative=deberta has vectors that meet the queries as they are, not turned"),
         ({"linformer_k": 4}, "Linformer's keys are 4 mixtures"),
         ({"absolute": "none"}, r"the \[CLS\] reset needs a content-free correlation"),
-        ({"relative_buckets": 5}, "relative_buckets is 5, but half of DeBERTa's buckets are of one distance"),
+        ({"relative_buckets": 5}, r"relative_buckets\) is 5, but half of DeBERTa's buckets are of one distance"),
         ({"relative_max_distance": 17}, "with 32 buckets a side it must be at least 18"),
-        ({"deberta_terms": "p2p"}, "deberta_terms is p2p"),
+        ({"deberta_terms": "p2p"}, r"deberta_terms\) is p2p"),
     ],
 )
 def test_debertas_that_cannot_be(fields, said, args):

@@ -37,7 +37,7 @@ def test_table_is_sliced_from_a_longer_checkpoint_and_refuses_a_shorter():
     longer, table = PositionTable(10, 4), PositionTable(6, 4)
     table.load_state_dict(longer.state_dict())
     torch.testing.assert_close(table.weight, longer.weight[:6])
-    with pytest.raises(UserError, match=r"10 positions.*only 6"):
+    with pytest.raises(UserError, match=r"10 positions.*only 6: build the model with max_positions=6 or less"):
         longer.load_state_dict(table.state_dict())
 
 

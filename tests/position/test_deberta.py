@@ -211,13 +211,22 @@ def test_parameters():
 @pytest.mark.parametrize(
     ("build", "said"),
     [
-        (lambda: RelativeEmbeddings(8, 0, 0), "relative_max_distance is 0"),
-        (lambda: RelativeEmbeddings(8, 64, 31), "relative_buckets is 31, but half of DeBERTa's buckets"),
-        (lambda: RelativeEmbeddings(8, 64, 2), "relative_buckets is 2"),
+        (
+            lambda: RelativeEmbeddings(8, 0, 0),
+            r"^max_distance of RelativeEmbeddings \(a model's relative_max_distance\) is 0",
+        ),
+        (
+            lambda: RelativeEmbeddings(8, 64, 31),
+            "^num_buckets of RelativeEmbeddings .* is 31, but half of DeBERTa's buckets",
+        ),
+        (lambda: RelativeEmbeddings(8, 64, 2), "^num_buckets of RelativeEmbeddings .* is 2, "),
         (lambda: RelativeEmbeddings(8, 17, 32), "with 32 buckets a side it must be at least 18"),
-        (lambda: DisentangledRelative(8, terms="p2p"), r"deberta_terms is p2p, but must be one of c2p\+p2c, c2p, p2c"),
-        (lambda: DisentangledRelative(8, projections="none"), "deberta_projections is none"),
-        (lambda: DisentangledRelative(8, index="mine"), "deberta_index is mine"),
+        (
+            lambda: DisentangledRelative(8, terms="p2p"),
+            r"^terms of DisentangledRelative \(a model's deberta_terms\) is p2p, but must be one of c2p\+p2c, c2p, p2c",
+        ),
+        (lambda: DisentangledRelative(8, projections="none"), "^projections of DisentangledRelative .* is none"),
+        (lambda: DisentangledRelative(8, index="mine"), "^index of DisentangledRelative .* is mine"),
     ],
 )
 def test_refused(build, said):

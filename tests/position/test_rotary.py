@@ -326,22 +326,22 @@ def test_the_reset_needs_the_query_of_cls():
 
 
 def test_the_reset_needs_no_cross_terms():
-    with pytest.raises(UserError, match=r"rotary_reset unties .* and cross terms tie it to positions"):
+    with pytest.raises(UserError, match=r"the reset of Rotary .* unties .* and cross terms tie it to positions"):
         PositionBias(UntiedAbsolute(9, 8, 2), cross=True, rotation=Rotary(WIDTH, reset=True))
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"dims": 3}, "rotary_dims is 3, but columns turn in pairs: use an even number from 2 to 16"),
-        ({"dims": 18}, "rotary_dims is 18, .* or -1 for all"),
-        ({"base": 0.5}, "rotary_base is 0.5, but must be at least 1"),
-        ({"base": 1.0, "scaling": "yarn", "max_positions": 8}, "rotary_base is 1, .* and more for yarn"),
-        ({"factor": 2.0}, "rotary_factor is 2, but must be 1 without rotary_scaling"),
-        ({"factor": 0.5, "scaling": "ntk"}, "rotary_factor is 0.5, .* at least 1 with linear, ntk or yarn"),
-        ({"scaling": "dynamic"}, "rotary_scaling is dynamic, but must be one of none, linear, ntk, yarn"),
+        ({"dims": 3}, r"^dims of Rotary \(a model's rotary_dims\) is 3, but columns turn in pairs: .* from 2 to 16"),
+        ({"dims": 18}, "^dims of Rotary .* is 18, .* or -1 for all"),
+        ({"base": 0.5}, "^base of Rotary .* is 0.5, but must be at least 1"),
+        ({"base": 1.0, "scaling": "yarn", "max_positions": 8}, "^base of Rotary .* is 1, .* and more for yarn"),
+        ({"factor": 2.0}, "^factor of Rotary .* is 2, but must be 1 without scaling"),
+        ({"factor": 0.5, "scaling": "ntk"}, "^factor of Rotary .* is 0.5, .* at least 1 with linear, ntk or yarn"),
+        ({"scaling": "dynamic"}, "^scaling of Rotary .* is dynamic, but must be one of none, linear, ntk, yarn"),
         ({"scaling": "yarn"}, "yarn needs max_positions"),
-        ({"scaling": "yarn", "length": -1.0}, "rotary_length is -1, but must be above 0"),
+        ({"scaling": "yarn", "length": -1.0}, "^length of Rotary .* is -1, but must be above 0"),
     ],
 )
 def test_what_cannot_be(options, said):

@@ -74,5 +74,5 @@ def test_parametric_is_its_equation():
 
 @pytest.mark.parametrize("build", [lambda: ShawRelative(4, 0), lambda: ParametricRelative(4, 2, 2, 0)])
 def test_bad_distance(build):
-    with pytest.raises(UserError, match="relative_max_distance is 0"):
+    with pytest.raises(UserError, match=r"^max_distance of \w+Relative \(a model's relative_max_distance\) is 0"):
         build()

@@ -74,12 +74,12 @@ class PositionBias(nn.Module):
         if reset is not None and (cross or (absolute is None and relative is None and not untied)):
             raise UserError(
                 "the [CLS] reset needs a content-free correlation, absolute without cross terms or relative: "
-                "set reset=none or choose such a term"
+                "leave out the reset (a model: reset=none) or choose such a term"
             )
         if cross and untied:
             raise UserError(
-                "rotary_reset unties [CLS] from its angles, and cross terms tie it to positions: set rotary_reset off, "
-                "or absolute without cross terms"
+                "the reset of Rotary (a model's rotary_reset) unties [CLS] from its angles, and cross terms tie it to "
+                "positions: leave out that reset, or cross"
             )
         if reset is not None and reset.vectors is not None:
             if not isinstance(absolute, UntiedAbsolute):

@@ -75,16 +75,17 @@ class RelativeEmbeddings(nn.Module):
         super().__init__()
         check_sizes(embed_dim=embed_dim)
         check_epsilon(layer_norm_eps)
-        check_max_distance(max_distance)
+        check_max_distance(self, max_distance)
         if num_buckets and (num_buckets % 2 or num_buckets < 4):
             raise UserError(
-                f"relative_buckets is {num_buckets}, but half of DeBERTa's buckets are of one distance: use an even "
-                "number from 4 on, or 0 to clip the distances"
+                f"num_buckets of {type(self).__name__} (a model's relative_buckets) is {num_buckets}, but half of "
+                "DeBERTa's buckets are of one distance: use an even number from 4 on, or 0 to clip the distances"
             )
         if num_buckets and max_distance < num_buckets // 2 + 2:
             raise UserError(
-                f"relative_max_distance is {max_distance}, but with {num_buckets} buckets a side it must be at least "
-                f"{num_buckets // 2 + 2}: set it higher, or relative_buckets to 0 to clip the distances"
+                f"max_distance of {type(self).__name__} (a model's relative_max_distance) is {max_distance}, but with "
+                f"{num_buckets} buckets a side it must be at least {num_buckets // 2 + 2}: set it higher, or "
+                "num_buckets to 0 to clip the distances"
             )
         self.far = num_buckets or max_distance
         self.table = nn.Embedding(2 * self.far, embed_dim)
@@ -132,7 +133,8 @@ class DisentangledRelative(nn.Module):
         for name, choice in (("terms", terms), ("projections", projections), ("index", index)):
             if choice not in CHOICES[f"deberta_{name}"]:
                 raise UserError(
-                    f"deberta_{name} is {choice}, but must be one of {', '.join(CHOICES[f'deberta_{name}'])}"
+                    f"{name} of {type(self).__name__} (a model's deberta_{name}) is {choice}, but must be one of "
+                    f"{', '.join(CHOICES[f'deberta_{name}'])}"
                 )
         self.terms, self.index = terms.split("+"), index
         own = projections == "own"

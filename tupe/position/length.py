@@ -150,8 +150,9 @@ def _fit(
             has, needs = ((rows + 1) // 2 if centred else rows for rows in (has, needs))
             raise UserError(
                 f"the model has {needs} positions, but the checkpoint's `{prefix}{name}` has only {has}: "
-                "set --max-positions (in pre-training --tokens-per-sample too; in translation --max-source-positions, "
-                f"--max-target-positions; under Hydra the task's or model's field of that name) to {has} or less"
+                f"build the model with max_positions={has} or less (fairseq's flag --max-positions, in pre-training "
+                "--tokens-per-sample too; in translation --max-source-positions, --max-target-positions; under Hydra "
+                "the task's or model's field of that name)"
             )
         saved = saved.narrow(axis, (has - needs) // 2 if centred else 0, needs)
     state[prefix + name] = saved

@@ -33,7 +33,9 @@ class LowRankAbsolute(nn.Module):
         super().__init__()
         check_sizes(max_positions=max_positions, num_heads=num_heads, num_keys=1 if num_keys is None else num_keys)
         if rank < 1:
-            raise UserError(f"position_rank is {rank!r:.60}, but must be at least 1")
+            raise UserError(
+                f"rank of {type(self).__name__} (a model's position_rank) is {rank}, but must be at least 1"
+            )
         self.max_positions = max_positions
         self.width = rank
         self.num_keys = num_keys

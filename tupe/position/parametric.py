@@ -29,7 +29,7 @@ class ParametricRelative(RelativeTerm):
     def __init__(self, embed_dim: int, num_heads: int, head_dim: int, max_distance: int = 128) -> None:
         super().__init__()
         check_sizes(embed_dim=embed_dim, num_heads=num_heads, head_dim=head_dim)
-        check_max_distance(max_distance)
+        check_max_distance(self, max_distance)
         self.max_distance = max_distance
         self.head_dim = head_dim
         self.weight = nn.Parameter(torch.empty(2 * max_distance + 1, embed_dim))

@@ -144,13 +144,14 @@ class BucketedRelative(RelativeBias):
     ) -> None:
         if num_buckets % 2 or num_buckets < 4:
             raise UserError(
-                f"relative_buckets is {num_buckets!r:.60}, but buckets come in two halves: use an even number from 4 on"
+                f"num_buckets of {type(self).__name__} (a model's relative_buckets) is {num_buckets}, but buckets come "
+                "in two halves: use an even number from 4 on"
             )
         a_side = num_buckets // 2 if bidirectional else num_buckets
         if max_distance <= a_side // 2:
             raise UserError(
-                f"relative_max_distance is {max_distance!r:.60}, but with {num_buckets} buckets it must be greater "
-                f"than {a_side // 2}"
+                f"max_distance of {type(self).__name__} (a model's relative_max_distance) is {max_distance}, but with "
+                f"{num_buckets} buckets it must be greater than {a_side // 2}"
             )
         super().__init__(num_buckets, num_heads)
         self.after = a_side if bidirectional else 0  # first row of the keys after the query
@@ -196,7 +197,7 @@ class ClippedRelative(RelativeBias):
 
     @check_types
     def __init__(self, num_heads: int, max_distance: int = 128) -> None:
-        check_max_distance(max_distance)
+        check_max_distance(self, max_distance)
         super().__init__(2 * max_distance + 1, num_heads)
         self.max_distance = max_distance
 
@@ -204,10 +205,13 @@ class ClippedRelative(RelativeBias):
         return clipped_row(distance, self.max_distance)
 
 
-def check_max_distance(max_distance: int) -> None:
-    """Raise `UserError` unless distances can be clipped at `max_distance`."""
+def check_max_distance(term: nn.Module, max_distance: int) -> None:
+    """Raise `UserError` unless distances can be clipped at `max_distance`, an argument of `term`."""
     if max_distance < 1:
-        raise UserError(f"relative_max_distance is {max_distance!r:.60}, but must be at least 1")
+        raise UserError(
+            f"max_distance of {type(term).__name__} (a model's relative_max_distance) is {max_distance}, but must be "
+            "at least 1"
+        )
 
 
 class UnbinnedRelative(RelativeBias):

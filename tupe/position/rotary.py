@@ -106,20 +106,27 @@ class Rotary(nn.Module):
         width = head_dim if dims == -1 else dims
         if width % 2 or not 2 <= width <= head_dim:
             raise UserError(
-                f"rotary_dims is {dims}, but columns turn in pairs: use an even number from 2 to {head_dim}, the width "
-                f"of a head{', or -1 for all' if head_dim % 2 == 0 else ''}"
+                f"dims of Rotary (a model's rotary_dims) is {dims}, but columns turn in pairs: use an even number from "
+                f"2 to {head_dim}, the width of a head{', or -1 for all' if head_dim % 2 == 0 else ''}"
             )
         if scaling not in SCALINGS:
-            raise UserError(f"rotary_scaling is {scaling}, but must be one of {', '.join(SCALINGS)}")
+            raise UserError(
+                f"scaling of Rotary (a model's rotary_scaling) is {scaling}, but must be one of {', '.join(SCALINGS)}"
+            )
         if not 1 <= base < math.inf or (scaling == "yarn" and base == 1):
-            raise UserError(f"rotary_base is {base:g}, but must be at least 1, and more for yarn")
+            raise UserError(
+                f"base of Rotary (a model's rotary_base) is {base:g}, but must be at least 1, and more for yarn"
+            )
         if not 1 <= factor < math.inf or (scaling == "none" and factor != 1):
             raise UserError(
-                f"rotary_factor is {factor:g}, but must be 1 without rotary_scaling, and at least 1 with linear, ntk "
-                "or yarn"
+                f"factor of Rotary (a model's rotary_factor) is {factor:g}, but must be 1 without scaling, and at "
+                "least 1 with linear, ntk or yarn"
             )
         if not 0 <= length < math.inf:
-            raise UserError(f"rotary_length is {length:g}, but must be above 0, or 0 for max_positions / rotary_factor")
+            raise UserError(
+                f"length of Rotary (a model's rotary_length) is {length:g}, but must be above 0, or 0 for "
+                "max_positions / factor"
+            )
         if scaling == "yarn" and not length and max_positions < 1:
             raise UserError("yarn needs max_positions, by which it knows the length of training: give at least 1")
         self.width = width

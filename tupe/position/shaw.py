@@ -42,7 +42,7 @@ class ShawRelative(nn.Module):
     ) -> None:
         super().__init__()
         check_sizes(head_dim=head_dim)
-        check_max_distance(max_distance)
+        check_max_distance(self, max_distance)
         self.max_distance = max_distance
         self.key = nn.Parameter(torch.empty((2 if bidirectional else 1) * max_distance + 1, head_dim))
         self.value = nn.Parameter(torch.empty_like(self.key)) if values else None

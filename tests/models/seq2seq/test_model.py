@@ -128,7 +128,7 @@ def test_learns_to_reverse(system, task, dictionary):
         ({"relative": "deberta"}, "relative=deberta is of encoders, as its distances ask the words on both sides"),
         ({"decoder_relative": "deberta"}, "relative=deberta is of encoders"),
         ({"relative": "shaw", "rotary_dims": -1}, "relative=shaw has vectors that meet the queries as they are"),
-        ({"relative": "bucketed", "relative_buckets": 3}, "relative_buckets is 3"),
+        ({"relative": "bucketed", "relative_buckets": 3}, r"relative_buckets\) is 3"),
     ],
 )
 def test_fields_that_do_not_fit(fields, sentence, task):
