@@ -30,6 +30,11 @@ def test_architecture_on_the_command_line(train, tmp_path):
         train(tmp_path, arch="tupe_bse")
 
 
+def test_a_system_without_a_size():
+    with pytest.raises(UserError, match=r"no model 'tupe_a' \(did you mean tupe_a_base\?\)"):
+        refuse_unknown("tupe_a")
+
+
 def test_validation_without_a_task(monkeypatch):
     monkeypatch.setattr("sys.argv", ["fairseq-validate", "DATA", "--user-dir", "tupe", "--path", "none.pt"])
     with pytest.raises(UserError, match="no task is given: set --task"):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
+from fairseq.logging import metrics
 from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.translation import TranslationTask
@@ -31,6 +32,7 @@ def test_finished_run_stays_finished(train, tmp_path):
     train(tmp_path)
     assert digest(tmp_path / "checkpoint_last.pt") == before
     train(tmp_path, "--max-update", 4)
+    assert metrics.get_meter("default", "wall").elapsed_time > 0  # of this start
     last = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
     assert last["optimizer_history"][-1]["num_updates"] == 4
 

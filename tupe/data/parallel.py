@@ -47,7 +47,7 @@ def pool(workers: int) -> Iterator[Map]:
         except BrokenProcessPool:
             raise UserError("a process was killed, probably for want of memory: use fewer --workers.") from None
         except BaseException:
-            executor.shutdown(wait=False, cancel_futures=True)
+            executor.shutdown(cancel_futures=True)
             raise
 
 

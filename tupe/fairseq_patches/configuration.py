@@ -49,6 +49,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]}?)" if near else ""
 
 
+def nearest_model(name: str) -> str:
+    """Ask for the model that was meant: that of a system without a size, or the one of the nearest name."""
+    known = (*MODEL_NAMES, *ELECTRA_NAMES, *SEQ2SEQ_NAMES)
+    return f" (did you mean {name}_base?)" if f"{name}_base" in known else nearest(name, known)
+
+
 def refuse_unknown(name: str) -> None:
     """Raise a `UserError` that lists our models, unless `name` is a model or architecture that fairseq knows."""
     if not any(name in registry for registry in REGISTERED["model"]):
@@ -67,7 +73,7 @@ def _unknown(kind: str, name: str) -> UserError:
     systems, sizes = zip(*(known.rsplit("_", 1) for known in names))
     others = "" if translates else f", or {ELECTRA}SYSTEM_SIZE with a generator"
     return UserError(
-        f"there is no model '{name}'{nearest(name, (*names, *ELECTRA_NAMES))}: a name is SYSTEM_SIZE{others}, with "
+        f"there is no model '{name}'{nearest_model(name)}: a name is SYSTEM_SIZE{others}, with "
         f"system {', '.join(dict.fromkeys(systems))} and size {', '.join(dict.fromkeys(sizes))}; see `tupe systems"
         f"{' --translation' * translates}`"
     )

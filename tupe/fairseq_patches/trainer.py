@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from fairseq import utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.logging import metrics
 from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
@@ -123,6 +124,7 @@ class TupeTrainer(ScheduleTrainer):
         goes_on = not (args[0] if args else kwargs.get("reset_optimizer", False))
         with checkpoint_fits(self, filename, goes_on), broadcast_configurations():
             state = super().load_checkpoint(filename, *args, **kwargs)
+        metrics.get_meter("default", "wall").start()  # else 0 to the end, where the checkpoint's own was read
         self.begin = functools.partial(loop.begin, self, state)
         return state
 

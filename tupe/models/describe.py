@@ -9,7 +9,7 @@ from yaml import YAMLError
 
 from tupe.criterions.throughput import training_flops
 from tupe.errors import UserError
-from tupe.fairseq_patches.configuration import cannot_be, flags_are_booleans
+from tupe.fairseq_patches.configuration import cannot_be, flags_are_booleans, nearest_model
 from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.fairseq_patches.scope import chosen
 from tupe.models.checkpoint_config import fairseq_model
@@ -32,7 +32,7 @@ def with_fields(name: str, fields: list[str]) -> Namespace:
     if name not in CONFIGS and (kind := chosen("model", name)):
         raise UserError(f"{name} is {fairseq_model(name, kind)}: `tupe systems` lists ours, of which bert_a is BERT's.")
     if name not in CONFIGS:
-        raise UserError(f"there is no checkpoint and no model {name}: `tupe systems` lists the models.")
+        raise UserError(f"there is no checkpoint and no model {name}{nearest_model(name)}: `tupe systems` lists them.")
     wrong = next((field for field in fields if "=" not in field), None)
     if wrong is not None:
         raise UserError(f"'{wrong}' is no field of a model: give field=value, as relative=unbinned.")

@@ -17,6 +17,7 @@ from tupe.data.corpus.manifest import NAME, Manifest
 from tupe.data.corpus.report import vocabulary_warning
 from tupe.data.languages import languages, probabilities
 from tupe.errors import UserError
+from tupe.fairseq_patches.configuration import nearest_model
 from tupe.files import read_text, sha256
 from tupe.models.config import CONFIGS
 from tupe.models.describe import full_name
@@ -139,7 +140,7 @@ def _check(cfg: DictConfig) -> None:
     """Raise `UserError` for a model that does not exist, or does not fit its criterion, sequences or batch."""
     model, criterion, length = cfg.model, cfg.criterion._name, cfg.task.tokens_per_sample
     if model._name not in CONFIGS:
-        raise UserError(f"there is no model {model._name}: `tupe systems` lists them.")
+        raise UserError(f"there is no model {model._name}{nearest_model(model._name)}: `tupe systems` lists them.")
     if criterion == ("tupe_masked_lm" if model._name.startswith(ELECTRA) else "tupe_electra"):
         raise UserError(
             f"the criterion {criterion} does not train {model._name}: set CONFIG=electra for models that begin with "
