@@ -361,6 +361,15 @@ def test_command(corpus, measure, capsys):
     assert not Path("x").exists()
 
 
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "configs/pretraining").glob("*.yaml")))
+def test_every_configuration_has_a_folder_for_each_model(name):
+    """`save_dir: ???` would be fairseq's default, `checkpoints`, in which the runs of all would lie."""
+    cfg = read_config(ROOT / "configs/pretraining", name, ["task.data=x"])
+    folder = Path(cfg.checkpoint.save_dir)
+    assert folder.name == cfg.model._name
+    assert folder.parts[0] == "checkpoints"
+
+
 def test_configuration_that_does_not_exist(capsys):
     assert main(["plan", str(ROOT / "configs/pretraining"), "nope"]) == 1
     assert "there is no " in (said := capsys.readouterr().err)
