@@ -26,6 +26,8 @@ install() {
     pip_install numpy cython setuptools-scm # the sources of fairseq and of seqeval are built with them
     pip_install --no-build-isolation fairseq-fixed # in isolation it would build against a second torch
     pip_install --no-build-isolation --editable '.[test]'
+    # an editable installation is asked last: in the folder above a clone called tupe, Python would import that
+    pwd >"$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tupe-clone.pth"
     # fairseq brings torchaudio, which nothing here uses. Beside a CPU build of PyTorch it does not load, and Transformers,
     # which imports it wherever it is installed, fails
     .venv/bin/python -c "import torchaudio" 2>/dev/null || .venv/bin/python -m pip uninstall --quiet --yes torchaudio

@@ -5,11 +5,28 @@ import sys
 from pathlib import Path
 
 import tupe
+from tupe.cli.main import main
+from tupe.user_dir import config_dir
 
 
 def test_prints_the_folder_of_the_package_and_nothing_else():
     out = subprocess.run([sys.executable, "-m", "tupe", "user-dir"], check=True, capture_output=True, text=True).stdout
     assert out == f"{Path(tupe.__file__).resolve().parent}\n"
+
+
+def test_the_folders_of_the_configurations(capsys):
+    for kind in ("", "study"):
+        assert main(["config-dir", *filter(None, [kind])]) == 0
+        assert Path(capsys.readouterr().out.strip()) == config_dir(kind)
+
+
+def test_beside_a_folder_of_its_name(tmp_path):
+    """A clone is called so, and Python looks for packages where it is started before it asks an installation."""
+    (tmp_path / "tupe").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", "import tupe; print(tupe.__file__)"], cwd=tmp_path, capture_output=True
+    )
+    assert done.stdout.decode() == f"{Path(tupe.__file__)}\n"
 
 
 def test_fairseq_finds_the_installed_package_by_its_name(tmp_path):

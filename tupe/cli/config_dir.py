@@ -11,8 +11,8 @@ from tupe.user_dir import config_dir
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = ("pretraining", "finetuning", "translation", "study")
-    parser.add_argument("kind", nargs="?", default="", choices=kinds, help="kind of training (default: all)")
+    parser.add_argument("kind", nargs="?", choices=kinds, help="kind of training (default: all)")
 
 
 def run(args: argparse.Namespace) -> None:
-    print(config_dir(args.kind))
+    print(config_dir(args.kind or ""))
