@@ -349,6 +349,32 @@ def test_what_cannot_be(options, said):
         Rotary(WIDTH, **options)
 
 
+@pytest.mark.parametrize(
+    ("shape", "rotation", "said"),
+    [
+        (
+            (2, 4, 9, 16),
+            Rotary(16)(9),
+            r"^x \(2, 4, 9, 16\) does not fit a rotation of 9 .*transpose\(1, 2\)",
+        ),
+        (
+            (2, 8, 4, 16),
+            Rotary(16)(9),
+            r"of 9 .* and 16 columns, which turns \(\.\.\., 9, H, d_h\) .* its length$",
+        ),
+        ((2, 1, 4, 16), Rotary(16)(9), "of 9 positions"),
+        ((2, 9, 4, 16), Rotary(16)(1), "of 1 positions"),
+        ((2, 9, 4, 8), Rotary(16)(9), "with d_h of at least 16: give"),
+        ((9, 16), Rotary(16)(9), "of 9 positions"),
+        ((2, 9, 4, 16), None, r"^rotation is None, but must be a tensor: give position\(n\)\.rotation"),
+        ((2, 9, 4, 16), PositionBias(rotation=Rotary(16))(9), r"^rotation is PositionTerms.*, but must be a tensor"),
+    ],
+)
+def test_words_that_a_rotation_does_not_fit(shape, rotation, said):
+    with pytest.raises(UserError, match=said):
+        rotate(torch.zeros(shape), rotation)
+
+
 def test_keys_that_are_no_positions():
     with pytest.raises(UserError, match="rotary positions need a key for each position"):
         PositionBias(LowRankAbsolute(9, 2, 3, num_keys=4), rotation=Rotary(WIDTH))

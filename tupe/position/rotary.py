@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from tupe.errors import UserError
-from tupe.position.arguments import check_types
+from tupe.position.arguments import check_types, shown
 from tupe.position.length import Drawn
 from tupe.position.precision import at_least_float32, has_16_bits, no_autocast
 from tupe.systems import CHOICES
@@ -195,6 +195,28 @@ class _Split(torch.autograd.Function):
         return torch.cat((*(_Turned.apply(x, cos, -sin) for x in (query, key)), value), -2), None, None
 
 
+def _check_rotation(x: Tensor, rotation: object) -> None:
+    """Raise `UserError` unless `x` `(..., n, H, d_h)` has the `n` positions of a rotation, and at least its width."""
+    if not isinstance(rotation, Tensor):
+        raise UserError(
+            f"rotation is {shown(rotation)}, but must be a tensor: give position(n).rotation of "
+            "PositionBias(rotation=Rotary(head_dim))"
+        )
+    length, width = rotation.shape[-2:]
+    if x.ndim >= 3 and x.shape[-3] == length and x.shape[-1] >= width:
+        return
+    swapped = x.ndim >= 3 and x.shape[-2] == length and x.shape[-1] >= width
+    mending = (
+        "give x.transpose(1, 2), as heads come after the length here"
+        if swapped
+        else "give x of that shape, or the rotation of its length"
+    )
+    raise UserError(
+        f"x {tuple(x.shape)} does not fit a rotation of {length} positions and {width} columns, which turns "
+        f"(..., {length}, H, d_h) with d_h of at least {width}: {mending}"
+    )
+
+
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     """Turn the first `r` columns of `x`, in float32 or better, and round once.
 
@@ -204,11 +226,17 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
 
     Returns:
         A tensor of the shape and type of `x`.
+
+    Raises:
+        UserError: for a rotation of no tensor, of another length or of wider heads.
     """
+    traced = is_traced()
+    if not traced:  # a graph's sizes may be symbols
+        _check_rotation(x, rotation)
     cos, sin = rotation.unsqueeze(-2)  # n 1 r
     width = cos.shape[-1]
     columns = at_least_float32(x if width == x.shape[-1] else x[..., :width])
-    if is_traced() or rotation.requires_grad:  # `_Turned` has no gradient to learn angles by
+    if traced or rotation.requires_grad:  # `_Turned` has no gradient to learn angles by
         turned = torch.addcmul(columns * cos, columns.roll(width // 2, -1), sin)
     else:
         turned = _Turned.apply(columns, cos, sin)
