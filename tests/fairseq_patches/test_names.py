@@ -73,6 +73,11 @@ def test_model_under_hydra():
         add_defaults(OmegaConf.create({"model": {"_name": "tupe_bse"}}))
 
 
+def test_no_model_under_hydra():
+    with pytest.raises(UserError, match=r"^the configuration names no model: set model\._name"):
+        add_defaults(OmegaConf.create({"model": {"_name": None}, "criterion": {"_name": "tupe_masked_lm"}}))
+
+
 @pytest.mark.parametrize("name", ["tupe_base", "bert_ad_tiny", "roberta", "roberta_base", "transformer_lm"])
 def test_known_models(name):
     refuse_unknown(name)

@@ -246,6 +246,8 @@ def known_parts(original):
             name = part if isinstance(part, str) else getattr(part, "_name", None)
             if isinstance(name, str) and not any(name in registry for registry in registries):
                 raise _unknown(kind, name)
+            if name is None and kind == "model" and kind in cfg and config_in_scope(cfg):
+                raise UserError("the configuration names no model: set model._name, as `tupe systems` lists them")
         try:
             with flags_are_booleans() if config_in_scope(cfg) else contextlib.nullcontext():
                 original(cfg)
