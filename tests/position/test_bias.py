@@ -8,7 +8,22 @@ import pytest
 import torch
 
 from tupe.errors import UserError
-from tupe.position import BucketedRelative, LowRankAbsolute, PositionBias, PositionTerms, Reset, Rotary, UntiedAbsolute
+from tupe.position import (
+    AlibiRelative,
+    BucketedRelative,
+    FireRelative,
+    FreeAbsolute,
+    KerpleRelative,
+    LowRankAbsolute,
+    ParametricRelative,
+    PositionBias,
+    PositionTerms,
+    RelativeTerm,
+    Reset,
+    Rotary,
+    UnbinnedRelative,
+    UntiedAbsolute,
+)  # fmt: skip
 
 
 def tupe_r(convention="paper"):
@@ -187,11 +202,36 @@ def test_terms_that_cannot_be_split(structured):
             terms.split(layers)
 
 
-def test_terms_of_other_heads():
-    for terms in ((UntiedAbsolute(8, 8, 2), BucketedRelative(3)), (None, BucketedRelative(3), Reset(2))):
-        for structured in (False, True):
-            with pytest.raises(UserError, match=r"^the terms have \d and \d heads: build the absolute"):
-                PositionBias(*terms)(4, structured=structured)
+@pytest.mark.parametrize(
+    "term",
+    [
+        UntiedAbsolute(8, 8, 2),
+        LowRankAbsolute(8, 4, 2),
+        FreeAbsolute(8, 2),
+        UnbinnedRelative(2, 8),
+        AlibiRelative(2),
+        KerpleRelative(2),
+        FireRelative(2, 8),
+        ParametricRelative(8, 2, 4),
+    ],
+)
+def test_terms_of_other_heads(term):
+    """One head is that of all; a term of one's own that does not say its number is refused by `forward`."""
+    side, other = ("relative", "absolute") if isinstance(term, RelativeTerm) else ("absolute", "relative")
+    for heads in (1, 2):
+        others = {other: BucketedRelative(heads)} if other == "relative" else {other: FreeAbsolute(8, heads)}
+        assert PositionBias(**{side: term, **others}, reset=Reset(2))(4).bias.shape == (2, 4, 4)
+    for others in ({other: BucketedRelative(3) if other == "relative" else FreeAbsolute(8, 3)}, {"reset": Reset(3)}):
+        with pytest.raises(UserError, match=r"^the terms have \d and \d heads: build the absolute"):
+            PositionBias(**{side: term, **others})
+
+
+@pytest.mark.parametrize("structured", [False, True])
+def test_terms_of_other_heads_that_do_not_say_so(structured):
+    terms = UntiedAbsolute(8, 8, 2), BucketedRelative(3)
+    del terms[1].num_heads
+    with pytest.raises(UserError, match=r"^the terms have 2 and 3 heads: build the absolute"):
+        PositionBias(*terms)(4, structured=structured)
 
 
 @pytest.mark.parametrize("reset", [Reset(4, 8), Reset(2, 12)])
@@ -226,10 +266,10 @@ def test_a_part_of_another_kind(parts, said):
         (lambda n: UntiedAbsolute(n, 8, 2), "max_positions"),
         (lambda n: UntiedAbsolute(16, n, 2), "embed_dim"),
         (lambda n: LowRankAbsolute(16, 4, n), "num_heads"),
-        (lambda n: LowRankAbsolute(16, n, 2), "position_rank"),
+        (lambda n: LowRankAbsolute(16, n, 2), r"rank of LowRankAbsolute \(a model's position_rank\)"),
         (BucketedRelative, "num_heads"),
-        (lambda n: BucketedRelative(2, n), "relative_buckets"),
-        (lambda n: BucketedRelative(2, 32, n), "relative_max_distance"),
+        (lambda n: BucketedRelative(2, n), "num_buckets of BucketedRelative .*"),
+        (lambda n: BucketedRelative(2, 32, n), "max_distance of BucketedRelative .*"),
         (Reset, "num_heads"),
     ],
 )

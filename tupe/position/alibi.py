@@ -84,6 +84,7 @@ class AlibiRelative(RelativeTerm):
         if sharing == "head":
             raise UserError("ALiBi's heads differ by their slopes and cannot share one: set sharing to layer or none")
         self.sides = relative_sides
+        self.num_heads = num_heads
         self.heads = num_heads, layer_heads or num_heads
         self.symmetric = relative_sides == "symmetric"
         #: Carries the device and the precision of a term without parameters.

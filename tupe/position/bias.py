@@ -25,7 +25,8 @@ class PositionBias(nn.Module):
     """Position encoding: `reset(absolute + relative)`, or with `cross` factors to add to the words' queries and keys.
 
     Where each of `L` layers has terms of its own, build the terms with `L H` heads: one call computes all layers, and
-    `PositionTerms.split(L)` separates them. Where the heads of a layer share a term, build it with `L` heads.
+    `PositionTerms.split(L)` separates them. Where the heads of a layer share a term, build it with `L` heads. A term of
+    one head is added to every head of the others.
 
     The terms are a pure function of the parameters: they can be compiled, exported, vmapped and wrapped. In evaluation
     without gradients they are cached until a parameter changes, and sliced for shorter inputs. The cache does not see
@@ -47,7 +48,7 @@ class PositionBias(nn.Module):
             without those of `DisentangledRelative`.
 
     Raises:
-        UserError: for a combination that has no meaning.
+        UserError: for a combination that has no meaning, such as terms of 12 and of 8 heads.
     """
 
     @check_types
@@ -92,6 +93,7 @@ class PositionBias(nn.Module):
                     f"Reset has {reset.num_heads} heads and vectors of width {reset.vectors.shape[1]}, but the "
                     f"absolute term, which projects them, has {theirs[0]} and {theirs[1]}: give Reset{theirs}"
                 )
+        _check_heads(*(part.num_heads for part in (absolute, relative, reset) if hasattr(part, "num_heads")))
         if reset is not None and reset.convention == "release" and (reset.relative is None) != (relative is None):
             raise UserError(
                 "the release's reset has relative values of its own exactly where there is a relative term: give Reset "

@@ -50,6 +50,7 @@ class FireRelative(RelativeTerm):
             raise UserError(f"fire_width is {fire_width}, but must be at least 1")
         if not 0 <= fire_length < math.inf:
             raise UserError(f"fire_length is {fire_length:g}, but must be above 0, or 0 for the longest sequence")
+        self.num_heads = num_heads
         self.rate = nn.Parameter(torch.full((1,), 0.1))  # c
         self.length = nn.Parameter(torch.full((1,), (fire_length or max_positions) / self.unit))  # L
         # no `Linear`: a model draws its weights again, with BERT's small deviation, which would make the function flat

@@ -26,6 +26,7 @@ class FreeAbsolute(nn.Module):
         check_sizes(max_positions=max_positions, num_heads=num_heads)
         super().__init__()
         self.max_positions = max_positions
+        self.num_heads = num_heads
         self.weight = nn.Parameter(torch.empty(num_heads, max_positions, max_positions))
         nn.init.normal_(self.weight, std=INIT_STD)
         fit_positions(self, "weight", 1, 2)

@@ -37,6 +37,7 @@ class KerpleRelative(RelativeTerm):
     def __init__(self, num_heads: int, max_positions: int | None = None, *, bidirectional: bool = True) -> None:
         check_sizes(num_heads=num_heads)
         super().__init__()
+        self.num_heads = num_heads
         shape = 2 if bidirectional else 1, num_heads
         #: `p` and `a` before `softplus`. They start uniform in (0, 2) and (0, 1), as in the authors' code.
         self.height = nn.Parameter(self.inverse(2 * torch.rand(shape)))

@@ -37,6 +37,7 @@ class LowRankAbsolute(nn.Module):
                 f"rank of {type(self).__name__} (a model's position_rank) is {rank}, but must be at least 1"
             )
         self.max_positions = max_positions
+        self.num_heads = num_heads
         self.width = rank
         self.num_keys = num_keys
         self.query = nn.Parameter(torch.empty(num_heads, max_positions, rank))

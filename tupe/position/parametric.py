@@ -31,6 +31,7 @@ class ParametricRelative(RelativeTerm):
         check_sizes(embed_dim=embed_dim, num_heads=num_heads, head_dim=head_dim)
         check_max_distance(self, max_distance)
         self.max_distance = max_distance
+        self.num_heads = num_heads
         self.head_dim = head_dim
         self.weight = nn.Parameter(torch.empty(2 * max_distance + 1, embed_dim))
         self.query = Linear(embed_dim, num_heads * head_dim, bias=False)

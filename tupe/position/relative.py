@@ -110,6 +110,7 @@ class RelativeBias(RelativeTerm):
     def __init__(self, num_rows: int, num_heads: int) -> None:
         check_sizes(num_rows=num_rows, num_heads=num_heads)
         super().__init__()
+        self.num_heads = num_heads
         self.weight = nn.Parameter(torch.empty(num_rows, num_heads))
         nn.init.normal_(self.weight, std=INIT_STD)
 

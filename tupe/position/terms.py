@@ -24,6 +24,7 @@ class Term(Protocol):
 
     Attributes:
         max_positions: the longest input; without the attribute, inputs may have any length.
+        num_heads: `H`; `PositionBias` then refuses terms of other numbers of heads when it is built, else when called.
         width, scale: of an absolute term that is a product `scale query_i . key_j`. The call
             `forward(..., factors=True)` returns the unscaled factors, `(H, length, width)` and `(H, num_keys, width)`.
             They make the bias structured, with memory linear in the length. A relative term derives from
