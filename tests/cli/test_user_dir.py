@@ -23,10 +23,8 @@ def test_the_folders_of_the_configurations(capsys):
 def test_beside_a_folder_of_its_name(tmp_path):
     """A clone is called so, and Python looks for packages where it is started before it asks an installation."""
     (tmp_path / "tupe").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", "import tupe; print(tupe.__file__)"], cwd=tmp_path, capture_output=True
-    )
-    assert done.stdout.decode() == f"{Path(tupe.__file__)}\n"
+    command = [sys.executable, "-c", "import tupe; print(tupe.__file__)"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout == f"{tupe.__file__}\n"
 
 
 def test_fairseq_finds_the_installed_package_by_its_name(tmp_path):
