@@ -20,7 +20,7 @@ from tupe.cli.main import main
 from tupe.criterions.throughput import KNOWN_DEVICES
 from tupe.data.corpus.report import vocabulary_warning
 from tupe.errors import UserError
-from tupe.plan import Launch, plan, plus, read_config
+from tupe.plan import Launch, plan, plus, pretraining, read_config
 
 CPU = Launch(nodes=1, processes=1, gpus=0)
 Usage = namedtuple("Usage", "total used free")
@@ -63,6 +63,17 @@ def test_configurations_of_the_papers(name, updates, batch, corpus):
     _, second, third, *_ = plan(config(corpus, name=name), CPU)
     assert f"= {batch} an update" in second
     assert third.startswith(f"{updates} updates")
+
+
+def test_too_much_for_cores_is_said(corpus, monkeypatch):
+    monkeypatch.setattr(pretraining, "available_cores", lambda: 2)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(0, 0, 10**12))
+    cfg = config(corpus, "model._name=tupe_base", "task.tokens_per_sample=512")
+    (long,) = (line for line in plan(cfg, CPU) if "GFLOP/s" in line)
+    updates, tokens, weights = 1_000_000, 256 * 512, 85_054_464  # of the layers of BERT base
+    found = int(re.match(r"warning: ([\d,]+) days at least, if 2 core\(s\)", long)[1].replace(",", ""))
+    assert 1 < found / (6 * updates * tokens * weights / 2e11 / 86_400) < 1.3
+    assert not [line for line in plan(config(corpus, "optimization.max_update=12"), CPU) if "GFLOP/s" in line]
 
 
 def test_length_of_a_run_given_in_epochs(corpus):

@@ -216,8 +216,8 @@ def export(
             built = build_tokenizer(pieces, loaded.symbols, described.stages, separators)
         else:
             raise UserError(
-                f"there is no {pieces}: give the corpus' folder (--corpus), or export without a tokenizer "
-                "(--no-tokenizer)"
+                f"there is neither {MODEL} nor {JSON} in {corpus}: give the corpus' folder (--corpus), or export "
+                "without a tokenizer (--no-tokenizer)"
             )
     with own(out, "tupe export", {"checkpoint": sha256(checkpoint)}):
         for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):  # of an earlier export

@@ -11,6 +11,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 from omegaconf import DictConfig, OmegaConf
 
+from tupe.cores import available_cores
 from tupe.criterions.throughput import training_flops
 from tupe.data.binary import check_indexed
 from tupe.data.corpus.manifest import NAME, Manifest
@@ -33,6 +34,7 @@ MADE_BY = "scripts/pretrain.sh"
 _PREPARED_BY = "tupe prepare-corpus"
 _MANY_EPOCHS = 100
 _FEW_TOKENS = 16_000  # a GPU and step
+_CORE = 1e11  # operations a second of a core's peak in float32
 #: Fields of a model that change its speed and not what it computes.
 _SPEED = ("attention_backend", "unpad", "checkpoint_activations", "compile", "dropout", "attention_dropout")
 _MULTILINGUAL = "tupe_multilingual_masked_lm"
@@ -88,7 +90,14 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     if cfg.task._name == _MULTILINGUAL:
         yield from _languages(sizes, cfg.task.multilang_sampling_alpha, total)
     predicted = round(batch * length * cfg.task.get("mask_prob", 1.0))
-    yield from hours(cfg, launch, updates * training_flops(model, batch * length, length, predicted), total)
+    operations = updates * training_flops(model, batch * length, length, predicted)
+    yield from hours(cfg, launch, operations, total)
+    cores = available_cores() if launch.here else launch.nodes * launch.processes
+    if not launch.gpus and (days := operations / (_CORE * cores) / 86_400) > 7:
+        yield (
+            f"warning: {days:,.0f} days at least, if {cores} core(s) did {_CORE / 1e9:.0f} GFLOP/s each: take GPUs, or "
+            "begin with CONFIG=quickstart MODEL=tupe_a_tiny"
+        )
     if launch.probe is not None:
         yield launch.probe.hours(speed_of(cfg), updates * batch, world, launch.gpus)
     yield from vocabulary_warning(symbols, tokens)
