@@ -14,5 +14,5 @@
 # data or setting it is refused. The last line is the metric, the best epoch and the folder.
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
-[ $# -ge 3 ] || usage
+[[ $# -ge 3 && $1 != -* ]] || usage
 exec python3 -m tupe finetune "$@"

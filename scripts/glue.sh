@@ -16,5 +16,5 @@
 # the others. Of each task the best run's checkpoint is kept. The table again: tupe table OUT
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
-[ $# -ge 3 ] || usage
+[[ $# -ge 3 && $1 != -* ]] || usage
 exec python3 -m tupe sweep glue ${TASKS:+"--tasks=$TASKS"} ${LRS:+"--lrs=$LRS"} ${SEEDS:+"--seeds=$SEEDS"} "$@"

@@ -22,7 +22,7 @@
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
 . "$(dirname "$0")/lib/launch.sh"
-[ $# -ge 1 ] || usage
+[[ $# -ge 1 && $1 != -* ]] || usage
 data=$1
 shift
 find_config pretraining base

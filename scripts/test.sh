@@ -4,6 +4,7 @@
 #   bash scripts/test.sh [arguments of pytest]              all of it, as CI does
 #   bash scripts/test.sh --quick [arguments of pytest]      without what takes long, for the loop of writing
 set -euo pipefail
+case ${1-} in -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/lib/steps.sh
 . scripts/lib/install.sh

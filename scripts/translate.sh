@@ -7,7 +7,7 @@
 # DATA    folder made by scripts/prepare_translation.sh, whose vocabulary is read
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
-[ $# -ge 1 ] || usage
+[[ $# -ge 1 && $1 != -* ]] || usage
 checkpoint=$1
 shift
 for_cpu

@@ -16,5 +16,5 @@
 # the others. The table again: tupe table OUT --by-language --published xtreme
 set -euo pipefail
 . "$(dirname "$0")/lib/command.sh"
-[ $# -ge 3 ] || usage
+[[ $# -ge 3 && $1 != -* ]] || usage
 exec python3 -m tupe sweep xtreme ${TASKS:+"--tasks=$TASKS"} ${LRS:+"--lrs=$LRS"} ${SEEDS:+"--seeds=$SEEDS"} "$@"

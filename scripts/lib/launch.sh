@@ -2,7 +2,7 @@
 #   find_config KIND NAME  sets `config`, the file of configs/KIND that CONFIG names, NAME by default
 #   find_processes        sets `gpus` and `processes` of each node and `world`, their number, from GPUS, PROCESSES, NODES, or
 #                         SLURM; and `settings`, the keys of Hydra that follow from them
-#   take_settings ARGS... adds to `settings` those of the user: checkpoint.save_dir may have any name
+#   take_settings ARGS... adds to `settings` those of the user, key=value: checkpoint.save_dir may have any name
 #   start PLAN [OPTION..] says by `tupe PLAN` what the training will be, and becomes it: fairseq-hydra-train on them with
 #                         `settings`, to which it adds Hydra's pluses, and which keeps others from the folder until it ends;
 #                         or its sentence, if it cannot work
@@ -59,6 +59,7 @@ find_meeting() {
 take_settings() {
     local setting
     for setting in "$@"; do
+        [[ $setting != -* ]] || fail "$setting is no setting: give key=value, such as checkpoint.save_dir=OUT"
         [[ $setting != checkpoint.save_dir=* ]] || setting=checkpoint.save_dir=$(quoted "${setting#*=}")
         settings+=("$setting")
     done

@@ -151,6 +151,10 @@ def test_an_option_is_not_guessed_from_its_beginning(capsys):
     with pytest.raises(SystemExit):
         main(["systems", "--flag"])
     assert capsys.readouterr().err == "error: unrecognized arguments: --flag: see tupe systems --help.\n"
+    with pytest.raises(SystemExit):
+        main(["finetune", "CoLA", "a.pt", "DATA", "--save-dir", "OUT"])
+    said = capsys.readouterr().err
+    assert "give settings as key=value, such as checkpoint.save_dir=OUT; see tupe finetune --help.\n" in said
 
 
 def raise_(text):

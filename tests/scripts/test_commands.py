@@ -89,9 +89,28 @@ def test_arguments_go_through(script, command, clone):
     assert clone.calls() == [[*command, *arguments]]
 
 
-@pytest.mark.parametrize("script", ["pretrain.sh", "finetune_glue.sh", "glue.sh", "translate_train.sh", "translate.sh"])
-def test_usage(script, clone):
-    done = clone.run(script)
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        ("pretrain.sh", []),
+        ("finetune_glue.sh", []),
+        ("glue.sh", []),
+        ("translate_train.sh", []),
+        ("translate.sh", []),
+        ("xtreme.sh", []),
+        ("pretrain.sh", ["-h"]),
+        ("pretrain.sh", ["--save-dir", "X"]),
+        ("finetune_glue.sh", ["--help", "CHECKPOINT", "DATA"]),
+        ("glue.sh", ["-h", "DATA", "OUT"]),
+        ("translate_train.sh", ["--help"]),
+        ("translate.sh", ["--help"]),
+        ("xtreme.sh", ["--help", "DATA", "OUT"]),
+        ("test.sh", ["--help"]),
+        ("test.sh", ["-h"]),
+    ],
+)
+def test_usage(script, arguments, clone):
+    done = clone.run(script, *arguments)
     assert done.returncode == 2
     assert f"  bash scripts/{script} " in done.stderr
     assert "\n#" not in done.stderr
@@ -144,6 +163,15 @@ def test_pretraining_in_folders_of_any_name(clone):
     assert trained["task.data"] == f"/{ODD}/1:/{ODD}/2"
     assert trained["checkpoint.save_dir"] == ODD
     assert trained["optimization.max_update"] == 3
+
+
+@pytest.mark.parametrize("script", ["pretrain.sh", "translate_train.sh"])
+def test_settings_are_no_options(script, clone):
+    """`tupe plan` would take some, such as --nodes, for its own."""
+    done = clone.run(script, "DATA", "optimization.max_update=3", "--nodes", "2")
+    assert done.returncode == 1
+    assert done.stderr == "error: --nodes is no setting: give key=value, such as checkpoint.save_dir=OUT\n"
+    assert all(call == ["user-dir"] for call in clone.calls())
 
 
 def test_cpu_by_choice_or_not(clone):

@@ -119,7 +119,10 @@ class _Parser(argparse.ArgumentParser):
         return super().add_argument(*names, **options)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {_one_line(message)}: see {self.prog} --help.\n")
+        settings = ""
+        if message.startswith("unrecognized") and any(action.metavar == "key=value" for action in self._actions):
+            settings = "give settings as key=value, such as checkpoint.save_dir=OUT; "
+        self.exit(2, f"error: {_one_line(message)}: {settings}see {self.prog} --help.\n")
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:

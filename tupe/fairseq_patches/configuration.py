@@ -111,12 +111,21 @@ def _refuse_other_fields(name: str, fields: Mapping, of: type) -> None:
         raise cannot_be(name, fields, of, error) from error
 
 
+def _group_of(field: str, groups: Mapping[str, Any]) -> str | None:
+    """Return the group that has a field of this name, the first of those that have it, or None."""
+    kinds = {group: [of] for group, of in groups.items() if dataclasses.is_dataclass(of)}
+    kinds |= {kind: [*_DATACLASSES[kind].values()] for kind in ("task", "model", *_DATACLASSES)}
+    return next((kind for kind, of in kinds.items() if any(field in one.__dataclass_fields__ for one in of)), None)
+
+
 def refuse_unknown_keys(cfg: Mapping) -> None:
     """Raise a `UserError` for a key that fairseq does not read (`+optimization.max_updates=10`) or of another type."""
     groups = {group.name: group.type for group in dataclasses.fields(FairseqConfig)}
     unknown = next((key for key in cfg if key not in (*groups, "job_logging_cfg")), None)  # this one fairseq adds
     if unknown is not None:
-        raise UserError(f"the configuration has no {unknown!r}{nearest(unknown, groups)}: nothing would read it")
+        group = _group_of(unknown, groups)
+        near = f" (did you mean {group}.{unknown}?)" if group else nearest(unknown, groups)
+        raise UserError(f"the configuration has no {unknown!r}{near}: nothing would read it")
     for group, of in groups.items():
         if dataclasses.is_dataclass(of) and group in cfg:
             if not isinstance(cfg[group], Mapping):
