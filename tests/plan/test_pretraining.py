@@ -102,6 +102,7 @@ def test_an_epoch_is_one_shard(corpus):
         (["checkpoint.keep_interval_updates=0"], 3 + 40),  # all, every 25k
         (["checkpoint.keep_interval_updates=-1"], 3 + 40),
         (["optimization.max_update=1000"], 3),
+        (["checkpoint.no_save=true"], 0),
         (["optimization.max_epoch=4", "checkpoint.no_epoch_checkpoints=false"], 3 + 4),
         (["optimization.max_epoch=4", "checkpoint.no_epoch_checkpoints=false", "checkpoint.save_interval=2"], 3 + 2),
         (

@@ -39,6 +39,8 @@ def disk(cfg: DictConfig, launch: Launch, updates: int, epoch: int, model: nn.Mo
 
 def _number_of_checkpoints(checkpoint: DictConfig, updates: int, epoch: int) -> int:
     """Return the greatest number of checkpoints that exist at once."""
+    if checkpoint.no_save:
+        return 0
     pattern, keep = checkpoint.keep_interval_updates_pattern, checkpoint.keep_interval_updates
     by_updates = updates // checkpoint.save_interval_updates if checkpoint.save_interval_updates > 0 else 0
     by_epochs = 0 if checkpoint.no_epoch_checkpoints else updates // epoch // checkpoint.save_interval
