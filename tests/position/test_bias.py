@@ -194,6 +194,13 @@ def test_works_without_fairseq():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_models_without_their_packages_say_what_is_missing():
+    code = "import sys; sys.modules['numpy'] = None; import tupe.models"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    said = "ModuleNotFoundError: the models need numpy, which is not installed: install tupe without --no-deps"
+    assert done.stderr.splitlines()[-1].startswith(said) and "During handling" not in done.stderr
+
+
 @pytest.mark.parametrize("structured", [False, True])
 def test_terms_that_cannot_be_split(structured):
     terms = PositionBias(UntiedAbsolute(8, 8, 4), BucketedRelative(4))(8, structured=structured)
