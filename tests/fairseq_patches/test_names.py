@@ -61,6 +61,12 @@ def test_flags_that_fairseq_takes_and_cannot_use(flags, said, train, tmp_path):
         train(tmp_path, *flags)
 
 
+@pytest.mark.parametrize("value", ["inf", "1 2"])
+def test_a_flag_that_fairseq_evaluates(value, train, tmp_path):
+    with pytest.raises(UserError, match=f"^--batch-size-valid is '{value}': give a number"):
+        train(tmp_path, "--batch-size-valid", value)
+
+
 def test_a_wrong_flag_is_one_sentence(train, tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         train(tmp_path, "--nosuch", 3)

@@ -12,10 +12,12 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from typing import Any
 
 import torch
 from fairseq import distributed_utils, options
+from fairseq.dataclass import utils as dataclass_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models.roberta import RobertaModel
 from fairseq.registry import REGISTRIES
@@ -25,7 +27,7 @@ from tupe.errors import UserError, system_sentence
 from tupe.fairseq_patches.configuration import refuse_outputs, refuse_unknown, refuse_unknown_names
 from tupe.fairseq_patches.patching import only_runs, patches, wrap
 from tupe.fairseq_patches.printing import silence_libraries
-from tupe.fairseq_patches.ranges import NO_WEIGHTS, refuse_out_of_range
+from tupe.fairseq_patches.ranges import NO_WEIGHTS, literal, refuse_out_of_range
 from tupe.fairseq_patches.scope import config_in_scope
 
 logger = logging.getLogger(__name__)
@@ -101,6 +103,24 @@ def arguments(original):
         return parsed
 
     return parse_args_and_arch
+
+
+@patches(dataclass_utils, "_override_attr", "sub_node data_class args")
+def typed_flags(original):
+    """Flags whose default is another field's (`--batch-size-valid`) have no type, and fairseq evaluates their text."""
+
+    def _override_attr(sub_node, data_class, args):
+        try:
+            return original(sub_node, data_class, args)
+        except (ValueError, SyntaxError) as error:
+            follow = [field.name for field in fields(data_class) if str(field.default).startswith("${")]
+            for name in follow:
+                text = getattr(args, name, None)
+                if isinstance(text, str) and not text.startswith("${") and literal(text) is None:
+                    raise UserError(f"--{name.replace('_', '-')} is {text!r:.60}: give a number.") from error
+            raise
+
+    return _override_attr
 
 
 def _refuse_without_settings(parsed: Any) -> None:

@@ -120,7 +120,7 @@ _TOKENIZERS = sorted(REGISTRIES["tokenizer"]["registry"])
 _SEARCHES = "sampling diverse_beam_groups match_source_len diversity_rate"
 
 
-def _literal(value: str) -> Any:
+def literal(value: str) -> Any:
     """Return the constant that a text of Python's stands for, or None if it is none."""
     try:
         return ast.literal_eval(value)
@@ -135,7 +135,7 @@ def _is_backend(value: str) -> bool:
 
 
 def _is_dictionary(value: str) -> bool:
-    found = _literal(value)
+    found = literal(value)
     return isinstance(found, dict) and all(isinstance(name, str) for name in found)
 
 
@@ -326,7 +326,7 @@ def of_others(group: str, part: Any) -> bool:
 
 def _refuse_pair(name: str, value: Any, where: str) -> None:
     can_be, words = _PAIRS[name]
-    pair = _literal(value) if isinstance(value, str) else value
+    pair = literal(value) if isinstance(value, str) else value
     whole = isinstance(pair, (list, tuple, ListConfig)) and len(pair) == 2
     if not whole or not all(
         type(number) in (int, float) and math.isfinite(number) and can_be(number) for number in pair
