@@ -78,6 +78,13 @@ def test_fitted(system, reader, data, tmp_path, capsys):
     assert ("warning: that is worse than the old model without any order" in printed) == (new > none)
 
 
+def test_a_text_is_no_corpus(bert, tmp_path, capsys):
+    text = tmp_path / "own.txt"
+    text.write_text("Anna sees the house\n")
+    assert main(["warm-start", str(bert), str(tmp_path / "new.pt"), "tupe_a", "--data", str(text)]) == 1
+    assert f"error: {text} is a file: give the folder that " in capsys.readouterr().err
+
+
 def test_without_text(reader, data, tmp_path, capsys):
     out = tmp_path / "new.pt"
     assert main(["warm-start", str(reader), str(out), "tupe_a"]) == 1

@@ -74,3 +74,15 @@ def test_programs_are_those_of_this_python(monkeypatch, tmp_path):
     done = subprocess.run(python_command("fairseq-hydra-train", "--version"), capture_output=True, text=True)
     assert (done.returncode, done.stdout[:6]) == (0, "Hydra ")
     assert "INFO" not in done.stderr and "DEBUG" not in done.stderr
+
+
+@pytest.mark.parametrize(("asked", "said"), [(None, ""), ("default", "of a library\n")])
+def test_warnings_of_libraries_are_shown_on_demand(asked, said, tmp_path, monkeypatch):
+    """Hydra warns before the plugin, which knows what no user can mend, is imported."""
+    monkeypatch.delenv("PYTHONWARNINGS", raising=False)
+    if asked is not None:
+        monkeypatch.setenv("PYTHONWARNINGS", asked)
+    code = "import sys, warnings; warnings.showwarning = lambda m, *_: print(m); warnings.warn('of a library')"
+    with (tmp_path / "log").open("wb") as log:
+        assert Process([sys.executable, "-S", "-c", code], log=log).finish() == 0
+    assert (tmp_path / "log").read_text() == said

@@ -194,7 +194,7 @@ def test_refuses(tmp_path, capsys):
 
     assert "has 70 rows, but the server wants the 3000" in said(good)
     assert "3 output(s)" in said(three)
-    assert "no fine-tun" in said(untuned) or "not fine-tuned" in said(untuned)
+    assert "is not fine-tuned: give the checkpoint_best.pt of a run of `tupe finetune`" in said(untuned)
     assert "not named like a GLUE task" in said(good, tmp_path)
     assert "no checkpoint" in said(tmp_path / "none.pt")
     (tmp_path / "SQuAD/valid").mkdir(parents=True)

@@ -234,9 +234,9 @@ class _Trained:
 def _trained(checkpoint: Checkpoint, task: Task) -> _Trained:
     cfg = checkpoint.task
     if cfg.get("_name") != "tupe_sentence_prediction":
-        raise UserError(f"{checkpoint} is not fine-tuned: give the checkpoint_best.pt of a run of finetune_glue.sh.")
+        raise UserError(f"{checkpoint} is not fine-tuned: give the checkpoint_best.pt of a run of `tupe finetune`.")
     known = {field.name: cfg[field.name] for field in fields(_Trained) if field.name in cfg}
-    trained = typed(_Trained, known, f"{checkpoint}: cfg.task", "finetune_glue.sh")
+    trained = typed(_Trained, known, f"{checkpoint}: cfg.task", "tupe finetune")
     if trained.num_classes != (len(task.classes) or 1):
         fine_tuned = "MNLI" if task.name == "AX" else task.name
         raise UserError(
@@ -251,7 +251,7 @@ def _trained(checkpoint: Checkpoint, task: Task) -> _Trained:
     if not isinstance(head, Tensor) or len(head) != trained.num_classes:
         raise UserError(
             f"{checkpoint} holds no trained classification head, so that its predictions would be random: give the "
-            "checkpoint_best.pt of a run of finetune_glue.sh."
+            "checkpoint_best.pt of a run of `tupe finetune`."
         )
     return trained
 

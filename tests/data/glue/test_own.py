@@ -130,7 +130,10 @@ def test_quotes_tabs_and_packed_files(make):
 
 GOOD = "text,label\nAnna,a\nBob,b\n"
 WRONG = {
-    "a column is missing": ("a.csv", "text,stars\nAnna,a\n", [], "there is no 'label' (it has 'text', 'stars')"),
+    "a column is missing": ("a.csv", "text,stars\nAnna,a\n", [], "has no column 'label' (it has 'text', 'stars')"),
+    "a field is missing in JSON": (
+        "a.jsonl", '{"text": "A", "label": "a"}\n{"text": "B"}\n', [], "line 2: there is no 'label' (it has 'text'"
+    ),
     "another separator": ("a.csv", "text;label\nAnna;a\n", [], "which holds all, so that its --format or --delimiter"),
     "no column of texts": ("a.csv", "title,label\nAnna,a\n", [], "has no column 'text', nor 'text1' and 'text2'"),
     "a name twice": ("a.csv", "text,label,label\nAnna,a,b\n", [], "line 1: two columns are called 'label'"),

@@ -80,6 +80,8 @@ class Manifest:
         Raises:
             UserError: if it is missing or no manifest, or if the dictionary or the tokenizer has changed.
         """
+        if path.is_file() and path.name != NAME:
+            raise UserError(f"{path} is a file: give the folder that {MADE_BY} wrote.")
         path = path / NAME if path.is_dir() else path
         manifest = cls(path.parent, read(path, Content, MADE_BY))
         checksums = manifest.content.checksums

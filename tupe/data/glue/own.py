@@ -215,7 +215,9 @@ def _rows(
             if name not in cells:
                 option = "--text" if name in texts else "--label"
                 there = _others(Record(line, cells))
-                raise UserError(f"{where}: there is no {shown(name)}{there}: give {option}.")
+                of_line = name in table[0].cells  # as in JSON, whose lines may have other fields
+                lacks = f"{where}: there is no" if of_line else f"{path} has no column"
+                raise UserError(f"{lacks} {shown(name)}{there}: give {option}.")
         row = tuple(_text(cells[name], name, where) for name in texts)
         label = None
         if labelled:
