@@ -57,7 +57,6 @@ def test_types_of_arguments(term):
         (lambda: position.DisentangledRelative(0), "embed_dim is 0"),
         (lambda: position.BucketedRelative(4, 1), r"num_buckets of .* \(a model's relative_buckets\) is 1"),
         (lambda: position.BucketedRelative(4, 32, 8), "max_distance of BucketedRelative .* is 8, .* greater than 8"),
-        (lambda: position.LowRankAbsolute(16, 0, 4), r"rank of LowRankAbsolute \(a model's position_rank\) is 0"),
         (lambda: position.RelativeBias(0, 4), "num_rows is 0"),
         (lambda: position.AlibiRelative(4, layer_heads=3), "layer_heads is 3, which does not divide num_heads=4"),
     ],

@@ -66,5 +66,5 @@ def test_longer_checkpoint_is_sliced_shorter_refused(build):
 
 
 def test_rank_zero():
-    with pytest.raises(UserError, match="position_rank is 0"):
+    with pytest.raises(UserError, match=r"rank of LowRankAbsolute .* is 0, but must be at least 1"):
         LowRankAbsolute(8, 0, 2)
