@@ -129,9 +129,10 @@ def results(corpus, glue, trained, tmp_path_factory):
     folder = tmp_path_factory.mktemp("processes")
     data = {None: corpus, "MNLI": glue / "MNLI", "STS-B": glue / "STS-B", **prepared(folder)}
     cases = {name: (data[where], *rest) for name, (where, *rest) in CRITERIONS.items()}
-    # forked: what this process imported need not be imported four times
+    # forked: what this process imported need not be imported four times; autograd's threads for CUDA forbid it
+    method = "fork" if torch.version.cuda is None else "spawn"
     arguments = (folder, cases, corpus, trained / "checkpoint_last.pt")
-    torch.multiprocessing.start_processes(process, arguments, nprocs=4, start_method="fork")
+    torch.multiprocessing.start_processes(process, arguments, nprocs=4, start_method=method)
     return lambda name, processes: torch.load(folder / f"{name}-{processes}.pt")
 
 
