@@ -33,10 +33,7 @@ def _is_number(value: Any) -> bool:
 #: An annotation -> what values of it are, and the test of one.
 KINDS: dict[type, tuple[str, Callable[[Any], bool]]] = {
     int: ("a whole number", _is_whole),
-    float: (
-        "a number",
-        _is_number,
-    ),
+    float: ("a number", _is_number),
     bool: ("True or False", lambda value: isinstance(value, bool)),
     str: ("a str", lambda value: isinstance(value, str)),
     type(None): ("None", lambda value: value is None),
@@ -50,13 +47,13 @@ def check_types(init: Init) -> Init:
     """
     annotations = {name: parameter.annotation for name, parameter in inspect.signature(init).parameters.items()}
     kinds = {name: typing.get_args(annotation) or (annotation,) for name, annotation in annotations.items()}
+    tests = {name: [KINDS[kind] for kind in of] for name, of in kinds.items() if all(kind in KINDS for kind in of)}
 
     @functools.wraps(init)
     def checked(self: Any, *arguments: Any, **named: Any) -> None:
         for name, value in {**dict(zip([*kinds][1:], arguments)), **named}.items():
-            known = [KINDS.get(kind) for kind in kinds.get(name, ())]
-            if known and None not in known and not any(fits(value) for _, fits in known):
-                said = " or ".join(words for words, _ in known)
+            if name in tests and not any(fits(value) for _, fits in tests[name]):
+                said = " or ".join(words for words, _ in tests[name])
                 raise UserError(f"{name} of {type(self).__name__} is {shown(value)}, but must be {said}")
         init(self, *arguments, **named)
 

@@ -93,7 +93,7 @@ class PositionBias(nn.Module):
                     f"Reset has {reset.num_heads} heads and vectors of width {reset.vectors.shape[1]}, but the "
                     f"absolute term, which projects them, has {theirs[0]} and {theirs[1]}: give Reset{theirs}"
                 )
-        _check_heads(*(part.num_heads for part in (absolute, relative, reset) if hasattr(part, "num_heads")))
+        _check_heads(*filter(None, (getattr(part, "num_heads", None) for part in (absolute, relative, reset))))
         if reset is not None and reset.convention == "release" and (reset.relative is None) != (relative is None):
             raise UserError(
                 "the release's reset has relative values of its own exactly where there is a relative term: give Reset "
