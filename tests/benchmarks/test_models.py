@@ -21,7 +21,8 @@ def rows(monkeypatch, capsys):
     def measure(script, *options):
         monkeypatch.syspath_prepend(ROOT / "benchmarks")
         monkeypatch.setattr(sys, "argv", [script, *map(str, options), *SHORT])
-        runpy.run_path(str(ROOT / "benchmarks" / script), run_name="__main__")
+        with pytest.raises(SystemExit, match=r"^0$"):
+            runpy.run_path(str(ROOT / "benchmarks" / script), run_name="__main__")
         lines = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines() if line[:1] == "|"]
         return [cells for cells in lines if re.match(r"\d", cells[-1])]  # neither a head nor the line below it
 
