@@ -104,10 +104,13 @@ def test_folders_take_turns(corpus, train, tmp_path):
         train(tmp_path / "again", "--max-update", 0, "--max-epoch", 2, "--batch-size", 200, data=f"{corpus}:{second}")
 
 
-def test_most_sequences_too_long(train, tmp_path):
-    """`--max-positions` below `--tokens-per-sample`: only the last block, a short one, would be left to train on."""
-    with pytest.raises(UserError, match=r"sequences are longer than max_positions=16 \(up to 32 tokens\): raise"):
-        train(tmp_path, "--max-positions", 16)
+@pytest.mark.parametrize("option", ["--max-positions", "--max-tokens"])
+def test_most_sequences_too_long(train, tmp_path, option):
+    """The option is below `--tokens-per-sample`: only the last block, a short one, would be left to train on."""
+    with pytest.raises(
+        UserError, match=rf"longer than max_positions=16 \(up to 32 tokens\): raise .*{option}\b.*, lower"
+    ):
+        train(tmp_path, option, 16)
 
 
 def test_some_sequences_too_long(corpus, train, tmp_path):

@@ -290,9 +290,10 @@ def check_lengths(indices, dataset, max_positions, training: bool) -> None:
     kept, ignored = dataset.filter_indices_by_size(indices, max_positions)
     if len(ignored) > (len(kept) if training else 0):
         longest = max(dataset.size(index) for index in ignored)
+        batch = " and --max-tokens where it is as low" if training else ""  # fairseq takes the lower of the two
         raise UserError(
             f"{len(ignored)} of {len(indices)} sequences are longer than max_positions={max_positions} (up to "
-            f"{longest} tokens): raise --max-positions (under Hydra +model.max_positions), lower "
+            f"{longest} tokens): raise --max-positions (under Hydra +model.max_positions){batch}, lower "
             "--tokens-per-sample, or leave out a few with --skip-invalid-size-inputs-valid-test"
         )
     if len(ignored):
