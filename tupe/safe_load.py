@@ -22,7 +22,7 @@ from torch.serialization import safe_globals
 from tupe.errors import UserError
 
 _REFUSED = re.compile(r"GLOBAL ([A-Za-z_][\w.]*)")  # in PyTorch's message
-_BEGIN = b"PK\3\4"  # of a zip archive to PyTorch
+_BEGIN = b"PK\3\4"  # how a file begins that PyTorch reads as a zip archive
 _END = b"PK\5\6"  # begins the last record of a zip archive, 22 bytes without a comment
 _FOLDER = 0x10  # attribute of a folder, of which PyTorch reads no bytes: its tensor would be what memory held before
 _BLOCK = 1 << 20  # bytes that are read at a time to compute a checksum
@@ -93,7 +93,7 @@ def _check_archive(path: str) -> None:
     """
     with open(path, "rb") as file:
         begins = file.read(4)
-    if begins != _BEGIN and not zipfile.is_zipfile(path):  # which of what PyTorch reads some versions of Python deny
+    if begins != _BEGIN and not zipfile.is_zipfile(path):  # some versions of Python deny archives that PyTorch reads
         if begins.strip(b"\0") and tarfile.is_tarfile(path):  # zeros alone, which a crash of a machine leaves, are too
             raise _program(path)
         return

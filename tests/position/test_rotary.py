@@ -366,7 +366,8 @@ def test_what_cannot_be(options, said):
         ((2, 9, 4, 16), Rotary(16)(1), "of 1 positions"),
         ((2, 9, 4, 8), Rotary(16)(9), "with d_h of at least 16: give"),
         ((9, 16), Rotary(16)(9), "of 9 positions"),
-        ((2, 9, 4, 16), None, r"^rotation is None, but must be a tensor: give position\(n\)\.rotation"),
+        ((2, 9, 4, 16), None, r"^rotation is None, but must be a tensor \(2, n, r\): give position\(n\)\.rot"),
+        ((2, 9, 4, 16), Rotary(16)(9)[0], r"^rotation is a tensor \(9, 16\), but must be a tensor \(2, n, r\)"),
         ((2, 9, 4, 16), PositionBias(rotation=Rotary(16))(9), r"^rotation is PositionTerms.*, but must be a tensor"),
     ],
 )

@@ -279,7 +279,7 @@ def leave_gloo() -> None:
 
 
 def _launched_processes() -> int:
-    """Return how many processes `torchrun` started; 1 without it. Raise a `UserError` for what it never sets."""
+    """Return how many processes `torchrun` started; 1 without it. Raise a `UserError` for values that it never sets."""
     unset = {"WORLD_SIZE": "", "RANK": "", "MASTER_PORT": "", "LOCAL_RANK": "0"}
     found = {name: os.environ.get(name, text) for name, text in unset.items()}
     if "" in found.values() or "MASTER_ADDR" not in os.environ:

@@ -20,7 +20,7 @@ from tupe.errors import UserError
 from tupe.files import read, read_json, typed
 from tupe.position.length import check_length, check_whole
 
-_WHOLE = (torch.int64, torch.int32)  # which a table is asked for
+_WHOLE = (torch.int64, torch.int32)  # what an embedding takes as indices
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ def told_of_unread(args: Namespace) -> Iterator[None]:
     """Warn of fields of `args` that differ from those of the model's name and are not read while a block builds it."""
     read = set()
 
-    class Recorded(Namespace):
+    class Recorded(type(args)):
         def __getattribute__(self, name: str) -> object:
             read.add(name)
             return super().__getattribute__(name)

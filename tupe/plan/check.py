@@ -33,7 +33,7 @@ class Launch:
 
 
 def check(cfg: DictConfig, launch: Launch) -> None:
-    """Check that there are data, numbers, outputs, GPUs, and the precision on a CPU.
+    """Check the data, the numbers, the outputs, the GPUs, and the precision on a CPU.
 
     Raises:
         UserError: for the first thing that cannot work.

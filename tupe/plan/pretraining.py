@@ -51,8 +51,8 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     """
     if "tokens_per_sample" not in cfg.task:
         raise UserError(
-            f"the task {cfg.task._name} is no pre-training and no translation, whose plans these are: leave the plan "
-            "out, since tupe finetune checks a fine-tuning before it begins"
+            f"the task {cfg.task._name} is no pre-training and no translation, and a plan is made of these "
+            "alone: leave it out, since tupe finetune checks a fine-tuning before it begins"
         )
     length = cfg.task.tokens_per_sample
     check(cfg, launch)

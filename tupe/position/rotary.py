@@ -197,9 +197,9 @@ class _Split(torch.autograd.Function):
 
 def _check_rotation(x: Tensor, rotation: object) -> None:
     """Raise `UserError` unless `x` `(..., n, H, d_h)` has the `n` positions of a rotation, and at least its width."""
-    if not isinstance(rotation, Tensor):
+    if not isinstance(rotation, Tensor) or rotation.ndim != 3 or len(rotation) != 2:
         raise UserError(
-            f"rotation is {shown(rotation)}, but must be a tensor: give position(n).rotation of "
+            f"rotation is {shown(rotation)}, but must be a tensor (2, n, r): give position(n).rotation of "
             "PositionBias(rotation=Rotary(head_dim))"
         )
     length, width = rotation.shape[-2:]
@@ -228,7 +228,7 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
         A tensor of the shape and type of `x`.
 
     Raises:
-        UserError: for a rotation of no tensor, of another length or of wider heads.
+        UserError: if the rotation is no `(2, n, r)`, is of another length than `x`, or is wider than its heads.
     """
     traced = is_traced()
     if not traced:  # a graph's sizes may be symbols
