@@ -806,7 +806,7 @@ def check_padding(attention_mask: Tensor) -> None:
 
 
 def check_rows(name: str, numbers: Tensor, rows: int) -> None:
-    """Raise `ValueError` unless `numbers` are of rows of a table; on a GPU only their type is looked at."""
+    """Raise `ValueError` unless `numbers` are rows of a table of `rows`; on a GPU only their type is checked."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return
     if numbers.dtype not in (torch.int64, torch.int32):
@@ -897,8 +897,8 @@ class TupeModel(TupePreTrainedModel):
             inputs_embeds: `(B, n, d)`, in place of `input_ids`; all is then segment 0 by default.
 
         Raises:
-            ValueError: if a sequence is too long, for shapes that do not fit, or if a mask on the CPU has padding on
-                the left.
+            ValueError: if a sequence is too long, for shapes and types that do not fit, and on the CPU for numbers that
+                no token or segment has and for padding on the left.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
@@ -1010,8 +1010,8 @@ def check_labels(labels: Tensor, logits: Tensor) -> None:
     """Raise `ValueError` unless each token of `logits` `(B, n, L)` has a label."""
     if labels.shape != logits.shape[:2]:
         raise ValueError(
-            f"labels are {tuple(labels.shape)}, but must be (B, n) = {tuple(logits.shape[:2])}: give a token that has "
-            "none -100"
+            f"labels are {tuple(labels.shape)}, but must be (B, n) = {tuple(logits.shape[:2])}: give -100 for "
+            "tokens without a label"
         )
 
 
