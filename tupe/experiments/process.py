@@ -55,7 +55,7 @@ class Process:
         self.asked = False
         self._process = subprocess.Popen(
             [sys.executable, "-IS", __file__, "SIGTERM", str(os.getpid()), *command],
-            env={"PYTHONWARNINGS": "ignore", **os.environ, **(environment or {})},  # else fairseq and Hydra warn of their own code
+            env={"PYTHONWARNINGS": "ignore", **os.environ, **(environment or {})},  # fairseq and Hydra give some
             stdin=subprocess.DEVNULL, stdout=log, stderr=log and subprocess.STDOUT, start_new_session=True,
             pass_fds=[file.fileno() for file in held],
         )  # fmt: skip
