@@ -33,7 +33,7 @@ import torch
 import torch._dynamo
 import torch._functorch.config
 from attention_rivals import DESCRIPTIONS, attention_of, inputs, lengths_of, tokens_of, turn_of, unsuited
-from measured import machine, spread
+from measured import add_device, machine, spread
 from torch import Tensor
 
 from tupe.cli.main import status
@@ -58,7 +58,7 @@ def arguments() -> Namespace:
     parser.add_argument("--width", type=int, default=64, help="of a head (default: 64)")
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--ragged", action="store_true", help="sequences of many lengths")
-    parser.add_argument("--device", default="cuda" if on_gpu else "cpu", help="default: cuda where there is one")
+    add_device(parser)
     parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
     parser.add_argument("--rounds", type=int, default=30, help="that count (default: 30)")
     parser.add_argument("--warm-up", type=int, default=3, help="rounds before them (default: 3)")

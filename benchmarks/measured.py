@@ -9,10 +9,24 @@ import torch
 from tupe.cores import processor
 
 
+def device(text: str) -> str:
+    """Type of a device that PyTorch has here: `cpu`, `cuda`, or `cuda:1`."""
+    gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    if text not in ("cpu", *(["cuda"] if gpus else []), *gpus):
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is no device here: give cpu, or cuda where there is a GPU")
+    return text
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the device."""
+    usual = "cuda" if torch.cuda.is_available() else "cpu"
+    parser.add_argument("--device", type=device, default=usual, help="default: cuda where there is one")
+
+
 def parse(parser: argparse.ArgumentParser, *, rounds: int, warm_up: int, steps: int) -> argparse.Namespace:
     """Add the options of how to measure, with these defaults, and parse the command line; `dtype` is PyTorch's."""
     add = parser.add_argument
-    add("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default: cuda where there is one")
+    add_device(parser)
     add("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
     add("--rounds", type=int, default=rounds, help="that count (default: %(default)s)")
     add("--warm-up", type=int, default=warm_up, help="rounds before them (default: %(default)s)")

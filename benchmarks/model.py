@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measured import machine, spread
+from measured import add_device, machine, spread
 from model_rivals import AT_INFERENCE, FLEX, NAMES, PRODUCTS, masked_tokens, model_step, product_step
 
 from tupe.cli.main import status
@@ -55,7 +55,6 @@ PUBLISHED = {
 
 def arguments() -> Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    on_gpu = torch.cuda.is_available()
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["base"])
     parser.add_argument(
         "--rivals",
@@ -71,7 +70,7 @@ def arguments() -> Namespace:
     parser.add_argument("--length", type=int, default=512, help="tokens of each (default: 512)")
     parser.add_argument("--pairs", action="store_true", help="sentence pairs, for what segments cost")
     parser.add_argument("--vocab-size", type=int, default=32_768, help="symbols (default: 32768)")
-    parser.add_argument("--device", default="cuda" if on_gpu else "cpu", help="default: cuda where there is one")
+    add_device(parser)
     parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
     parser.add_argument("--backend", default="auto", help="of ours: --attention-backend (default: auto)")
     parser.add_argument("--attention-dropout", type=float, help="of ours (default: the model's, 0.1)")

@@ -18,6 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import torch
 import triton
+from measured import device
 
 from tupe.attention.kernels.launch import Inputs, Launcher, Options
 from tupe.cli.main import status
@@ -56,7 +57,7 @@ def arguments() -> Namespace:
     parser.add_argument("--rows", type=int, nargs="+", default=[64, 128], help="of a tile to try: queries, and keys")
     parser.add_argument("--warps", type=int, nargs="+", default=[4, 8])
     parser.add_argument("--stages", type=int, nargs="+", default=[2, 3])
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--device", type=device, default="cuda")
     return parser.parse_args()
 
 

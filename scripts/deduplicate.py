@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # datatrove may have an environment of its own
 
-from tupe.errors import UserError
+from tupe.errors import UserError, one_line
 from tupe.files import own
 
 MADE_BY = "scripts/deduplicate.py"
@@ -42,8 +42,7 @@ def main(argv: list[str] | None = None) -> int:
         _check(args)
         run(args)
     except (UserError, OSError) as error:
-        sentence = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(error))
-        print(f"error: {sentence}", file=sys.stderr)
+        print(f"error: {one_line(error)}", file=sys.stderr)
         return 1
     return 0
 

@@ -1,11 +1,19 @@
 """`UserError`, for what a user can correct: one sentence that says what was wrong, where, and what to do."""
 
+import re
+
 try:  # Hydra prints these without a traceback
     from hydra.errors import CompactHydraException as _Compact
 except ImportError:  # `tupe.position` and `tupe.attention` work without Hydra
 
     class _Compact(Exception):
         pass
+
+
+def one_line(text: object) -> str:
+    """Escape what would break the line or move the cursor, such as a file's name in a message."""
+    text = re.sub(r"\s*\n\s*", " ", str(text).strip())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def system_sentence(error: OSError) -> str:

@@ -144,6 +144,8 @@ def test_dropout_rate_and_scale(backend):
         ({"scale": True}, "^scale is True, but must be a finite number"),
         ({"dropout_p": True}, "^dropout_p is True, but must be a number"),
         ({"dropout_p": -1.0}, "^dropout_p is -1.0"),
+        ({"training": "no"}, "^training is 'no', but must be True or False$"),
+        ({"causal": 1}, "^causal is 1, but must be True or False$"),
         ({"backend": "flash"}, "flash.*auto or one of reference, sdpa"),
     ],
 )

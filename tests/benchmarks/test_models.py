@@ -30,6 +30,17 @@ def rows(monkeypatch, capsys):
     logging.disable(logging.NOTSET)
 
 
+@pytest.mark.parametrize("script", ["attention.py", "model.py", "translation.py", "tune_tiles.py"])
+def test_a_device_that_is_not_there(script, monkeypatch, capsys):
+    if script == "tune_tiles.py":
+        pytest.importorskip("triton")
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    monkeypatch.setattr(sys, "argv", [script, "--device", "3 "])
+    with pytest.raises(SystemExit, match=r"^2$"):
+        runpy.run_path(str(ROOT / "benchmarks" / script), run_name="__main__")
+    assert "argument --device: '3 ' is no device here: give cpu, or cuda" in capsys.readouterr().err
+
+
 def test_model(tmp_path):
     small = ("--sizes", "tiny", "--batch", "2", "--length", "8", "--vocab-size", "64", "--modes", "training")
     script = ROOT / "benchmarks" / "model.py"

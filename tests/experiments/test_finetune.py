@@ -188,6 +188,7 @@ def test_a_training_that_fails_leaves_what_it_made(here, training):
         ),
         (["CoLA", "a/b.pt", "DATA", "optimization.lr=[-1]"], "optimization.lr is -1: give a number, 0 or more"),
         (["CoLA", "a/b.pt", "DATA", "common.seed=1,2"], "'common.seed=1,2' is several values"),
+        (["CoLA", "a/b.pt", "DATA", "task.data=OTHER"], "'task.data=OTHER' is what the command's arguments say"),
         (["CoLA", "a/b.pt", "DATA", "seed"], "'seed' is no key=value that Hydra reads"),
         (["CoLA", "a/b.pt", "DATA", "a=[1\n+b=2"], "is no key=value that Hydra reads"),
     ],

@@ -25,6 +25,7 @@ def printed(error, capsys):
 
 def test_user_errors_are_a_sentence(capsys):
     assert printed(UserError("this was wrong"), capsys) == ("error: this was wrong\n", [])
+    assert printed(UserError("a\nb\x1b[2J is wrong"), capsys) == ("error: a b\\x1b[2J is wrong\n", [])
 
 
 def test_an_interrupt_is_a_sentence(capsys, monkeypatch):
@@ -49,9 +50,10 @@ def test_user_errors_of_processes_that_fairseq_started(capsys):
 def test_a_value_of_another_type_is_a_sentence(capsys):
     """As of `--model-overrides`, which fairseq merges where it builds a model."""
     with pytest.raises(ValidationError) as wrong:
-        OmegaConf.merge(OmegaConf.structured(CommonConfig), {"seed": "x"})
+        OmegaConf.merge(OmegaConf.structured(CommonConfig), {"seed": "x\ny"})
     said, others = printed(wrong.value, capsys)
-    assert said.startswith("error: the configuration cannot be made: seed: Value 'x' of type 'str'") and not others
+    whole = "seed: Value 'x y' of type 'str' could not be converted to Integer"
+    assert (said, others) == (f"error: the configuration cannot be made: {whole}\n", [])
 
 
 @pytest.mark.parametrize("error", [ValueError("other"), ProcessRaisedException("ValueError: other", 0, 1)])

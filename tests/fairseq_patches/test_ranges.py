@@ -369,9 +369,11 @@ def test_commands_of_translation_refuse(name, command):
         command(name, "--model-overrides", "abc")
 
 
-def test_constraints_are_of_another_command(command):
+def test_what_another_command_does(command):
     with pytest.raises(UserError, match=r"^--constraints are read .* by fairseq-interactive alone"):
         command("generate", "--constraints")
+    with pytest.raises(UserError, match=r"^--score-reference scores .* by fairseq-generate alone: leave it out"):
+        command("interactive", "--score-reference")
 
 
 def test_weights_that_overrides_do_not_fit():

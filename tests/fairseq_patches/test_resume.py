@@ -37,6 +37,16 @@ def test_finished_run_stays_finished(train, tmp_path):
     assert last["optimizer_history"][-1]["num_updates"] == 4
 
 
+def test_a_checkpoint_without_the_meter_of_time(train, trained, tmp_path):
+    state = torch.load(trained / "checkpoint_last.pt", weights_only=False)
+    state["extra_state"]["metrics"]["default"] = [
+        meter for meter in state["extra_state"]["metrics"]["default"] if meter[1] != "wall"
+    ]
+    torch.save(state, tmp_path / "without.pt")
+    train(tmp_path / "run", "--restore-file", tmp_path / "without.pt", "--max-update", 4)
+    assert torch.load(tmp_path / "run/checkpoint_last.pt", weights_only=True)["optimizer_history"]
+
+
 @pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model", "--continue-once"])
 def test_checkpoint_that_does_not_exist(flag, train, tmp_path):
     with pytest.raises(UserError, match=r"there is no checkpoint /.*none\.pt"):

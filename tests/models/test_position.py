@@ -39,6 +39,7 @@ def test_every_relative_choice_is_a_term_or_in_the_layer(name, args):
     [
         ({"absolute": "none"}, r"a text and its reverse are the same to \[CLS\]: set relative_sides to learned"),
         ({"sharing": "head"}, "cannot share one: set sharing to layer or none"),
+        ({"sharing": "head", "encoder_layers": 1}, "cannot share one: set sharing to layer or none"),
         ({"relative_sides": "both"}, "relative_sides is both, but must be one of symmetric, offset, learned"),
     ],
 )

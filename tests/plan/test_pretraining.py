@@ -131,6 +131,8 @@ def test_number_of_checkpoints(overrides, number, corpus):
         (["checkpoint.sav_dir=x"], r"^checkpoint has no sav_dir \(did you mean save_dir\?\): nothing would read it$"),
         (["optimization.max_epoch=abc"], "^optimization cannot have this max_epoch: Value 'abc'"),
         (["common.log_format=xml"], "^common cannot have this log_format: Invalid value 'xml', expected one of"),
+        (['common.seed="a\nb"'], "^common cannot have this seed: Value 'a b' of type 'str' could not be converted"),
+        (["checkpoint.restore_file=/nowhere"], "^there is no checkpoint /nowhere: give the path of one"),
         (["common.cpu=2"], "^common cannot have this cpu: '2' is neither true nor false$"),
         (["task=nan"], "^the configuration base cannot be made|^task "),
         (["common.log_file=configs/pretraining"], "common.log_file is configs/pretraining, which cannot be written"),
@@ -169,7 +171,7 @@ def test_configurations_that_are_not_whole(tmp_path):
     with pytest.raises(UserError, match=r"^the configuration empty names no task: set task\._name"):
         read_config(tmp_path, "empty", ["model._name=tupe_tiny"])
     (tmp_path / "other.yaml").write_text("checkpoint:\n  no_save: [1]\n")
-    with pytest.raises(UserError, match=r" \(checkpoint\.no_save: Value '\[1\]' is not a valid bool"):
+    with pytest.raises(UserError, match=r": checkpoint\.no_save: .* \(Value '\[1\]' is not a valid bool"):
         read_config(tmp_path, "other", [])
     (tmp_path / "other.yaml").write_text("delay: 3\n")
     with pytest.raises(UserError, match=r"^the configuration other cannot be made: .* schema \(.*'delay'"):

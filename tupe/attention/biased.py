@@ -146,6 +146,7 @@ def biased_attention(
         bias.check(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     if not torch.compiler.is_compiling():  # numbers in a graph may be symbols
         check_numbers(scale, dropout_p)
+        check_flags(training=training, causal=causal)
     if causal and query.shape[2] > key.shape[2]:
         raise UserError(f"causal attention needs a key for each query, but has {query.shape[2]} and {key.shape[2]}")
     if key.shape[2] == 0:  # nothing to attend to
@@ -217,6 +218,13 @@ def check_numbers(scale: object, dropout_p: object) -> None:
         raise UserError(f"scale is {scale!r:.60}, but must be a finite number: give position.scale(d_h)")
     if not isinstance(dropout_p, Real) or isinstance(dropout_p, bool) or not 0 <= float(dropout_p) <= 1:
         raise UserError(f"dropout_p is {dropout_p!r:.60}, but must be a number from 0 to 1")
+
+
+def check_flags(**flags: object) -> None:
+    """Raise `UserError` for a flag that is no bool, as `"no"`, which is true."""
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise UserError(f"{name} is {flag!r:.60}, but must be True or False")
 
 
 def check_bias(bias: Tensor, logits: tuple[int, int, int, int], in_heads: bool = False) -> None:

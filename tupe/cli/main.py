@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from tupe.cli import _completion
 from tupe.cli._types import check_outputs
-from tupe.errors import UserError, system_sentence
+from tupe.errors import UserError, one_line, system_sentence
 from tupe.user_dir import import_own
 
 #: Purpose -> its commands, in the order of `tupe --help`.
@@ -73,7 +73,7 @@ def status(work: Callable[[], None]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (UserError, OSError) as error:  # OSError: a full disk, or a file without permission
         said = str(error) if isinstance(error, UserError) else system_sentence(error)
-        print(f"error: {_one_line(said)}", file=sys.stderr)
+        print(f"error: {one_line(said)}", file=sys.stderr)
         return 1
     except ModuleNotFoundError as error:
         if (error.name or "tupe").partition(".")[0] == "tupe":
@@ -85,12 +85,6 @@ def status(work: Callable[[], None]) -> int:
         print("error: interrupted.", file=sys.stderr)
         return 128 + signal.SIGINT
     return 0
-
-
-def _one_line(text: str) -> str:
-    """Escape what would break the line or move the cursor, such as a file's name in a message."""
-    text = re.sub(r"\s*\n\s*", " ", text)
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _check_names(argv: list[str]) -> None:
@@ -122,7 +116,7 @@ class _Parser(argparse.ArgumentParser):
         settings = ""
         if message.startswith("unrecognized") and any(action.metavar == "key=value" for action in self._actions):
             settings = "give settings as key=value, such as checkpoint.save_dir=OUT; "
-        self.exit(2, f"error: {_one_line(message)}: {settings}see {self.prog} --help.\n")
+        self.exit(2, f"error: {one_line(message)}: {settings}see {self.prog} --help.\n")
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:

@@ -56,7 +56,7 @@ def write_word_order(sentences: Sequence[str], folder: str | Path, *, seed: int 
     if not all(parts.values()):
         raise UserError(
             f"of {len(sentences)} sentences {len(pairs)} have two neighbouring words to swap, too few for train, dev "
-            "and test: give more text."
+            "and test: give more text, or longer sentences by --max-words."
         )
     for name, part in parts.items():
         lines = [(1, pair[0]) for pair in part] + [(0, pair[1]) for pair in part]

@@ -23,7 +23,7 @@ from fairseq.models.roberta import RobertaModel
 from fairseq.registry import REGISTRIES
 from omegaconf.errors import ConfigAttributeError
 
-from tupe.errors import UserError, system_sentence
+from tupe.errors import UserError, one_line, system_sentence
 from tupe.fairseq_patches.configuration import refuse_outputs, refuse_unknown, refuse_unknown_names
 from tupe.fairseq_patches.patching import only_runs, patches, wrap
 from tupe.fairseq_patches.printing import silence_libraries
@@ -83,7 +83,8 @@ def arguments(original):
         def error(message):
             if message.startswith(refused):
                 refuse_unknown(message[len(refused) :].partition("'")[0])
-            parser.exit(2, f"error: {message}: see {parser.prog} --help.\n")  # without a page of usage before it
+            # without a page of usage before it
+            parser.exit(2, f"error: {one_line(message)}: see {parser.prog} --help.\n")
 
         parser.error = error
         try:
@@ -149,6 +150,8 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
     if main.__module__ == "fairseq_cli.generate" and cfg.generation.constraints is not None:
         raise UserError("--constraints are read with a text's sentences, by fairseq-interactive alone: leave it out.")
     interactive = main.__module__ == "fairseq_cli.interactive"
+    if interactive and cfg.generation.score_reference:
+        raise UserError("--score-reference scores prepared translations, by fairseq-generate alone: leave it out.")
     if interactive and (cfg.dataset.batch_size or 0) > max(cfg.interactive.buffer_size, 1):
         raise UserError(f"--batch-size {cfg.dataset.batch_size} is above --buffer-size: raise the latter to it.")
     if interactive and cfg.interactive.input == "-" and isinstance(sys.stdin, io.TextIOWrapper):

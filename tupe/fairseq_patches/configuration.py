@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import difflib
 import os
+import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -23,7 +24,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 from omegaconf.nodes import BooleanNode
 
-from tupe.errors import UserError
+from tupe.errors import UserError, one_line
 from tupe.fairseq_patches.checkpoints import read_dictionary
 from tupe.fairseq_patches.downloads import hub_or_cache
 from tupe.fairseq_patches.patching import patches, replaced
@@ -41,6 +42,7 @@ _DATACLASSES: dict[str, Mapping[str, type]] = {
 _OURS = ("fairseq", "tupe")  # packages
 _OF_HUB = ("archive_map", "generation_args")  # arguments of `hub_utils.from_pretrained`
 _REFUSALS = (AssertionError, ValueError, ArithmeticError, NotImplementedError)  # of values
+_ADVICE = re.compile(r"\n +full_key: |\s(?:To append to|Either remove|See https:|Config search path:|Search path:)")
 _FOLDERS = (("checkpoint", "save_dir"), ("common", "tensorboard_logdir"))
 
 
@@ -99,7 +101,20 @@ def cannot_be(name: str, fields: Iterable[str], of: Any, error: OmegaConfBaseExc
     unknown = next((field for field in fields if field not in known), None)
     if unknown is not None:
         return UserError(f"{name} has no {unknown}{nearest(unknown, known)}: nothing would read it")
-    return UserError(f"{name} cannot have this {error.full_key}: {str(error).splitlines()[0]}")
+    return UserError(f"{name} cannot have this {error.full_key}: {_plain(error)}")
+
+
+def cannot_compose(error: Exception) -> str:
+    """Return in one line why Hydra or OmegaConf makes no configuration, and of which key."""
+    reason, cause = _plain(error), _plain(error.__cause__ or "")
+    key = re.search(r"full_key: (\S+)", f"{error}\n{error.__cause__}")  # as OmegaConf writes it
+    where = "" if key is None or key[1] in reason else f"{key[1]}: "
+    return f"{where}{reason}{cause and f' ({cause})'}"
+
+
+def _plain(error: object) -> str:
+    """Return a message of Hydra's or OmegaConf's in one line, without their advice and types."""
+    return one_line(_ADVICE.split(str(error))[0]).rstrip(".")
 
 
 def _refuse_other_fields(name: str, fields: Mapping, of: type) -> None:
@@ -173,13 +188,13 @@ def explain(kind: str, cfg: Any, error: Exception) -> None:
     if isinstance(error, _REFUSALS) and not isinstance(error, UserError):
         known = dataclasses.fields(_DATACLASSES[kind][name]) if name in _DATACLASSES[kind] else ()
         given = ", ".join(f"{field.name} {value_of({kind: cfg}, f'{kind}.{field.name}')}" for field in known[1:])
-        reason = str(error).partition("\n")[0].rstrip(".")
+        reason = one_line(error).rstrip(".")
         raise UserError(
             f"the {kind} {name} cannot have these values together{given and f' ({given:.300})'}"
             f"{reason and f': {reason}'}; change one"
         ) from error
     if isinstance(error, ImportError):
-        raise UserError(f"the {kind} {name} needs a package: {str(error).splitlines()[0]}") from error
+        raise UserError(f"the {kind} {name} needs a package: {one_line(error)}") from error
 
 
 @patches(tasks, "setup_task", "cfg")
@@ -222,7 +237,7 @@ def _explained(kind: str) -> Callable:
             except Exception as error:
                 if isinstance(error, UserError) or raised_by_others(error):
                     raise
-                name, reason = getattr(cfg, "_name", cfg), str(error).strip().partition("\n")[0].rstrip(".")
+                name, reason = getattr(cfg, "_name", cfg), one_line(error).rstrip(".")
                 raise UserError(
                     f"--{kind} {name} cannot be made ({type(error).__name__}: {reason:.200}): give the files that it "
                     f"needs, by the options of {name}, or choose another one."

@@ -11,6 +11,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.experimental.callback import Callback
 from omegaconf import OmegaConf
 
+from tupe.errors import one_line
 from tupe.fairseq_patches.configuration import flags_are_booleans
 from tupe.fairseq_patches.patching import install
 from tupe.fairseq_patches.printing import sentence, silence_libraries
@@ -30,12 +31,12 @@ class ImportUserDir(Callback):
             with contextlib.chdir(config.hydra.runtime.cwd), flags_are_booleans():
                 GlobalHydra.instance().config_loader().load_sweep_config(config, overrides)
         except FileNotFoundError as error:
-            sys.exit(f"error: there is no folder {error}: set common.user_dir to a package, such as tupe")
+            sys.exit(f"error: there is no folder {one_line(error)}: set common.user_dir to a package, such as tupe")
         except ImportError as error:
             if not str(error).startswith("Failed to import --user-dir"):  # an import within the package
                 traceback.print_exc()
                 sys.exit(1)
-            sys.exit(f"error: {error}")
+            sys.exit(f"error: {one_line(error)}")
         except Exception as error:  # Hydra would make a warning of it, and go on
             if sentence(error) is None:
                 traceback.print_exc()

@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -17,7 +16,8 @@ from omegaconf import DictConfig
 from omegaconf.errors import InterpolationKeyError, InterpolationResolutionError, MissingMandatoryValue, ValidationError
 from torch.multiprocessing import ProcessRaisedException
 
-from tupe.errors import UserError
+from tupe.errors import UserError, one_line
+from tupe.fairseq_patches.configuration import cannot_compose
 from tupe.fairseq_patches.patching import only_runs, put
 from tupe.fairseq_patches.scope import config_in_scope
 
@@ -36,16 +36,11 @@ def sentence(error: BaseException) -> str | None:
     The `UserError` may come from a process that fairseq started.
     """
     if isinstance(error, UserError):
-        return str(error)
+        return one_line(error)
     if isinstance(error, _NO_CONFIGURATION):
-        # of a file in a group, Hydra says the reason in the second line
-        reason, cause = str(error).replace(":\n", ": ", 1).splitlines()[0], str(error.__cause__ or "")
-        key = re.search(r"full_key: (\S+)", f"{error}\n{cause}")  # as OmegaConf writes it
-        where = "" if key is None or f"{key[1]}=" in reason else f"{key[1]}: "
-        cause = cause.partition("\n")[0]
-        return f"the configuration cannot be made: {where}{reason}{cause and f' ({cause})'}"
+        return f"the configuration cannot be made: {cannot_compose(error)}"
     if isinstance(error, ProcessRaisedException):  # it carries the traceback of the process as text
-        return str(error).rpartition(_RAISED)[2].strip() if _RAISED in str(error) else None
+        return one_line(str(error).rpartition(_RAISED)[2]) if _RAISED in str(error) else None
     return None
 
 

@@ -14,6 +14,7 @@ import torch
 from fairseq import utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import metrics
+from fairseq.logging.meters import StopwatchMeter
 from fairseq.trainer import Trainer
 
 from tupe.errors import UserError
@@ -124,7 +125,10 @@ class TupeTrainer(ScheduleTrainer):
         goes_on = not (args[0] if args else kwargs.get("reset_optimizer", False))
         with checkpoint_fits(self, filename, goes_on), broadcast_configurations():
             state = super().load_checkpoint(filename, *args, **kwargs)
-        metrics.get_meter("default", "wall").start()  # else 0 to the end, where the checkpoint's own was read
+        meters = metrics.get_meters("default")  # the checkpoint's own, where they were read
+        if "wall" not in meters:
+            meters.add_meter("wall", StopwatchMeter(round=0), priority=790)  # as fairseq's trainer
+        meters["wall"].start()  # else 0 to the end
         self.begin = functools.partial(loop.begin, self, state)
         return state
 

@@ -1,7 +1,6 @@
 """Compose the configuration of a training as `fairseq-hydra-train` does, and refuse wrong keys and values."""
 
 import os
-import re
 import warnings
 from collections.abc import Container, Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from tupe.errors import UserError
-from tupe.fairseq_patches.configuration import flags_are_booleans, refuse_unknown_keys
+from tupe.fairseq_patches.configuration import cannot_compose, flags_are_booleans, refuse_unknown_keys
 
 #: Groups whose fields depend on their `_name`, so that Hydra knows only those that the file names.
 _BY_NAME = ("model", "task", "criterion", "optimizer", "lr_scheduler")
@@ -43,11 +42,7 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
             key = override.partition("=")[0]
             if not key.startswith("~") and not (key and os.path.isdir(folder / key)):  # a removal, and a group of files
                 _refuse_override(override)
-        reason = re.split(r"\s(?:To append|Either remove|See https)", str(error))[0]  # without Hydra's advice
-        if error.__cause__:
-            cause, key = str(error.__cause__).partition("\n")[0], re.search(r"full_key: (\S+)", str(error.__cause__))
-            reason += f" ({key[1] + ': ' if key else ''}{cause})"
-        raise UserError(f"the configuration {name} cannot be made: {' '.join(reason.split())}") from None
+        raise UserError(f"the configuration {name} cannot be made: {cannot_compose(error)}") from None
     if OmegaConf.select(cfg, "task._name") is None:
         raise UserError(f"the configuration {name} names no task: set task._name, or take a whole configuration.")
     return cfg

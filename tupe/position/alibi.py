@@ -79,10 +79,10 @@ class AlibiRelative(RelativeTerm):
         super().__init__()
         if relative_sides not in SIDES:
             raise UserError(f"relative_sides is {relative_sides}, but must be one of {', '.join(SIDES)}")
-        if layer_heads is not None and (layer_heads < 1 or num_heads % layer_heads):
-            raise UserError(f"layer_heads is {layer_heads}, which does not divide num_heads={num_heads}")
         if sharing == "head":
             raise UserError("ALiBi's heads differ by their slopes and cannot share one: set sharing to layer or none")
+        if layer_heads is not None and (layer_heads < 1 or num_heads % layer_heads):
+            raise UserError(f"layer_heads is {layer_heads}, which does not divide num_heads={num_heads}")
         self.sides = relative_sides
         self.num_heads = num_heads
         self.heads = num_heads, layer_heads or num_heads
