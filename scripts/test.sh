@@ -14,6 +14,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 run_tests() {
     # Tests run commands, so several processes help; one thread each, so that they do not fight for the cores.
     export OMP_NUM_THREADS=1
+    # Python keeps what it compiles: each of some hundred commands would compile the plugin again.
+    unset PYTHONDONTWRITEBYTECODE
     # The order of tests/conftest.py, the longest first, is kept; at the end stands what took long.
     python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
         --durations 20 --durations-min 5 "$@"
