@@ -8,8 +8,13 @@ kernels stay for the lengths where they win.
 """
 
 import argparse
-import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
+
+from tupe.cli.main import status
+from tupe.errors import UserError
+from tupe.files import read_json
 
 #: A rival may take at most this share of its time where the kernels are to stay.
 SHARE = 0.9
@@ -36,8 +41,8 @@ def by_length(records: list[dict]) -> dict[int, dict[str, float]]:
         if record["mode"] == "forward + backward" and "milliseconds" in record:
             name = "kernels" if record["rival"] in OURS else record["rival"]
             if name == "kernels" or name in OTHERS:
-                times = found.setdefault(record["length"], {})
-                times[name] = min(times.get(name, float("inf")), record["milliseconds"][1])
+                times = found.setdefault(int(record["length"]), {})
+                times[name] = min(times.get(name, float("inf")), float(record["milliseconds"][1]))
     return found
 
 
@@ -52,7 +57,19 @@ def by_size(records: list[dict]) -> dict[str, dict[str, float]]:
         if record["mode"] == "training" and name in ("triton", *OTHERS):
             without = " without attention dropout" if record.get("attention_dropout") == 0 else ""
             times = found.setdefault(record["size"] + without, {})
-            times["kernels" if name == "triton" else name] = record["milliseconds"][1]
+            times["kernels" if name == "triton" else name] = float(record["milliseconds"][1])
+    return found
+
+
+def read_times(path: Path, made_by: str, times_of: Callable[[list[dict]], dict]) -> dict:
+    """Return what `times_of` finds in a file of records. Raise `UserError` for any other file."""
+    content = read_json(path, made_by)
+    try:
+        found = times_of(content["records"])
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        found = {}
+    if not found:
+        raise UserError(f"{path} has no records that the rule compares: give what --output of {made_by} wrote.")
     return found
 
 
@@ -61,14 +78,16 @@ def main() -> None:
     parser.add_argument("records", nargs="?", type=Path, help="attention.json of attention.py")
     parser.add_argument("--model", type=Path, help="model.json of model.py")
     args = parser.parse_args()
+    if args.model is None and args.records is None:
+        parser.error("nothing is measured: give an attention.json, or --model and a model.json")
     if args.model is not None:
-        for size, times in by_size(json.loads(args.model.read_text())["records"]).items():
+        for size, times in read_times(args.model, "benchmarks/model.py", by_size).items():
             print(f"verdict, a training step of {size}: {decide(times)}")
     if args.records is not None:
-        for length, times in sorted(by_length(json.loads(args.records.read_text())["records"]).items()):
+        for length, times in sorted(read_times(args.records, "benchmarks/attention.py", by_length).items()):
             rule = " (the rule's length)" if length == LENGTH else ""
             print(f"verdict, attention at {length} tokens{rule}: {decide(times)}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(status(main))

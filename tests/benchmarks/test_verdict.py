@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from tests.commands import ROOT, run
+from tupe.errors import UserError
 
 RIVALS = {"ours": 1.0, "flash": 0.5, "sdpa": 1.5, "flex": 1.2}
 
@@ -54,6 +55,15 @@ def test_a_training_step(verdict, tmp_path):
         "verdict, a training step of base without attention dropout: the kernels take 9 ms, flex takes 8 ms, a ratio "
         "of 1.12: auto takes flex\n"
     )
+
+
+@pytest.mark.parametrize(
+    "content", ["[1]", '{"records": []}', '{"records": 3}', '{"records": [{"rival": "tupe_a_sdpa"}]}']
+)
+def test_a_file_of_something_else(content, verdict, tmp_path):
+    (tmp_path / "model.json").write_text(content)
+    with pytest.raises(UserError, match=rf"^{tmp_path}/model\.json has no records .* of benchmarks/model\.py wrote"):
+        verdict.read_times(tmp_path / "model.json", "benchmarks/model.py", verdict.by_size)
 
 
 def test_a_dry_run_prints_the_verdict(tmp_path):

@@ -135,6 +135,13 @@ def test_a_token_that_the_dictionary_lacks(token, whole, monkeypatch):
         check_indexed(whole, "us", symbols=6)
 
 
+def test_a_file_of_zeros(whole):
+    data = whole.with_suffix(".bin")
+    data.write_bytes(bytes(data.stat().st_size))
+    with pytest.raises(UserError, match=r"train\.bin is damaged: all its tokens from 0 on are number 0: prepare"):
+        check_indexed(whole, "us", symbols=6)
+
+
 def test_negative_tokens(tmp_path):
     builder = MMapIndexedDatasetBuilder(f"{tmp_path}/train.bin", dtype=np.int32)
     builder.add_item(torch.tensor([5, -1]))

@@ -309,7 +309,7 @@ def test_a_loss_has_words():
 def test_overrides_are_a_dictionary():
     for group, name in (("common_eval", "model_overrides"), ("checkpoint", "optimizer_overrides")):
         refuse_out_of_range({group: {name: "{'eps': 1e-6}"}})
-        with pytest.raises(UserError, match=rf"^{group}.{name} is a/b: give a dictionary, as "):
+        with pytest.raises(UserError, match=rf"^{group}.{name} is a/b: give a dictionary of plain values, as "):
             refuse_out_of_range({group: {name: "a/b"}})
 
 

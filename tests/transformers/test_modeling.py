@@ -463,6 +463,12 @@ def test_saved_and_loaded_again_is_the_same(tmp_path, auto):
         assert again.lm_head.decoder.weight is again.tupe.embed_tokens.weight
         assert model.resize_token_embeddings(22).weight.shape == (22, 16)
         assert model(ids).logits.shape == (1, 4, 22)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(
+        OSError, match=rf"^the weights \(\*\.safetensors\) in {tmp_path} are damaged or cut \(.+\): copy"
+    ):
+        getattr(ours, auto).from_pretrained(tmp_path)
 
 
 def test_the_shipped_copy_of_the_choices():

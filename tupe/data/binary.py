@@ -157,6 +157,8 @@ def _check_tokens(data: Path, kind: np.dtype, symbols: int, mending: str) -> Non
                     f"{data} is damaged or has another dictionary: its token {first + at:,} is number {tokens[at]:,} "
                     f"of {symbols:,} symbols: {mending}."
                 )
+            if not tokens.any():  # as a file system leaves a file after a crash
+                raise UserError(f"{data} is damaged: all its tokens from {first:,} on are number 0: {mending}.")
             first += len(tokens)
 
 

@@ -103,8 +103,10 @@ def read_settings(task: str, overrides: list[str], data: Path = Path()) -> Setti
         if key.lstrip("+") == "checkpoint.save_dir":
             save_dir = text  # Hydra's quotes are not for it
             continue
-        if key.lstrip("+") in ("task.data", "checkpoint.finetune_from_model"):
-            raise UserError(f"'{override:.200}' is what the command's arguments say: leave it out, and change those.")
+        if key.lstrip("+") in ("task.data", "checkpoint.finetune_from_model", "model._name"):
+            raise UserError(
+                f"'{override:.200}' is no setting here: the checkpoint and the data that the command is given say it."
+            )
         if override.startswith("~"):
             group, _, field = override[1:].partition(".")
             if field not in named.get(group, ()):  # Hydra would say it only once the training has begun

@@ -8,6 +8,7 @@ import contextlib
 import importlib.util
 import json
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
@@ -165,8 +166,8 @@ _ALL_SAMPLES = "give --nbest equal to --beam"
 #: Fields of a group that limit each other, or have choices: whether their values can be, all given, and what to do.
 #: A name with a dot is of another group.
 _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
-    ("common_eval", "model_overrides", _is_dictionary, "give a dictionary, as {'dropout': 0}"),
-    ("checkpoint", "optimizer_overrides", _is_dictionary, "give a dictionary, as {'eps': 1e-6}"),
+    ("common_eval", "model_overrides", _is_dictionary, "give a dictionary of plain values, as {'dropout': 0}"),
+    ("checkpoint", "optimizer_overrides", _is_dictionary, "give a dictionary of plain values, as {'eps': 1e-6}"),
     ("common_eval", "post_process", _PROCESSES.__contains__, f"give one of {', '.join(map(repr, _PROCESSES))}"),
     ("task", "eval_bleu_args", _is_search, 'give a dictionary of options of the search, as {"beam": 4}'),
     ("task", "eval_bleu_detok_args", lambda x: isinstance(_json(x), dict), 'give a dictionary, as {"x": 1}'),
@@ -199,6 +200,7 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
         lambda x, off: off or all(map(str.strip, x.split(","))),
         "name one split or more, separated by commas, as valid",
     ),
+    ("model", "max_positions task.max_positions", operator.eq, "leave out the model's, which takes the task's"),
     ("model", "encoder_attention_heads encoder_embed_dim", lambda heads, width: heads <= width, "give fewer heads"),
     (
         "distributed_training",

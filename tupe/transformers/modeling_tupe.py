@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import PreTrainedModel, initialization
 from transformers.activations import ACT2FN
@@ -776,6 +777,15 @@ class TupePreTrainedModel(PreTrainedModel):
                 initialization.normal_(parameter, std=self.config.initializer_range)
         elif isinstance(module, (AlibiRelative, KerpleRelative, FireRelative)):
             module.reset_parameters()
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | os.PathLike | None, *args: Any, **kwargs: Any) -> Any:
+        """Load a model as Transformers does. Raise `OSError` that names its place for weights that cannot be read."""
+        try:
+            return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        except SafetensorError as error:
+            place = f"the weights (*.safetensors) in {pretrained_model_name_or_path}"
+            raise OSError(f"{place} are damaged or cut ({error}): copy them again") from error
 
     def save_pretrained(self, save_directory: str | os.PathLike, **kwargs: Any) -> None:
         """Also keep what says where the model came from: `LICENSE`, and its card as `BASE_MODEL.md`.
