@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.special import stdtrit
 from torch import Tensor
 from tqdm import tqdm
 
@@ -28,7 +29,6 @@ _TOKENS = 8192  # of a batch
 _MASKED, _REPLACED, _KEPT = 0.15, 0.1, 0.1  # BERT's: of all tokens, and of the masked ones
 _STRETCHES = 32  # the figures show means of this many parts of a window
 _LEAST = 10  # stretches of text that an interval needs
-_NORMAL = 1.959964  # 2.5% of the standard normal distribution are above it
 
 Verdict = Literal["holds", "uses length", "worse"]
 Fields = Mapping[str, object]
@@ -98,13 +98,7 @@ class CentredLoss(NamedTuple):
         )
         mean = found.sum() / count.sum()
         error = np.sqrt(len(starts) / (len(starts) - 1) * ((found - mean * count) ** 2).sum()) / count.sum()
-        return float(mean), float(_student(len(starts) - 1) * error)
-
-
-def _student(freedom: int) -> float:
-    """Return the 97.5% quantile of Student's t, by the first terms of its Cornish-Fisher expansion."""
-    z = _NORMAL
-    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+        return float(mean), float(stdtrit(len(starts) - 1, 0.975) * error)
 
 
 @dataclass(frozen=True)

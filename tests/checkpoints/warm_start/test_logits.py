@@ -1,10 +1,9 @@
-"""What positions do in each layer, seen in a model whose words are all the same; the heads that agree; assignment."""
+"""What positions do in each layer, seen in a model whose words are all the same; the heads that agree."""
 
 import pytest
 import torch
-from scipy.optimize import linear_sum_assignment
 
-from tupe.checkpoints.warm_start.logits import agreeing_heads, assignment, centred, logits_of, positions_of
+from tupe.checkpoints.warm_start.logits import agreeing_heads, centred, closest, logits_of, positions_of
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["post-norm", "pre-norm"])
@@ -38,10 +37,9 @@ def test_heads_that_agree():
     assert (places == places[0]).all()
 
 
-def test_assignment():
+def test_closest():
     generator = torch.Generator().manual_seed(1)
-    for size in (1, 2, 5, 12, 12, 24):
-        cost = torch.randn(size, size, generator=generator).square()
-        rows, columns = linear_sum_assignment(cost.numpy())
-        least = float(cost[rows, columns].sum())
-        assert float(cost[range(size), assignment(cost.tolist())].sum()) == pytest.approx(least, rel=1e-6)
+    for size in (1, 2, 5, 12):
+        places, order = torch.randn(size, 30, generator=generator), torch.randperm(size, generator=generator)
+        values = places[order] + 0.1 * torch.randn(size, 30, generator=generator)
+        assert torch.equal(order[closest(places, values)], torch.arange(size))

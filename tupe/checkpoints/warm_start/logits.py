@@ -10,6 +10,7 @@ word would be taken for a position: `p^_0` is 0, and in the first layer what its
 from typing import NamedTuple
 
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from tupe.models.layer import TupeEncoderLayer
@@ -138,37 +139,5 @@ def agreeing_heads(logits: Tensor, rounds: int = 5) -> Tensor:
 
 def closest(places: Tensor, values: Tensor) -> Tensor:
     """Assign one of `values` `(H, m)` to each of `places` `(H, m)`, with the least sum of squared distances."""
-    return assignment(torch.cdist(places.double(), values.double()).square().tolist())
-
-
-def assignment(cost: list[list[float]]) -> Tensor:
-    """Return the column of each row that makes the sum of a square `cost` least (Hungarian method, shortest paths)."""
-    size = len(cost)
-    of_row, of_column, row_of = [0.0] * (size + 1), [0.0] * (size + 1), [0] * (size + 1)  # columns from 1; 0 is free
-    for row in range(1, size + 1):
-        row_of[0], column = row, 0
-        least, before, seen = [float("inf")] * (size + 1), [0] * (size + 1), [False] * (size + 1)
-        while row_of[column]:
-            seen[column] = True
-            now = row_of[column]
-            for other in range(1, size + 1):
-                if not seen[other]:
-                    reduced = cost[now - 1][other - 1] - of_row[now] - of_column[other]
-                    if reduced < least[other]:
-                        least[other], before[other] = reduced, column
-            column_next = min((other for other in range(1, size + 1) if not seen[other]), key=least.__getitem__)
-            step = least[column_next]
-            for other in range(size + 1):
-                if seen[other]:
-                    of_row[row_of[other]] += step
-                    of_column[other] -= step
-                else:
-                    least[other] -= step
-            column = column_next
-        while column:
-            row_of[column] = row_of[before[column]]
-            column = before[column]
-    order = torch.empty(size, dtype=torch.int64)
-    for column in range(1, size + 1):
-        order[row_of[column] - 1] = column - 1
-    return order
+    cost = torch.cdist(places.double(), values.double()).square()
+    return torch.from_numpy(linear_sum_assignment(cost.numpy())[1])

@@ -4,18 +4,15 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from tupe.analysis.curves import TrainingLog, reaches
+from scipy.special import stdtrit
 
-#: The 97.5% quantile of Student's t for 1, 2, ... degrees of freedom.
-_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+from tupe.analysis.curves import TrainingLog, reaches
 
 
 def half_interval(values: Sequence[float]) -> float | None:
-    """Return half the 95% confidence interval of the mean by Student's t; None for one value, and for more than 11."""
+    """Return half the 95% confidence interval of the mean by Student's t; None for fewer than two values."""
     number = len(values)
-    if not 1 < number < len(_T) + 2:
-        return None
-    return _T[number - 2] * statistics.stdev(values) / math.sqrt(number)
+    return stdtrit(number - 1, 0.975) * statistics.stdev(values) / math.sqrt(number) if number > 1 else None
 
 
 def share(curve: Sequence[tuple[int, float]], loss: float) -> float | None:
