@@ -24,7 +24,7 @@ from tupe.criterions.metrics import has_entities, scores_of_classes, scores_of_n
 from tupe.data.binary import check_indexed
 from tupe.data.words import check_entity_scores, named, word_scores
 from tupe.errors import UserError
-from tupe.fairseq_patches.checkpoints import read_dictionary
+from tupe.fairseq_patches.checkpoints import read_dictionary, special_symbols
 from tupe.files import atomic, read_json
 from tupe.tasks.sentence_prediction import JoinedSentences
 from tupe.tasks.token_classification import TupeTokenClassificationConfig, TupeTokenClassificationTask
@@ -277,8 +277,7 @@ def _class_names(model: nn.Module, data: Path) -> list[str]:
     """
     labels = read_dictionary(data / "label/dict.txt", _PREPARED_BY)
     number = model.config.num_labels
-    filling = ("<mask>", "madeupword")  # fairseq's
-    names = [name for name in labels.symbols[labels.nspecial :] if not name.startswith(filling)]
+    names = [name for name, special in zip(labels.symbols, special_symbols(labels)) if not special]
     known = [model.config.id2label[i] for i in range(number)]
     if len(names) != number or names != known != [f"LABEL_{i}" for i in range(number)]:
         raise UserError(

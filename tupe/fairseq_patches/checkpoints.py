@@ -134,6 +134,12 @@ def read_dictionary(path: Path, made_by: str, what_to_do: str = "give what {} wr
     return dictionary
 
 
+def special_symbols(dictionary: Dictionary) -> list[bool]:
+    """Tell of each symbol whether it is one of fairseq's own, `<mask>`, or padding of the dictionary's size."""
+    symbols = enumerate(dictionary.symbols)
+    return [i < dictionary.nspecial or symbol == MASK or symbol.startswith("madeupword") for i, symbol in symbols]
+
+
 def dictionary_sha256(dictionary: Dictionary) -> str:
     """Checksum of the symbols in their order, special ones and `<mask>` included (all tasks add the same)."""
     return _sha256(dictionary.symbols)

@@ -23,7 +23,7 @@ from tupe.data.batches import MaskedBatches
 from tupe.data.binary import check_indexed, check_open_files, is_indexed
 from tupe.data.length_order import with_last_batch
 from tupe.errors import UserError
-from tupe.fairseq_patches.checkpoints import prepared_by, refuse_other_dictionary, refuse_other_target
+from tupe.fairseq_patches.checkpoints import prepared_by, refuse_other_dictionary, refuse_other_target, special_symbols
 from tupe.fairseq_patches.configuration import explain, how_to_make, refuse_missing
 from tupe.fairseq_patches.patching import install, overriding, patched, patches, replaced
 from tupe.fairseq_patches.ranges import NO_WEIGHTS, refuse_out_of_range
@@ -345,7 +345,6 @@ def word_begins(dictionary: Dictionary) -> torch.Tensor | AfterSpecial:
             f"{_WORDPIECE} (WordPiece) or {_BYTE_LEVEL} (byte-level BPE), but no symbol of dict.txt begins so: leave "
             "mask_whole_words out."
         )
-    special = [index < dictionary.nspecial or symbol == "<mask>" or symbol.startswith("madeupword")
-               for index, symbol in enumerate(symbols)]  # fmt: skip
+    special = special_symbols(dictionary)
     found = torch.tensor([a or b for a, b in zip(begins, special)], dtype=torch.uint8)
     return AfterSpecial(found, torch.tensor(special, dtype=torch.uint8)) if mark == _BYTE_LEVEL else found

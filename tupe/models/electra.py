@@ -14,10 +14,11 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from tupe.errors import UserError
+from tupe.fairseq_patches.checkpoints import special_symbols
 from tupe.fairseq_patches.task import before_building
 from tupe.layers import Linear
 from tupe.models.activation import activation_function
-from tupe.models.config import ElectraConfig
+from tupe.models.config import CONFIGS, ElectraConfig
 from tupe.models.linear_head import upgrade
 from tupe.models.position import build_position_bias, embedding_width, fix_rotary_length
 from tupe.models.tupe import ELECTRA_PARTS, TupeLanguageModelEncoder, TupeModel, as_namespace, register
@@ -161,8 +162,7 @@ def never_drawn(dictionary: Dictionary) -> Tensor:
     """
     if dictionary.index("<mask>") == dictionary.unk():
         raise UserError("the dictionary has no <mask>: train with --task masked_lm, which adds it")
-    padding = [i for i, symbol in enumerate(dictionary.symbols) if symbol.startswith("madeupword")]
-    return torch.tensor([*range(dictionary.nspecial), dictionary.index("<mask>"), *padding])
+    return torch.tensor([i for i, is_special in enumerate(special_symbols(dictionary)) if is_special])
 
 
 class ElectraModel(TupeModel):
@@ -303,4 +303,4 @@ def _loaded_into_both(model: ElectraModel, state: dict, prefix: str, *_: object)
             state.setdefault(prefix + name, state[prefix + first])
 
 
-register(ELECTRA_NAMES, ElectraModel)
+register({name: CONFIGS[name] for name in ELECTRA_NAMES}, ElectraModel)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq.data import Dictionary
 from fairseq.models.roberta import RobertaHubInterface
 from torch import Tensor, nn
 
@@ -17,6 +16,7 @@ from tupe.data.corpus.vocabulary import MASK
 from tupe.data.glue.prepare import Content
 from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
+from tupe.fairseq_patches.checkpoints import special_symbols
 from tupe.files import read, read_json, typed
 from tupe.position.length import check_length, check_whole
 
@@ -174,7 +174,7 @@ class HubInterface(RobertaHubInterface):
             raise UserError(f"fill_mask fills one {MASK}, but this text has {masks or 'none'}: {masked_input!r:.60}")
         self._tokenizes(masked_input)
         dictionary, share = self.task.source_dictionary, 1.0
-        special = torch.tensor([_is_special(dictionary, index) for index in range(len(dictionary))])
+        special = torch.tensor(special_symbols(dictionary))
 
         def without_special(model: nn.Module, inputs: tuple, output: tuple[Tensor, dict]) -> tuple[Tensor, dict]:
             nonlocal share
@@ -199,8 +199,3 @@ def check_head(heads: Collection[str], name: object) -> None:
 def _check_tensor(tokens: object) -> None:
     if not isinstance(tokens, Tensor):
         raise UserError(f"tokens are a {type(tokens).__name__}, but must be a tensor: give what encode(text) gives")
-
-
-def _is_special(dictionary: Dictionary, index: int) -> bool:
-    """Tell whether a symbol is one of fairseq's own, `<mask>`, or padding of the dictionary's size."""
-    return index < dictionary.nspecial or dictionary[index] == MASK or dictionary[index].startswith("madeupword")

@@ -2,7 +2,7 @@
 
 import logging
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fairseq import hub_utils
@@ -332,12 +332,11 @@ class TupeModel(RobertaModel):
         return hub
 
 
-def register(names: tuple[str, ...], base: type[TupeModel]) -> None:
-    """Register a model of the class `base` for each of `names`."""
+def register(configs: Mapping[str, type], base: type) -> None:
+    """Register a model of the class `base` for each name of a configuration."""
     with configured_later():
-        for name in names:
-            config = CONFIGS[name]
+        for name, config in configs.items():
             register_model(name, dataclass=config)(type(config.__name__.replace("Config", "Model"), (base,), {}))
 
 
-register(MODEL_NAMES, TupeModel)
+register({name: CONFIGS[name] for name in MODEL_NAMES}, TupeModel)

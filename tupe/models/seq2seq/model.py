@@ -7,7 +7,7 @@ from typing import Any
 
 from fairseq.data import Dictionary
 from fairseq.hub_utils import GeneratorHubInterface
-from fairseq.models import FairseqEncoderDecoderModel, register_model
+from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig
 from torch import Tensor, nn
@@ -21,11 +21,10 @@ from tupe.models.checkpoint_config import refuse_no_paths
 from tupe.models.config import CONFIGS as ENCODERS
 from tupe.models.kernels import check_kernels
 from tupe.models.layer import Attention
-from tupe.models.named import configured_later
 from tupe.models.seq2seq.config import CONFIGS, Seq2SeqConfig, check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
-from tupe.models.tupe import as_namespace
+from tupe.models.tupe import as_namespace, register
 from tupe.safe_load import safe_load
 
 
@@ -136,7 +135,4 @@ def _embeddings(args: Namespace, source: Dictionary, target: Dictionary) -> tupl
     return first, second, second if args.share_decoder_input_output_embed else table(target)
 
 
-with configured_later():
-    for _name, _config in CONFIGS.items():
-        _model = type(_config.__name__.replace("Config", "Model"), (Seq2SeqModel,), {})
-        register_model(_name, dataclass=_config)(_model)
+register(CONFIGS, Seq2SeqModel)
