@@ -367,19 +367,6 @@ def test_operations_are_those_that_pytorch_counts(task):
     assert throughput.training_flops(model, 128, 32, 20) == pytest.approx(counter.get_total_flops(), rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"discriminator_weight": -1.0}, "discriminator_weight is -1"),
-        ({"generator_weight": math.nan}, "generator_weight is nan"),
-        ({"sampling_temperature": 0.0}, "sampling_temperature is 0"),
-    ],
-)
-def test_refused(task, fields, said):
-    with pytest.raises(UserError, match=said):
-        criterion(task, **fields)
-
-
 def test_what_does_not_belong_together(task, model, sample):
     for rate in (0.0, 1.0):
         with pytest.raises(UserError, match=r"mask_prob above 0 and below 1, not"):

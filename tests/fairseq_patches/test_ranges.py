@@ -55,10 +55,12 @@ NOT_A_COUNT, NOT_A_RATE, NOT_A_SEED = "give a number above 0", "give a number, 0
         *((key, 0, NOT_A_COUNT) for key in (
             "common.log_interval", "dataset.required_batch_size_multiple", "dataset.validate_interval",
             "checkpoint.save_interval", "distributed_training.distributed_world_size", "task.mask_multiple_length",
+            "task.max_answer",
         )),
         *((key, -1, NOT_A_RATE) for key in (
             "optimization.max_update", "optimizer.adam_eps", "optimizer.weight_decay",
             "checkpoint.save_interval_updates", "lr_scheduler.warmup_updates", "task.mask_stdev",
+            "task.length_window", "criterion.discriminator_weight",
         )),
         *((key, math.nan, NOT_A_RATE) for key in (
             "optimization.clip_norm", "optimizer.adam_eps", "model.save_interval_minutes",
@@ -68,6 +70,7 @@ NOT_A_COUNT, NOT_A_RATE, NOT_A_SEED = "give a number above 0", "give a number, 0
         ("dataset.batch_size_valid", 10**19, "and at most 9223372036854"),
         ("dataset.batch_size", 10**400, "1.000e.400: give a number above 0, and at most"),
         ("dataset.required_batch_size_multiple", 1 << 31, "give a number above 0, below 2147483648"),
+        ("criterion.sampling_temperature", 0.0, "give a number above 0"),
         ("task.mask_prob", 1.0, "give a share above 0 and below 1"),
         ("task.frozen_layers", -2, "give a number from -1 to 1048576"),
         ("model.dropout", -0.5, "give a share, from 0 to 1"),

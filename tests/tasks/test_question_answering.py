@@ -282,7 +282,6 @@ def test_heads_come_and_go_with_the_task(data):
         ({"max_query": 0}, "a question of 0 tokens"),
         ({"doc_stride": 37}, "a window has 36 tokens of the context: set --doc-stride"),
         ({"doc_stride": 0}, "doc_stride is 0"),
-        ({"max_answer": 0}, "max_answer is 0"),
         ({"data": "/nowhere"}, "there is no /nowhere/dict.txt"),
     ],
 )

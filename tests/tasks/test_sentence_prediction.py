@@ -300,7 +300,6 @@ def test_length_windows_are_resumed_and_shared_out(folder):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"length_window": -1}, "length_window is -1"),
         ({"num_classes": -1}, "num_classes is -1.*--regression-target"),
         ({"num_classes": 1}, "num_classes is 1, but there are at least 2 classes"),
         ({"num_classes": 3}, "num_classes is 3, but .*/label/dict.txt has 1 classes: set --num-classes"),

@@ -49,18 +49,13 @@ class TupeElectraCriterion(FairseqCriterion):
     update: a resumed run draws what it would have drawn, and validation repeats itself.
 
     Raises:
-        UserError: for a weight below 0, a temperature that is not above 0, or a task that masks nothing or everything.
+        UserError: for a task that masks nothing or everything.
     """
 
     _model_is_checked = False
 
     def __init__(self, cfg: TupeElectraCriterionConfig, task: FairseqTask) -> None:
         super().__init__(task)
-        for name in ("discriminator_weight", "generator_weight"):
-            if not 0 <= getattr(cfg, name) < math.inf:
-                raise UserError(f"{name} is {getattr(cfg, name)}, but a weight is a number of at least 0")
-        if not 0 < cfg.sampling_temperature < math.inf:
-            raise UserError(f"sampling_temperature is {cfg.sampling_temperature}, but a temperature is above 0")
         rate = getattr(task.cfg, "mask_prob", None)
         if rate is None or not 0 < rate < 1:
             raise UserError(

@@ -7,15 +7,7 @@ import numpy as np
 import torch
 from fairseq.data import Dictionary, FairseqDataset, data_utils
 
-from tupe.errors import UserError
-
 LENGTH_WINDOW = "in training: sort by length within windows of this many batches, for less padding; 0: never"
-
-
-def check_length_window(cfg: Any) -> None:
-    """Raise `UserError` for a task whose `length_window` is below 0."""
-    if cfg.length_window < 0:
-        raise UserError(f"length_window is {cfg.length_window}, but a window has 1 batch or more; 0 is for none")
 
 
 def with_last_batch(batches: list[Sequence[int]], indices: Sequence[int]) -> list[Sequence[int]]:

@@ -11,7 +11,7 @@ from omegaconf import II, MISSING
 from torch import nn
 
 from tupe.criterions.metrics import ExamplesMeter
-from tupe.data.length_order import LENGTH_WINDOW, check_length_window
+from tupe.data.length_order import LENGTH_WINDOW
 from tupe.data.qa.dataset import SPECIAL, QuestionWindows
 from tupe.data.qa.report import MADE_BY
 from tupe.errors import UserError
@@ -64,9 +64,6 @@ class TupeQuestionAnsweringTask(WindowTask):
                 f"doc_stride is {cfg.doc_stride}, but a window has {room} tokens of the context: set --doc-stride "
                 f"(task.doc_stride) to a number from 1 to {room}, so that none is left out"
             )
-        check_length_window(cfg)
-        if cfg.max_answer < 1:
-            raise UserError(f"max_answer is {cfg.max_answer}: an answer has at least one piece")
         return cls(cfg, read_dictionary(Path(cfg.data, "dict.txt"), MADE_BY))
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:

@@ -31,8 +31,9 @@ from omegaconf import II, MISSING
 from torch import Tensor, nn
 
 from tupe.data.batches import Batches
-from tupe.data.length_order import LENGTH_WINDOW, LengthWindows, Sized, check_length_window
+from tupe.data.length_order import LENGTH_WINDOW, LengthWindows, Sized
 from tupe.errors import UserError
+from tupe.fairseq_patches.checkpoints import special_symbols
 from tupe.fairseq_patches.task import TupeTask
 
 FROZEN_LAYERS = "the embeddings, position terms and as many of the first layers stay as they are; 0: all is trained"
@@ -81,14 +82,12 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
                 f"num_classes is {cfg.num_classes}, but there are at least 2 classes: set --num-classes "
                 "(task.num_classes), or --regression-target (criterion.regression_target) for numbers"
             )
-        check_length_window(cfg)
         _require(cfg.data, "input0", "dict.txt")
         if not cfg.regression_target:
             _require(cfg.data, "label", "dict.txt")
         task = super().setup_task(cfg, **kwargs)
         if not cfg.regression_target:
-            labels = task.label_dictionary.symbols[task.label_dictionary.nspecial :]
-            number = sum(not label.startswith(("<mask>", "madeupword")) for label in labels)  # which fairseq adds
+            number = special_symbols(task.label_dictionary).count(False)
             if cfg.num_classes > max(number, 2):  # there are two at least, also where one has no example
                 raise UserError(
                     f"num_classes is {cfg.num_classes}, but {cfg.data}/label/dict.txt has {number} classes: set "

@@ -14,10 +14,11 @@ from torch import nn
 
 from tupe.criterions.metrics import ExamplesMeter
 from tupe.data.glue.own import MADE_BY
-from tupe.data.length_order import LENGTH_WINDOW, check_length_window
+from tupe.data.length_order import LENGTH_WINDOW
 from tupe.data.words import SPECIAL, LabelledWords, entity_scores, named
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import read_dictionary
+from tupe.files import check_file
 from tupe.tasks.sentence_prediction import FROZEN_LAYERS, freeze
 from tupe.tasks.windows import WindowTask
 
@@ -56,9 +57,10 @@ class TupeTokenClassificationTask(WindowTask):
                 f"doc_stride is {cfg.doc_stride} and max_positions {cfg.max_positions}, but a window has "
                 f"{max(room, 0)} tokens of a sentence: set --doc-stride (task.doc_stride) to a number up to that"
             )
-        check_length_window(cfg)
         dictionary = read_dictionary(Path(cfg.data, "input0/dict.txt"), MADE_BY)
-        labels = Dictionary.load(str(_existing(Path(cfg.data, "label/dict.txt"))))
+        path = Path(cfg.data, "label/dict.txt")
+        check_file(path, MADE_BY)
+        labels = Dictionary.load(str(path))
         number = len(labels) - labels.nspecial
         if number != cfg.num_classes or number < 2:
             raise UserError(
@@ -105,9 +107,3 @@ class TupeTokenClassificationTask(WindowTask):
         if not seen:
             return dict.fromkeys(self.scores, 0.0)
         return {name: 100 * value for name, value in entity_scores(*named(seen, predicted, self.classes)).items()}
-
-
-def _existing(path: Path) -> Path:
-    if not path.is_file():
-        raise UserError(f"there is no {path}: give a folder that {MADE_BY} made of words and labels")
-    return path
