@@ -51,8 +51,6 @@ class Maps(NamedTuple):
 
 
 class MapsFigure(NamedTuple):
-    """A figure of heat maps."""
-
     id: str  # its anchor
     title: str
     text: str
@@ -66,8 +64,6 @@ class MapsFigure(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table of the page."""
-
     title: str
     text: str
     rows: Sequence[Sequence[str]]  # the first is the heads, the first cell of a row its name
@@ -195,8 +191,6 @@ def write_page(
     output = Path(output)
     if output.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"{output} is no name of a page: give one that ends with .html.")
-    if not encoders:
-        raise UserError("there is no model to show: give at least one checkpoint.")
     names = [encoder.shown_as for encoder in encoders]
     if length < 3:
         raise UserError(f"{length} position(s) have nothing to show: give a length of 3 or more.")

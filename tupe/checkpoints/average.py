@@ -39,8 +39,6 @@ def average(paths: list[Path]) -> dict[str, Any]:
     Raises:
         UserError: if one is no checkpoint of fairseq, its weights are not finite, or they are not of the same model.
     """
-    if not paths:
-        raise UserError("there is no checkpoint to average: give one or more")
     total: dict[str, Tensor] = {}
     for path in paths:
         state = safe_load(path)

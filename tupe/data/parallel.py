@@ -25,8 +25,6 @@ def pool(workers: int) -> Iterator[Map]:
     Args:
         workers: processes; with one, all is done in this process.
     """
-    if workers < 1:
-        raise UserError(f"--workers is {workers}: it must be at least 1.")
     if workers == 1:
         yield map
         return

@@ -15,31 +15,28 @@ class Settings:
     """Settings of `tupe prepare-corpus`.
 
     Raises:
-        UserError: for a number that makes no sense.
+        UserError: for a share of documents that is none.
     """
 
     profile: str  # the profile that `stages` and `language` were taken from
     stages: tuple[str, ...] = checked(pattern="[a-z][a-z-]*")  # names of `tupe.data.text.stages.STAGES`
     language: str  # language of the rules that split sentences and tokens
-    vocab_size: int  # symbols of the dictionary, fairseq's own and `<mask>` included
+    vocab_size: int = checked(minimum=1)  # symbols of the dictionary, fairseq's own and `<mask>` included
     model_type: str  # SentencePiece's `bpe` or `unigram`, or the kind of an imported model's tokenizer
     valid_documents: int | float  # documents held out for validation, or, as a float, their share
-    shards: int | None  # folders of training data, or None: as many as keep each below a gigabyte of text
-    max_tokens: int  # a longer line is cut, since fairseq never splits one: `--tokens-per-sample` less 2, or fewer
-    vocab_alpha: float = 0.5  # exponent that smooths the languages' shares of the text for the vocabulary
+    # folders of training data, or None: as many as keep each below a gigabyte of text
+    shards: int | None = checked(minimum=1)
+    # a longer line is cut, since fairseq never splits one: `--tokens-per-sample` less 2, or fewer
+    max_tokens: int = checked(minimum=1)
+    # exponent that smooths the languages' shares of the text for the vocabulary
+    vocab_alpha: float = checked(minimum=0, maximum=1, default=0.5)
     vocabulary: str | None = None  # checksum of a SentencePiece model taken from another corpus; None trains one
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "shards", "max_tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"--{name.replace('_', '-')} is {value}: it must be at least 1.")
         if self.valid_documents < 0 or (isinstance(self.valid_documents, float) and not self.valid_documents < 1):
             raise UserError(
                 f"--valid-documents is {self.valid_documents}: give a number of documents, or a share like 0.01."
             )
-        if not 0 <= self.vocab_alpha <= 1:
-            raise UserError(f"--vocab-alpha is {self.vocab_alpha}: it must be between 0 and 1.")
 
     def with_vocabulary_of(self, other: "Settings", checksum: str) -> "Settings":
         """Return these settings with the vocabulary of the corpus of `other`, whose model has this checksum.

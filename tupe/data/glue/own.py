@@ -34,8 +34,6 @@ Labels = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class Options:
-    """Options of reading the files."""
-
     kind: Literal["class", "multi-label", "regression"] = "class"  # kind of the labels in files of texts
     text: tuple[str, ...] = ()  # columns of the one or two texts; () for `text`, or `text1` and `text2`
     label: str = "label"  # column
@@ -72,11 +70,9 @@ def prepare_own(
             raise UserError(f"there is no file {path}, the {split} file: give one of texts and labels.")
     made_of = {
         "files": {split: {"name": path.name, "sha256": sha256(path)} for split, path in files.items()},
-        "options": {**asdict(options), "text": list(options.text), "labels": list(options.labels)},
+        "options": json.loads(json.dumps(asdict(options))),  # as JSON gives it back: tuples are lists
         **vocabulary(corpus),
     }
-    if options.columns is not None:
-        made_of["options"]["columns"] = list(options.columns)
     content = done(out, made_of, verify, MADE_BY)
     if (out / NAME).is_file() and description(out) is None:  # a task of GLUE under another name
         raise UserError(f"{out} was not made by {MADE_BY}: choose another folder for OUT.")
