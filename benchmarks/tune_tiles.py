@@ -25,7 +25,6 @@ from tupe.cli.main import status
 from tupe.cores import available_cores
 
 Tile = dict[str, int]
-KERNELS = ("forward", "query_gradient", "key_gradient", "bias_gradient")
 
 
 class Tuned(Launcher):

@@ -1,7 +1,6 @@
 """Open a checkpoint's encoder for analysis: on the CPU, in float32, without a task or data."""
 
 import dataclasses
-import difflib
 import typing
 from argparse import Namespace
 from collections.abc import Callable, Mapping
@@ -12,6 +11,7 @@ import yaml
 from tupe.checkpoints.load import Checkpoint as Opened
 from tupe.checkpoints.load import open_checkpoint
 from tupe.errors import UserError
+from tupe.fairseq_patches.configuration import nearest
 from tupe.fairseq_patches.ranges import refuse_value
 from tupe.files import typed
 from tupe.models.config import TupeConfig
@@ -89,10 +89,8 @@ def overridden(config: TupeConfig, fields: Mapping[str, object], trained_length:
     known = system_fields(type(config), kind="encoding")
     other = next((field for field in fields if field not in known), None)
     if other is not None:
-        near = difflib.get_close_matches(other, known, 1)
         raise UserError(
-            f"{other} is no field of a position encoding: "
-            + (f"did you mean {near[0]}?" if near else "`tupe describe` lists them.")
+            f"{other} is no field of a position encoding{nearest(other, known)}: `tupe describe` lists them."
         )
     kinds, given = typing.get_type_hints(type(config)), {}
     for field, value in fields.items():

@@ -2,7 +2,6 @@
 
 import platform
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -11,8 +10,9 @@ from tupe.analysis.curves import TrainingLog, plot_training, read_log
 from tupe.analysis.page import Table, write_page
 from tupe.analysis.position import plot_position, position_correlation
 from tupe.analysis.text import read_tokens
+from tupe.checkpoints.card import Score
 from tupe.data.corpus.manifest import Manifest
-from tupe.files import read_json, typed, write_bytes
+from tupe.files import write_bytes
 from tupe.models import TupeModel
 from tupe.systems import ALIASES, DESCRIPTIONS
 
@@ -75,7 +75,7 @@ def _results(folder: Path, logs: dict[str, TrainingLog], hubs: dict) -> list[lis
     for model, log in logs.items():
         updates, valid = max(log.valid.items())
         parameters = sum(parameter.numel() for parameter in hubs[model].model.parameters())
-        score = _score(folder / "finetuning" / model)
+        score = Score.read(folder / "finetuning" / model / "result.json").score
         sizes = label(model), model, f"{parameters:,}", f"{updates}"
         measured = f"{valid['loss']:.3f}", f"{valid['ppl']:.1f}", f"{valid['accuracy']:.1f}", f"{score:.1f}"
         rows.append([*sizes, *measured, f"{log.seconds:.0f}"])
@@ -85,12 +85,6 @@ def _results(folder: Path, logs: dict[str, TrainingLog], hubs: dict) -> list[lis
 def _markdown(rows: list[list[str]]) -> str:
     head, *lines = (f"| {' | '.join(cells)} |".replace("<mask>", "`<mask>`") for cells in rows)
     return "\n".join([head, "|---" * len(rows[0]) + "|", *lines])
-
-
-def _score(run: Path) -> float:
-    by, path = "scripts/finetune_glue.sh", run / "result.json"
-    content = typed(dict[str, Any], read_json(path, by), str(path), by)
-    return typed(float, content.get("score"), f"{path}: score", by)
 
 
 def _hub(run: Path, corpus: Manifest):

@@ -53,7 +53,9 @@ def writer(prefix: Path, symbols: int) -> Iterator[Callable[[np.ndarray, np.ndar
 
             yield add
         with MMapIndexedDataset.Index.writer(str(index), kind) as entries:
-            entries._get_pointers = lambda sizes: _starts(sizes) * np.dtype(kind).itemsize  # fairseq's is a loop
+            item = np.dtype(kind).itemsize
+            # fairseq's is a loop
+            entries._get_pointers = lambda sizes: item * (np.cumsum(sizes, dtype=np.int64) - sizes)
             entries.write(np.concatenate(lengths))
 
 
@@ -160,8 +162,3 @@ def _check_tokens(data: Path, kind: np.dtype, symbols: int, mending: str) -> Non
             if not tokens.any():  # as a file system leaves a file after a crash
                 raise UserError(f"{data} is damaged: all its tokens from {first:,} on are number 0: {mending}.")
             first += len(tokens)
-
-
-def _starts(sizes: np.ndarray) -> np.ndarray:
-    """Return where each sequence begins, in tokens."""
-    return np.cumsum(sizes, dtype=np.int64) - sizes

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any, TypeVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from tupe.errors import UserError
 
@@ -15,8 +15,10 @@ Init = TypeVar("Init", bound=Callable[..., None])
 
 
 def shown(value: object) -> str:
-    """Show any value in one line: a tensor by its shape."""
-    return f"a tensor {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r:.60}"
+    """Show any value in one line: a tensor by its shape, a module by its class."""
+    if isinstance(value, Tensor):
+        return f"a tensor {tuple(value.shape)}"
+    return f"a {type(value).__name__}" if isinstance(value, nn.Module) else f"{value!r:.60}"
 
 
 def _is_whole(value: Any) -> bool:

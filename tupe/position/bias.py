@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import UntiedAbsolute
-from tupe.position.arguments import check_types
+from tupe.position.arguments import check_types, shown
 from tupe.position.cache import TermCache, cacheable_tensors
 from tupe.position.deberta import RelativeEmbeddings
 from tupe.position.length import Drawn, Span, check_whole
@@ -280,7 +280,7 @@ def _check_parts(absolute: object, relative: object, reset: object, rotation: ob
     for name, term in (("absolute", absolute), ("relative", relative)):
         if term is None:
             continue
-        said = f"{name}= of PositionBias is {_shown(term)}"
+        said = f"{name}= of PositionBias is {shown(term)}"
         if not isinstance(term, nn.Module):
             raise UserError(f"{said}, but must be a position term, such as BucketedRelative(num_heads)")
         if isinstance(term, Rotary):
@@ -293,7 +293,7 @@ def _check_parts(absolute: object, relative: object, reset: object, rotation: ob
         ("reset", reset, Reset), ("rotation", rotation, Rotary), ("embeddings", embeddings, RelativeEmbeddings)
     ):  # fmt: skip
         if part is not None and not isinstance(part, kind):
-            raise UserError(f"{name}= of PositionBias is {_shown(part)}, but must be a {kind.__name__}(...)")
+            raise UserError(f"{name}= of PositionBias is {shown(part)}, but must be a {kind.__name__}(...)")
 
 
 def _takes(term: Term, **options: object) -> bool:
@@ -305,10 +305,6 @@ def _takes(term: Term, **options: object) -> bool:
     except ValueError:  # a forward that has no signature
         pass
     return True
-
-
-def _shown(part: object) -> str:
-    return f"a {type(part).__name__}" if isinstance(part, nn.Module) else f"{part!r:.60}"
 
 
 def _check_heads(*heads: int) -> None:

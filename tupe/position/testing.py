@@ -165,15 +165,12 @@ class _Checked:
         position = self.bias(reset=True).eval()
         for _ in range(2):
             for length, offset in ((self.length, 0), (1, self.length - 1), (max(self.length // 2, 1), 0)):
-                ours, theirs = (of(length, query_offset=offset).bias for of in (position, self.bias_anew(position)))
+                anew = copy.deepcopy(position).train()
+                ours, theirs = (of(length, query_offset=offset).bias for of in (position, anew))
                 self._same(ours, theirs, "what is kept in evaluation is not what its parameters make")
             for parameter in self.term.parameters():
                 parameter.mul_(1.01).add_(0.01)
         self.whole = self.term(self.length).detach()
-
-    @staticmethod
-    def bias_anew(position: PositionBias) -> PositionBias:
-        return copy.deepcopy(position).train()
 
     def state(self) -> None:
         """Check that copies, pickles and state dicts give the same function."""

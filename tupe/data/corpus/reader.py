@@ -13,6 +13,8 @@ from typing import BinaryIO
 
 from tupe.errors import UserError
 
+#: What unpacking a damaged file raises, beside `OSError`.
+DAMAGED = (EOFError, lzma.LZMAError, zlib.error)
 _PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -57,7 +59,7 @@ def read_on(
             file.seek(mark + skip)
             format_ = _format(head[mark:], book)
             yield from _documents(format_(file, counts), counts, settled=format_ is not _json_lines)
-    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+    except (OSError, *DAMAGED) as error:
         raise UserError(f"{path} cannot be read after its line {lines_before + counts['lines']}: {error}.") from None
 
 

@@ -5,14 +5,12 @@ Nothing is repaired or left out in silence: an error names the file and the line
 
 import csv
 import json
-import lzma
-import zlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tupe.data.corpus.reader import open_packed
+from tupe.data.corpus.reader import DAMAGED, open_packed
 from tupe.errors import UserError
 
 #: Format -> the endings of its files.
@@ -224,7 +222,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                         f"{path}, line {number}: byte {error.start + 1} ({line[error.start]:#04x}) is not UTF-8: save "
                         "the file as UTF-8."
                     ) from None
-    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+    except (OSError, *DAMAGED) as error:
         raise UserError(f"{path} cannot be read ({error}): copy it again.") from None
 
 

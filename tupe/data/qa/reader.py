@@ -1,14 +1,12 @@
 """Read questions from the JSON of SQuAD v1.1, which MLQA, XQuAD and TyDiQA-GoldP share."""
 
 import json
-import lzma
-import zlib
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tupe.data.corpus.reader import open_packed
+from tupe.data.corpus.reader import DAMAGED, open_packed
 from tupe.errors import UserError
 
 _SHOWN = 3  # ids that a message names
@@ -82,7 +80,7 @@ def read_json(path: Path) -> Any:
             return json.loads(file.read())
     except FileNotFoundError:
         raise UserError(f"there is no {path}: give a file of JSON.") from None
-    except (EOFError, lzma.LZMAError, zlib.error, RecursionError, ValueError) as error:
+    except (*DAMAGED, RecursionError, ValueError) as error:
         raise UserError(f"{path} is no JSON, or was cut ({str(error)[:100]}): get it anew.") from None
 
 

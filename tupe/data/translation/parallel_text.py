@@ -1,15 +1,13 @@
 """Read two files in parallel, where each line of the one is the translation of the same line of the other."""
 
 import itertools
-import lzma
 import sys
-import zlib
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from tupe.data.corpus.reader import open_packed
+from tupe.data.corpus.reader import DAMAGED, open_packed
 from tupe.errors import UserError
 
 PACKED = ("", ".gz", ".xz", ".bz2")
@@ -72,5 +70,5 @@ def lines(path: Path | None, keep_spaces: bool = False) -> Iterator[str]:
                 yield line.rstrip("\r\n") if keep_spaces else " ".join(line.split())
     except UnicodeDecodeError as error:
         raise UserError(f"line {number} of {name} is no UTF-8 ({error.reason}): convert the file first.") from None
-    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+    except (OSError, *DAMAGED) as error:
         raise UserError(f"{name} cannot be read after its line {number}: {error}.") from None
