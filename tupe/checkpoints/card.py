@@ -101,7 +101,6 @@ class About:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of the model."""
         return vars(self.loaded.model.args)
 
     @property

@@ -55,7 +55,6 @@ class Loaded:
 
     @property
     def name(self) -> str:
-        """The name of the architecture."""
         return self.cfg["model"]["_name"]
 
 
@@ -138,7 +137,6 @@ def weights(loaded: Loaded) -> dict[str, Tensor]:
 
 
 def config(loaded: Loaded) -> dict[str, Any]:
-    """Return the content of `config.json`."""
     args = vars(loaded.model.args)
     content = {
         "architectures": [f"TupeFor{loaded.kind}"],

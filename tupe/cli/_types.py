@@ -58,7 +58,6 @@ def listed(kind: Callable[[str], Any]) -> Callable[[str], list]:
 
 
 def add_workers(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the number of processes."""
     help_ = "processes (default: all cores it may use)"
     parser.add_argument("--workers", type=whole(1, 10_000), default=available_cores(), metavar="N", help=help_)
 

@@ -120,7 +120,6 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:
-    """Make the parser of a command in `COMMANDS`."""
     module = _module(command)
     as_written = argparse.RawDescriptionHelpFormatter
     parser = _Parser(f"tupe {command}", description=module.__doc__, formatter_class=as_written, allow_abbrev=False)

@@ -108,8 +108,6 @@ def _tokens(args: argparse.Namespace, encoders: list[TupeLanguageModelEncoder]) 
 
 
 class Figure(NamedTuple):
-    """A kind of figure."""
-
     shows: str  # what is drawn, and of what
     draw: Callable[[argparse.Namespace], None]  # reads the paths, and writes the picture
     options: Mapping[str, Any] = MappingProxyType({})  # its optional arguments, with their defaults

@@ -25,7 +25,6 @@ class Finding:
     facts: dict[str, Any] = field(default_factory=dict)  # for the JSON file
 
     def line(self) -> str:
-        """Return the finding as it is printed."""
         return f"{self.status:<8} {self.name}: {self.text}"
 
 

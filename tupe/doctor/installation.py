@@ -32,7 +32,6 @@ _ENOUGH_DISK = 5 << 30  # bytes: a checkpoint of `base` with its optimizer is 1.
 
 
 def examine() -> Findings:
-    """Yield the findings of the installation."""
     yield compiler()
     yield headers()
     yield from versions()

@@ -87,7 +87,6 @@ def judge(name: str, line: dict[str, Any]):
 
 
 def arguments(data: str, more: list[str]) -> list[str]:
-    """Return the arguments of fairseq-train for a step."""
     fixed = {
         "user-dir": Path(__file__).resolve().parents[1],
         "task": "masked_lm",

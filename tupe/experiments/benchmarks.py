@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Task:
-    """A task to fine-tune on."""
-
     config: str  # a file of settings below `configs/finetuning`, read after the file with the name of its folder
     prepared_by: str  # the command that makes the data
     data: str  # fairseq's training data, below the task's folder

@@ -30,8 +30,6 @@ _GPU = (
 
 
 class Finished(NamedTuple):
-    """A finished fine-tuning."""
-
     folder: Path
     result: Result
     before: bool  # whether it was finished before

@@ -23,8 +23,6 @@ _POLL = 0.5
 
 
 class Progress(NamedTuple):
-    """Progress of a queue."""
-
     runs: int  # those that are done
     size: int  # what the bar counts
 

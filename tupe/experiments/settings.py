@@ -62,7 +62,6 @@ class Settings(NamedTuple):
 
     @property
     def lr(self) -> float:
-        """The first learning rate."""
         return _number(self.of, "optimization.lr", float)
 
     @property

@@ -42,7 +42,6 @@ class Cell:
 
     @property
     def finished(self) -> int:
-        """Count the finished runs."""
         return sum(len(rate.scores) for rate in self.rates)
 
 

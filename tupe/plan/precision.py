@@ -28,8 +28,6 @@ def bits_of(cfg: DictConfig) -> int:
 
 
 class Choice(NamedTuple):
-    """The precision of a training."""
-
     name: str | None  # a key of `_VALUES`; None where nothing was chosen
     values: dict[str, bool]  # fields of `common` to set beside what was given
     why: str

@@ -50,7 +50,6 @@ class Compiler:
 
 
 def case_of(dtype: torch.dtype, kind: str) -> str:
-    """Name a case of a record."""
     return f"{str(dtype).removeprefix('torch.')} {kind}"
 
 

@@ -46,7 +46,6 @@ def repeated(files: Sequence[Path], marks: Path) -> np.ndarray:
 
 
 def number_of(files: Sequence[Path]) -> int:
-    """Count the hashes in the files."""
     return sum(file.stat().st_size for file in files) // 8
 
 

@@ -24,8 +24,6 @@ _tokenizer, _rare_words = cache(open_tokenizer), cache(RareWords)
 
 @dataclass(frozen=True)
 class Encoding:
-    """Settings of the encoding."""
-
     model: Path  # the file of the tokenizer, beside its dictionary
     by_words: bool  # whether SentencePiece is asked once for a word
     rare: Path | None  # the rare words; None keeps all lines
@@ -41,7 +39,6 @@ class Sequences:
         self.tokens, self.sizes = array("i"), array("i")
 
     def add(self, numbers: list[int]) -> None:
-        """Add a line."""
         self.tokens.fromlist(numbers)
         self.tokens.append(EOS)
         self.sizes.append(len(numbers) + 1)

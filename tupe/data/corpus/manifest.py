@@ -110,14 +110,11 @@ class Manifest:
         return self.folder / (JSON if JSON in self.content.checksums else MODEL)
 
     def tokenizer(self) -> Tokenizer:
-        """Open the tokenizer."""
         return open_tokenizer(self.model)
 
     @property
     def dictionary(self) -> Path:
-        """fairseq's dictionary."""
         return self.folder / DICTIONARY
 
     def text_processing(self) -> TextProcessing:
-        """Return the text stages of this corpus."""
         return TextProcessing(self.content.settings.stages, self.content.settings.language)

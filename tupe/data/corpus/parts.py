@@ -46,7 +46,6 @@ class Part:
         return self.folder / step / f"{self.name}.{kind}"
 
     def is_done(self, step: str) -> bool:
-        """Tell whether a step is done with this part."""
         return self.path(step, "json").exists()
 
     def note(self, step: str) -> Note:
@@ -54,7 +53,6 @@ class Part:
         return read(self.path(step, "json"), Note, "tupe prepare-corpus", f"remove {self.folder} and start again")
 
     def finish(self, step: str, counts: Counter, next_: Position | None = None) -> None:
-        """Note that a step is done with this part."""
         write(self.path(step, "json"), Note(dict(counts), next_))
 
     def drop(self, step: str, kind: str) -> None:

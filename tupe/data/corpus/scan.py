@@ -30,7 +30,6 @@ class Lot:
     files: tuple[Input, ...]
 
     def part(self, number: int) -> Part:
-        """Return a part of this lot."""
         return Part(self.folder, f"{self.number:06d}.{number:06d}")
 
     def parts(self) -> list[Part]:

@@ -89,7 +89,6 @@ class SentencePieceTokenizer:
         self._words = Memo(self.__call__) if by_words else None
 
     def __call__(self, text: str) -> list[int]:
-        """Return the numbers of a text."""
         return [self._numbers[piece] for piece in self._model.encode(text)]
 
     def lines(self, lines: list[str]) -> Iterator[list[int]]:
@@ -115,7 +114,6 @@ class SentencePieceTokenizer:
         return Pieces(np.array(self._numbers, dtype=np.int64)[ids], begin, end)
 
     def decode(self, symbols: list[str]) -> str:
-        """Return the text that symbols of the dictionary spell."""
         return "".join(symbols).replace("▁", " ").strip()
 
 
@@ -140,11 +138,9 @@ class JsonTokenizer:
         self._numbers = _numbers(by_id, self.symbols)
 
     def __call__(self, text: str) -> list[int]:
-        """Return the numbers of a text."""
         return [self._numbers[number] for number in self._tokenizer.encode(text, add_special_tokens=False).ids]
 
     def lines(self, lines: list[str]) -> Iterator[list[int]]:
-        """Return the numbers of many lines."""
         return map(self, lines)
 
     def pieces(self, text: str) -> Pieces:
@@ -157,7 +153,6 @@ class JsonTokenizer:
         return Pieces(np.array([self._numbers[number] for number in found.ids], dtype=np.int64), begin, end)
 
     def decode(self, symbols: list[str]) -> str:
-        """Return the text that symbols of the dictionary spell."""
         return self._tokenizer.decoder.decode(symbols)
 
 

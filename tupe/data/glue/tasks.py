@@ -25,8 +25,6 @@ class Split:
 
 @dataclass(frozen=True)
 class Task:
-    """A task."""
-
     name: str  # as in GLUE
     splits: tuple[Split, ...]  # its files
     texts: tuple[str, ...]  # names of the columns that hold the one or two texts

@@ -15,8 +15,6 @@ class Span(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """An answer's text and score."""
-
     text: str
     score: float
 

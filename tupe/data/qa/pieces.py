@@ -38,7 +38,6 @@ class Encoder:
         self._keep = KEEP_WHITE_SPACE in corpus.content.settings.stages
 
     def __call__(self, text: str) -> Pieces:
-        """Return the pieces of a text."""
         clean, position = self._clean(text)
         numbers, begin, end = self._tokenizer.pieces(clean)
         if position is not None and len(numbers):

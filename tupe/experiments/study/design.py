@@ -102,7 +102,6 @@ class Design:
         return {name: system for group in self.groups for name, system in group.items()}
 
     def label(self, name: str) -> str:
-        """Return the name of a system in tables."""
         row = self.systems.get(name)  # a table may name a baseline that this study lacks
         return row.label if row is not None and row.label else DESCRIPTIONS[self.model(name)][0]
 

@@ -205,7 +205,6 @@ class Study:
         return run.part == "final" and run in self.done and not self._pretrained(replace(run, at="end"))
 
     def folder(self, run: Run) -> Path:
-        """Return the folder that a run works in."""
         return self.out / run.path.with_suffix("")
 
     def _command(self, run: Run, of: dict[str, Any], folder: Path) -> list[str]:

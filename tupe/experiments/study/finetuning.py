@@ -24,7 +24,6 @@ def sweep_settings(design: Design, run: Run, pretraining: dict[str, Any]) -> dic
 
 
 def sweep_command(design: Design, checkpoint: Path, glue: Path, folder: Path) -> list[str]:
-    """Return the command of a sweep."""
     sweep = design.finetuning
     lists = {"--tasks": sweep.tasks, "--lrs": sweep.rates, "--seeds": sweep.seeds}
     options = [f"{name}={','.join(map(str, values))}" for name, values in lists.items()]
@@ -50,7 +49,6 @@ def cost_command(design: Design, folder: Path) -> list[str]:
 
 
 def cost_record(of: dict[str, Any], folder: Path) -> Cost:
-    """Return the record of the measured costs."""
     conditions, records = read_costs(folder / "model.json")
     times: dict[str, dict[str, tuple[float, float, float]]] = {}
     for record in records:
