@@ -460,12 +460,12 @@ WRONG_FOLDERS = {
     "more symbols": (config({"fairseq": {"model": "tupe_tiny", "symbols": 90}}), "symbols that were added since"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), r"there is no .*model\.safetensors"),
     "cut weights": (lambda f: (f / "model.safetensors").write_bytes(b"\1\2\3"), "damaged or no safetensors"),
-    "a parameter": (weights(lambda s: s.pop("tupe.layers.0.fc1.bias")), "lacks encoder.*fc1.bias"),
-    "one too many": (weights(lambda s: s.update(more=torch.ones(1))), "has more"),
+    "a parameter": (weights(lambda s: s.pop("tupe.layers.0.fc1.bias")), "lack encoder.*fc1.bias"),
+    "one too many": (weights(lambda s: s.update(more=torch.ones(1))), "have more"),
     "no words": (weights(lambda s: s.pop("tupe.embed_tokens.weight")), "has no .*embed_tokens"),
     "no numbers": (weights(lambda s: s["lm_head.dense.bias"].fill_(torch.nan)), r"tensors holds weights that are NaN"),
     "another shape": (config({"num_hidden_layers": 1}), "does not hold the weights of the 1 layers"),
-    "another width": (config({"intermediate_size": 8}), "does not fit its config"),
+    "another width": (config({"intermediate_size": 8}), "do not fit its config"),
 }
 
 

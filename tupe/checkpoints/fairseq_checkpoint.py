@@ -7,10 +7,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import size_on_disk
 from tupe.files import atomic
 from tupe.models import TupeModel
 from tupe.models.config import TupeConfig
+
+
+def fill(model: TupeModel, state: dict[str, Tensor], path: Path, may_lack: str | tuple[str, ...]) -> list[str]:
+    """Give a model the weights of `path`; return the parameters that lack there and keep their initial values.
+
+    Raises:
+        UserError: if the weights do not fit, or lack a parameter whose name does not begin with `may_lack`.
+    """
+    try:
+        missing, unexpected = model.load_state_dict(state, strict=False)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(f"the weights of {path} do not fit its configuration: {reason}") from error
+    wrong = [name for name in missing if not name.startswith(may_lack)]
+    if wrong or unexpected:
+        what = f"lack {wrong[0]}" if wrong else f"have {unexpected[0]}, which has no counterpart here"
+        raise UserError(f"the weights of {path} {what}: give files that belong together")
+    return missing
 
 
 def write_checkpoint(

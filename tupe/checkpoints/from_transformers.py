@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tupe.checkpoints import extras
-from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
+from tupe.checkpoints.fairseq_checkpoint import fill, write_checkpoint
 from tupe.checkpoints.foreign.head import task_of
 from tupe.checkpoints.transformers_format import CHECKSUM, OUTPUT_EMBEDDINGS, WINDOWS, checksum, model_fields, to_ours
 from tupe.data.qa.dataset import SPECIAL
@@ -75,20 +75,14 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
         model.register_span_head()
     if "token_head.weight" in state and hasattr(model, "register_token_head"):
         model.register_token_head(len(torch.atleast_1d(state["token_head.weight"])))
-    return model, config, _fill(model, state, folder)
+    return model, config, fill(model, state, folder / "model.safetensors", may_lack="encoder.lm_head.")
 
 
-def _fill(model: TupeModel, state: dict[str, Tensor], folder: Path) -> list[str]:
-    try:
-        missing, unexpected = model.load_state_dict(state, strict=False)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:300]
-        raise UserError(f"{folder}/model.safetensors does not fit its config.json: {reason}") from error
-    lacking = [name for name in missing if not name.startswith("encoder.lm_head.")]
-    if lacking or unexpected:
-        what = f"lacks {lacking[0]}" if lacking else f"has {unexpected[0]}, which the model of config.json lacks"
-        raise UserError(f"{folder}/model.safetensors {what}: give a folder whose files belong together")
-    return missing
+def named_parts(index: Path, made_by: str) -> list[Path]:
+    """Return the files of weights that an index beside them names; a name leads nowhere else."""
+    content = typed(dict[str, Any], read_json(index, made_by), str(index), made_by)
+    parts = typed(dict[str, str], content.get("weight_map"), f"{index}: weight_map", made_by)
+    return [index.parent / Path(name).name for name in sorted(set(parts.values()))]
 
 
 def read_weights(folder: Path, made_by: str = _MADE_BY) -> dict[str, Tensor]:
@@ -103,14 +97,8 @@ def read_weights(folder: Path, made_by: str = _MADE_BY) -> dict[str, Tensor]:
     except ModuleNotFoundError:
         raise UserError(f"an import needs safetensors: {extras.TRANSFORMERS}") from None
     index = folder / "model.safetensors.index.json"
-    files = ["model.safetensors"]
-    if index.is_file():
-        content = typed(dict[str, Any], read_json(index, made_by), str(index), made_by)
-        parts = typed(dict[str, str], content.get("weight_map"), f"{index}: weight_map", made_by)
-        files = sorted(set(parts.values()))
     tensors: dict[str, Tensor] = {}
-    for name in files:
-        path = folder / Path(name).name
+    for path in named_parts(index, made_by) if index.is_file() else [folder / "model.safetensors"]:
         check_file(path, made_by)
         try:
             with safe_open(path, framework="pt") as file:

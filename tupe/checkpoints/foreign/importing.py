@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import torch
 from fairseq.data import Dictionary
 
-from tupe.checkpoints.fairseq_checkpoint import model_config, write_weights
+from tupe.checkpoints.fairseq_checkpoint import fill, model_config, write_weights
 from tupe.checkpoints.foreign import fairseq, head, tokenizer, transformers
 from tupe.checkpoints.foreign.model import Foreign, families
 from tupe.checkpoints.foreign.names import HEAD, LM_HEAD, OUTPUT, POOLER, WORDS
@@ -132,7 +132,6 @@ def is_ours(folder: Path) -> bool:
 
 
 def fairseq_folder(folder: Path) -> bool:
-    """Tell whether a folder is of fairseq."""
     return (folder / fairseq.WEIGHTS).is_file()
 
 
@@ -182,15 +181,7 @@ def build(config: TupeConfig, dictionary: Dictionary, foreign: Foreign, head_nam
         state.update({f"{HEAD}{head_name}.{part}": tensor for part, tensor in foreign.head.items()})
     if foreign.has_lm_head:
         state.setdefault(OUTPUT, state[WORDS])
-    try:
-        missing, unexpected = model.load_state_dict(state, strict=False)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:300]
-        raise UserError(f"the weights of {foreign.path} do not fit its configuration: {reason}") from error
-    wrong = [name for name in missing if foreign.has_lm_head or not name.startswith(LM_HEAD)]
-    if wrong or unexpected:
-        what = f"lack {wrong[0]}" if wrong else f"have {unexpected[0]}, which has no counterpart here"
-        raise UserError(f"the weights of {foreign.path} {what}: get them again")
+    fill(model, state, foreign.path, may_lack=() if foreign.has_lm_head else LM_HEAD)
     return model.eval()
 
 

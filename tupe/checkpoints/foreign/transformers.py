@@ -15,7 +15,7 @@ from tupe.checkpoints.foreign.names import (
     WORDS,
     from_transformers,
 )
-from tupe.checkpoints.from_transformers import read_weights
+from tupe.checkpoints.from_transformers import named_parts, read_weights
 from tupe.errors import UserError
 from tupe.files import read_json, typed
 from tupe.safe_load import check_stored, safe_load
@@ -131,16 +131,14 @@ def _refuse(path: Path, config: dict[str, Any]) -> None:
 
 
 def _weights(folder: Path) -> tuple[list[Path], dict[str, Tensor]]:
-    """Return the files of the weights, and all tensors. Names in an index are names alone: none leads elsewhere."""
+    """Return the files of the weights, and all tensors."""
     if any((folder / name).exists() for name in ("model.safetensors", "model.safetensors.index.json")):
         index = folder / "model.safetensors.index.json"
         tensors = read_weights(folder, MADE_BY)
         return [index if index.is_file() else folder / "model.safetensors"], tensors
     index, files = folder / f"{PICKLED}.index.json", [folder / PICKLED]
     if index.is_file():
-        content = typed(dict[str, Any], read_json(index, MADE_BY), str(index), MADE_BY)
-        parts = typed(dict[str, str], content.get("weight_map"), f"{index}: weight_map", MADE_BY)
-        files = [folder / Path(name).name for name in sorted(set(parts.values()))]
+        files = named_parts(index, MADE_BY)
     elif not files[0].exists():
         raise UserError(f"there is neither model.safetensors nor {PICKLED} in {folder}: get the weights too")
     tensors: dict[str, Tensor] = {}
