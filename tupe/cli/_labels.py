@@ -21,6 +21,13 @@ def split_label(argument: str) -> Labelled:
     return label, Path(path)
 
 
+def named(paths: list[Labelled]) -> list[Labelled]:
+    """Return the paths with their labels, which default to the paths. Raise a `UserError` if two are the same."""
+    found = [(label or str(path), path) for label, path in paths]
+    check_names([name for name, _ in found])
+    return found
+
+
 def check_names(names: list[str]) -> None:
     """Raise a `UserError` if two names are the same."""
     for name in names:
@@ -41,8 +48,7 @@ def read_runs(runs: list[Labelled], against: str | None) -> dict[str, TrainingLo
     """Return the logs of runs by label, which defaults to the path. `against` is one of the labels, or None."""
     from tupe.analysis.curves import read_log
 
-    logs = [(label or str(path), read_log(path)) for label, path in runs]
-    check_names([name for name, _ in logs])
-    if against not in (None, *dict(logs)):
-        raise UserError(f"there is no run '{against}': --against takes one of {', '.join(dict(logs)) or '--runs'}.")
-    return dict(logs)
+    logs = {name: read_log(path) for name, path in named(runs)}
+    if against not in (None, *logs):
+        raise UserError(f"there is no run '{against}': --against takes one of {', '.join(logs) or '--runs'}.")
+    return logs

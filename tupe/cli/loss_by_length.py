@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from tupe.cli._labels import check_names, split_label
+from tupe.cli._labels import named, split_label
 from tupe.cli._types import SEEDS, output_file, whole
 from tupe.experiments.study.design import Extension
 
@@ -58,8 +58,7 @@ def run(args: argparse.Namespace) -> None:
     from tupe.analysis.length import loss_by_length, plot_loss_by_length
     from tupe.files import write_json
 
-    checkpoints = [(label or str(path), path) for label, path in args.checkpoints]
-    check_names([name for name, _ in checkpoints])
+    checkpoints = named(args.checkpoints)
     trained = {name: open_encoder(path).trained_length for name, path in checkpoints}
     lengths = sorted({*(args.lengths or [times * min(trained.values()) for times in _TIMES])})
     longest, overrides = max(*lengths, *trained.values()), dict(args.override)

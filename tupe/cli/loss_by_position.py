@@ -8,7 +8,7 @@ Example: tupe loss-by-position TUPE-R=tupe.pt longer.pt --data DATA --lengths 12
 import argparse
 from pathlib import Path
 
-from tupe.cli._labels import check_names, split_label
+from tupe.cli._labels import named, split_label
 from tupe.cli._types import SEEDS, output_file, whole
 
 
@@ -29,8 +29,7 @@ def run(args: argparse.Namespace) -> None:
     from tupe.analysis.checkpoint import open_encoder
     from tupe.analysis.length import TooLong, loss_by_position, plot_loss_by_position
 
-    checkpoints = [(label or str(path), path) for label, path in args.checkpoints]
-    check_names([name for name, _ in checkpoints])
+    checkpoints = named(args.checkpoints)
     found, missing = {}, None
     print(f"{'':<40}{'length':>8}{'bits':>8}" + "".join(f"{f'{q}/4':>8}" for q in range(1, 5)))
     for name, path in checkpoints:

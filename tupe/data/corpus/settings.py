@@ -15,7 +15,7 @@ class Settings:
     """Settings of `tupe prepare-corpus`.
 
     Raises:
-        UserError: for a share of documents that is none.
+        UserError: for documents to hold out that are no number and no share.
     """
 
     profile: str  # the profile that `stages` and `language` were taken from

@@ -62,7 +62,8 @@ class QuestionWindows(TextWindows):
             f"{len(examples) - answered:,} questions without a whole answer in any window"
         )
         if self.training and str(cfg.windows_without_answer) == "drop":
-            self._keep(whole)
+            for name in ("_example", "_start", "_length", "_target"):
+                setattr(self, name, getattr(self, name)[whole])
         if self.training and not whole.any():
             raise UserError(f"no window of {folder.resolve()} has a whole answer in it: raise max_positions.")
         self.sizes = special + self._asked[self._example] + self._length
@@ -70,10 +71,6 @@ class QuestionWindows(TextWindows):
     def _indexed(self, name: str, symbols: int | None = None) -> MMapIndexedDataset:
         check_indexed(self._folder / name, MADE_BY, symbols=symbols)
         return MMapIndexedDataset(str(self._folder / name))
-
-    def _keep(self, chosen: np.ndarray) -> None:
-        for name in ("_example", "_start", "_length", "_target"):
-            setattr(self, name, getattr(self, name)[chosen])
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         example, begin = self._example[index], self._begin(index)

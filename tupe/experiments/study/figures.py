@@ -1,4 +1,7 @@
-"""Plot all systems: validation loss against updates, also of short runs, and fine-tuned scores against the loss."""
+"""Plot all systems: validation loss against updates, also of short runs, and fine-tuned scores against the loss.
+
+Each function returns whether there was something to draw, and raises `UserError` without matplotlib.
+"""
 
 from pathlib import Path
 
@@ -12,12 +15,6 @@ def plot_curves(results: Results, output: Path) -> bool:
     """Draw a line for each system, a band from the lowest to the highest seed, and the baseline's final loss.
 
     The legend is in the order of final losses.
-
-    Returns:
-        Whether there was something to draw.
-
-    Raises:
-        UserError: without matplotlib.
     """
     if not any(map(results.finals, results.design.systems)):
         return False
@@ -52,12 +49,6 @@ def plot_starts(results: Results, output: Path) -> bool:
     """Draw the loss of each short run against its updates, with those that its start cost, in percent of a whole run.
 
     A band goes from the lowest to the highest seed; dotted lines are the losses of whole runs.
-
-    Returns:
-        Whether there was something to draw.
-
-    Raises:
-        UserError: without matplotlib.
     """
     design = results.design
     if not any(results.shorts(name, updates) for name in design.started for updates in design.short):
@@ -95,14 +86,7 @@ def plot_starts(results: Results, output: Path) -> bool:
 
 
 def plot_scores(results: Results, output: Path) -> bool:
-    """Draw the fine-tuned checkpoints for each column of scores; checkpoints before the end are hollow.
-
-    Returns:
-        Whether there was something to draw.
-
-    Raises:
-        UserError: without matplotlib.
-    """
+    """Draw the fine-tuned checkpoints for each column of scores; checkpoints before the end are hollow."""
     points = {
         (column, name, at): results.losses_and_scores(name, column, at)
         for column in results.columns
