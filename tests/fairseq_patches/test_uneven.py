@@ -1,5 +1,6 @@
 """The same batches on 1, 2 and 4 processes make the same updates, also where they do not divide evenly among them."""
 
+import copy
 import itertools
 import json
 import logging
@@ -54,11 +55,15 @@ CRITERIONS = {
 SPLITS = ((1, 4), (2, 2), (4, 1))  # processes x accumulated batches
 
 
-def updates(data, flags, batch_size, rank, processes, accumulated):
-    """Gradient norm, sample size and loss of every update of an epoch, and the parameters after it, on one process."""
+def configuration(data, flags, batch_size):
     parser = options.get_training_parser()
     command = [data, *COMMON, *flags, "--batch-size", batch_size, "--required-batch-size-multiple", 1]
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, [str(part) for part in command]))
+    return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, [str(part) for part in command]))
+
+
+def updates(cfg, rank, processes, accumulated):
+    """Gradient norm, sample size and loss of every update of an epoch, and the parameters after it, on one process."""
+    cfg = copy.deepcopy(cfg)
     cfg.distributed_training.distributed_world_size = processes
     cfg.distributed_training.distributed_rank = rank
     task = tasks.setup_task(cfg.task)
@@ -95,7 +100,7 @@ def validated(data, checkpoint, rank, processes):
 def process(rank, folder, cases, corpus, checkpoint):
     """A process of gloo, of which the first 1, 2 and all 4 work; the first writes down what came out."""
     torch.set_num_threads(1)
-    cases = {**{name: (updates, *case) for name, case in cases.items()}, "validate": (validated, corpus, checkpoint)}
+    cases = {**{name: (updates, cfg) for name, cfg in cases.items()}, "validate": (validated, corpus, checkpoint)}
     for (name, (work, *case)), (processes, accumulated) in itertools.product(cases.items(), SPLITS):
         if rank >= processes:
             continue
@@ -128,7 +133,7 @@ def results(corpus, glue, trained, tmp_path_factory):
     """`results(name, processes)`, of four processes that are started once."""
     folder = tmp_path_factory.mktemp("processes")
     data = {None: corpus, "MNLI": glue / "MNLI", "STS-B": glue / "STS-B", **prepared(folder)}
-    cases = {name: (data[where], *rest) for name, (where, *rest) in CRITERIONS.items()}
+    cases = {name: configuration(data[where], *rest) for name, (where, *rest) in CRITERIONS.items()}
     # forked: what this process imported need not be imported four times; autograd's threads for CUDA forbid it
     method = "fork" if torch.version.cuda is None else "spawn"
     arguments = (folder, cases, corpus, trained / "checkpoint_last.pt")
