@@ -190,6 +190,8 @@ def test_a_training_that_fails_leaves_what_it_made(here, training):
         (["CoLA", "a/b.pt", "DATA", "common.seed=1,2"], "'common.seed=1,2' is several values"),
         (["CoLA", "a/b.pt", "DATA", "task.data=OTHER"], "'task.data=OTHER' is no setting here: the checkpoint and"),
         (["CoLA", "a/b.pt", "DATA", "+model.max_positions=3"], "model.max_positions is 3, task.max_positions is 512: "),
+        (["CoLA", "a/b.pt", "DATA", "model.rotary_dims=2.5"], "tupe_tiny cannot have this rotary_dims: Value '2.5'"),
+        (["CoLA", "a/b.pt", "DATA", "+model.nosuch=3"], "tupe_tiny has no nosuch: nothing would read it"),
         (["CoLA", "a/b.pt", "DATA", "seed"], "'seed' is no key=value that Hydra reads"),
         (["CoLA", "a/b.pt", "DATA", "a=[1\n+b=2"], "is no key=value that Hydra reads"),
     ],

@@ -1,6 +1,7 @@
 """Checkpoints that a run cannot go on from, and runs that are already done."""
 
 import hashlib
+import shutil
 import sys
 
 import pytest
@@ -13,7 +14,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.translation import TranslationTask
 from fairseq_cli.train import cli_main
 
-from tests.samples import write_task
+from tests.samples import write_manifest, write_task
 from tupe.checkpoints.load import open_checkpoint
 from tupe.errors import UserError
 from tupe.fairseq_patches import dictionary_sha256
@@ -35,6 +36,15 @@ def test_finished_run_stays_finished(train, tmp_path):
     assert metrics.get_meter("default", "wall").elapsed_time > 0  # of this start
     last = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
     assert last["optimizer_history"][-1]["num_updates"] == 4
+
+
+def test_a_dictionary_that_is_not_the_one_of_the_manifest(train, corpus, tmp_path):
+    data = shutil.copytree(corpus, tmp_path / "data")
+    write_manifest(data)
+    with (data / "dict.txt").open("a") as dictionary:
+        dictionary.write("more 1\n")
+    with pytest.raises(UserError, match=rf"^{data}/dict\.txt is not the one that the command that prepared it wrote"):
+        train(tmp_path / "run", data=data)
 
 
 def test_a_checkpoint_without_the_meter_of_time(train, trained, tmp_path):

@@ -101,6 +101,7 @@ def test_text_without_a_tokenizer(hub, ask):
     ("tokens", "said"),
     [
         ("word1", "tokens are a str, but must be a tensor"),
+        (torch.zeros(3, dtype=torch.long, device="meta"), "tokens are on the device meta, which holds no numbers"),
         (torch.zeros(2, 0, dtype=torch.long), r"tokens are \(2, 0\) of torch.int64, but must be whole numbers"),
         (torch.zeros(1, 2, dtype=torch.bool), r"tokens are \(1, 2\) of torch.bool, but must be whole numbers"),
         (torch.zeros(1, 2), r"tokens are \(1, 2\) of torch.float32, but must be whole numbers"),

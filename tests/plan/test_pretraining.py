@@ -133,6 +133,7 @@ def test_number_of_checkpoints(overrides, number, corpus):
         (["common.log_format=xml"], "^common cannot have this log_format: Invalid value 'xml', expected one of"),
         (['common.seed="a\nb"'], "^common cannot have this seed: Value 'a b' of type 'str' could not be converted"),
         (["checkpoint.restore_file=/nowhere"], "^there is no checkpoint /nowhere: give the path of one"),
+        (["checkpoint.restore_file=configs/pretraining/base.yaml"], "base.yaml cannot be read as a checkpoint"),
         (["common.cpu=2"], "^common cannot have this cpu: '2' is neither true nor false$"),
         (["task=nan"], "^the configuration base cannot be made|^task "),
         (["common.log_file=configs/pretraining"], "common.log_file is configs/pretraining, which cannot be written"),

@@ -356,6 +356,7 @@ def test_a_size_that_cannot_be_is_refused(field):
         ("hidden_dropout_prob", (-0.5, 1.5, math.nan, "x", None), "a number from 0 to 1"),
         ("attention_probs_dropout_prob", (-1, {}), "a number from 0 to 1"),
         ("layer_norm_eps", (-1, math.inf, True), "a number from 0 to 1"),
+        ("initializer_range", (-1, 1e9), "a number from 0 to 100"),
         ("fire_length", (-1, math.inf, "x"), "a number from 0 to 1e.38"),
         ("hidden_act", ("nosuch", None, []), "one of Transformers"),
         ("pooler_act", ("8",), "one of Transformers"),

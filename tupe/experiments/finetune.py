@@ -18,6 +18,7 @@ from tupe.experiments.result import Result, finetuning_result
 from tupe.experiments.runs import LOG, MADE_BY, result
 from tupe.experiments.settings import CONFIGS, Settings, assignment, overrides_for, read_settings
 from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary, refuse_other_dictionary, saved_size
+from tupe.fairseq_patches.configuration import refuse_other_fields
 from tupe.files import check_file, own, sha256
 from tupe.inference.languages import question_sets, tested
 from tupe.plan.precision import choose
@@ -53,6 +54,7 @@ def finetune(
     config = opened.config
     of = {"task": task, "checkpoint": sha256(checkpoint), "data": data_checksum(data, task), "settings": settings.of}
     check_dictionary(opened, data, task)
+    check_fields(opened, settings)
     del opened  # or its tensors stay in memory while the training runs
     folder = Path(settings.save_dir) if settings.save_dir else default_folder(task, checkpoint, settings)
     mending = "set checkpoint.save_dir to another folder, or remove this one to train anew"
@@ -124,6 +126,12 @@ def check_dictionary(checkpoint: Checkpoint, data: Path, task: str) -> None:
         dictionary = read_dictionary(path, row.prepared_by)
         refuse_other_dictionary(checksum, dictionary, row.prepared_by, size, f" {checkpoint}", str(folder))
         checksum = dictionary_sha256(dictionary)  # if the checkpoint has none, the tests are compared with the task
+
+
+def check_fields(checkpoint: Checkpoint, settings: Settings) -> None:
+    """Raise `UserError` for a field that the checkpoint's model lacks, or that cannot have its value."""
+    given = {name: value for name, value in (settings.of.get("model") or {}).items() if value is not None}
+    refuse_other_fields(checkpoint.config._name, given, type(checkpoint.config))
 
 
 def _arguments(row: Task, checkpoint: Path, data: Path, folder: Path, overrides: list[str]) -> list[str]:

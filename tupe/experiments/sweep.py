@@ -10,7 +10,7 @@ from pathlib import Path
 from tupe.checkpoints.load import open_checkpoint
 from tupe.cores import visible_gpus
 from tupe.errors import UserError
-from tupe.experiments.finetune import check_dictionary, data_checksum
+from tupe.experiments.finetune import check_dictionary, check_fields, data_checksum
 from tupe.experiments.job import keep_best, perform
 from tupe.experiments.own import task_of
 from tupe.experiments.plan import Plan
@@ -50,11 +50,11 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
             f"{data} has no training data of {', '.join(missing)}: prepare them with {prepared_by}, or name "
             "the tasks to run: --tasks A,B (TASKS=A,B)."
         )
-    for task in tasks:
-        read_settings(task, list(overrides), data)  # raises UserError for a wrong override
+    settings = [read_settings(task, list(overrides), data) for task in tasks]  # raises UserError for a wrong override
     opened = open_checkpoint(checkpoint)
-    for task in tasks:
+    for task, of_task in zip(tasks, settings):
         check_dictionary(opened, data / task, task)
+        check_fields(opened, of_task)
     return Plan(
         checkpoint=str(checkpoint.resolve()),
         sha256=sha256(checkpoint),

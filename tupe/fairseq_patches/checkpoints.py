@@ -20,15 +20,17 @@ from fairseq.data import Dictionary
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
+from fairseq.utils import split_paths
 from omegaconf import DictConfig, ListConfig
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
 from torch.serialization import safe_globals
 
+from tupe.data.corpus.manifest import NAME as MANIFEST
 from tupe.errors import UserError
 from tupe.fairseq_patches.patching import overlay, patch, patched, patches, put
 from tupe.fairseq_patches.scope import chosen, in_scope
-from tupe.files import atomic, check_file
+from tupe.files import atomic, check_checksums, check_file, read_json
 from tupe.position.registry import refuse_unregistered
 from tupe.safe_load import check_finite, fairseq_globals, safe_load
 from tupe.systems import system_fields
@@ -187,6 +189,19 @@ def refuse_other_dictionary(
         f"the checkpoint{where} was trained with another {side}dictionary ({how}): give the data that it was trained "
         f"on, or prepare {data} again with its vocabulary ({made_by}; `fairseq-preprocess --srcdict` with its dict.txt)"
     )
+
+
+def refuse_changed_dictionaries(task: Any) -> None:
+    """Raise a `UserError` if a dictionary of the task's data is not the one that the manifest beside them names.
+
+    No command would find it before the training has ended and its checkpoint meets the dictionary that was meant.
+    """
+    for folder in map(Path, split_paths(getattr(task, "data", None) or "")):
+        made_by = "the command that prepared it"
+        manifest = read_json(folder / MANIFEST, made_by) if (folder / MANIFEST).is_file() else None
+        sums = manifest.get("checksums") if isinstance(manifest, dict) else None
+        of_dictionaries = {name: each for name, each in (sums or {}).items() if Path(name).name.startswith("dict.")}
+        check_checksums(folder, of_dictionaries, made_by)
 
 
 def refuse_other_target(cfg: Any, task: FairseqTask, where: str = "") -> None:

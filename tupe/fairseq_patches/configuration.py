@@ -117,7 +117,7 @@ def _plain(error: object) -> str:
     return one_line(_ADVICE.split(str(error))[0]).rstrip(".")
 
 
-def _refuse_other_fields(name: str, fields: Mapping, of: type) -> None:
+def refuse_other_fields(name: str, fields: Mapping, of: type) -> None:
     """Raise a `UserError` for a field that the dataclass `of` lacks, or that cannot have its value."""
     try:
         with flags_are_booleans():
@@ -145,7 +145,7 @@ def refuse_unknown_keys(cfg: Mapping) -> None:
         if dataclasses.is_dataclass(of) and group in cfg:
             if not isinstance(cfg[group], Mapping):
                 raise UserError(f"{group} is {cfg[group]!s:.40}, but is a group: set its fields, as {group}.KEY=VALUE")
-            _refuse_other_fields(group, cfg[group], of)
+            refuse_other_fields(group, cfg[group], of)
 
 
 def raised_by_others(error: Exception) -> bool:
@@ -279,7 +279,7 @@ def known_parts(original):
             for kind, known in _DATACLASSES.items():
                 part = cfg.get(kind)
                 if getattr(part, "_name", None) in known:
-                    _refuse_other_fields(part._name, part, known[part._name])
+                    refuse_other_fields(part._name, part, known[part._name])
             raise
         if config_in_scope(cfg):
             refuse_out_of_range(cfg)

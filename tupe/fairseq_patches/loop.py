@@ -99,13 +99,18 @@ def trains_ours(cfg, trainer, *args, **kwargs) -> bool:
     return in_scope(trainer)
 
 
-def refuse_missing_checkpoint(cfg) -> None:
-    """Raise a `UserError` for a `--restore-file` that does not exist, without which fairseq trains from nothing."""
+def named_checkpoint(cfg) -> str | None:
+    """Return the checkpoint that a run begins from, by an option, or None.
+
+    Raises:
+        UserError: if it does not exist, as a `--restore-file` without which fairseq trains from nothing.
+    """
     named = cfg.restore_file if cfg.restore_file != "checkpoint_last.pt" else None
     if named is None and not os.path.exists(os.path.join(cfg.save_dir, "checkpoint_last.pt")):
         named = cfg.finetune_from_model if cfg.continue_once is None else cfg.continue_once
     if named is not None and not checkpoint_utils.PathManager.isfile(named):
         raise UserError(f"there is no checkpoint {os.path.abspath(named)}: give the path of one")
+    return named
 
 
 def begin(trainer: Trainer, state: dict[str, Any] | None) -> None:

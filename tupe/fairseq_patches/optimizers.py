@@ -96,8 +96,8 @@ def make_precision_consistent(common) -> None:
         raise UserError("fp16, bf16 and amp exclude each other: keep one of them")
     if common.fp16 and not (common.cpu or common.tpu or torch.cuda.is_available()):
         raise UserError(
-            "fp16 is for GPUs, and PyTorch sees none: leave out --fp16 (under Hydra common.fp16=false) and train a "
-            "small model by --cpu (common.cpu=true)"
+            "fp16 is for GPUs, and PyTorch sees none: look at CUDA_VISIBLE_DEVICES, or leave out --fp16 (under Hydra "
+            "common.fp16=false) and train a small model by --cpu (common.cpu=true)"
         )
     if (common.cpu or not torch.cuda.is_available()) and not common.tpu:
         common.fp16_no_flatten_grads = True

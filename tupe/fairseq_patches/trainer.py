@@ -24,6 +24,7 @@ from tupe.fairseq_patches.checkpoints import (
     checkpoint_fits,
     names,
     record_dictionaries,
+    refuse_changed_dictionaries,
 )
 from tupe.fairseq_patches.commands import find_unused_parameters, refuse_to_train_alone
 from tupe.fairseq_patches.configuration import explain, refuse_unknown_keys
@@ -69,7 +70,8 @@ class TupeTrainer(ScheduleTrainer):
             task.before_training(cfg)
         refuse_out_of_range(cfg)
         refuse_unknown_keys(cfg)
-        loop.refuse_missing_checkpoint(cfg.checkpoint)
+        loop.named_checkpoint(cfg.checkpoint)
+        refuse_changed_dictionaries(cfg.task)
         log_beside_the_checkpoints(cfg)
         make_precision_consistent(cfg.common)
         refuse_to_train_alone()

@@ -199,3 +199,5 @@ def check_head(heads: Collection[str], name: object) -> None:
 def _check_tensor(tokens: object) -> None:
     if not isinstance(tokens, Tensor):
         raise UserError(f"tokens are a {type(tokens).__name__}, but must be a tensor: give what encode(text) gives")
+    if tokens.is_meta:
+        raise UserError("tokens are on the device meta, which holds no numbers: give what encode(text) gives")

@@ -7,8 +7,9 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from tupe.errors import UserError
+from tupe.fairseq_patches.checkpoints import load
 from tupe.fairseq_patches.configuration import refuse_outputs
-from tupe.fairseq_patches.loop import refuse_missing_checkpoint
+from tupe.fairseq_patches.loop import named_checkpoint
 from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.plan.probe import Probe
 
@@ -43,8 +44,9 @@ def check(cfg: DictConfig, launch: Launch) -> None:
         raise UserError("no data are given: set task.data to the folder that tupe prepare-corpus or another wrote.")
     refuse_out_of_range(cfg)
     refuse_outputs(cfg)
-    if launch.here:
-        refuse_missing_checkpoint(cfg.checkpoint)
+    if launch.here and (begins_from := named_checkpoint(cfg.checkpoint)) is not None:
+        with open(begins_from, "rb") as file:
+            load(file)
     if min(launch.nodes, launch.processes) < 1 or launch.gpus < 0:
         raise UserError(f"{launch} cannot be: give numbers above 0; only GPUs may be 0.")
     if launch.here and launch.gpus > torch.cuda.device_count():

@@ -38,7 +38,8 @@ _RANGES = {
     "pair_separators": (1, 2),
     **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), (0, 1)),
     **dict.fromkeys(("activation_dropout", "classifier_dropout", "layer_norm_eps"), (0, 1)),
-    **dict.fromkeys(("initializer_range", "fire_length", "rotary_length", "rotary_base", "rotary_factor"), (0, 1e38)),
+    "initializer_range": (0, 100),  # weights of greater ones would overflow
+    **dict.fromkeys(("fire_length", "rotary_length", "rotary_base", "rotary_factor"), (0, 1e38)),
 }
 _FROM_0 = (0, math.inf)
 _WORDS = {bool: "true or false", str: "text", type(None): "none", list[int]: "a list of such"}

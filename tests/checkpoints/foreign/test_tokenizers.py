@@ -159,6 +159,15 @@ def test_the_hub_reads_text_as_fairseq_does(released, tmp_path):
         assert (shares - share).abs().min() < 1e-6
 
 
+def test_merges_of_another_vocabulary(saved, tmp_path):
+    folder, _ = saved("roberta")
+    with (folder / "merges.txt").open("a") as merges:
+        merges.write("no such\n")
+    with pytest.raises(UserError, match=rf"^the merges in {folder}/merges\.txt do not fit the vocabulary \(.+\): get"):
+        import_model(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("form", ["files", "json"])
 def test_the_files_and_tokenizer_json_are_one(form, saved, bytes_of_text, tmp_path):
     """What Transformers 5 saves, one file, makes the pieces of the two of before."""

@@ -83,6 +83,7 @@ def import_model(
     fields = {**foreign.fields, "_name": name}
     config = saved_config({"cfg": {"model": fields}, "model": foreign.weights}, foreign.path)
     classes, task = head.in_our_order(foreign.head, labels or foreign.classes) if foreign.head else (None, "")
+    of_text = found.content(vocabulary.symbols)
     files = {path.name: sha256(path) for path in (*foreign.files, *found.files)}
     settings = {"head": head_name, "labels": labels, "pooler": pooler, "language": language}
     of = {"files": files, "settings": settings, "tokenizer": found.kind}
@@ -91,7 +92,9 @@ def import_model(
         write_dictionary(out / DICTIONARY, vocabulary.symbols)
         dictionary = read_dictionary(out / DICTIONARY, MADE_BY)
         model = build(config, dictionary, foreign, head_name)
-        named = [*found.write(out, vocabulary.symbols), DICTIONARY]
+        for file, content in of_text.items():
+            write_bytes(out / file, content)
+        named = [*of_text, DICTIONARY]
         if compare:
             text = open_tokenizer(out / named[0]) if with_tokenizer else None
             compared = verify(folder, foreign, model, vocabulary, text, head_name)

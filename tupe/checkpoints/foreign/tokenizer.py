@@ -6,7 +6,6 @@ model in a `tokenizer.json`, which Transformers 5 saves in place of SentencePiec
 """
 
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,7 @@ from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK, UNKNOWN_NUMBER
 from tupe.data.corpus.vocabulary import symbols as pieces_of
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import read_dictionary
-from tupe.files import read_json, read_text, typed, write_bytes
+from tupe.files import read_json, read_text, typed
 
 SENTENCE_PIECE, BYTE_LEVEL, WORD_PIECE, UNIGRAM = "SentencePiece", "byte-level BPE", "WordPiece", "unigram"
 #: What a text may go through before a unigram model, as SentencePiece has it: part of a `tokenizer.json` -> its types.
@@ -67,15 +66,11 @@ class Found:
     build: Callable[[Sequence[str]], Any] | None = None
     notes: list[str] = field(default_factory=list)
 
-    def write(self, folder: Path, symbols: Sequence[str]) -> list[str]:
-        """Write the tokenizer into a corpus folder, and return the names of its files."""
+    def content(self, symbols: Sequence[str]) -> dict[str, bytes]:
+        """Return the file of the tokenizer in a corpus folder, by its name, if there is one."""
         if self.model is not None:
-            shutil.copyfile(self.model, folder / MODEL)
-            return [MODEL]
-        if self.build is not None:
-            write_bytes(folder / JSON, self.build(symbols).to_str(pretty=True).encode())
-            return [JSON]
-        return []
+            return {MODEL: self.model.read_bytes()}
+        return {} if self.build is None else {JSON: self.build(symbols).to_str(pretty=True).encode()}
 
 
 def of_fairseq(folder: Path, bpe: Path | None, wanted: bool) -> Found:
@@ -117,7 +112,7 @@ def of_fairseq(folder: Path, bpe: Path | None, wanted: bool) -> Found:
     if not wanted:
         return Found(source, [path, files[0]])
     notes = [f"{len(more):,} pieces of {files[0].name} are not in {path.name}: they are unknown"] if more else []
-    build = _byte_level(_pairs(merges, files[1]), False, more)
+    build = _byte_level(_pairs(merges, files[1]), files[1], False, more)
     return Found(source, [path, *files], BYTE_LEVEL, build=build, notes=notes)
 
 
@@ -175,7 +170,7 @@ def of_transformers(folder: Path, config: Mapping[str, Any], wanted: bool) -> Fo
         path, merges = folder / "vocab.json", folder / "merges.txt"
         numbers, added = typed(dict[str, int], read_json(path, _TRANSFORMERS), str(path), _TRANSFORMERS), {}
         lines = [line for line in read_text(merges, _TRANSFORMERS).split("\n") if not line.startswith("#version")]
-        build = _byte_level(_pairs(lines, merges), said.get("add_prefix_space") is True, [])
+        build = _byte_level(_pairs(lines, merges), merges, said.get("add_prefix_space") is True, [])
         made = (BYTE_LEVEL, build) if wanted else ("", None)
         files.append(merges)
     else:
@@ -320,7 +315,7 @@ def _json(content: Mapping[str, Any], said: Mapping[str, Any], path: Path) -> tu
         merges = [pair.split(" ") if isinstance(pair, str) else pair for pair in model.get("merges") or []]
         pairs = typed(list[tuple[str, str]], merges, f"{path}: model.merges", _TRANSFORMERS)
         space = said.get("add_prefix_space", splits.get("add_prefix_space", True)) is True
-        return BYTE_LEVEL, _byte_level(pairs, space, [])
+        return BYTE_LEVEL, _byte_level(pairs, path, space, [])
     if kinds["model"] == "Unigram":
         return UNIGRAM, _unigram(content, parts, path)
     name = "pre_tokenizer" if kinds["model"] in ("WordPiece", "BPE") else "model"
@@ -362,8 +357,13 @@ def _pairs(lines: Sequence[str], path: Path) -> list[tuple[str, str]]:
     return pairs
 
 
-def _byte_level(merges: list[tuple[str, str]], add_prefix_space: bool, more: Sequence[str]) -> Callable:
-    """Return what builds a byte-level BPE like GPT-2's; `more` are pieces that the vocabulary lacks."""
+def _byte_level(
+    merges: list[tuple[str, str]], path: Path, add_prefix_space: bool, more: Sequence[str]
+) -> Callable[[Sequence[str]], Any]:
+    """Return what builds a byte-level BPE like GPT-2's, of the merges in `path`.
+
+    `more` are pieces that the vocabulary lacks.
+    """
 
     def build(symbols: Sequence[str]) -> Any:
         tokenizers = _package()
@@ -371,7 +371,8 @@ def _byte_level(merges: list[tuple[str, str]], add_prefix_space: bool, more: Seq
         try:
             model = tokenizers.models.BPE(vocabulary, merges, unk_token=FAIRSEQ_SYMBOLS[3])
         except Exception as error:  # the package raises none of its own
-            raise UserError(f"the merges and the pieces do not fit ({str(error)[:200]}): get the files again") from None
+            reason = str(error)[:200]
+            raise UserError(f"the merges in {path} do not fit the vocabulary ({reason}): get both again") from None
         tokenizer = tokenizers.Tokenizer(model)
         tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
         tokenizer.decoder = tokenizers.decoders.ByteLevel()
