@@ -17,7 +17,6 @@ def task_of(name: str, data: Path) -> Task:
     """Return the row of a task in the table, or a row made for a user's own task.
 
     Args:
-        name: name of the task.
         data: folder of the task, or the folder of all tasks.
 
     Raises:

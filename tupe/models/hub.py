@@ -65,10 +65,6 @@ class ProcessedText:
     """A BPE that first applies a corpus' text processing to all but `<mask>`.
 
     Byte-level pieces depend on a space before them, so one stays before a text and behind a mask.
-
-    Args:
-        bpe: has `encode` and `decode`.
-        processing: the text processing of the corpus.
     """
 
     def __init__(self, bpe: Any, processing: TextProcessing) -> None:

@@ -21,13 +21,8 @@ def checks() -> bool:
 def distrust(device: torch.device, dtype: torch.dtype, kind: str, backend: str = "auto") -> str | None:
     """Return why the kernels may not be used, as a half sentence; `None` if they may.
 
-    `auto` takes kernels that passed their check. `triton` also takes kernels that were never checked.
-
-    Args:
-        device: device of the queries.
-        dtype: type of the queries.
-        kind: one of `KINDS`.
-        backend: `auto` or `triton`.
+    The backend `auto` takes kernels of a kind (`KINDS`) that passed their check. `triton` also takes those that were
+    never checked.
     """
     if not checks():
         return None

@@ -145,7 +145,6 @@ def sentences(path: Path, columns: tuple[int, int] | None = None) -> Iterator[Se
     """Yield the sentences of a file of words and labels.
 
     Args:
-        path: the file.
         columns: numbers of the word's and the label's column, from 1. By default the first and the last, or in CoNLL-U
             2 and 4.
 

@@ -43,9 +43,6 @@ def rows(path: Path, task: Task, split: Split, report: Report, partial: bool = F
     """Yield the rows of a file that can be used; every row of a file without labels.
 
     Args:
-        path: the file.
-        task: the task whose file it is.
-        split: the split that it holds.
         report: gets the counts.
         partial: accept a number of rows that is far from the published one.
 

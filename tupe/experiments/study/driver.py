@@ -38,7 +38,6 @@ class Study:
     """The runs of a design, those that are done and those that are wanted.
 
     Args:
-        design: the design.
         records: folder of the records of all studies.
         out: folder of the corpora, checkpoints and logs of all studies.
         parts: the parts that are wanted; all by default.

@@ -18,11 +18,7 @@ from tupe.position.length import check_length
 
 
 class SinusoidalTable(nn.Module):
-    """Vaswani et al.'s vectors, of any length; the first position is fairseq's 2 (its `padding_idx + 1`).
-
-    Args:
-        embed_dim: `d`.
-    """
+    """Vaswani et al.'s vectors, of any length; the first position is fairseq's 2 (its `padding_idx + 1`)."""
 
     weight: Tensor
     first = 2
