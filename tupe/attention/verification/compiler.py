@@ -17,7 +17,6 @@ from importlib.metadata import PackageNotFoundError, files, version
 from pathlib import Path
 
 import torch
-from packaging.version import Version
 
 #: The first CUDA whose ptxas is reported to be right for `wgmma` with a left operand in registers.
 RIGHT = (13, 3)
@@ -32,11 +31,16 @@ def ptxas(capability: tuple[int, int]) -> Path | None:
         return None
     folder = Path(found.origin).parent / "backends" / "nvidia" / "bin"
     name, variable = "ptxas", VARIABLE
-    first = 9 if Version(version("triton")).release >= (3, 9) else 10
+    first = 9 if _triton_version() >= (3, 9) else 10
     if capability >= (first, 0) and (folder / "ptxas-blackwell").exists():
         name, variable = "ptxas-blackwell", "TRITON_PTXAS_BLACKWELL_PATH"
     own = Path(os.environ.get(variable, folder / name))
     return own if ptxas_version(own) else folder / name  # as Triton falls back
+
+
+def _triton_version() -> tuple[int, int]:
+    major, minor, *_ = version("triton").split(".")
+    return int(major), int(minor)
 
 
 @functools.cache
