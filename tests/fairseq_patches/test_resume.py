@@ -1,6 +1,7 @@
 """Checkpoints that a run cannot go on from, and runs that are already done."""
 
 import hashlib
+import os
 import shutil
 import sys
 
@@ -44,6 +45,14 @@ def test_a_dictionary_that_is_not_the_one_of_the_manifest(train, corpus, tmp_pat
     with (data / "dict.txt").open("a") as dictionary:
         dictionary.write("more 1\n")
     with pytest.raises(UserError, match=rf"^{data}/dict\.txt is not the one that the command that prepared it wrote"):
+        train(tmp_path / "run", data=data)
+
+
+def test_a_dictionary_that_is_a_pipe(train, corpus, tmp_path):
+    data = shutil.copytree(corpus, tmp_path / "data")
+    (data / "dict.txt").unlink()
+    os.mkfifo(data / "dict.txt")
+    with pytest.raises(UserError, match=rf"^{data}/dict\.txt is a pipe or device, not a file"):
         train(tmp_path / "run", data=data)
 
 

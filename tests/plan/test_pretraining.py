@@ -132,6 +132,7 @@ def test_number_of_checkpoints(overrides, number, corpus):
         (["optimization.max_epoch=abc"], "^optimization cannot have this max_epoch: Value 'abc'"),
         (["common.log_format=xml"], "^common cannot have this log_format: Invalid value 'xml', expected one of"),
         (['common.seed="a\nb"'], "^common cannot have this seed: Value 'a b' of type 'str' could not be converted"),
+        (["common.user_dir=/nowhere"], "^there is no folder /nowhere: set common.user_dir to a package"),
         (["checkpoint.restore_file=/nowhere"], "^there is no checkpoint /nowhere: give the path of one"),
         (["checkpoint.restore_file=configs/pretraining/base.yaml"], "base.yaml cannot be read as a checkpoint"),
         (["common.cpu=2"], "^common cannot have this cpu: '2' is neither true nor false$"),
@@ -171,6 +172,9 @@ def test_configurations_that_are_not_whole(tmp_path):
     (tmp_path / "empty.yaml").write_text("")
     with pytest.raises(UserError, match=r"^the configuration empty names no task: set task\._name"):
         read_config(tmp_path, "empty", ["model._name=tupe_tiny"])
+    (tmp_path / "other.yaml").write_bytes(b"# \xff\n")
+    with pytest.raises(UserError, match=rf"^{tmp_path}/other\.yaml is not what a text editor writes \(not UTF-8 from"):
+        read_config(tmp_path, "other", [])
     (tmp_path / "other.yaml").write_text("checkpoint:\n  no_save: [1]\n")
     with pytest.raises(UserError, match=r": checkpoint\.no_save: .* \(Value '\[1\]' is not a valid bool"):
         read_config(tmp_path, "other", [])

@@ -30,7 +30,7 @@ from tupe.fairseq_patches.downloads import hub_or_cache
 from tupe.fairseq_patches.patching import patches, replaced
 from tupe.fairseq_patches.ranges import refuse_out_of_range, value_of
 from tupe.fairseq_patches.scope import REGISTERED, chosen, config_in_scope, in_scope
-from tupe.files import check_replaceable
+from tupe.files import check_file, check_replaceable
 from tupe.systems import ELECTRA, ELECTRA_NAMES, MODEL_NAMES, SEQ2SEQ_NAMES
 
 #: Part of a configuration -> name -> its fields.
@@ -205,6 +205,8 @@ def known_task(original):
 
     def setup_task(cfg, *args, **kwargs):
         name = getattr(cfg, "_name", None)
+        for path in _dictionaries(getattr(cfg, "data", None)):
+            check_file(path, "the command that prepared the data")  # fairseq would wait for ever for a pipe
         try:
             if name == "translation":
                 _refuse_without_pair(cfg)
@@ -218,7 +220,8 @@ def known_task(original):
                     "language, or a checkpoint that was trained on these"
                 ) from error
             if not isinstance(error, (OSError, UserError)):
-                _refuse_damaged_dictionaries(getattr(cfg, "data", None))
+                for path in _dictionaries(getattr(cfg, "data", None)):  # a line, or bytes, that no dictionary has
+                    read_dictionary(path, "", "copy it again, or prepare the data again")
             raise
 
     return setup_task
@@ -253,11 +256,10 @@ for _kind in ("bpe", "tokenizer"):
     patches(encoders, f"build_{_kind}", "cfg")(_explained(_kind))
 
 
-def _refuse_damaged_dictionaries(data: Any) -> None:
-    """Raise a `UserError` for a line, or bytes, of a dictionary of the data that no dictionary has."""
+def _dictionaries(data: Any) -> list[Path]:
+    """List the dictionaries in the first folder of the data."""
     folder = Path(utils.split_paths(data)[0]) if isinstance(data, str) and data else None
-    for path in (*folder.glob("dict*.txt"), *folder.glob("*/dict.txt")) if folder is not None else ():
-        read_dictionary(path, "", "copy it again, or prepare the data again")
+    return [] if folder is None else [*folder.glob("dict*.txt"), *folder.glob("*/dict.txt")]
 
 
 @patches(initialize, "add_defaults", "cfg")

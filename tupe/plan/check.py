@@ -1,5 +1,6 @@
 """Check that a training can start on its machine."""
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,9 @@ def check(cfg: DictConfig, launch: Launch) -> None:
         raise UserError("no data are given: set task.data to the folder that tupe prepare-corpus or another wrote.")
     refuse_out_of_range(cfg)
     refuse_outputs(cfg)
+    user_dir = cfg.common.user_dir
+    if launch.here and user_dir not in (None, "tupe") and not os.path.isdir(user_dir):
+        raise UserError(f"there is no folder {user_dir}: set common.user_dir to a package, such as tupe.")
     if launch.here and (begins_from := named_checkpoint(cfg.checkpoint)) is not None:
         with open(begins_from, "rb") as file:
             load(file)

@@ -14,6 +14,7 @@ from yaml import YAMLError
 
 from tupe.errors import UserError
 from tupe.fairseq_patches.configuration import cannot_compose, flags_are_booleans, refuse_unknown_keys
+from tupe.files import read_text
 
 #: Groups whose fields depend on their `_name`, so that Hydra knows only those that the file names.
 _BY_NAME = ("model", "task", "criterion", "optimizer", "lr_scheduler")
@@ -27,6 +28,7 @@ def read_config(folder: Path, name: str, overrides: list[str]) -> DictConfig:
     """
     if not (folder / f"{name}.yaml").is_file():  # Hydra would compose fairseq's empty schema
         raise UserError(f"there is no {folder / name}.yaml: give the folder and the name of a configuration.")
+    read_text(folder / f"{name}.yaml", "a text editor")  # raises UserError for what is not UTF-8
     hydra_init(name)
     try:
         overrides = with_pluses(overrides, folder, name)
