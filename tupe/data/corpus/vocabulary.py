@@ -96,11 +96,7 @@ def dictionary_symbols(model: Path) -> list[str]:
 
 
 def read_symbols(dictionary: Path) -> list[str]:
-    """Return the symbols of fairseq's dictionary in a file of ours, by their numbers.
-
-    Raises:
-        UserError: if there is no such file, or it is not text.
-    """
+    """Return the symbols of fairseq's dictionary in a file of ours, by their numbers."""
     lines = read_text(dictionary, "tupe prepare-corpus").split("\n")
     return [*FAIRSEQ_SYMBOLS, *(line.rpartition(" ")[0] for line in lines if line)]
 

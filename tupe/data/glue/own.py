@@ -98,11 +98,7 @@ def _counted(rows: list[Row], task: Task, report: Report) -> list[Row]:
 
 
 def description(folder: Path) -> Task | None:
-    """Return the description of a user's own task, named after its folder; None where there is none.
-
-    Raises:
-        UserError: if its manifest is damaged.
-    """
+    """Return the description of a user's own task, named after its folder; None where there is none."""
     path = folder / NAME
     if not path.is_file() or not isinstance(content := read_json(path, MADE_BY), dict):
         return None
