@@ -85,6 +85,13 @@ def test_the_science_knows_no_fairseq(without):
             assert found <= allowed.get(name, set()), name
 
 
+def test_the_science_needs_pytorch_alone():
+    allowed = {*sys.stdlib_module_names, "torch", "triton", "tupe"}
+    for name, path in FILES.items():
+        if room(module_of(name)) in ("position", "attention"):
+            assert {module.partition(".")[0] for module in imports(path)} <= allowed, name
+
+
 def test_attention_runs_where_there_is_no_fairseq():
     code = (
         "import sys\n"
