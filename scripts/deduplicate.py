@@ -20,7 +20,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # datatrove may have an environment of its own
 
-from tupe.errors import UserError, one_line
+from tupe.cli.main import status
+from tupe.errors import UserError
 from tupe.files import own
 
 MADE_BY = "scripts/deduplicate.py"
@@ -37,14 +38,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--step", type=int, choices=STEPS)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int)
-    args = parser.parse_args(argv)
-    try:
+    given = sys.argv[1:] if argv is None else argv
+
+    def work() -> None:
+        args = parser.parse_args(given)
         _check(args)
         run(args)
-    except (UserError, OSError) as error:
-        print(f"error: {one_line(error)}", file=sys.stderr)
-        return 1
-    return 0
+
+    return status(work, given)
 
 
 def _check(args: argparse.Namespace) -> None:

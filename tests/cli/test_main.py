@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from tupe.cli import main as module
-from tupe.cli.main import COMMANDS, GROUPS, OF_SCRIPTS, RENAMED, main, parser_of
+from tupe.cli.main import COMMANDS, GROUPS, OF_SCRIPTS, RENAMED, main, parser_of, status
 from tupe.errors import UserError
 
 
@@ -139,6 +139,7 @@ def test_a_wrong_argument_is_a_sentence(capsys):
 def test_two_dashes_are_no_value(capsys):
     assert main(["systems", "--vocab-size=--"]) == 1  # argparse takes them away
     assert capsys.readouterr().err == "error: --vocab-size has the value '--', which is none: give another one.\n"
+    assert status(lambda: None, ["--batch=--"]) == 1
 
 
 def test_a_table_that_is_printed_has_no_document(capsys):

@@ -66,6 +66,11 @@ def test_one_process_is_left_alone(environment, configured):
     assert [str(distributed[field]) for field in BACKENDS] == ["nccl", "pytorch_ddp"]
 
 
+def test_one_process_that_nobody_would_start(configured):
+    with pytest.raises(UserError, match=r"a world size of 1 .* sees 0 here: .*leave out --distributed-init-method"):
+        configured(0, distributed_init_method="tcp://host:1")
+
+
 @pytest.mark.parametrize("method", [None, "tcp://host:1"])
 def test_nobody_would_start_the_processes_without_gpus(method, configured):
     with pytest.raises(UserError, match=r"a world size of 2 .* sees 0 here: .*torchrun --nproc-per-node 2"):

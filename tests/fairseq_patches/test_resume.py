@@ -48,6 +48,20 @@ def test_a_dictionary_that_is_not_the_one_of_the_manifest(train, corpus, tmp_pat
         train(tmp_path / "run", data=data)
 
 
+@pytest.mark.parametrize(
+    ("part", "value", "said"),
+    [
+        ("last_optimizer_state", True, r"other\.pt cannot be continued, because what it says of its training is"),
+        ("optimizer_history", [], r"other\.pt is not a checkpoint of fairseq, which has optimizer_history: give"),
+    ],
+)
+def test_a_state_of_the_training_that_is_none(part, value, said, train, trained, tmp_path):
+    state = torch.load(trained / "checkpoint_last.pt", weights_only=False)
+    torch.save({**state, part: value}, tmp_path / "other.pt")
+    with pytest.raises(UserError, match=said):
+        train(tmp_path / "run", "--restore-file", tmp_path / "other.pt")
+
+
 def test_a_dictionary_that_is_a_pipe(train, corpus, tmp_path):
     data = shutil.copytree(corpus, tmp_path / "data")
     (data / "dict.txt").unlink()

@@ -97,8 +97,8 @@ def load(checkpoint: Path, data: Path) -> Loaded:
         known = None if fairseq_task.cfg.regression_target else fairseq_task.label_dictionary
         labels = ["LABEL_0"]
         if known is not None:  # fairseq adds <mask>, and symbols that round up the size
-            labels = [symbol for symbol in known.symbols[known.nspecial :] if symbol != "<mask>"]
-            labels = labels[: fairseq_task.cfg.num_classes]
+            symbols_of_classes = known.symbols[known.nspecial :]
+            labels = [label for label in symbols_of_classes if not label.startswith(("<mask>", "madeupword"))]
         if len(set(labels)) != fairseq_task.cfg.num_classes:
             raise UserError(
                 f"{data}/label/dict.txt has {len(set(labels))} labels for the {fairseq_task.cfg.num_classes} classes "

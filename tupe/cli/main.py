@@ -61,12 +61,14 @@ RENAMED = {
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return the exit status, as `status`."""
-    return status(lambda: _run(sys.argv[1:] if argv is None else argv))
+    given = sys.argv[1:] if argv is None else argv
+    return status(lambda: _run(given), given)
 
 
-def status(work: Callable[[], None]) -> int:
+def status(work: Callable[[], None], argv: list[str] | None = None) -> int:
     """Do a command's work and return the exit status: 0, or 1 after an error, whose sentence is printed on stderr."""
     try:
+        _check_names(sys.argv[1:] if argv is None else argv)
         work()
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of the output, such as `head`, has ended
@@ -131,7 +133,6 @@ def _run(argv: list[str]) -> None:
     if _completion.WANTED:
         listed = [name for names in GROUPS.values() for name in names]
         _completion.complete(listed, lambda command, parser: _module(command).add_arguments(parser))
-    _check_names(argv)
     if not argv or argv[0] in ("-h", "--help"):
         print(_list_of_commands())
         return

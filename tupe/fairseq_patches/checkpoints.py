@@ -27,9 +27,9 @@ from omegaconf.nodes import AnyNode
 from torch.serialization import safe_globals
 
 from tupe.data.corpus.manifest import NAME as MANIFEST
-from tupe.errors import UserError
+from tupe.errors import UserError, one_line
 from tupe.fairseq_patches.patching import overlay, patch, patched, patches, put
-from tupe.fairseq_patches.scope import chosen, in_scope
+from tupe.fairseq_patches.scope import chosen, in_scope, raised_by_others
 from tupe.files import atomic, check_checksums, check_file, read_json
 from tupe.position.registry import refuse_unregistered
 from tupe.safe_load import check_finite, fairseq_globals, safe_load
@@ -82,6 +82,8 @@ def load(file, **options) -> dict:
     if old:
         made_of = {"optimizer_history": "best_loss", "extra_state": "epoch"}
         missing += [key for key, source in made_of.items() if key not in state and source not in state]
+    elif not missing and not _is_history(state["optimizer_history"]):
+        missing = ["optimizer_history"]
     if missing:
         raise UserError(f"{file.name} is not a checkpoint of fairseq, which has {', '.join(missing)}: give one that is")
     model = saved_model(state)
@@ -92,6 +94,12 @@ def load(file, **options) -> dict:
     if (shown_to := _SHOWN_TO.get()) is not None:
         shown_to(file.name, state)
     return {**state, "model": {**state["model"]}}  # fairseq and the models change names in both
+
+
+def _is_history(updates: list) -> bool:
+    """Tell whether the last entry of an `optimizer_history` has what fairseq reads of it."""
+    last = updates[-1] if updates else None
+    return isinstance(last, dict) and not {"lr_scheduler_state", "best_loss"}.isdisjoint(last)
 
 
 def saved_model(state: dict) -> dict[str, Any]:
@@ -253,6 +261,12 @@ def checkpoint_fits(trainer: Trainer, filename: str, goes_on: bool = True) -> It
             raise UserError(
                 f"the optimizer in {filename} has other groups of parameters: resume with the --layer-decay that "
                 "it had, or with --reset-optimizer"
+            ) from error
+        if isinstance(error, (AttributeError, LookupError, TypeError)) and not raised_by_others(error):
+            raise UserError(
+                f"{filename} cannot be continued, because what it says of its training is damaged "
+                f"({type(error).__name__}: {one_line(error):.100}): give an earlier one, or start a new run from its "
+                "parameters by --finetune-from-model"
             ) from error
         if isinstance(error, UserError) or not str(error).startswith("Cannot load model parameters"):
             raise

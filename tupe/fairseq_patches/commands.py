@@ -220,14 +220,14 @@ def configure(distributed, on_cpu: bool) -> None:
         distributed.distributed_no_spawn = True
         distributed.device_id = 0 if on_cpu else int(os.environ.get("LOCAL_RANK", 0))
     size, gpus = distributed.distributed_world_size, torch.cuda.device_count()
-    if size == 1:
+    if size == 1 and distributed.distributed_init_method is None:
         return
     one_machine = distributed.distributed_init_method is None and "SLURM_JOB_NODELIST" not in os.environ
     if not distributed.distributed_no_spawn and (gpus == 0 or (one_machine and size > gpus)):
         raise UserError(
             f"a world size of {size} needs {size} processes, but fairseq starts one for each GPU and sees {gpus} here: "
             f"start them with `torchrun --nproc-per-node {size} --no-python fairseq-train ...` or lower "
-            "--distributed-world-size"
+            "--distributed-world-size (of 1, leave out --distributed-init-method too)"
         )
     if on_cpu:
         for field, needs_gpus, works in (

@@ -8,7 +8,6 @@ import dataclasses
 import difflib
 import os
 import re
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from tupe.fairseq_patches.checkpoints import read_dictionary
 from tupe.fairseq_patches.downloads import hub_or_cache
 from tupe.fairseq_patches.patching import patches, replaced
 from tupe.fairseq_patches.ranges import refuse_out_of_range, value_of
-from tupe.fairseq_patches.scope import REGISTERED, chosen, config_in_scope, in_scope
+from tupe.fairseq_patches.scope import REGISTERED, chosen, config_in_scope, in_scope, raised_by_others
 from tupe.files import check_file, check_replaceable
 from tupe.systems import ELECTRA, ELECTRA_NAMES, MODEL_NAMES, SEQ2SEQ_NAMES
 
@@ -39,7 +38,6 @@ _DATACLASSES: dict[str, Mapping[str, type]] = {
     "task": TASK_DATACLASS_REGISTRY,
     **{kind: registry["dataclass_registry"] for kind, registry in REGISTRIES.items()},
 }
-_OURS = ("fairseq", "tupe")  # packages
 _OF_HUB = ("archive_map", "generation_args")  # arguments of `hub_utils.from_pretrained`
 _REFUSALS = (AssertionError, ValueError, ArithmeticError, NotImplementedError)  # of values
 _ADVICE = re.compile(r"\n +full_key: |\s(?:To append to|Either remove|See https:|Config search path:|Search path:)")
@@ -146,15 +144,6 @@ def refuse_unknown_keys(cfg: Mapping) -> None:
             if not isinstance(cfg[group], Mapping):
                 raise UserError(f"{group} is {cfg[group]!s:.40}, but is a group: set its fields, as {group}.KEY=VALUE")
             refuse_other_fields(group, cfg[group], of)
-
-
-def raised_by_others(error: Exception) -> bool:
-    """Tell whether an error was raised in a package that registered a part of its own, whose author wants the trace."""
-    known = (known for registries in REGISTERED.values() for registry in registries for known in registry.values())
-    theirs = {part.__module__.partition(".")[0] for part in known} - {*_OURS}
-    frames = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
-    packages = [name.partition(".")[0] for name in frames]
-    return next((package in theirs for package in reversed(packages) if package in (*theirs, *_OURS)), False)
 
 
 def refuse_unknown_names(names: Iterable[str], where: str = "from_pretrained") -> None:

@@ -60,7 +60,9 @@ def read_on(
             format_ = _format(head[mark:], book)
             yield from _documents(format_(file, counts), counts, settled=format_ is not _json_lines)
     except (OSError, *DAMAGED) as error:
-        raise UserError(f"{path} cannot be read after its line {lines_before + counts['lines']}: {error}.") from None
+        raise UserError(
+            f"{path} cannot be read after its line {lines_before + counts['lines']} ({error}): get it anew."
+        ) from None
 
 
 def open_packed(path: Path) -> BinaryIO:

@@ -71,4 +71,4 @@ def lines(path: Path | None, keep_spaces: bool = False) -> Iterator[str]:
     except UnicodeDecodeError as error:
         raise UserError(f"line {number} of {name} is no UTF-8 ({error.reason}): convert the file first.") from None
     except (OSError, *DAMAGED) as error:
-        raise UserError(f"{name} cannot be read after its line {number}: {error}.") from None
+        raise UserError(f"{name} cannot be read after its line {number} ({error}): get it anew.") from None
