@@ -9,8 +9,8 @@ install() {
     [ -e .venv/bin/python ] || [ -L .venv/bin/python ] || make_venv
     is_supported .venv/bin/python ||
         fail ".venv holds no Python of version 3.11, 3.12 or 3.13 that runs: remove it (rm -r .venv) and run this again."
-    [ -z "${PYTHON-}" ] || [ "$("$PYTHON" --version)" = "$(.venv/bin/python --version)" ] ||
-        fail ".venv is of another Python than PYTHON ($PYTHON): remove it (rm -r .venv) or leave PYTHON unset."
+    [ -z "${PYTHON-}" ] || [ "$("$PYTHON" --version 2>/dev/null)" = "$(.venv/bin/python --version)" ] ||
+        fail ".venv is of another Python than PYTHON ($PYTHON), or that does not run: remove .venv or leave PYTHON unset."
     .venv/bin/python -m pip --version >/dev/null 2>&1 || .venv/bin/python -m ensurepip # interrupted while it was made
 
     local wanted

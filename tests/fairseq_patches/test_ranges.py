@@ -17,6 +17,7 @@ from fairseq.optim import FairseqOptimizer, register_optimizer
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from omegaconf import OmegaConf
+from omegaconf.errors import ValidationError
 
 from tests.commands import hydra_train
 from tupe.errors import UserError
@@ -370,6 +371,10 @@ def test_commands_of_translation_refuse(name, command):
         command(name, "--sampling")
     with pytest.raises(UserError, match=r"common_eval.model_overrides is abc: give a dictionary"):
         command(name, "--model-overrides", "abc")
+    with pytest.raises(
+        UserError, match=r"^--model-overrides has 'criterion': 'x', but criterion is no field: give the"
+    ):
+        command(name, "--model-overrides", "{'criterion': 'x'}")
 
 
 def test_what_another_command_does(command):
@@ -400,6 +405,10 @@ def test_weights_that_overrides_do_not_fit():
         (OSError("file /nosuch not found"), "^file /nosuch not found: give another path"),
         (ValueError("Unsupported language modeling target: future"), "^fairseq-eval-lm scores models of the next word"),
         (ImportError("Please install editdistance to use WER scorer"), "^a package is missing: Please install edit"),
+        (
+            ValidationError("'x' is no bool\n    full_key: seed\n    object_type=C"),
+            r"^no\.pt with --model-overrides \{\} makes no configuration \(seed: 'x' is no bool\): give another",
+        ),
         (AssertionError("Sentences lengths should not exceed max_tokens=1"), "exceed --max-tokens, 1: raise it"),
     ],
 )

@@ -21,13 +21,13 @@ from fairseq.dataclass import utils as dataclass_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models.roberta import RobertaModel
 from fairseq.registry import REGISTRIES
-from omegaconf.errors import ConfigAttributeError
+from omegaconf.errors import ConfigAttributeError, ValidationError
 
 from tupe.errors import UserError, one_line, system_sentence
 from tupe.fairseq_patches.configuration import refuse_outputs, refuse_unknown, refuse_unknown_names
 from tupe.fairseq_patches.patching import only_runs, patches, wrap
 from tupe.fairseq_patches.printing import silence_libraries
-from tupe.fairseq_patches.ranges import NO_WEIGHTS, literal, refuse_out_of_range
+from tupe.fairseq_patches.ranges import GROUPS, NO_WEIGHTS, literal, refuse_out_of_range
 from tupe.fairseq_patches.scope import config_in_scope
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,10 @@ _EXPLAINED: list[tuple[type[Exception], str, tuple[str, ...], str]] = [
      "the text to translate ({cfg.interactive.input}) is not UTF-8: convert it."),
     (RuntimeError, r"Error\(s\) in loading state_dict", _EVALUATE,
      "the weights of {cfg.common_eval.path} do not fit the model that --model-overrides "
-     "{cfg.common_eval.model_overrides} makes of it: leave those out that change its sizes."),
+     "{cfg.common_eval.model_overrides} makes of it: leave out those of its sizes, or give another checkpoint."),
+    (ValidationError, r"(?s)(.*?)\n +full_key: (\S*)", _EVALUATE,
+     "{cfg.common_eval.path} with --model-overrides {cfg.common_eval.model_overrides} makes no configuration "
+     "({found[2]}: {found[1]}): give another checkpoint or value."),
     (ValueError, "Unsupported language modeling target", (),
      "fairseq-eval-lm scores models of the next word, and none of TUPE is one."),
     (ImportError, "Please install.*", (), "a package is missing: {found[0]}."),  # as --scoring wer without its package
@@ -144,6 +147,12 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
         given = ast.literal_eval(cfg.common_eval.model_overrides)
         inner = (name for part in given.values() if isinstance(part, dict) for name in part)
         refuse_unknown_names([*given, *inner], "--model-overrides")
+        flat = next((name for name, part in given.items() if name in GROUPS and not isinstance(part, dict)), None)
+        if flat is not None:
+            raise UserError(
+                f"--model-overrides has {flat!r}: {given[flat]!r:.60}, but {flat} is no field: give the fields that are "
+                "meant, or leave it out."
+            )
     replaces = main.__module__ == "fairseq_cli.generate" and cfg.generation.replace_unk is not None
     if replaces and cfg.dataset.dataset_impl != "raw":  # with it, fairseq's own models can
         raise UserError(f"--replace-unk needs --dataset-impl raw, and {NO_WEIGHTS}: leave it out.")

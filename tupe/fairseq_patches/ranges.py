@@ -280,7 +280,7 @@ _TOGETHER += [
 _NOT_EMPTY = ("lr", "update_freq")
 #: Of attention that is computed in one piece.
 NO_WEIGHTS = "weights of attention, which models of TUPE do not hand out"
-_GROUPS = [field.name for field in fields(FairseqConfig)]
+GROUPS = [field.name for field in fields(FairseqConfig)]
 
 
 def refuse_out_of_range(cfg: Any, groups: Iterable[str] | None = None) -> None:
@@ -290,7 +290,7 @@ def refuse_out_of_range(cfg: Any, groups: Iterable[str] | None = None) -> None:
         cfg: by group, a dictionary or with attributes.
         groups: to look at, by default all.
     """
-    for group in _GROUPS if groups is None else groups:
+    for group in GROUPS if groups is None else groups:
         part = _get(cfg, group)
         for name, value in () if of_others(group, part) else _items(part):
             refuse_value(name, value, f"{group}.{name}")
