@@ -371,9 +371,7 @@ def test_commands_of_translation_refuse(name, command):
         command(name, "--sampling")
     with pytest.raises(UserError, match=r"common_eval.model_overrides is abc: give a dictionary"):
         command(name, "--model-overrides", "abc")
-    with pytest.raises(
-        UserError, match=r"^--model-overrides has 'criterion': 'x', but criterion is no field: give the"
-    ):
+    with pytest.raises(UserError, match=r"^--model-overrides has 'criterion': 'x', but criterion is no field: give"):
         command(name, "--model-overrides", "{'criterion': 'x'}")
 
 
@@ -405,10 +403,6 @@ def test_weights_that_overrides_do_not_fit():
         (OSError("file /nosuch not found"), "^file /nosuch not found: give another path"),
         (ValueError("Unsupported language modeling target: future"), "^fairseq-eval-lm scores models of the next word"),
         (ImportError("Please install editdistance to use WER scorer"), "^a package is missing: Please install edit"),
-        (
-            ValidationError("'x' is no bool\n    full_key: seed\n    object_type=C"),
-            r"^no\.pt with --model-overrides \{\} makes no configuration \(seed: 'x' is no bool\): give another",
-        ),
         (AssertionError("Sentences lengths should not exceed max_tokens=1"), "exceed --max-tokens, 1: raise it"),
     ],
 )
@@ -418,6 +412,18 @@ def test_what_fairseq_says_of_options(error, said):
     def main(cfg):
         raise error
 
+    with pytest.raises(UserError, match=said):
+        distributed_utils.call_main(cfg, main)
+
+
+def test_a_checkpoint_that_makes_no_configuration():
+    cfg = convert_namespace_to_omegaconf(Namespace(user_dir="tupe", path="no.pt"))
+
+    def main(cfg):
+        raise ValidationError("'x' is no bool\n    full_key: seed\n    object_type=C")
+
+    main.__module__ = "fairseq_cli.validate"
+    said = r"^no\.pt with --model-overrides \{\} makes no configuration \(seed: 'x' is no bool\): give another"
     with pytest.raises(UserError, match=said):
         distributed_utils.call_main(cfg, main)
 

@@ -150,8 +150,8 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
         flat = next((name for name, part in given.items() if name in GROUPS and not isinstance(part, dict)), None)
         if flat is not None:
             raise UserError(
-                f"--model-overrides has {flat!r}: {given[flat]!r:.60}, but {flat} is no field: give the fields that are "
-                "meant, or leave it out."
+                f"--model-overrides has {flat!r}: {given[flat]!r:.60}, but {flat} is no field: give those that are meant, "
+                "or leave it out."
             )
     replaces = main.__module__ == "fairseq_cli.generate" and cfg.generation.replace_unk is not None
     if replaces and cfg.dataset.dataset_impl != "raw":  # with it, fairseq's own models can
