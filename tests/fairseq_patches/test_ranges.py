@@ -422,7 +422,7 @@ def test_a_checkpoint_that_makes_no_configuration():
     def main(cfg):
         raise ValidationError("'x' is no bool\n    full_key: seed\n    object_type=C")
 
-    main.__module__ = "fairseq_cli.validate"
+    main.__module__ = "fairseq_cli.generate"
     said = r"^no\.pt with --model-overrides \{\} makes no configuration \(seed: 'x' is no bool\): give another"
     with pytest.raises(UserError, match=said):
         distributed_utils.call_main(cfg, main)

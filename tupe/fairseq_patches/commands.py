@@ -149,10 +149,8 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
         refuse_unknown_names([*given, *inner], "--model-overrides")
         flat = next((name for name, part in given.items() if name in GROUPS and not isinstance(part, dict)), None)
         if flat is not None:
-            raise UserError(
-                f"--model-overrides has {flat!r}: {given[flat]!r:.60}, but {flat} is no field: give those that are meant, "
-                "or leave it out."
-            )
+            said = f"--model-overrides has {flat!r}: {given[flat]!r:.60}, but {flat} is no field"
+            raise UserError(f"{said}: give the fields that are meant, or leave it out.")
     replaces = main.__module__ == "fairseq_cli.generate" and cfg.generation.replace_unk is not None
     if replaces and cfg.dataset.dataset_impl != "raw":  # with it, fairseq's own models can
         raise UserError(f"--replace-unk needs --dataset-impl raw, and {NO_WEIGHTS}: leave it out.")
