@@ -48,8 +48,11 @@ PYTHON_OF_FORKS = "python_of_forks"
 
 
 @functools.cache
-def programs():
-    """The folder of the programs; the process that they ask, one for all tests of this one, ends with it."""
+def programs(interpreted=False):
+    """The folder of the programs; the process that they ask, one for all tests of this one, ends with it.
+
+    interpreted: that process imports Triton so that it is interpreted, which cannot be changed later.
+    """
     folder = Path(tempfile.mkdtemp(prefix="tupe-"))
     request = f"exec {shlex.quote(sys.executable)} -SE {shlex.quote(__file__)} {folder / 'socket'}"
     for name in COMMANDS:
@@ -60,12 +63,15 @@ def programs():
     forks = f'case "$1 $2 ${{PYTHONPATH%%:*}}" in {ours}) shift; {request} module "$@" ;; esac'
     write(folder / "python3", f'{forks}\nexec {real} "$@"')
     of_forks = (
-        f'case "$1 $2 $3" in "-P -m tupe.hydra_train") shift 2; {request} module "$@" ;; '
-        f'"-m tupe "* | "-m tupe.experiments.job "*) shift; {request} module "$@" ;; esac'
+        f'case "$1 $2 $3" in "-P -m tupe."* | "-u -m tupe."*) shift 2; {request} module "$@" ;; '
+        f'"-m torch.distributed.run "*) shift 2; {request} torchrun "$@" ;; '
+        f'"-m tupe "* | "-m tupe."*) shift; {request} module "$@" ;; esac'
     )
     write(folder / PYTHON_OF_FORKS, f'{of_forks}\nexec {real} "$@"')
     command = [sys.executable, "-m", "tests.forked", folder / "socket"]
-    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=2)  # 1 may be pytest-xdist's own
+    environment = {**os.environ, **({"TRITON_INTERPRET": "1"} if interpreted else {})}
+    # 1 may be pytest-xdist's own
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=2)
     atexit.register(end, process, os.getpid(), folder)
     return folder
 

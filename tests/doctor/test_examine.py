@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import re
-import sys
 
 import pytest
 import torch
@@ -31,8 +30,7 @@ def empty_cache(monkeypatch, tmp_path):
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton")
 def test_whole_by_the_interpreter(tmp_path):
     """In a process of its own: what imports Triton first decides whether it is interpreted."""
-    command = (sys.executable, "-m", "tupe", "doctor", "--json", tmp_path / "doctor.json")
-    lines = run(*command, TRITON_INTERPRET="1").stdout.splitlines()
+    lines = run("tupe", "doctor", "--json", tmp_path / "doctor.json", TRITON_INTERPRET="1").stdout.splitlines()
     document = json.loads((tmp_path / "doctor.json").read_text())
     found = {finding["name"]: finding["status"] for finding in document}
     wanted = [*(f"kernels, float32 {kind}" for kind in ("dense", "structured", "packed")), "training step, float32"]

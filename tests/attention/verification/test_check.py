@@ -2,15 +2,12 @@
 
 import importlib.util
 import json
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
 
-from tests.commands import ROOT
+from tests.commands import ROOT, run
 from tupe.attention.verification.bounds import error_over_bound
 from tupe.attention.verification.cases import random_bits
 from tupe.attention.verification.check import Effort, check_kernels
@@ -44,10 +41,8 @@ def broken_package(folder, file, line, instead):
 def check_of(package, dtype, kind, effort=BRIEF):
     """Return what the process of the check prints for one case, with the kernels of another package."""
     asked = {"device": "cpu", "pairs": [[dtype, kind]], "effort": vars(effort)}
-    command = [sys.executable, "-m", "tupe.attention.verification.check", json.dumps(asked)]
-    environment = {**os.environ, "PYTHONPATH": str(package)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=package, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    command = ["python3", "-m", "tests.from_folder", package, "tupe.attention.verification.check", json.dumps(asked)]
+    return json.loads(run(*command, TRITON_INTERPRET="1").stdout.splitlines()[-1])
 
 
 def test_right_kernels_pass(interpreter):
