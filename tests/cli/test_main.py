@@ -136,6 +136,21 @@ def test_a_wrong_argument_is_a_sentence(capsys):
     assert capsys.readouterr().err == "error: the following arguments are required: out: see tupe sweep --help.\n"
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 17179122696 bytes."),
+        RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB."),
+    ],
+)
+def test_too_little_memory_is_a_sentence(error, capsys):
+    assert status(mock.Mock(side_effect=error), []) == 1
+    assert capsys.readouterr().err.startswith("error: there is too little memory for these sizes: give smaller ones")
+    with pytest.raises(RuntimeError, match="another"):
+        status(mock.Mock(side_effect=RuntimeError("another")), [])
+
+
 def test_two_dashes_are_no_value(capsys):
     assert main(["systems", "--vocab-size=--"]) == 1  # argparse takes them away
     assert capsys.readouterr().err == "error: --vocab-size has the value '--', which is none: give another one.\n"

@@ -45,6 +45,7 @@ OF_SCRIPTS = (
 
 COMMANDS = (*(name for names in GROUPS.values() for name in names), *OF_SCRIPTS)
 
+_NO_MEMORY = re.compile("can't allocate memory|out of memory")
 _EMPTY = re.compile(r"--[a-z-]+=\s*")  # an option
 _KINDS = ("correlations", "cost", "position", "ranks", "reset", "scores", "segments", "similarity", "training")
 #: Name in version 0.1.0, which 0.3.0 removes -> the name now.
@@ -82,6 +83,11 @@ def status(work: Callable[[], None], argv: list[str] | None = None) -> int:
             raise
         said = f"the command needs {error.name}, which is not installed: install tupe without --no-deps"
         print(f"error: {said} (docs/faq.md), or use its attention alone (docs/attention.md).", file=sys.stderr)
+        return 1
+    except (MemoryError, RuntimeError) as error:  # PyTorch's, of the CPU's memory or of a GPU's, is a RuntimeError
+        if not isinstance(error, MemoryError) and not _NO_MEMORY.search(str(error)):
+            raise
+        print("error: there is too little memory for these sizes: give smaller ones, or free some.", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("error: interrupted.", file=sys.stderr)
