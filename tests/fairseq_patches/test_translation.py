@@ -119,7 +119,7 @@ def test_text_to_translate_that_is_not_utf_8(monkeypatch):
     cfg = OmegaConf.create(
         {"common_eval": {"path": "x.pt", "model_overrides": "{}"}, "interactive": {"input": "-", "buffer_size": 1}}
     )
-    cfg.dataset = {"batch_size": 1}
+    cfg.dataset, cfg.generation = {"batch_size": 1}, {"score_reference": False}
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="latin-1"))
     said = r"^the text to translate \(-\) is not UTF-8: convert it\.$"
     with pytest.raises(UserError, match=said), _checked(cfg, interactive.main):
