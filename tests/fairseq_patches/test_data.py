@@ -178,3 +178,8 @@ def test_a_corpus_is_no_data_of_a_translation(tmp_path):
     cfg = OmegaConf.create({"_name": "translation", "data": str(tmp_path), "source_lang": "en", "target_lang": "de"})
     with pytest.raises(UserError, match=r"there is no .*dict.en.txt: give the folder of a translation's data"):
         tasks.setup_task(cfg)
+
+
+def test_data_that_are_no_path():
+    with pytest.raises(UserError, match=r"^the data of the task are 3, which is no path: give the folder"):
+        tasks.setup_task(OmegaConf.create({"_name": "masked_lm", "data": 3}))

@@ -77,6 +77,8 @@ def test_a_wrong_flag_is_one_sentence(train, tmp_path, capsys):
 def test_model_under_hydra():
     with pytest.raises(UserError, match=SAID):
         add_defaults(OmegaConf.create({"model": {"_name": "tupe_bse"}}))
+    with pytest.raises(UserError, match=r"^there is no criterion '-3': change criterion\._name"):
+        add_defaults(OmegaConf.create({"model": {"_name": "tupe_base"}, "criterion": {"_name": -3}}))
 
 
 def test_no_model_under_hydra():

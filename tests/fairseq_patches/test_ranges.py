@@ -403,6 +403,10 @@ def test_weights_that_overrides_do_not_fit():
         (OSError("file /nosuch not found"), "^file /nosuch not found: give another path"),
         (ValueError("Unsupported language modeling target: future"), "^fairseq-eval-lm scores models of the next word"),
         (ImportError("Please install editdistance to use WER scorer"), "^a package is missing: Please install edit"),
+        (
+            AssertionError("Dataset contains mask_idx (=24), this is"),
+            "^the data hold <mask>, number 24, which training",
+        ),
         (AssertionError("Sentences lengths should not exceed max_tokens=1"), "exceed --max-tokens, 1: raise it"),
     ],
 )

@@ -60,6 +60,9 @@ _EXPLAINED: list[tuple[type[Exception], str, tuple[str, ...], str]] = [
     (AssertionError, "Could not infer (model|task) type", (),
      "nothing registers the {found[1]} of the checkpoint {cfg.common_eval.path}: give --user-dir the folder that "
      "does."),
+    (AssertionError, r"(?s).*Dataset contains mask_idx \(=(\d+)\)", (),
+     "the data hold <mask>, number {found[1]}, which training itself puts in: they are damaged, or of another "
+     "dictionary, so prepare them again."),
     (AssertionError, "Sentences lengths should not exceed", (),
      "{found[0]} --max-tokens, {cfg.dataset.max_tokens}: raise it."),
     (ConfigAttributeError, r"(?s).*full_key: criterion\n", ("fairseq_cli.validate",),

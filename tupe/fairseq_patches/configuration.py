@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from fairseq import models, tasks, utils
@@ -194,7 +195,10 @@ def known_task(original):
 
     def setup_task(cfg, *args, **kwargs):
         name = getattr(cfg, "_name", None)
-        for path in _dictionaries(getattr(cfg, "data", None)):
+        data = getattr(cfg, "data", None)
+        if not isinstance(data, (str, os.PathLike, NoneType)):
+            raise UserError(f"the data of the task are {data!r:.60}, which is no path: give the folder of the data")
+        for path in _dictionaries(data):
             check_file(path, "the command that prepared the data")  # fairseq would wait for ever for a pipe
         try:
             if name == "translation":
@@ -209,7 +213,7 @@ def known_task(original):
                     "language, or a checkpoint that was trained on these"
                 ) from error
             if not isinstance(error, (OSError, UserError)):
-                for path in _dictionaries(getattr(cfg, "data", None)):  # a line, or bytes, that no dictionary has
+                for path in _dictionaries(data):  # a line, or bytes, that no dictionary has
                     read_dictionary(path, "", "copy it again, or prepare the data again")
             raise
 
@@ -259,8 +263,8 @@ def known_parts(original):
         for kind, registries in REGISTERED.items():
             part = cfg.get(kind)
             name = part if isinstance(part, str) else getattr(part, "_name", None)
-            if isinstance(name, str) and not any(name in registry for registry in registries):
-                raise _unknown(kind, name)
+            if name is not None and not any(name in registry for registry in registries):
+                raise _unknown(kind, str(name))
             if name is None and kind == "model" and kind in cfg and config_in_scope(cfg):
                 raise UserError("the configuration names no model: set model._name, as `tupe systems` lists them")
         try:
