@@ -399,8 +399,11 @@ def test_configuration_that_does_not_exist(capsys):
     assert "nope.yaml" in said
 
 
-@pytest.mark.parametrize("text", [b"model: [tupe", b"model: \xff\xfe"])
-def test_configuration_that_cannot_be_read(text, tmp_path):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(b"model: [tupe", "^the configuration mine cannot be made: "), (b"model: \xff\xfe", r"mine\.yaml is .*not UTF-8")],
+)
+def test_configuration_that_cannot_be_read(text, said, tmp_path):
     (tmp_path / "mine.yaml").write_bytes(text)
-    with pytest.raises(UserError, match=r"^the configuration mine cannot be made: "):
+    with pytest.raises(UserError, match=said):
         read_config(tmp_path, "mine", [])
