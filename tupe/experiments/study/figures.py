@@ -67,15 +67,16 @@ def plot_starts(results: Results, output: Path) -> bool:
         ax.plot(at, means, linewidth=1.2, marker=marker(number), markersize=4, label=design.label(name), **style)
         low, high = ([end(losses) for losses in found.values()] for end in (min, max))
         ax.fill_between(at, low, high, color=style["color"], alpha=0.2, linewidth=0)
-    for name in design.systems:
-        whole = [record.loss for record in results.finals(name).values()]
-        if whole:
-            ax.axhline(np.mean(whole), color="0.4", linewidth=0.8, linestyle=":")
-            label = f"{design.label(name)}, {design.updates:,} updates"
-            ax.annotate(label, (0, np.mean(whole)), (2, 2), textcoords="offset points", fontsize=7, color="0.3")
+    finals = {name: [record.loss for record in results.finals(name).values()] for name in design.systems}
+    for number, (name, losses) in enumerate((name, losses) for name, losses in finals.items() if losses):
+        whole = np.mean(losses)
+        ax.axhline(whole, color="0.4", linewidth=0.8, linestyle=":")
+        label, place = f"{design.label(name)}, {design.updates:,} updates", (0.01 + 0.2 * number, whole)  # side by side
+        ax.annotate(label, place, (0, 2), ax.get_yaxis_transform(), "offset points", fontsize=7, color="0.3")
     ax.set(xlabel=f"% of {design.updates:,} updates, the start's cost among them")
     ax.set_ylabel("validation loss (bits a masked token)")
     ax.set_xscale("symlog", linthresh=1)
+    ax.set_xlim(left=-0.05)
     ticks = [0, *(100 * updates / design.updates for updates in design.short[1:])]
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
