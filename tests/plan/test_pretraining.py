@@ -399,11 +399,7 @@ def test_configuration_that_does_not_exist(capsys):
     assert "nope.yaml" in said
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [(b"model: [tupe", "^the configuration mine cannot be made: "), (b"model: \xff\xfe", r"mine\.yaml is .*not UTF-8")],
-)
-def test_configuration_that_cannot_be_read(text, said, tmp_path):
-    (tmp_path / "mine.yaml").write_bytes(text)
-    with pytest.raises(UserError, match=said):
+def test_configuration_that_cannot_be_read(tmp_path):
+    (tmp_path / "mine.yaml").write_text("model: [tupe")
+    with pytest.raises(UserError, match=r"^the configuration mine cannot be made: "):
         read_config(tmp_path, "mine", [])

@@ -139,7 +139,7 @@ def biased_attention(
         `(B, H, T_q, d_v)` of the query's type.
 
     Raises:
-        UserError: for shapes, types or numbers that do not fit, and for an unknown backend.
+        UserError: for shapes, types, numbers or flags that do not fit, and for an unknown backend.
     """
     check(query, key, value, None if isinstance(bias, StructuredBias) else bias, key_padding_mask)
     if isinstance(bias, StructuredBias):

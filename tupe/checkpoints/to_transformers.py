@@ -31,6 +31,7 @@ from tupe.data.corpus.tokenizers import JSON, MODEL
 from tupe.data.glue.own import description
 from tupe.data.glue.tasks import Task
 from tupe.errors import UserError
+from tupe.fairseq_patches.checkpoints import special_symbols
 from tupe.files import own, sha256, write_bytes, write_json
 from tupe.models.config import TupeConfig
 from tupe.models.tupe import TupeModel
@@ -96,9 +97,8 @@ def load(checkpoint: Path, data: Path) -> Loaded:
             )
         known = None if fairseq_task.cfg.regression_target else fairseq_task.label_dictionary
         labels = ["LABEL_0"]
-        if known is not None:  # fairseq adds <mask>, and symbols that round up the size
-            symbols_of_classes = known.symbols[known.nspecial :]
-            labels = [label for label in symbols_of_classes if not label.startswith(("<mask>", "madeupword"))]
+        if known is not None:
+            labels = [label for label, special in zip(known.symbols, special_symbols(known)) if not special]
         if len(set(labels)) != fairseq_task.cfg.num_classes:
             raise UserError(
                 f"{data}/label/dict.txt has {len(set(labels))} labels for the {fairseq_task.cfg.num_classes} classes "

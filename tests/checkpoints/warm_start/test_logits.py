@@ -1,4 +1,4 @@
-"""What positions do in each layer, seen in a model whose words are all the same; the heads that agree."""
+"""Logits of positions in each layer, where all words are the same, and the heads of the layers that agree."""
 
 import pytest
 import torch
