@@ -76,6 +76,9 @@ class TupeElectraCriterion(FairseqCriterion):
             sample: a batch of fairseq's task `masked_lm`; `target` `(B, T)` is padding where nothing was masked.
                 Where it lacks what `MaskedBatches` adds, the device is asked.
             reduce: as in fairseq, unused.
+
+        Raises:
+            UserError: for another model.
         """
         self._check(model)
         masked, target = sample["net_input"]["src_tokens"], sample["target"]  # (B, T)

@@ -18,6 +18,9 @@ def task_of(name: str, data: Path) -> Task:
 
     Args:
         data: folder of the task, or the folder of all tasks.
+
+    Raises:
+        UserError: if there is no such task.
     """
     if name in TASKS:
         return TASKS[name]

@@ -70,6 +70,9 @@ def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
 
     MNLI-mm takes the learning rate and the epoch that are best for MNLI-m. Test sets by language take the learning
     rate that is best on the development set, which has the language of the training data.
+
+    Raises:
+        UserError: if `out` holds no sweep.
     """
     plan = Plan.load(out)
     cells: dict[str, Cell] = {}

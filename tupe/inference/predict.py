@@ -212,7 +212,11 @@ class Classifier:
 
 
 def load(checkpoint: Checkpoint, data: Path, **settings: int) -> tuple[nn.Module, FairseqTask]:
-    """Load the model for evaluation, on the GPU if there is one, and its task with other data and settings."""
+    """Load the model for evaluation, on the GPU if there is one, and its task with other data and settings.
+
+    Raises:
+        UserError: if they do not fit together.
+    """
     model, task = checkpoint.model(data, **settings)
     return model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), task
 

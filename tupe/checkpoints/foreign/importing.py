@@ -166,7 +166,11 @@ def _same_size(symbols: Sequence[str | None], foreign: Foreign, path: Path) -> N
 
 
 def build(config: TupeConfig, dictionary: Dictionary, foreign: Foreign, head_name: str | None = None) -> TupeModel:
-    """Build the model of a checked configuration and give it the weights, those of a head by its name among them."""
+    """Build the model of a checked configuration and give it the weights, those of a head by its name among them.
+
+    Raises:
+        UserError: if they do not fit.
+    """
     args = Namespace(**{name: getattr(value, "value", value) for name, value in vars(config).items()})  # of an Enum
     args.dictionary_sha256 = dictionary_sha256(dictionary)
     torch.manual_seed(1)

@@ -135,7 +135,11 @@ class Foreign:
             self.fields["untie_weights_roberta"] = True
 
     def split_head(self, name: str | None, pooler: bool) -> None:
-        """Keep the classification head if it is asked for by a `name`, and the pooler if that is asked for."""
+        """Keep the classification head if it is asked for by a `name`, and the pooler if that is asked for.
+
+        Raises:
+            UserError: if what is asked for is not there.
+        """
         head = {key[len(HEAD) :]: self.weights.pop(key) for key in [*self.weights] if key.startswith(HEAD)}
         pooled = {key: self.weights.pop(key) for key in [*self.weights] if key.startswith(POOLER)}
         if name is not None and not head:

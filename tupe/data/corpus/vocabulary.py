@@ -96,7 +96,11 @@ def dictionary_symbols(model: Path) -> list[str]:
 
 
 def read_symbols(dictionary: Path) -> list[str]:
-    """Return the symbols of fairseq's dictionary in a file of ours, by their numbers."""
+    """Return the symbols of fairseq's dictionary in a file of ours, by their numbers.
+
+    Raises:
+        UserError: if there is no such file, or it is not text.
+    """
     lines = read_text(dictionary, "tupe prepare-corpus").split("\n")
     return [*FAIRSEQ_SYMBOLS, *(line.rpartition(" ")[0] for line in lines if line)]
 

@@ -98,7 +98,11 @@ def _counted(rows: list[Row], task: Task, report: Report) -> list[Row]:
 
 
 def description(folder: Path) -> Task | None:
-    """Return the description of a user's own task, named after its folder; None where there is none."""
+    """Return the description of a user's own task, named after its folder; None where there is none.
+
+    Raises:
+        UserError: if its manifest is damaged.
+    """
     path = folder / NAME
     if not path.is_file() or not isinstance(content := read_json(path, MADE_BY), dict):
         return None

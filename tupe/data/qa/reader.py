@@ -70,7 +70,11 @@ def read(path: Path) -> list[Paragraph]:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file, which may be packed."""
+    """Read a JSON file.
+
+    Raises:
+        UserError: if it is missing, cut, or not JSON.
+    """
     try:
         with open_packed(path) as file:
             return json.loads(file.read())

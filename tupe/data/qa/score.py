@@ -48,7 +48,11 @@ def score_files(reference: Path, predictions: Path, of: Tokens) -> tuple[dict[st
 
 
 def read_predictions(path: Path) -> dict[str, str]:
-    """Read predictions as SQuAD's and XTREME's scripts read them."""
+    """Read predictions as SQuAD's and XTREME's scripts read them.
+
+    Raises:
+        UserError: if the file is something else.
+    """
     content = read_json(path)
     if not isinstance(content, dict) or not all(isinstance(text, str) for text in content.values()):
         raise UserError(f"{path} holds no predictions, an object that has a text for each id.")

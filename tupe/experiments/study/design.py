@@ -186,7 +186,11 @@ def _by_seed(part: Part, group: dict[str, System], at: str = "") -> Iterator[Run
 
 
 def read_design(size: str) -> Design:
-    """Read the study `configs/study/SIZE.yaml`, or the file `size`."""
+    """Read the study `configs/study/SIZE.yaml`, or the file `size`.
+
+    Raises:
+        UserError: if there is none, or it is wrong.
+    """
     path = Path(size) if size.endswith(".yaml") else CONFIGS / f"{size}.yaml"
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in CONFIGS.glob("*.yaml")))

@@ -103,7 +103,11 @@ KINDS = {
 
 
 def read_record(folder: Path, run: Run) -> Record | None:
-    """Return the record of a run in the folder of its study, or None."""
+    """Return the record of a run in the folder of its study, or None.
+
+    Raises:
+        UserError: for a file that is damaged.
+    """
     path = folder / run.path
     return read(path, KINDS[run.part], MADE_BY) if os.path.lexists(path) else None
 

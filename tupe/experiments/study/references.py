@@ -15,7 +15,11 @@ _STUDY = "cpu"
 
 
 def reference(name: str) -> tuple[str, TrainingLog]:
-    """Return the label and the mean validation losses over the seeds of a row of the study."""
+    """Return the label and the mean validation losses over the seeds of a row of the study.
+
+    Raises:
+        UserError: for a row that has no record.
+    """
     paths: dict[str, list[Path]] = {}
     for path in sorted(reference_dir().glob("*.seed_*.json")):
         paths.setdefault(path.name.partition(".")[0], []).append(path)
