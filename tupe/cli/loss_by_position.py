@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "encoders; the label defaults to the path"
     add("checkpoints", type=split_label, nargs="+", metavar="[LABEL=]CHECKPOINT", help=help_)
     add("--data", type=Path, required=True, help="the prepared corpus, whose held-out text is read")
-    add("--lengths", type=whole(1), nargs="+", metavar="N", help="of sequences (default: the model's positions)")
+    add("--lengths", type=whole(2), nargs="+", metavar="N", help="of sequences (default: the model's positions)")
     help_ = "number of sequences of each length, at most (default: all)"
     add("--sequences", type=whole(1, 1 << 30), default=1 << 30, metavar="N", help=help_)
     add("--seed", type=whole(*SEEDS), default=1, help="seed of the masks (default: %(default)s)")

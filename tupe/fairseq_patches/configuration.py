@@ -265,8 +265,13 @@ def known_parts(original):
             name = part if isinstance(part, str) else getattr(part, "_name", None)
             if name is not None and not any(name in registry for registry in registries):
                 raise _unknown(kind, str(name))
-            if name is None and kind == "model" and kind in cfg and config_in_scope(cfg):
-                raise UserError("the configuration names no model: set model._name, as `tupe systems` lists them")
+            if name is None and (kind == "model" or part is not None) and kind in cfg and config_in_scope(cfg):
+                listed = ", as `tupe systems` lists them" if kind == "model" else ""
+                raise UserError(f"the configuration names no {kind}: set {kind}._name{listed}")
+        whole = dataclasses.fields(FairseqConfig) if OmegaConf.get_type(cfg) is FairseqConfig else ()
+        gone = next((group.name for group in whole if group.name not in cfg), None)
+        if gone is not None and config_in_scope(cfg):
+            raise UserError(f"the configuration has no {gone}, which fairseq reads: leave out ~{gone}")
         try:
             with flags_are_booleans() if config_in_scope(cfg) else contextlib.nullcontext():
                 original(cfg)
