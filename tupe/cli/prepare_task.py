@@ -72,4 +72,6 @@ def _columns(text: str | None) -> tuple[int, int] | None:
         word, label = (whole(1, 1000)(part) for part in text.split(","))
     except (ValueError, argparse.ArgumentTypeError):
         raise UserError(f"--columns is {text!r:.40}: give two numbers from 1, such as 1,2.") from None
+    if word == label:
+        raise UserError(f"--columns is {text}, but words and their labels stand in two: give both.")
     return word, label

@@ -160,8 +160,8 @@ WRONG = {
         "a.jsonl", '{"text": "A", "label": "a"}\n{"text": "B", "label": 1}\n', [],
         "line 2: the label '1' is of another type than 'a' of line 1",
     ),
-    "a list": ("a.jsonl", '{"text": "A", "label": ["a"]}\n', [], "give --multi-label for several at once"),
-    "a fraction": ("a.jsonl", '{"text": "A", "label": 1.5}\n', [], "which is no name: give --regression"),
+    "a list": ("a.jsonl", '{"text": "A", "label": ["a"]}\n', [], "give --multi-label if a text has several"),
+    "a fraction": ("a.jsonl", '{"text": "A", "label": 1.5}\n', [], "which is no name: write one, or give --regression"),
     "no string": ("a.jsonl", '{"text": 1, "label": "a"}\n', [], "'text' is '1', but a text is a string"),
     "no JSON": ("a.jsonl", '{"text": "A", "label": "a"}\n{"text"\n', [], "line 2: there is no JSON"),
     "an array": ("a.json", '[{"text": "A", "label": "a"}]\n', [], "line 1: there is no object {...}"),
@@ -197,7 +197,25 @@ WRONG = {
     ),
     "words without labels": ("a.conll", "Anna\nsees\n", [], "words in one column and no labels"),
     "no words": ("a.conll", "\n\n", [], "has no words in it"),
-    "an empty label of a word": ("a.conll", "Anna\tB-PER\nsees\t\nBob\tO\n", [], "there is no label"),
+    "an empty label of a word": ("a.conll", "Anna\tO\n\nBob\tB-PER\nsees\t\n", [], "line 3: there is no label"),
+    "ranges of words alone": ("a.conll", "1-2\tDon't" + "\t_" * 8 + "\n", [], "has no words in it"),
+    "too many labels of words": (
+        "a.conll", "".join(f"w\tL{i}\n" for i in range(10_001)), [], "give --columns for those of the words"
+    ),
+    "words and labels in one column": ("a.conll", "Anna\tB-PER\n", ["--columns", "1,1"], "stand in two: give both"),
+    "a column of labels of words": ("a.conll", "Anna\tA\n", ["--label", "a"], "--label is for files of texts"),
+    "two files in one": ("a.csv", GOOD + "\ufeff" + GOOD, [], "line 4: the names of the columns are there again"),
+    "lists in a list": (
+        "a.jsonl", '{"text": "A", "label": [["a"]]}\n', ["--multi-label"], "line 1: the label '[\"a\"]' is a list"
+    ),
+    "an object": ("a.jsonl", '{"text": "A", "label": {}}\n', [], "is no name: write one, or give --regression"),
+    "numbers beyond float32": ("a.csv", "text,label\nAnna,-1e308\nBob,1e308\n", ["--regression"], "at most 1e+19"),
+    "numbers next to each other": (
+        "a.csv", "text,label\nAnna,1e-300\nBob,2e-300\n", ["--regression"], "nothing to tell apart"
+    ),
+    "classes of numbers": ("a.csv", GOOD, ["--regression", "--labels", "a", "b"], "--labels names classes, but"),
+    "a separator of one label": ("a.csv", GOOD, ["--separator", ";"], "--separator is for --multi-label"),
+    "one class that is named": ("a.csv", "text,label\nAnna,a\n", ["--labels", "a"], "--labels names only 'a'"),
 }  # fmt: skip
 
 

@@ -81,6 +81,8 @@ def records(path: Path, format_: str, delimiter: str = ",") -> Iterator[Record]:
                 "it, or take the line out."
             )
         empty = 0
+        if cells == columns:
+            raise UserError(f"{path}, line {line}: the names of the columns are there again: take the line out.")
         if len(cells) != len(columns):
             quoted = format_ == "tsv" and any(cell.startswith('"') for cell in cells)
             hint = ' (in a TSV a " is text; --format csv --delimiter tab reads it as a quote)' if quoted else ""
@@ -183,7 +185,7 @@ def sentences(path: Path, columns: tuple[int, int] | None = None) -> Iterator[Se
         labels += [cells[label]] if label is not None else []
     if words:
         yield Sentence(begin, tuple(words), tuple(labels))
-    if not width:
+    if not begin:
         raise UserError(f"{path} has no words in it: it is empty, or another file.")
 
 
@@ -215,7 +217,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 if len(line) > _LONGEST_LINE:
                     raise UserError(f"{path}, line {number} is longer than {_LONGEST_LINE:,} bytes: divide it.")
                 try:
-                    yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+                    yield number, line.decode("utf-8-sig")  # a mark is within a file that was made of several
                 except UnicodeDecodeError as error:
                     raise UserError(
                         f"{path}, line {number}: byte {error.start + 1} ({line[error.start]:#04x}) is not UTF-8: save "

@@ -27,6 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _HELD_OUT = 10  # one of so many training rows is held out where there is no validation file
 _CLASSES = 10_000  # at most
 _LONGEST_LABEL = 100  # characters
+_GREATEST = 1e19  # number, and one through the least range of numbers: in float32 one by the other is finite
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
 
 Labels = str | tuple[str, ...]
@@ -122,7 +123,10 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
     """Return a task and the rows of its splits; without a validation file, some training rows are held out."""
     formats = {options.format or format_of(path) for path in files.values()}
     if "conll" in formats and len(formats) > 1:
-        raise UserError(f"{', '.join(str(path) for path in files.values())} are files of words and files of texts.")
+        raise UserError(
+            f"{', '.join(str(path) for path in files.values())} are files of words and files of texts: "
+            "give those of one kind."
+        )
     tokens = formats == {"conll"}
     _check_options(files["train"], options, tokens)
     rows: dict[str, list[Row]] = {}
@@ -131,6 +135,9 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
     for split, path in files.items():
         if tokens:
             found = [(one.line, Row(one.words, one.labels or None)) for one in sentences(path, options.columns)]
+            for line, row in found:
+                for name in {*_several(row.label)}:
+                    _check_name(name, f"{path}, line {line}")
             labelled[split] = split != "test" or found[0][1].label is not None
             if labelled[split] and found[0][1].label is None:
                 raise UserError(f"{path} has words in one column and no labels: give a file with both.")
@@ -170,6 +177,8 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
             _check_separator(name, where, options)
     if len({*classes}) < len(classes):
         raise UserError("--labels names a class twice: leave one out.")
+    if len(classes) == 1 and options.kind == "class":
+        raise UserError(f"--labels names only {shown(classes[0])}, so that there is nothing to tell apart: name all.")
     for split in task.splits:
         if split.labelled:
             _check_classes(files[split.name], split.name, rows, lines, classes, options)
@@ -180,7 +189,12 @@ def _check_options(path: Path, options: Options, tokens: bool) -> None:
     """Refuse options that are for files of the other kind."""
     if not tokens and options.columns:
         raise UserError(f"--columns is for files of words, but {path} has texts: leave it out, or give --format conll.")
+    if options.kind != "multi-label" and options.separator != Options.separator:
+        raise UserError("--separator is for --multi-label, where a text has several labels: give both or none.")
+    if options.kind == "regression" and options.labels:
+        raise UserError("--labels names classes, but --regression is for numbers: leave one out.")
     given = [f"--{options.kind}"] if options.kind != "class" else ["--text"] if options.text else []
+    given += ["--label"] if options.label != Options.label else []
     if tokens and given:
         raise UserError(f"{given[0]} is for files of texts, but {path} has words with labels: leave it out.")
 
@@ -262,9 +276,13 @@ def _name(value: Any, where: str) -> str:
     if isinstance(value, int):
         value = str(value)
     if isinstance(value, list):
-        raise UserError(f"{where}: the label is a list, {shown(value)}: give --multi-label for several at once.")
+        raise UserError(
+            f"{where}: the label {shown(value)} is a list: write names, and give --multi-label if a text has several."
+        )
     if not isinstance(value, str):
-        raise UserError(f"{where}: the label is {shown(value)}, which is no name: give --regression for numbers.")
+        raise UserError(
+            f"{where}: the label is {shown(value)}, which is no name: write one, or give --regression for numbers."
+        )
     name = value.strip()
     _check_name(name, where)
     return name
@@ -291,8 +309,11 @@ def _check_separator(name: str, where: str, options: Options) -> None:
 def _number(value: Any, where: str) -> float:
     text = value if isinstance(value, str) else "" if isinstance(value, bool) else json.dumps(value)
     number = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
-    if not math.isfinite(number):
-        raise UserError(f"{where}: the label is {shown(value)}, but --regression needs a number, such as 3.5.")
+    if not abs(number) <= _GREATEST:
+        raise UserError(
+            f"{where}: the label is {shown(value)}, but --regression needs a number of at most {_GREATEST:g}, such as "
+            "3.5."
+        )
     return number
 
 
@@ -321,10 +342,12 @@ def _classes(rows: list[Row], path: Path, options: Options, tokens: bool) -> lis
     counts = Counter(name for row in rows for name in _several(row.label))
     many = len(counts) > _CLASSES or (not tokens and len(counts) > max(100, len(rows) // 2))
     if many:
-        raise UserError(
-            f"{path} has {len(counts):,} different labels in {len(rows):,} rows: give --regression if they are "
-            "numbers, or --label for the column of the classes."
+        other = (
+            "--columns for those of the words and their classes"
+            if tokens
+            else "--regression if they are numbers, or --label for the column of the classes"
         )
+        raise UserError(f"{path} has {len(counts):,} different labels in {len(rows):,} rows: give {other}.")
     least = 1 if options.kind == "multi-label" else 2
     if len(counts) < least:
         there = f"only the label {shown(next(iter(counts)))}" if counts else "no label"
@@ -357,7 +380,7 @@ def _scaled(task: Task, rows: dict[str, list[Row]], path: Path) -> tuple[Task, d
     """Return the task and its rows with the scores of the training file scaled to 0 .. 1."""
     scores = [float(row.label) for row in rows["train"]]
     offset, scale = min(scores), max(scores) - min(scores)
-    if not 0 < scale < math.inf:
+    if scale < 1 / _GREATEST:
         raise UserError(f"{path} has the label {offset:g} in all its training rows: there is nothing to tell apart.")
     for split in task.splits:
         if split.labelled:
