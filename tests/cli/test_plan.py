@@ -39,6 +39,11 @@ def test_the_training_holds_the_folder(arguments, tmp_path, monkeypatch, capsys)
     assert len(started) == 2
 
 
+def test_a_machine_of_no_number(arguments, capsys):
+    assert main([arguments[0], "--nodes", "2", "--node-rank", "2", *arguments[1:]]) == 1
+    assert capsys.readouterr().err.startswith("error: --node-rank 2 is none of the 2 machines, numbered from 0")
+
+
 @pytest.fixture
 def become(monkeypatch):
     """The trainings that were started, which leave a checkpoint."""

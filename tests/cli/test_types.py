@@ -31,6 +31,12 @@ def test_a_number_out_of_bounds_is_refused(kind, text):
         kind(text)
 
 
+@pytest.mark.parametrize("argument", ["a=", "="])
+def test_a_label_without_a_path(argument):
+    with pytest.raises(argparse.ArgumentTypeError, match=f"^{argument} names no path"):
+        split_label(argument)
+
+
 def test_numbers():
     assert [whole(1, 9)("1"), whole(1, 9)("9"), real(0, 1)("0.5")] == [1, 9, 0.5]
     assert listed(whole(0))("3,1 3") == [3, 1]

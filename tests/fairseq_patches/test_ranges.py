@@ -47,7 +47,11 @@ def test_training_refuses(flags, said, train, tmp_path):
     assert not list(tmp_path.glob("*.pt"))
 
 
-NOT_A_COUNT, NOT_A_RATE, NOT_A_SEED = "give a number above 0", "give a number, 0 or more", "from 0 to 4294967295"
+NOT_A_COUNT, NOT_A_RATE, NOT_A_SEED = (
+    "give a number (above 0|from 1)",
+    "give a number, 0 or more",
+    "from 0 to 4294967295",
+)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +74,8 @@ NOT_A_COUNT, NOT_A_RATE, NOT_A_SEED = "give a number above 0", "give a number, 0
         ("dataset.batch_size", -3, NOT_A_COUNT),
         ("dataset.batch_size_valid", 10**19, "and at most 9223372036854"),
         ("dataset.batch_size", 10**400, "1.000e.400: give a number above 0, and at most"),
-        ("dataset.required_batch_size_multiple", 1 << 31, "give a number above 0, below 2147483648"),
+        ("dataset.required_batch_size_multiple", 1 << 31, "give a number from 1, below 2147483648"),
+        ("model.rotary_factor", 0.5, "give a number from 1, below 2147483648"),
         ("criterion.sampling_temperature", 0.0, "give a number above 0"),
         ("task.mask_prob", 1.0, "give a share above 0 and below 1"),
         ("task.frozen_layers", -2, "give a number from -1 to 1048576"),

@@ -57,7 +57,7 @@ def test_an_encoder_is_refused(task):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"beam": 0}, "generation.beam is 0: give a number above 0"),
+        ({"beam": 0}, "generation.beam is 0: give a number from 1"),
         ({"lenpen": math.nan}, "generation.lenpen is nan: give a number from -20 to 20"),
         ({"max_len_b": -1}, "generation.max_len_b is -1: give a number, 0 or more"),
         ({"min_len": 30, "max_len_a": 0, "max_len_b": 20}, "--min-len 30 is above the longest translation, 20 tokens"),

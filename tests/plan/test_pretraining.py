@@ -135,6 +135,12 @@ def test_number_of_checkpoints(overrides, number, corpus):
         (["common.user_dir=/nowhere"], "^there is no folder /nowhere: set common.user_dir to a package"),
         (["checkpoint.restore_file=/nowhere"], "^there is no checkpoint /nowhere: give the path of one"),
         (["checkpoint.restore_file=configs/pretraining/base.yaml"], "base.yaml cannot be read as a checkpoint"),
+        (
+            ["optimization.lr=0.1"],
+            r"^optimization cannot have this lr: it is a list, so write it in brackets, as \[1\]$",
+        ),
+        (["optimization.lr=[[1]]"], r"^optimization.lr is \[\[1\]\]: give a list of numbers, as \[1\]"),
+        (["model._name=seq2seq_tupe_r_tiny"], "^seq2seq_tupe_r_tiny is an encoder-decoder: train it by"),
         (["common.cpu=2"], "^common cannot have this cpu: '2' is neither true nor false$"),
         (["task=nan"], "^the configuration base cannot be made|^task "),
         (["common.log_file=configs/pretraining"], "common.log_file is configs/pretraining, which cannot be written"),

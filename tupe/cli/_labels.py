@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ def split_label(argument: str) -> Labelled:
     """Split `[LABEL=]PATH` into the label, which may be empty, and the path: the type of such an argument."""
     plain = "=" not in argument or Path(argument).exists()
     label, path = ("", argument) if plain else argument.split("=", 1)
+    if not path:
+        raise argparse.ArgumentTypeError(f"{argument} names no path: give one behind the sign, or none of both")
     return label, Path(path)
 
 

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
         args.folder,
         args.out,
         head_name=args.head,
-        labels=args.labels.split(",") if args.labels else None,
+        labels=[label.strip() for label in args.labels.split(",")] if args.labels else None,
         pooler=args.pooler,
         with_tokenizer=not args.no_tokenizer,
         bpe=args.bpe,

@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 
 from tupe.cli._types import real, whole
+from tupe.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +43,8 @@ def run(args: argparse.Namespace) -> None:
     from tupe.plan.precision import choose
     from tupe.plan.start import start
 
+    if args.node_rank >= args.nodes:
+        raise UserError(f"--node-rank {args.node_rank} is none of the {args.nodes} machines, numbered from 0.")
     cfg = read_config(args.folder, args.config, args.overrides)
     probe = None if args.probe is None else read_probe(args.probe)
     devices = probe.devices // args.nodes if probe else 0  # on each machine, unless that is given

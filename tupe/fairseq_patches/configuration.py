@@ -100,7 +100,8 @@ def cannot_be(name: str, fields: Iterable[str], of: Any, error: OmegaConfBaseExc
     unknown = next((field for field in fields if field not in known), None)
     if unknown is not None:
         return UserError(f"{name} has no {unknown}{nearest(unknown, known)}: nothing would read it")
-    return UserError(f"{name} cannot have this {error.full_key}: {_plain(error)}")
+    reason = "it is a list, so write it in brackets, as [1]" if "is not a ListConfig" in str(error) else _plain(error)
+    return UserError(f"{name} cannot have this {error.full_key}: {reason}")
 
 
 def cannot_compose(error: Exception) -> str:

@@ -42,7 +42,7 @@ _PART = (lambda x: 0 < x < 1), "a share above 0 and below 1"
 _BELOW_ONE = (lambda x: 0 <= x < 1), "a number from 0, below 1"
 _ABOVE = (lambda x: x > 0), "a number above 0"
 _RATE = (lambda x: x >= 0), "a number, 0 or more"
-_COUNT = (lambda x: 1 <= x < 1 << 31), "a number above 0, below 2147483648"  # fairseq counts some in 32 bits
+_COUNT = (lambda x: 1 <= x < 1 << 31), "a number from 1, below 2147483648"  # fairseq counts some in 32 bits
 _LENGTH = (lambda x: 2 <= x < 1 << 31), "a number from 2, below 2147483648"  # `[CLS]` and a word
 _POWER = (lambda x: -20 <= x <= 20), "a number from -20 to 20"
 _TOP = (lambda x: 0 < x <= 1 or x == -1), "a share, above 0 and at most 1"
@@ -312,6 +312,8 @@ def refuse_value(name: str, value: Any, where: str) -> None:
     size = name.endswith(("_layers", "_dim", "_heads", "_positions"))  # of models of fairseq's
     can_be, words = RANGES.get(name, _OTHER_SIZE if size else (lambda x: True, "a finite number"))
     for number in value if several else [value]:
+        if several and name in _NOT_EMPTY and isinstance(number, (list, tuple, ListConfig)):
+            raise UserError(f"{where} is {value!s:.40}: give a list of numbers, as [1].")
         if isinstance(number, bool) or not isinstance(number, (int, float)):
             continue
         most = _LARGEST if isinstance(number, int) else _LARGEST_FLOAT

@@ -28,7 +28,7 @@ from tupe.plan.check import Launch, check
 from tupe.plan.disk import disk
 from tupe.plan.estimate import hours, number_of_updates, short
 from tupe.plan.precision import bits_of
-from tupe.systems import ELECTRA, system_fields
+from tupe.systems import ELECTRA, SEQ2SEQ_NAMES, system_fields
 
 MADE_BY = "scripts/pretrain.sh"
 _PREPARED_BY = "tupe prepare-corpus"
@@ -148,6 +148,8 @@ def _languages_in(shard: Path, task: DictConfig) -> list[str]:
 def _check(cfg: DictConfig) -> None:
     """Raise `UserError` for a model that does not exist, or does not fit its criterion, sequences or batch."""
     model, criterion, length = cfg.model, cfg.criterion._name, cfg.task.tokens_per_sample
+    if model._name in SEQ2SEQ_NAMES:
+        raise UserError(f"{model._name} is an encoder-decoder: train it by scripts/translate_train.sh.")
     if model._name not in CONFIGS:
         raise UserError(f"there is no model {model._name}{nearest_model(model._name)}: `tupe systems` lists them.")
     if criterion == ("tupe_masked_lm" if model._name.startswith(ELECTRA) else "tupe_electra"):

@@ -5,6 +5,7 @@ import os
 import pickle
 import re
 import sys
+import warnings
 
 import pytest
 import torch
@@ -72,9 +73,10 @@ def test_other_models(kind, saved, tmp_path):
         ({"intermediate_size": 25}, r"fc1.weight has the shape \(25, 16\), but the weights have \(24, 16\)"),
         ({"num_attention_heads": 3}, "3 heads do not divide the width 16"),
         ({"num_attention_heads": 0}, "0 heads do not divide the width 16"),
-        ({"layer_norm_eps": -1}, "layer_norm_eps"),
-        ({"layer_norm_eps": "small"}, "layer_norm_eps"),
-        ({"hidden_dropout_prob": [0.1]}, "dropout"),
+        ({"layer_norm_eps": -1}, r"config.json: layer_norm_eps is -1.0: give a share"),
+        ({"layer_norm_eps": "small"}, r"config.json: layer_norm_eps is not what Transformers writes"),
+        ({"hidden_dropout_prob": [0.1]}, r"config.json: hidden_dropout_prob is not what Transformers writes"),
+        ({"attention_probs_dropout_prob": 1.5}, r"config.json: attention_probs_dropout_prob is 1.5: give a share"),
         ({"pad_token_id": 5}, "says that padding is 5, but .* has it at 0"),
     ],
 )
@@ -103,6 +105,7 @@ def nan(tensor):
         ("embeddings__word_embeddings__weight", lambda t: t[:-5], r"symbols, but .* has rows for"),
         ("embeddings__word_embeddings__weight", lambda t: t[0], "shape"),
         ("embeddings__position_embeddings__weight", lambda t: t[:, :4], "shapes of its weights do not fit"),
+        ("embeddings__position_embeddings__weight", lambda t: t[:0], "positions for no word"),
     ],
 )
 def test_weights(name, new, message, saved, tmp_path):
@@ -157,11 +160,65 @@ def test_code_in_weights(form, saved, released, tmp_path, monkeypatch):
     assert not (tmp_path / "ran").exists()
 
 
-def test_pickled_things_that_are_no_tensors(saved, tmp_path):
+def test_weights_of_eight_bits_are_read(saved, tmp_path):
+    folder, _ = saved("bert")
+    change(folder, embeddings__position_embeddings__weight=lambda t: t.to(torch.float8_e4m3fn))
+    import_model(folder, tmp_path / "out")
+
+
+def quantised():
+    with warnings.catch_warnings(action="ignore"):  # PyTorch will leave them out
+        return torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)
+
+
+@pytest.mark.parametrize(
+    ("held", "shown"),
+    [
+        ({"a": 3}, "'a'"),
+        ({7: torch.ones(1)}, "7"),
+        ({"a": torch.ones(1, device="meta")}, "'a'"),
+        ({"a": torch.qint8}, "'a'"),
+    ],
+)
+def test_pickled_things_that_are_no_tensors(held, shown, saved, tmp_path):
     folder, _ = saved("bert")
     (folder / "model.safetensors").unlink()
-    torch.save({"a": 3}, folder / "pytorch_model.bin")
-    refused(folder, tmp_path, "holds 'a', which is no tensor")
+    held = {name: quantised() if value is torch.qint8 else value for name, value in held.items()}
+    torch.save(held, folder / "pytorch_model.bin")
+    refused(folder, tmp_path, f"holds {shown}, which is no tensor")
+
+
+@pytest.mark.parametrize(
+    ("tensors", "options", "message"),
+    [
+        ({"classifier.bias": None}, {"head_name": "x"}, r"out_proj.weight has the shape \(1, 16\), but"),
+        ({"classifier.bias": torch.ones(3)}, {"head_name": "x"}, r"out_proj.weight has the shape \(3, 16\)"),
+        (
+            {"classifier.weight": torch.ones(2, 9)},
+            {"head_name": "x"},
+            r"shape \(2, 16\), but the weights have \(2, 9\)",
+        ),
+        ({"bert.pooler.dense.weight": torch.ones(9, 16)}, {"head_name": "x"}, r"dense.weight has the shape \(16, 16\)"),
+        ({"bert.pooler.dense.bias": None}, {"pooler": True}, r"pooler.dense.bias has the shape \(16,\), but .* none"),
+        ({}, {"head_name": "x", "labels": ["a"]}, "has 2 classes, but its names are a: give so many different ones"),
+        ({}, {"head_name": "x", "labels": ["a", "a"]}, "has 2 classes, but its names are a, a: give so many"),
+        ({}, {"head_name": "x", "labels": ["a", "<s>"]}, "'<s>' cannot be the name of a class"),
+        ({}, {"head_name": "x", "labels": ["a", "b\nc"]}, "cannot be the name of a class"),
+        ({}, {"head_name": "x.y"}, "cannot be called 'x.y': give a name without a dot"),
+        ({}, {"head_name": "x\ny"}, r"no head can be called 'x\\ny'"),
+    ],
+)
+def test_heads(tensors, options, message, saved, tmp_path):
+    """A head that does not fit is not one of random weights in its place."""
+    folder, _ = saved("bert")
+    path = folder / "model.safetensors"
+    head = {"bert.pooler.dense.weight": torch.ones(16, 16), "bert.pooler.dense.bias": torch.ones(16)}
+    head |= {"classifier.weight": torch.ones(2, 16), "classifier.bias": torch.ones(2), **tensors}
+    state = {**safetensors.load_file(path), **head}
+    safetensors.save_file(
+        {name: tensor for name, tensor in state.items() if tensor is not None}, path, {"format": "pt"}
+    )
+    refused(folder, tmp_path, message, **options)
 
 
 def test_weights_of_more_numbers_than_the_file_has(saved, released, tmp_path):
@@ -184,6 +241,7 @@ def test_weights_of_more_numbers_than_the_file_has(saved, released, tmp_path):
     [
         (lambda state: {**state, "args": None}, "needs `args` or `cfg`, and `model` of tensors"),
         (lambda state: {**state, "model": [1]}, "needs `args` or `cfg`, and `model` of tensors"),
+        (lambda state: {**state, "model": {5: torch.ones(1)}}, "needs `args` or `cfg`, and `model` of tensors"),
         (lambda state: {**state, "model": {"decoder.embed.weight": torch.ones(2, 2)}}, "is no RoBERTa of fairseq"),
     ],
 )
@@ -315,7 +373,7 @@ def test_a_piece_that_breaks_the_line_is_refused(tmp_path):
     ("name", "text", "message"),
     [
         ("vocab.txt", None, "there is no tokenizer in"),
-        ("vocab.txt", "[PAD]\na\nb\n", r"has no '\[|has no '<s>"),
+        ("vocab.txt", "[PAD]\na\nb\n", r"has no '\[CLS\]', which is its cls_token"),
         ("tokenizer_config.json", "[1", "tokenizer_config.json"),
         ("tokenizer.json", '{"model": 3}', "tokenizer.json"),
         ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": -1}}}', "pre_tokenizer|numbers its"),
@@ -327,6 +385,28 @@ def test_files_of_a_tokenizer(name, text, message, saved, tmp_path):
     folder, _ = saved("bert")
     (folder / name).unlink() if text is None else (folder / name).write_text(text)
     refused(folder, tmp_path, message)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_input_chars_per_word": -1}, "max_input_chars_per_word is -1, not 1 or more"),
+        ({"max_input_chars_per_word": 10**30}, "max_input_chars_per_word is 10+, not 2147483648 or less"),
+        ({"continuing_subword_prefix": 5}, "tokenizer.json: model is not .*continuing_subword_prefix is 5, not text"),
+    ],
+)
+def test_options_of_a_word_piece(options, message, saved, words, tmp_path):
+    folder, _ = saved("bert")
+    model = {"type": "WordPiece", "vocab": {word: number for number, word in enumerate(words)}, **options}
+    parts = {"normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": {"type": "BertPreTokenizer"}}
+    write_json(folder / "tokenizer.json", {"model": model, **parts})
+    refused(folder, tmp_path, message)
+
+
+def test_no_merges(saved, tmp_path):
+    folder, _ = saved("roberta")
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    refused(folder, tmp_path, "merges.txt has no merges")
 
 
 def test_a_tokenizer_beside_is_of_fairseq(saved, tmp_path):

@@ -90,7 +90,8 @@ def test_what_is_refused(make):
     old = make()
     for system, fields, message in (
         ("bert_q", [], "there is no system 'bert_q': give one of tupe_r, .*, without a size"),
-        ("bert_r", ["encoder_layers=4"], "encoder_layers is no field of the position encoding"),
+        ("bert_r", ["encoder_layers=4"], "'encoder_layers' is no field of the position encoding"),
+        ("bert_r", ["=4"], "^'' is no field of the position encoding"),
         ("bert_r", ["relative"], "'relative' is no field of a model"),
         ("linformer", [], "Linformer's keys are no positions: choose a system with full attention"),
     ):

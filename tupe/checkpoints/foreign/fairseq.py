@@ -59,7 +59,7 @@ def read(folder: Path, head: str | None = None) -> Foreign:
     state = safe_load(path, METERS)
     options = saved_fields(state.get("args")) or saved_fields(saved_fields(state.get("cfg")).get("model"))
     model = state.get("model")
-    if not options or not isinstance(model, dict) or not all(isinstance(value, Tensor) for value in model.values()):
+    if not options or not isinstance(model, dict) or not _are_tensors(model):
         raise UserError(f"{path} is no checkpoint of {MADE_BY}: it needs `args` or `cfg`, and `model` of tensors")
     check_stored(model, path)
     try:
@@ -75,7 +75,9 @@ def read(folder: Path, head: str | None = None) -> Foreign:
     prefix = f"{HEAD}{head}."
     heads = dict.fromkeys(name[len(HEAD) :].partition(".")[0] for name in weights if name.startswith(HEAD))
     if head is not None and head not in heads:
-        raise UserError(f"{path} has no classification head {head!r:.60}, but {', '.join(heads) or 'none'}")
+        raise UserError(
+            f"{path} has no classification head {head!r:.60}, but {', '.join(heads) or 'none'}: leave out --head"
+        )
     for name in [name for name in weights if name.startswith(HEAD)]:
         tensor = weights.pop(name)
         if name.startswith(prefix):
@@ -94,6 +96,10 @@ def read(folder: Path, head: str | None = None) -> Foreign:
     )
     foreign.tie()
     return foreign
+
+
+def _are_tensors(model: dict[Any, Any]) -> bool:
+    return all(isinstance(name, str) and isinstance(value, Tensor) for name, value in model.items())
 
 
 def _fields(path: Path, options: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Any]:

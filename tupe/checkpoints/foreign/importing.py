@@ -72,6 +72,8 @@ def import_model(
         UserError: for anything that is missing, damaged or has no counterpart here.
     """
     check_folder(out)
+    if head_name is not None and not head_name.isprintable():
+        raise UserError(f"no head can be called {head_name!r:.60}: give another name")
     if labels and head_name is None:
         raise UserError("--labels names the classes of a head: give --head NAME too")
     foreign, found = _read(folder, head_name, bpe, with_tokenizer)
@@ -177,10 +179,7 @@ def build(config: TupeConfig, dictionary: Dictionary, foreign: Foreign, head_nam
     model = TupeModel.build_model(args, SimpleNamespace(source_dictionary=dictionary))
     state = {name: tensor for name, tensor in foreign.weights.items() if not name.startswith(POOLER)}
     if head_name is not None:
-        try:
-            model.register_classification_head(head_name, num_classes=len(foreign.head["out_proj.weight"]))
-        except UserError:
-            raise UserError(f"no head can be called {head_name!r:.60}: give another name") from None
+        model.register_classification_head(head_name, num_classes=len(foreign.head["out_proj.weight"]))
         state.update({f"{HEAD}{head_name}.{part}": tensor for part, tensor in foreign.head.items()})
     if foreign.has_lm_head:
         state.setdefault(OUTPUT, state[WORDS])

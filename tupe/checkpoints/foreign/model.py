@@ -86,6 +86,15 @@ class Foreign:
             wanted[POSITIONS] = (f["max_positions"], table)
         if SEGMENTS in self.weights:
             wanted[SEGMENTS] = (2, table)
+        if self.head:
+            out = self.head.get("out_proj.bias")
+            classes = max(1, out.numel()) if out is not None else 1
+            wanted |= {f"{HEAD}out_proj.weight": (classes, width), f"{HEAD}out_proj.bias": (classes,)}
+        dense = [f"{HEAD}dense."] if self.head else []
+        dense += [f"{POOLER}dense."] if any(name.startswith(POOLER) for name in self.weights) else []
+        for part in dense:
+            wanted |= {f"{part}weight": (width, width), f"{part}bias": (width,)}
+        held = {**self.weights, **{HEAD + name: tensor for name, tensor in self.head.items()}}
         if f["relative"] == "deberta":
             wanted[DISTANCES] = (2 * (f["relative_buckets"] or f["relative_max_distance"]), width)
         for layer in range(self.layers):
@@ -93,12 +102,14 @@ class Foreign:
             wanted[f"{of}self_attn.qkv_proj.weight"] = (3 * width, width)
             wanted[f"{of}fc1.weight"] = (ffn, width)
         for name, shape in wanted.items():
-            found = tuple(self.weights[name].shape) if name in self.weights else None
+            found = tuple(held[name].shape) if name in held else None
             if found != shape:
                 raise UserError(
                     f"{self.path} says that {name} has the shape {shape}, but the weights have {found or 'none'}: give "
                     "files that belong together"
                 )
+        if f["max_positions"] < 1:
+            raise UserError(f"{self.path}: the weights have positions for no word: give files that belong together")
         if self.layers != f["encoder_layers"]:
             raise UserError(
                 f"{self.path} names {f['encoder_layers']} layers, but the weights have {self.layers}: give files that "

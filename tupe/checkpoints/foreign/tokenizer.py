@@ -7,7 +7,7 @@ model in a `tokenizer.json`, which Transformers 5 saves in place of SentencePiec
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK, UNKNOWN_NUMBER
 from tupe.data.corpus.vocabulary import symbols as pieces_of
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import read_dictionary
-from tupe.files import read_json, read_text, typed
+from tupe.files import checked, read_json, read_text, typed
 
 SENTENCE_PIECE, BYTE_LEVEL, WORD_PIECE, UNIGRAM = "SentencePiece", "byte-level BPE", "WordPiece", "unigram"
 #: What a text may go through before a unigram model, as SentencePiece has it: part of a `tokenizer.json` -> its types.
@@ -71,6 +71,14 @@ class Found:
         if self.model is not None:
             return {MODEL: self.model.read_bytes()}
         return {} if self.build is None else {JSON: self.build(symbols).to_str(pretty=True).encode()}
+
+
+@dataclass(frozen=True)
+class _WordPiece:
+    """Options of a WordPiece in a `tokenizer.json`."""
+
+    continuing_subword_prefix: str = "##"
+    max_input_chars_per_word: int = checked(minimum=1, maximum=1 << 31, default=100)
 
 
 def of_fairseq(folder: Path, bpe: Path | None, wanted: bool) -> Found:
@@ -165,7 +173,7 @@ def of_transformers(folder: Path, config: Mapping[str, Any], wanted: bool) -> Fo
         path = folder / "vocab.txt"
         lines = read_text(path, _TRANSFORMERS).removesuffix("\n").split("\n")
         numbers, added = {line: number for number, line in enumerate(lines)}, {}
-        made = (WORD_PIECE, _word_piece(_normaliser({}, said, path), {})) if wanted else ("", None)
+        made = (WORD_PIECE, _word_piece(_normaliser({}, said, path), {}, path)) if wanted else ("", None)
     elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
         path, merges = folder / "vocab.json", folder / "merges.txt"
         numbers, added = typed(dict[str, int], read_json(path, _TRANSFORMERS), str(path), _TRANSFORMERS), {}
@@ -266,7 +274,7 @@ def _roles(kind: str, said: Mapping[str, Any], symbols: Sequence[str | None], pa
     """Find the rows of our symbols, by their names in the tokenizer's configuration or by those that are usual."""
     last = {symbol: number for number, symbol in enumerate(symbols) if symbol is not None}
     usual = {"mpnet": [_OF_MPNET], deberta.KIND: [_OF_BERT]}.get(kind, [_OF_ROBERTA, _OF_BERT])
-    names = next((names for names in usual if set(names.values()) <= last.keys()), usual[0])
+    names = max(usual, key=lambda names: len(set(names.values()) & last.keys()))
     roles = {}
     for ours, keys in _ROLES.items():
         found = next((said[key] for key in keys if said.get(key)), names[ours])
@@ -304,7 +312,7 @@ def _json(content: Mapping[str, Any], said: Mapping[str, Any], path: Path) -> tu
     if (kinds["model"], kinds["pre_tokenizer"]) == ("WordPiece", "BertPreTokenizer"):
         if kinds["normalizer"] != "BertNormalizer":
             raise UserError(_unknown(path, "normalizer", kinds["normalizer"]))
-        return WORD_PIECE, _word_piece(_normaliser(parts["normalizer"], said, path), model)
+        return WORD_PIECE, _word_piece(_normaliser(parts["normalizer"], said, path), model, path)
     if (kinds["model"], kinds["pre_tokenizer"]) == ("BPE", "ByteLevel"):
         if kinds["normalizer"] is not None:
             raise UserError(_unknown(path, "normalizer", kinds["normalizer"]))
@@ -365,6 +373,9 @@ def _byte_level(
     `more` are pieces that the vocabulary lacks.
     """
 
+    if not merges:
+        raise UserError(f"{path} has no merges, without which a text is bytes: get it again")
+
     def build(symbols: Sequence[str]) -> Any:
         tokenizers = _package()
         vocabulary = {piece: number for number, piece in enumerate([*symbols, *more])}
@@ -381,23 +392,19 @@ def _byte_level(
     return build
 
 
-def _word_piece(normaliser: dict[str, bool | None], model: Mapping[str, Any]) -> Callable:
-    """Return what builds a WordPiece with BERT's normaliser; `model` is that of a `tokenizer.json`."""
-    prefix = typed(str, model.get("continuing_subword_prefix", "##"), "continuing_subword_prefix", _TRANSFORMERS)
-    longest = typed(int, model.get("max_input_chars_per_word", 100), "max_input_chars_per_word", _TRANSFORMERS)
+def _word_piece(normaliser: dict[str, bool | None], model: Mapping[str, Any], path: Path) -> Callable:
+    """Return what builds a WordPiece with BERT's normaliser; `model` is that of a `tokenizer.json`, `path` its file."""
+    options = {name: model[name] for name in ("continuing_subword_prefix", "max_input_chars_per_word") if name in model}
+    word_piece = typed(_WordPiece, options, f"{path}: model", _TRANSFORMERS)
 
     def build(symbols: Sequence[str]) -> Any:
         tokenizers = _package()
         numbers = {piece: number for number, piece in enumerate(symbols)}
         unknown = FAIRSEQ_SYMBOLS[3]
-        tokenizer = tokenizers.Tokenizer(
-            tokenizers.models.WordPiece(
-                numbers, unk_token=unknown, max_input_chars_per_word=longest, continuing_subword_prefix=prefix
-            )
-        )
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(numbers, unk_token=unknown, **asdict(word_piece)))
         tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(**normaliser)
         tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-        tokenizer.decoder = tokenizers.decoders.WordPiece(prefix=prefix)
+        tokenizer.decoder = tokenizers.decoders.WordPiece(prefix=word_piece.continuing_subword_prefix)
         return tokenizer
 
     return build

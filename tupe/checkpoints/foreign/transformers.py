@@ -17,6 +17,7 @@ from tupe.checkpoints.foreign.names import (
 )
 from tupe.checkpoints.from_transformers import named_parts, read_weights
 from tupe.errors import UserError
+from tupe.fairseq_patches.ranges import refuse_value
 from tupe.files import read_json, typed
 from tupe.safe_load import check_stored, safe_load
 
@@ -74,6 +75,7 @@ def read(folder: Path) -> tuple[Foreign, dict[str, Any]]:
     relative_key = kind == "bert" and config.get("position_embedding_type") == "relative_key"
     _refuse(path, {**config, "position_embedding_type": "absolute"} if relative_key else config)
     files, state = _weights(folder)
+    state = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
     padding = _number(path, config, "pad_token_id", 0 if kind in _ONE_SEPARATOR else 1)
     family, absolute, distances = FAMILIES[kind], not relative_key, None
     if kind == deberta.KIND:
@@ -144,12 +146,19 @@ def _weights(folder: Path) -> tuple[list[Path], dict[str, Tensor]]:
     tensors: dict[str, Tensor] = {}
     for file in files:
         part = safe_load(file)
-        wrong = next((name for name, value in part.items() if not isinstance(value, Tensor)), None)
-        if wrong is not None:
-            raise UserError(f"{file} holds {wrong!r:.60}, which is no tensor: give the weights of {MADE_BY}")
+        wrong = [name for name, value in part.items() if not isinstance(name, str) or not _has_numbers(value)]
+        if wrong:
+            raise UserError(
+                f"{file} holds {wrong[0]!r:.60}, which is no tensor of numbers with a name: give the weights of "
+                f"{MADE_BY}, not quantised"
+            )
         check_stored(part, file)
         tensors.update(part)
     return files, tensors
+
+
+def _has_numbers(value: Any) -> bool:
+    return isinstance(value, Tensor) and not value.is_quantized and not value.is_meta
 
 
 def _number(path: Path, config: dict[str, Any], name: str, default: int | None = None) -> int:
@@ -160,10 +169,18 @@ def _number(path: Path, config: dict[str, Any], name: str, default: int | None =
     return value
 
 
+def _decimal(path: Path, config: dict[str, Any], ours: str, theirs: str, default: float) -> float:
+    """Return a number of the configuration in the range that our field has."""
+    where = f"{path}: {theirs}"
+    value = typed(float, config.get(theirs, default), where, MADE_BY, "get the file again")
+    refuse_value(ours, value, where)
+    return value
+
+
 def _fields(path: Path, kind: str, config: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Any]:
     if kind == "distilbert":
-        config = {**{usual: config[name] for name, usual in _DISTILBERT.items() if name in config}, **config}
-    dropout = config.get("hidden_dropout_prob", 0.1)
+        usual = {usual: config[name] for name, usual in _DISTILBERT.items() if name in config}
+        config = {**usual, **config, "layer_norm_eps": 1e-12}
     width = _number(path, config, "hidden_size")
     fields = {
         **BERT,
@@ -173,9 +190,9 @@ def _fields(path: Path, kind: str, config: dict[str, Any], weights: dict[str, Te
         "encoder_ffn_embed_dim": _number(path, config, "intermediate_size"),
         "activation_fn": _activation(path, config, "hidden_act"),
         "pooler_activation_fn": _HEAD_ACTIVATIONS.get(kind, "tanh"),
-        "dropout": dropout,
-        "attention_dropout": config.get("attention_probs_dropout_prob", 0.1),
-        "layer_norm_eps": 1e-12 if kind == "distilbert" else config.get("layer_norm_eps", _EPS.get(kind, 1e-12)),
+        "dropout": _decimal(path, config, "dropout", "hidden_dropout_prob", 0.1),
+        "attention_dropout": _decimal(path, config, "attention_dropout", "attention_probs_dropout_prob", 0.1),
+        "layer_norm_eps": _decimal(path, config, "layer_norm_eps", "layer_norm_eps", _EPS.get(kind, 1e-12)),
         "max_positions": len(weights[POSITIONS]) if POSITIONS in weights else _longest(path, kind, config, weights),
         "encoder_normalize_before": kind == "roberta-prelayernorm",
     }

@@ -43,7 +43,8 @@ def target_fields(old: TupeLanguageModelEncoder, system: str, fields: list[str])
     wrong = sorted(given.difference(_ENCODING)) if all("=" in field for field in fields) else []
     if wrong:
         raise UserError(
-            f"{wrong[0]} is no field of the position encoding, and the rest of the model stays as it is: leave it out."
+            f"'{wrong[0]}' is no field of the position encoding, and the rest of the model stays as it is: leave it "
+            "out."
         )
     asked = vars(with_fields(name, fields))
     stays = {"randomised_positions": source.randomised_positions}

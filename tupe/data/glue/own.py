@@ -137,7 +137,7 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
             found = [(one.line, Row(one.words, one.labels or None)) for one in sentences(path, options.columns)]
             for line, row in found:
                 for name in {*_several(row.label)}:
-                    _check_name(name, f"{path}, line {line}")
+                    check_name(name, f"{path}, line {line}")
             labelled[split] = split != "test" or found[0][1].label is not None
             if labelled[split] and found[0][1].label is None:
                 raise UserError(f"{path} has words in one column and no labels: give a file with both.")
@@ -172,7 +172,7 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
     classes = options.labels or _classes(rows["train"], files["train"], options, tokens)
     for name in classes:
         where = "--labels" if options.labels else str(files["train"])
-        _check_name(name, where)
+        check_name(name, where)
         if options.kind == "multi-label":
             _check_separator(name, where, options)
     if len({*classes}) < len(classes):
@@ -284,11 +284,12 @@ def _name(value: Any, where: str) -> str:
             f"{where}: the label is {shown(value)}, which is no name: write one, or give --regression for numbers."
         )
     name = value.strip()
-    _check_name(name, where)
+    check_name(name, where)
     return name
 
 
-def _check_name(name: str, where: str) -> None:
+def check_name(name: str, where: str) -> None:
+    """Raise a `UserError` for what cannot be the name of a class."""
     if not name:
         raise UserError(f"{where}: there is no label: fill it, or leave the line out.")
     if len(name) > _LONGEST_LABEL or not name.isprintable() or name in (*FAIRSEQ_SYMBOLS, MASK):
