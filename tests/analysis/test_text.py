@@ -26,7 +26,7 @@ def encoder_of(dictionary, checksum):
     """The parts of a model that `read_tokens` asks: name, number of symbols, checksum of the dictionary."""
     return SimpleNamespace(
         shown_as="TUPE-A",
-        args=SimpleNamespace(dictionary_sha256=checksum),
+        args=SimpleNamespace(dictionary_sha256=checksum, max_positions=64),
         sentence_encoder=SimpleNamespace(embed_tokens=torch.nn.Embedding(len(dictionary), 1)),
     )
 
@@ -71,6 +71,8 @@ def test_a_text_without_a_token(content, corpus, encoder, tmp_path):
 def test_what_does_not_fit(corpus, encoder):
     with pytest.raises(UserError, match="a length of 3 or more"):
         read_tokens(encoder, corpus, 2)
+    with pytest.raises(UserError, match=r"^TUPE-A has 64 positions, fewer than 65: give a --length"):
+        read_tokens(encoder, corpus, 65)
 
 
 @pytest.mark.parametrize("recorded", [True, False])

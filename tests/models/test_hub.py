@@ -119,6 +119,8 @@ def test_numbers_of_no_symbol_are_no_text(hub, number):
     hub.bpe = SimpleNamespace(encode=str.strip, decode=str)
     with pytest.raises(UserError, match=f"^tokens are numbers from {number} to {number}, but the dictionary has 45"):
         hub.decode(torch.tensor([number]))
+    with pytest.raises(UserError, match=r"^tokens are \(1,\) of torch.float32, but decode takes whole numbers"):
+        hub.decode(torch.tensor([0.5]))
 
 
 def test_what_is_no_text_and_a_head_that_is_none(hub):

@@ -384,6 +384,21 @@ def test_heads_that_do_not_divide_the_width_are_refused():
         ours.TupeConfig(num_attention_heads=7)
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"relative_buckets": 7}, "relative_buckets is 7 and relative_max_distance 128, but buckets come in two"),
+        ({"relative_buckets": 2}, "relative_buckets is 2 and"),
+        ({"relative_max_distance": 8}, "relative_buckets is 32 and relative_max_distance 8,"),
+        *(({"absolute": kind, "relative": "none"}, "the reset needs") for kind in ("none", "input", "untied_cross")),
+        ({"absolute": "none", "relative": "shaw"}, "the reset needs a correlation of positions alone"),
+    ],
+)
+def test_terms_that_the_plugin_refuses(fields, said):
+    with pytest.raises(ValueError, match=f"^{said}"):
+        ours.TupeConfig(**fields)
+
+
 def test_alibi_shared_by_heads_is_refused():
     with pytest.raises(ValueError, match="cannot share one: set sharing to layer or none"):
         ours.TupeConfig(relative="alibi", sharing="head")

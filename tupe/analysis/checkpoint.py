@@ -72,6 +72,9 @@ def open_encoder(
     try:
         encoder.load_state_dict(weights)
     except RuntimeError as error:
+        if overrides:
+            given = ", ".join(f"{field}={value}" for field, value in overrides.items())
+            raise UserError(f"{checkpoint} lacks parameters of a model with {given}: leave that out.") from error
         raise UserError(f"the parameters in {checkpoint} are not those of its model {args._name}: {error}") from error
     encoder.shown_as = name or full_name(args)
     encoder.trained_length = trained_length

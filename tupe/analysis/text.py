@@ -39,6 +39,9 @@ def read_tokens(
     """
     if length < 3:
         raise UserError(f"a sequence of {length} token(s) has nothing to show: give a length of 3 or more.")
+    most = encoder.args.max_positions
+    if length > most:
+        raise UserError(f"{encoder.shown_as} has {most} positions, fewer than {length}: give a --length up to that.")
     stream = read_stream(encoder, data, text)
     words = min(length - 1, len(stream))
     return windows(stream[: number * words], words, words, Dictionary().bos())

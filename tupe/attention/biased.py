@@ -199,6 +199,8 @@ def check(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, key_pa
         raise UserError(f"query, key and value must be on one device, but are on {places}: move them to one")
     if not query.is_floating_point():
         raise UserError(f"query, key and value are {query.dtype}, but must be floating: give projected words")
+    if isinstance(bias, Tensor) and bias.is_meta and not query.is_meta:  # PyTorch would add nothing
+        raise UserError(f"bias is on meta, which holds no numbers: move it to {query.device}")
     logits = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     if bias is not None:
         check_bias(bias, logits, in_heads=True)

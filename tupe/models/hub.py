@@ -102,9 +102,13 @@ class HubInterface(RobertaHubInterface):
     def decode(self, tokens: Tensor) -> str | list[str]:
         """Return the text of one sequence of tokens, or the texts of a pair."""
         self._tokenizes()
-        if not isinstance(tokens, Tensor) or tokens.ndim != 1:
-            shape = tuple(tokens.shape) if isinstance(tokens, Tensor) else f"a {type(tokens).__name__}"
-            raise UserError(f"tokens are {shape}, but decode takes a tensor (T,): give one sequence")
+        if not isinstance(tokens, Tensor) or tokens.ndim != 1 or tokens.dtype not in _WHOLE:
+            shape = (
+                f"{tuple(tokens.shape)} of {tokens.dtype}"
+                if isinstance(tokens, Tensor)
+                else f"a {type(tokens).__name__}"
+            )
+            raise UserError(f"tokens are {shape}, but decode takes whole numbers (T,): give one sequence")
         self._have_symbols(tokens)
         return super().decode(tokens)
 

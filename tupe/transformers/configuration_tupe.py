@@ -165,6 +165,7 @@ class TupeConfig(PreTrainedConfig):
             )
         if self.relative == "alibi" and self.sharing == "head":
             raise ValueError("alibi's heads differ by their slopes and cannot share one: set sharing to layer or none")
+        self._check_terms()
         self._check_linformer()
         self._check_randomised()
         self._check_rotary()
@@ -174,6 +175,21 @@ class TupeConfig(PreTrainedConfig):
             raise ValueError(
                 "with the reset and symmetric slopes of alibi alone, a text and its reverse are the same to [CLS]: set "
                 "relative_sides to learned or offset, reset to none, or choose absolute positions"
+            )
+
+    def _check_terms(self) -> None:
+        """Raise `ValueError` for buckets, and for a reset without a term, that the plugin refuses."""
+        buckets, most = self.relative_buckets, self.relative_max_distance
+        if self.relative == "bucketed" and (buckets % 2 or buckets < 4 or most <= buckets // 4):
+            raise ValueError(
+                f"relative_buckets is {buckets} and relative_max_distance {most}, but buckets come in two halves: use "
+                "an even number from 4 on, and a distance above a quarter of it"
+            )
+        in_words = self.absolute in ("none", "input") and self.relative in ("none", "shaw", "deberta")
+        if self.reset != "none" and (self.absolute == "untied_cross" or (in_words and not self.rotary_reset)):
+            raise ValueError(
+                "the reset needs a correlation of positions alone, without cross terms: set reset to none, or absolute "
+                "or relative to such a term"
             )
 
     def _check_deberta(self) -> None:

@@ -279,7 +279,7 @@ def _roles(kind: str, said: Mapping[str, Any], symbols: Sequence[str | None], pa
     for ours, keys in _ROLES.items():
         found = next((said[key] for key in keys if said.get(key)), names[ours])
         name = found.get("content") if isinstance(found, dict) else found
-        if name not in last:
+        if not isinstance(name, str) or name not in last:
             raise UserError(f"{path} has no {name!r:.40}, which is its {keys[0]}: get the files of one model")
         roles[ours] = last[name]
     return roles
