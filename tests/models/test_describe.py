@@ -96,6 +96,7 @@ def test_a_checkpoint(tmp_path, build, capsys):
     [
         (["tupe_huge"], "no checkpoint and no model tupe_huge"),
         (["tupe_tiny", "reset"], "'reset' is no field"),
+        (["tupe_tiny", "_name=bert_a_tiny"], "'_name=bert_a_tiny' is no field"),
         (["tupe_tiny", "rest=none"], "rest"),
         (["tupe_tiny", "reset=some"], "reset"),
         (["tupe_tiny", "encoder_layers=many"], "encoder_layers"),
