@@ -191,8 +191,8 @@ def test_pickled_things_that_are_no_tensors(held, shown, saved, tmp_path):
 @pytest.mark.parametrize(
     ("tensors", "options", "message"),
     [
-        ({"classifier.bias": None}, {"head_name": "x"}, r"out_proj.weight has the shape \(1, 16\), but"),
-        ({"classifier.bias": torch.ones(3)}, {"head_name": "x"}, r"out_proj.weight has the shape \(3, 16\)"),
+        ({"classifier.bias": None}, {"head_name": "x"}, r"out_proj.bias has the shape \(2,\), but .* none"),
+        ({"classifier.bias": torch.ones(3)}, {"head_name": "x"}, r"out_proj.bias has the shape \(2,\), but .* \(3,\)"),
         (
             {"classifier.weight": torch.ones(2, 9)},
             {"head_name": "x"},

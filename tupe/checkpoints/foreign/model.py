@@ -87,8 +87,8 @@ class Foreign:
         if SEGMENTS in self.weights:
             wanted[SEGMENTS] = (2, table)
         if self.head:
-            out = self.head.get("out_proj.bias")
-            classes = max(1, out.numel()) if out is not None else 1
+            out = self.head.get("out_proj.weight")
+            classes = max(1, len(out)) if out is not None and out.ndim else 1
             wanted |= {f"{HEAD}out_proj.weight": (classes, width), f"{HEAD}out_proj.bias": (classes,)}
         dense = [f"{HEAD}dense."] if self.head else []
         dense += [f"{POOLER}dense."] if any(name.startswith(POOLER) for name in self.weights) else []
