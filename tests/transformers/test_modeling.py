@@ -290,6 +290,8 @@ def test_segments_and_lengths_are_the_users_too(dictionary):
         ({"input_ids": tokens(37)[0]}, r"the words are \(37, \d+\), but must be \(B, n, \d+\): give input_ids"),
         ({"labels": tokens(37)[:, :3]}, r"labels are \(3, 3\), but must be \(B, n\) = \(3, 37\)"),
         ({"input_ids": None, "inputs_embeds": torch.zeros(3, 37, 5)}, r"the words are \(3, 37, 5\), but must be"),
+        ({"input_ids": torch.zeros(0, 5).long()}, r"the words are \(0, 5, 24\), which is no token: give a sequence"),
+        ({"input_ids": torch.zeros(2, 0).long()}, r"the words are \(2, 0, 24\), which is no token"),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(dictionary, change, said):
@@ -305,6 +307,15 @@ def test_shapes_that_do_not_fit_are_refused(dictionary, change, said):
         ({"input_ids": tokens(37) - 50}, r"input_ids are numbers from -\d+ to -?\d+, but must be from 0 to \d+: give"),
         ({"input_ids": tokens(37) + 5000}, r"input_ids are numbers from \d+ to 50\d+, but must be from 0 to"),
         ({"input_ids": tokens(37).ne(1)}, "input_ids are torch.bool, but must be whole numbers"),
+        (
+            {"input_ids": tokens(37).tolist()},
+            r"input_ids is a list, but must be a tensor: give torch.tensor\(input_ids\)",
+        ),
+        ({"input_ids": tokens(37).to("meta")}, "input_ids is on meta, which holds no numbers: make it on cpu"),
+        ({"attention_mask": tokens(37).tolist()}, "attention_mask is a list, but must be a tensor"),
+        ({"labels": tokens(37).tolist()}, "labels is a list, but must be a tensor"),
+        ({"labels": tokens(37).float()}, r"labels are torch.float32, but must be torch.int64.*: give labels.long\(\)"),
+        ({"labels": tokens(37) + 5000}, r"labels are numbers from 50\d+ to \d+, but must be from 0 to \d+: .* or -100"),
         ({"token_type_ids": tokens(37)}, r"token_type_ids are numbers from 0 to \d+, but must be from 0 to 1"),
     ],
 )
@@ -312,6 +323,47 @@ def test_numbers_without_a_row_are_refused(dictionary, change, said):
     _, theirs = pair(dictionary, "bert_a", segment="input")
     with pytest.raises(ValueError, match=f"^{said}"):
         theirs(**{"input_ids": tokens(37), **change})
+
+
+@pytest.mark.parametrize(
+    ("labels", "fields", "said"),
+    [
+        (
+            torch.zeros(3),
+            {},
+            r"labels are torch.float32 \(3,\), but must be whole numbers \(B,\) .* \(B, L\) = \(3, 4\)",
+        ),
+        (torch.zeros(3), {"problem_type": "single_label_classification"}, "labels are torch.float32, but must be"),
+        (torch.zeros(3, 2).long(), {}, r"labels are \(3, 2\), but must be \(B,\) = \(3,\)"),
+        (torch.tensor([0, 1, 9]), {}, "labels are numbers from 0 to 9, but must be from 0 to 3"),
+        (torch.zeros(2), {"num_labels": 1}, r"labels are torch.float32 \(2,\), but must be"),
+        ([0, 1, 2], {}, "labels is a list, but must be a tensor"),
+        (torch.tensor([0, 1, -100]), {}, None),
+        (torch.zeros(3, 1).long(), {}, None),
+        (torch.zeros(3, 4).double(), {}, None),
+        (torch.zeros(3).double(), {"num_labels": 1}, None),
+        (torch.zeros(3, 1).long(), {"num_labels": 1}, None),
+    ],
+)
+def test_labels_of_texts(labels, fields, said):
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = ours.TupeConfig(**small, vocab_size=40, **{"num_labels": 4, **fields})
+    model = ours.TupeForSequenceClassification(config)
+    if said is None:
+        model(tokens(5), labels=labels).loss.backward()
+    else:
+        with pytest.raises(ValueError, match=f"^{said}"):
+            model(tokens(5), labels=labels)
+
+
+def test_places_of_answers_are_whole_numbers():
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    model = ours.TupeForQuestionAnswering(ours.TupeConfig(**small, vocab_size=40))
+    for wrong in (torch.ones(3), torch.ones(2).long()):
+        with pytest.raises(
+            ValueError, match=r"^end_positions are torch.\w+ \(\d,\), but must be torch.int64 \(B,\) = \(3,\)"
+        ):
+            model(tokens(5), start_positions=torch.ones(3).long(), end_positions=wrong)
 
 
 @pytest.mark.parametrize("kind", ["TupeForSequenceClassification", "TupeForTokenClassification"])
@@ -371,6 +423,8 @@ def test_a_size_that_cannot_be_is_refused(field):
         ("pair_separators", ("8", 3, True), "a whole number from 1 to 2"),
         ("encoder_normalize_before", ("false", 1), "true or false"),
         ("rotary_reset", (None,), "true or false"),
+        ("num_labels", ("2", None, -1, True), "a whole number from 0"),
+        ("dtype", ("nosuch", "nn", "auto"), "a type of PyTorch, such as float32"),
     ],
 )
 def test_a_number_or_an_activation_that_cannot_be_is_refused(field, values, said):

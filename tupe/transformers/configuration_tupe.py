@@ -6,6 +6,7 @@ import typing
 import transformers
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
+from transformers.utils import is_torch_available
 
 if tuple(int(part) for part in transformers.__version__.split(".")[:2]) < (5, 14):
     raise ImportError(
@@ -144,6 +145,7 @@ class TupeConfig(PreTrainedConfig):
     pair_separators: int = 2
 
     def __post_init__(self, **others: object) -> None:
+        self._check_of_transformers(**others)
         super().__post_init__(**others)
         for field, choices in CHOICES.items():
             if getattr(self, field) not in choices:
@@ -176,6 +178,17 @@ class TupeConfig(PreTrainedConfig):
                 "with the reset and symmetric slopes of alibi alone, a text and its reverse are the same to [CLS]: set "
                 "relative_sides to learned or offset, reset to none, or choose absolute positions"
             )
+
+    def _check_of_transformers(self, num_labels: object = 0, torch_dtype: object = None, **others: object) -> None:
+        """Raise `ValueError` for a number of labels or a type that Transformers would take, and end in a traceback."""
+        if not hasattr(num_labels, "__index__") or isinstance(num_labels, bool) or num_labels < 0:
+            raise ValueError(f"num_labels is {num_labels!r}, but must be a whole number from 0")
+        for dtype in (self.dtype, torch_dtype):
+            if isinstance(dtype, str) and is_torch_available():
+                import torch  # a tokenizer needs none, and reads the configuration too
+
+                if not isinstance(getattr(torch, dtype, None), torch.dtype):
+                    raise ValueError(f"dtype is {dtype!r}, but must be a type of PyTorch, such as float32")
 
     def _check_terms(self) -> None:
         """Raise `ValueError` for buckets, and for a reset without a term, that the plugin refuses."""

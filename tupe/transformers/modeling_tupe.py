@@ -815,21 +815,31 @@ def check_padding(attention_mask: Tensor) -> None:
         )
 
 
-def check_rows(name: str, numbers: Tensor, rows: int) -> None:
+def check_tensors(beside: Tensor, **given: object) -> None:
+    """Raise `ValueError` for what is no tensor, and for a tensor of the meta device `beside` one that has numbers."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return
+    for name, tensor in given.items():
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise ValueError(f"{name} is a {type(tensor).__name__}, but must be a tensor: give torch.tensor({name})")
+        if tensor is not None and tensor.is_meta and not beside.is_meta:
+            raise ValueError(f"{name} is on meta, which holds no numbers: make it on {beside.device}")
+
+
+def check_rows(name: str, numbers: Tensor, rows: int, mending: str = "give what the tokenizer returns") -> None:
     """Raise `ValueError` unless `numbers` are rows of a table of `rows`; on a GPU only their type is checked."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return
     if numbers.dtype not in (torch.int64, torch.int32):
-        raise ValueError(f"{name} are {numbers.dtype}, but must be whole numbers: give what the tokenizer returns")
+        raise ValueError(f"{name} are {numbers.dtype}, but must be whole numbers: {mending}")
     if numbers.device.type == "cpu" and numbers.numel() and not 0 <= numbers.min() <= numbers.max() < rows:
         raise ValueError(
-            f"{name} are numbers from {numbers.min()} to {numbers.max()}, but must be from 0 to {rows - 1}: give what "
-            "the tokenizer of this model returns"
+            f"{name} are numbers from {numbers.min()} to {numbers.max()}, but must be from 0 to {rows - 1}: {mending}"
         )
 
 
-def check_shapes(x: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None, config: TupeConfig) -> None:
-    """Raise `ValueError` unless `x` is `(B, n, d)` and the mask and the segments have its length."""
+def check_shapes(x: Tensor, config: TupeConfig, **masks: Tensor | None) -> None:
+    """Raise `ValueError` unless `x` is `(B, n, d)`, with a token, and the mask and the segments have its length."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return
     if x.ndim != 3 or x.shape[-1] != config.hidden_size:
@@ -837,7 +847,9 @@ def check_shapes(x: Tensor, attention_mask: Tensor | None, token_type_ids: Tenso
             f"the words are {tuple(x.shape)}, but must be (B, n, {config.hidden_size}): give input_ids (B, n), of one "
             "sequence input_ids[None], or inputs_embeds of that shape"
         )
-    for name, given in (("attention_mask", attention_mask), ("token_type_ids", token_type_ids)):
+    if 0 in x.shape:
+        raise ValueError(f"the words are {tuple(x.shape)}, which is no token: give a sequence of one or more")
+    for name, given in masks.items():
         if given is not None and (given.ndim < 2 or given.shape[-1] != x.shape[1]):
             raise ValueError(
                 f"{name} is {tuple(given.shape)}, but must be (B, n) = {tuple(x.shape[:2])}: give what the tokenizer "
@@ -912,10 +924,12 @@ class TupeModel(TupePreTrainedModel):
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
+        masks = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
+        check_tensors(self.embed_tokens.weight, input_ids=input_ids, inputs_embeds=inputs_embeds, **masks)
         if input_ids is not None:
             check_rows("input_ids", input_ids, self.config.vocab_size)
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds  # B n d
-        check_shapes(x, attention_mask, token_type_ids, self.config)
+        check_shapes(x, self.config, **masks)
         length = x.shape[1]
         if length > self.config.max_position_embeddings:
             raise ValueError(
@@ -1012,17 +1026,22 @@ class TupeForMaskedLM(TupeForTask):
         return (self.lm_head(features),)  # B n V
 
     def loss(self, logits: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
-        check_labels(labels, logits)
+        check_labels(labels, logits, **kwargs)
         return self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
 
 
-def check_labels(labels: Tensor, logits: Tensor) -> None:
-    """Raise `ValueError` unless each token of `logits` `(B, n, L)` has a label."""
-    if labels.shape != logits.shape[:2]:
+def check_labels(labels: Tensor, logits: Tensor, ignore_index: int = -100, **kwargs: object) -> None:
+    """Raise `ValueError` unless each token of `logits` `(B, n, L)`, or each text of `(B, L)`, has a class as label."""
+    check_tensors(logits, labels=labels)
+    if labels.shape != logits.shape[:-1]:
         raise ValueError(
-            f"labels are {tuple(labels.shape)}, but must be (B, n) = {tuple(logits.shape[:2])}: give -100 for "
-            "tokens without a label"
+            f"labels are {tuple(labels.shape)}, but must be {'(B, n)' if logits.ndim == 3 else '(B,)'} = "
+            f"{tuple(logits.shape[:-1])}: give {ignore_index} for what has no label"
         )
+    if labels.dtype != torch.int64:
+        raise ValueError(f"labels are {labels.dtype}, but must be torch.int64, numbers of classes: give labels.long()")
+    mending = f"give the numbers of classes, or {ignore_index} for none"
+    check_rows("labels", labels.masked_fill(labels.eq(ignore_index), 0), logits.shape[-1], mending)
 
 
 def checked_labels(config: TupeConfig) -> int:
@@ -1050,7 +1069,7 @@ class ClassificationHead(nn.Module):
 
 
 class TupeForSequenceClassification(TupeForTask):
-    """Classes of a sentence or a pair, or with one label a number; `labels` `(B,)`."""
+    """A class of a sentence or a pair, or with one label a number, `labels` `(B,)`; or several classes, `(B, L)`."""
 
     output_class = SequenceClassifierOutput
 
@@ -1063,6 +1082,19 @@ class TupeForSequenceClassification(TupeForTask):
         return (self.classifier(features),)  # B L
 
     def loss(self, logits: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
+        check_tensors(logits, labels=labels)
+        problem = self.config.problem_type or ("regression" if self.config.num_labels == 1 else None)
+        one_class = not labels.is_floating_point() if problem is None else problem == "single_label_classification"
+        if one_class:
+            check_labels(labels.view(-1) if labels.numel() == len(logits) else labels, logits, **kwargs)
+        elif labels.shape == logits.shape or labels.numel() == logits.numel() == len(logits):
+            logits = at_least_float32(logits)
+            labels = labels.to(logits.dtype)
+        else:
+            raise ValueError(
+                f"labels are {labels.dtype} {tuple(labels.shape)}, but must be whole numbers (B,) for a class of each "
+                f"text, or numbers (B, L) = {tuple(logits.shape)}"
+            )
         return self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **kwargs)
 
 
@@ -1081,7 +1113,7 @@ class TupeForTokenClassification(TupeForTask):
         return (self.classifier(self.dropout(features)),)  # B n L
 
     def loss(self, logits: Tensor, labels: Tensor, **kwargs: object) -> Tensor:
-        check_labels(labels, logits)
+        check_labels(labels, logits, **kwargs)
         return self.loss_function(logits, labels, self.config, **kwargs)
 
 
@@ -1099,6 +1131,13 @@ class TupeForQuestionAnswering(TupeForTask):
         return self.qa_outputs(features).unbind(-1)  # 2 x (B n)
 
     def loss(self, start: Tensor, end: Tensor, labels: tuple[Tensor, Tensor], **kwargs: object) -> Tensor:
+        for name, positions in zip(("start_positions", "end_positions"), labels):
+            check_tensors(start, **{name: positions})
+            if positions.dtype != torch.int64 or positions.numel() != len(start):
+                raise ValueError(
+                    f"{name} are {positions.dtype} {tuple(positions.shape)}, but must be torch.int64 (B,) = "
+                    f"({len(start)},): give the number of a token of each text"
+                )
         return self.loss_function(start, end, *labels, **kwargs)
 
     def forward(
