@@ -136,6 +136,8 @@ def test_dropout_rate_and_scale(backend):
         ),
         ({"key": [[0.0]]}, "^key is a list, but must be a tensor$"),
         ({"bias": torch.ones(1, 1, 1, 1, device="meta")}, "^bias is on meta, which holds no numbers: move it to cpu$"),
+        ({"query": torch.zeros(2, 3, 5, 4).to_sparse()}, "^query is a tensor of torch.sparse_coo, but must be dense"),
+        ({"bias": torch.zeros(5, 5).to_sparse()}, "^bias is a tensor of torch.sparse_coo, but must be dense"),
         ({"key_padding_mask": [[False]]}, "^key_padding_mask is a list, but must be a tensor$"),
         (dict.fromkeys(("query", "key", "value"), torch.zeros(2, 3, 5, 4).long()), "are torch.int64, but must be floa"),
         ({"scale": math.nan}, r"^scale is nan, but must be a finite number: give position\.scale\(d_h\)$"),

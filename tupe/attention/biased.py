@@ -183,6 +183,8 @@ def check(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, key_pa
     for name, tensor in (("query", query), ("key", key), ("value", value), ("key_padding_mask", key_padding_mask)):
         if not isinstance(tensor, Tensor) and (tensor is not None or name != "key_padding_mask"):
             raise UserError(f"{name} is a {type(tensor).__name__}, but must be a tensor")
+        if tensor is not None and tensor.layout != torch.strided:
+            raise UserError(f"{name} is a tensor of {tensor.layout}, but must be dense: give {name}.to_dense()")
     if (
         query.ndim != 4
         or key.shape != (*query.shape[:2], key.shape[-2], query.shape[-1])
@@ -236,6 +238,8 @@ def check_bias(bias: Tensor, logits: tuple[int, int, int, int], in_heads: bool =
     """
     if not isinstance(bias, Tensor):
         raise UserError(f"bias is a {type(bias).__name__}, but is added to the logits: give a tensor, position(n).bias")
+    if bias.layout != torch.strided:
+        raise UserError(f"bias is a tensor of {bias.layout}, but must be dense: give bias.to_dense()")
     if not bias.is_floating_point():
         raise UserError(
             f"bias is {bias.dtype}, but is added to the logits: give padding as key_padding_mask, and hide other keys "
