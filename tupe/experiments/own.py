@@ -20,11 +20,17 @@ def task_of(name: str, data: Path) -> Task:
         data: folder of the task, or the folder of all tasks.
 
     Raises:
-        UserError: if there is no such task.
+        UserError: if there is no such task, or a user's own has the name of one in the table.
     """
+    folder = folder_of(name, data)
+    description = own.description(folder)
     if name in TASKS:
+        if description is not None:
+            raise UserError(
+                f"{folder} is a task of your own, but {name} is one of GLUE or XTREME, with settings of its own: give "
+                "the folder another name, and take that."
+            )
         return TASKS[name]
-    description = own.description(folder_of(name, data))
     if description is None or description.name != name:
         raise UserError(
             f"there is no task {name!r:.60} to fine-tune: the tasks are {', '.join(TASKS)}, and what tupe prepare-task "

@@ -18,6 +18,8 @@ from tupe.data.corpus.tokenizers import SentencePieceTokenizer
 from tupe.data.glue.cells import records, sentences
 from tupe.data.glue.own import Options, _described, description, own_tasks
 from tupe.data.text.stages import TextProcessing
+from tupe.errors import UserError
+from tupe.experiments.own import task_of
 from tupe.files import lock
 
 ROWS = [("Anna sees the house", "good"), ("Bob hears, a red car", "bad"), ('Carl "finds" an apple', "very good")]
@@ -305,6 +307,52 @@ def test_damaged_data_are_found(make):
     data.write_bytes(data.read_bytes()[:-2])
     status, said = make(path, "--valid", path)
     assert status == 1 and "train.bin" in said
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--labels", ["very good", "good", "bad"], "labels = [], not ['very good', 'good', 'bad']"),
+        ("--multi-label", [], "kind = class, not multi-label"),
+    ],
+)
+def test_what_was_made_with_other_options_is_left(option, value, said, make):
+    path, test = write(make.folder / "a.csv"), write(make.folder / "b.csv")
+    assert make(path, "--valid", path, "--test", test)[0] == 0
+    out = make.folder / "own/task"
+    before = (out / "manifest.json").read_bytes()
+    status, found = make(path, "--valid", path, "--test", test, option, *value)
+    assert status == 1 and f"{out} was made with {said}: give the options that it" in found
+    status, found = make(path, "--valid", path)
+    assert status == 1 and f"{out} was made with test = b.csv, not unset: " in found
+    assert (out / "manifest.json").read_bytes() == before
+    assert make(path, "--valid", path, "--test", path)[0] == 0  # new texts
+
+
+@pytest.mark.parametrize("classes", [["very good", "good", "bad"], ["bad"], []])
+def test_classes_that_are_not_those_of_the_labels(classes, make):
+    path = write(make.folder / "a.csv")
+    assert make(path, "--valid", path)[0] == 0
+    manifest = make.folder / "own/task/manifest.json"
+    content = json.loads(manifest.read_text())
+    content["description"]["classes"] = classes
+    manifest.write_text(json.dumps(content))
+    said = (
+        rf"manifest.json has the classes {', '.join(classes) or 'none'}, but \S+/label/dict.txt bad, good, very good: "
+    )
+    with pytest.raises(UserError, match=said):
+        description(manifest.parent)
+    with pytest.raises(UserError, match=said):
+        task_of("task", manifest.parent)
+
+
+def test_a_task_that_is_called_as_one_of_glue(make):
+    path = write(make.folder / "a.csv")
+    assert make(path, "--valid", path)[0] == 0
+    folder = (make.folder / "own/task").rename(make.folder / "own/CoLA")
+    for data in (folder, folder.parent):
+        with pytest.raises(UserError, match=r"own/CoLA is a task of your own, but CoLA is one of GLUE"):
+            task_of("CoLA", data)
 
 
 CONLLU = """# sent_id = 1

@@ -13,14 +13,14 @@ from typing import Any, Literal
 
 from tupe.data.binary import check_folder
 from tupe.data.corpus.manifest import NAME, Manifest
-from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK
+from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK, read_symbols
 from tupe.data.glue.cells import LONGEST, Record, format_of, records, sentences, shown
 from tupe.data.glue.prepare import Content, done, vocabulary, write_task
 from tupe.data.glue.reader import Report, Row
 from tupe.data.glue.tasks import TASKS, Split, Task
 from tupe.data.parallel import Map
 from tupe.errors import UserError
-from tupe.files import lock, read, read_json, sha256
+from tupe.files import difference, lock, read, read_json, sha256, typed
 
 MADE_BY = "tupe prepare-task"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -50,6 +50,8 @@ def prepare_own(
 ) -> Content:
     """Write the folder `out` of a task, which has the folder's name; one made of the same files and corpus stays.
 
+    One of other files or of another corpus is made again, as by `tupe prepare-glue`, but not one of other options.
+
     Args:
         files: `train`, and perhaps `valid` and `test`.
         corpus: the corpus whose vocabulary and text processing the texts get.
@@ -59,7 +61,8 @@ def prepare_own(
         map_: does the work.
 
     Raises:
-        UserError: for what cannot be read, for labels that do not fit, and if another process is making `out`.
+        UserError: for what cannot be read, for labels that do not fit, if another process is making `out`, and if it
+            was made with other options, or of a split that has no file now.
     """
     check_folder(out)
     name = out.resolve().name
@@ -78,6 +81,8 @@ def prepare_own(
     if (out / NAME).is_file() and description(out) is None:  # a task of GLUE under another name
         raise UserError(f"{out} was not made by {MADE_BY}: choose another folder for OUT.")
     if content is None:
+        if (out / NAME).is_file():
+            _check_options_before(out, made_of)
         task, rows = _described(name, files, options)
         read_ = {split: partial(_counted, rows[split.name], task) for split in task.splits}
         with lock(out.with_name(f".{out.name}.lock")) as mine:
@@ -88,6 +93,19 @@ def prepare_own(
             finally:
                 Path(mine.name).unlink(missing_ok=True)
     return content
+
+
+def _check_options_before(out: Path, made_of: dict[str, Any]) -> None:
+    """Raise a `UserError` if the task in `out` was made with other options, or with a file that is left out now."""
+    before = read(out / NAME, Content, MADE_BY).made_of
+    files = typed(dict[str, dict[str, str]], before.get("files"), f"{out / NAME}: made_of.files", MADE_BY)
+    lost = {split: file.get("name") for split, file in files.items() if split not in made_of["files"]}
+    differs = difference(before.get("options"), made_of["options"]) or difference(lost, {})
+    if differs:
+        raise UserError(
+            f"{out} was made with {differs}: give the options that it was made with, choose another folder for OUT, or "
+            "remove this one."
+        )
 
 
 def _counted(rows: list[Row], task: Task, report: Report) -> list[Row]:
@@ -102,15 +120,22 @@ def description(folder: Path) -> Task | None:
     """Return the description of a user's own task, named after its folder; None where there is none.
 
     Raises:
-        UserError: if its manifest is damaged.
+        UserError: if its manifest is damaged, or has other classes than `label/dict.txt`, by which labels are numbered.
     """
     path = folder / NAME
     if not path.is_file() or not isinstance(content := read_json(path, MADE_BY), dict):
         return None
     if not content.get("description"):
         return None
-    task = read(path, Content, MADE_BY).description
-    return task and replace(task, name=folder.resolve().name)
+    task, labels = read(path, Content, MADE_BY).description, folder / "label/dict.txt"
+    numbered = tuple(read_symbols(labels)[len(FAIRSEQ_SYMBOLS) :]) if labels.is_file() else ()
+    if task.classes != numbered:
+        said, found = (", ".join(names)[:200] or "none" for names in (task.classes, numbered))
+        raise UserError(
+            f"{path} has the classes {said}, but {labels} {found}: copy the folder again from where it is whole, or "
+            f"remove it and start {MADE_BY} again."
+        )
+    return replace(task, name=folder.resolve().name)
 
 
 def own_tasks(folder: Path) -> list[str]:
