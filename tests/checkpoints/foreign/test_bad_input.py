@@ -378,6 +378,11 @@ def test_a_piece_that_breaks_the_line_is_refused(tmp_path):
         ("tokenizer.json", '{"model": 3}', "tokenizer.json"),
         ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": -1}}}', "pre_tokenizer|numbers its"),
         ("tokenizer_config.json", '{"do_lower_case": true, "cls_token": ["[CLS]"]}', "which is its cls_token"),
+        (
+            "tokenizer_config.json",
+            '{"do_lower_case": "true"}',
+            "config.json: do_lower_case is not .*'true', not",
+        ),
         ("added_tokens.json", '{"a": 5}', "gives the number 5 to .* and to 'a': it is damaged"),
         ("added_tokens.json", '{"a": 4000000000}', "numbers its .* up to 4,000,000,000"),
     ],
@@ -386,6 +391,22 @@ def test_files_of_a_tokenizer(name, text, message, saved, tmp_path):
     folder, _ = saved("bert")
     (folder / name).unlink() if text is None else (folder / name).write_text(text)
     refused(folder, tmp_path, message)
+
+
+@pytest.mark.parametrize("options", [{"lowercase": "true"}, {"lowercase": True, "strip_accents": "no"}])
+def test_options_of_a_normaliser(options, saved, words, tmp_path):
+    folder, _ = saved("bert")
+    write_json(folder / "tokenizer_config.json", {})
+    model = {"type": "WordPiece", "vocab": {word: number for number, word in enumerate(words)}}
+    parts = {"normalizer": {"type": "BertNormalizer", **options}, "pre_tokenizer": {"type": "BertPreTokenizer"}}
+    write_json(folder / "tokenizer.json", {"model": model, **parts})
+    refused(folder, tmp_path, rf"/tokenizer.json: {[*options][-1]} is not what .*, not true or false\)")
+
+
+def test_a_space_that_is_neither_true_nor_false(saved, tmp_path):
+    folder, _ = saved("roberta")
+    write_json(folder / "tokenizer_config.json", {"add_prefix_space": "true"})
+    refused(folder, tmp_path, "/tokenizer_config.json: add_prefix_space is not what .* 'true', not true or false")
 
 
 @pytest.mark.parametrize(
@@ -457,7 +478,17 @@ def test_after_a_failure_other_options_are_taken(saved, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(importing, "verify", fails)
         refused(folder, tmp_path, "the two differ", compare=True)
-    import_model(folder, tmp_path / "out", language="en")
+        assert not (tmp_path / "out").exists()
+        import_model(folder, tmp_path / "out", language="en")
+        before = sorted((path, path.read_bytes()) for path in (tmp_path / "out").rglob("*.*") if path.is_file())
+        with pytest.raises(UserError, match="the two differ"):
+            import_model(folder, tmp_path / "out", language="en", compare=True)
+    assert before == sorted((path, path.read_bytes()) for path in (tmp_path / "out").rglob("*.*") if path.is_file())
+
+
+@pytest.mark.parametrize("language", ["../x", "", "English", "de/fr"])
+def test_a_language_is_a_code(language, saved, tmp_path):
+    refused(saved("bert")[0], tmp_path, f"--language is {language!r}, which is no language", language=language)
 
 
 def test_labels_are_of_a_head(saved, tmp_path):

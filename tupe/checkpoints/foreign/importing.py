@@ -6,10 +6,12 @@ OUT/tokenizer.json    or `sentencepiece.bpe.model`
 OUT/manifest.json     as `tupe prepare-corpus` writes it, so that every command takes the vocabulary from OUT
 """
 
+import contextlib
 import os
 import re
+import shutil
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,6 +28,7 @@ from tupe.data.binary import check_folder
 from tupe.data.corpus.manifest import DICTIONARY, NAME, Content, Counts, Imported, versions
 from tupe.data.corpus.settings import IMPORTED, Settings
 from tupe.data.corpus.tokenizers import JSON, open_tokenizer
+from tupe.data.languages import is_language
 from tupe.data.text.stages import KEEP_WHITE_SPACE
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary
@@ -74,6 +77,8 @@ def import_model(
     check_folder(out)
     if head_name is not None and not head_name.isprintable():
         raise UserError(f"no head can be called {head_name!r:.60}: give another name")
+    if not is_language(language):
+        raise UserError(f"--language is {language!r:.60}, which is no language: give its code, such as en or zh-Hant")
     if labels and head_name is None:
         raise UserError("--labels names the classes of a head: give --head NAME too")
     foreign, found = _read(folder, head_name, bpe, with_tokenizer)
@@ -89,16 +94,15 @@ def import_model(
     files = {path.name: sha256(path) for path in (*foreign.files, *found.files)}
     settings = {"head": head_name, "labels": labels, "pooler": pooler, "language": language}
     of = {"files": files, "settings": settings, "tokenizer": found.kind}
-    with own(out, MADE_BY, of, is_begun=(out / NAME).is_file):
-        (out / NAME).unlink(missing_ok=True)  # of an earlier import, until the new one is whole
-        write_dictionary(out / DICTIONARY, vocabulary.symbols)
-        dictionary = read_dictionary(out / DICTIONARY, MADE_BY)
+    with own(out, MADE_BY, of, is_begun=(out / NAME).is_file), _unfinished(out) as made:
+        write_dictionary(made / DICTIONARY, vocabulary.symbols)
+        dictionary = read_dictionary(made / DICTIONARY, MADE_BY)
         model = build(config, dictionary, foreign, head_name)
         for file, content in of_text.items():
-            write_bytes(out / file, content)
+            write_bytes(made / file, content)
         named = [*of_text, DICTIONARY]
         if compare:
-            text = open_tokenizer(out / named[0]) if with_tokenizer else None
+            text = open_tokenizer(made / named[0]) if with_tokenizer else None
             compared = verify(folder, foreign, model, vocabulary, text, head_name)
         weights = {**model.state_dict(), **{k: v for k, v in foreign.weights.items() if k.startswith(POOLER)}}
         if not foreign.has_lm_head:
@@ -108,16 +112,31 @@ def import_model(
             rows = len(foreign.head["out_proj.weight"])
             of_head = head.task_of(head_name, rows, config.max_positions, foreign.multi_label)
         if classes:
-            (out / "label").mkdir(exist_ok=True)
-            write_bytes(out / "label" / DICTIONARY, "".join(f"{name} 1\n" for name in classes).encode())
-        write_weights(out / CHECKPOINT, model_config(model.args, name), weights, config.max_positions, *of_head)
+            write_bytes(made / "label" / DICTIONARY, "".join(f"{name} 1\n" for name in classes).encode())
+        write_weights(made / CHECKPOINT, model_config(model.args, name), weights, config.max_positions, *of_head)
         licence = _licence(folder)
-        write(out / NAME, _manifest(folder, out, foreign, found.kind, vocabulary, files, licence, language, named))
+        write(made / NAME, _manifest(folder, made, foreign, found.kind, vocabulary, files, licence, language, named))
+        (out / NAME).unlink(missing_ok=True)  # of an earlier import, until the new one is whole
+        for file in (*named, *([f"label/{DICTIONARY}"] if classes else []), CHECKPOINT, NAME):
+            (out / file).parent.mkdir(exist_ok=True)
+            (made / file).replace(out / file)
     lines = _lines(name, foreign, found, vocabulary, licence)
     if head_name is not None:
         order = f" in the order of {task}" if task else "; give --labels to map them to those of a task" * (not classes)
         lines.append(f"head: {head_name}, {', '.join(classes or ['classes without names'])}{order}")
     return [*lines, *([compared] if compare else []), *(f"note: {note}" for note in found.notes)]
+
+
+@contextlib.contextmanager
+def _unfinished(out: Path) -> Iterator[Path]:
+    """Yield an empty folder in `out`, of a name that is the owner's (`tupe.files.own`), and remove it."""
+    folder = out / ".tupe.import"
+    shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def is_ours(folder: Path) -> bool:

@@ -178,7 +178,7 @@ def of_transformers(folder: Path, config: Mapping[str, Any], wanted: bool) -> Fo
         path, merges = folder / "vocab.json", folder / "merges.txt"
         numbers, added = typed(dict[str, int], read_json(path, _TRANSFORMERS), str(path), _TRANSFORMERS), {}
         lines = [line for line in read_text(merges, _TRANSFORMERS).split("\n") if not line.startswith("#version")]
-        build = _byte_level(_pairs(lines, merges), merges, said.get("add_prefix_space") is True, [])
+        build = _byte_level(_pairs(lines, merges), merges, _space(said, path, False), [])
         made = (BYTE_LEVEL, build) if wanted else ("", None)
         files.append(merges)
     else:
@@ -322,8 +322,7 @@ def _json(content: Mapping[str, Any], said: Mapping[str, Any], path: Path) -> tu
             raise UserError(_unknown(path, "model", f"BPE with {other or 'use_regex: false'}"))
         merges = [pair.split(" ") if isinstance(pair, str) else pair for pair in model.get("merges") or []]
         pairs = typed(list[tuple[str, str]], merges, f"{path}: model.merges", _TRANSFORMERS)
-        space = said.get("add_prefix_space", splits.get("add_prefix_space", True)) is True
-        return BYTE_LEVEL, _byte_level(pairs, path, space, [])
+        return BYTE_LEVEL, _byte_level(pairs, path, _space(said, path, splits.get("add_prefix_space", True)), [])
     if kinds["model"] == "Unigram":
         return UNIGRAM, _unigram(content, parts, path)
     name = "pre_tokenizer" if kinds["model"] in ("WordPiece", "BPE") else "model"
@@ -347,14 +346,22 @@ def _normaliser(normaliser: Mapping[str, Any], said: Mapping[str, Any], path: Pa
         ("handle_chinese_chars", "tokenize_chinese_chars", True),
         ("clean_text", "clean_text", True),
     ):
-        value = said[theirs] if theirs in said else normaliser.get(ours, usual)
-        options[ours] = typed(bool | None, value, f"{path}: {theirs}", _TRANSFORMERS)
+        name, file = (theirs, path.with_name(_CONFIG)) if theirs in said else (ours, path)
+        value = said.get(theirs, normaliser.get(ours, usual))
+        options[ours] = typed(bool | None, value, f"{file}: {name}", _TRANSFORMERS)
     if options["lowercase"] is None:
         raise UserError(
             f"neither {_CONFIG} nor {JSON} beside {path} says whether the tokenizer lower-cases (do_lower_case): get "
             "one of them too"
         )
     return options
+
+
+def _space(said: Mapping[str, Any], path: Path, usual: Any) -> bool:
+    """Read whether a text gets a space before its first word, from the tokenizer's configuration, else as in `path`."""
+    file = path.with_name(_CONFIG) if "add_prefix_space" in said else path
+    value = said.get("add_prefix_space", usual)
+    return typed(bool, value, f"{file}: add_prefix_space", _TRANSFORMERS)
 
 
 def _pairs(lines: Sequence[str], path: Path) -> list[tuple[str, str]]:
