@@ -158,6 +158,8 @@ def test_number_of_checkpoints(overrides, number, corpus):
         (["task.mask_prob=1.5"], "task.mask_prob is 1.5"),
         (["model._name=electra_tupe_tiny"], "tupe_masked_lm does not train electra_tupe_tiny: set CONFIG=electra"),
         (["criterion._name=tupe_electra"], "tupe_electra does not train tupe_tiny"),
+        (["dataset.train_subset=nosuch"], r"there is no \S+/nosuch\.idx: give what tupe prepare-corpus wrote"),
+        (["dataset.valid_subset=nosuch"], r"there is no \S+/nosuch\.bin: the first folder holds the validation data"),
         (["lr_scheduler.warmup_update=5"], "linear_decay has no warmup_update .did you mean warmup_updates"),
     ],
 )

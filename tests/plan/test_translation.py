@@ -83,6 +83,8 @@ def test_the_batch_of_the_paper(processes, update_freq, parallel):
         (["task.source_lang=???"], "is of en to de: set task.source_lang=en and task.target_lang=de"),
         (["common.fp16=true"], "bf16"),
         (["dataset.max_tokens=null"], "in tokens"),
+        (["dataset.train_subset=nosuch"], "knows no data 'nosuch', but train, valid"),
+        (["dataset.valid_subset=nosuch"], "knows no data 'nosuch'"),
         (["task.data=null"], "^no data are given: set task.data"),
         (["dataset.batch_size=8"], "in tokens"),
         (["optimization.max_update=0"], "no end"),

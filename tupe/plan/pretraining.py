@@ -58,7 +58,7 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     check(cfg, launch)
     _check(cfg)
     shards = _shards(cfg)
-    symbols, sizes, skipped = _read_data(shards, cfg.task)
+    symbols, sizes, skipped = _read_data(shards, cfg)
     tokens = sum(sizes.values())
     if skipped.size:
         yield f"warning: {_unused(skipped, tokens, length, launch.max_unused)}"
@@ -112,7 +112,8 @@ def made_of(cfg: DictConfig) -> dict[str, Any]:
     for number, shard in enumerate(_shards(cfg)):
         known = Manifest.load(shard).content.checksums if (shard / NAME).is_file() else {}
         data[f"folder {number}"] = {"dict.txt": sha256(shard / "dict.txt")[:12]}
-        for name in (f"{language}/train.bin".lstrip("/") for language in _languages_in(shard, cfg.task)):
+        for language in _languages_in(shard, cfg.task):
+            name = f"{language}/{cfg.dataset.train_subset}.bin".lstrip("/")
             size = (shard / name).stat().st_size
             data[f"folder {number}"][name] = f"{size:,} bytes {known.get(name, '')[:12]}".rstrip()
     return {"model": model_of(cfg, cfg.task.tokens_per_sample), "data": data}
@@ -138,6 +139,12 @@ def speed_of(cfg: DictConfig) -> dict[str, Any]:
 
 def _shards(cfg: DictConfig) -> list[Path]:
     return [Path(shard) for shard in str(cfg.task.data).split(os.pathsep)]
+
+
+def validated(cfg: DictConfig) -> list[str]:
+    """List the splits that a run validates on; those of one language, `valid_de`, are added by its task."""
+    splits = [] if cfg.dataset.disable_validation else cfg.dataset.valid_subset.split(",")
+    return [split for split in splits if cfg.task._name != _MULTILINGUAL or "_" not in split]
 
 
 def _languages_in(shard: Path, task: DictConfig) -> list[str]:
@@ -172,11 +179,12 @@ def _check(cfg: DictConfig) -> None:
         )
 
 
-def _read_data(shards: list[Path], task: DictConfig) -> tuple[int, dict[str, int], np.ndarray]:
+def _read_data(shards: list[Path], cfg: DictConfig) -> tuple[int, dict[str, int], np.ndarray]:
     """Return the numbers of symbols, of training tokens by language, and of tokens in each skipped line.
 
     fairseq skips lines that, with `<s>`, are longer than `tokens_per_sample`, unless it cuts lines anywhere.
     """
+    task, split = cfg.task, cfg.dataset.train_subset
     tokens: dict[str, int] = {}
     skipped = [np.zeros(0, dtype=np.int64)]
     for shard in reversed(shards):  # the symbols are those of the first
@@ -190,13 +198,12 @@ def _read_data(shards: list[Path], task: DictConfig) -> tuple[int, dict[str, int
                     f"{shard} has {len(many)} languages: set CONFIG=multilingual, or task._name={_MULTILINGUAL}."
                 )
         for language in _languages_in(shard, task):
-            check_indexed(shard / language / "train", _PREPARED_BY)
-            data = MMapIndexedDataset(str(shard / language / "train"))  # kept: `sizes` is memory that it unmaps
+            check_indexed(shard / language / split, _PREPARED_BY)
+            data = MMapIndexedDataset(str(shard / language / split))  # kept: `sizes` is memory that it unmaps
             tokens[language] = tokens.get(language, 0) + int(data.sizes.sum())
             if task.sample_break_mode != "none":
                 skipped.append(data.sizes[data.sizes >= task.tokens_per_sample])
-    for language in tokens:
-        valid = shards[0] / language / "valid"
+    for valid in (shards[0] / language / split for language in tokens for split in validated(cfg)):
         if not valid.with_suffix(".bin").is_file():
             raise UserError(f"there is no {valid}.bin: the first folder holds the validation data.")
         check_indexed(valid, _PREPARED_BY)

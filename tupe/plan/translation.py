@@ -17,7 +17,7 @@ from tupe.models.tupe import as_namespace
 from tupe.plan.check import Launch, check
 from tupe.plan.disk import disk
 from tupe.plan.estimate import number_of_updates, short
-from tupe.plan.pretraining import model_of
+from tupe.plan.pretraining import model_of, validated
 
 MADE_BY = "scripts/translate_train.sh"
 
@@ -41,9 +41,13 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     if most in (None, -1) or cfg.dataset.batch_size is not None:
         raise UserError("a batch is counted in tokens: set dataset.max_tokens, and not dataset.batch_size.")
     content = _data(cfg)
-    train, symbols = content.splits.get("train", {}), content.settings.vocab_size
-    if not train.get("kept"):
-        raise UserError(f"the manifest of {task.data} knows no training data: prepare it again.")
+    for split in (cfg.dataset.train_subset, *validated(cfg)):
+        if not content.splits.get(split, {}).get("kept"):
+            raise UserError(
+                f"the manifest of {task.data} knows no data {split!r:.60}, but {', '.join(content.splits)}: set "
+                "dataset.train_subset or dataset.valid_subset to one of these, or prepare it again."
+            )
+    train, symbols = content.splits[cfg.dataset.train_subset], content.settings.vocab_size
     args = as_namespace(cfg.model)
     fields = {field: value for field, value in vars(args).items() if field != "_name"}
     longest = max(task.max_source_positions, task.max_target_positions)
@@ -68,7 +72,7 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
 def made_of(cfg: DictConfig) -> dict[str, Any]:
     """Return what a run's folder depends on: the model, the languages and the data."""
     content, pair = _data(cfg), f"{cfg.task.source_lang}-{cfg.task.target_lang}"
-    files = (MODEL, *(f"train.{pair}.{language}.bin" for language in content.settings.languages))
+    files = (MODEL, *(f"{cfg.dataset.train_subset}.{pair}.{language}.bin" for language in content.settings.languages))
     sums = {name: content.checksums.get(name, "")[:12] for name in files}
     return {"model": model_of(cfg, cfg.task.max_source_positions), "data": {"languages": pair, **sums}}
 
