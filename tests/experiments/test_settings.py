@@ -30,6 +30,22 @@ def test_fields_of_what_has_a_name_need_no_plus():
     ]
 
 
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        (
+            "criterion.class_weights=[1,2.5]",
+            r"class_weights: \[1, 2.5\] is no text, so write it without brackets",
+        ),
+        ("task.frozen_layers=few", "^tupe_sentence_prediction cannot have this frozen_layers: Value 'few'"),
+        ("task.frozen_layer=1", r"^tupe_sentence_prediction has no frozen_layer \(did you mean frozen_layers\?\)"),
+    ],
+)
+def test_values_of_what_has_a_name(override, said):
+    with pytest.raises(UserError, match=said):
+        read_settings("CoLA", [override])
+
+
 @pytest.mark.parametrize("plus", ["", "+"])
 def test_keys_that_nothing_reads(plus):
     with pytest.raises(UserError, match=r"optimization has no max_epochs .did you mean max_epoch"):

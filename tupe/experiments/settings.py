@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from tupe.checkpoints.load import open_checkpoint
 from tupe.errors import UserError
 from tupe.experiments.own import task_of
-from tupe.fairseq_patches.configuration import refuse_outputs, refuse_unknown_keys
+from tupe.fairseq_patches.configuration import refuse_other_parts, refuse_outputs, refuse_unknown_keys
 from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.models.config import TupeConfig
 from tupe.plan.config import plus
@@ -123,6 +123,7 @@ def read_settings(task: str, overrides: list[str], data: Path = Path()) -> Setti
     refuse_outputs(everything)
     of = result_settings(cfg, "checkpoint.save_dir", "checkpoint.finetune_from_model")
     refuse_unknown_keys({key: part for key, part in of.items() if key != "recipe"})
+    refuse_other_parts(of)
     return Settings({**of, **others}, save_dir, left)
 
 

@@ -42,6 +42,7 @@ _DATACLASSES: dict[str, Mapping[str, type]] = {
 _OF_HUB = ("archive_map", "generation_args")  # arguments of `hub_utils.from_pretrained`
 _REFUSALS = (AssertionError, ValueError, ArithmeticError, NotImplementedError)  # of values
 _ADVICE = re.compile(r"\n +full_key: |\s(?:To append to|Either remove|See https:|Config search path:|Search path:)")
+_NO_TEXT = re.compile(r"Cannot convert '(?:List|Dict)Config' to string: '(.*)'")
 _FOLDERS = (("checkpoint", "save_dir"), ("common", "tensorboard_logdir"))
 
 
@@ -114,7 +115,8 @@ def cannot_compose(error: Exception) -> str:
 
 def _plain(error: object) -> str:
     """Return a message of Hydra's or OmegaConf's in one line, without their advice and types."""
-    return one_line(_ADVICE.split(str(error))[0]).rstrip(".")
+    reason = one_line(_ADVICE.split(str(error))[0]).rstrip(".")
+    return _NO_TEXT.sub(r"\1 is no text, so write it without brackets and in quotes, as '1,2'", reason)
 
 
 def refuse_other_fields(name: str, fields: Mapping, of: type) -> None:
@@ -146,6 +148,14 @@ def refuse_unknown_keys(cfg: Mapping) -> None:
             if not isinstance(cfg[group], Mapping):
                 raise UserError(f"{group} is {cfg[group]!s:.40}, but is a group: set its fields, as {group}.KEY=VALUE")
             refuse_other_fields(group, cfg[group], of)
+
+
+def refuse_other_parts(cfg: Mapping) -> None:
+    """Raise a `UserError` for a field that a named part, such as the task, lacks, or that cannot have its value."""
+    for kind, known in _DATACLASSES.items():
+        part = cfg.get(kind)
+        if isinstance(part, Mapping) and part.get("_name") in known:
+            refuse_other_fields(part["_name"], part, known[part["_name"]])
 
 
 def refuse_unknown_names(names: Iterable[str], where: str = "from_pretrained") -> None:
@@ -277,10 +287,7 @@ def known_parts(original):
             with flags_are_booleans() if config_in_scope(cfg) else contextlib.nullcontext():
                 original(cfg)
         except OmegaConfBaseException:
-            for kind, known in _DATACLASSES.items():
-                part = cfg.get(kind)
-                if getattr(part, "_name", None) in known:
-                    refuse_other_fields(part._name, part, known[part._name])
+            refuse_other_parts(cfg)
             raise
         if config_in_scope(cfg):
             refuse_out_of_range(cfg)
