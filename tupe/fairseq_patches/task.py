@@ -127,12 +127,15 @@ class TupeMaskedLMTask(TupeTask):
 
     args = None
 
-    def load_dataset(self, split, epoch=1, **kwargs):
-        """Raise `UserError` for batches without masks, and for a split that does not exist, or without tokens, which
-        cannot be mapped into memory.
-        """
+    def load_dataset(self, split, *args, **kwargs):
+        """Raise `UserError` for batches without masks."""
         if getattr(self.cfg, "d2v2_multi", False):
             raise UserError("--d2v2-multi makes batches of data2vec, which have no masks: leave it out")
+        with replaced(masked_lm, "get_whole_word_mask", lambda args, dictionary: word_begins(dictionary)):
+            super().load_dataset(split, *args, **kwargs)
+
+    def _load_dataset_split(self, split, epoch, combine):
+        """Raise `UserError` for a split that does not exist, or without tokens, which cannot be mapped into memory."""
         folders = utils.split_paths(self.cfg.data)
         folder = folders[(epoch - 1) % len(folders)]  # one folder an epoch, in turn
         path = os.path.abspath(os.path.join(folder, split))
@@ -140,8 +143,7 @@ class TupeMaskedLMTask(TupeTask):
             raise UserError(f"there is no split '{split}' ({path}.bin): {how_to_make(folder)}")
         if os.path.isfile(path + ".bin") and os.path.getsize(path + ".bin") == 0:
             raise UserError(f"the split '{split}' has no tokens ({path}.bin is empty): {how_to_make(folder)}")
-        with replaced(masked_lm, "get_whole_word_mask", lambda args, dictionary: word_begins(dictionary)):
-            super().load_dataset(split, epoch=epoch, **kwargs)
+        return super()._load_dataset_split(split, epoch, combine)
 
     def _regular_dataset(self, *datasets):
         """Batches without `masked_tokens` make the criterion ask the GPU for them, and wait."""

@@ -19,7 +19,7 @@ from tupe.fairseq_patches.task import before_building
 from tupe.layers import Linear
 from tupe.models.activation import activation_function
 from tupe.models.config import CONFIGS, ElectraConfig
-from tupe.models.linear_head import upgrade
+from tupe.models.heads import upgrade
 from tupe.models.position import build_position_bias, embedding_width, fix_rotary_length
 from tupe.models.tupe import ELECTRA_PARTS, TupeLanguageModelEncoder, TupeModel, as_namespace, register
 from tupe.position import UntiedAbsolute

@@ -26,13 +26,11 @@ from tupe.models.activation import activation_function
 from tupe.models.checkpoint_config import refuse_no_paths, saved_config
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
+from tupe.models.heads import LinearHead, SpanHead, TokenHead, upgrade
 from tupe.models.hub import HubInterface, JsonBpe, ProcessedText, check_head, text_processing
 from tupe.models.kernels import check_kernels
-from tupe.models.linear_head import LinearHead, upgrade
 from tupe.models.named import configured_later
-from tupe.models.pooler import begin_heads, has_head, take_pooler
 from tupe.models.position import embedding_width, fix_rotary_length
-from tupe.models.span_head import SpanHead, TokenHead, adapt
 from tupe.models.unread import told_of_unread
 from tupe.position.length import check_whole
 from tupe.safe_load import safe_load
@@ -235,7 +233,6 @@ class TupeModel(RobertaModel):
         """Adapt a checkpoint's heads to this model's.
 
         A checkpoint without a language-model head, such as an ELECTRA's discriminator, leaves this model's as it is.
-        The pooler of an imported BERT becomes the first layer of the heads that the checkpoint does not have.
         """
         prefix = f"{name}." if name else ""
         electra = [key for key in state_dict if key.startswith(tuple(prefix + part for part in ELECTRA_PARTS))]
@@ -251,11 +248,7 @@ class TupeModel(RobertaModel):
             state_dict.update(self.encoder.lm_head.state_dict(prefix=head))
             if words in state_dict and not self.args.untie_weights_roberta:
                 state_dict[head + "weight"] = state_dict[words]
-        pooler = take_pooler(state_dict, prefix)
-        begun = [head for head in self.classification_heads if not has_head(state_dict, prefix, head)]
         upgrade(self, state_dict, name)
-        begin_heads(state_dict, prefix, pooler, begun)
-        adapt(self, state_dict, prefix)
 
     @classmethod
     def from_pretrained(  # fairseq's default is GPT-2's BPE, which it fetches from the network

@@ -19,7 +19,7 @@ RELATIVE_KEY = "self_attn.relative.key"
 #: DeBERTa's table of distances, and its layer norm.
 DISTANCES = ENCODER + "position_bias.embeddings.table.weight"
 DISTANCES_NORM = ENCODER + "position_bias.embeddings.layer_norm."
-#: The dense layer of BERT's pooler, which a classification head begins with (`tupe.models.pooler`).
+#: The dense layer of BERT's pooler, which a classification head begins with (`tupe.models.heads`).
 POOLER = "pooler."
 #: The classification head of an import, whatever it is called: the last part is `dense` or `out_proj`.
 HEAD = "classification_heads."

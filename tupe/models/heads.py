@@ -1,0 +1,98 @@
+"""Heads beside the language model's, and how a model takes those of a checkpoint."""
+
+import logging
+
+import torch
+from fairseq.models.roberta import RobertaModel
+from torch import Tensor, nn
+
+_BY_POSITION = ("span_head", "token_head")
+_logger = logging.getLogger(__name__)
+
+
+class LinearHead(nn.Module):
+    """`dropout(x_[CLS]) W + b`, as ELECTRA's fine-tuning, where RoBERTa's head has two layers. `W` is Xavier's."""
+
+    def __init__(self, embed_dim: int, num_classes: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.out_proj = nn.Linear(embed_dim, num_classes)
+        nn.init.xavier_uniform_(self.out_proj.weight)
+        nn.init.zeros_(self.out_proj.bias)
+
+    def forward(self, features: Tensor, **unused: object) -> Tensor:
+        """Compute the scores `(B, num_classes)` of `features` `(B, T, d)`."""
+        return self.out_proj(self.dropout(features[:, 0]))
+
+
+class SpanHead(nn.Linear):
+    """`(w_begin . x, w_end . x)` for the features `x` of a position (Devlin et al., 2019, section 4.2)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width, 2)
+        nn.init.normal_(self.weight, std=0.02)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the float32 scores `(B, T)` of beginnings and of ends, of `features` `(B, T, d)`."""
+        begin, end = super().forward(features).float().unbind(-1)
+        return begin, end
+
+
+class TokenHead(nn.Linear):
+    """`dropout(x) W + b` for the features `x` of a position (Devlin et al., 2019, section 5.3)."""
+
+    def __init__(self, width: int, num_classes: int, dropout: float) -> None:
+        super().__init__(width, num_classes)
+        self.dropout = nn.Dropout(dropout)
+        nn.init.normal_(self.weight, std=0.02)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Compute the float32 scores `(B, T, num_classes)` of `features` `(B, T, d)`."""
+        return super().forward(self.dropout(features)).float()
+
+
+def upgrade(model: RobertaModel, state: dict[str, Tensor], name: str) -> None:
+    """Call `RobertaModel.upgrade_state_dict_named`, and give a checkpoint's `state` the heads of `model`.
+
+    A head of the checkpoint is taken where the model has one of that name, kind and shape, or with
+    `load_checkpoint_heads` gets one. Other heads of the model stay as they are, but for the pooler of an imported BERT:
+    it becomes the first layer of the classification heads that the checkpoint does not have.
+    """
+    prefix = f"{name}." if name else ""
+    pooler, saved = {}, {}  # taken out of `state`, because fairseq knows only heads of two layers
+    for key in list(state):
+        path, _, part = key.removeprefix(prefix).rpartition(".")
+        if path == "pooler.dense":
+            pooler[f"dense.{part}"] = state.pop(key)
+        elif path in _BY_POSITION:
+            saved.setdefault(path, {})[part] = state.pop(key)
+        elif path.startswith("classification_heads."):
+            path, layer = path.rsplit(".", 1)
+            saved.setdefault(path, {})[f"{layer}.{part}"] = state.pop(key)
+    RobertaModel.upgrade_state_dict_named(model, state, name)
+    for path, tensors in saved.items() if model.args.load_checkpoint_heads else ():
+        head, two_layers = path.removeprefix("classification_heads."), "dense.weight" in tensors
+        if head not in (path, *model.classification_heads) and model.args.linear_heads != two_layers:
+            inner_dim = len(tensors["dense.weight"]) if two_layers else None
+            model.register_classification_head(head, len(tensors["out_proj.weight"]), inner_dim)
+    heads = {f"classification_heads.{head}": module for head, module in model.classification_heads.items()}
+    heads |= {path: getattr(model, path) for path in _BY_POSITION if hasattr(model, path)}
+    for path, module in heads.items():
+        own, theirs = module.state_dict(), saved.pop(path, None)
+        if theirs is None:
+            number = sum(map(torch.numel, own.values()))
+            _logger.info("the checkpoint has no %s: its %d parameters are new", path, number)
+            own |= {part: t for part, t in pooler.items() if part in own and own[part].shape == t.shape}
+        elif _shapes(own) == _shapes(theirs):
+            own = theirs
+        else:
+            _logger.warning("the model has another %s: the checkpoint's is left out", path)
+        state.update({f"{prefix}{path}.{part}": tensor for part, tensor in own.items()})
+    for path in saved:
+        _logger.warning("the model has no %s: the checkpoint's is left out", path)
+
+
+def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
+    return {part: tensor.shape for part, tensor in tensors.items()}
