@@ -18,7 +18,8 @@ from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import special_symbols
 from tupe.files import read, read_json, typed
-from tupe.position.length import check_length, check_whole
+from tupe.position.arguments import check_whole
+from tupe.position.length import check_length
 
 _WHOLE = (torch.int64, torch.int32)  # what an embedding takes as indices
 

@@ -32,7 +32,7 @@ from tupe.models.kernels import check_kernels
 from tupe.models.named import configured_later
 from tupe.models.position import embedding_width, fix_rotary_length
 from tupe.models.unread import told_of_unread
-from tupe.position.length import check_whole
+from tupe.position.arguments import check_whole
 from tupe.safe_load import safe_load
 from tupe.systems import MODEL_NAMES
 

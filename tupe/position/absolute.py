@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.layers import Linear
-from tupe.position.arguments import check_types
-from tupe.position.length import Drawn, Span, check_epsilon, check_length, check_sizes, fit_positions
+from tupe.position.arguments import check_types, check_whole
+from tupe.position.length import Drawn, Span, check_epsilon, check_length, fit_positions
 from tupe.position.precision import in_float32, no_autocast
 
 INIT_STD = 0.02  # BERT's initialisation, for every position parameter
@@ -27,7 +27,6 @@ class PositionTable(nn.Module):
 
     @check_types
     def __init__(self, max_positions: int, embed_dim: int) -> None:
-        check_sizes(max_positions=max_positions, embed_dim=embed_dim)
         super().__init__()
         self.weight = nn.Parameter(torch.empty(max_positions, embed_dim))
         nn.init.normal_(self.weight, std=INIT_STD)
@@ -82,8 +81,7 @@ class UntiedAbsolute(nn.Module):
         layer_norm: bool = True,
         layer_norm_eps: float = 1e-5,
     ) -> None:
-        check_sizes(max_positions=max_positions, embed_dim=embed_dim, num_heads=num_heads, num_terms=num_terms)
-        check_sizes(head_dim=1 if head_dim is None else head_dim)
+        check_whole("num_terms", num_terms, 1)
         check_epsilon(layer_norm_eps)
         super().__init__()
         if head_dim is None and embed_dim % num_heads:

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.arguments import check_types
-from tupe.position.length import check_sizes
 from tupe.position.precision import at_least_float32
 from tupe.position.registry import register_relative
 from tupe.position.relative import RelativeTerm, of_side
@@ -75,7 +74,6 @@ class AlibiRelative(RelativeTerm):
         sharing: str = "layer",
         bidirectional: bool = True,
     ) -> None:
-        check_sizes(num_heads=num_heads)
         super().__init__()
         if relative_sides not in SIDES:
             raise UserError(f"relative_sides is {relative_sides}, but must be one of {', '.join(SIDES)}")

@@ -1,4 +1,4 @@
-"""Types of a constructor's arguments, checked by their annotations."""
+"""Checks of arguments: those of a constructor by their annotations and names."""
 
 import functools
 import inspect
@@ -41,11 +41,25 @@ KINDS: dict[type, tuple[str, Callable[[Any], bool]]] = {
     type(None): ("None", lambda value: value is None),
 }
 
+#: Arguments that are sizes, in every term.
+SIZES = ("max_positions", "embed_dim", "num_heads", "head_dim", "num_keys", "num_rows", "num_layers")
+
+
+def check_whole(name: str, number: object, least: int = 0) -> None:
+    """Raise `UserError` unless `number` is whole, and `least` or more; the symbols of a graph have no value yet."""
+    if isinstance(number, int):
+        wrong = isinstance(number, bool) or number < least
+    else:
+        wrong = not hasattr(number, "__index__") or (isinstance(number, Tensor) and number.ndim > 0)
+    if wrong:
+        raise UserError(f"{name} is {shown(number)}, but must be a whole number, {least} or more")
+
 
 def check_types(init: Init) -> Init:
     """Decorate `__init__` of a term, which then raises `UserError` for an argument of another type than is annotated.
 
-    Arguments whose annotations are not among `KINDS` are left to `__init__`.
+    Whole numbers called as one of `SIZES` must be 1 or more. Arguments whose annotations are not among `KINDS` are left
+    to `__init__`.
     """
     annotations = {name: parameter.annotation for name, parameter in inspect.signature(init).parameters.items()}
     kinds = {name: typing.get_args(annotation) or (annotation,) for name, annotation in annotations.items()}
@@ -57,6 +71,8 @@ def check_types(init: Init) -> Init:
             if name in tests and not any(fits(value) for _, fits in tests[name]):
                 said = " or ".join(words for words, _ in tests[name])
                 raise UserError(f"{name} of {type(self).__name__} is {shown(value)}, but must be {said}")
+            if name in SIZES and int in kinds.get(name, ()) and value is not None:
+                check_whole(name, value, 1)
         init(self, *arguments, **named)
 
     return typing.cast(Init, checked)

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import UntiedAbsolute
-from tupe.position.arguments import check_types, shown
+from tupe.position.arguments import check_types, check_whole, shown
 from tupe.position.cache import TermCache, cacheable_tensors
 from tupe.position.deberta import RelativeEmbeddings
-from tupe.position.length import Drawn, Span, check_whole
+from tupe.position.length import Drawn, Span
 from tupe.position.relative import RelativeTerm
 from tupe.position.reset import Reset, reset_cls
 from tupe.position.rotary import Rotary

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tupe.position.absolute import PositionTable, UntiedAbsolute
 from tupe.position.arguments import check_types
-from tupe.position.length import Drawn, Span, check_sizes
+from tupe.position.length import Drawn, Span
 from tupe.position.precision import in_float32
 
 
@@ -25,7 +25,6 @@ class UntiedTwoSided(UntiedAbsolute):
 
     @check_types
     def __init__(self, max_positions: int, num_keys: int, embed_dim: int, *others: Any, **named: Any) -> None:
-        check_sizes(num_keys=num_keys)
         super().__init__(max_positions, embed_dim, *others, **named)
         self.num_keys = num_keys
         self.key_table = PositionTable(num_keys, embed_dim)

@@ -22,7 +22,7 @@ from tupe.errors import UserError
 from tupe.layers import Linear
 from tupe.position.absolute import INIT_STD
 from tupe.position.arguments import check_types
-from tupe.position.length import check_epsilon, check_sizes
+from tupe.position.length import check_epsilon
 from tupe.position.precision import at_least_float32, in_float32
 from tupe.position.relative import check_max_distance, skew
 from tupe.systems import CHOICES
@@ -73,7 +73,6 @@ class RelativeEmbeddings(nn.Module):
         layer_norm_eps: float = 1e-5,
     ) -> None:
         super().__init__()
-        check_sizes(embed_dim=embed_dim)
         check_epsilon(layer_norm_eps)
         check_max_distance(self, max_distance)
         if num_buckets and (num_buckets % 2 or num_buckets < 4):
@@ -129,7 +128,6 @@ class DisentangledRelative(nn.Module):
         self, embed_dim: int, terms: str = "c2p+p2c", projections: str = "shared", index: str = "code"
     ) -> None:
         super().__init__()
-        check_sizes(embed_dim=embed_dim)
         for name, choice in (("terms", terms), ("projections", projections), ("index", index)):
             if choice not in CHOICES[f"deberta_{name}"]:
                 raise UserError(

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.arguments import check_types
-from tupe.position.length import check_sizes
 from tupe.position.precision import at_least_float32, no_autocast
 from tupe.position.registry import register_relative
 from tupe.position.relative import RelativeTerm
@@ -44,7 +43,6 @@ class FireRelative(RelativeTerm):
 
     @check_types
     def __init__(self, num_heads: int, max_positions: int, *, fire_width: int = 32, fire_length: float = 0.0) -> None:
-        check_sizes(num_heads=num_heads, max_positions=max_positions)
         super().__init__()
         if fire_width < 1:
             raise UserError(f"fire_width is {fire_width}, but must be at least 1")

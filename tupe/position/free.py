@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from tupe.position.absolute import INIT_STD
 from tupe.position.arguments import check_types
-from tupe.position.length import Span, check_length, check_sizes, fit_positions, take
+from tupe.position.length import Span, check_length, fit_positions, take
 from tupe.position.precision import at_least_float32
 
 
@@ -23,7 +23,6 @@ class FreeAbsolute(nn.Module):
 
     @check_types
     def __init__(self, max_positions: int, num_heads: int) -> None:
-        check_sizes(max_positions=max_positions, num_heads=num_heads)
         super().__init__()
         self.max_positions = max_positions
         self.num_heads = num_heads

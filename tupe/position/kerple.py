@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.position.arguments import check_types
-from tupe.position.length import check_sizes
 from tupe.position.precision import at_least_float32
 from tupe.position.registry import register_relative
 from tupe.position.relative import RelativeTerm, of_side
@@ -35,7 +34,6 @@ class KerpleRelative(RelativeTerm):
 
     @check_types
     def __init__(self, num_heads: int, max_positions: int | None = None, *, bidirectional: bool = True) -> None:
-        check_sizes(num_heads=num_heads)
         super().__init__()
         self.num_heads = num_heads
         shape = 2 if bidirectional else 1, num_heads

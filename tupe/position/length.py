@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.position.arguments import shown
+from tupe.position.arguments import check_whole
 
 
 @dataclass(frozen=True)
@@ -90,22 +90,6 @@ def take(tensor: Tensor, axis: int, rows: slice) -> Tensor:
     if torch.compiler.is_exporting():
         return tensor.index_select(axis, torch.arange(rows.start or 0, rows.stop, device=tensor.device))
     return tensor[(*(slice(None),) * axis, rows)]
-
-
-def check_whole(name: str, number: object, least: int = 0) -> None:
-    """Raise `UserError` unless `number` is whole, and `least` or more; the symbols of a graph have no value yet."""
-    if isinstance(number, int):
-        wrong = isinstance(number, bool) or number < least
-    else:
-        wrong = not hasattr(number, "__index__") or (isinstance(number, Tensor) and number.ndim > 0)
-    if wrong:
-        raise UserError(f"{name} is {shown(number)}, but must be a whole number, {least} or more")
-
-
-def check_sizes(**sizes: object) -> None:
-    """Raise `UserError` unless each size of a term, given by its name, is a whole number from 1."""
-    for name, size in sizes.items():
-        check_whole(name, size, 1)
 
 
 def check_epsilon(epsilon: float) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD
 from tupe.position.arguments import check_types
-from tupe.position.length import Span, check_length, check_sizes, fit_positions, take
+from tupe.position.length import Span, check_length, fit_positions, take
 from tupe.position.precision import at_least_float32, no_autocast
 
 
@@ -31,7 +31,6 @@ class LowRankAbsolute(nn.Module):
     @check_types
     def __init__(self, max_positions: int, rank: int, num_heads: int, num_keys: int | None = None) -> None:
         super().__init__()
-        check_sizes(max_positions=max_positions, num_heads=num_heads, num_keys=1 if num_keys is None else num_keys)
         if rank < 1:
             raise UserError(
                 f"rank of {type(self).__name__} (a model's position_rank) is {rank}, but must be at least 1"

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from tupe.layers import Linear
 from tupe.position.absolute import INIT_STD
 from tupe.position.arguments import check_types
-from tupe.position.length import check_sizes
 from tupe.position.precision import in_float32
 from tupe.position.relative import RelativeTerm, check_max_distance, clipped_row
 
@@ -28,7 +27,6 @@ class ParametricRelative(RelativeTerm):
     @check_types
     def __init__(self, embed_dim: int, num_heads: int, head_dim: int, max_distance: int = 128) -> None:
         super().__init__()
-        check_sizes(embed_dim=embed_dim, num_heads=num_heads, head_dim=head_dim)
         check_max_distance(self, max_distance)
         self.max_distance = max_distance
         self.num_heads = num_heads

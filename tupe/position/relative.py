@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD
-from tupe.position.arguments import check_types
-from tupe.position.length import Drawn, Span, check_length, check_sizes, check_whole, fit_positions
+from tupe.position.arguments import check_types, check_whole
+from tupe.position.length import Drawn, Span, check_length, fit_positions
 from tupe.position.precision import at_least_float32
 
 
@@ -108,7 +108,6 @@ class RelativeBias(RelativeTerm):
 
     @check_types
     def __init__(self, num_rows: int, num_heads: int) -> None:
-        check_sizes(num_rows=num_rows, num_heads=num_heads)
         super().__init__()
         self.num_heads = num_heads
         self.weight = nn.Parameter(torch.empty(num_rows, num_heads))
@@ -226,7 +225,6 @@ class UnbinnedRelative(RelativeBias):
 
     @check_types
     def __init__(self, num_heads: int, max_positions: int, bidirectional: bool = True) -> None:
-        check_sizes(max_positions=max_positions)
         super().__init__(2 * max_positions - 1 if bidirectional else max_positions, num_heads)
         self.max_positions = max_positions
         self.bidirectional = bidirectional

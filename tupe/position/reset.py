@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD, UntiedAbsolute
 from tupe.position.arguments import check_types
-from tupe.position.length import check_sizes
 from tupe.position.precision import at_least_float32
 
 CONVENTIONS = ("paper", "release")
@@ -51,7 +50,6 @@ class Reset(nn.Module):
     def __init__(
         self, num_heads: int, embed_dim: int | None = None, convention: str = "paper", relative: bool = False
     ) -> None:
-        check_sizes(num_heads=num_heads, embed_dim=1 if embed_dim is None else embed_dim)
         super().__init__()
         if convention not in CONVENTIONS:
             raise UserError(f"unknown reset convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")

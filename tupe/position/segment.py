@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD
 from tupe.position.arguments import check_types
-from tupe.position.length import check_sizes
 from tupe.position.precision import at_least_float32
 
 logger = logging.getLogger(__name__)
@@ -91,7 +90,6 @@ class SegmentTable(_Segments):
 
     @check_types
     def __init__(self, embed_dim: int) -> None:
-        check_sizes(embed_dim=embed_dim)
         super().__init__(2, embed_dim)
 
     def forward(self, segments: Tensor) -> Tensor:
@@ -112,7 +110,6 @@ class SegmentAttention(_Segments):
 
     @check_types
     def __init__(self, num_heads: int, num_layers: int = 1) -> None:
-        check_sizes(num_heads=num_heads, num_layers=num_layers)
         super().__init__(num_layers, num_heads, 2, 2)
 
     def forward(self, segments: Tensor | None = None, layer: int | None = None) -> Tensor:

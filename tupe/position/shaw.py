@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from tupe.position.absolute import INIT_STD
 from tupe.position.arguments import check_types
-from tupe.position.length import check_sizes
 from tupe.position.relative import check_max_distance, skew
 
 
@@ -41,7 +40,6 @@ class ShawRelative(nn.Module):
         self, head_dim: int, max_distance: int = 128, values: bool = False, bidirectional: bool = True
     ) -> None:
         super().__init__()
-        check_sizes(head_dim=head_dim)
         check_max_distance(self, max_distance)
         self.max_distance = max_distance
         self.key = nn.Parameter(torch.empty((2 if bidirectional else 1) * max_distance + 1, head_dim))
