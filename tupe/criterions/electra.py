@@ -47,12 +47,7 @@ class TupeElectraCriterion(FairseqCriterion):
     `<s>` and `</s>`, which the task masks too, are put back first; a token that was drawn as it had been is original.
     The numbers that words are drawn by depend on the seed, the update and the example alone, in validation not on the
     update: a resumed run draws what it would have drawn, and validation repeats itself.
-
-    Raises:
-        UserError: for a task that masks nothing or everything.
     """
-
-    _model_is_checked = False
 
     def __init__(self, cfg: TupeElectraCriterionConfig, task: FairseqTask) -> None:
         super().__init__(task)
@@ -75,12 +70,12 @@ class TupeElectraCriterion(FairseqCriterion):
             model: an `ElectraModel`.
             sample: a batch of fairseq's task `masked_lm`; `target` `(B, T)` is padding where nothing was masked.
                 Where it lacks what `MaskedBatches` adds, the device is asked.
-            reduce: as in fairseq, unused.
-
-        Raises:
-            UserError: for another model.
         """
-        self._check(model)
+        if not hasattr(model, "discriminator_head"):
+            raise UserError(
+                "the criterion tupe_electra trains a generator and a discriminator, but the model is a "
+                f"{type(model).__name__}: set --arch electra_tupe_base or such, or --criterion tupe_masked_lm"
+            )
         masked, target = sample["net_input"]["src_tokens"], sample["target"]  # (B, T)
         chosen = target.ne(self.padding)
         original = torch.where(chosen, target, masked)
@@ -132,14 +127,6 @@ class TupeElectraCriterion(FairseqCriterion):
         update = model.num_updates + 1 if self.training else 0
         rows = (np.random.default_rng((self.seed, update, number)).random(length, np.float32) for number in ids)
         return torch.from_numpy(np.stack(list(rows)))
-
-    def _check(self, model: nn.Module) -> None:
-        if not self._model_is_checked and not hasattr(model, "discriminator_head"):
-            raise UserError(
-                "the criterion tupe_electra trains a generator and a discriminator, but the model is a "
-                f"{type(model).__name__}: set --arch electra_tupe_base or such, or --criterion tupe_masked_lm"
-            )
-        self._model_is_checked = True
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict]) -> None:

@@ -33,10 +33,6 @@ class TupeMaskedLmCriterion(MaskedLmLoss):
                 returns logits `(N, V)`.
             sample: a batch of fairseq's task `masked_lm`; `target` `(B, T)` is padding where nothing is predicted.
                 Where it lacks what `MaskedBatches` adds, the device is asked.
-            reduce: as in fairseq, unused.
-
-        Raises:
-            UserError: for a model that does not take these arguments.
         """
         self._check(model)
         net_input = sample["net_input"]

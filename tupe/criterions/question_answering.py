@@ -42,7 +42,6 @@ class TupeQuestionAnsweringCriterion(FairseqCriterion):
         Args:
             model: called with `spans` and `num_tokens`; returns scores `(B, T)` of beginnings and of ends.
             sample: a batch of the task `tupe_question_answering`; `target` `(B, 2)` holds two places of each window.
-            reduce: as in fairseq, unused.
         """
         source, target = sample["net_input"]["src_tokens"], sample["target"]
         (begin, end), _ = model(**sample["net_input"], spans=True, **known(sample))  # (B, T) each

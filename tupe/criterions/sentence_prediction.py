@@ -79,10 +79,6 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
         Args:
             model: called with `classification_head_name` and `num_tokens`; returns scores `(B, num_classes)`.
             sample: a batch of the task `tupe_sentence_prediction`; `target` holds `B` classes or numbers.
-            reduce: as in fairseq, unused.
-
-        Raises:
-            UserError: for a model without the head, or a batch without targets.
         """
         if self.head not in getattr(model, "classification_heads", ()):
             raise UserError(

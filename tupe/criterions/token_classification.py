@@ -52,7 +52,6 @@ class TupeTokenClassificationCriterion(FairseqCriterion):
         Args:
             model: called with `words` and `num_tokens`; returns scores `(B, T, C)`.
             sample: a batch of the task `tupe_token_classification`.
-            reduce: as in fairseq, unused.
         """
         scores, _ = model(**sample["net_input"], words=True, **known(sample))
         weights = None if self.weights is None else self.weights.to(scores)  # fairseq halves them with the criterion

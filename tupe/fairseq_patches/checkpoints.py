@@ -238,9 +238,6 @@ def checkpoint_fits(trainer: Trainer, filename: str, goes_on: bool = True) -> It
     """Compare the checkpoint that is loaded with the run, and if the same run `goes_on`, the labels of its task too.
 
     fairseq says "please ensure that the architectures match" and hides the reason.
-
-    Raises:
-        UserError: if the checkpoint is of something else.
     """
 
     def fits(path: str, state: dict) -> None:

@@ -67,11 +67,7 @@ def install() -> None:
 
 @contextlib.contextmanager
 def patched() -> Iterator[None]:
-    """Patch fairseq within the block, and leave it as it was: for what reads checkpoints and data outside of a run.
-
-    Raises:
-        UserError: as `install`.
-    """
+    """Patch fairseq within the block, and leave it as it was: for what reads checkpoints and data outside of a run."""
     try:
         with _LOCK:
             _Users.now += 1
@@ -109,9 +105,6 @@ def wrap(owner: Any, name: str, takes: str, around: Callable, only_for: Callable
         around: given the function, returns what is called in its place.
         only_for: given the function's arguments, whether the patch acts; where it does not, fairseq's own is called.
             Without it, the patch must change nothing that works without it.
-
-    Raises:
-        UserError: if this fairseq has no such function.
     """
 
     original = check(owner, name, takes)
@@ -133,11 +126,7 @@ def wrap(owner: Any, name: str, takes: str, around: Callable, only_for: Callable
 
 
 def check(owner: Any, name: str, takes: str) -> Callable:
-    """Return `owner.name`, a function of fairseq, if its first parameters are `takes`.
-
-    Raises:
-        UserError: if this fairseq has no such function.
-    """
+    """Return `owner.name`, a function of fairseq, if its first parameters are `takes`."""
     original = getattr(owner, name, None)
     found = list(inspect.signature(original).parameters) if callable(original) else []
     if found[: len(takes.split())] != takes.split():
@@ -181,9 +170,6 @@ def overlay(module: Any, library: str, used_in: str, **replacements: Any) -> Ove
         module: of fairseq.
         library: the name by which it knows a library, such as `np`.
         used_in: a function or `Class.method` of the module that uses the library and every name that is replaced.
-
-    Raises:
-        UserError: if that function does not.
     """
     function = functools.reduce(lambda part, name: getattr(part, name, None), used_in.split("."), module)
     used = _names(getattr(inspect.unwrap(function), "__code__", None)) if function is not None else set()

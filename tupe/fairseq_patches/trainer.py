@@ -66,8 +66,7 @@ class TupeTrainer(ScheduleTrainer):
         put_in_scope(task)
         if isinstance(cfg, Namespace):
             cfg = convert_namespace_to_omegaconf(cfg)
-        if hasattr(task, "before_training"):
-            task.before_training(cfg)
+        task.before_training(cfg)
         refuse_out_of_range(cfg)
         refuse_unknown_keys(cfg)
         loop.named_checkpoint(cfg.checkpoint)
@@ -192,11 +191,7 @@ def refuse_empty_epochs(optimization: Any, batches: int) -> None:
 
 @contextlib.contextmanager
 def not_finite_is_explained(trainer: Trainer, samples: list[dict]) -> Iterator[None]:
-    """fairseq saves `crash.pt`, runs the batch again to log where NaN appears, and ends with a traceback.
-
-    Raises:
-        UserError: `explain_failure`, in place of that error.
-    """
+    """fairseq saves `crash.pt`, runs the batch again to log where NaN appears, and ends with a traceback."""
     try:
         yield
     except Exception as error:

@@ -80,9 +80,6 @@ def check_translator(model: dict[str, Any], task: dict[str, Any], weights: Any, 
         model, task: their configurations.
         weights: by name.
         path: the file, for the messages.
-
-    Raises:
-        UserError: like `saved_config`.
     """
     ours = model["_name"] in TRANSLATORS
     config = vars(_config(TRANSLATORS[model["_name"]], model, path)) if ours else _sizes(model)
@@ -94,11 +91,7 @@ def check_translator(model: dict[str, Any], task: dict[str, Any], weights: Any, 
 
 
 def saved_updates(state: dict[str, Any], path: str | os.PathLike) -> int:
-    """Return how many updates the model in a checkpoint was trained for, 0 where it does not say.
-
-    Raises:
-        UserError: if the checkpoint has something other than a number.
-    """
+    """Return how many updates the model in a checkpoint was trained for, 0 where it does not say."""
     history = state.get("optimizer_history") or [{}]
     last = typed(list[dict[str, Any]], history, f"{path}: optimizer_history", "training")[-1]
     return typed(int, last.get("num_updates", 0), f"{path}: the number of its updates", "training")

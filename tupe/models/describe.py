@@ -22,11 +22,7 @@ from tupe.systems import CHOICES, DESCRIPTIONS, IN_LAYER, system_fields, system_
 
 
 def with_fields(name: str, fields: list[str]) -> Namespace:
-    """Return the configuration of a named model with some fields changed, `["relative=unbinned"]`.
-
-    Raises:
-        UserError: for an unknown name, field or value.
-    """
+    """Return the configuration of a named model with some fields changed, `["relative=unbinned"]`."""
     if name in TRANSLATORS:
         raise UserError(f"{name} is an encoder-decoder: `tupe systems --translation` says what it is.")
     if name not in CONFIGS and (kind := chosen("model", name)):

@@ -9,19 +9,16 @@ from typing import NamedTuple
 import torch
 from fairseq.data import Dictionary
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
-from fairseq.tasks import FairseqTask
-from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import special_symbols
-from tupe.fairseq_patches.task import before_building
 from tupe.layers import Linear
 from tupe.models.activation import activation_function
-from tupe.models.config import CONFIGS, ElectraConfig
+from tupe.models.config import CONFIGS
 from tupe.models.heads import upgrade
-from tupe.models.position import build_position_bias, embedding_width, fix_rotary_length
-from tupe.models.tupe import ELECTRA_PARTS, TupeLanguageModelEncoder, TupeModel, as_namespace, register
+from tupe.models.position import build_position_bias, embedding_width
+from tupe.models.tupe import ELECTRA_PARTS, TupeLanguageModelEncoder, TupeModel, register
 from tupe.position import UntiedAbsolute
 from tupe.systems import ELECTRA_NAMES
 
@@ -186,25 +183,16 @@ class ElectraModel(TupeModel):
         self._register_state_dict_hook(_saved_once)
         self._register_load_state_dict_pre_hook(_loaded_into_both, with_module=True)
 
-    @classmethod
-    def build_model(cls, cfg: DictConfig | ElectraConfig | Namespace, task: FairseqTask) -> ElectraModel:
-        """Build the model.
-
-        Raises:
-            UserError: like `TupeModel.build_model`, `build_networks` and `never_drawn`, and for `linformer_k` keys of
-                fewer positions.
-        """
-        before_building(cls, cfg, task)
-        args = as_namespace(cfg)
-        args.max_positions = args.max_positions or task.max_positions()
-        fix_rotary_length(args)
+    @staticmethod
+    def networks(args: Namespace, dictionary: Dictionary) -> tuple[DiscriminatorEncoder, TupeLanguageModelEncoder]:
+        """Build the two encoders. Raise `UserError` like `build_networks`, and for more keys than positions."""
         if args.linformer_k > args.max_positions:
             raise UserError(
                 f"linformer_k={args.linformer_k} is more keys than the {args.max_positions} positions that they are "
                 "made of: set --linformer-k to at most as many, or 0 for full attention"
             )
-        generator, discriminator = build_networks(args, task.source_dictionary)
-        return cls(args, discriminator, generator)
+        generator, discriminator = build_networks(args, dictionary)
+        return discriminator, generator
 
     def set_num_updates(self, num_updates: int) -> None:
         """Keep the number, on which the criterion's random numbers depend; fairseq tells it before every update."""

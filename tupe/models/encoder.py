@@ -198,9 +198,6 @@ class TupeEncoder(nn.Module):
 
         Returns:
             The features `(B, T, d)`, meaningless at padding, and the `L + 1` hidden states `(B, T, d)` or `None`.
-
-        Raises:
-            UserError: for a sequence longer than `max_positions`.
         """
         check_length(src_tokens.shape[1], self.max_positions)
         mask = self.key_padding_mask(src_tokens, num_tokens)

@@ -90,11 +90,7 @@ class HubInterface(RobertaHubInterface):
     """fairseq's interface with checks of its arguments, and without special symbols among the words of `fill_mask`."""
 
     def encode(self, sentence: str, *others: str, no_separator: bool | None = None) -> Tensor:
-        """Encode a text, or a pair with the separators between its texts that the model was trained with.
-
-        Raises:
-            UserError: for what is no text, and without a tokenizer.
-        """
+        """Encode a text, or a pair with the separators between its texts that the model was trained with."""
         self._tokenizes(sentence, *others)
         if no_separator is None:
             no_separator = self.model.args.pair_separators == 1
@@ -103,12 +99,9 @@ class HubInterface(RobertaHubInterface):
     def decode(self, tokens: Tensor) -> str | list[str]:
         """Return the text of one sequence of tokens, or the texts of a pair."""
         self._tokenizes()
-        if not isinstance(tokens, Tensor) or tokens.ndim != 1 or tokens.dtype not in _WHOLE:
-            shape = (
-                f"{tuple(tokens.shape)} of {tokens.dtype}"
-                if isinstance(tokens, Tensor)
-                else f"a {type(tokens).__name__}"
-            )
+        _check_tensor(tokens)
+        if tokens.ndim != 1 or tokens.dtype not in _WHOLE:
+            shape = f"{tuple(tokens.shape)} of {tokens.dtype}"
             raise UserError(f"tokens are {shape}, but decode takes whole numbers (T,): give one sequence")
         self._have_symbols(tokens)
         return super().decode(tokens)
@@ -141,11 +134,7 @@ class HubInterface(RobertaHubInterface):
                 )
 
     def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
-        """Return the logarithms of the probabilities of the classes, or the scores, of the classification head `head`.
-
-        Raises:
-            UserError: for a head that the model does not have, and as `extract_features`.
-        """
+        """Return the log-probabilities of the classes, or the scores, of the classification head `head`."""
         check_head(self.model.classification_heads, head)
         _check_tensor(tokens)
         return super().predict(head, tokens, return_logits)

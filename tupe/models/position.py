@@ -26,9 +26,7 @@ from tupe.systems import IN_LAYER
 
 
 def embedding_width(args: Namespace) -> int:
-    """Return the width of the tables of words and positions. Raise `UserError` if it is below 0."""
-    if args.embedding_dim < 0:
-        raise UserError(f"embedding_dim is {args.embedding_dim}, but must be at least 1, or 0 for the encoder's width")
+    """Return the width of the tables of words and positions."""
     return args.embedding_dim or args.encoder_embed_dim
 
 
@@ -124,8 +122,6 @@ def build_relative(args: Namespace, bidirectional: bool = True) -> Term | None:
 
 def check_linformer(args: Namespace) -> None:
     """Raise `UserError` for terms that need a key at each position, which Linformer does not have."""
-    if args.linformer_k < 0:
-        raise UserError(f"linformer_k is {args.linformer_k}, but must be at least 1, or 0 for full attention")
     with_any_keys = ("none", "input", "low_rank", "low_rank_input")
     if args.linformer_k and (
         args.absolute not in with_any_keys
@@ -207,8 +203,6 @@ def build_position_bias(args: Namespace, bidirectional: bool = True) -> Position
     """Build the content-free terms; a decoder is not `bidirectional`. Raise `UserError` if they do not fit together."""
     check_linformer(args)
     check_randomised(args)
-    if args.content_terms < 0:
-        raise UserError(f"content_terms is {args.content_terms}, but must be at least 1, or 0 for those that there are")
     absolute, relative, reset = build_absolute(args, bidirectional), build_relative(args, bidirectional), None
     if args.reset != "none":
         if args.absolute == "none" and not args.rotary_dims and getattr(relative, "symmetric", False):

@@ -134,7 +134,12 @@ class TupeModel(RobertaModel):
         args = as_namespace(cfg)
         args.max_positions = args.max_positions or task.max_positions()
         fix_rotary_length(args)
-        return cls(args, TupeLanguageModelEncoder(args, task.source_dictionary))
+        return cls(args, *cls.networks(args, task.source_dictionary))
+
+    @staticmethod
+    def networks(args: Namespace, dictionary: Dictionary) -> tuple[TupeLanguageModelEncoder, ...]:
+        """Build what the constructor takes after `args`."""
+        return (TupeLanguageModelEncoder(args, dictionary),)
 
     def forward(
         self,
@@ -183,11 +188,7 @@ class TupeModel(RobertaModel):
     def register_classification_head(
         self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: object
     ) -> None:
-        """Add fairseq's head, or with `linear_heads` one of one layer.
-
-        Raises:
-            UserError: for no name, no classes, and a value that nothing reads.
-        """
+        """Add fairseq's head, or with `linear_heads` one of one layer."""
         unread = next((other for other, value in kwargs.items() if value is not None), None)
         if unread is not None:  # fairseq's hub interface passes one on that its model ignores
             raise UserError(f"register_classification_head has no {unread}: nothing would read it")

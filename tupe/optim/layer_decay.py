@@ -1,7 +1,7 @@
 """Learning rates that fall from the heads to the embeddings, layer by layer, as in ELECTRA's fine-tuning."""
 
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 
 import torch
 from fairseq.optim import FairseqOptimizer
@@ -100,9 +100,6 @@ def split_groups(optimizer: FairseqOptimizer, share_of: dict[str, float]) -> lis
     Args:
         optimizer: an optimizer with one group, the model's parameters or their copies in 32 bits.
         share_of: share of the learning rate by the parameters' names, in the order of the group.
-
-    Raises:
-        UserError: for an optimizer with other groups.
     """
     groups = optimizer.param_groups
     if len(groups) != 1 or len(groups[0]["params"]) != len(share_of):
@@ -117,10 +114,3 @@ def split_groups(optimizer: FairseqOptimizer, share_of: dict[str, float]) -> lis
     ordered = sorted(of_share, reverse=True)
     groups[:] = [{"params": of_share[share], **options} for share in ordered]
     return ordered
-
-
-def set_lr(optimizer: FairseqOptimizer, lr: float, group_shares: Sequence[float]) -> None:
-    """Set the learning rate of every group to its share of `lr`; without shares, to `lr`."""
-    optimizer.set_lr(lr)
-    for group, share in zip(optimizer.param_groups, group_shares):
-        group["lr"] = lr * share

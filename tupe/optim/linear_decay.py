@@ -126,11 +126,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
             )
 
     def step_update(self, num_updates: int) -> float:
-        """Set and return the learning rate of the next update.
-
-        Raises:
-            UserError: for a warm-up that is not shorter than the run.
-        """
+        """Set and return the learning rate of the next update."""
         total = self.total_updates(num_updates)
         if total is not None:
             # whole updates, as in RoBERTa's recipes; a millionth is added because 0.29 * 100 is 28.999...
@@ -141,7 +137,10 @@ class LinearDecaySchedule(FairseqLRScheduler):
                 )
             rising = num_updates / warmup if num_updates < warmup else 1.0
             falling = max(total - num_updates, 0) / (total - warmup)
-            layer_decay.set_lr(self.optimizer, self.lr * min(rising, falling), self.group_shares)
+            rate = self.lr * min(rising, falling)
+            self.optimizer.set_lr(rate)
+            for group, share in zip(self.optimizer.param_groups, self.group_shares):
+                group["lr"] = rate * share
         return self.optimizer.get_lr()
 
     def _update_freq(self, epoch: int) -> int:

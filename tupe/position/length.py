@@ -22,11 +22,7 @@ class Span:
 
     @classmethod
     def of(cls, length: int, num_keys: int | None = None, query_offset: int = 0) -> "Span":
-        """Make a span; `num_keys` is by default the positions up to the last query.
-
-        Raises:
-            UserError: for a number below 0, or one that is not whole.
-        """
+        """Make a span; `num_keys` is by default the positions up to the last query."""
         for name, number in (("length", length), ("query_offset", query_offset)):
             check_whole(name, number)
         if num_keys is not None:

@@ -52,19 +52,11 @@ class MultilingualMaskedLMTask(TupeMaskedLMTask, MaskedLMTask):
     cfg: MultilingualMaskedLMConfig
 
     def languages(self, epoch: int = 1) -> list[str]:
-        """Return the languages of an epoch's folder, or those of `langs`.
-
-        Raises:
-            UserError: if a language has no data.
-        """
+        """Return the languages of an epoch's folder, or those of `langs`."""
         return languages(self._folder(epoch), self.cfg.langs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: object) -> None:
-        """Load a split of all languages, such as `valid` and with it the splits `valid_de` of each; or one of these.
-
-        Raises:
-            UserError: if a language lacks the split, or if there is no such language.
-        """
+        """Load a split of all languages, such as `valid` and with it the splits `valid_de` of each; or one of these."""
         super().load_dataset(split, epoch)
         dataset = self.datasets[split]
         with data_utils.numpy_seed(self.cfg.seed, epoch):  # blocks of one length are in another order in each epoch

@@ -67,11 +67,7 @@ class TupeQuestionAnsweringTask(WindowTask):
         return cls(cfg, read_dictionary(Path(cfg.data, "dict.txt"), MADE_BY))
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
-        """Load a split: `train`, `valid`, `valid1`, `test-de`, ...
-
-        Raises:
-            UserError: for a split that is missing.
-        """
+        """Load a split: `train`, `valid`, `valid1`, `test-de`, ..."""
         folder = Path(self.cfg.data, split)
         if not folder.is_dir():
             raise UserError(f"there is no split {split} in {folder.parent.resolve()}: make it with tupe prepare-qa")

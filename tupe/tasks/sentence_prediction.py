@@ -247,9 +247,6 @@ class JoinedSentences(Sized):
         sentences: one or two sequences of examples; each example is words and a final `</s>`.
         before: the token before each sentence, or None.
         max_positions: tokens at most.
-
-    Raises:
-        UserError: if `max_positions` does not leave room for a word of each sentence.
     """
 
     def __init__(

@@ -78,11 +78,7 @@ class Stack(nn.Module):
         return len(self.input_positions.weight) if table else self.position_bias.max_positions
 
     def embed(self, tokens: Tensor, first: int = 0) -> Tensor:
-        """Compute the input of the first layer, `(B, T, d)`, of `tokens` `(B, T)` at the positions from `first` on.
-
-        Raises:
-            UserError: beyond the last position of a table.
-        """
+        """Compute the input of the first layer, `(B, T, d)`, of `tokens` `(B, T)` at the positions from `first` on."""
         end = first + tokens.shape[1]
         check_length(end, self.max_positions)
         x = self.embed_scale * self.embed_tokens(tokens)
