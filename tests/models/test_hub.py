@@ -84,6 +84,22 @@ def test_a_name_that_nothing_reads():
 
 
 @pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"relative": "none"}, "the weights of .* do not fit the model that relative makes of it: leave out"),
+        ({"encoder_layers": 5}, "the weights of .* do not fit the model that encoder_layers makes of it: leave out"),
+        ({"task": "x"}, "from_pretrained has 'task': 'x', but task is no field: give"),
+        ({"tokenizer": "moses"}, "from_pretrained has 'tokenizer': 'moses', but tokenizer is no field: give"),
+        ({"model": {"encoder_layer": 3}}, "from_pretrained has no encoder_layer"),
+        ({"sentencepiece_model": 3}, "sentencepiece_model is 3, but must be a path"),
+    ],
+)
+def test_a_value_that_makes_another_model(hub, change, said, tmp_path):
+    with pytest.raises(UserError, match=f"^{said}"):
+        TupeModel.from_pretrained(str(tmp_path), bpe=None, **change)
+
+
+@pytest.mark.parametrize(
     ("change", "said"), [({"compile": 2}, "'2' is neither true nor"), ({"relative": "x"}, "Invalid value 'x'")]
 )
 def test_a_value_that_a_field_cannot_have(hub, change, said, tmp_path):
@@ -104,6 +120,8 @@ def test_text_without_a_tokenizer(hub, ask):
         (torch.zeros(3, dtype=torch.long, device="meta"), "tokens are on the device meta, which holds no numbers"),
         (torch.zeros(2, 0, dtype=torch.long), r"tokens are \(2, 0\) of torch.int64, but must be whole numbers"),
         (torch.zeros(1, 2, dtype=torch.bool), r"tokens are \(1, 2\) of torch.bool, but must be whole numbers"),
+        (torch.tensor([0, 2]).to_sparse(), r"tokens are \(2,\) of torch.sparse_coo, but must be whole numbers"),
+        (torch.tensor([[1, 0, 5, 2]]), "tokens begin with padding, but positions count from the first: pad on the"),
         (torch.zeros(1, 2), r"tokens are \(1, 2\) of torch.float32, but must be whole numbers"),
         (torch.tensor([0, 5, 5000, 2]), "tokens are numbers from 0 to 5000, but the dictionary has 45 symbols"),
         (torch.zeros(5000, dtype=torch.long), "a sequence of 5000 tokens is longer than the 24 positions"),
@@ -119,8 +137,41 @@ def test_numbers_of_no_symbol_are_no_text(hub, number):
     hub.bpe = SimpleNamespace(encode=str.strip, decode=str)
     with pytest.raises(UserError, match=f"^tokens are numbers from {number} to {number}, but the dictionary has 45"):
         hub.decode(torch.tensor([number]))
-    with pytest.raises(UserError, match=r"^tokens are \(1,\) of torch.float32, but decode takes whole numbers"):
-        hub.decode(torch.tensor([0.5]))
+    for tokens in (torch.tensor([0.5]), torch.tensor([], dtype=torch.long), torch.tensor([[0, 2]])):
+        with pytest.raises(UserError, match=r"^tokens are \(.*\) of torch.*, but must be whole numbers \(T,\), T at"):
+            hub.decode(tokens)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said"),
+    [
+        ([[0, 2]], "tokens are a list, but must be a tensor"),
+        (torch.tensor([0, 2]), r"tokens are \(2,\) of torch.int64, but must be whole numbers \(B, T\), T at least 1"),
+        (torch.tensor([[0.0, 2]]), r"tokens are \(1, 2\) of torch.float32, but must be"),
+        (torch.tensor([[0, 500]]), "tokens are numbers from 0 to 500, but the dictionary has 45 symbols"),
+    ],
+)
+def test_tokens_that_no_model_reads(hub, tokens, said):
+    with pytest.raises(UserError, match=f"^{said}"):
+        hub.model(tokens)
+
+
+def test_flags_are_booleans(hub, tmp_path):
+    hub.bpe = SimpleNamespace(encode=str.strip, decode=str)
+    tokens = torch.tensor([0, 2])
+    for name, ask in {
+        "no_separator": lambda: hub.encode("word1", no_separator="no"),
+        "return_all_hiddens": lambda: hub.extract_features(tokens, "no"),
+        "return_logits": lambda: hub.predict("mine", tokens, 1),
+        "process_text": lambda: TupeModel.from_pretrained(str(tmp_path), bpe=None, process_text="no"),
+    }.items():
+        with pytest.raises(UserError, match=f"^{name} is .*, but must be True or False$"):
+            ask()
+
+
+def test_paths_may_be_of_pathlib(hub, tmp_path):
+    """And what fairseq passes on may be given."""
+    TupeModel.from_pretrained(tmp_path, data_name_or_path=tmp_path, bpe=None, load_checkpoint_heads=False)
 
 
 def test_what_is_no_text_and_a_head_that_is_none(hub):
@@ -138,6 +189,10 @@ def test_what_is_no_text_and_a_head_that_is_none(hub):
         hub.model(tokens, classification_head_name="mine")
     with pytest.raises(UserError, match=r"^the model has no span_head: call register_span_head first"):
         hub.model(tokens, spans=True)
+    with pytest.raises(UserError, match=r"^a classification head cannot be called 3: give a name"):
+        hub.register_classification_head(3, 2)
+    with pytest.raises(UserError, match=r"^frozen_layers is True, but must be a whole number"):
+        hub.model.freeze_layers(True)
     with pytest.raises(UserError, match=r"^num_classes is None, but must be a whole number, 1 or more$"):
         hub.register_classification_head("mine")
     with pytest.raises(UserError, match=r"^inner_dim is -1, but must be a whole number, 1 or more$"):

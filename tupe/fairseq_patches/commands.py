@@ -27,7 +27,7 @@ from tupe.errors import UserError, one_line, system_sentence
 from tupe.fairseq_patches.configuration import refuse_outputs, refuse_unknown, refuse_unknown_names
 from tupe.fairseq_patches.patching import only_runs, patches, wrap
 from tupe.fairseq_patches.printing import silence_libraries
-from tupe.fairseq_patches.ranges import GROUPS, NO_WEIGHTS, literal, refuse_out_of_range
+from tupe.fairseq_patches.ranges import NO_WEIGHTS, literal, refuse_out_of_range
 from tupe.fairseq_patches.scope import config_in_scope
 
 logger = logging.getLogger(__name__)
@@ -147,13 +147,7 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
     if main.__module__ in _EVALUATE and not cfg.common_eval.path:
         raise UserError("no checkpoint is given: set --path to one that a training wrote.")
     if main.__module__ in _EVALUATE:
-        given = ast.literal_eval(cfg.common_eval.model_overrides)
-        inner = (name for part in given.values() if isinstance(part, dict) for name in part)
-        refuse_unknown_names([*given, *inner], "--model-overrides")
-        flat = next((name for name, part in given.items() if name in GROUPS and not isinstance(part, dict)), None)
-        if flat is not None:
-            said = f"--model-overrides has {flat!r}: {given[flat]!r:.60}, but {flat} is no field"
-            raise UserError(f"{said}: give the fields that are meant, or leave it out.")
+        refuse_unknown_names(ast.literal_eval(cfg.common_eval.model_overrides), "--model-overrides")
     replaces = main.__module__ == "fairseq_cli.generate" and cfg.generation.replace_unk is not None
     if replaces and cfg.dataset.dataset_impl != "raw":  # with it, fairseq's own models can
         raise UserError(f"--replace-unk needs --dataset-impl raw, and {NO_WEIGHTS}: leave it out.")

@@ -28,7 +28,7 @@ from tupe.errors import UserError, one_line
 from tupe.fairseq_patches.checkpoints import read_dictionary
 from tupe.fairseq_patches.downloads import hub_or_cache
 from tupe.fairseq_patches.patching import patches, replaced
-from tupe.fairseq_patches.ranges import refuse_out_of_range, value_of
+from tupe.fairseq_patches.ranges import GROUPS, refuse_out_of_range, value_of
 from tupe.fairseq_patches.scope import REGISTERED, chosen, config_in_scope, in_scope, raised_by_others
 from tupe.files import check_file, check_replaceable
 from tupe.systems import ELECTRA, ELECTRA_NAMES, MODEL_NAMES, SEQ2SEQ_NAMES
@@ -158,16 +158,29 @@ def refuse_other_parts(cfg: Mapping) -> None:
             refuse_other_fields(part["_name"], part, known[part["_name"]])
 
 
-def refuse_unknown_names(names: Iterable[str], where: str = "from_pretrained") -> None:
-    """Raise a `UserError` for the first name that is of no field of a configuration, which fairseq ignores."""
+def refuse_unknown_names(given: Mapping[str, Any], where: str = "from_pretrained", named: tuple[str, ...] = ()) -> None:
+    """Raise a `UserError` for the first name that is of no field of a configuration, which fairseq ignores.
+
+    Args:
+        given: values by the names of fields, or by group those of its fields.
+        where: they were given, for the message.
+        named: groups that may be given by their name alone, as `bpe`.
+    """
     groups = dataclasses.fields(FairseqConfig)
     of = [group.type for group in groups if dataclasses.is_dataclass(group.type)]
     of += [kind for known in _DATACLASSES.values() for kind in known.values()]
     known = {field.name for kind in of for field in dataclasses.fields(kind)}
-    known |= {*_DATACLASSES, *(group.name for group in groups), *_OF_HUB}
-    unknown = next((name for name in names if name not in known), None)
+    known |= {*_DATACLASSES, *GROUPS, *_OF_HUB}
+    inner = (name for part in given.values() if isinstance(part, Mapping) for name in part)
+    unknown = next((name for name in (*given, *inner) if name not in known), None)
     if unknown is not None:
         raise UserError(f"{where} has no {unknown}{nearest(unknown, known)}: nothing would read it")
+    flat = next(
+        (name for name, part in given.items() if name in {*GROUPS} - {*named} and not isinstance(part, Mapping)), None
+    )
+    if flat is not None:
+        said = f"{where} has {flat!r}: {given[flat]!r:.60}, but {flat} is no field"
+        raise UserError(f"{said}: give the fields that are meant, or leave it out.")
 
 
 def explain(kind: str, cfg: Any, error: Exception) -> None:

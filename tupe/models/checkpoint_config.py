@@ -1,6 +1,8 @@
 """Read the configuration of a model from a checkpoint, and check all of it: a file can say anything."""
 
+import contextlib
 import os
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from torch import Tensor
@@ -66,6 +68,20 @@ def refuse_no_paths(**places: object) -> None:
     for name, place in places.items():
         if not isinstance(place, (str, os.PathLike)) or not os.fspath(place):
             raise UserError(f"{name} is {place!r:.60}, but must be a path")
+
+
+@contextlib.contextmanager
+def fitting(path: str | os.PathLike, fields: Iterable[str]) -> Iterator[None]:
+    """Raise `UserError` if the block loads weights that do not fit the model that these `fields` make of it."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "Error(s) in loading state_dict" not in str(error):
+            raise
+        raise UserError(
+            f"the weights of {path} do not fit the model that {', '.join(fields) or 'its configuration'} makes of it: "
+            "leave out what changes its parameters, or give another checkpoint"
+        ) from error
 
 
 def fairseq_model(name: str, kind: type) -> str:

@@ -10,6 +10,7 @@ import torch
 from fairseq.models.roberta import RobertaHubInterface
 from torch import Tensor, nn
 
+from tupe.attention.biased import check_flags
 from tupe.data.corpus.manifest import DICTIONARY, NAME, Manifest
 from tupe.data.corpus.tokenizers import JsonTokenizer
 from tupe.data.corpus.vocabulary import MASK
@@ -18,10 +19,9 @@ from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import special_symbols
 from tupe.files import read, read_json, typed
+from tupe.models.encoder import check_tokens
 from tupe.position.arguments import check_whole
 from tupe.position.length import check_length
-
-_WHOLE = (torch.int64, torch.int32)  # what an embedding takes as indices
 
 
 @dataclass(frozen=True)
@@ -94,16 +94,13 @@ class HubInterface(RobertaHubInterface):
         self._tokenizes(sentence, *others)
         if no_separator is None:
             no_separator = self.model.args.pair_separators == 1
+        check_flags(no_separator=no_separator)
         return super().encode(sentence, *others, no_separator=no_separator)
 
     def decode(self, tokens: Tensor) -> str | list[str]:
         """Return the text of one sequence of tokens, or the texts of a pair."""
         self._tokenizes()
-        _check_tensor(tokens)
-        if tokens.ndim != 1 or tokens.dtype not in _WHOLE:
-            shape = f"{tuple(tokens.shape)} of {tokens.dtype}"
-            raise UserError(f"tokens are {shape}, but decode takes whole numbers (T,): give one sequence")
-        self._have_symbols(tokens)
+        check_tokens(tokens, self.model.encoder.sentence_encoder.embed_tokens, axes=(1,))
         return super().decode(tokens)
 
     def extract_features(self, tokens: Tensor, return_all_hiddens: bool = False) -> Tensor:
@@ -112,31 +109,19 @@ class HubInterface(RobertaHubInterface):
         Raises:
             UserError: for tokens that are no such tensor, or too many; on the CPU also for numbers of no symbol.
         """
-        _check_tensor(tokens)
-        if tokens.ndim not in (1, 2) or not tokens.shape[-1] or tokens.dtype not in _WHOLE:
-            raise UserError(
-                f"tokens are {tuple(tokens.shape)} of {tokens.dtype}, but must be whole numbers (T,) or (B, T), T at "
-                "least 1: give what encode(text) gives"
-            )
+        check_flags(return_all_hiddens=return_all_hiddens)
+        check_tokens(tokens, self.model.encoder.sentence_encoder.embed_tokens, axes=(1, 2))
         check_length(tokens.shape[-1], self.model.max_positions())
-        if tokens.device.type == "cpu":  # a GPU would have to be waited for
-            self._have_symbols(tokens)
+        padding = tokens.eq(self.task.source_dictionary.pad())
+        if tokens.device.type == "cpu" and (padding[..., 0] & ~padding.all(-1)).any():
+            raise UserError("tokens begin with padding, but positions count from the first: pad on the right")
         return super().extract_features(tokens, return_all_hiddens)
-
-    def _have_symbols(self, tokens: Tensor) -> None:
-        """Raise `UserError` for a number of no symbol of the dictionary."""
-        if tokens.numel():
-            least, most, size = int(tokens.min()), int(tokens.max()), len(self.task.source_dictionary)
-            if not 0 <= least <= most < size:
-                raise UserError(
-                    f"tokens are numbers from {least} to {most}, but the dictionary has {size} symbols: give what "
-                    "encode(text) of this model gives"
-                )
 
     def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
         """Return the log-probabilities of the classes, or the scores, of the classification head `head`."""
+        check_flags(return_logits=return_logits)
         check_head(self.model.classification_heads, head)
-        _check_tensor(tokens)
+        check_tokens(tokens, self.model.encoder.sentence_encoder.embed_tokens, axes=(1, 2))
         return super().predict(head, tokens, return_logits)
 
     def _tokenizes(self, *texts: object) -> None:
@@ -184,10 +169,3 @@ def check_head(heads: Collection[str], name: object) -> None:
             f"the model has no classification head {name!r:.60} (it has {', '.join(heads) or 'none'}): give one of "
             "these, or add it by register_classification_head(name, num_classes)"
         )
-
-
-def _check_tensor(tokens: object) -> None:
-    if not isinstance(tokens, Tensor):
-        raise UserError(f"tokens are a {type(tokens).__name__}, but must be a tensor: give what encode(text) gives")
-    if tokens.is_meta:
-        raise UserError("tokens are on the device meta, which holds no numbers: give what encode(text) gives")

@@ -1,6 +1,7 @@
 """The fairseq models: the TUPE encoder in RoBERTa's surroundings: LM head, classification heads, hub interface."""
 
 import logging
+import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
+from tupe.attention.biased import check_flags
 from tupe.data.corpus.tokenizers import JSON
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import refuse_other_dictionary
@@ -23,7 +25,7 @@ from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import before_building
 from tupe.layers import Linear, linear
 from tupe.models.activation import activation_function
-from tupe.models.checkpoint_config import refuse_no_paths, saved_config
+from tupe.models.checkpoint_config import fitting, refuse_no_paths, saved_config
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder
 from tupe.models.heads import LinearHead, SpanHead, TokenHead, upgrade
@@ -204,7 +206,7 @@ class TupeModel(RobertaModel):
                 )
             else:
                 super().register_classification_head(name, num_classes, inner_dim)
-        except KeyError as error:
+        except (KeyError, TypeError) as error:
             raise UserError(
                 f"a classification head cannot be called {name!r:.60}: give a name without a dot"
             ) from error
@@ -221,7 +223,8 @@ class TupeModel(RobertaModel):
     def freeze_layers(self, number: int) -> None:
         """Train neither embeddings, position terms nor the first layers. Raise `UserError` for more than there are."""
         encoder = self.encoder.sentence_encoder
-        if not isinstance(number, int) or not 0 < number <= len(encoder.layers):
+        check_whole("frozen_layers", number, 1)
+        if number > len(encoder.layers):
             raise UserError(
                 f"frozen_layers is {number!r:.60}, but the model has {len(encoder.layers)} layers: "
                 "give a number up to that"
@@ -286,7 +289,8 @@ class TupeModel(RobertaModel):
             raise UserError(
                 f"bpe is {bpe!r:.60}, but must be one of {', '.join(known)}, or None for numbers of symbols"
             )
-        folder = Path(model_name_or_path)
+        check_flags(process_text=process_text)
+        folder, data_name_or_path = Path(model_name_or_path), os.fspath(data_name_or_path)
         checkpoint = folder / checkpoint_file
         if not checkpoint.is_file():
             raise UserError(f"there is no checkpoint {checkpoint.resolve()}: give its folder and name")
@@ -303,20 +307,21 @@ class TupeModel(RobertaModel):
         if pieces.is_file():
             kwargs.setdefault("sentencepiece_model", str(pieces))
         named = kwargs.get("sentencepiece_model")
+        if named is not None:
+            refuse_no_paths(sentencepiece_model=named)
         places = [Path(named)] if named else [beside_data / JSON, folder / JSON]
         if named and not Path(named).is_file():
             raise UserError(f"there is no sentencepiece_model {named}: give the file of the corpus' vocabulary")
         imported = (path for path in places if path.name == JSON and path.is_file() and bpe == "sentencepiece")
         from_json = next(imported, None)
         processing = text_processing(beside_data) if process_text else None
-        with patched():
+        with patched(), fitting(checkpoint, kwargs):
             loaded = hub_utils.from_pretrained(  # as fairseq's `from_pretrained`, which logs the whole configuration
-                model_name_or_path,
-                checkpoint_file,
+                os.fspath(folder),
+                os.fspath(checkpoint_file),
                 data_name_or_path,
                 bpe=None if from_json else bpe,
-                load_checkpoint_heads=True,
-                **kwargs,
+                **{"load_checkpoint_heads": True, **kwargs},
             )
             hub = HubInterface(loaded["args"], loaded["task"], loaded["models"][0])
         if from_json:

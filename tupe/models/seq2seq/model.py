@@ -17,7 +17,7 @@ from tupe.fairseq_patches.checkpoints import refuse_other_dictionary, saved_size
 from tupe.fairseq_patches.configuration import refuse_unknown_names
 from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import before_building
-from tupe.models.checkpoint_config import refuse_no_paths
+from tupe.models.checkpoint_config import fitting, refuse_no_paths
 from tupe.models.config import CONFIGS as ENCODERS
 from tupe.models.kernels import check_kernels
 from tupe.models.layer import Attention
@@ -75,7 +75,7 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         Raises:
             UserError: if there is no such checkpoint, or its model is an encoder alone.
         """
-        refuse_unknown_names(kwargs)
+        refuse_unknown_names(kwargs, named=("bpe", "tokenizer"))
         refuse_no_paths(
             model_name_or_path=model_name_or_path, checkpoint_file=checkpoint_file, data_name_or_path=data_name_or_path
         )
@@ -89,7 +89,7 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
                     f"{checkpoint} is no translation model but an encoder ({name}): load it by "
                     "TupeModel.from_pretrained"
                 )
-        with patched():
+        with patched(), fitting(checkpoint_file, kwargs):
             return super().from_pretrained(
                 str(model_name_or_path), str(checkpoint_file), str(data_name_or_path), **kwargs
             )
