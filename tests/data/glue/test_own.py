@@ -119,6 +119,13 @@ def test_rows_of_a_text_are_held_out_together(make):
     assert train and valid and not train & valid
 
 
+def test_few_rows_are_held_out_too(make):
+    """Of 30 rows with these texts none is among the tenth."""
+    rows = [(f"the small dog number {i} sees a bird", "ab"[i % 2]) for i in range(30)]
+    status, said = make(write(make.folder / "a.csv", rows))
+    assert status == 0 and "valid  1 rows" in said
+
+
 def test_quotes_tabs_and_packed_files(make):
     quoted = make.folder / "a.tsv"
     quoted.write_text('text\tlabel\n"Anna\tsees\nthe ""house"""\ta\nBob\tb\n' * 1)
@@ -134,7 +141,7 @@ GOOD = "text,label\nAnna,a\nBob,b\n"
 WRONG = {
     "a column is missing": ("a.csv", "text,stars\nAnna,a\n", [], "has no column 'label' (it has 'text', 'stars')"),
     "a field is missing in JSON": (
-        "a.jsonl", '{"text": "A", "label": "a"}\n{"text": "B"}\n', [], "line 2: there is no 'label' (it has 'text'"
+        "a.jsonl", '{"text": "A", "label": "a"}\n{"text": "B"}\n', [], "line 2: there is no 'label' (it has 'text'): m"
     ),
     "another separator": ("a.csv", "text;label\nAnna;a\n", [], "which holds all, so that its --format or --delimiter"),
     "no column of texts": ("a.csv", "title,label\nAnna,a\n", [], "has no column 'text', nor 'text1' and 'text2'"),
@@ -165,6 +172,7 @@ WRONG = {
     "a list": ("a.jsonl", '{"text": "A", "label": ["a"]}\n', [], "give --multi-label if a text has several"),
     "a fraction": ("a.jsonl", '{"text": "A", "label": 1.5}\n', [], "which is no name: write one, or give --regression"),
     "no string": ("a.jsonl", '{"text": 1, "label": "a"}\n', [], "'text' is '1', but a text is a string"),
+    "half a character": ("a.jsonl", '{"text": "A\\ud800", "label": "a"}\n', [], "a string of whole characters"),
     "no JSON": ("a.jsonl", '{"text": "A", "label": "a"}\n{"text"\n', [], "line 2: there is no JSON"),
     "an array": ("a.json", '[{"text": "A", "label": "a"}]\n', [], "line 1: there is no object {...}"),
     "deep JSON": ("a.jsonl", "[" * 100_000 + "\n", [], "line 1: there is no JSON"),
@@ -182,6 +190,7 @@ WRONG = {
     "a class twice": ("a.csv", GOOD, ["--labels", "a", "b", "a"], "--labels names a class twice"),
     "a class that is not named": ("a.csv", GOOD, ["--labels", "a", "c"], "'b' is none of the 2 that --labels"),
     "a long separator": ("a.csv", GOOD, ["--delimiter", "::"], "not one sign such as a comma"),
+    "a delimiter of a TSV": ("a.tsv", "text\tlabel\nA\ta\nB\tb\n", ["--delimiter", ";"], "--delimiter is for a CSV"),
     "columns": ("a.conll", "a\tO\n", ["--columns", "1;2"], "give two numbers from 1, such as 1,2"),
     "too few columns": ("a.conll", "a\tO\n", ["--columns", "1,4"], "has 2 column(s), but --columns asks for 1 and 4"),
     "ragged words": ("a.conll", "Anna\tB-PER\nsees\n", [], "line 2: there are 1 columns, but 2 before"),
@@ -298,6 +307,13 @@ def test_words_are_written_as_utf_8_in_any_locale(prepared, tmp_path):
     command = ["prepare-task", path, prepared, tmp_path / "task", "--valid", path, "--workers", "1"]
     run(sys.executable, "-m", "tupe", *command, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
     assert (tmp_path / "task/label/valid.words").read_bytes() == "René\nsees\n\n".encode()
+
+
+def test_a_task_of_words_is_called_as_its_folder(make):
+    path = make.folder / "a.conll"
+    path.write_text("Anna\tB-PER\nsees\tO\n")
+    status, said = make(path, "--valid", path)
+    assert status == 0 and said.startswith("task train  1 sentences")
 
 
 def test_damaged_data_are_found(make):

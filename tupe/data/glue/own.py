@@ -29,6 +29,7 @@ _CLASSES = 10_000  # at most
 _LONGEST_LABEL = 100  # characters
 _GREATEST = 1e19  # number, and one through the least range of numbers: in float32 one by the other is finite
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
+_HALF = re.compile(r"[\ud800-\udfff]")  # half a character, which JSON can hold
 
 Labels = str | tuple[str, ...]
 
@@ -153,7 +154,7 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
             "give those of one kind."
         )
     tokens = formats == {"conll"}
-    _check_options(files["train"], options, tokens)
+    _check_options(files["train"], options, formats)
     rows: dict[str, list[Row]] = {}
     lines: dict[str, list[int]] = {}
     texts, labelled = options.text, {}
@@ -161,8 +162,8 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
         if tokens:
             found = [(one.line, Row(one.words, one.labels or None)) for one in sentences(path, options.columns)]
             for line, row in found:
-                for name in {*_several(row.label)}:
-                    check_name(name, f"{path}, line {line}")
+                for label in {*_several(row.label)}:
+                    check_name(label, f"{path}, line {line}")
             labelled[split] = split != "test" or found[0][1].label is not None
             if labelled[split] and found[0][1].label is None:
                 raise UserError(f"{path} has words in one column and no labels: give a file with both.")
@@ -210,8 +211,11 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
     return replace(task, classes=tuple(classes)), rows
 
 
-def _check_options(path: Path, options: Options, tokens: bool) -> None:
-    """Refuse options that are for files of the other kind."""
+def _check_options(path: Path, options: Options, formats: set[str]) -> None:
+    """Refuse options that are for files of another kind."""
+    tokens = formats == {"conll"}
+    if options.delimiter != Options.delimiter and "csv" not in formats:
+        raise UserError(f"--delimiter is for a CSV, but {path} is read as another: leave it out, or give --format csv.")
     if not tokens and options.columns:
         raise UserError(f"--columns is for files of words, but {path} has texts: leave it out, or give --format conll.")
     if options.kind != "multi-label" and options.separator != Options.separator:
@@ -228,14 +232,13 @@ def _texts(path: Path, first: Record, options: Options) -> tuple[str, ...]:
     for names in (("text",), ("text1", "text2")):
         if all(name in first.cells for name in names):
             return names
-    raise UserError(f"{path} has no column 'text', nor 'text1' and 'text2'{_others(first)}: give --text.")
+    raise UserError(f"{path} has no column 'text', nor 'text1' and 'text2'{_others(first.cells)}: give --text.")
 
 
-def _others(record: Record) -> str:
-    there = ", ".join(shown(name) for name in list(record.cells)[:20])
-    if len(record.cells) == 1:
-        there += ", which holds all, so that its --format or --delimiter is another"
-    return f" (it has {there})"
+def _others(
+    cells: dict[str, Any], alone: str = ", which holds all, so that its --format or --delimiter is another"
+) -> str:
+    return f" (it has {', '.join(shown(name) for name in list(cells)[:20])}{alone * (len(cells) == 1)})"
 
 
 def _rows(
@@ -249,10 +252,9 @@ def _rows(
         for name in (*texts, *([options.label] if labelled else [])):
             if name not in cells:
                 option = "--text" if name in texts else "--label"
-                there = _others(Record(line, cells))
-                of_line = name in table[0].cells  # as in JSON, whose lines may have other fields
-                lacks = f"{where}: there is no" if of_line else f"{path} has no column"
-                raise UserError(f"{lacks} {shown(name)}{there}: give {option}.")
+                if name in table[0].cells:  # of JSON, whose lines may have other fields
+                    raise UserError(f"{where}: there is no {shown(name)}{_others(cells, alone='')}: mend the line.")
+                raise UserError(f"{path} has no column {shown(name)}{_others(table[0].cells)}: give {option}.")
         row = tuple(_text(cells[name], name, where) for name in texts)
         label = None
         if labelled:
@@ -270,8 +272,10 @@ def _rows(
 
 
 def _text(value: Any, name: str, where: str) -> str:
-    if not isinstance(value, str):
-        raise UserError(f"{where}: {shown(name)} is {shown(value)}, but a text is a string: mend the line.")
+    if not isinstance(value, str) or _HALF.search(value):
+        raise UserError(
+            f"{where}: {shown(name)} is {shown(value)}, but a text is a string of whole characters: mend the line."
+        )
     text = value.strip()  # the corpus' text processing says what becomes of white space within
     if not text:
         raise UserError(f"{where}: there is no text in {shown(name)}: fill it, or leave the line out.")
@@ -344,14 +348,17 @@ def _number(value: Any, where: str) -> float:
 
 
 def _hold_out(path: Path, rows: dict[str, list[Row]], lines: dict[str, list[int]]) -> None:
-    """Hold out one of ten training rows, by a hash of the texts, so that rows of the same words stay together."""
+    """Hold out one of ten training rows, at least one, by a hash of the texts: rows of the same words stay together."""
 
-    def held(row: Row) -> bool:
+    def digest(row: Row) -> bytes:
         texts = "\n".join(" ".join(text.split()) for text in row.texts)
-        return hashlib.sha256(texts.encode("utf-8", "surrogatepass")).digest()[0] % _HELD_OUT == 0
+        return hashlib.sha256(texts.encode("utf-8", "surrogatepass")).digest()
 
-    chosen = [held(row) for row in rows["train"]]
-    if all(chosen) or not any(chosen):
+    digests = [digest(row) for row in rows["train"]]
+    chosen = [found[0] % _HELD_OUT == 0 for found in digests]
+    if not any(chosen):  # as it happens with few rows
+        chosen = [found == min(digests) for found in digests]
+    if all(chosen):
         raise UserError(f"{path} has too few rows ({len(chosen)}) to hold some out: give --valid FILE.")
     for by_split in (rows, lines):
         every = by_split["train"]

@@ -177,9 +177,13 @@ def _files(task: Task, glue: Path) -> dict[Split, Path]:
         if path is not None:
             found[split] = path
         elif paths:
-            raise UserError(f"{paths[0]}, the {split.name} file of {task.name}, is a folder, a pipe or a broken link.")
+            raise UserError(
+                f"{paths[0]}, the {split.name} file of {task.name}, is a folder, a pipe or a broken link: get it anew."
+            )
         elif (split.labelled and not split.optional) or len(splits) == 1:
-            raise UserError(f"there is no {glue / split.files[0]}, the {split.name} file of {task.name}.")
+            raise UserError(
+                f"there is no {glue / split.files[0]}, the {split.name} file of {task.name}: give all of GLUE."
+            )
     return found
 
 

@@ -47,7 +47,7 @@ def read(path: Path) -> list[Paragraph]:
     """
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("data"), list):
-        raise UserError(f'{path} is not SQuAD\'s JSON, an object whose "data" is a list of articles.')
+        raise UserError(f'{path} is not SQuAD\'s JSON, an object whose "data" is a list of articles: give such a file.')
     articles: list[list[Paragraph]] = []
     try:
         for article in content["data"]:
@@ -62,7 +62,7 @@ def read(path: Path) -> list[Paragraph]:
     paragraphs = [paragraph for article in articles for paragraph in article]
     ids = Counter(question.id for paragraph in paragraphs for question in paragraph.questions)
     if not ids:
-        raise UserError(f"{path} has no questions in it.")
+        raise UserError(f"{path} has no questions in it: get it anew.")
     twice = [id_ for id_, count in ids.items() if count > 1]
     if twice:
         raise UserError(f"{path} has {len(twice)} id(s) more than once, such as {shown(twice)}: make them unique.")
