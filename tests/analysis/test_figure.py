@@ -1,8 +1,11 @@
 """Figures become files of the format that their name says."""
 
+import shutil
+import warnings
+
 import pytest
 
-from tupe.analysis.figure import colour, dashes, marker, new_figure, save_figure
+from tupe.analysis.figure import colour, dashes, folded, marker, new_figure, save_figure
 from tupe.errors import UserError
 
 
@@ -20,6 +23,31 @@ def test_unknown_format_is_refused(tmp_path):
     for name in ("a.txt", "a"):
         with pytest.raises(UserError, match=r"one of .*png"):
             save_figure(new_figure(2, 1), tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_name_is_in_the_legend(tmp_path, capsys):
+    """Also one that begins with _, which matplotlib leaves out; of letters without a glyph it warns line by line."""
+    names = ["_a", "$x^{$", "\u65e5\u672c"]
+    figure = new_figure(4, 3)
+    for name in names:
+        figure.subplots().plot([1, 2], label=folded(name))
+    legend = figure.legend()
+    with warnings.catch_warnings(record=True) as caught:
+        save_figure(figure, tmp_path / "a.png")
+    assert not caught
+    assert len(legend.get_texts()) == len(names)
+    assert capsys.readouterr().err == (
+        f"warning: the font of {tmp_path / 'a.png'} has no \u65e5\u672c: give names of letters that it has\n"
+    )
+
+
+@pytest.mark.skipif(shutil.which("xelatex") is not None, reason="TeX is there")
+def test_a_format_that_needs_another_program(tmp_path):
+    figure = new_figure(2, 1)
+    figure.suptitle("a")
+    with pytest.raises(UserError, match=r"a\.pgf cannot be drawn \('xelatex' not found.*\): give a name that ends"):
+        save_figure(figure, tmp_path / "a.pgf")
     assert not list(tmp_path.iterdir())
 
 

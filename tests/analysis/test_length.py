@@ -21,6 +21,7 @@ from tupe.analysis.length import (
     plot_loss_by_position,
 )
 from tupe.checkpoints.electra import export_discriminator
+from tupe.cli.main import main
 from tupe.errors import UserError
 
 
@@ -47,6 +48,13 @@ def losses_one_by_one(encoder, windows, masks):
             if target[place] != encoder.dictionary.pad():
                 found[number, position] = -logits[position, target[place]].item() / math.log(2)
     return found
+
+
+def test_where_no_token_is_masked_there_is_no_loss(tmp_path, text, capsys):
+    text(12)
+    path = write_checkpoint(tmp_path / "model.pt", tmp_path)
+    assert main(["loss-by-position", str(path), "--data", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.split()[-2:] == ["–", "–"]
 
 
 @torch.no_grad()

@@ -22,3 +22,9 @@ def test_the_help_says_what_it_shows(figure):
 def test_what_a_figure_does_not_take_is_refused(arguments, said, capsys):
     assert main(["plot", *arguments, "--output", "x.png"]) == 1
     assert capsys.readouterr().err == f"error: {said}\n"
+
+
+@pytest.mark.parametrize("option", ["text", "sequences"])
+def test_a_report_reads_no_text_without_its_vocabulary(option, capsys):
+    assert main(["report", "x.html", "a.pt", f"--{option}", "3"]) == 1
+    assert capsys.readouterr().err.startswith(f"error: --{option} needs --data, the folder of the corpus")

@@ -87,8 +87,9 @@ def test_a_checkpoint(tmp_path, build, capsys):
     assert "\nsystem: DIET-REL\n" in out
     total = sum(parameter.numel() for parameter in model.parameters())
     assert f"parameters: {total:,}, " in out
-    assert main(["describe", str(tmp_path / "model.pt"), "reset=paper"]) == 1
-    assert "the fields of" in capsys.readouterr().err
+    for given in ("reset=paper", "--vocab-size=9", "--max-positions=9"):
+        assert main(["describe", str(tmp_path / "model.pt"), given]) == 1
+        assert f"model.pt are its own: leave out {given.partition('=9')[0]}." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -96,6 +97,7 @@ def test_a_checkpoint(tmp_path, build, capsys):
     [
         (["tupe_huge"], "no checkpoint and no model tupe_huge"),
         (["tupe_tiny", "reset"], "'reset' is no field"),
+        (["tupe_tiny", "=x"], "'=x' is no field"),
         (["tupe_tiny", "_name=bert_a_tiny"], "'_name=bert_a_tiny' is no field"),
         (["tupe_tiny", "rest=none"], "rest"),
         (["tupe_tiny", "reset=some"], "reset"),

@@ -55,10 +55,10 @@ def plot_costs(run: str, records: list[dict[str, Any]], output: str | Path) -> N
         errors = [[m - a for m, a in zip(middle, low)], [b - m for m, b in zip(middle, high)]]
         square.bar(range(len(shown)), middle, yerr=errors, color=[colour(n) for n in range(len(shown))], capsize=3)
         square.bar_label(square.containers[-1], [f"{m:.2f}" for m in middle], padding=2, fontsize=8)
-        square.set_xticks(range(len(shown)), [record["rival"] for record in shown], rotation=40, ha="right")
+        square.set_xticks(range(len(shown)), [plain(record["rival"]) for record in shown], rotation=40, ha="right")
         square.axhline(1, color="0.4", linewidth=0.8)
         square.margins(y=0.1)  # for the highest bar's number
-        square.set_title(" ".join(group), fontsize=10)
-    squares[0].set_ylabel(f"time over {records[0]['rival']}'s")
+        square.set_title(plain(" ".join(group)), fontsize=10)
+    squares[0].set_ylabel(plain(f"time over {records[0]['rival']}'s"))
     figure.suptitle(plain(run), fontsize=7, wrap=True)
     save_figure(figure, output)

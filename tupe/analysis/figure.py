@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
+import sys
 import textwrap
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 #: They change where the colours begin again.
 _DASHES, _MARKERS = ("-", "--", ":", "-."), "os^D"
+
+_GLYPH = re.compile(r"Glyph (\d+) .* missing from font")  # in matplotlib's warning
 
 
 class Matrices(NamedTuple):
@@ -57,8 +62,8 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def plain(text: str) -> str:
-    """Escape what matplotlib would read as mathematics."""
-    return text.replace("$", r"\$")
+    """Escape what matplotlib would read as mathematics, or leave out of a legend."""
+    return "\u2060" * text.startswith("_") + text.replace("$", r"\$")
 
 
 def folded(name: str) -> str:
@@ -79,8 +84,16 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     kind = path.suffix[1:].lower()
     if kind not in formats:
         raise UserError(f"{path} does not end with a format of figures: use one of {', '.join(sorted(formats))}.")
-    with atomic(path) as unfinished:
-        figure.savefig(unfinished, format=kind, dpi=200)
+    with atomic(path) as unfinished, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            figure.savefig(unfinished, format=kind, dpi=200)
+        except RuntimeError as error:  # .pgf needs TeX
+            raise UserError(f"{path} cannot be drawn ({error}): give a name that ends with .png or .svg.") from error
+    found = [_GLYPH.match(str(warning.message)) for warning in caught]
+    lacking = "".join(dict.fromkeys(chr(int(glyph[1])) for glyph in found if glyph))
+    if lacking:
+        print(f"warning: the font of {path} has no {lacking}: give names of letters that it has", file=sys.stderr)
 
 
 def heat_maps(

@@ -71,8 +71,9 @@ class PositionLoss(NamedTuple):
     count: np.ndarray  # masked tokens at each position, `(n,)`
 
     def mean(self, first: int = 0, stop: int = 1 << 62) -> float:
-        """Return bits a masked token at the positions `first .. stop - 1`."""
-        return float(self.bits[first:stop].sum() / max(self.count[first:stop].sum(), 1))
+        """Return bits a masked token at the positions `first .. stop - 1`, NaN where there is none."""
+        count = float(self.count[first:stop].sum())
+        return float(self.bits[first:stop].sum()) / count if count else math.nan
 
     def smooth(self, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the middles of stretches of `width` positions, and the mean of each."""
@@ -196,7 +197,7 @@ def loss_by_length(
     def summary(loss: CentredLoss) -> LengthLoss:
         width = -(-len(loss.by_position.bits) // _STRETCHES)
         bits = float(loss.bits.sum() / max(loss.masked.sum(), 1))
-        positions = loss.by_position.smooth(width)[1].round(4).tolist()
+        positions = np.nan_to_num(loss.by_position.smooth(width)[1]).round(4).tolist()
         return LengthLoss(bits, *loss.difference(base, longest), tuple(positions))
 
     base = measure(encoder, trained)
@@ -314,7 +315,7 @@ def plot_loss_by_position(losses: dict[str, PositionLoss], output: str | Path) -
     axes = figure.subplots()
     width = max(1, max(len(loss.bits) for loss in losses.values()) // _STRETCHES)
     for number, (label, loss) in enumerate(losses.items()):
-        axes.plot(*loss.smooth(width), color=colour(number), label=f"{label}: {loss.mean(1):.3f} bits")
+        axes.plot(*loss.smooth(width), color=colour(number), label=folded(f"{label}: {loss.mean(1):.3f} bits"))
     axes.set(xlabel="position", ylabel="loss (bits a masked token)", xlim=(0, None))
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=2)

@@ -14,8 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", metavar="CHECKPOINT|MODEL", help="a checkpoint, or a name such as tupe_base")
     add("fields", nargs="*", metavar="field=value", help="changes of a named model: see `tupe systems --flags`")
-    add("--vocab-size", type=whole(5, MOST_SYMBOLS), default=32_768, help="symbols of a named model (default: 32768)")
-    add("--max-positions", type=whole(1), default=512, help="longest sequence of a named model (default: 512)")
+    add("--vocab-size", type=whole(5, MOST_SYMBOLS), help="symbols of a named model (default: 32768)")
+    add("--max-positions", type=whole(1), help="longest sequence of a named model (default: 512)")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -24,11 +24,12 @@ def run(args: argparse.Namespace) -> None:
     from tupe.models.describe import describe, with_fields
 
     if os.path.exists(args.model):
-        if args.fields:
-            raise UserError(f"the fields of {args.model} are its own: leave out {' '.join(args.fields)}.")
+        sizes = (f"--{name.replace('_', '-')}" for name in ("vocab_size", "max_positions") if getattr(args, name))
+        if given := [*args.fields, *sizes]:
+            raise UserError(f"the fields of {args.model} are its own: leave out {' '.join(given)}.")
         encoder = open_encoder(args.model)
         fields, symbols = encoder.args, encoder.sentence_encoder.embed_tokens.num_embeddings
     else:
-        fields, symbols = with_fields(args.model, args.fields), args.vocab_size
-        fields.max_positions = fields.max_positions or args.max_positions
+        fields, symbols = with_fields(args.model, args.fields), args.vocab_size or 32_768
+        fields.max_positions = fields.max_positions or args.max_positions or 512
     print("\n".join(describe(fields, symbols)))

@@ -6,6 +6,7 @@ Example: tupe loss-by-position TUPE-R=tupe.pt longer.pt --data DATA --lengths 12
 """
 
 import argparse
+import math
 from pathlib import Path
 
 from tupe.cli._labels import named, split_label
@@ -41,8 +42,9 @@ def run(args: argparse.Namespace) -> None:
                 print(f"{name:<40}{length:>8}  too long for it")
                 continue
             found[f"{name}, {length} positions"] = loss
-            quarters = (loss.mean(max(1, q * length // 4), (q + 1) * length // 4) for q in range(4))
-            print(f"{name:<40}{length:>8}{loss.mean(1):>8.3f}" + "".join(f"{mean:>8.3f}" for mean in quarters))
+            means = [loss.mean(1), *(loss.mean(max(1, q * length // 4), (q + 1) * length // 4) for q in range(4))]
+            shown = ("–" if math.isnan(mean) else f"{mean:.3f}" for mean in means)  # the text may be shorter
+            print(f"{name:<40}{length:>8}" + "".join(f"{mean:>8}" for mean in shown))
     if not found:
         raise missing
     if args.output:

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--glue", **some, default=[], metavar="[NAME=]SWEEP", help="sweeps for the table; of several a curve too")
     add("--cost", type=Path, metavar="FILE", help="model.json of benchmarks/model.py --output, for a table of times")
     add("--length", type=whole(1), default=128, metavar="N", help="positions, tokens of a sequence (default: 128)")
-    add_text(parser, of="words and positions, ranks", sequences=8)
+    add_text(parser, of="words and positions, ranks")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -34,8 +34,9 @@ def run(args: argparse.Namespace) -> None:
     from tupe.experiments.scores import score_curves
     from tupe.experiments.table import by_label
 
-    if args.text is not None and args.data is None:
-        raise UserError("--text needs --data, the folder of the corpus that the model was trained on.")
+    alone = next((name for name in ("text", "sequences") if getattr(args, name) is not None), None)
+    if alone and args.data is None:
+        raise UserError(f"--{alone} needs --data, the folder of the corpus that the model was trained on.")
     encoders = open_encoders(args.checkpoints)
     logs = read_runs(args.runs, args.against)
     rows = by_label(args.glue)
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
         tables.append(Table("Cost", text, cost_rows(records)))
     lengths = [min(args.length, encoder.args.max_positions) for encoder in encoders]
     texts = [
-        read_tokens(encoder, args.data, length, args.sequences, args.text)
+        read_tokens(encoder, args.data, length, args.sequences or 8, args.text)
         for encoder, length in zip(encoders, lengths)
         if args.data is not None
     ]

@@ -33,12 +33,13 @@ _WIDTHS = {"absolute": 14, "relative": 10, "reset": 7, "segment": 10, "sharing":
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--electra", action="store_true", help="the models with a generator, for replaced-token detection")
-    add("--translation", action="store_true", help="the encoder-decoders instead of the encoders")
+    kinds = parser.add_mutually_exclusive_group().add_argument
+    kinds("--electra", action="store_true", help="the models with a generator, for replaced-token detection")
+    kinds("--translation", action="store_true", help="the encoder-decoders instead of the encoders")
     add("--parameters", action="store_true", help="count the parameters")
     add("--vocab-size", type=whole(5, MOST_SYMBOLS), help="count for so many symbols (default: 32,768, the paper's)")
     add("--max-positions", type=whole(1), help="count for so many positions (default: 512)")
-    add("--flags", action="store_true", help="explain the flags that make a system, and no table")
+    kinds("--flags", action="store_true", help="explain the flags that make a system, and no table")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -192,7 +192,7 @@ def _dataclass(kind: Any, value: Any, where: str) -> Any:
     fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
     for name in value:
         if name not in fields:
-            raise _Mismatch(f"{where or 'it'} has no field {_shown(name)}")
+            raise _Mismatch(f"{where or 'it'} has the unknown field {_shown(name)}")
     for name, field in fields.items():
         if name not in value and field.default is field.default_factory:  # both are missing
             raise _Mismatch(f"{prefix}{name} is missing")

@@ -29,7 +29,7 @@ def with_fields(name: str, fields: list[str]) -> Namespace:
         raise UserError(f"{name} is {fairseq_model(name, kind)}: `tupe systems` lists ours, of which bert_a is BERT's.")
     if name not in CONFIGS:
         raise UserError(f"there is no checkpoint and no model {name}{nearest_model(name)}: `tupe systems` lists them.")
-    wrong = next((field for field in fields if "=" not in field or field.startswith("_name=")), None)
+    wrong = next((field for field in fields if "=" not in field or field.startswith(("_name=", "="))), None)
     if wrong is not None:
         raise UserError(f"'{wrong}' is no field of a model: give field=value, as relative=unbinned.")
     try:

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from omegaconf import OmegaConf
 
@@ -161,7 +162,8 @@ def _measured(design: Design, run: Run, corpus: Path, folder: Path) -> dict[str,
         encoder.cuda()
     for length in design.lengths:
         with contextlib.suppress(TooLong):
-            losses[str(length)] = tuple(loss_by_position(encoder, corpus, length).smooth(1)[1].round(4).tolist())
+            means = loss_by_position(encoder, corpus, length).smooth(1)[1]
+            losses[str(length)] = tuple(np.nan_to_num(means).round(4).tolist())  # [CLS] has none
     if design.masks:
         extensions, longest = ("none", *design.systems[run.system].evaluate), max(design.lengths)
         lengths = sorted({encoder.trained_length, *design.lengths})
