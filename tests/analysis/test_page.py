@@ -134,7 +134,7 @@ def test_what_a_figure_has_is_what_it_shows(figure, system, save):
     encoder = open_encoder(save(f"{system}_tiny")[0])
     if figure.has(encoder.args):
         maps = figure.maps(encoder, 9, TOKENS)
-        assert len(maps.titles) == len(maps.values)
+        assert len(maps.names) == len(maps.values)
     else:
         with pytest.raises((UserError, TypeError)):
             figure.maps(encoder, 9, TOKENS)

@@ -1,9 +1,9 @@
 """Curves of training from the logs of fairseq, as JSON (`common.log_format=json`) or in its default format."""
 
+import itertools
 import json
 import math
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,10 +52,7 @@ def read_log(path: str | Path) -> TrainingLog:
     if path.is_dir():
         path = path / (PLAIN_LOG if (path / PLAIN_LOG).is_file() and not (path / LOG).is_file() else LOG)
     check_file(path, "training")
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        raise UserError(f"the training log {path} cannot be read: {error.strerror}.") from None
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     train: Records = {}
     valid: Records = {}
     repeated: list[dict[str, float]] = []
@@ -73,8 +70,18 @@ def read_log(path: str | Path) -> TrainingLog:
             f"{path} has no records of training: give a log with common.log_format=json or simple, of a run with "
             "more updates than common.log_interval."
         )
-    seconds = _interval_seconds(train)
-    _add_hours(train, valid, seconds)
+    updates = [0, *sorted(train)]
+    interval = {update: update - before for before, update in itertools.pairwise(updates)}
+
+    def seconds(record: dict[str, float]) -> float:
+        """Divide an interval's tokens by its tokens a second, as fairseq's `wall` is 0 in a run that was resumed."""
+        if not record.get("wps"):  # the first update has no time before it
+            return 0.0
+        return interval[int(record["num_updates"])] * record["wpb"] / record["wps"]
+
+    hours = np.cumsum([0, *(seconds(train[update]) for update in updates[1:])]) / 3600
+    for record in (*train.values(), *valid.values()):
+        record["hours"] = float(np.interp(record["num_updates"], updates, hours))
     return TrainingLog(train, valid, sum(map(seconds, repeated)))
 
 
@@ -91,31 +98,6 @@ def record_of(line: str) -> dict[str, float]:
     except (ValueError, TypeError):
         pass
     return {}
-
-
-def _interval_seconds(train: Records) -> Callable[[dict[str, float]], float]:
-    """Return a function that gives the seconds of a record's interval, which begins after the update logged before."""
-    updates = sorted(train)
-    before = dict(zip(updates, [0, *updates]))
-
-    def seconds(record: dict[str, float]) -> float:
-        """Divide the interval's tokens by its tokens a second, as fairseq's `wall` is 0 in a run that was resumed."""
-        if not record.get("wps"):  # the first update has no time before it
-            return 0.0
-        update = int(record["num_updates"])
-        return (update - before[update]) * record["wpb"] / record["wps"]
-
-    return seconds
-
-
-def _add_hours(train: Records, valid: Records, seconds: Callable[[dict[str, float]], float]) -> None:
-    total, updates = 0.0, sorted(train)
-    for update in updates:
-        total += seconds(train[update])
-        train[update]["hours"] = total / 3600
-    hours = [train[update]["hours"] for update in updates]
-    for update, record in valid.items():
-        record["hours"] = float(np.interp(update, [0, *updates], [0, *hours]))
 
 
 def reaches(log: TrainingLog, loss: float) -> float | None:
@@ -166,8 +148,7 @@ def plot_training(
                 axes[row, column].plot(*_curve(log.train, *x, name), color=color, linewidth=0.8, alpha=0.5)
                 axes[row, column].plot(*_curve(log.valid, *x, name), color=color, marker="o", markersize=3)
             axes[-1, column].plot(*_curve(log.train, *x, "lr"), color=color)
-        reached = "" if against in (None, label) else f"; {share(log, logs[against], against)}"
-        axes[0, 0].lines[-1].set_label(plain(f"{label}: {_end(log.valid)}{reached}"))
+        axes[0, 0].lines[-1].set_label(plain(f"{label}: {caption(logs, label, against)}"))
     if against is not None:
         for ax in axes[0]:
             ax.axhline(last(logs[against])[1], color="0.4", linewidth=0.8, linestyle=":")
@@ -201,20 +182,17 @@ def last(log: TrainingLog) -> tuple[int, float]:
     return found[-1]
 
 
-def share(log: TrainingLog, other: TrainingLog, name: str) -> str:
-    """Say after which share of the updates of `other`, called `name`, the run reaches the final loss of `other`."""
-    updates, loss = last(other)
-    reached = reaches(log, loss)
-    return (
-        f"{name}'s end not reached" if reached is None else f"{name}'s end after {reached / updates:.0%} of its updates"
-    )
-
-
-def _end(valid: Records) -> str:
-    if not valid:
-        return "not yet validated"
-    last = max(valid)
-    record = valid[last]
-    if _DETECTS in record:
-        return f"{record['gen_loss']:.3f} bits, AUC {record[_DETECTS]:.1f} after {last:,} updates"
-    return f"{record['loss']:.3f} bits after {last:,} updates"
+def caption(logs: dict[str, TrainingLog], name: str, against: str | None) -> str:
+    """Say how a run ends, and after which share of its updates the run `against` has the loss that it ends with."""
+    valid = logs[name].valid
+    said = "not yet validated"
+    if valid:
+        record = valid[max(valid)]
+        found = f", AUC {record[_DETECTS]:.1f}" if _DETECTS in record else ""
+        said = f"{record.get('gen_loss', record['loss']):.3f} bits{found} after {max(valid):,} updates"
+    if against not in (None, name):
+        updates, loss = last(logs[against])
+        reached = reaches(logs[name], loss)
+        share = "not reached" if reached is None else f"after {reached / updates:.0%} of its updates"
+        said += f"; {against}'s end {share}"
+    return said

@@ -32,9 +32,12 @@ _GLYPH = re.compile(r"Glyph (\d+) .* missing from font")  # in matplotlib's warn
 class Matrices(NamedTuple):
     """Matrices of a model, which `heat_maps` draws."""
 
-    values: Tensor  # `(number, n, m)`
+    values: Tensor  # `(number, n, m)`, queries by keys
     names: list[str]  # of each matrix
-    model: str  # its name
+    model: str = ""  # its name
+    said: Sequence[str] = ()  # about each matrix
+    summary: str = ""  # about all
+    reset: bool = False  # whether row and column 0 are those of an untied `[CLS]`
 
 
 def colour(number: int) -> str:

@@ -23,9 +23,8 @@ import torch
 from torch import Tensor
 
 from tupe.analysis.checkpoint import systems_with
-from tupe.analysis.curves import TrainingLog, last, losses, share
-from tupe.analysis.figure import colour_limit
-from tupe.analysis.heads import head_patterns, summary
+from tupe.analysis.curves import TrainingLog, caption, last, losses
+from tupe.analysis.figure import Matrices, colour_limit
 from tupe.analysis.logits import first_layer_correlations, has_correlations, has_finite_logits, logit_ranks
 from tupe.analysis.position import has_correlation, has_reset, position_correlation
 from tupe.analysis.scores import ScoreCurve
@@ -40,16 +39,6 @@ TEMPLATE = Path(__file__).with_name("template")
 _NOT_A_NUMBER = np.iinfo(np.int16).min
 
 
-class Maps(NamedTuple):
-    """Heat maps of one model."""
-
-    values: np.ndarray  # `(number, n, m)`, queries by keys
-    titles: Sequence[str]  # of each
-    said: Sequence[str] = ()  # below each title
-    summary: str = ""  # of all
-    reset: bool = False  # whether row and column 0 are those of an untied `[CLS]`
-
-
 class MapsFigure(NamedTuple):
     id: str  # its anchor
     title: str
@@ -58,7 +47,7 @@ class MapsFigure(NamedTuple):
     axes: tuple[str, str]  # names of the axes of keys and of queries
     has: Callable[[Namespace], bool]  # whether a system has what the figure shows
     # returns a model's maps, for its encoder, the number of positions, and sequences of tokens
-    maps: Callable[[TupeLanguageModelEncoder, int, Tensor | None], Maps]
+    maps: Callable[[TupeLanguageModelEncoder, int, Tensor | None], Matrices]
     needs_text: bool = False  # whether it needs the sequences
     one_scale: bool = True  # whether all models share a scale of colours
 
@@ -71,39 +60,24 @@ class Table(NamedTuple):
     words: bool = False  # whether the cells are words, not numbers
 
 
-def _positions(encoder: TupeLanguageModelEncoder, length: int, tokens: Tensor | None) -> Maps:
-    correlation = position_correlation(encoder, length)
-    patterns = head_patterns(correlation.values, correlation.reset)
-    said = [pattern.name for pattern in patterns]
-    if correlation.reset:
-        said = [f"{name}, θ₂ = {head[1, 0]:.1f}" for name, head in zip(said, correlation.values)]
-    shared = correlation.title.rpartition(", ")[2]
-    return Maps(
-        correlation.values.numpy(), correlation.names, said, f"{summary(patterns)}; {shared}", correlation.reset
-    )
+def _positions(encoder: TupeLanguageModelEncoder, length: int, tokens: Tensor | None) -> Matrices:
+    found = position_correlation(encoder, length)
+    said = f"{found.summary}; {found.title.rpartition(', ')[2]}"
+    return Matrices(found.values, found.names, said=found.said, summary=said, reset=found.reset)
 
 
-def _resets(encoder: TupeLanguageModelEncoder, length: int, tokens: Tensor | None) -> Maps:
-    correlation = position_correlation(encoder, length)
-    pairs = torch.stack([correlation.before, correlation.values], 1).flatten(0, 1).numpy()
-    said = ["before the reset", "after it"] * len(correlation.names)
-    return Maps(pairs, [name for name in correlation.names for _ in range(2)], said, "", True)
+def _resets(encoder: TupeLanguageModelEncoder, length: int, tokens: Tensor | None) -> Matrices:
+    found = position_correlation(encoder, length)
+    pairs = torch.stack([found.before, found.values], 1).flatten(0, 1)
+    names = [name for name in found.names for _ in range(2)]
+    return Matrices(pairs, names, said=["before the reset", "after it"] * len(found.names), reset=True)
 
 
-def _similarities(encoder: TupeLanguageModelEncoder, length: int, tokens: Tensor | None) -> Maps:
-    similarity = position_similarity(encoder)
-    return Maps(similarity.values[:, :length, :length].numpy(), similarity.names)
-
-
-def _segments(encoder: TupeLanguageModelEncoder, length: int, tokens: Tensor | None) -> Maps:
-    segments = segment_values(encoder)
-    return Maps(segments.values.numpy(), segments.names)
-
-
-def _correlations(encoder: TupeLanguageModelEncoder, length: int, tokens: Tensor | None) -> Maps:
+def _correlations(encoder: TupeLanguageModelEncoder, length: int, tokens: Tensor | None) -> Matrices:
     found = first_layer_correlations(encoder, tokens)
-    values = torch.stack([value.mean(0) for value in found.values()]).numpy()
-    return Maps(values, list(found), (), f"the mean of {len(tokens)} sequences and all heads", has_reset(encoder.args))
+    values = torch.stack([value.mean(0) for value in found.values()])
+    said = f"the mean of {len(tokens)} sequences and all heads"
+    return Matrices(values, list(found), summary=said, reset=has_reset(encoder.args))
 
 
 _OF_POSITIONS = ("key", "query")
@@ -135,7 +109,7 @@ FIGURES = (
         "cosine",
         ("position", "position"),
         has_vectors,
-        _similarities,
+        lambda encoder, *_: position_similarity(encoder),
     ),
     MapsFigure(
         "segments",
@@ -144,7 +118,7 @@ FIGURES = (
         "added to the logit",
         ("segment of the key", "segment of the query"),
         has_segments,
-        _segments,
+        lambda encoder, *_: segment_values(encoder),
     ),
     MapsFigure(
         "correlations",
@@ -176,7 +150,7 @@ def write_page(
     """Write the page.
 
     Args:
-        output: name of the page's file, `.html`.
+        output: the page's file, `.html`.
         encoders: from `open_encoder`, with different names; with `texts` they become float64.
         length: number of positions that are shown; fewer where a model has fewer.
         texts: sequences of tokens for each encoder, for the figures that need them.
@@ -195,14 +169,11 @@ def write_page(
     if length < 3:
         raise UserError(f"{length} position(s) have nothing to show: give a length of 3 or more.")
     numbers = _Numbers()
-    figures: list[dict[str, Any]] = []
-    if logs:
-        figures.append(_curves(logs, against))
-    if scores:
-        figures.append(_scores(scores))
+    figures = [_curves(logs, against)] if logs else []
+    figures += [_scores(scores)] if scores else []
     figures += [_maps(figure, encoders, length, texts, numbers) for figure in FIGURES]
-    if texts:
-        figures += [figure for figure in [_ranks(encoders, texts)] if figure["lines"]]
+    if texts and (ranks := _ranks(encoders, texts))["lines"]:
+        figures.append(ranks)
     files = {name: (TEMPLATE / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
     page = Template(files["html"]).substitute(
         title=html.escape(" and ".join(names) if len(names) < 3 else ", ".join(names)),
@@ -250,11 +221,8 @@ def _maps(
     numbers: _Numbers,
 ) -> dict[str, Any]:
     """Return the figure's JSON, with a note in place of the maps of a model that has none."""
-    panels: list[dict[str, Any]] = []
-    limit = 0.0
-    for number, encoder in enumerate(encoders):
-        panel: dict[str, Any] = {"name": encoder.shown_as}
-        panels.append(panel)
+    panels: list[dict[str, Any]] = [{"name": encoder.shown_as} for encoder in encoders]
+    for number, (encoder, panel) in enumerate(zip(encoders, panels)):
         if not figure.has(encoder.args):
             panel["note"] = f"Not in this model; these systems have it: {systems_with(figure.has)}."
             continue
@@ -262,43 +230,40 @@ def _maps(
             panel["note"] = "This needs a text: --data FOLDER, the corpus that the model was trained on."
             continue
         of = figure.maps(encoder, min(length, encoder.args.max_positions), texts[number] if texts else None)
-        panel.update(said=of.summary, reset=of.reset, limit=colour_limit(of.values, of.reset))
-        limit = max(limit, panel["limit"])
-        said = of.said or [""] * len(of.titles)
+        values = of.values[:, :length, :length].numpy()
+        said = [of.summary] if of.summary else []
+        if values.shape[1] < encoder.args.max_positions and figure.id != "segments":
+            said.append(f"the first {values.shape[1]} positions")
+        panel.update(said="; ".join(said), reset=of.reset, limit=colour_limit(values, of.reset))
         panel["maps"] = [
-            {"title": title, "said": says, **numbers.add(values)}
-            for title, says, values in zip(of.titles, said, of.values)
+            {"title": title, "said": says, **numbers.add(map_)}
+            for title, says, map_ in zip(of.names, of.said or [""] * len(values), values)
         ]
-        if of.values.shape[1] < encoder.args.max_positions and figure.id != "segments":
-            panel["said"] = f"{of.summary + '; ' if of.summary else ''}the first {of.values.shape[1]} positions"
     return {
         **{name: getattr(figure, name) for name in ("id", "title", "text", "label", "axes")},
-        "limit": limit if figure.one_scale else None,
+        "limit": max((panel.get("limit", 0.0) for panel in panels), default=0.0) if figure.one_scale else None,
         "pairs": figure.id == "reset",
-        "cls": figure.axes[0] != "segment of the key",
+        "cls": figure.id != "segments",
         "panels": panels,
     }
 
 
 def _curves(logs: dict[str, TrainingLog], against: str | None) -> dict[str, Any]:
-    lines = []
-    for name, log in logs.items():
-        records = losses(log)
-        said = "not yet validated"
-        if records:
-            said = f"{records[-1][1]:.3f} bits after {records[-1][0]:,} updates"
-        if against not in (None, name):
-            said += f"; {share(log, logs[against], against)}"
-        lines.append({"name": name, "said": said, "x": [u for u, _ in records], "y": [value for _, value in records]})
+    curves = {name: losses(log) for name, log in logs.items()}
+    lines = [
+        {"name": name, "said": caption(logs, name, against), "x": [u for u, _ in curve], "y": [y for _, y in curve]}
+        for name, curve in curves.items()
+        if curve
+    ]
+    if not lines:
+        raise UserError("no run of --runs has a validation yet: there is no curve to show.")
     limits = [] if against is None else [last(logs[against])[1]]
     text = "Validation loss against updates, bits a prediction."
     if limits:
         text += f" The dotted line is the loss that {against} ends with."
-    if not any(line["x"] for line in lines):
-        raise UserError("no run of --runs has a validation yet: there is no curve to show.")
     return {
         "id": "training", "title": "Pre-training", "text": text, "x": "updates", "y": "validation loss (bits)",
-        "from_zero": True, "whole": True, "limits": limits, "lines": [line for line in lines if line["x"]],
+        "from_zero": True, "limits": limits, "lines": lines,
     }  # fmt: skip
 
 
@@ -308,16 +273,15 @@ def _scores(scores: dict[str, ScoreCurve]) -> dict[str, Any]:
     return {
         "id": "scores", "title": "Score against pre-training", "x": "updates of pre-training", "y": score,
         "text": f"{score} of checkpoints of different updates: for each learning rate the median of the seeds, then "
-        "the best learning rate.", "from_zero": True, "whole": True, "lines": lines,
+        "the best learning rate.", "from_zero": True, "limits": [], "lines": lines,
     }  # fmt: skip
 
 
 def _ranks(encoders: Sequence[TupeLanguageModelEncoder], texts: Sequence[Tensor]) -> dict[str, Any]:
     lines = []
     for encoder, tokens in zip(encoders, texts):
-        if not all(torch.isfinite(parameter).all() for parameter in encoder.parameters()):
-            continue  # it has diverged
-        if not has_finite_logits(encoder.args):
+        has_diverged = not all(torch.isfinite(parameter).all() for parameter in encoder.parameters())
+        if has_diverged or not has_finite_logits(encoder.args):
             continue
         logits, term = logit_ranks(encoder, tokens)
         lines.append({
@@ -331,8 +295,8 @@ def _ranks(encoders: Sequence[TupeLanguageModelEncoder], texts: Sequence[Tensor]
     if not all(has_finite_logits(encoder.args) for encoder in encoders):
         text += " A model with an attention_window has no line: its logits at longer distances are -inf."
     return {
-        "id": "ranks", "title": "Rank of the logits", "text": text, "x": "layer", "y": "rank", "whole": True,
-        "y_from_zero": True, "limits": [longest], "lines": lines,
+        "id": "ranks", "title": "Rank of the logits", "text": text, "x": "layer", "y": "rank", "y_from_zero": True,
+        "limits": [longest], "lines": lines,
     }  # fmt: skip
 
 

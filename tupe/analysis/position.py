@@ -29,6 +29,19 @@ class PositionCorrelation(NamedTuple):
         """Whether `[CLS]` is untied."""
         return self.before is not None
 
+    @property
+    def summary(self) -> str:
+        """How many matrices have each pattern (`tupe.analysis.heads`)."""
+        return summary(head_patterns(self.values, self.reset))
+
+    @property
+    def said(self) -> list[str]:
+        """The pattern of each matrix, and its theta_2 where `[CLS]` is untied."""
+        patterns = [pattern.name for pattern in head_patterns(self.values, self.reset)]
+        if not self.reset:
+            return patterns
+        return [f"{pattern}, θ₂ = {head[1, 0]:.1f}" for pattern, head in zip(patterns, self.values)]
+
 
 def has_correlation(args: Namespace) -> bool:
     """Tell whether a system's positions have a correlation of their own, one for each pair of positions."""
@@ -77,12 +90,9 @@ def position_correlation(checkpoint: Checkpoint, length: int | None = None) -> P
 
 def plot_position(correlation: PositionCorrelation, output: str | Path) -> None:
     """Draw one square a head, named by its pattern (`tupe.analysis.heads`)."""
-    values, patterns = correlation.values.numpy(), head_patterns(correlation.values, correlation.reset)
-    titles = [f"{name}: {pattern.name}" for name, pattern in zip(correlation.names, patterns)]
-    if correlation.reset:
-        titles = [f"{title}, θ₂ = {head[1, 0]:.1f}" for title, head in zip(titles, values)]
-    figure = heat_maps(values, titles, "added to the logit", reset=correlation.reset)
-    set_title(figure, f"{correlation.title}\n{summary(patterns)}")
+    titles = [f"{name}: {said}" for name, said in zip(correlation.names, correlation.said)]
+    figure = heat_maps(correlation.values.numpy(), titles, "added to the logit", reset=correlation.reset)
+    set_title(figure, f"{correlation.title}\n{correlation.summary}")
     save_figure(figure, output)
 
 

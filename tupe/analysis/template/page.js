@@ -7,7 +7,7 @@ const NOT_A_NUMBER = -32768;
 const root = document.documentElement;
 const page = JSON.parse(document.getElementById("data").textContent);
 const readout = document.getElementById("readout");
-const heats = [], charts = [];
+const drawn = [];
 
 /** An element with a class, text and children. */
 function make(tag, name = "", text = "", ...children) {
@@ -62,7 +62,7 @@ function colourBar(limit, label) {
     for (let i = 0; i < 511; i++) image.data.set([table[3 * i], table[3 * i + 1], table[3 * i + 2], 255], 4 * i);
     canvas.getContext("2d").putImageData(image, 0, 0);
   };
-  heats.push(bar);
+  drawn.push(bar);
   return bar;
 }
 
@@ -151,12 +151,11 @@ class Heat {
     if (this.cell) {
       const [[x, w], [y, h]] = [this.place(this.cell[1]), this.place(this.cell[0])];
       const grow = Math.max(0, 5 - size) / 2;
-      context.lineWidth = 3;
-      context.strokeStyle = root.dataset.theme === "dark" ? "#fff" : "#000";
-      context.strokeRect(x * size - grow, y * size - grow, w * size + 2 * grow, h * size + 2 * grow);
-      context.lineWidth = 1;
-      context.strokeStyle = root.dataset.theme === "dark" ? "#000" : "#fff";
-      context.strokeRect(x * size - grow, y * size - grow, w * size + 2 * grow, h * size + 2 * grow);
+      const [outer, inner] = root.dataset.theme === "dark" ? ["#fff", "#000"] : ["#000", "#fff"];
+      for (const [lineWidth, strokeStyle] of [[3, outer], [1, inner]]) {
+        Object.assign(context, { lineWidth, strokeStyle });
+        context.strokeRect(x * size - grow, y * size - grow, w * size + 2 * grow, h * size + 2 * grow);
+      }
     }
   }
 
@@ -229,10 +228,10 @@ function tile(figure, panel, map, index, values, tiles) {
     if (cell) say([map.title, heat.words(cell)], x, y);
     else quiet();
   };
-  canvas.addEventListener("pointermove", (event) => point(heat.at(event.clientX, event.clientY), event.clientX, event.clientY));
-  canvas.addEventListener("pointerdown", (event) => point(heat.at(event.clientX, event.clientY), event.clientX, event.clientY));
-  canvas.addEventListener("pointerleave", () => point(null));
-  canvas.addEventListener("blur", () => point(null));
+  for (const kind of ["pointermove", "pointerdown"]) {
+    canvas.addEventListener(kind, (event) => point(heat.at(event.clientX, event.clientY), event.clientX, event.clientY));
+  }
+  for (const kind of ["pointerleave", "blur"]) canvas.addEventListener(kind, () => point(null));
   canvas.addEventListener("click", () => enlarge(tiles, index));
   canvas.addEventListener("keydown", (event) => {
     const cell = heat.moved(event);
@@ -248,7 +247,7 @@ function tile(figure, panel, map, index, values, tiles) {
     event.preventDefault();
   });
   tiles.push(heat);
-  heats.push(heat);
+  drawn.push(heat);
   return make("figure", "", "", canvas, make("figcaption", "", map.title, ...(map.said ? [make("br"), make("span", "", map.said)] : [])));
 }
 
@@ -341,7 +340,7 @@ function chart(figure) {
     const width = printing ? 640 : Math.max(280, picture.parentElement.clientWidth - 36), height = Math.max(220, Math.min(400, width * 0.5));
     const left = 56, right = 12, top = 10, bottom = 44;
     const of = (name) => figure.lines.flatMap((line) => line[name] || []);
-    const xs = of("x"), ys = [...of("y"), ...of("low"), ...of("high"), ...(figure.limits || [])];
+    const xs = of("x"), ys = [...of("y"), ...of("low"), ...of("high"), ...figure.limits];
     let [x0, x1, y0, y1] = [figure.from_zero ? 0 : Math.min(...xs), Math.max(...xs), figure.y_from_zero ? 0 : Math.min(...ys), Math.max(...ys)];
     if (x0 === x1) [x0, x1] = [x0 - 1, x1 + 1];
     const room = (y1 - y0) * 0.06 || 1;
@@ -351,8 +350,7 @@ function chart(figure) {
     const y = (value) => height - bottom - ((value - y0) / (y1 - y0)) * (height - top - bottom);
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
     picture.replaceChildren();
-    const whole = figure.whole ? (tick) => Number.isInteger(tick) : () => true;
-    for (const tick of ticks(x0, x1, width / 110).filter(whole)) {
+    for (const tick of ticks(x0, x1, width / 110).filter(Number.isInteger)) {
       picture.append(svg("line", { class: "axis", x1: x(tick), x2: x(tick), y1: top, y2: height - bottom }));
       picture.append(svg("text", { x: x(tick), y: height - bottom + 18, "text-anchor": "middle" }, number(tick)));
     }
@@ -362,7 +360,7 @@ function chart(figure) {
     }
     picture.append(svg("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, figure.x));
     picture.append(svg("text", { transform: `translate(13 ${(top + height - bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, figure.y));
-    for (const limit of figure.limits || []) picture.append(svg("line", { class: "limit", x1: left, x2: width - right, y1: y(limit), y2: y(limit) }));
+    for (const limit of figure.limits) picture.append(svg("line", { class: "limit", x1: left, x2: width - right, y1: y(limit), y2: y(limit) }));
     points = figure.lines.map((line, i) => {
       const places = line.x.map((value, k) => [x(value), y(line.y[k])]);
       const path = (pairs) => pairs.map((pair, k) => `${k ? "L" : "M"}${pair[0].toFixed(1)} ${pair[1].toFixed(1)}`).join("");
@@ -401,8 +399,7 @@ function chart(figure) {
     }));
     if (best[2] >= 0) point(best[1], best[2]);
   });
-  picture.addEventListener("pointerleave", () => point(state.line, -1));
-  picture.addEventListener("blur", () => point(state.line, -1));
+  for (const kind of ["pointerleave", "blur"]) picture.addEventListener(kind, () => point(state.line, -1));
   picture.addEventListener("keydown", (event) => {
     const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
     if (!move) return;
@@ -410,7 +407,7 @@ function chart(figure) {
     const count = figure.lines.length, line = (state.line + move[0] + count) % count, last = figure.lines[line].x.length - 1;
     point(line, Math.max(0, Math.min(last, state.point + (state.point < 0 ? 1 : move[1]))));
   });
-  charts.push({ redraw });
+  drawn.push({ redraw });
   return make("div", "panel chart", "", picture, legend);
 }
 
@@ -450,8 +447,7 @@ function section(figure, values) {
 }
 
 function redraw() {
-  for (const heat of heats) heat.redraw();
-  for (const one of charts) one.redraw();
+  for (const one of drawn) one.redraw();
   if (dialog.open) large.redraw();
 }
 
