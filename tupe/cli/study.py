@@ -39,7 +39,7 @@ def add_size(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from tupe.cores import available_cores
-    from tupe.experiments.study.driver import ELSEWHERE, Study, pretraining_of
+    from tupe.experiments.study.driver import ELSEWHERE, Study
 
     design = read_design(args.size)
     study = Study(design, args.records, args.out, args.parts, args.systems)
@@ -61,9 +61,9 @@ def run(args: argparse.Namespace) -> None:
         print(f"study: {count} missing{why and f' ({why})'}")
     elsewhere = [run for run, why in missing.items() if why == ELSEWHERE]
     if elsewhere:
-        record = pretraining_of(design, elsewhere[0]).path
+        record = study.records / design.pretraining(elsewhere[0]).path
         raise UserError(
-            f"checkpoints for {len(elsewhere)} missing runs, as {elsewhere[0]}, are not in {study.out}: "
-            "copy them from where they were trained, or move the records of their pre-trainings, as "
-            f"{study.records / record}, away to train them here."
+            f"checkpoints for {len(elsewhere)} missing runs, as {elsewhere[0]}, are not in {study.out}: copy them "
+            f"from where they were trained, or move the records of their pre-trainings, as {record}, away to train "
+            "them here."
         )

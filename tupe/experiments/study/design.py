@@ -130,6 +130,20 @@ class Design:
         """The systems that have short runs."""
         return {name: system for name, system in self.systems.items() if system.start is not None}
 
+    def before(self, run: Run) -> Run | None:
+        """Return the run whose checkpoint a run begins with: a pre-training, or a warm start; None for most."""
+        if run.part == "glue":
+            return Run("final", run.system, run.seed)
+        start = self.systems[run.system].start if run.system in self.systems else None
+        if start is None or not start.row:
+            return None
+        return Run("final", start.row, run.seed) if run.part == "start" else Run("start", run.system, run.seed)
+
+    def pretraining(self, run: Run) -> Run | None:
+        """Return the pre-training from which a run's checkpoint comes, also by a warm start."""
+        first = self.before(run)
+        return self.before(first) if first is not None and first.part == "start" else first
+
     def after(self, at: str) -> int:
         """Return the updates of the checkpoint `at`: the `end`, or `mid`."""
         return self.mid if at == "mid" else self.updates

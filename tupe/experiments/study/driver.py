@@ -3,7 +3,7 @@
 import math
 import shutil
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +88,12 @@ class Study:
         """Return all that a run depends on; None until the runs before it have ended."""
         if run.part == "cost":
             return {"run": "cost", "arguments": list(self.design.cost)}
-        if run.part == "glue":
-            pretrained = self.done.get(pretraining_of(self.design, run))
-            return None if pretrained is None else finetuning.sweep_settings(self.design, run, pretrained.settings)
-        source, start = source_of(self.design, run), {}
+        source, start = self.design.pretraining(run), {}
         if source is not None:
             if source not in self.done:
                 return None
+            if run.part == "glue":
+                return finetuning.sweep_settings(self.design, run, self.done[source].settings)
             start = starting.start_settings(self.design, run, self.done[source].settings)
         if run.part == "start":
             return {"run": str(run), **start}
@@ -130,10 +129,10 @@ class Study:
                 return
             if run in (*self.done, *active, *self.failed) or (run.part == "cost" and active):
                 continue
-            if run.part == "glue" and not (self.glue.is_dir() and self._pretrained(run)):
-                continue  # a record alone may have come from another machine
-            if not self._begins(run):
+            if run.part == "glue" and not self.glue.is_dir():
                 continue
+            if self.design.before(run) and not self._first(run):
+                continue  # a record alone may have come from another machine
             of = self.settings(run)
             if of is not None:
                 yield run, self._steps(run, of)
@@ -160,39 +159,31 @@ class Study:
                 if process.code is not None:  # else nobody waited for its end, as after a second Ctrl-C
                     self._conclude(run, of, process)
 
-    def _pretrained(self, run: Run) -> Path | None:
-        """Return the checkpoint that a run begins with; None unless its pre-training ended on this machine."""
-        folder = self.folder(pretraining_of(self.design, run))
+    def _trained(self, run: Run, at: str) -> Path | None:
+        """Return the checkpoint of a pre-training at the `end` or at `mid`; None unless it ended on this machine."""
+        folder = self.folder(run)
         log = training.log_of(folder)
         ended = log is not None and max(log.valid, default=0) >= self.design.updates
-        return training.checkpoint(self.design, folder, run.at or "end") if ended else None
+        return training.checkpoint(self.design, folder, at) if ended else None
 
-    def _start(self, run: Run) -> Path | None:
-        """Return the converted checkpoint that a training starts from; None for one from scratch."""
-        if run.part == "start" or source_of(self.design, run) is None:
-            return None
-        return self.folder(conversion_of(run)) / starting.CHECKPOINT
-
-    def _begins(self, run: Run) -> bool:
-        """Tell whether the checkpoint that a conversion or a short run begins with is on this machine."""
-        if run.part == "start":
-            return self._pretrained(run) is not None
-        start = self._start(run)
-        return start is None or (conversion_of(run) in self.done and start.is_file())
+    def _first(self, run: Run) -> Path | None:
+        """Return the checkpoint that a run begins with; None from scratch, and if it was not made on this machine."""
+        first = self.design.before(run)
+        if first is None or first.part == "final":
+            return first and self._trained(first, run.at or "end")
+        path = self.folder(first) / starting.CHECKPOINT
+        return path if first in self.done and path.is_file() else None
 
     def missing(self) -> dict[Run, str]:
         """Map each run without a record to why it cannot be done here, such as `ELSEWHERE`, or to an empty text."""
         return {run: self._hindrance(run) for run in self.wanted if run not in self.done}
 
     def _hindrance(self, run: Run) -> str:
-        trained = pretraining_of(self.design, run) in self.done
-        if run.part == "glue" and trained:
-            if not self._pretrained(run):
+        if self.design.before(run) in self.done:
+            if not self._first(run):  # the record of its checkpoint is here, and the checkpoint is not
                 return ELSEWHERE
-            return "" if self.glue.is_dir() else "tasks not prepared: give --glue"
-        is_known = trained if run.part == "start" else conversion_of(run) in self.done and self._start(run) is not None
-        if is_known and not self._begins(run):  # the record of its checkpoint is here, and the checkpoint is not
-            return ELSEWHERE
+            if run.part == "glue" and not self.glue.is_dir():
+                return "tasks not prepared: give --glue"
         if run.part == "final" or (run.part == "short" and int(run.at) > 0):
             is_searched = all(search in self.done for search in self.design.searches(run.system))
             if is_searched and best_rate(self.design, run.system, self.done) is None:
@@ -201,7 +192,7 @@ class Study:
 
     def is_elsewhere(self, run: Run) -> bool:
         """Tell whether a finished pre-training left its checkpoint on another machine, or in another --out."""
-        return run.part == "final" and run in self.done and not self._pretrained(replace(run, at="end"))
+        return run.part == "final" and run in self.done and not self._trained(run, "end")
 
     def folder(self, run: Run) -> Path:
         return self.out / run.path.with_suffix("")
@@ -210,12 +201,12 @@ class Study:
         if run.part == "cost":
             return finetuning.cost_command(self.design, folder)
         if run.part == "glue":
-            return finetuning.sweep_command(self.design, self._pretrained(run), self.glue, folder / "sweep")
+            return finetuning.sweep_command(self.design, self._first(run), self.glue, folder / "sweep")
         if run.part == "start":
             (folder / starting.CHECKPOINT).unlink(missing_ok=True)  # of one that was stopped before its record
-            return starting.start_command(self.design, run, self._pretrained(run), self.corpus, folder)
+            return starting.start_command(self.design, run, self._first(run), self.corpus, folder)
         gpu = torch.cuda.is_available()
-        return training.command(self.design, run, of["lr"], self.corpus, folder, gpu, self._start(run))
+        return training.command(self.design, run, of["lr"], self.corpus, folder, gpu, self._first(run))
 
     def _conclude(self, run: Run, of: dict[str, Any], process: Process) -> None:
         """Write the record of a run that succeeded, else the time that it has taken."""
@@ -234,11 +225,9 @@ class Study:
         self.done[run] = found
         if run.part in ("search", "short"):
             shutil.rmtree(folder)
-        for at in ("end", "mid") if run.part == "final" else ():  # begun with another checkpoint, if at all
-            shutil.rmtree(self.folder(Run("glue", run.system, run.seed, at=at)), ignore_errors=True)
-        for name, system in self.design.started.items() if run.part == "final" else ():
-            if system.start.row == run.system:
-                shutil.rmtree(self.folder(Run("start", name, run.seed)), ignore_errors=True)
+        for other in self.design.runs():
+            if self.design.before(other) == run:  # begun with another checkpoint, if at all
+                shutil.rmtree(self.folder(other), ignore_errors=True)
 
     def _record(self, run: Run, of: dict[str, Any], code: int, spent: float) -> Record | None:
         folder = self.folder(run)
@@ -263,19 +252,3 @@ class Study:
         done = [run for run in self.wanted if run in self.done]
         logs = [training.log_of(self.folder(run)) for run in active if run.part in _TRAININGS]
         return Progress(len(done), sum(map(self._size, done)) + sum(max(log.train) for log in logs if log))
-
-
-def pretraining_of(design: Design, run: Run) -> Run:
-    """Return the pre-training whose checkpoint a sweep fine-tunes, or a run starts from."""
-    return source_of(design, run) or Run("final", run.system, run.seed)
-
-
-def conversion_of(run: Run) -> Run:
-    """Return the conversion whose checkpoint a short run begins with."""
-    return Run("start", run.system, run.seed)
-
-
-def source_of(design: Design, run: Run) -> Run | None:
-    """Return the pre-training that a row with a start begins with; None for any other run."""
-    start = design.systems[run.system].start if run.system in design.systems else None
-    return Run("final", start.row, run.seed) if start is not None and start.row else None

@@ -33,10 +33,9 @@ def plot_curves(results: Results, output: Path) -> bool:
         label = f"{results.design.label(name)}, {seeds}"
         lines += ax.plot(updates, losses.mean(0), linewidth=1.2, label=label, **style)
         ax.fill_between(updates, losses.min(0), losses.max(0), color=style["color"], alpha=0.2, linewidth=0)
-    baseline = results.finals(results.design.baseline)
+    baseline = results.losses(results.design.baseline)
     if baseline:
-        end = np.mean([record.loss for record in baseline.values()])
-        ax.axhline(end, color="0.4", linewidth=0.8, linestyle=":")
+        ax.axhline(np.mean(baseline), color="0.4", linewidth=0.8, linestyle=":")
     ax.set(xlabel="updates", ylabel="validation loss (bits a masked token)", xlim=(0, results.design.updates))
     ax.grid(alpha=0.3)
     lines.sort(key=lambda line: -line.get_ydata()[-1])  # as they lie above one another
@@ -56,8 +55,7 @@ def plot_starts(results: Results, output: Path) -> bool:
     figure = new_figure(9, 5)
     ax = figure.subplots()
     for number, name in enumerate(design.started):
-        found = {u: [one.loss for one in results.shorts(name, u).values()] for u in design.short}
-        found = {updates: losses for updates, losses in found.items() if losses}
+        found = {updates: losses for updates in design.short if (losses := results.losses(name, updates))}
         if not found:
             continue
         cost = np.mean(results.start_cost(name) or [0])
@@ -67,9 +65,8 @@ def plot_starts(results: Results, output: Path) -> bool:
         ax.plot(at, means, linewidth=1.2, marker=marker(number), markersize=4, label=design.label(name), **style)
         low, high = ([end(losses) for losses in found.values()] for end in (min, max))
         ax.fill_between(at, low, high, color=style["color"], alpha=0.2, linewidth=0)
-    finals = {name: [record.loss for record in results.finals(name).values()] for name in design.systems}
-    for number, (name, losses) in enumerate((name, losses) for name, losses in finals.items() if losses):
-        whole = np.mean(losses)
+    for number, name in enumerate(name for name in design.systems if results.finals(name)):
+        whole = np.mean(results.losses(name))
         ax.axhline(whole, color="0.4", linewidth=0.8, linestyle=":")
         label, place = f"{design.label(name)}, {design.updates:,} updates", (0.01 + 0.2 * number, whole)  # side by side
         ax.annotate(label, place, (0, 2), ax.get_yaxis_transform(), "offset points", fontsize=7, color="0.3")

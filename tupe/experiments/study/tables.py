@@ -51,6 +51,11 @@ class Results:
         """Map each seed to the system's short run of this number of updates; 0 is the loss before any."""
         return {run.seed: self.records[run] for run in self._of("short", system, str(updates))}
 
+    def losses(self, system: str, updates: int | None = None) -> list[float]:
+        """Return the final losses of a system's pre-trainings, or of its short runs of so many updates."""
+        found = self.finals(system) if updates is None else self.shorts(system, updates)
+        return [record.loss for record in found.values()]
+
     def start_cost(self, system: str) -> list[float]:
         """Return the time of a row's warm starts, in updates of its longest short run."""
         longest, found = self.design.short[-1], []
@@ -60,14 +65,9 @@ class Results:
                 found.append(conversion.seconds * longest / record.processor_seconds)
         return found
 
-    def paired(self, system: str, target: str, value: Callable[[Pretraining, Pretraining], float | None]) -> list:
-        """Pair `value` of two systems' pre-trainings of the same seed, which see the same data and masks."""
-        ours, theirs = self.finals(system), self.finals(target)
-        return [value(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
-
     def gains(self, system: str, target: str) -> list[float]:
         """Return, seed by seed, how much higher the final loss of a system is than the target's."""
-        return self.paired(system, target, lambda ours, theirs: ours.loss - theirs.loss)
+        return [ours.loss - theirs.loss for ours, theirs in paired(self.finals(system), self.finals(target))]
 
     @property
     def columns(self) -> list[Column]:
@@ -107,6 +107,11 @@ class Results:
         return [run for run in self.records if (run.part, run.system, run.at) == (part, system, at)]
 
 
+def paired(ours: dict[int, Pretraining], theirs: dict[int, Pretraining]) -> list[tuple[Pretraining, Pretraining]]:
+    """Pair the runs of the same seed, which see the same data and masks."""
+    return [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
+
+
 def state(results: Results) -> list[str]:
     """Write which records exist and which are missing, where runs were done, and how long they took."""
     design, records = results.design, results.records
@@ -139,16 +144,14 @@ def pretraining(results: Results) -> list[str]:
     design, rows, without = results.design, [], []
     baseline = design.baseline
     for name in _there(results):
-        finals = results.finals(name)
-        losses = _spread([record.loss for record in finals.values()], 3)
+        finals = list(results.finals(name).values())
         gain = [] if name == baseline else results.gains(name, baseline)
         order = results.gains(CONTROL, name)
         if order and name != CONTROL and statistics.fmean(order) < _ORDER:
             without.append(design.label(name))
-        right = [record.accuracy for record in finals.values() if record.accuracy is not None]
-        first = next(iter(finals.values()))
-        about = (design.label(name), f"{first.parameters:,}", f"{first.lr:g}", str(len(finals)))
-        rows.append((*about, losses, _interval(gain, 3, sign="+"), _mean(right)))
+        right = [record.accuracy for record in finals if record.accuracy is not None]
+        about = (design.label(name), f"{finals[0].parameters:,}", f"{finals[0].lr:g}", str(len(finals)))
+        rows.append((*about, _spread(results.losses(name), 3), _interval(gain, 3, sign="+"), _mean(right)))
     about = ("system", "parameters", "learning rate", "seeds")
     lines = _table((*about, "validation loss, bits", f"minus {design.label(baseline)}'s", "right, %"), rows)
     if without:
@@ -173,7 +176,7 @@ def summary(results: Results, names: Collection[str] | None = None) -> list[str]
         if name not in names if names else (name != CONTROL and design.model(name) != name):
             continue
         shown.append(name)
-        losses, times = [record.loss for record in results.finals(name).values()], costs.get(name, {})
+        losses, times = results.losses(name), costs.get(name, {})
         about = (design.label(name), str(len(losses)), _spread(losses, 3), _share(results, name, design.baseline))
         cells = (f"{times[mode][1]:.2f}" if mode in times else _NONE for mode in _MODES)
         rows.append((statistics.fmean(losses), (*about, _spread(results.averages(name, "end"), 1), *cells)))
@@ -293,18 +296,18 @@ def starts(results: Results) -> list[str]:
     """Write the losses of the short runs, the time of their starts, and when they reach the loss of a whole run."""
     design, rows = results.design, []
     longest = design.short[-1]
-    going_on = next((n for n, system in design.started.items() if design.model(n) == system.start.row), None)
+    going_on = next((n for n, system in design.started.items() if design.model(n) == system.start.row), "")
     for name in design.started:
-        losses = {updates: [one.loss for one in results.shorts(name, updates).values()] for updates in design.short}
+        losses = {updates: results.losses(name, updates) for updates in design.short}
         if not any(losses.values()):
             continue
-        ours, theirs = results.shorts(name, longest), results.shorts(going_on, longest) if going_on else {}
-        gain = [ours[seed].loss - theirs[seed].loss for seed in sorted(ours.keys() & theirs.keys())]
+        both = paired(results.shorts(name, longest), results.shorts(going_on, longest))
+        gain = [ours.loss - theirs.loss for ours, theirs in both]
         cost = results.start_cost(name)
         cells = (
             str(max(map(len, losses.values()))),
             f"{statistics.fmean(cost):,.0f}" if cost else _NONE,
-            *(_spread(found, 3) if found else _NONE for found in losses.values()),
+            *(_spread(found, 3) for found in losses.values()),
             _interval(gain, 3, "+") if gain and name != going_on else _NONE,
             _whole_reached(results, name, losses),
         )
@@ -313,10 +316,7 @@ def starts(results: Results) -> list[str]:
     gain = f"less {design.label(going_on)}'s" if going_on else "less that of the old model trained on"
     head = ("", "seeds", "start, in updates", *lengths, gain, f"reaches its loss after {design.updates:,} at")
     lines = _table(head, rows)
-    whole = [
-        f"{design.label(name)} {_spread([record.loss for record in results.finals(name).values()], 3)}"
-        for name in _there(results)
-    ]
+    whole = [f"{design.label(name)} {_spread(results.losses(name), 3)}" for name in _there(results)]
     return [*lines, "", f"After {design.updates:,} updates from scratch: {', '.join(whole)}."] if whole else lines
 
 
@@ -326,7 +326,7 @@ def _whole_reached(results: Results, name: str, losses: dict[int, list[float]]) 
     same = [other for other in _there(results) if design.model(other) == design.model(name)]
     if not same:
         return _NONE
-    target = statistics.fmean(record.loss for record in results.finals(same[0]).values())
+    target = statistics.fmean(results.losses(same[0]))
     means = {updates: statistics.fmean(found) for updates, found in losses.items() if found}
     first = next((updates for updates, loss in means.items() if loss <= target), None)
     return f"not by {max(means):,}" if first is None else f"{first:,}" if first else "once"
@@ -380,7 +380,8 @@ def _there(results: Results) -> list[str]:
 
 def _share(results: Results, name: str, target: str) -> str:
     """Say after which share of a system's updates the target's final loss is reached, seed by seed."""
-    found = results.paired(name, target, lambda ours, theirs: share(ours.curve, theirs.loss))
+    both = paired(results.finals(name), results.finals(target))
+    found = [share(ours.curve, theirs.loss) for ours, theirs in both]
     if name == target or not found:
         return _NONE
     reached = [100 * part for part in found if part is not None]
