@@ -113,15 +113,9 @@ def heat_maps(
 
     One cell in 200 is beyond the end of the scale.
 
-    Args:
-        values: `(number, n, m)`.
-        titles: of each.
-        label: of the scale.
-        axes: names of the second and the first axis of a matrix.
-        reset: whether row and column 0 are `[CLS]`'s, untied: they are drawn apart and enlarged, and can be far from
-            the others, so the scale does not count them.
-        columns: squares side by side, at most.
-        size: inches of a square with its title.
+    `values` are `(number, n, m)`, and `axes` name the second and the first axis of a matrix. With `reset`, row and
+    column 0 are those of an untied `[CLS]`: they are drawn apart and enlarged, and can be far from the others, so the
+    scale does not count them. `size` are the inches of a square with its title.
     """
     columns = min(len(values), columns)
     rows = math.ceil(len(values) / columns)

@@ -123,17 +123,10 @@ class LengthLoss:
 def loss_by_position(
     checkpoint: Checkpoint, data: Path, length: int, sequences: int = 1 << 30, seed: int = 1
 ) -> PositionLoss:
-    """Measure the loss at every position of held-out text that is cut into sequences of `length`.
+    """Measure the loss at every position of the corpus's held-out text, cut into sequences of `length` with `[CLS]`.
 
     15% of the tokens are masked as in training, the same ones for every model and length. A model whose terms are all
-    relative takes any length.
-
-    Args:
-        checkpoint: path of an encoder's checkpoint, or what `open_encoder` returned.
-        data: the prepared corpus that it was trained on.
-        length: of the sequences, `[CLS]` included.
-        sequences: number of sequences, at most.
-        seed: of the masks.
+    relative takes any length. At most so many `sequences` are read.
 
     Raises:
         UserError: for a model without a language-model head, or another corpus.
@@ -157,19 +150,15 @@ def loss_by_length(
     masks: int = 4,
     seed: int = 1,
 ) -> tuple[LengthLoss, dict[str, dict[int, LengthLoss]]]:
-    """Measure the loss of the same masked tokens in windows of each length.
+    """Measure the loss of the same masked tokens of the corpus's held-out text in windows of each length.
 
     Args:
-        checkpoint: path of an encoder's checkpoint.
-        data: the prepared corpus that it was trained on.
-        lengths: of the windows, `[CLS]` included.
         extensions: names in `EXTENSIONS`, each applied by itself; those that are not for the model are left out.
         overrides: fields of the position encoding for these windows, in place of those of training.
         longest: longest window of all models that are compared, if it is not among `lengths`; the tokens that it can
             score are those that are scored at every length.
-        tokens: number of tokens of the held-out text, at most.
+        tokens: number of tokens of the text, at most.
         masks: number of drawings of the masks.
-        seed: of the masks.
 
     Returns:
         The loss in windows as long as the sequences of training, with the fields of training; and by extension that
@@ -268,12 +257,7 @@ def _losses(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return bits of each masked token of all windows, 0 elsewhere, `(B, n)`, and which are masked.
 
-    Args:
-        encoder: the model.
-        drawn: for each drawing, what `mask` returned.
-        words: number of words in a window.
-        stride: distance from one window to the next.
-        progress: name of the progress bar; `None` for no bar.
+    `drawn` is what `mask` returned for each drawing. A window has so many `words`, and one begins every `stride` words.
     """
     pad, device = encoder.dictionary.pad(), next(encoder.parameters()).device
     texts, targets = zip(*drawn)

@@ -147,17 +147,13 @@ def write_page(
     tables: Sequence[Table] = (),
     scores: dict[str, ScoreCurve] | None = None,
 ) -> None:
-    """Write the page.
+    """Write the page, a file that ends with `.html`.
 
     Args:
-        output: the page's file, `.html`.
         encoders: from `open_encoder`, with different names; with `texts` they become float64.
         length: number of positions that are shown; fewer where a model has fewer.
         texts: sequences of tokens for each encoder, for the figures that need them.
-        logs: name of a run -> its log.
         against: name of a run; the page says when the others reach the validation loss that it ends with.
-        tables: further numbers.
-        scores: name of a system -> scores against updates.
 
     Raises:
         UserError: if there is nothing to show, the file is not named `.html`, or it cannot be written.

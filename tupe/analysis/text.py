@@ -22,17 +22,10 @@ _MADE_BY = "tupe prepare-corpus"
 def read_tokens(
     encoder: TupeLanguageModelEncoder, data: Path, length: int, number: int = 8, text: Path | None = None
 ) -> Tensor:
-    """Read sequences `<s> ...` of equal length, without padding.
+    """Read sequences `<s> ...` of equal length for a model, `(B, n)`, without padding.
 
-    Args:
-        encoder: the model that they are for.
-        data: folder of the prepared corpus, for its vocabulary and held-out text.
-        length: of a sequence, at least 3; a shorter text gives one sequence of its length.
-        number: of sequences, at most.
-        text: a file of text in place of the held-out one.
-
-    Returns:
-        `(B, n)`, B at most `number` and n at most `length`.
+    There are at most `number`, of the held-out text of the prepared corpus `data`, or of the file `text` in its
+    vocabulary. A text that is shorter than `length` gives one sequence.
 
     Raises:
         UserError: if the corpus has another dictionary than the model, or the text has fewer than 2 tokens.
@@ -59,12 +52,9 @@ def read_stream(
     split: str = "valid",
     most: int | None = None,
 ) -> Tensor:
-    """Return the tokens `(N,)` of a corpus's held-out text, or of another text.
+    """Return the tokens `(N,)` of a corpus's held-out text, of its training text (`split`), or of the file `text`.
 
-    Args:
-        encoder, data, text: as for `read_tokens`.
-        split: `train` for the training text (its first shard) in place of the held-out one.
-        most: stop after the line of the split that reaches this number of tokens.
+    Of a split, the last line is that which reaches `most` tokens.
 
     Raises:
         UserError: if the corpus has another dictionary than the model, or the text has fewer than 2 tokens.

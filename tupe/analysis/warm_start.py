@@ -13,16 +13,9 @@ from tupe.models.tupe import TupeLanguageModelEncoder
 
 
 def masked_training_text(old: TupeLanguageModelEncoder, data: Path, number: int, seed: int = 1) -> Tensor:
-    """Read the first sequences of the training text of a corpus, as long as the model takes them, with masks.
+    """Read sequences `(B, n)` of a corpus's training text, as long as the model takes them, with masks.
 
-    Args:
-        old: the model that they are for.
-        data: the prepared corpus, in the model's vocabulary.
-        number: of sequences, at most.
-        seed: of the masks.
-
-    Returns:
-        `(B, n)`, B at least `LEAST`.
+    B is at least `LEAST`, and at most `number`.
 
     Raises:
         UserError: for another corpus, or less text.

@@ -36,13 +36,7 @@ def examinations(full: bool) -> Iterator[tuple[str, Callable[[], Findings]]]:
 
 
 def examine(full: bool, output: Path | None, say: Callable[[str], None] = print) -> bool:
-    """Examine this machine and return whether nothing failed.
-
-    Args:
-        full: longer sequences and more repeats.
-        output: file for all findings, as a JSON list; `None` for no file.
-        say: prints a line.
-    """
+    """Examine this machine and return whether nothing failed; `output` gets all findings as a JSON list."""
     found: list[Finding] = []
     start = time.monotonic()
     for name, examination in examinations(full):

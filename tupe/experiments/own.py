@@ -14,10 +14,7 @@ def folder_of(name: str, data: Path) -> Path:
 
 
 def task_of(name: str, data: Path) -> Task:
-    """Return the row of a task in the table, or a row made for a user's own task.
-
-    Args:
-        data: folder of the task, or the folder of all tasks.
+    """Return the row of a task in the table, or a row made for a user's own task; `data` is as for `folder_of`.
 
     Raises:
         UserError: if there is no such task, or a user's own has the name of one in the table.

@@ -22,10 +22,8 @@ def finetuning_result(run: PathLike, task: str = "", model: str = "") -> Result:
     `metrics` has all metrics of the best validation (an epoch can have several), by development set (MNLI has two), if
     the run was logged as JSON (`common.log_format=json`).
 
-    Args:
-        run: folder of the run.
-        task: evaluate the best checkpoint on the test sets of this task; without, an earlier evaluation stays.
-        model: name of the model; by default that of an earlier result, or else of the checkpoint.
+    With a `task`, the best checkpoint is evaluated on its test sets; without, an earlier evaluation stays. Without a
+    `model`, its name is that of an earlier result, or else of the checkpoint.
 
     Raises:
         UserError: if there is no finished run.

@@ -51,8 +51,6 @@ def check(cfg: DictConfig, launch: Launch) -> None:
     if launch.here and (begins_from := named_checkpoint(cfg.checkpoint)) is not None:
         with open(begins_from, "rb") as file:
             load(file)
-    if min(launch.nodes, launch.processes) < 1 or launch.gpus < 0:
-        raise UserError(f"{launch} cannot be: give numbers above 0; only GPUs may be 0.")
     if launch.here and launch.gpus > torch.cuda.device_count():
         raise UserError(
             f"{launch.gpus} GPU(s) are asked for, but PyTorch {torch.__version__} sees {torch.cuda.device_count()}: "

@@ -49,8 +49,6 @@ def _by_peak(launch: Launch, flops: int) -> str:
     peak, gpus = peak_flops(launch.gpu.upper()), launch.nodes * launch.gpus
     if peak is None:
         raise UserError(f"the peak of a {launch.gpu} is not known: give --gpu one of {', '.join(KNOWN_DEVICES)}.")
-    if not 0 < launch.mfu <= 1:
-        raise UserError(f"--mfu is {launch.mfu}, but a share of the peak is above 0 and at most 1.")
     if gpus == 0:
         raise UserError("hours are those of GPUs: say how many by --gpus.")
     found = flops / (gpus * peak * launch.mfu) / 3600

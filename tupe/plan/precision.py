@@ -44,15 +44,10 @@ class Choice(NamedTuple):
 
 
 def choose(folder: Path, overrides: list[str], fp16: bool = True) -> Choice:
-    """Choose the precision of a training on this machine's GPUs.
+    """Choose the precision of a training on this machine's GPUs, whose checkpoints are in `folder`.
 
-    A precision on the command line is taken, and kept. Without one, where the configuration asks for fp16, a training
-    that resumes keeps what it began with, and one that begins takes bf16 if every GPU has it.
-
-    Args:
-        folder: of the training's checkpoints.
-        overrides: `key=value` of the command line.
-        fp16: whether the configuration asks for fp16.
+    A precision on the command line (`overrides`) is taken, and kept. Without one, where the configuration asks for
+    fp16, a training that resumes keeps what it began with, and one that begins takes bf16 if every GPU has it.
 
     Raises:
         UserError: if the folder's file holds no precision.

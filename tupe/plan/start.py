@@ -22,16 +22,9 @@ def start(
     node_rank: int,
     precision: Choice | None = None,
 ) -> NoReturn:
-    """Lock the folder of the checkpoints, and replace this process by `command`.
+    """Lock the folder of the checkpoints on machine 0, and replace this process by `command`, the training.
 
-    Args:
-        command: the training.
-        cfg: its configuration.
-        launch: where it takes place.
-        made_by: name of the training in messages.
-        made_of: what the folder depends on.
-        node_rank: number of this machine; machine 0 locks the folder.
-        precision: written to the folder for when the training resumes; None on the CPU.
+    The folder depends on `made_of`, and gets the precision, for when the training resumes.
 
     Raises:
         UserError: if another process works in the folder, or if it holds something else.

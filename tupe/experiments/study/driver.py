@@ -37,11 +37,8 @@ class Begun:
 class Study:
     """The runs of a design, those that are done and those that are wanted.
 
-    Args:
-        records: folder of the records of all studies.
-        out: folder of the corpora, checkpoints and logs of all studies.
-        parts: the parts that are wanted; all by default.
-        systems: the systems that are wanted; all by default.
+    The folders `records` and `out`, for corpora, checkpoints and logs, are those of all studies. All parts and systems
+    are wanted by default.
 
     Raises:
         UserError: for a system that the design lacks, and a file in place of a folder.

@@ -9,7 +9,7 @@ from tupe.analysis.cost import read_costs
 from tupe.errors import UserError
 from tupe.experiments.process import python_command
 from tupe.experiments.study.design import Design, Run
-from tupe.experiments.study.records import Cost, FineTuning, these_versions, this_host
+from tupe.experiments.study.records import Cost, FineTuning, this_machine
 from tupe.experiments.table import read_sweep
 from tupe.user_dir import config_dir
 
@@ -36,7 +36,7 @@ def sweep_record(of: dict[str, Any], folder: Path, processor_seconds: float) -> 
     if row.failed:
         return None
     scores = {name: {f"{rate.lr:g}": rate.scores for rate in cell.rates} for name, cell in row.cells.items()}
-    return FineTuning(of, scores, round(processor_seconds, 1), this_host(), these_versions())
+    return FineTuning(of, scores, round(processor_seconds, 1), **this_machine())
 
 
 def cost_command(design: Design, folder: Path) -> list[str]:
@@ -53,4 +53,4 @@ def cost_record(of: dict[str, Any], folder: Path) -> Cost:
     times: dict[str, dict[str, tuple[float, float, float]]] = {}
     for record in records:
         times.setdefault(record["rival"], {})[record["mode"]] = tuple(record["time_over_first"])
-    return Cost(of, conditions, times, this_host(), these_versions())
+    return Cost(of, conditions, times, **this_machine())

@@ -7,6 +7,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
+
 from tupe.analysis.length import LengthLoss
 from tupe.cores import available_cores, processor
 from tupe.data.corpus.manifest import versions
@@ -139,14 +141,9 @@ def best_rate(design: Design, system: str, records: dict[Run, Record]) -> float 
     return best.lr if math.isfinite(records[best].loss) else None
 
 
-def this_host() -> dict[str, int | str]:
-    """Return the processor's name, the number of cores that may be used, and the GPU if there is one."""
-    import torch
-
-    host: dict[str, int | str] = {"processor": processor(), "cores": available_cores()}
-    return {**host, "gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else host
-
-
-def these_versions() -> dict[str, str]:
-    """Return the versions of Python, PyTorch, fairseq, this package, and what prepared the corpus."""
-    return {**versions(), "torch": version("torch")}
+def this_machine() -> dict[str, dict[str, Any]]:
+    """Return the fields of a record that name the processor, its cores, the GPU if there is one, and the versions."""
+    host = {"processor": processor(), "cores": available_cores()}
+    if torch.cuda.is_available():
+        host["gpu"] = torch.cuda.get_device_name()
+    return {"host": host, "versions": {**versions(), "torch": version("torch")}}

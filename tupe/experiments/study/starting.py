@@ -9,7 +9,7 @@ from tupe.errors import UserError
 from tupe.experiments.process import python_command
 from tupe.experiments.runs import LOG
 from tupe.experiments.study.design import Design, Run
-from tupe.experiments.study.records import Conversion, these_versions, this_host
+from tupe.experiments.study.records import Conversion, this_machine
 
 #: Name of the checkpoint in the run's folder.
 CHECKPOINT = "start.pt"
@@ -35,7 +35,7 @@ def start_record(of: dict[str, Any], folder: Path) -> Conversion:
     found = _SECONDS.findall((folder / LOG).read_text(encoding="utf-8", errors="replace"))
     if not found:
         raise UserError(f"{folder / LOG} does not say how long the conversion took: remove {folder}, and start again.")
-    return Conversion(of, float(found[-1]), this_host(), these_versions())
+    return Conversion(of, float(found[-1]), **this_machine())
 
 
 def _fields(design: Design, run: Run) -> list[str]:

@@ -20,7 +20,7 @@ from tupe.errors import UserError
 from tupe.experiments.process import python_command
 from tupe.experiments.settings import assignment, result_settings
 from tupe.experiments.study.design import ROBERTA, Design, Run
-from tupe.experiments.study.records import Pretraining, these_versions, this_host
+from tupe.experiments.study.records import Pretraining, this_machine
 from tupe.files import check_file
 from tupe.systems import SIZES
 from tupe.user_dir import config_dir, user_dir
@@ -143,9 +143,8 @@ def record(
         accuracy=valid[max(valid)].get("accuracy") if valid else None,
         training_seconds=round(log.seconds + log.repeated_seconds, 1) if log else 0.0,
         processor_seconds=round(processor_seconds, 1),
-        host=this_host(),
-        versions=these_versions(),
         diverged=diverged,
+        **this_machine(),
         **(_measured(design, run, corpus, folder) if is_measured else {}),
     )
 
