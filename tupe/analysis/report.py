@@ -40,7 +40,8 @@ def write_report(folder: str | Path, models: list[str]) -> Path:
     folder = Path(folder)
     corpus = Manifest.load(folder / "corpus")
     logs = {model: read_log(folder / "pretraining" / model / "hydra_train.log") for model in models}
-    plot_training({label(model): log for model, log in logs.items()}, folder / "curves.png", "Pre-training")
+    labelled = {label(model): log for model, log in logs.items()}
+    plot_training(labelled, folder / "curves.png", "Pre-training")
     encoders = [open_encoder(folder / "pretraining" / model / CHECKPOINT, label(model)) for model in models]
     plot_position(position_correlation(encoders[0]), folder / "position.png")
     hubs = {model: _hub(folder / "pretraining" / model, corpus) for model in models}
@@ -53,7 +54,7 @@ def write_report(folder: str | Path, models: list[str]) -> Path:
         folder / "report.html",
         encoders,
         texts=[read_tokens(encoder, folder / "corpus", min(128, encoder.args.max_positions)) for encoder in encoders],
-        logs={label(model): log for model, log in logs.items()},
+        logs=labelled,
         against=label(models[-1]) if len(models) > 1 else None,
         tables=[Table("Results", machine, results), Table("Filled masks", "The likeliest words.", filled, words=True)],
     )
@@ -94,9 +95,8 @@ def _hub(run: Path, corpus: Manifest):
 
 def _filled(hubs: dict) -> list[list[str]]:
     """Tabulate the words that each model fills in for `<mask>`, with their probabilities."""
-
-    def words(hub, sentence: str) -> str:
-        return ", ".join(f"{word.strip()} {p:.2f}" for _, p, word in hub.fill_mask(sentence, topk=3))
-
-    rows = [[sentence, *(words(hub, sentence) for hub in hubs.values())] for sentence in SENTENCES]
-    return [["fill_mask", *map(label, hubs)], *rows]
+    rows = [["fill_mask", *map(label, hubs)]]
+    for sentence in SENTENCES:
+        found = [hub.fill_mask(sentence, topk=3) for hub in hubs.values()]
+        rows.append([sentence, *(", ".join(f"{word.strip()} {p:.2f}" for _, p, word in words) for words in found)])
+    return rows

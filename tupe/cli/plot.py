@@ -9,8 +9,7 @@ docs/figures.md shows them, and says which systems have which.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tupe.cli._labels import open_encoders, read_runs, split_label
@@ -110,7 +109,7 @@ def _tokens(args: argparse.Namespace, encoders: list[TupeLanguageModelEncoder]) 
 class Figure(NamedTuple):
     shows: str  # what is drawn, and of what
     draw: Callable[[argparse.Namespace], None]  # reads the paths, and writes the picture
-    options: Mapping[str, Any] = MappingProxyType({})  # its optional arguments, with their defaults
+    options: dict[str, Any]  # its optional arguments, with their defaults
     several: bool = False  # whether it compares several checkpoints, runs or sweeps
 
 
@@ -121,13 +120,13 @@ _ENDS = {"against": None, "reference": None, "title": "Training"}
 FIGURES = {
     "position": Figure("position correlation of every head of a CHECKPOINT", _position, {"length": None}),
     "reset": Figure("one head of a CHECKPOINT before the reset of [CLS] and after it", _reset, _HEAD),
-    "similarity": Figure("cosine similarity of the position vectors of a CHECKPOINT", _similarity),
-    "segments": Figure("what every head of a CHECKPOINT adds between segments", _segments),
+    "similarity": Figure("cosine similarity of the position vectors of a CHECKPOINT", _similarity, {}),
+    "segments": Figure("what every head of a CHECKPOINT adds between segments", _segments, {}),
     "correlations": Figure("words and positions in the first layer of a CHECKPOINT", _correlations, _TEXT),
     "ranks": Figure("rank of the logits in each layer of CHECKPOINTS", _ranks, _TEXT, several=True),
     "training": Figure("loss and learning rate of RUNS", _training, _ENDS, several=True),
     "scores": Figure("score against updates of pre-training, of SWEEPS", _scores, _COLUMN, several=True),
-    "cost": Figure("time over that of the first model, of benchmarks/model.py's model.json", _cost),
+    "cost": Figure("time over that of the first model, of benchmarks/model.py's model.json", _cost, {}),
 }
 
 

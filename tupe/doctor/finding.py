@@ -1,7 +1,7 @@
 """Findings of an examination, as one line for a reader and as facts for a bug report."""
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,9 +10,9 @@ class Status(enum.StrEnum):
     """How much a finding matters: `FAILED` makes the exit status 1."""
 
     OK = "ok"
-    NOTE = "note"
-    WARNING = "warning"
-    FAILED = "failed"
+    NOTE = "note"  # neither good nor bad, such as what was left out
+    WARNING = "warning"  # costs something, but not the numbers
+    FAILED = "failed"  # does not work
 
 
 @dataclass(frozen=True)
@@ -31,21 +31,9 @@ class Finding:
 Findings = Iterator[Finding]
 
 
-def ok(name: str, text: str, **facts: Any) -> Finding:
-    """Return a finding that all is well."""
-    return Finding(name, Status.OK, text, facts)
+def _maker(status: Status) -> Callable[..., Finding]:
+    """Return a function of the name, the text and the facts, by their names."""
+    return lambda name, text, **facts: Finding(name, status, text, facts)
 
 
-def note(name: str, text: str, **facts: Any) -> Finding:
-    """Return a finding that is neither good nor bad, such as what was left out."""
-    return Finding(name, Status.NOTE, text, facts)
-
-
-def warning(name: str, text: str, **facts: Any) -> Finding:
-    """Return a finding that costs something, but not the numbers."""
-    return Finding(name, Status.WARNING, text, facts)
-
-
-def failed(name: str, text: str, **facts: Any) -> Finding:
-    """Return a finding that something does not work."""
-    return Finding(name, Status.FAILED, text, facts)
+ok, note, warning, failed = map(_maker, Status)

@@ -48,12 +48,7 @@ def run(name: str, steps: dict[str, list[str]], processes: int) -> Findings:
             command = [sys.executable, *start, "-m", "tupe.doctor.training"]
         package = str(Path(__file__).resolve().parents[2])
         path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
-        environment = {
-            **os.environ,
-            "PYTHONPATH": path,
-            "PYTHONSAFEPATH": "1",
-            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
-        }
+        environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
         asked = json.dumps({"data": folder, "steps": steps})
         try:
             done = subprocess.run([*command, asked], env=environment, capture_output=True, text=True, timeout=_SECONDS)
@@ -87,20 +82,11 @@ def judge(name: str, line: dict[str, Any]):
 
 
 def arguments(data: str, more: list[str]) -> list[str]:
-    fixed = {
-        "user-dir": Path(__file__).resolve().parents[1],
-        "task": "masked_lm",
-        "criterion": "tupe_masked_lm",
-        "arch": "tupe_tiny",
-        "optimizer": "adam",
-        "lr": 1e-3,
-        "lr-scheduler": "fixed",
-        "batch-size": 4,
-        "tokens-per-sample": 64,
-        "max-positions": 64,
-        "distributed-world-size": 1,
-    }
-    return [data, *(part for name, value in fixed.items() for part in (f"--{name}", str(value))), *more]
+    fixed = (
+        "--task masked_lm --criterion tupe_masked_lm --arch tupe_tiny --optimizer adam --lr 0.001 --lr-scheduler fixed "
+        "--batch-size 4 --tokens-per-sample 64 --max-positions 64 --distributed-world-size 1"
+    )
+    return [data, "--user-dir", str(Path(__file__).resolve().parents[1]), *fixed.split(), *more]
 
 
 def sample(task: Any) -> dict[str, Any]:
@@ -117,11 +103,10 @@ def sample(task: Any) -> dict[str, Any]:
     target = tokens.masked_fill(~chosen, dictionary.pad())
     source = tokens.masked_fill(chosen, dictionary.index("<mask>"))
     lengths = tokens.ne(dictionary.pad()).sum(1)
-    ntokens = int(lengths.sum())
     return {
         "id": torch.arange(4),
         "nsentences": 4,
-        "ntokens": ntokens,
+        "ntokens": int(lengths.sum()),
         "net_input": {"src_tokens": source, "src_lengths": lengths},
         "target": target,
     }
