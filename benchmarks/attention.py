@@ -22,7 +22,6 @@ import json
 import math
 import statistics
 import sys
-import time
 import traceback
 from argparse import Namespace
 from collections.abc import Callable
@@ -33,7 +32,7 @@ import torch
 import torch._dynamo
 import torch._functorch.config
 from attention_rivals import DESCRIPTIONS, attention_of, inputs, lengths_of, tokens_of, turn_of, unsuited
-from measured import add_device, machine, spread
+from measured import clock_of, machine, parse, quartiles, spread, turns
 from torch import Tensor
 
 from tupe.cli.main import status
@@ -48,30 +47,19 @@ BOTH = "forward + backward"
 def arguments() -> Namespace:
     on_gpu = torch.cuda.is_available()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
     cases = ["32x128", "32x512", "16x1024", "8x2048", "2x4096", "1x8192"] if on_gpu else ["2x128", "2x256", "2x512"]
-    parser.add_argument(
-        "--cases", nargs="+", default=cases, metavar="BxT", help="batch x length (default: %(default)s)"
-    )
-    parser.add_argument("--rivals", nargs="+", choices=DESCRIPTIONS, default=list(DESCRIPTIONS), help="default: all")
-    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), help="default: all")
-    parser.add_argument("--heads", type=int, default=12)
-    parser.add_argument("--width", type=int, default=64, help="of a head (default: 64)")
-    parser.add_argument("--dropout", type=float, default=0.0)
-    parser.add_argument("--ragged", action="store_true", help="sequences of many lengths")
-    add_device(parser)
-    parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
-    parser.add_argument("--rounds", type=int, default=30, help="that count (default: 30)")
-    parser.add_argument("--warm-up", type=int, default=3, help="rounds before them (default: 3)")
-    parser.add_argument("--milliseconds", type=float, default=20.0, help="of a rival's turn (default: 20)")
-    parser.add_argument(
-        "--clock", choices=["wall", "process"], default="wall", help="process: processor time, for a busy CPU"
-    )
-    parser.add_argument("--graph", action="store_true", help="replay CUDA graphs")
-    parser.add_argument("--output", type=Path, help="folder for attention.json, attention.md and attention.png")
-    args = parser.parse_args()
-    args.on_gpu = args.device.startswith("cuda")
-    args.dtype = args.dtype or ("bfloat16" if args.on_gpu else "float32")
-    return args
+    add("--cases", nargs="+", default=cases, metavar="BxT", help="batch x length (default: %(default)s)")
+    add("--rivals", nargs="+", choices=DESCRIPTIONS, default=list(DESCRIPTIONS), help="default: all")
+    add("--modes", nargs="+", choices=MODES, default=list(MODES), help="default: all")
+    add("--heads", type=int, default=12)
+    add("--width", type=int, default=64, help="of a head (default: 64)")
+    add("--dropout", type=float, default=0.0)
+    add("--ragged", action="store_true", help="sequences of many lengths")
+    add("--milliseconds", type=float, default=20.0, help="of a rival's turn (default: 20)")
+    add("--graph", action="store_true", help="replay CUDA graphs")
+    add("--output", type=Path, help="folder for attention.json, attention.md and attention.png")
+    return parse(parser, rounds=30, warm_up=3)
 
 
 # ------------------------------------------------------------------------------------------------------------- a step
@@ -93,11 +81,9 @@ def same_bits(step: Callable[[], Any], args: Namespace) -> bool | None:
 def make_step(rival: str, mode: str, batch: int, length: int, args: Namespace) -> Callable[..., Any]:
     """A step, each time on the next set of inputs, or on the first; returns what it has computed."""
     attend = attention_of(rival, batch, length, args)
-    numbers = args.heads * length * (4 * batch * args.width + length)  # with a dense bias
-    size = numbers * torch.finfo(getattr(torch, args.dtype)).bits // 8
-    sets = [
-        inputs(rival, batch, length, args) for _ in range(max(1, min(8, (200 << 20) // size)) if args.on_gpu else 1)
-    ]
+    size = args.heads * length * (4 * batch * args.width + length) * args.torch_dtype.itemsize  # with a dense bias
+    number = max(1, min(8, (200 << 20) // size)) if args.on_gpu else 1
+    sets = [inputs(rival, batch, length, args) for _ in range(number)]
     turn = 0
     outs = [attend(*leaves) for leaves, _ in sets] if mode == "backward" else []
 
@@ -132,7 +118,7 @@ def make_step(rival: str, mode: str, batch: int, length: int, args: Namespace) -
 def seconds(step: Callable[[], None], repeats: int, args: Namespace) -> float:
     """Time of one step, `repeats` in a row."""
     if not args.on_gpu:
-        clock = time.process_time if args.clock == "process" else time.perf_counter
+        clock = clock_of(args)
         start = clock()
         for _ in range(repeats):
             step()
@@ -155,14 +141,14 @@ def extra_memory(step: Callable[[], None], mode: str, tokens: int, args: Namespa
     torch.cuda.reset_peak_memory_stats()
     step()
     torch.cuda.synchronize()
-    one = tokens * args.heads * args.width * torch.finfo(getattr(torch, args.dtype)).bits // 8
+    one = tokens * args.heads * args.width * args.torch_dtype.itemsize
     return torch.cuda.max_memory_allocated() - before - one * {"forward": 1, "backward": 3, BOTH: 4}[mode]
 
 
 def product_step(args: Namespace) -> tuple[Callable[[], None], float]:
     """One large matrix product, and its operations."""
     size = 8192 if args.on_gpu else 1024
-    a, b = (torch.randn(size, size, device=args.device, dtype=getattr(torch, args.dtype)) for _ in range(2))
+    a, b = (torch.randn(size, size, device=args.device, dtype=args.torch_dtype) for _ in range(2))
     return lambda: linear(a, b), 2.0 * size**3
 
 
@@ -197,12 +183,11 @@ def compare(batch: int, length: int, mode: str, args: Namespace) -> list[dict[st
         with turn_of(name, args):
             calls[name] = max(1, round(args.milliseconds / 1000 / seconds(step, 3, args)))
     measured: dict[str, list[float]] = {name: [] for name in steps}
-    for number in range(-args.warm_up, args.rounds):
-        for name in steps if number % 2 else reversed(steps):
-            with turn_of(name, args):
-                value = seconds(steps[name], calls[name], args)
-            if number >= 0:
-                measured[name].append(value / getattr(getattr(steps[name], "__self__", None), "steps", 1))
+    for number, name in turns(steps, args):
+        with turn_of(name, args):
+            value = seconds(steps[name], calls[name], args)
+        if number >= 0:
+            measured[name].append(value / getattr(getattr(steps[name], "__self__", None), "steps", 1))
     rate = product_operations / statistics.median(measured.pop("product"))
     operations = MODES[mode] * args.heads * int(lengths_of(batch, length, args).square().sum()) * args.width
     base = measured.get("flash") or next(iter(measured.values()))
@@ -232,10 +217,10 @@ def row(record: dict[str, Any]) -> str:
     start = f"| {record['batch']} x {record['length']} | {record['mode']} | {DESCRIPTIONS[record['rival']]} |"
     if "missing" in record:
         return f"{start} {record['missing']} | | | | |"
-    (low, ms, high), ratio, extra = record["milliseconds"], record["time_over_flash"], record["extra_bytes"]
+    extra = record["extra_bytes"]
     memory = "" if extra is None else f"{extra / 2**20:,.1f} MiB"
     return (
-        f"{start} {ms:.3f} ({low:.3f}-{high:.3f}) | {ratio[1]:.2f} ({ratio[0]:.2f}-{ratio[2]:.2f}) | {memory} "
+        f"{start} {quartiles(record['milliseconds'], 3)} | {quartiles(record['time_over_flash'])} | {memory} "
         f"| {100 * record['share_of_product']:.1f}% | {SAYS[record['same_bits']]} |"
     )
 
@@ -281,8 +266,8 @@ def write(records: list[dict[str, Any]], title: str, folder: Path) -> None:
 def main() -> None:
     args = arguments()
     title = (
-        f"{machine(args.device)}, "
-        f"{args.dtype}, {args.heads} heads of {args.width}, dropout {args.dropout}, {args.rounds} rounds, "
+        f"{machine(args.device)}, {args.dtype}, {args.heads} heads of {args.width}, "
+        f"dropout {args.dropout}, {args.rounds} rounds, "
         f"{args.clock} time{', CUDA graphs' if args.graph else ''}{', ragged' if args.ragged else ''}"
     )
     print(title, "", HEADER, sep="\n", flush=True)

@@ -138,7 +138,7 @@ def inputs(rival: str, batch: int, length: int, args: Namespace) -> tuple[list[T
     """Query, key, value and the rival's bias, as the layers of a model have them, and a gradient of the output."""
 
     def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, device=args.device, dtype=getattr(torch, args.dtype))
+        return torch.randn(*shape, device=args.device, dtype=args.torch_dtype)
 
     tokens = tokens_of(rival, batch, length, args)
     product, d_out = normal(*tokens, 3, args.heads, args.width).movedim(-3, 0), normal(*tokens, args.heads, args.width)

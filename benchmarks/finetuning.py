@@ -18,10 +18,10 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-import time
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,8 +32,8 @@ import torch.nn.functional as F
 from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta.model import base_architecture
 from fairseq.utils import move_to_cuda
-from measured import machine, parse, spread
-from torch import nn
+from measured import clock_of, machine, parse, quartiles, spread, turns
+from torch import Tensor, nn
 
 from tupe.cli.main import status
 from tupe.models import TupeModel
@@ -103,31 +103,42 @@ class Batches:
             places = [int((place + offset) * self.window / steps) for place in range(steps)]
         for place in places:
             sample = self.data.collater([self.data[i] for i in self.batches[(first + place) % len(self.batches)]])
-            yield move_to_cuda(sample) if self.args.device.startswith("cuda") else sample
+            yield move_to_cuda(sample) if self.args.on_gpu else sample
 
 
 class Trained:
-    """A model with its optimizer."""
+    """A model with its optimizer, and how it scores the classes of a batch."""
 
-    def __init__(self, model: nn.Module, task: Any, args: Namespace) -> None:
-        torch.manual_seed(1)
-        self.model, self.ours = model, isinstance(model, TupeModel)
-        model.register_classification_head(HEAD, num_classes=task.cfg.num_classes)
-        model.to(args.device, args.dtype)
-        self.optimizer = DecoupledAdam(model.parameters(), lr=1e-5, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01)
+    def __init__(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, scores: Callable[[dict], Tensor], keep: bool = False
+    ) -> None:
+        self.model, self.optimizer, self.scores = model, optimizer, scores
+        self.keep = keep  # whether gradients stay allocated, so that memory is counted without them
 
     def run(self, sample: dict, training: bool) -> None:
         """An update, or a forward pass."""
-        hint = {"num_tokens": sample["ntokens"]} if self.ours else {}
-        net_input = sample["net_input"]
         self.model.train(training)
         with nullcontext() if training else torch.no_grad():
-            scores, _ = self.model(**net_input, features_only=True, classification_head_name=HEAD, **hint)
-            loss = F.cross_entropy(scores.float(), sample["target"].flatten())
+            loss = F.cross_entropy(self.scores(sample).float(), sample["target"].flatten())
         if training:
             loss.backward()
             self.optimizer.step()
-            self.optimizer.zero_grad()
+            self.optimizer.zero_grad(set_to_none=not self.keep)
+
+
+def scores_of(model: nn.Module, sample: dict) -> Tensor:
+    """Return the scores of a model of ours, or of fairseq's."""
+    hint = {"num_tokens": sample["ntokens"]} if isinstance(model, TupeModel) else {}
+    return model(**sample["net_input"], features_only=True, classification_head_name=HEAD, **hint)[0]
+
+
+def trained(model: nn.Module, task: Any, args: Namespace) -> Trained:
+    """Give a model a head for the task, and an optimizer."""
+    torch.manual_seed(1)
+    model.register_classification_head(HEAD, num_classes=task.cfg.num_classes)
+    model.to(args.device, args.torch_dtype)
+    optimizer = DecoupledAdam(model.parameters(), lr=1e-5, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01)
+    return Trained(model, optimizer, partial(scores_of, model))
 
 
 def build_ours(task: Any, args: Namespace) -> TupeModel:
@@ -166,32 +177,27 @@ def ways(task: Any, args: Namespace, mode: str) -> dict[str, tuple[bool, str, Ba
 
 def compare(task: Any, args: Namespace, models: dict[bool, Trained], mode: str) -> list[str]:
     """Rows of the table: padding, tokens a second, and that over `padded`, or over batches of one length."""
-    now = time.perf_counter if args.clock == "wall" else time.process_time
-    measured = ways(task, args, mode)
+    now, measured = clock_of(args), ways(task, args, mode)
     rates: dict[str, list[float]] = {name: [] for name in measured}
     slots, tokens = dict.fromkeys(measured, 0), dict.fromkeys(measured, 0)
-    for number in range(-args.warm_up, args.rounds):
-        for name in measured if number % 2 else reversed(list(measured)):
-            ours, unpad, batches = measured[name]
-            samples = list(batches.of_round(max(number, 0)))
-            if ours:
-                models[ours].model.encoder.sentence_encoder.unpad = unpad
-            begin = now()
-            for sample in samples:
-                models[ours].run(sample, mode == "training")
-            if args.device.startswith("cuda"):
-                torch.cuda.synchronize()
-            seconds, count = now() - begin, sum(sample["ntokens"] for sample in samples)
-            if number >= 0:
-                rates[name].append(count / seconds)
-                tokens[name] += count
-                slots[name] += sum(sample["net_input"]["src_tokens"].numel() for sample in samples)
+    for number, name in turns(measured, args):
+        ours, unpad, batches = measured[name]
+        samples = list(batches.of_round(max(number, 0)))
+        if ours:
+            models[ours].model.encoder.sentence_encoder.unpad = unpad
+        begin = now()
+        for sample in samples:
+            models[ours].run(sample, mode == "training")
+        seconds, count = now() - begin, sum(sample["ntokens"] for sample in samples)
+        if number >= 0:
+            rates[name].append(count / seconds)
+            tokens[name] += count
+            slots[name] += sum(sample["net_input"]["src_tokens"].numel() for sample in samples)
     rows = []
     for name, found in rates.items():
         base = NO_PADDING if name.startswith(NO_PADDING) else next(iter(measured))
-        low, median, high = spread([own / first for own, first in zip(found, rates[base])])
+        ratio = "1" if name == base else quartiles(spread([own / first for own, first in zip(found, rates[base])]))
         padding = 100 * (1 - tokens[name] / slots[name])
-        ratio = "1" if name == base else f"{median:.2f} ({low:.2f}-{high:.2f})"
         rows.append(f"| {mode} | {name} | {padding:.0f}% | {spread(found)[1]:,.0f} | {ratio} |")
     return rows
 
@@ -201,14 +207,14 @@ def main() -> None:
     logging.disable(logging.INFO)
     print(
         f"{machine(args.device)}, "
-        f"{args.dtype}, {args.system}_{args.size}, batches of {args.batch}, windows of {args.window}, "
+        f"{args.torch_dtype}, {args.system}_{args.size}, batches of {args.batch}, windows of {args.window}, "
         f"{args.rounds} rounds of {args.steps}, {args.clock} time"
     )
     for folder in args.tasks:
         task = load(folder)
-        models = {True: Trained(build_ours(task, args), task, args)}
+        models = {True: trained(build_ours(task, args), task, args)}
         if not args.no_roberta:
-            models[False] = Trained(build_roberta(task, args), task, args)
+            models[False] = trained(build_roberta(task, args), task, args)
         print(f"\n{folder.name}, vocabulary {len(task.source_dictionary)}\n", flush=True)
         print("| | batches | padding | tokens/s | over padded (quartiles) |\n|---|---|---|---|---|", flush=True)
         for mode in args.modes:

@@ -26,16 +26,14 @@ import logging
 import re
 import sys
 import tempfile
-import time
 from argparse import Namespace
 from collections.abc import Callable
-from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
-from finetuning import HEAD, Batches, load
-from measured import machine, parse, spread
+from finetuning import HEAD, Batches, Trained, load, scores_of
+from measured import clock_of, machine, parse, quartiles, spread, turns
 from torch import Tensor, nn
 
 import tupe.transformers  # hides a torchaudio that does not load; before `transformers`  # noqa: F401
@@ -90,56 +88,37 @@ def both(classes: int, args: Namespace) -> tuple[nn.Module, TupeModel]:
     fields = {**read.fields, "_name": read.name}
     checked = saved_config({"cfg": {"model": fields}, "model": read.weights}, read.path)
     ours = build(checked, dictionary_of_size(args.symbols), read, HEAD)
-    return theirs.to(args.device, args.dtype), ours.to(args.device, args.dtype)
+    return theirs.to(args.device, args.torch_dtype), ours.to(args.device, args.torch_dtype)
 
 
 class Ways:
-    """The two models with their optimizers; `run[way](sample, training)` is a step, or a forward pass."""
+    """The two models with their optimizers."""
 
     def __init__(self, classes: int, args: Namespace) -> None:
-        self.theirs, self.ours = both(classes, args)
+        theirs, ours = both(classes, args)
         options = {"lr": 1e-5, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
-        self.of_theirs = torch.optim.AdamW(self.theirs.parameters(), fused=True, **options)
-        self.of_ours = DecoupledAdam(self.ours.parameters(), **options)
-        self.run: dict[str, Callable[[dict, bool], None]] = {
-            THEIRS: lambda sample, training: self._step(self.theirs, self.of_theirs, self._scores, sample, training),
-            PADDED: lambda sample, training: self._unpadded("never", sample, training),
-            ALONE: lambda sample, training: self._unpadded("auto", sample, training),
-        }
 
-    def _scores(self, sample: dict) -> Tensor:
-        tokens = sample["net_input"]["src_tokens"]
-        return self.theirs(input_ids=tokens, attention_mask=tokens.ne(_PADDING).long()).logits
+        def scores_of_theirs(sample: dict) -> Tensor:
+            tokens = sample["net_input"]["src_tokens"]
+            return theirs(input_ids=tokens, attention_mask=tokens.ne(_PADDING).long()).logits
 
-    def _our_scores(self, sample: dict) -> Tensor:
-        hint = {"features_only": True, "classification_head_name": HEAD, "num_tokens": sample["ntokens"]}
-        return self.ours(**sample["net_input"], **hint)[0]
+        optimizer = torch.optim.AdamW(theirs.parameters(), fused=True, **options)
+        self.theirs = Trained(theirs, optimizer, scores_of_theirs, keep=True)
+        optimizer = DecoupledAdam(ours.parameters(), **options)
+        self.ours = Trained(ours, optimizer, partial(scores_of, ours), keep=True)
 
-    def _unpadded(self, unpad: str, sample: dict, training: bool) -> None:
-        self.ours.encoder.sentence_encoder.unpad = unpad
-        self._step(self.ours, self.of_ours, self._our_scores, sample, training)
-
-    def _step(
-        self,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        scores: Callable[[dict], Tensor],
-        sample: dict,
-        training: bool,
-    ) -> None:
-        model.train(training)
-        with nullcontext() if training else torch.no_grad():
-            loss = F.cross_entropy(scores(sample).float(), sample["target"].flatten())
-        if training:
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=False)
+    def run(self, way: str, sample: dict, training: bool) -> None:
+        """A step, or a forward pass."""
+        if way == THEIRS:
+            return self.theirs.run(sample, training)
+        self.ours.model.encoder.sentence_encoder.unpad = "auto" if way == ALONE else "never"
+        self.ours.run(sample, training)
 
     def difference(self, sample: dict) -> float:
         """How far the scores of both are apart, before any training."""
-        self.theirs.eval(), self.ours.eval()
+        self.theirs.model.eval(), self.ours.model.eval()
         with torch.no_grad():
-            return float((self._scores(sample) - self._our_scores(sample)).abs().max())
+            return float((self.theirs.scores(sample) - self.ours.scores(sample)).abs().max())
 
 
 def growth(step: Callable[[], None]) -> float | None:
@@ -179,33 +158,27 @@ def orders(folder: Path, mode: str, args: Namespace) -> dict[str, Batches]:
 
 def compare(folder: Path, mode: str, models: Ways, args: Namespace) -> None:
     """Print the rows of the table."""
-    now = time.perf_counter if args.clock == "wall" else time.process_time
+    now, training = clock_of(args), mode == "training"
     for name, batches in orders(folder, mode, args).items():
-        ways = [way for way in models.run if (way, name) != (ALONE, "of one length")]
+        ways = [THEIRS, PADDED] if name == "of one length" else [THEIRS, PADDED, ALONE]
         rates: dict[str, list[float]] = {way: [] for way in ways}
-        memory, slots, tokens = {}, 0, 0
-        for number in range(-args.warm_up, args.rounds):
+        slots = tokens = 0
+        for number, way in turns(ways, args):
             samples = list(batches.of_round(max(number, 0)))
-            count = sum(sample["ntokens"] for sample in samples)
-            for way in ways if number % 2 else reversed(ways):
-                begin = now()
-                for sample in samples:
-                    models.run[way](sample, mode == "training")
-                if args.device.startswith("cuda"):
-                    torch.cuda.synchronize()
-                if number >= 0:
-                    rates[way].append(count / (now() - begin))
+            begin = now()
+            for sample in samples:
+                models.run(way, sample, training)
+            seconds, count = now() - begin, sum(sample["ntokens"] for sample in samples)
             if number >= 0:
+                rates[way].append(count / seconds)
                 tokens += count
                 slots += sum(sample["net_input"]["src_tokens"].numel() for sample in samples)
-        for way in ways:
-            memory[way] = growth(lambda: models.run[way](samples[0], mode == "training"))  # noqa: B023
+        memory = {way: growth(partial(models.run, way, samples[0], training)) for way in ways}
+        padding = 100 * (1 - tokens / slots)
         for way, found in rates.items():
-            low, median, high = spread([own / first for own, first in zip(found, rates[THEIRS])])
-            ratio = "1" if way == THEIRS else f"{median:.2f} ({low:.2f}-{high:.2f})"
+            ratio = "1" if way == THEIRS else quartiles(spread([own / x for own, x in zip(found, rates[THEIRS])]))
             grows = "" if memory[way] is None else f"{memory[way]:,.0f}"
-            padding = 100 * (1 - tokens / slots)
-            cells = (mode, name, f"{padding:.0f}%", way, f"{grows}", f"{spread(found)[1]:,.0f}", ratio)
+            cells = (mode, name, f"{padding:.0f}%", way, grows, f"{spread(found)[1]:,.0f}", ratio)
             print(f"| {' | '.join(cells)} |", flush=True)
 
 
@@ -217,7 +190,7 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     print(
-        f"{machine(args.device)}, Transformers {transformers.__version__}, {args.dtype}, RoBERTa {args.size}, "
+        f"{machine(args.device)}, Transformers {transformers.__version__}, {args.torch_dtype}, RoBERTa {args.size}, "
         f"{args.symbols:,} symbols, batches of {args.batch}, windows of {args.window}, {args.rounds} rounds of "
         f"{args.steps}, {args.clock} time"
     )

@@ -1,8 +1,11 @@
-"""What benchmarks have in common: options of how to measure, and the machine and quartiles beside their figures."""
+"""What benchmarks have in common: how they measure, and the machine and quartiles beside their figures."""
 
 import argparse
 import os
 import statistics
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 
@@ -17,30 +20,53 @@ def device(text: str) -> str:
     return text
 
 
-def add_device(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the device."""
-    usual = "cuda" if torch.cuda.is_available() else "cpu"
-    parser.add_argument("--device", type=device, default=usual, help="default: cuda where there is one")
-
-
-def parse(parser: argparse.ArgumentParser, *, rounds: int, warm_up: int, steps: int) -> argparse.Namespace:
-    """Add the options of how to measure, with these defaults, and parse the command line; `dtype` is PyTorch's."""
-    add = parser.add_argument
-    add_device(parser)
+def parse(parser: argparse.ArgumentParser, *, rounds: int, warm_up: int, steps: int | None = None) -> Namespace:
+    """Add the options of how to measure, with these defaults, and parse the command line."""
+    add, usual = parser.add_argument, "cuda" if torch.cuda.is_available() else "cpu"
+    add("--device", type=device, default=usual, help="default: cuda where there is one")
     add("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
     add("--rounds", type=int, default=rounds, help="that count (default: %(default)s)")
     add("--warm-up", type=int, default=warm_up, help="rounds before them (default: %(default)s)")
-    add("--steps", type=int, default=steps, help="steps of each rival in a round (default: %(default)s)")
+    if steps is not None:
+        add("--steps", type=int, default=steps, help="steps of each rival in a round (default: %(default)s)")
     add("--clock", choices=["wall", "process"], default="wall", help="process: processor time, for a busy CPU")
     args = parser.parse_args()
-    args.dtype = getattr(torch, args.dtype or ("bfloat16" if args.device.startswith("cuda") else "float32"))
+    args.on_gpu = args.device.startswith("cuda")
+    args.dtype = args.dtype or ("bfloat16" if args.on_gpu else "float32")
+    args.torch_dtype = getattr(torch, args.dtype)
     return args
+
+
+def turns(rivals: Iterable[str], args: Namespace) -> Iterator[tuple[int, str]]:
+    """Yield the number of each round, below 0 while warming up, with each rival, in alternating order."""
+    rivals = list(rivals)
+    for number in range(-args.warm_up, args.rounds):
+        for rival in rivals if number % 2 else reversed(rivals):
+            yield number, rival
+
+
+def clock_of(args: Namespace) -> Callable[[], float]:
+    """Return the clock that the options name, which waits for the GPU before it tells the time."""
+    now = time.process_time if args.clock == "process" else time.perf_counter
+
+    def clock() -> float:
+        if args.device.startswith("cuda"):
+            torch.cuda.synchronize(args.device)
+        return now()
+
+    return clock
 
 
 def spread(values: list[float]) -> list[float]:
     """First quartile, median, third quartile."""
     first, _, third = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
     return [first, statistics.median(values), third]
+
+
+def quartiles(found: Sequence[float], digits: int = 2) -> str:
+    """Write what `spread` returned: `1.02 (1.00-1.05)`."""
+    low, median, high = (f"{value:.{digits}f}" for value in found)
+    return f"{median} ({low}-{high})"
 
 
 def machine(device: str) -> str:

@@ -28,7 +28,6 @@ import resource
 import statistics
 import subprocess
 import sys
-import time
 import warnings
 from argparse import Namespace
 from collections.abc import Callable
@@ -36,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measured import add_device, machine, spread
+from measured import clock_of, machine, parse, quartiles, spread, turns
 from model_rivals import AT_INFERENCE, FLEX, NAMES, PRODUCTS, masked_tokens, model_step, product_step
 
 from tupe.cli.main import status
@@ -55,41 +54,25 @@ PUBLISHED = {
 
 def arguments() -> Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["base"])
-    parser.add_argument(
-        "--rivals",
-        nargs="+",
-        choices=[name for name in NAMES if name != "authors"],
-        metavar="RIVAL",
-        default=["tupe", "bert_a", "roberta", "roberta_fused"],
-        help="any of %(choices)s; the others' times are divided by the first's (default: %(default)s)",
-    )
-    parser.add_argument("--authors", type=Path, help="checkout of the authors' code")
-    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
-    parser.add_argument("--batch", type=int, default=32, help="sequences (default: 32)")
-    parser.add_argument("--length", type=int, default=512, help="tokens of each (default: 512)")
-    parser.add_argument("--pairs", action="store_true", help="sentence pairs, for what segments cost")
-    parser.add_argument("--vocab-size", type=int, default=32_768, help="symbols (default: 32768)")
-    add_device(parser)
-    parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
-    parser.add_argument("--backend", default="auto", help="of ours: --attention-backend (default: auto)")
-    parser.add_argument("--attention-dropout", type=float, help="of ours (default: the model's, 0.1)")
-    parser.add_argument("--rounds", type=int, default=20, help="that count (default: 20)")
-    parser.add_argument("--warm-up", type=int, default=3, help="rounds before them (default: 3)")
-    parser.add_argument("--steps", type=int, default=5, help="steps of a rival in a round (default: 5)")
-    parser.add_argument(
-        "--clock",
-        choices=["wall", "process"],
-        default="wall",
-        help="process: processor time, for a busy CPU (1 thread)",
-    )
-    parser.add_argument("--profile", action="store_true", help="instead: where the first model's step spends its time")
-    parser.add_argument("--output", type=Path, help="folder for model.json and model.md")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)  # what one process measures, as JSON
-    args = parser.parse_args()
+    add, known = parser.add_argument, [name for name in NAMES if name != "authors"]
+    add("--sizes", nargs="+", choices=SIZES, default=["base"])
+    help_ = "any of %(choices)s; the others' times are divided by the first's (default: %(default)s)"
+    usual = ["tupe", "bert_a", "roberta", "roberta_fused"]
+    add("--rivals", nargs="+", choices=known, metavar="RIVAL", default=usual, help=help_)
+    add("--authors", type=Path, help="checkout of the authors' code")
+    add("--modes", nargs="+", choices=MODES, default=MODES)
+    add("--batch", type=int, default=32, help="sequences (default: 32)")
+    add("--length", type=int, default=512, help="tokens of each (default: 512)")
+    add("--pairs", action="store_true", help="sentence pairs, for what segments cost")
+    add("--vocab-size", type=int, default=32_768, help="symbols (default: 32768)")
+    add("--backend", default="auto", help="of ours: --attention-backend (default: auto)")
+    add("--attention-dropout", type=float, help="of ours (default: the model's, 0.1)")
+    add("--profile", action="store_true", help="instead: where the first model's step spends its time")
+    add("--output", type=Path, help="folder for model.json and model.md")
+    add("--worker", help=argparse.SUPPRESS)  # what one process measures, as JSON
+    args = parse(parser, rounds=20, warm_up=3, steps=5)
     if FLEX in args.rivals and "training" in args.modes and args.attention_dropout != 0:
         parser.error(f"{FLEX} cannot drop attention weights: add --attention-dropout 0, for all rivals")
-    args.dtype = args.dtype or ("bfloat16" if args.device.startswith("cuda") else "float32")
     return args
 
 
@@ -111,7 +94,7 @@ def work(args: Namespace) -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever else is printed
     logging.disable(logging.INFO)
-    on_gpu, clock = args.device.startswith("cuda"), time.process_time if args.clock == "process" else time.perf_counter
+    clock = clock_of(args)
     step = product_step(args) if args.rival == "product" else model_step(args)
     print("ready", file=answers)
     for line in sys.stdin:
@@ -120,17 +103,12 @@ def work(args: Namespace) -> None:
         start = clock()
         for _ in range(args.steps):
             step()
-        if on_gpu:
-            torch.cuda.synchronize(args.device)
         print((clock() - start) / args.steps, file=answers)
-    peak = (
-        torch.cuda.max_memory_allocated(args.device)
-        if on_gpu
-        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    )
-    print(
-        json.dumps({"peak_bytes": peak, "synchronisations": synchronisations(step) if on_gpu else None}), file=answers
-    )
+    if args.on_gpu:
+        peak, waits = torch.cuda.max_memory_allocated(args.device), synchronisations(step)
+    else:
+        peak, waits = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, None
+    print(json.dumps({"peak_bytes": peak, "synchronisations": waits}), file=answers)
 
 
 # ------------------------------------------------------------------------------------------------------ the comparison
@@ -141,12 +119,8 @@ class Rival:
 
     def __init__(self, **known: Any) -> None:
         self.name = known["rival"]
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, "--worker", json.dumps(known)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        command = [sys.executable, __file__, "--worker", json.dumps(known, default=str)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def answer(self) -> str:
         line = self.process.stdout.readline().strip()
@@ -173,26 +147,8 @@ def operations(args: Namespace, size: dict[str, int], mode: str) -> float:
 
 
 def known_to_workers(args: Namespace, size: str, mode: str) -> dict[str, Any]:
-    fields = (
-        "batch",
-        "length",
-        "pairs",
-        "vocab_size",
-        "device",
-        "dtype",
-        "backend",
-        "attention_dropout",
-        "steps",
-        "clock",
-    )
-    return {
-        **{field: getattr(args, field) for field in fields},
-        "size": size,
-        "shape": SIZES[size],
-        "mode": mode,
-        "authors": str(args.authors),
-        "product": 8192 if args.device.startswith("cuda") else 1024,
-    }
+    product = 8192 if args.on_gpu else 1024
+    return {**vars(args), "size": size, "shape": SIZES[size], "mode": mode, "product": product}
 
 
 def profile(args: Namespace, size: str, mode: str) -> str:
@@ -202,7 +158,7 @@ def profile(args: Namespace, size: str, mode: str) -> str:
     with torch.profiler.profile() as profiled:
         for _ in range(3):
             step()
-    by = "self_cuda_time_total" if args.device.startswith("cuda") else "self_cpu_time_total"
+    by = "self_cuda_time_total" if args.on_gpu else "self_cpu_time_total"
     return profiled.key_averages().table(sort_by=by, row_limit=25, max_name_column_width=40)
 
 
@@ -215,58 +171,47 @@ def compare(args: Namespace, size: str, mode: str) -> list[dict[str, Any]]:
     if FLEX in rivals and mode == "training" and args.device == "cpu":
         print(f"{FLEX} is left out: FlexAttention has no backward on the CPU", flush=True)
         rivals.remove(FLEX)
-    names = [*rivals, "product"]
     known = known_to_workers(args, size, mode)
-    processes = [Rival(rival=name, **known) for name in names]
+    processes = {name: Rival(rival=name, **known) for name in (*rivals, "product")}
     try:
-        for process in processes:
+        for process in processes.values():
             process.answer()
-        seconds: dict[str, list[float]] = {name: [] for name in names}
-        for number in range(-args.warm_up, args.rounds):
-            for process in processes if number % 2 else reversed(processes):
-                measured = process.measure()
-                if number >= 0:
-                    seconds[process.name].append(measured)
-        ends = {process.name: process.end() for process in processes}
+        seconds: dict[str, list[float]] = {name: [] for name in processes}
+        for number, name in turns(processes, args):
+            measured = processes[name].measure()
+            if number >= 0:
+                seconds[name].append(measured)
+        ends = {name: process.end() for name, process in processes.items()}
     finally:
-        for process in processes:
+        for process in processes.values():
             process.process.kill()
     peak = PRODUCTS * 2.0 * known["product"] ** 3 / statistics.median(seconds["product"])
     needed = operations(args, known["shape"], mode)
     published = PUBLISHED.get((size, mode), {}) if rivals[0] == "bert_a" else {}
     records = []
     for name in rivals:
-        ratios = [theirs / ours for theirs, ours in zip(seconds[name], seconds[names[0]])]
-        low, median, high = spread(seconds[name])
-        records.append(
-            {
-                "size": size,
-                "mode": mode,
-                "rival": name,
-                "attention_dropout": args.attention_dropout,
-                "milliseconds": [1000 * value for value in (low, median, high)],
-                "tokens_per_second": args.batch * args.length / median,
-                "time_over_first": spread(ratios),
-                "published_time_over_first": published.get(ALIASES.get(name, name)),
-                "product_operations_per_second": peak,
-                "share_of_product": needed / median / peak,
-                **ends[name],
-            }
-        )
+        times = spread(seconds[name])
+        record = {"size": size, "mode": mode, "rival": name, "attention_dropout": args.attention_dropout}
+        record["milliseconds"] = [1000 * value for value in times]
+        record["tokens_per_second"] = args.batch * args.length / times[1]
+        record["time_over_first"] = spread([own / first for own, first in zip(seconds[name], seconds[rivals[0]])])
+        record["published_time_over_first"] = published.get(ALIASES.get(name, name))
+        record["product_operations_per_second"] = peak
+        record["share_of_product"] = needed / times[1] / peak
+        records.append({**record, **ends[name]})
     return records
 
 
 def cells(record: dict[str, Any]) -> dict[str, str]:
     """Column -> cell, empty where there is no figure."""
-    ms, ratio = record["milliseconds"], record["time_over_first"]
     published, waits = record["published_time_over_first"], record["synchronisations"]
     return {
         "size": record["size"],
         "mode": record["mode"],
         "model": NAMES[record["rival"]],
-        "ms (quartiles)": f"{ms[1]:.2f} ({ms[0]:.2f}-{ms[2]:.2f})",
+        "ms (quartiles)": quartiles(record["milliseconds"]),
         "tokens/s": f"{record['tokens_per_second']:,.0f}",
-        "time / first's (quartiles)": f"{ratio[1]:.3f} ({ratio[0]:.3f}-{ratio[2]:.3f})",
+        "time / first's (quartiles)": quartiles(record["time_over_first"], 3),
         "published": "" if published is None else f"{published:.2f}",
         "of matrix product": f"{100 * record['share_of_product']:.1f}%",
         "peak memory": f"{record['peak_bytes'] / 2**20:,.0f} MiB",
@@ -285,8 +230,8 @@ def table(records: list[dict[str, Any]]) -> str:
 def conditions(args: Namespace) -> str:
     """The machine and what was run, in one line."""
     return (
-        f"{machine(args.device)}, "
-        f"{args.dtype}, {args.batch} {'pairs' if args.pairs else 'sequences'} of {args.length} tokens, "
+        f"{machine(args.device)}, {args.dtype}, "
+        f"{args.batch} {'pairs' if args.pairs else 'sequences'} of {args.length} tokens, "
         f"vocabulary {args.vocab_size}, backend {args.backend}, "
         f"{'' if args.attention_dropout is None else f'attention dropout {args.attention_dropout}, '}"
         f"{args.rounds} rounds of {args.steps} steps, {args.clock} time"

@@ -12,9 +12,7 @@ fairseq's `SequenceGenerator` for all, to the length of the source, since models
 """
 
 import argparse
-import itertools
 import sys
-import time
 from argparse import Namespace
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -23,8 +21,9 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
 from fairseq.data import Dictionary, data_utils
 from fairseq.models.transformer import TransformerModel, base_architecture
+from fairseq.optim.adam import Adam
 from fairseq.sequence_generator import SequenceGenerator
-from measured import machine, parse, spread
+from measured import clock_of, machine, parse, quartiles, spread, turns
 from torch import nn
 
 import tupe.models  # noqa: F401
@@ -88,11 +87,7 @@ def training(name: str, model: nn.Module, args: Namespace, dictionary: Dictionar
     target, pad = source.flip(0), dictionary.pad()  # of other lengths
     previous = torch.cat([torch.full_like(target[:, :1], dictionary.eos()), target[:, :-1]], 1)
     lengths = source.ne(pad).sum(1)
-    if name == "transformer":
-        from fairseq.optim.adam import Adam as optimizer_class
-    else:
-        optimizer_class = DecoupledAdam
-    optimizer = optimizer_class(model.parameters(), lr=1e-4)
+    optimizer = (Adam if name == "transformer" else DecoupledAdam)(model.parameters(), lr=1e-4)
     model.train()
 
     def step() -> None:
@@ -115,39 +110,34 @@ def decoding(name: str, model: nn.Module, args: Namespace, dictionary: Dictionar
 
 def compare(mode: Callable, args: Namespace, dictionary: Dictionary) -> list[str]:
     """Rows of the table: figure a second, and the ratio to the first rival's."""
-    now = time.perf_counter if args.clock == "wall" else time.process_time
-    steps = {}
+    now, steps = clock_of(args), {}
     for name in args.rivals:
         torch.manual_seed(1)
-        steps[name], unit = mode(name, build(name, args, dictionary).to(args.device, args.dtype), args, dictionary)
+        steps[name], unit = mode(
+            name, build(name, args, dictionary).to(args.device, args.torch_dtype), args, dictionary
+        )
     seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for number in range(-args.warm_up, args.rounds):
-        for name in args.rivals if number % 2 else reversed(args.rivals):
-            begin = now()
-            for _ in range(args.steps):
-                steps[name]()
-            if args.device.startswith("cuda"):
-                torch.cuda.synchronize()
-            if number >= 0:
-                seconds[name].append((now() - begin) / args.steps)
+    for number, name in turns(args.rivals, args):
+        begin = now()
+        for _ in range(args.steps):
+            steps[name]()
+        if number >= 0:
+            seconds[name].append((now() - begin) / args.steps)
     rows = []
     for name, found in seconds.items():
-        low, median, high = spread([first / own for first, own in zip(seconds[args.rivals[0]], found)])
-        rate = unit / spread(found)[1]
-        rows.append(f"| {name} | {rate:,.0f} | {median:.2f} ({low:.2f}-{high:.2f}) |")
+        ratios = spread([first / own for first, own in zip(seconds[args.rivals[0]], found)])
+        rows.append(f"| {name} | {unit / spread(found)[1]:,.0f} | {quartiles(ratios)} |")
     return rows
 
 
 def main() -> None:
     args = arguments()
     dictionary = Dictionary()
-    for number in itertools.count():
-        if len(dictionary) >= args.vocab_size:
-            break
+    for number in range(args.vocab_size - len(dictionary)):
         dictionary.add_symbol(str(number))
     print(
-        f"{machine(args.device)}, "
-        f"{args.dtype}, size {args.size}, vocabulary {args.vocab_size}, {args.rounds} rounds, {args.clock} time"
+        f"{machine(args.device)}, {args.torch_dtype}, size {args.size}, vocabulary {args.vocab_size}, "
+        f"{args.rounds} rounds, {args.clock} time"
     )
     for mode, unit in ((training, "target tokens/s"), (decoding, f"sentences/s, beam {args.beam}")):
         print(f"\n| {mode.__name__} | {unit} | times {args.rivals[0]}'s (quartiles) |\n|---|---|---|", flush=True)
