@@ -30,15 +30,12 @@ class ImportUserDir(Callback):
             # composed again, because Hydra has made true of a 2; search paths are relative to where the command began
             with contextlib.chdir(config.hydra.runtime.cwd), flags_are_booleans():
                 GlobalHydra.instance().config_loader().load_sweep_config(config, overrides)
-        except FileNotFoundError as error:
-            sys.exit(f"error: there is no folder {one_line(error)}: set common.user_dir to a package, such as tupe")
-        except ImportError as error:
-            if not str(error).startswith("Failed to import --user-dir"):  # an import within the package
-                traceback.print_exc()
-                sys.exit(1)
-            sys.exit(f"error: {one_line(error)}")
         except Exception as error:  # Hydra would make a warning of it, and go on
-            if sentence(error) is None:
+            said = sentence(error)
+            if isinstance(error, FileNotFoundError):
+                said = f"there is no folder {one_line(error)}: set common.user_dir to a package, such as tupe"
+            elif isinstance(error, ImportError) and str(error).startswith("Failed to import --user-dir"):
+                said = one_line(error)  # not of an import within the package
+            if said is None:
                 traceback.print_exc()
-                sys.exit(1)
-            sys.exit(f"error: {sentence(error)}")
+            sys.exit(1 if said is None else f"error: {said}")

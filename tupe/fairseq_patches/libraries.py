@@ -16,16 +16,12 @@ from tupe.fairseq_patches.patching import only_runs, overlay, patch, patches, pu
 _SECONDS = 10  # for a batch; a thread that takes longer is left to fairseq
 
 
-def _percentile(a, q, interpolation="linear"):
-    return np.percentile(a, q, method=interpolation)
-
-
 _COMPAT = {"compat": SimpleNamespace(long=np.int64)}
 #: What `fairseq.data` still uses of numpy: module, function, and what numpy 2 lacks there.
 _NUMPY = (
     (token_block_dataset, "TokenBlockDataset._build_slice_indices", _COMPAT),
     (language_pair_dataset, "LanguagePairDataset.__init__", _COMPAT),
-    (data_utils, "get_buckets", {"percentile": _percentile}),
+    (data_utils, "get_buckets", {"percentile": lambda a, q, interpolation: np.percentile(a, q, method=interpolation)}),
 )
 
 

@@ -5,7 +5,6 @@ SIGINT, SIGTERM and SIGUSR1 finish the update, save and end the run, on all proc
 for ever, because a thread listens.
 """
 
-import itertools
 import logging
 import math
 import os
@@ -148,7 +147,7 @@ def refuse_unknown_metric(trainer: Trainer) -> None:
     examples = [dataset[index] for index in range(min(_EXAMPLES, len(dataset)))]
     with metrics.aggregate(new_root=True) as logged:
         trainer.valid_step(dataset.collater(examples))
-    names = list(itertools.chain(logged.keys(), ["num_updates"]))
+    names = [*logged, "num_updates"]
     # BLEU is logged once a translation has a word: until then there are _bleu_sys_len and others
     if metric not in names and not any(name.startswith(f"_{metric}_") for name in names):
         shown = sorted(name for name in names if not name.startswith("_"))

@@ -112,11 +112,9 @@ class _StaysOnCPU(torch.Tensor):
         return self
 
 
-def _tensor(value: float) -> torch.Tensor:
-    return torch.tensor(value).as_subclass(_StaysOnCPU)
-
-
-_ON_CPU = overlay(trainer, "torch", "Trainer.train_step", tensor=_tensor)
+_ON_CPU = overlay(
+    trainer, "torch", "Trainer.train_step", tensor=lambda value: torch.tensor(value).as_subclass(_StaysOnCPU)
+)
 
 
 def overflows_on_the_cpu() -> AbstractContextManager:

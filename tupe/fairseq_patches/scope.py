@@ -4,7 +4,6 @@ A run is ours if its model, task or criterion is. Its task learns that when it b
 sets; other runs in the same process are fairseq's alone.
 """
 
-import inspect
 import os
 import traceback
 from argparse import Namespace
@@ -32,11 +31,9 @@ REGISTERED: dict[str, tuple[dict[str, type], ...]] = {
 
 def in_scope(*parts: Any) -> bool:
     """Tell whether one of some classes or objects is of this plugin, derives from it, or was put in its scope."""
-    return any(
-        MARK in getattr(part, "__dict__", ())
-        or any(base.__module__.partition(".")[0] == _PACKAGE for base in inspect.getmro(_class(part)))
-        for part in parts
-    )
+    kinds = [part if isinstance(part, type) else type(part) for part in parts]
+    ours = (base.__module__.partition(".")[0] == _PACKAGE for kind in kinds for base in kind.__mro__)
+    return any(MARK in getattr(part, "__dict__", ()) for part in parts) or any(ours)
 
 
 def chosen(kind: str, cfg: Any) -> type | None:
@@ -67,10 +64,6 @@ def config_in_scope(cfg: Any) -> bool:
         and user_dir is not None
         and Path(os.path.abspath(user_dir)).resolve() in (_FOLDER, *registered_folders())
     )
-
-
-def _class(part: Any) -> type:
-    return part if isinstance(part, type) else type(part)
 
 
 def raised_by_others(error: Exception) -> bool:

@@ -4,7 +4,6 @@ import functools
 import math
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -314,7 +313,7 @@ def compiled_layer(layer: type[TupeEncoderLayer] = TupeEncoderLayer) -> Callable
 
 def run_layer(layer: TupeEncoderLayer, *inputs: object, compile: bool, recompute: bool) -> Tensor:
     """Call `layer(*inputs)`; in training compiled if `compile`, and computed again in backward if `recompute`."""
-    run = partial(compiled_layer(type(layer)), layer) if compile and layer.training else layer
+    run = functools.partial(compiled_layer(type(layer)), layer) if compile and layer.training else layer
     if recompute and layer.training:
         return checkpoint(run, *inputs, use_reentrant=False)
     return run(*inputs)
