@@ -101,12 +101,10 @@ class PositionBias(nn.Module):
             )
         #: Number of keys where these are not positions (Linformer's `k`), else `None`.
         self.num_keys: int | None = getattr(absolute, "num_keys", None)
-        if self.num_keys is not None and (reset is not None or relative is not None):
-            raise UserError("relative positions and the [CLS] reset need a key for each position, not num_keys of them")
-        if self.num_keys is not None and rotation is not None:
+        if self.num_keys is not None and any(part is not None for part in (relative, rotation, reset)):
             raise UserError(
-                f"rotary positions need a key for each position, but the absolute term has num_keys={self.num_keys} "
-                "mixtures of keys: leave out rotation or num_keys"
+                "relative and rotary positions need a key for each position, and so does the [CLS] reset, but the "
+                f"absolute term has num_keys={self.num_keys} mixtures of keys: leave them out, or num_keys"
             )
         of_each = (UntiedAbsolute, RelativeTerm, type(None))
         if randomised and not (isinstance(absolute, of_each) and isinstance(relative, of_each)):
