@@ -57,7 +57,7 @@ _SHOWN_TO: ContextVar[Callable[[str, dict[str, Any]], None] | None] = ContextVar
 
 @contextlib.contextmanager
 def opened(states: Mapping[str, dict[str, Any]]) -> Iterator[None]:
-    """While it lasts, fairseq takes what these files hold from `states`, by path, and does not read them again."""
+    """Let fairseq take what these files hold from `states`, by path, within the block, and not read them again."""
     token = _OPENED.set(states)
     try:
         with patched():
@@ -108,16 +108,14 @@ def saved_model(state: dict) -> dict[str, Any]:
 
 
 def saved_fields(part: object) -> dict[str, Any]:
-    """A part of a configuration, which fairseq saves in either form."""
+    """Return a part of a configuration by field; fairseq saves it as a dictionary or as a `Namespace`."""
     part = vars(part) if isinstance(part, Namespace) else part
     return part if isinstance(part, dict) else {}
 
 
 @patch
 def checkpoints_are_read_without_code() -> None:
-    """fairseq leaves `weights_only` to PyTorch's default: below 2.6 that runs what the file says, from 2.6 it refuses
-    names that fairseq itself wrote.
-    """
+    """Read checkpoints by `load`. PyTorch's default, `weights_only`, refuses names that fairseq itself wrote."""
     overlay(checkpoint_utils, "torch", "load_ema_from_checkpoint", load=load)
     put(checkpoint_utils, "torch", overlay(checkpoint_utils, "torch", "load_checkpoint_to_cpu", load=load))
 
@@ -333,7 +331,7 @@ def names(value: Any, kept: Collection[str] = ()) -> Any:
 
 @patches(checkpoint_utils, "torch_persistent_save", "obj filename async_write")
 def written_once(original):
-    """On a full disk fairseq tries three times, and leaves a part of the file. For every run, whose bytes are the same.
+    """Write a file once and whole, in every run. On a full disk fairseq tries three times, and leaves a part of it.
 
     An opened file is written, because PyTorch hides the system's error where it is given a name.
     """
@@ -349,7 +347,7 @@ def written_once(original):
 
 @patches(checkpoint_utils.PathManager, "copy", "src_path dst_path overwrite")
 def copied_whole(original):
-    """A run that is killed while `checkpoint_last.pt` is copied leaves half a file. For every run too."""
+    """Copy a file whole, in every run. One that is killed while it copies `checkpoint_last.pt` leaves half of it."""
 
     def copy(src_path, dst_path, overwrite=False):
         if not checkpoint_utils.PathManager.supports_rename(dst_path):

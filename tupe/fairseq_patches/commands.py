@@ -114,7 +114,7 @@ def arguments(original):
 
 @patches(dataclass_utils, "_override_attr", "sub_node data_class args")
 def typed_flags(original):
-    """Flags whose default is another field's (`--batch-size-valid`) have no type, and fairseq evaluates their text."""
+    """Refuse a text for a flag whose default is another field's (`--batch-size-valid`): fairseq evaluates it."""
 
     def _override_attr(sub_node, data_class, args):
         try:

@@ -96,7 +96,7 @@ def flags_are_booleans() -> Iterator[None]:
 
 
 def cannot_be(name: str, fields: Iterable[str], of: Any, error: OmegaConfBaseException) -> UserError:
-    """The sentence for the first of `fields` that the dataclass `of` the name lacks, or for the value of one."""
+    """Make the error for the first of `fields` that the dataclass `of` lacks, or else for the value of one."""
     known = ["_name", *(field.name for field in dataclasses.fields(of))]
     unknown = next((field for field in fields if field not in known), None)
     if unknown is not None:
@@ -213,9 +213,7 @@ def explain(kind: str, cfg: Any, error: Exception) -> None:
 
 @patches(tasks, "setup_task", "cfg")
 def known_task(original):
-    """Data that is not there, at which tasks end in `open`, or damaged. The task is made before anything says whose run
-    it is.
-    """
+    """Explain data that are absent or damaged, in every run: the task is made before anything says whose run it is."""
 
     def setup_task(cfg, *args, **kwargs):
         name = getattr(cfg, "_name", None)
@@ -310,7 +308,7 @@ def known_parts(original):
 
 @patches(models, "build_model", "cfg task", only_for=lambda cfg, *_, **__: in_scope(chosen("model", cfg)))
 def known_values(original):
-    """Values that `--model-overrides` or an argument of `from_pretrained` puts into a checkpoint's configuration."""
+    """Refuse values that `--model-overrides` or an argument of `from_pretrained` gives a checkpoint's configuration."""
 
     def build_model(cfg, *args, **kwargs):
         try:

@@ -1,4 +1,4 @@
-"""Under Hydra fairseq imports `common.user_dir` within `main`: too late to refuse what it and Hydra do before."""
+"""Import `common.user_dir` before a job of Hydra's; fairseq does it within `main`, too late to check what it reads."""
 
 import contextlib
 import importlib

@@ -48,7 +48,7 @@ def end_consumers() -> None:
 
 @only_runs
 def when_python_ends() -> None:
-    """For processes that train or validate."""
+    """Call `end_consumers` at the end of a process that trains or validates."""
     atexit.register(end_consumers)
 
 

@@ -184,7 +184,7 @@ def patch_loop() -> None:
 
 
 def listens_or_is_finished(original):
-    """A run started again after its last update otherwise makes one more and writes it over the checkpoint."""
+    """Train nothing after the last update: fairseq makes one more and writes it over the checkpoint."""
 
     def train(cfg, trainer, task, epoch_itr):
         if 0 < cfg.optimization.max_update <= trainer.get_num_updates():

@@ -1,4 +1,4 @@
-"""fairseq's tasks in a run of ours: classes of our own, one of which takes the place of the class of such a task."""
+"""Tasks in a run of ours: the base of our own classes, which is put before the class of a task of fairseq's too."""
 
 import contextlib
 import functools
@@ -146,7 +146,7 @@ class TupeMaskedLMTask(TupeTask):
         return super()._load_dataset_split(split, epoch, combine)
 
     def _regular_dataset(self, *datasets):
-        """Batches without `masked_tokens` make the criterion ask the GPU for them, and wait."""
+        """Return batches with `masked_tokens`, for which the criterion otherwise asks the GPU, and waits."""
         dataset = super()._regular_dataset(*datasets)
         return MaskedBatches(dataset.defn, dataset.sizes, self.source_dictionary)
 
@@ -261,7 +261,7 @@ def _dictionary_in_scope(path, dictionary=None, *args, **kwargs):
 
 @patches(data_utils, "load_indexed_dataset", "path dictionary dataset_impl combine", only_for=_dictionary_in_scope)
 def data_is_whole(original):
-    """Damage in the middle of an index loads, and a token that the dictionary lacks fails in the embedding, later."""
+    """Check the index, of which damage loads, and the tokens, of which unknown ones fail later, in the embedding."""
 
     def load_indexed_dataset(path, dictionary=None, dataset_impl=None, combine=False, **kwargs):
         for number in itertools.count() if combine else [0]:

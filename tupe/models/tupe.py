@@ -54,13 +54,12 @@ def as_namespace(cfg: DictConfig | TupeConfig | Namespace) -> Namespace:
 class LanguageModelHead(RobertaLMHead):
     """RoBERTa's, with the bias of the vocabulary added in the product, and a dense layer `d` to the embeddings' `e`."""
 
-    def __init__(
-        self, embed_dim: int, embedding_dim: int, output_dim: int, activation_fn: str, weight: Tensor, eps: float
-    ) -> None:
-        super().__init__(embedding_dim, output_dim, activation_fn, weight)
-        self.layer_norm.eps = eps
-        self.activation_fn = activation_function(activation_fn)
-        self.dense = Linear.of(self.dense) if embedding_dim == embed_dim else Linear(embed_dim, embedding_dim)
+    def __init__(self, args: Namespace, output_dim: int, weight: Tensor) -> None:
+        width, embedding_dim = args.encoder_embed_dim, embedding_width(args)
+        super().__init__(embedding_dim, output_dim, args.activation_fn, weight)
+        self.layer_norm.eps = args.layer_norm_eps
+        self.activation_fn = activation_function(args.activation_fn)
+        self.dense = Linear.of(self.dense) if embedding_dim == width else Linear(width, embedding_dim)
 
     def forward(self, features: Tensor) -> Tensor:
         """Compute the logits `(..., V)` of `features` `(..., d)`."""
@@ -79,8 +78,7 @@ class TupeLanguageModelEncoder(RobertaEncoder):
             return TupeEncoder(args, embed_tokens, dictionary.eos())
 
     def build_lm_head(self, embed_dim: int, output_dim: int, activation_fn: str, weight: Tensor) -> LanguageModelHead:
-        widths = embed_dim, embedding_width(self.args)
-        return LanguageModelHead(*widths, output_dim, activation_fn, weight, self.args.layer_norm_eps)
+        return LanguageModelHead(self.args, output_dim, weight)
 
     def forward(
         self,
@@ -198,7 +196,7 @@ class TupeModel(RobertaModel):
         if inner_dim is not None:
             check_whole("inner_dim", inner_dim, 1)
         try:
-            if getattr(self.args, "linear_heads", False):
+            if self.args.linear_heads:
                 if inner_dim is not None:
                     raise UserError("a head of one layer has no inner_dim: nothing would read it")
                 self.classification_heads[name] = LinearHead(
