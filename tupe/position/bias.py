@@ -3,7 +3,6 @@
 import inspect
 import itertools
 import math
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +17,7 @@ from tupe.position.relative import RelativeTerm
 from tupe.position.reset import Reset, reset_cls
 from tupe.position.rotary import Rotary
 from tupe.position.structured import StructuredBias
-from tupe.position.terms import FactoredTerm, PositionTerms, Term
+from tupe.position.terms import PositionTerms, Term
 
 
 class PositionBias(nn.Module):
@@ -173,7 +172,7 @@ class PositionBias(nn.Module):
             bias = StructuredBias(relative=relative, theta=theta)
             if absolute is not None:
                 query_factor, key_factor = absolute(*span.arguments, factors=True, **at)
-                scale = cast(FactoredTerm, absolute).scale
+                scale = absolute.scale  # pyright: ignore[reportAttributeAccessIssue]: see `Term`
                 bias = bias._replace(query=query_factor * scale, key=key_factor)
             _check_heads(*(part.shape[0] for part in (bias.query, relative) if part is not None), *_heads_of(theta))
         else:

@@ -52,13 +52,6 @@ class Term(Protocol):
         ...
 
 
-class FactoredTerm(Term, Protocol):
-    """Protocol of an absolute term that is a product of factors; see `Term`."""
-
-    width: int
-    scale: float
-
-
 class PositionTerms(NamedTuple):
     """What the position encoding adds to the attention, for `n` queries and `m` keys; an absent part is `None`.
 
