@@ -166,6 +166,34 @@ def test_one_that_fails_to_save_its_end(study, tmp_path, capsys):
     assert study(**options).do(jobs=2) == 0
 
 
+#: Writes its last argument, as `tupe loss-by-length --json`, unless it is stopped before; appends to a list first.
+MEASURING = """
+import sys, time
+open(sys.argv[1], "a").write("x")
+time.sleep(float(sys.argv[2]))
+open(sys.argv[3], "w").write("{}")
+"""
+
+
+def test_losses_by_length_are_measured_beside_other_runs(study, design, tmp_path, monkeypatch):
+    """After a stop they are measured again; until then the run has no record."""
+    measured, pause = tmp_path / "measured", [600]
+
+    def command(design, run, of, corpus, folder):
+        arguments = [str(measured), str(pause[0]), str(folder / "lengths.json")]
+        return [sys.executable, "-S", "-c", MEASURING, *arguments]
+
+    monkeypatch.setattr(training, "length_command", command)
+    options = {"systems": ["bert_a"], "of": dataclasses.replace(design, masks=2)}
+    with monkeypatch.context() as clock:  # its minutes are over when both seeds are being measured
+        clock.setattr(time, "monotonic", lambda: 60.0 * (measured.is_file() and measured.read_text() == "xx"))
+        assert study(**options).do(jobs=2, minutes=0.5) == 2
+    pause[0] = 0
+    assert study(**options).do(jobs=2) == 0
+    assert measured.read_text() == "xxxx"
+    assert len([name for name in study.started if name.startswith("final")]) == 4  # fairseq ends at once
+
+
 def test_a_sweep_with_failed_runs_has_no_record(tmp_path):
     runs = grid(["CoLA"], [0.001], [1, 2])
     Plan("c.pt", "1", "bert_a_tiny", 100, "d", (), tuple(runs)).join(tmp_path)

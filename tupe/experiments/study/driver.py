@@ -147,14 +147,19 @@ class Study:
             if mine is None or there is not None:
                 return
             folder.mkdir(parents=True, exist_ok=True)
-            with (folder / LOG).open("ab") as log:
-                # A second thread gains little in models so small, and loses much beside other work on the cores.
-                process = Process(self._command(run, of, folder), cpu_environment(1), log)
+            processes: list[Process] = []
             try:
-                yield process
+                for command in self._commands(run, of, folder):
+                    with (folder / LOG).open("ab") as log:
+                        # a second thread gains little in models so small, and loses much beside other work
+                        processes.append(Process(command, cpu_environment(1), log))
+                    yield processes[-1]
+                    if processes[-1].code:
+                        break
             finally:  # also where it was interrupted
-                if process.code is not None:  # else nobody waited for its end, as after a second Ctrl-C
-                    self._conclude(run, of, process)
+                # a process without a code was not waited for, as after a second Ctrl-C
+                if processes and processes[-1].code is not None:
+                    self._conclude(run, of, *processes)
 
     def _trained(self, run: Run, at: str) -> Path | None:
         """Return the checkpoint of a pre-training at the `end` or at `mid`; None unless it ended on this machine."""
@@ -194,21 +199,26 @@ class Study:
     def folder(self, run: Run) -> Path:
         return self.out / run.path.with_suffix("")
 
-    def _command(self, run: Run, of: dict[str, Any], folder: Path) -> list[str]:
+    def _commands(self, run: Run, of: dict[str, Any], folder: Path) -> Iterator[list[str]]:
+        """Yield the command of a run, and after a training that of its losses by length."""
         if run.part == "cost":
-            return finetuning.cost_command(self.design, folder)
-        if run.part == "glue":
-            return finetuning.sweep_command(self.design, self._first(run), self.glue, folder / "sweep")
-        if run.part == "start":
+            yield finetuning.cost_command(self.design, folder)
+        elif run.part == "glue":
+            yield finetuning.sweep_command(self.design, self._first(run), self.glue, folder / "sweep")
+        elif run.part == "start":
             (folder / starting.CHECKPOINT).unlink(missing_ok=True)  # of one that was stopped before its record
-            return starting.start_command(self.design, run, self._first(run), self.corpus, folder)
-        gpu = torch.cuda.is_available()
-        return training.command(self.design, run, of["lr"], self.corpus, folder, gpu, self._first(run))
+            yield starting.start_command(self.design, run, self._first(run), self.corpus, folder)
+        else:
+            gpu = torch.cuda.is_available()
+            yield training.command(self.design, run, of["lr"], self.corpus, folder, gpu, self._first(run))
+            if training.is_measured(self.design, run) and self.design.masks:
+                yield training.length_command(self.design, run, of, self.corpus, folder)
 
-    def _conclude(self, run: Run, of: dict[str, Any], process: Process) -> None:
-        """Write the record of a run that succeeded, else the time that it has taken."""
+    def _conclude(self, run: Run, of: dict[str, Any], first: Process, *others: Process) -> None:
+        """Write the record of a run that succeeded, else the time that its `first` process has taken."""
         folder = self.folder(run)
-        spent = process.seconds
+        process = (first, *others)[-1]
+        spent = first.seconds
         if (folder / _BEGUN).is_file():
             spent += read(folder / _BEGUN, Begun, MADE_BY).seconds
         found = self._record(run, of, process.code, spent)

@@ -1,6 +1,7 @@
 """Pre-train a system of the study: its settings, the command, and its record."""
 
 import contextlib
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -13,7 +14,7 @@ from omegaconf import OmegaConf
 from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.curves import LOG, TrainingLog, read_log
 from tupe.analysis.heads import head_patterns
-from tupe.analysis.length import TooLong, loss_by_length, loss_by_position
+from tupe.analysis.length import LengthLoss, TooLong, loss_by_position
 from tupe.analysis.position import has_correlation, position_correlation
 from tupe.data.corpus.manifest import DICTIONARY, Manifest
 from tupe.errors import UserError
@@ -27,6 +28,7 @@ from tupe.user_dir import config_dir, user_dir
 
 CONFIGS = config_dir("pretraining")
 
+_LENGTHS = "lengths.json"
 _SEARCH_VALIDATIONS = 4
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
 #: Messages of a run whose loss was not finite, by `tupe.fairseq_patches.trainer` and by fairseq.
@@ -127,14 +129,15 @@ def record(
     processor_seconds: float,
     diverged: bool = False,
 ) -> Pretraining | None:
-    """Return the record of the run in `folder`; None if it neither reached its end nor diverged."""
+    """Return the record of the run in `folder`; None if it neither reached its end, with all measured, nor diverged."""
     log = log_of(folder)
     valid = log.valid if log else {}
-    if not diverged and max(valid, default=0) < updates(design, run):
+    measured = is_measured(design, run)
+    ended = max(valid, default=0) >= updates(design, run)
+    if not diverged and not (ended and (not measured or not design.masks or (folder / _LENGTHS).is_file())):
         return None
     check_file(folder / LOG, "training")
     found = _PARAMETERS.search((folder / LOG).read_text(encoding="utf-8", errors="replace"))
-    is_measured = run.part == "final" and design.model(run.system) != ROBERTA
     return Pretraining(
         settings=of,
         lr=of["lr"],
@@ -145,14 +148,30 @@ def record(
         processor_seconds=round(processor_seconds, 1),
         diverged=diverged,
         **this_machine(),
-        **(_measured(design, run, corpus, folder) if is_measured else {}),
+        **(_measured(design, corpus, folder) if measured else {}),
     )
 
 
-def _measured(design: Design, run: Run, corpus: Path, folder: Path) -> dict[str, Any]:
-    """Measure the loss by position and by length, at lengths that the model allows, and the patterns of its heads."""
-    path = checkpoint(design, folder, "end")
-    encoder = open_encoder(path)
+def is_measured(design: Design, run: Run) -> bool:
+    """Tell whether the losses by position and by length of a pre-training are part of its record."""
+    return run.part == "final" and design.model(run.system) != ROBERTA
+
+
+def length_command(design: Design, run: Run, of: dict[str, Any], corpus: Path, folder: Path) -> list[str]:
+    """Return the command that measures the loss by length of the checkpoint at the end, for `_measured`."""
+    lengths = sorted({of["pretraining"]["task"]["tokens_per_sample"], *design.lengths})
+    lists = {"--lengths": lengths, "--extend": design.systems[run.system].evaluate}
+    options = [word for name, values in lists.items() if values for word in (name, *values)]
+    options += ["--masks", design.masks, "--data", corpus, "--json", folder / _LENGTHS]
+    return python_command("tupe", "loss-by-length", checkpoint(design, folder, "end"), *options)
+
+
+def _measured(design: Design, corpus: Path, folder: Path) -> dict[str, Any]:
+    """Measure the loss by position, at lengths that the model allows, and the patterns of its heads.
+
+    The loss by length is read from what `length_command` wrote; it takes too long for the process of the study.
+    """
+    encoder = open_encoder(checkpoint(design, folder, "end"))
     losses, by_length, patterns = {}, {}, Counter()
     if has_correlation(encoder.args):  # before `loss_by_position` makes the encoder longer
         found = position_correlation(encoder)
@@ -164,8 +183,11 @@ def _measured(design: Design, run: Run, corpus: Path, folder: Path) -> dict[str,
             means = loss_by_position(encoder, corpus, length).smooth(1)[1]
             losses[str(length)] = tuple(np.nan_to_num(means).round(4).tolist())  # [CLS] has none
     if design.masks:
-        extensions, longest = ("none", *design.systems[run.system].evaluate), max(design.lengths)
-        lengths = sorted({encoder.trained_length, *design.lengths})
-        _, found = loss_by_length(path, corpus, lengths, extensions=extensions, longest=longest, masks=design.masks)
-        by_length = {name: {str(n): loss for n, loss in of.items()} for name, of in found.items()}
+        (model,) = json.loads((folder / _LENGTHS).read_text())["models"].values()
+        for name, found in model["extensions"].items():
+            by_length[name] = {length: _length_loss(**loss) for length, loss in found.items()}
     return {"loss_by_position": losses, "loss_by_length": by_length, "heads": dict(patterns)}
+
+
+def _length_loss(verdict: str, by_position: list[float], **numbers: float) -> LengthLoss:
+    return LengthLoss(**numbers, by_position=tuple(by_position))
