@@ -133,8 +133,8 @@ def record(
     log = log_of(folder)
     valid = log.valid if log else {}
     measured = is_measured(design, run)
-    ended = max(valid, default=0) >= updates(design, run)
-    if not diverged and not (ended and (not measured or not design.masks or (folder / _LENGTHS).is_file())):
+    lacks_lengths = measured and design.masks and not (folder / _LENGTHS).is_file()
+    if not diverged and (lacks_lengths or max(valid, default=0) < updates(design, run)):
         return None
     check_file(folder / LOG, "training")
     found = _PARAMETERS.search((folder / LOG).read_text(encoding="utf-8", errors="replace"))
