@@ -56,10 +56,6 @@ def _check(args: argparse.Namespace) -> None:
             f"{count} tasks from {args.first} on, of {args.tasks}, by {args.workers} workers cannot be: give at least "
             "one task and one worker, --first from 0 on, and --count tasks that there are."
         )
-    try:
-        str(args.folder).encode()
-    except UnicodeEncodeError:
-        raise UserError(f"{str(args.folder)!r} is not UTF-8: rename that folder.") from None
     if not any(path.is_file() for path in (args.folder / "in").rglob("*")):
         raise UserError(f"there is no file in {args.folder / 'in'}: put the text there, as JSON lines.")
     try:

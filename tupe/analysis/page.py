@@ -43,11 +43,11 @@ class MapsFigure(NamedTuple):
     id: str  # its anchor
     title: str
     text: str
-    label: str  # of the colours
-    axes: tuple[str, str]  # names of the axes of keys and of queries
     has: Callable[[Namespace], bool]  # whether a system has what the figure shows
     # returns a model's maps, for its encoder, the number of positions, and sequences of tokens
     maps: Callable[[TupeLanguageModelEncoder, int, Tensor | None], Matrices]
+    label: str = "added to the logit"  # of the colours
+    axes: tuple[str, str] = ("key", "query")
     needs_text: bool = False  # whether it needs the sequences
     one_scale: bool = True  # whether all models share a scale of colours
 
@@ -80,15 +80,12 @@ def _correlations(encoder: TupeLanguageModelEncoder, length: int, tokens: Tensor
     return Matrices(values, list(found), summary=said, reset=has_reset(encoder.args))
 
 
-_OF_POSITIONS = ("key", "query")
 FIGURES = (
     MapsFigure(
         "positions",
         "Position correlation",
         "What positions alone add to the logits before the softmax, whatever the words. A head is named by what it "
         "would attend to if all words were alike: global (everything), local (near), previous, next, or broad.",
-        "added to the logit",
-        _OF_POSITIONS,
         has_correlation,
         _positions,
     ),
@@ -97,8 +94,6 @@ FIGURES = (
         "The reset of [CLS]",
         "The same before and after [CLS], the first row and column, is freed from its position: θ₁ in all of its row, "
         "θ₂ in all of its column.",
-        "added to the logit",
-        _OF_POSITIONS,
         has_reset,
         _resets,
     ),
@@ -106,19 +101,18 @@ FIGURES = (
         "similarity",
         "Similarity of positions",
         "The cosine of the learnt vectors of two positions.",
-        "cosine",
-        ("position", "position"),
         has_vectors,
         lambda encoder, *_: position_similarity(encoder),
+        "cosine",
+        ("position", "position"),
     ),
     MapsFigure(
         "segments",
         "Segments",
         "What a head adds to the logit from a word in one segment to a word in the same or the other.",
-        "added to the logit",
-        ("segment of the key", "segment of the query"),
         has_segments,
         lambda encoder, *_: segment_values(encoder),
+        axes=("segment of the key", "segment of the query"),
     ),
     MapsFigure(
         "correlations",
@@ -126,10 +120,9 @@ FIGURES = (
         "What a logit of the first layer is the sum of. Where positions are added to the words there are four parts, "
         "of which TUPE keeps word to word, and gives position to position parameters of its own. A model with an "
         "attention_window has none: its logits at longer distances are -inf.",
-        "part of the logit",
-        _OF_POSITIONS,
         has_correlations,
         _correlations,
+        "part of the logit",
         needs_text=True,
         one_scale=False,
     ),
@@ -189,8 +182,7 @@ class _Numbers:
     """The numbers of all maps, each map once."""
 
     def __init__(self) -> None:
-        self.parts: list[bytes] = []
-        self.places: dict[bytes, int] = {}
+        self.places: dict[bytes, int] = {}  # the steps of a map -> where they begin
         self.end = 0
 
     def add(self, values: np.ndarray) -> dict[str, Any]:
@@ -198,15 +190,13 @@ class _Numbers:
         finite = np.isfinite(values)
         scale = float(abs(values[finite]).max(initial=0)) / np.iinfo(np.int16).max or 1.0
         steps = np.where(finite, np.rint(np.where(finite, values, 0) / scale), _NOT_A_NUMBER).astype("<i2").tobytes()
-        key = hashlib.sha256(steps).digest()
-        if key not in self.places:
-            self.places[key] = self.end
-            self.parts.append(steps)
+        if steps not in self.places:
+            self.places[steps] = self.end
             self.end += len(steps)
-        return {"at": self.places[key], "scale": scale, "rows": values.shape[0], "columns": values.shape[1]}
+        return {"at": self.places[steps], "scale": scale, "rows": values.shape[0], "columns": values.shape[1]}
 
     def packed(self) -> str:
-        return base64.b64encode(zlib.compress(b"".join(self.parts), 9)).decode()
+        return base64.b64encode(zlib.compress(b"".join(self.places), 9)).decode()
 
 
 def _maps(

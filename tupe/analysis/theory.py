@@ -11,10 +11,7 @@ matrix, so their rank is at most `d_h`. A low-rank position term of its own adds
 `b[-n]` is not in `B`: any number will do (the paper takes `b[0]`, we take 0). `D` is real for a symmetric `B`. The
 proof embeds `B` in a `2n x 2n` circulant matrix, whose eigenvalues are `D`, and takes the top-left block.
 
-The paper prints `G[j, m] = e^(i pi (j + 1) m / n) / (2n)`. Its `j + 1` is harmless: it multiplies column `m` of `G` by
-a phase, which `G*` divides out again. Its `1 / (2n)` is not that of the theorem which the proof quotes (Gray 2006,
-theorem 7), where the matrix of eigenvectors is unitary, `1 / sqrt(2n)`: with the eigenvalues for `D` it gives
-`B / (2n)`. As printed the proposition holds only with `2n` times the eigenvalues for `D`.
+The paper prints other constants: docs/dev/systems.md. The theorem that its proof quotes is Gray 2006, theorem 7.
 
 So the relative term has `2n - 1` degrees of freedom and any rank up to `n`, and the untied absolute term is any matrix
 of rank `d_h`: neither contains the other.

@@ -43,7 +43,8 @@ OF_SCRIPTS = (
     "word-order",
 )
 
-COMMANDS = (*(name for names in GROUPS.values() for name in names), *OF_SCRIPTS)
+LISTED = tuple(name for names in GROUPS.values() for name in names)
+COMMANDS = (*LISTED, *OF_SCRIPTS)
 
 _NO_MEMORY = re.compile("can't allocate memory|out of memory")
 _EMPTY = re.compile(r"--[a-z-]+=\s*")  # an option
@@ -68,31 +69,30 @@ def main(argv: list[str] | None = None) -> int:
 
 def status(work: Callable[[], None], argv: list[str] | None = None) -> int:
     """Do a command's work and return the exit status: 0, or 1 after an error, whose sentence is printed on stderr."""
+    code = 1
     try:
         _check_names(sys.argv[1:] if argv is None else argv)
         work()
         sys.stdout.flush()
+        return 0
     except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (UserError, OSError) as error:  # OSError: a full disk, or a file without permission
-        said = str(error) if isinstance(error, UserError) else system_sentence(error)
-        print(f"error: {one_line(said)}", file=sys.stderr)
-        return 1
+        said = one_line(str(error) if isinstance(error, UserError) else system_sentence(error))
     except ModuleNotFoundError as error:
         if (error.name or "tupe").partition(".")[0] == "tupe":
             raise
         said = f"the command needs {error.name}, which is not installed: install tupe without --no-deps"
-        print(f"error: {said} (docs/faq.md), or use its attention alone (docs/attention.md).", file=sys.stderr)
-        return 1
+        said += " (docs/faq.md), or use its attention alone (docs/attention.md)."
     except (MemoryError, RuntimeError) as error:  # PyTorch's, of the CPU's memory or of a GPU's, is a RuntimeError
         if not isinstance(error, MemoryError) and not _NO_MEMORY.search(str(error)):
             raise
-        print("error: there is too little memory for these sizes: give smaller ones, or free some.", file=sys.stderr)
-        return 1
+        said = "there is too little memory for these sizes: give smaller ones, or free some."
     except KeyboardInterrupt:
-        print("error: interrupted.", file=sys.stderr)
-        return 128 + signal.SIGINT
-    return 0
+        said, code = "interrupted.", 128 + signal.SIGINT
+    print(f"error: {said}", file=sys.stderr)
+    return code
 
 
 def _check_names(argv: list[str]) -> None:
@@ -137,8 +137,7 @@ def parser_of(command: str) -> argparse.ArgumentParser:
 
 def _run(argv: list[str]) -> None:
     if _completion.WANTED:
-        listed = [name for names in GROUPS.values() for name in names]
-        _completion.complete(listed, lambda command, parser: _module(command).add_arguments(parser))
+        _completion.complete(LISTED, lambda command, parser: _module(command).add_arguments(parser))
     if not argv or argv[0] in ("-h", "--help"):
         print(_list_of_commands())
         return
@@ -165,7 +164,7 @@ def _module(command: str) -> ModuleType:
 
 
 def _list_of_commands() -> str:
-    width = max(len(name) for names in GROUPS.values() for name in names) + 2
+    width = max(map(len, LISTED)) + 2
     lines = ["usage: tupe COMMAND [-h] ..."]
     for group, names in GROUPS.items():
         lines += ["", f"{group}:", *(f"  {name:<{width}}{_summary(name)}" for name in names)]
