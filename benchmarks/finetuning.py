@@ -151,27 +151,30 @@ def build_roberta(task: Any, args: Namespace) -> RobertaModel:
     return RobertaModel.build_model(fields, SimpleNamespace(source_dictionary=task.source_dictionary))
 
 
+def orders(task: Any, args: Namespace, training: bool) -> dict[str, Batches]:
+    """The batches of a task: name -> in which order. Those of one length have no padding."""
+    by_length = load(Path(task.cfg.data), length_window=args.window)
+    alike = Batches(by_length, "train", args).of_one_length()
+    if training:
+        windows = Batches(by_length, "train", args, window=args.window)
+        return {"at random": Batches(task, "train", args), "by length within windows": windows, "of one length": alike}
+    at_random, in_order = Batches(task, "valid", args, at_random=True), Batches(task, "valid", args, window=-1)
+    return {"at random": at_random, "in order of length": in_order, "of one length": alike}
+
+
 def ways(task: Any, args: Namespace, mode: str) -> dict[str, tuple[bool, str, Batches]]:
     """What is measured: name -> whether it is ours, `--unpad`, and the batches."""
     unpad = "auto" if args.device == "cpu" else "always"
-    found = {}
-    if mode == "training":
-        at_random, name = Batches(task, "train", args), "by length within windows"
-        windows = load(Path(task.cfg.data), length_window=args.window)
-        by_length = Batches(windows, "train", args, window=args.window)
-        alike = Batches(windows, "train", args).of_one_length()
-        found = {NO_PADDING: (True, "never", alike), f"{NO_PADDING}, tokens alone": (True, unpad, alike)}
-    else:
-        at_random, name = Batches(task, "valid", args, at_random=True), "in order of length"
-        by_length = Batches(task, "valid", args, window=-1)
+    (_, at_random), (name, by_length), (_, alike) = orders(task, args, mode == "training").items()
     found = {
         "padded": (True, "never", at_random),
         "tokens alone": (True, unpad, at_random),
         name: (True, "never", by_length),
         f"{name}, tokens alone": (True, unpad, by_length),
         "RoBERTa, fairseq's": (False, "", at_random),
-        **found,
     }
+    if mode == "training":
+        found |= {NO_PADDING: (True, "never", alike), f"{NO_PADDING}, tokens alone": (True, unpad, alike)}
     return {name: way for name, way in found.items() if way[0] or not args.no_roberta}
 
 

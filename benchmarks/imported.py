@@ -30,9 +30,10 @@ from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
-from finetuning import HEAD, Batches, Trained, load, scores_of
+from finetuning import HEAD, Batches, Trained, load, orders, scores_of
 from measured import clock_of, machine, parse, quartiles, spread, turns
 from torch import Tensor, nn
 
@@ -144,22 +145,10 @@ def _resident(name: str) -> int:
     return int(re.search(rf"{name}:\s+(\d+)", _STATUS.read_text())[1])
 
 
-def orders(folder: Path, mode: str, args: Namespace) -> dict[str, Batches]:
-    """The batches of a task: name -> in which order."""
-    task, by_length = load(folder), load(folder, length_window=args.window)
-    alike = Batches(by_length, "train", args).of_one_length()
-    if mode == "training":
-        windows = Batches(by_length, "train", args, window=args.window)
-        return {"at random": Batches(task, "train", args), "by length within windows": windows, "of one length": alike}
-    in_order = Batches(task, "valid", args, window=-1)
-    at_random = Batches(task, "valid", args, at_random=True)
-    return {"at random": at_random, "in order of length": in_order, "of one length": alike}
-
-
-def compare(folder: Path, mode: str, models: Ways, args: Namespace) -> None:
+def compare(task: Any, mode: str, models: Ways, args: Namespace) -> None:
     """Print the rows of the table."""
     now, training = clock_of(args), mode == "training"
-    for name, batches in orders(folder, mode, args).items():
+    for name, batches in orders(task, args, training).items():
         ways = [THEIRS, PADDED] if name == "of one length" else [THEIRS, PADDED, ALONE]
         rates: dict[str, list[float]] = {way: [] for way in ways}
         slots = tokens = 0
@@ -202,7 +191,7 @@ def main() -> None:
         print("| | batches | padding | | memory, MiB | tokens/s | over Transformers (quartiles) |")
         print("|---|---|---|---|---|---|---|", flush=True)
         for mode in args.modes:
-            compare(folder, mode, models, args)
+            compare(task, mode, models, args)
 
 
 if __name__ == "__main__":

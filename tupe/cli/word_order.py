@@ -7,7 +7,6 @@ import argparse
 from pathlib import Path
 
 from tupe.cli._types import SEEDS, output_folder, whole
-from tupe.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,13 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from tupe.data.python_docs import split_sentences
     from tupe.data.word_order import write_word_order
-    from tupe.files import check_file, own, sha256
+    from tupe.files import own, read_text, sha256
 
-    check_file(args.text, "you")
-    try:
-        lines = args.text.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{args.text} cannot be read as text: {error}.") from None
+    lines = read_text(args.text, "a text editor").splitlines()
     sentences = [sentence for line in lines for sentence in split_sentences(line)]
     sentences = [sentence for sentence in sentences if len(sentence.split()) <= args.max_words]
     folder = args.glue / "CoLA"
