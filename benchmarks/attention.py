@@ -66,7 +66,7 @@ def arguments() -> Namespace:
 
 
 def same_bits(step: Callable[[], Any], args: Namespace) -> bool | None:
-    """Whether five steps on the same inputs, with the same random numbers, have one outcome."""
+    """Tell whether five steps on the same inputs, with the same random numbers, have one outcome."""
     if args.graph:
         return None
 
@@ -79,7 +79,7 @@ def same_bits(step: Callable[[], Any], args: Namespace) -> bool | None:
 
 
 def make_step(rival: str, mode: str, batch: int, length: int, args: Namespace) -> Callable[..., Any]:
-    """A step, each time on the next set of inputs, or on the first; returns what it has computed."""
+    """Return a step, which returns what it computes on the next set of inputs, or on the first."""
     attend = attention_of(rival, batch, length, args)
     size = args.heads * length * (4 * batch * args.width + length) * args.torch_dtype.itemsize  # with a dense bias
     number = max(1, min(8, (200 << 20) // size)) if args.on_gpu else 1
@@ -116,7 +116,7 @@ def make_step(rival: str, mode: str, batch: int, length: int, args: Namespace) -
 
 
 def seconds(step: Callable[[], None], repeats: int, args: Namespace) -> float:
-    """Time of one step, `repeats` in a row."""
+    """Return the seconds of one step, as the mean of `repeats` in a row."""
     if not args.on_gpu:
         clock = clock_of(args)
         start = clock()
@@ -133,7 +133,7 @@ def seconds(step: Callable[[], None], repeats: int, args: Namespace) -> float:
 
 
 def extra_memory(step: Callable[[], None], mode: str, tokens: int, args: Namespace) -> int | None:
-    """Bytes that a step takes at most, beyond its inputs, the output and the gradients of query, key and value."""
+    """Return the peak bytes of a step, beyond its inputs, the output and the gradients of query, key and value."""
     if not args.on_gpu or args.graph:
         return None
     torch.cuda.synchronize()
@@ -146,7 +146,7 @@ def extra_memory(step: Callable[[], None], mode: str, tokens: int, args: Namespa
 
 
 def product_step(args: Namespace) -> tuple[Callable[[], None], float]:
-    """One large matrix product, and its operations."""
+    """Return a step of one large matrix product, and its operations."""
     size = 8192 if args.on_gpu else 1024
     a, b = (torch.randn(size, size, device=args.device, dtype=args.torch_dtype) for _ in range(2))
     return lambda: linear(a, b), 2.0 * size**3
@@ -156,7 +156,7 @@ def product_step(args: Namespace) -> tuple[Callable[[], None], float]:
 
 
 def compare(batch: int, length: int, mode: str, args: Namespace) -> list[dict[str, Any]]:
-    """One record a rival; one that fails says why."""
+    """Return one record a rival; that of a failure says why."""
     torch._functorch.config.donated_buffer = False  # or compiled code forgets what a second backward needs
     torch._dynamo.reset()  # it recompiles a function only so often, and then runs it as it is
     steps, missing, memory, same = {}, {}, {}, {}
@@ -226,7 +226,7 @@ def row(record: dict[str, Any]) -> str:
 
 
 def draw(records: list[dict[str, Any]], title: str, path: Path) -> None:
-    """Time over FlashAttention's without a bias, and the extra memory, over the length."""
+    """Draw the time over FlashAttention's without a bias, and the extra memory, against the length."""
     try:
         import matplotlib
     except ImportError:  # the numbers need PyTorch and Triton alone

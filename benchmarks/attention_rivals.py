@@ -48,12 +48,12 @@ def flex(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, _: None, scale
 
 
 def lengths_of(batch: int, length: int, args: Namespace) -> Tensor:
-    """Of the sequences, falling, `(B,)`."""
+    """Return the lengths of the sequences, falling, `(B,)`."""
     return torch.linspace(length, 1 if args.ragged else length, batch).round().long().to(args.device)
 
 
 def attention_of(rival: str, batch: int, length: int, args: Namespace) -> Attend:
-    """`attend(query, key, value, *bias)` of that name."""
+    """Return the rival's `attend(query, key, value, *bias)`."""
     scale, dropout = (2 * args.width) ** -0.5, args.dropout
     lengths = lengths_of(batch, length, args)
     side_by_side = {"cu_seqlens": F.pad(lengths.cumsum(0), (1, 0)).int(), "max_length": length}
@@ -110,7 +110,7 @@ def attention_of(rival: str, batch: int, length: int, args: Namespace) -> Attend
 
 
 def turn_of(name: str, args: Namespace) -> AbstractContextManager[None]:
-    """SDPA's kernel in a rival's turn, chosen once: in each step the choice would take as long as a short attention."""
+    """Choose SDPA's kernel for a rival's turn: done in each step, the choice takes as long as a short attention."""
     kernels = {"flash": SDPBackend.FLASH_ATTENTION, "sdpa": SDPBackend.EFFICIENT_ATTENTION}
     if name not in kernels:
         return nullcontext()
@@ -130,12 +130,12 @@ def unsuited(rival: str, mode: str, args: Namespace) -> str | None:
 
 
 def tokens_of(rival: str, batch: int, length: int, args: Namespace) -> tuple[int, ...]:
-    """`(B, T)`, or `(N,)` of what takes them side by side."""
+    """Return the shape of the tokens: `(B, T)`, or `(N,)` for a rival that takes them side by side."""
     return (int(lengths_of(batch, length, args).sum()),) if rival in SIDE_BY_SIDE else (batch, length)
 
 
 def inputs(rival: str, batch: int, length: int, args: Namespace) -> tuple[list[Tensor], Tensor]:
-    """Query, key, value and the rival's bias, as the layers of a model have them, and a gradient of the output."""
+    """Return query, key, value and bias, as the layers of a model have them, and a gradient of the output."""
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, device=args.device, dtype=args.torch_dtype)

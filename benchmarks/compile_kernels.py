@@ -62,7 +62,7 @@ class Target(CudaDriver):
 
 
 def kernels(dtype: torch.dtype, width: int, bias: str, length: int = 500) -> list[tuple]:
-    """`(kernel, grid, tile, arguments)` of every launch, with padding and dropout, for 32 sequences and 12 heads.
+    """Return `(kernel, grid, tile, arguments)` of every launch, with padding and dropout, for 32 sequences, 12 heads.
 
     `packed` is the dense bias of sequences side by side; a float32 bias is what autocast leaves to 16-bit queries.
     """
@@ -106,7 +106,7 @@ def kernels(dtype: torch.dtype, width: int, bias: str, length: int = 500) -> lis
 
 
 def report(kernel, capability: int, ptxas: Path) -> dict[str, object]:
-    """Registers, spills, shared memory and the inner loop of a kernel whose PTX `ptxas` compiles."""
+    """Compile a kernel's PTX by `ptxas`; return its registers, spills, shared memory and inner loop."""
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
         source.write_text(kernel.asm["ptx"])
@@ -131,7 +131,7 @@ def report(kernel, capability: int, ptxas: Path) -> dict[str, object]:
 
 
 def compilers(capability: int, named: Path | None) -> list[Path]:
-    """The ptxas to compile with: Triton's for a GPU, and for Hopper that of the extra `gpu`; or the one named."""
+    """Return the ptxas to compile with: the one named, or Triton's, and for Hopper that of the extra `gpu` too."""
     if named is not None:
         return [named]
     wheel = compiler.wheel_ptxas() if capability == 90 else None
@@ -139,7 +139,7 @@ def compilers(capability: int, named: Path | None) -> list[Path]:
 
 
 def check(capability: int, tile: list[int] | None, named: Path | None, **case) -> bool:
-    """Prints a line for each kernel and compiler; whether all fit and none writes too early."""
+    """Print a line for each kernel and compiler; tell whether all fit and none writes too early."""
     name, column, limit = GPUS[capability]
     driver.set_active(Target(capability))
     tiles.memory = lambda device: column

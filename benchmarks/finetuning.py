@@ -61,7 +61,7 @@ def arguments() -> Namespace:
 
 
 def load(folder: Path, **fields: object) -> TupeSentencePredictionTask:
-    """The task of a folder, of classes whatever they are."""
+    """Set up the task of a folder, with as many classes as it has."""
     classes = sum(not line.startswith("madeupword") for line in (folder / "label/dict.txt").open(encoding="utf-8"))
     given = {"regression_target": False, "classification_head_name": HEAD, "seed": 1, **fields}
     cfg = TupeSentencePredictionConfig(data=str(folder), num_classes=classes, **given)
@@ -69,7 +69,7 @@ def load(folder: Path, **fields: object) -> TupeSentencePredictionTask:
 
 
 class Batches:
-    """Of a split, as many a round as asked for.
+    """Batches of a split, `args.steps` a round.
 
     Args:
         task: says the order.
@@ -88,7 +88,7 @@ class Batches:
         self.window = len(self.batches) if window < 0 else min(window, len(self.batches))
 
     def of_one_length(self) -> Batches:
-        """The same, of those batches alone that have no padding."""
+        """Keep only the batches that have no padding."""
         self.batches = [batch for batch in self.batches if len(set(map(self.data.size, batch))) == 1]
         self.window = len(self.batches)
         return self
@@ -116,7 +116,7 @@ class Trained:
         self.keep = keep  # whether gradients stay allocated, so that memory is counted without them
 
     def run(self, sample: dict, training: bool) -> None:
-        """An update, or a forward pass."""
+        """Do an update, or a forward pass."""
         self.model.train(training)
         with nullcontext() if training else torch.no_grad():
             loss = F.cross_entropy(self.scores(sample).float(), sample["target"].flatten())
@@ -152,7 +152,7 @@ def build_roberta(task: Any, args: Namespace) -> RobertaModel:
 
 
 def orders(task: Any, args: Namespace, training: bool) -> dict[str, Batches]:
-    """The batches of a task: name -> in which order. Those of one length have no padding."""
+    """Map each order to a task's batches in it. Batches of one length have no padding."""
     by_length = load(Path(task.cfg.data), length_window=args.window)
     alike = Batches(by_length, "train", args).of_one_length()
     if training:
@@ -163,7 +163,7 @@ def orders(task: Any, args: Namespace, training: bool) -> dict[str, Batches]:
 
 
 def ways(task: Any, args: Namespace, mode: str) -> dict[str, tuple[bool, str, Batches]]:
-    """What is measured: name -> whether it is ours, `--unpad`, and the batches."""
+    """Map the name of what is measured to whether it is ours, `--unpad`, and the batches."""
     unpad = "auto" if args.device == "cpu" else "always"
     (_, at_random), (name, by_length), (_, alike) = orders(task, args, mode == "training").items()
     found = {
@@ -179,7 +179,7 @@ def ways(task: Any, args: Namespace, mode: str) -> dict[str, tuple[bool, str, Ba
 
 
 def compare(task: Any, args: Namespace, models: dict[bool, Trained], mode: str) -> list[str]:
-    """Rows of the table: padding, tokens a second, and that over `padded`, or over batches of one length."""
+    """Return the table's rows: padding, tokens a second, and that over `padded`, or over batches of one length."""
     now, measured = clock_of(args), ways(task, args, mode)
     rates: dict[str, list[float]] = {name: [] for name in measured}
     slots, tokens = dict.fromkeys(measured, 0), dict.fromkeys(measured, 0)

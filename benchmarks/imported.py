@@ -65,7 +65,7 @@ def arguments() -> Namespace:
 
 
 def both(classes: int, args: Namespace) -> tuple[nn.Module, TupeModel]:
-    """Transformers' model and ours of its folder, which say the same."""
+    """Return Transformers' model, and ours with the same weights."""
     import transformers
 
     size = SIZES[args.size]
@@ -109,14 +109,14 @@ class Ways:
         self.ours = Trained(ours, optimizer, partial(scores_of, ours), keep=True)
 
     def run(self, way: str, sample: dict, training: bool) -> None:
-        """A step, or a forward pass."""
+        """Do a step, or a forward pass."""
         if way == THEIRS:
             return self.theirs.run(sample, training)
         self.ours.model.encoder.sentence_encoder.unpad = "auto" if way == ALONE else "never"
         self.ours.run(sample, training)
 
     def difference(self, sample: dict) -> float:
-        """How far the scores of both are apart, before any training."""
+        """Return how far the scores of both are apart, before any training."""
         self.theirs.model.eval(), self.ours.model.eval()
         with torch.no_grad():
             return float((self.theirs.scores(sample) - self.ours.scores(sample)).abs().max())

@@ -58,7 +58,7 @@ def clock_of(args: Namespace) -> Callable[[], float]:
 
 
 def spread(values: list[float]) -> list[float]:
-    """First quartile, median, third quartile."""
+    """Return first quartile, median and third quartile."""
     first, _, third = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
     return [first, statistics.median(values), third]
 
@@ -70,6 +70,6 @@ def quartiles(found: Sequence[float], digits: int = 2) -> str:
 
 
 def machine(device: str) -> str:
-    """Its GPU or CPU, how much of it is used, and PyTorch's version."""
+    """Name the GPU or CPU, how much of it is used, and PyTorch's version."""
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else processor()
     return f"{name}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}, PyTorch {torch.__version__}"

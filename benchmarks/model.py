@@ -80,7 +80,7 @@ def arguments() -> Namespace:
 
 
 def synchronisations(step: Callable[[], None]) -> int:
-    """How often the host waits for the GPU in a step."""
+    """Count how often the host waits for the GPU in a step."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
@@ -90,7 +90,7 @@ def synchronisations(step: Callable[[], None]) -> int:
 
 
 def work(args: Namespace) -> None:
-    """Answers each line on standard input with the seconds of a step, and `end` with the memory."""
+    """Answer each line on standard input with the seconds of a step, and `end` with the memory."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever else is printed
     logging.disable(logging.INFO)
@@ -138,7 +138,7 @@ class Rival:
 
 
 def operations(args: Namespace, size: dict[str, int], mode: str) -> float:
-    """Of the matrix products of BERT-A's step: two for each multiplication; backward has twice those of forward."""
+    """Count the operations of BERT-A's matrix products: two a multiplication; backward has twice those of forward."""
     tokens, d, layers = args.batch * args.length, size["encoder_embed_dim"], size["encoder_layers"]
     layer = 4 * d * d + 2 * d * size["encoder_ffn_embed_dim"] + 2 * d * args.length
     if mode == "inference":
@@ -152,7 +152,7 @@ def known_to_workers(args: Namespace, size: str, mode: str) -> dict[str, Any]:
 
 
 def profile(args: Namespace, size: str, mode: str) -> str:
-    """PyTorch's profile of three steps of the first model, by operator."""
+    """Profile three steps of the first model by PyTorch, and return a table of operators."""
     step = model_step(Namespace(rival=args.rivals[0], **known_to_workers(args, size, mode)))
     step()
     with torch.profiler.profile() as profiled:
@@ -163,7 +163,7 @@ def profile(args: Namespace, size: str, mode: str) -> str:
 
 
 def compare(args: Namespace, size: str, mode: str) -> list[dict[str, Any]]:
-    """One record a rival."""
+    """Return one record a rival."""
     rivals = [*args.rivals, *(["authors"] if args.authors else [])]
     if mode == "inference":
         rivals = [AT_INFERENCE.get(name, name) for name in rivals]
@@ -203,7 +203,7 @@ def compare(args: Namespace, size: str, mode: str) -> list[dict[str, Any]]:
 
 
 def cells(record: dict[str, Any]) -> dict[str, str]:
-    """Column -> cell, empty where there is no figure."""
+    """Map each column to its cell, which is empty where there is no figure."""
     published, waits = record["published_time_over_first"], record["synchronisations"]
     return {
         "size": record["size"],
@@ -220,7 +220,7 @@ def cells(record: dict[str, Any]) -> dict[str, str]:
 
 
 def table(records: list[dict[str, Any]]) -> str:
-    """In Markdown, without the columns that are empty in every row."""
+    """Write the records in Markdown, without the columns that are empty in every row."""
     rows = [cells(record) for record in records]
     columns = [column for column in rows[0] if any(row[column] for row in rows)]
     lines = [columns, ["---"] * len(columns), *([row[column] for column in columns] for row in rows)]
@@ -228,7 +228,7 @@ def table(records: list[dict[str, Any]]) -> str:
 
 
 def conditions(args: Namespace) -> str:
-    """The machine and what was run, in one line."""
+    """Say in one line on which machine what was run."""
     return (
         f"{machine(args.device)}, {args.dtype}, "
         f"{args.batch} {'pairs' if args.pairs else 'sequences'} of {args.length} tokens, "

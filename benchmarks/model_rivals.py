@@ -53,7 +53,7 @@ def build_ours(args: Namespace, dictionary: Any) -> nn.Module:
 
 
 def electra_loss(args: Namespace, model: nn.Module, dictionary: Any, tokens: Tensor, masked: Tensor) -> Callable:
-    """`loss()` of replaced-token detection, with its words drawn, by its criterion; both tensors are on the CPU.
+    """Return `loss()` of replaced-token detection, with words drawn by its criterion; both tensors are on the CPU.
 
     The batch has all that the task's collater finds out on the CPU, so that nothing is asked of the device.
     """
@@ -112,7 +112,7 @@ def use_authors_fairseq(path: str) -> None:
 
 
 def build(args: Namespace) -> tuple[nn.Module, Any, Callable[..., torch.optim.Optimizer]]:
-    """The model, the dictionary, and the class of its optimizer."""
+    """Return the model, the dictionary, and the class of its optimizer."""
     if args.rival == "authors":
         use_authors_fairseq(args.authors)
     from fairseq.data import Dictionary
@@ -136,7 +136,7 @@ def masked_tokens(args: Namespace) -> int:
 
 
 def model_step(args: Namespace) -> Callable[[], None]:
-    """A step of the rival in `args.mode`."""
+    """Return the rival's step in `args.mode`."""
     torch.manual_seed(0)
     model, dictionary, optimizer_class = build(args)
     model.to(args.device, getattr(torch, args.dtype))
@@ -180,7 +180,7 @@ def model_step(args: Namespace) -> Callable[[], None]:
 
 
 def product_step(args: Namespace) -> Callable[[], None]:
-    """`PRODUCTS` square matrix products."""
+    """Return a step of `PRODUCTS` square matrix products."""
     from tupe.layers import linear
 
     a, b = (torch.randn(args.product, args.product, device=args.device, dtype=getattr(torch, args.dtype)) for _ in "ab")

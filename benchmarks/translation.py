@@ -73,7 +73,7 @@ def build(name: str, args: Namespace, dictionary: Dictionary) -> nn.Module:
 
 
 def sentences(number: int, args: Namespace, dictionary: Dictionary) -> torch.Tensor:
-    """Random words, `(number, T)`, padded on the right, as long as a Poisson variable and at least two."""
+    """Draw random words, `(number, T)`, padded on the right; lengths are Poisson's, and at least two."""
     generator = torch.Generator().manual_seed(1)
     lengths = torch.poisson(torch.full((number,), float(args.length - 2)), generator).int() + 1
     rows = [torch.randint(dictionary.nspecial, len(dictionary), (int(n),), generator=generator) for n in lengths]
@@ -82,7 +82,7 @@ def sentences(number: int, args: Namespace, dictionary: Dictionary) -> torch.Ten
 
 
 def training(name: str, model: nn.Module, args: Namespace, dictionary: Dictionary) -> tuple[Callable[[], None], int]:
-    """One update, and how many target tokens it has."""
+    """Return a step of one update, and how many target tokens it has."""
     source = sentences(args.sentences, args, dictionary)
     target, pad = source.flip(0), dictionary.pad()  # of other lengths
     previous = torch.cat([torch.full_like(target[:, :1], dictionary.eos()), target[:, :-1]], 1)
@@ -101,7 +101,7 @@ def training(name: str, model: nn.Module, args: Namespace, dictionary: Dictionar
 
 
 def decoding(name: str, model: nn.Module, args: Namespace, dictionary: Dictionary) -> tuple[Callable[[], None], int]:
-    """One batch of translations, and how many sentences it has."""
+    """Return a step that translates one batch, and how many sentences it has."""
     source = sentences(args.decoded, args, dictionary)
     sample = {"net_input": {"src_tokens": source, "src_lengths": source.ne(dictionary.pad()).sum(1)}}
     generator = SequenceGenerator([model], dictionary, beam_size=args.beam, max_len_a=1, max_len_b=0)
@@ -109,7 +109,7 @@ def decoding(name: str, model: nn.Module, args: Namespace, dictionary: Dictionar
 
 
 def compare(mode: Callable, args: Namespace, dictionary: Dictionary) -> list[str]:
-    """Rows of the table: figure a second, and the ratio to the first rival's."""
+    """Return the table's rows: units a second, and the ratio to the first rival's."""
     now, steps = clock_of(args), {}
     for name in args.rivals:
         torch.manual_seed(1)

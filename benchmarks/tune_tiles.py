@@ -61,7 +61,7 @@ def arguments() -> Namespace:
 
 
 def steps(args: Namespace) -> tuple[Tuned, dict[str, Callable[[], object]]]:
-    """A launcher, and what calls each of its kernels."""
+    """Return a launcher, and a function for each of its kernels that runs it."""
 
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, device=args.device, dtype=getattr(torch, args.dtype))
@@ -96,7 +96,7 @@ def candidates(args: Namespace) -> list[Tile]:
 
 
 def compile_one(case: tuple[Namespace, str, Tile]) -> str | None:
-    """Puts a compiled kernel into Triton's cache; what went wrong, if anything did."""
+    """Compile a kernel into Triton's cache; return the name of an error, if there was one."""
     args, kernel, tile = case
     launcher, found = steps(args)
     launcher.candidate, launcher.only_compile = tile, True

@@ -30,7 +30,7 @@ LINES = 0xFFFF  # of a document, as datatrove numbers them
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one step, or all; returns the exit status."""
+    """Run one step, or all, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("tasks", type=int)
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raises a `UserError` for numbers that cannot be, and if datatrove or the input is missing."""
+    """Raise a `UserError` for numbers that cannot be, and if datatrove or the input is missing."""
     count = args.tasks - args.first if args.count is None else args.count
     if args.tasks < 1 or args.workers < 1 or args.first < 0 or count < 1 or args.first + count > args.tasks:
         raise UserError(
@@ -65,7 +65,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Claims the folder, and runs the tasks.
+    """Claim the folder, and run the tasks.
 
     Raises:
         UserError: if the folder holds something else, a step is begun before the one before is done by all, or a line
@@ -102,7 +102,7 @@ def _run(number: int, args: argparse.Namespace) -> None:
     from datatrove.utils.word_tokenizers import WhitespaceTokenizer
 
     class Reader(JsonlReader):
-        """JSON lines, every one of which must be one."""
+        """Reader of JSON lines that refuses a line which is none."""
 
         def read_file(self, filepath: str):
             with self.data_folder.open(filepath, "rb", compression=self.compression) as file:
@@ -143,7 +143,7 @@ def _run(number: int, args: argparse.Namespace) -> None:
 
 
 def _record(line: bytes) -> dict:
-    """The record of a line. Raises a `ValueError` that says what the line is."""
+    """Return the record of a line. Raise a `ValueError` that says what the line is instead."""
     try:
         record = json.loads(line)
     except UnicodeDecodeError:

@@ -47,7 +47,7 @@ class Sheet:
         self.figure.text(x / 100, y / 100, text, fontsize=size, color=color, **style)
 
     def formula(self, x: float, y: float, parts: list[tuple[str, str]]) -> None:
-        """Mathematics in pieces, each `(text, color)`, side by side."""
+        """Write parts of a formula, each `(text, color)`, side by side."""
         from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
 
         pieces = [TextArea(f"${text}$", textprops={"color": color, "fontsize": 13}) for text, color in parts]
@@ -55,7 +55,7 @@ class Sheet:
         self.figure.add_artist(AnnotationBbox(line, (x / 100, y / 100), xycoords="figure fraction", frameon=False))
 
     def matrix(self, x: float, y: float, width: float, values: np.ndarray, color: str):
-        """A square with its upper left corner at `(x, y)`, from white to `color`."""
+        """Draw a square with its upper left corner at `(x, y)`, from white to `color`."""
         from matplotlib.colors import LinearSegmentedColormap, to_rgba
 
         height = width * self.ratio
