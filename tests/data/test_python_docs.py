@@ -106,6 +106,33 @@ def test_library_is_parsed_not_run_and_repeated_sentences_go(library):
     }
 
 
+def test_definitions_within_statements_are_found_in_the_order_of_their_lines(tmp_path):
+    (tmp_path / "where.py").write_text('''
+try:
+    def f():
+        """This function is the first, in a try."""
+except OSError:
+    def f():
+        """This function is the second, in a handler."""
+else:
+    with open("f"):
+        class F:
+            """This class is the third, in a context."""
+finally:
+    match f:
+        case 1:
+            def f():
+                """This function is the fourth, in a case."""
+if f:
+    pass
+elif F:
+    def f():
+        """This function is the fifth, in a branch."""
+''')
+    ((_, paragraphs),) = python_documents(tmp_path).items()
+    assert [sentence.split()[4] for (sentence,) in paragraphs] == ["first,", "second,", "third,", "fourth,", "fifth,"]
+
+
 def test_documents_are_written_a_paragraph_a_line(library, tmp_path):
     write_documents(list(python_documents(library).values())[1:], tmp_path / "new" / "text.txt")
     assert (tmp_path / "new" / "text.txt").read_text() == (
