@@ -60,8 +60,20 @@ def test_what_cannot_be_is_refused_before_anything_is_made(variable, value, said
     assert not list(tmp_path.iterdir())
 
 
+def program(folder, script):
+    """Write `tupe` for a PATH, and return the PATH."""
+    folder.mkdir()
+    (folder / "tupe").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "tupe").chmod(0o755)
+    return f"{folder}{os.pathsep}{environment('')['PATH']}"
+
+
 def test_quickstart(tmp_path):
-    settings = {"QUICKSTART_UPDATES": "40", "QUICKSTART_EPOCHS": "1"}
+    """The word-order task has short sentences alone, a sixth of them all."""
+    fewer = 'case $1 in word-order) set -- "$@" --max-words 6 ;; esac'
+    path = program(tmp_path / "bin", f'{fewer}\nPATH=${{PATH#*:}} exec tupe "$@"')
+    tmp_path = tmp_path / "out"
+    settings = {"QUICKSTART_UPDATES": "40", "QUICKSTART_EPOCHS": "1", "PATH": path}
     status, lines = interrupted(tmp_path, **settings)
     assert status == 130
     assert lines[-1] == "quickstart.sh: INTERRUPTED in step pretrain"
@@ -96,11 +108,8 @@ def test_quickstart(tmp_path):
 
 
 def test_failing_step_is_named_in_the_last_line(tmp_path):
-    bad = tmp_path / "bin/tupe"
-    bad.parent.mkdir()
-    bad.write_text("#!/bin/sh\necho this disk is full\nexit 1\n")
-    bad.chmod(0o755)
-    status, lines, _ = quickstart(tmp_path / "out", PATH=f"{bad.parent}{os.pathsep}{os.environ['PATH']}")
+    path = program(tmp_path / "bin", "echo this disk is full\nexit 1")
+    status, lines, _ = quickstart(tmp_path / "out", PATH=path)
     assert status == 1
     log = tmp_path / "out/log/text.log"
     assert lines[-1] == f"quickstart.sh: FAILED in step text (see {log})"
