@@ -20,6 +20,7 @@ import os
 import runpy
 import select
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -40,6 +41,8 @@ COMMANDS = {
     "tupe": ("tupe.cli.main", "main"),
     "module": ("tests.forked", "run_module"),
 }
+#: One of each form that the trainings are given.
+OVERRIDES = ["a.b=null", "+a.b=1", "++a.b='/c/d.e'", "~a", "a=b_c", "a.b=[1,1e-3]", "a={b:1.5}", "a=/b/c-d.e"]
 #: Handed on; SIGINT to the whole group, as a terminal does.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
 SECONDS = 600  # until a command that hangs is ended
@@ -65,8 +68,11 @@ def programs(interpreted=False):
     of_forks = (
         f'case "$1 $2 $3" in "-P -m tupe."* | "-u -m tupe."*) shift 2; {request} module "$@" ;; '
         f'"-m torch.distributed.run "*) shift 2; {request} torchrun "$@" ;; '
-        f'"-m tupe "* | "-m tupe."*) shift; {request} module "$@" ;; esac'
+        f'"-m tupe "* | "-m tupe."*) shift; {request} module "$@" ;; '
+        # a worker of joblib is a real process, but the trainings that it starts are forks
+        f'"-m joblib.externals.loky"*) export PYTHONPATH="{folder}:$PYTHONPATH" ;; esac'
     )
+    (folder / "sitecustomize.py").write_text(f"import sys\n\nsys.executable = {str(folder / PYTHON_OF_FORKS)!r}\n")
     write(folder / PYTHON_OF_FORKS, f'{of_forks}\nexec {real} "$@"')
     command = [sys.executable, "-m", "tests.forked", folder / "socket"]
     environment = {**os.environ, **({"TRITON_INTERPRET": "1"} if interpreted else {})}
@@ -85,9 +91,7 @@ def end(process, owner, folder):
     """Unless this is a fork of the tests' process, which leaves its server alone."""
     if os.getpid() == owner:
         process.communicate()
-        for path in folder.iterdir():
-            path.unlink()
-        folder.rmdir()
+        shutil.rmtree(folder)
 
 
 def ask(address, program, *arguments):
@@ -122,6 +126,10 @@ def serve(address):
     ):
         __import__(module)
     import torch._dynamo  # noqa: F401  or every training would: with its first optimizer PyTorch does, for a second
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    # or every training would: the parser of Hydra's grammar fills its tables as it meets new input
+    OverridesParser.create().parse_overrides(OVERRIDES)
 
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"{address}.new")
