@@ -38,8 +38,16 @@ def test_for_hopper(tmp_path):
     assert int(counts["forward_kernel"]["in registers"]) > 0  # what the check of early writes is about
 
 
+GRIDS = """
+import json, torch, compile_kernels as c
+grids = {}
+for bias, length in (("dense", 1 << 15), ("TUPE-R", 1 << 20), ("packed", 1 << 15)):
+    for kernel, grid, tile, arguments in c.kernels(torch.bfloat16, 64, bias, length):
+        grids[f"{bias} {kernel.__name__} {length}"] = grid
+print(json.dumps(grids))
+"""
 CODE = """
-import itertools, json, re, torch, compile_kernels as c
+import re
 from tupe.attention.kernels import launch, tiles
 c.driver.set_active(c.Target(80))
 tiles.memory, launch.multiprocessors = (lambda device: "small"), (lambda device: 108)
@@ -60,12 +68,19 @@ print(json.dumps(found))
 """
 
 
-def test_products_of_float32_are_split_and_sums_over_distances_wait(tmp_path):
-    """No product of float32 is a single one of tf32; the vector of distances is guarded by barriers."""
-    command = [sys.executable, "-c", CODE.replace("\\\\", "\\")]
-    done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True)
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """The grids, and what is in two kernels for another GPU, from one process."""
+    command = [sys.executable, "-c", GRIDS + CODE.replace("\\\\", "\\")]
+    folder = tmp_path_factory.mktemp("triton")
+    done = subprocess.run(command, env=environment(folder), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_products_of_float32_are_split_and_sums_over_distances_wait(printed):
+    """No product of float32 is a single one of tf32; the vector of distances is guarded by barriers."""
+    _, found = printed
     assert found["float32"]["precisions"] == ["tf32x3"]
     assert found["float32"]["tf32"] == found["float32"]["mma"] > 0
     assert found["float32"]["tf32"] % 3 == 0
@@ -73,20 +88,9 @@ def test_products_of_float32_are_split_and_sums_over_distances_wait(tmp_path):
     assert found["parts"]["barriers"] > 1
 
 
-GRIDS = """
-import json, torch, compile_kernels as c
-grids = {}
-for bias, length in (("dense", 1 << 15), ("TUPE-R", 1 << 20), ("packed", 1 << 15)):
-    for kernel, grid, tile, arguments in c.kernels(torch.bfloat16, 64, bias, length):
-        grids[f"{bias} {kernel.__name__} {length}"] = grid
-print(json.dumps(grids))
-"""
-
-
-def test_grids_are_within_the_limits_of_cuda(tmp_path):
-    done = subprocess.run([sys.executable, "-c", GRIDS], env=environment(tmp_path), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    for name, (x, *others) in json.loads(done.stdout).items():
+def test_grids_are_within_the_limits_of_cuda(printed):
+    grids, _ = printed
+    for name, (x, *others) in grids.items():
         assert x < 1 << 31, name
         assert all(count <= 65535 for count in others), name
 
