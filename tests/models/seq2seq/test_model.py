@@ -95,9 +95,13 @@ def test_recomputed_layers_give_the_same_gradients(system, build, source, previo
     assert all(gradient is not None for gradient in gradients[0].values())
 
 
-@pytest.mark.parametrize("system", ["sinusoidal", "shaw", "t5", "diet_rel", "diet_abs", "tupe_a", "tupe_r", "rope"])
+@pytest.mark.parametrize("system", ["sinusoidal", "shaw", "tupe_r", "rope"])
 def test_learns_to_reverse(system, task, dictionary):
-    """A task of order alone, in small: without positions the loss ends at 0.7."""
+    """A task of order alone, in small: without positions the loss ends at 0.7.
+
+    Positions at the input, in keys and values, in the logits, and in the turns of queries and keys: one system each, as
+    what differs within a kind is in test_equations.
+    """
     torch.manual_seed(0)
     size = {"encoder_layers": 2, "encoder_embed_dim": 32, "encoder_ffn_embed_dim": 64, "encoder_attention_heads": 2}
     fields = {**size, "share_all_embeddings": True, "dropout": 0.0, "encoder_normalize_before": True}
