@@ -71,26 +71,24 @@ def check_kernels(
     shares = [[pair] for pair in pairs] if device.type == "cuda" else [pairs]
     with ThreadPoolExecutor(min(len(shares), available_cores())) as pool:
         answers = list(pool.map(lambda share: _ask(device, share, effort), shares))
-    outcome = Outcome(Record(machine))
-    passed, failed = [], {}
+    passed, failed, broken, unchecked, figures = [], {}, {}, {}, {}
     for share, (lines, ended) in zip(shares, answers):
         said = {line["case"]: line for line in lines if "case" in line}
         for name, kind in share:
             case = f"{name} {kind}"
             line = said.get(case)
             if line is None:
-                reasons = outcome.broken if _STARTED in (line.get("event") for line in lines) else outcome.unchecked
+                reasons = broken if _STARTED in (line.get("event") for line in lines) else unchecked
                 reasons[case] = f"the process that checks them {ended}"
                 continue
-            outcome.figures[case] = {"error": line["error"], "seconds": line["seconds"]}
+            figures[case] = {"error": line["error"], "seconds": line["seconds"]}
             if line["broken"]:
-                outcome.broken[case] = line["broken"]
+                broken[case] = line["broken"]
             elif line["wrong"]:
                 failed[case] = line["wrong"]
             else:
                 passed.append(case)
-    record = Record(machine, tuple(passed), failed)
-    return Outcome(record, outcome.broken, outcome.unchecked, outcome.figures)
+    return Outcome(Record(machine, tuple(passed), failed), broken, unchecked, figures)
 
 
 def _ask(device: torch.device, share: list[tuple[str, str]], effort: Effort) -> tuple[list[dict], str]:
