@@ -23,8 +23,8 @@ class Span:
     @classmethod
     def of(cls, length: int, num_keys: int | None = None, query_offset: int = 0) -> "Span":
         """Make a span; `num_keys` is by default the positions up to the last query."""
-        for name, number in (("length", length), ("query_offset", query_offset)):
-            check_whole(name, number)
+        check_whole("length", length)
+        check_whole("query_offset", query_offset)
         if num_keys is not None:
             check_whole("num_keys", num_keys)
         return cls(length, query_offset + length if num_keys is None else num_keys, query_offset)
