@@ -128,7 +128,7 @@ class Study:
                 continue
             if run.part == "glue" and not self.glue.is_dir():
                 continue
-            if self.design.before(run) and not self._first(run):
+            if self.design.before(run) and not self._initial(run):
                 continue  # a record alone may have come from another machine
             of = self.settings(run)
             if of is not None:
@@ -168,7 +168,7 @@ class Study:
         ended = log is not None and max(log.valid, default=0) >= self.design.updates
         return training.checkpoint(self.design, folder, at) if ended else None
 
-    def _first(self, run: Run) -> Path | None:
+    def _initial(self, run: Run) -> Path | None:
         """Return the checkpoint that a run begins with; None from scratch, and if it was not made on this machine."""
         first = self.design.before(run)
         if first is None or first.part == "final":
@@ -182,7 +182,7 @@ class Study:
 
     def _hindrance(self, run: Run) -> str:
         if self.design.before(run) in self.done:
-            if not self._first(run):  # the record of its checkpoint is here, and the checkpoint is not
+            if not self._initial(run):  # the record of its checkpoint is here, and the checkpoint is not
                 return ELSEWHERE
             if run.part == "glue" and not self.glue.is_dir():
                 return "tasks not prepared: give --glue"
@@ -204,13 +204,13 @@ class Study:
         if run.part == "cost":
             yield finetuning.cost_command(self.design, folder)
         elif run.part == "glue":
-            yield finetuning.sweep_command(self.design, self._first(run), self.glue, folder / "sweep")
+            yield finetuning.sweep_command(self.design, self._initial(run), self.glue, folder / "sweep")
         elif run.part == "start":
             (folder / starting.CHECKPOINT).unlink(missing_ok=True)  # of one that was stopped before its record
-            yield starting.start_command(self.design, run, self._first(run), self.corpus, folder)
+            yield starting.start_command(self.design, run, self._initial(run), self.corpus, folder)
         else:
             gpu = torch.cuda.is_available()
-            yield training.command(self.design, run, of["lr"], self.corpus, folder, gpu, self._first(run))
+            yield training.command(self.design, run, of["lr"], self.corpus, folder, gpu, self._initial(run))
             if training.is_measured(self.design, run) and self.design.masks:
                 yield training.length_command(self.design, run, of, self.corpus, folder)
 
