@@ -387,12 +387,12 @@ CONLLU = """# sent_id = 1
         ("-DOCSTART- -X- O\n\n# x O\nAnna NNP B-PER\r\n", [(("#", "Anna"), ("O", "B-PER"))]),
         (CONLLU, [(("Do", "n't", "#"), ("AUX", "PART", "SYM"))]),
         ("10 000\tNUM\n", [(("10 000",), ("NUM",))]),
-        ("Anna\nsees\n", [(("Anna", "sees"), ())]),
+        ("Anna\nsees\n", [(("Anna", "sees"), None)]),
     ],
 )
 def test_columns_of_words(text, expected, tmp_path):
     (tmp_path / "a.conll").write_bytes(text.encode())
-    assert [(one.words, one.labels) for one in sentences(tmp_path / "a.conll")] == expected
+    assert [(one.texts, one.label) for one in sentences(tmp_path / "a.conll")] == expected
 
 
 @pytest.mark.skipif(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tupe.data.corpus.reader import DAMAGED, open_packed
+from tupe.data.glue.reader import Row
 from tupe.errors import UserError
 
 #: Format -> the endings of its files.
@@ -32,14 +33,6 @@ class Record(NamedTuple):
 
     line: int  # where it begins, from 1
     cells: dict[str, Any]  # by the names of the columns; of JSON any values
-
-
-class Sentence(NamedTuple):
-    """A sentence of a file of words and labels."""
-
-    line: int
-    words: tuple[str, ...]
-    labels: tuple[str, ...]  # none where there is one column
 
 
 def format_of(path: Path) -> str:
@@ -143,8 +136,8 @@ def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-def sentences(path: Path, columns: tuple[int, int] | None = None) -> Iterator[Sentence]:
-    """Yield the sentences of a file of words and labels.
+def sentences(path: Path, columns: tuple[int, int] | None = None) -> Iterator[Row]:
+    """Yield the sentences of a file of words and labels; they have no labels where there is one column.
 
     Args:
         columns: numbers of the word's and the label's column, from 1. By default the first and the last, or in CoNLL-U
@@ -161,7 +154,7 @@ def sentences(path: Path, columns: tuple[int, int] | None = None) -> Iterator[Se
         text = line.strip("\r\n")
         if not text.strip():
             if words:
-                yield Sentence(begin, tuple(words), tuple(labels))
+                yield Row(tuple(words), tuple(labels) or None, begin)
             words, labels = [], []
             continue
         if tabs and text.startswith("#") and "\t" not in text:  # a comment of CoNLL-U; a word may begin so too
@@ -184,7 +177,7 @@ def sentences(path: Path, columns: tuple[int, int] | None = None) -> Iterator[Se
         words.append(cells[word])
         labels += [cells[label]] if label is not None else []
     if words:
-        yield Sentence(begin, tuple(words), tuple(labels))
+        yield Row(tuple(words), tuple(labels) or None, begin)
     if not begin:
         raise UserError(f"{path} has no words in it: it is empty, or another file.")
 

@@ -156,16 +156,15 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
     tokens = formats == {"conll"}
     _check_options(files["train"], options, formats)
     rows: dict[str, list[Row]] = {}
-    lines: dict[str, list[int]] = {}
     texts, labelled = options.text, {}
     for split, path in files.items():
         if tokens:
-            found = [(one.line, Row(one.words, one.labels or None)) for one in sentences(path, options.columns)]
-            for line, row in found:
+            rows[split] = list(sentences(path, options.columns))
+            for row in rows[split]:
                 for label in {*_several(row.label)}:
-                    check_name(label, f"{path}, line {line}")
-            labelled[split] = split != "test" or found[0][1].label is not None
-            if labelled[split] and found[0][1].label is None:
+                    check_name(label, f"{path}, line {row.line}")
+            labelled[split] = split != "test" or rows[split][0].label is not None
+            if labelled[split] and rows[split][0].label is None:
                 raise UserError(f"{path} has words in one column and no labels: give a file with both.")
         else:
             table = list(records(path, options.format or format_of(path), options.delimiter))
@@ -173,11 +172,9 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
                 raise UserError(f"{path} has no rows in it: it is empty, or another file.")
             texts = texts or _texts(path, table[0], options)
             labelled[split] = split != "test" or options.label in table[0].cells
-            found = _rows(path, table, texts, labelled[split], options)
-        rows[split] = [row for _, row in found]
-        lines[split] = [line for line, _ in found]
+            rows[split] = _rows(path, table, texts, labelled[split], options)
     if "valid" not in rows:
-        _hold_out(files["train"], rows, lines)
+        _hold_out(files["train"], rows)
         labelled["valid"] = True
     files = {"valid": files["train"], **files}
     task = Task(
@@ -207,7 +204,7 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
         raise UserError(f"--labels names only {shown(classes[0])}, so that there is nothing to tell apart: name all.")
     for split in task.splits:
         if split.labelled:
-            _check_classes(files[split.name], split.name, rows, lines, classes, options)
+            _check_classes(files[split.name], rows[split.name], classes, options)
     return replace(task, classes=tuple(classes)), rows
 
 
@@ -241,10 +238,8 @@ def _others(
     return f" (it has {', '.join(shown(name) for name in list(cells)[:20])}{alone * (len(cells) == 1)})"
 
 
-def _rows(
-    path: Path, table: list[Record], texts: tuple[str, ...], labelled: bool, options: Options
-) -> list[tuple[int, Row]]:
-    """Return the rows of a file with their lines, each checked."""
+def _rows(path: Path, table: list[Record], texts: tuple[str, ...], labelled: bool, options: Options) -> list[Row]:
+    """Return the rows of a file, each checked."""
     found = []
     kinds: dict[type, tuple[int, Any]] = {}  # types of labels in JSON -> the first line and label
     for line, cells in table:
@@ -267,7 +262,7 @@ def _rows(
                     f"{before[0]}: write all alike."
                 )
             label = _label(value, where, options)
-        found.append((line, Row(row, label)))
+        found.append(Row(row, label, line))
     return found
 
 
@@ -347,7 +342,7 @@ def _number(value: Any, where: str) -> float:
     return number
 
 
-def _hold_out(path: Path, rows: dict[str, list[Row]], lines: dict[str, list[int]]) -> None:
+def _hold_out(path: Path, rows: dict[str, list[Row]]) -> None:
     """Hold out one of ten training rows, at least one, by a hash of the texts: rows of the same words stay together."""
 
     def digest(row: Row) -> bytes:
@@ -360,10 +355,9 @@ def _hold_out(path: Path, rows: dict[str, list[Row]], lines: dict[str, list[int]
         chosen = [found == min(digests) for found in digests]
     if all(chosen):
         raise UserError(f"{path} has too few rows ({len(chosen)}) to hold some out: give --valid FILE.")
-    for by_split in (rows, lines):
-        every = by_split["train"]
-        by_split["train"] = [one for one, out in zip(every, chosen) if not out]
-        by_split["valid"] = [one for one, out in zip(every, chosen) if out]
+    every = rows["train"]
+    rows["train"] = [row for row, out in zip(every, chosen) if not out]
+    rows["valid"] = [row for row, out in zip(every, chosen) if out]
 
 
 def _several(label: Labels | None) -> tuple[str, ...]:
@@ -390,21 +384,14 @@ def _classes(rows: list[Row], path: Path, options: Options, tokens: bool) -> lis
     return sorted(counts)
 
 
-def _check_classes(
-    path: Path,
-    split: str,
-    rows: dict[str, list[Row]],
-    lines: dict[str, list[int]],
-    classes: Iterable[str],
-    options: Options,
-) -> None:
+def _check_classes(path: Path, rows: list[Row], classes: Iterable[str], options: Options) -> None:
     known = {*classes}
-    for line, row in zip(lines[split], rows[split]):
+    for row in rows:
         unknown = next((name for name in _several(row.label) if name not in known), None)
         if unknown is not None:
             whose = "--labels names" if options.labels else "the training rows have"
             raise UserError(
-                f"{path}, line {line}: the label {shown(unknown)} is none of the {len(known)} that {whose} "
+                f"{path}, line {row.line}: the label {shown(unknown)} is none of the {len(known)} that {whose} "
                 f"({', '.join(sorted(known))[:200]}): mend it, or name all by --labels."
             )
 

@@ -23,6 +23,7 @@ class Row:
 
     texts: tuple[str, ...]
     label: str | tuple[str, ...] | None
+    line: int = 0  # where it begins in a user's own file, from 1
 
 
 @dataclass
