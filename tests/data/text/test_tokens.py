@@ -42,6 +42,10 @@ def test_the_same_as_moses(both, text):
     assert tokenise(text).split() == moses.tokenize(text, escape=False)
 
 
+def test_abbreviations_before_a_number():
+    assert by_words("en")("See No. 3 of it. No. He said 3 pp. 4") == "See No. 3 of it . No . He said 3 pp. 4"
+
+
 def test_special_tokens_stay_whole():
     assert tokeniser("en")("(See <url>, or <email>.)") == "( See <url> , or <email> . )"
     assert tokeniser("en")("a<url>b <c>") == "a <url> b < c >"

@@ -47,7 +47,7 @@ def by_words(language: str) -> Callable[[str], str]:
             return word
         if word[-1] == "," and plain(word[:-1]) and word[-2] not in "-0123456789":
             return f"{word[:-1]} ,"
-        if word[-1] == "." and plain(word[:-1]) and word[:-1] not in prefixes:
+        if word[-1] == "." and plain(word[:-1]) and word[:-1] not in prefixes and follows != "1":
             return word if follows == "a" else f"{word[:-1]} ."
         line = f"{'' if first else 'A '}{word} {follows}".rstrip()
         split = moses.tokenize(line, escape=False)
