@@ -19,8 +19,6 @@ from tupe.models.config import TupeConfig
 from tupe.models.summary import dictionary_of_size
 from tupe.safe_load import check_finite, safe_load
 
-PathLike = str | Path
-
 CLS_TO_OTHERS, OTHERS_TO_CLS = 16, 32  # rows of the release's relative table
 
 #: release name -> ours, within `decoder.sentence_encoder.` and `encoder.sentence_encoder.`, beside fairseq's of 2019
@@ -71,7 +69,7 @@ def release_config(args: Namespace) -> TupeConfig:
     )
 
 
-def load_release(path: PathLike) -> TupeModel:
+def load_release(path: str | Path) -> TupeModel:
     """Load a checkpoint of the authors' code (TUPE-A or TUPE-R, pre- or post-norm) as our model, in evaluation mode.
 
     Such a file has `args` (a Namespace) and `model` (a state dict).
@@ -99,11 +97,10 @@ def load_release(path: PathLike) -> TupeModel:
     return model.eval()
 
 
-def convert_release(source: PathLike, target: PathLike) -> None:
+def convert_release(source: str | Path, target: str | Path) -> None:
     """Write the release's checkpoint `source` as one of ours, for `--restore-file` and `TupeModel.from_pretrained`.
 
     The optimizer's state is left behind: pass `--reset-optimizer --reset-dataloader --reset-meters`, or
     `--finetune-from-model`. Raises `UserError` as `load_release`.
     """
-    model = load_release(source)
-    write_checkpoint(Path(target), model, "tupe_base")
+    write_checkpoint(Path(target), load_release(source), "tupe_base")

@@ -138,7 +138,7 @@ class Classifier:
 
     def __init__(self, checkpoint: Path | Checkpoint, data: Path, task: Task) -> None:
         checkpoint = open_checkpoint(checkpoint)
-        _trained(checkpoint, task)
+        _check_trained(checkpoint, task)
         if task.classes:
             check_file(data / "label/dict.txt", "tupe prepare-glue")
         self._glue, self._data = task, data
@@ -226,12 +226,11 @@ class _Trained:
     """Fields of the task that a checkpoint was fine-tuned on, checked by `tupe predict`."""
 
     num_classes: int
-    data: str = ""
     multi_label: bool = False
     classification_head_name: str = "sentence_classification_head"
 
 
-def _trained(checkpoint: Checkpoint, task: Task) -> _Trained:
+def _check_trained(checkpoint: Checkpoint, task: Task) -> None:
     cfg = checkpoint.task
     if cfg.get("_name") != "tupe_sentence_prediction":
         raise UserError(f"{checkpoint} is not fine-tuned: give the checkpoint_best.pt of a run of `tupe finetune`.")
@@ -253,7 +252,6 @@ def _trained(checkpoint: Checkpoint, task: Task) -> _Trained:
             f"{checkpoint} holds no trained classification head, so that its predictions would be random: give the "
             "checkpoint_best.pt of a run of `tupe finetune`."
         )
-    return trained
 
 
 def _check_labels(dictionary: Dictionary, data: Path, task: Task, checkpoint: Checkpoint) -> None:

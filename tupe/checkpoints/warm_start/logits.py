@@ -85,22 +85,15 @@ def _cls_input(old: TupeLanguageModelEncoder, at_its_place: bool) -> Tensor:
 @torch.no_grad()
 def logits_of(old: TupeLanguageModelEncoder, positions: Positions) -> Tensor:
     """Compute `T` of every layer and head, its rows centred, `(L, H, n, n)`."""
-    return torch.stack(
-        [centred(query @ key.transpose(1, 2)) for query, key in (factors_of(old, positions, n) for n in _layers(old))]
-    )
-
-
-def factors_of(old: TupeLanguageModelEncoder, positions: Positions, layer: int) -> tuple[Tensor, Tensor]:
-    """Compute `(p^_i W^Q + q~) / sqrt(d_h)` and `p^_j W^K` of a layer, `(H, n, d_h)` each."""
-    attention = old.sentence_encoder.layers[layer].self_attn
-    weight, bias, width = attention.qkv_proj.weight, attention.qkv_proj.bias, positions.hidden.shape[-1]
-    query = (positions.hidden[layer] + positions.mean[layer]) @ weight[:width].t() + bias[:width]
-    key = positions.hidden[layer] @ weight[width : 2 * width].t()
-    return attention.scale * in_heads(query, attention.num_heads), in_heads(key, attention.num_heads)
-
-
-def _layers(old: TupeLanguageModelEncoder) -> range:
-    return range(len(old.sentence_encoder.layers))
+    logits = []
+    for layer, hidden, mean in zip(old.sentence_encoder.layers, *positions):
+        attention, width = layer.self_attn, len(mean)
+        weight, bias = attention.qkv_proj.weight, attention.qkv_proj.bias
+        query = (hidden + mean) @ weight[:width].t() + bias[:width]  # p^_i W^Q + q~
+        key = hidden @ weight[width : 2 * width].t()  # p^_j W^K
+        query, key = in_heads(query, attention.num_heads), in_heads(key, attention.num_heads)
+        logits.append(centred(attention.scale * query @ key.transpose(1, 2)))
+    return torch.stack(logits)
 
 
 def in_heads(x: Tensor, heads: int) -> Tensor:

@@ -3,10 +3,10 @@
 A text that spells `<mask>` or another special symbol gets letters or the unknown symbol: only training puts masks.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,30 +46,10 @@ class Pieces(NamedTuple):
         return (begin, end) if begin <= end else None
 
 
-class Tokenizer(Protocol):
-    """A tokenizer of either kind."""
-
-    symbols: list[str]  # the symbols of fairseq's dictionary by their numbers, without `<mask>`
-
-    def __call__(self, text: str) -> list[int]:
-        """Return the numbers of a text."""
-        ...
-
-    def lines(self, lines: list[str]) -> Iterable[list[int]]:
-        """Return the numbers of many lines."""
-        ...
-
-    def pieces(self, text: str) -> Pieces:
-        """Return the pieces of a text, with their characters."""
-        ...
-
-    def decode(self, symbols: list[str]) -> str:
-        """Return the text that symbols of the dictionary spell."""
-        ...
-
-
 class SentencePieceTokenizer:
     """The tokenizer of a SentencePiece model and a dictionary of its pieces, in any order.
+
+    `symbols` are those of the dictionary by their numbers, without `<mask>`.
 
     Args:
         model: file of SentencePiece.
@@ -89,6 +69,7 @@ class SentencePieceTokenizer:
         self._words = Memo(self.__call__) if by_words else None
 
     def __call__(self, text: str) -> list[int]:
+        """Return the numbers of a text."""
         return [self._numbers[piece] for piece in self._model.encode(text)]
 
     def lines(self, lines: list[str]) -> Iterator[list[int]]:
@@ -114,11 +95,12 @@ class SentencePieceTokenizer:
         return Pieces(np.array(self._numbers, dtype=np.int64)[ids], begin, end)
 
     def decode(self, symbols: list[str]) -> str:
+        """Return the text that symbols of the dictionary spell."""
         return "".join(symbols).replace("▁", " ").strip()
 
 
 class JsonTokenizer:
-    """The tokenizer of a `tokenizer.json` without added tokens, as `tupe import` writes it.
+    """The tokenizer of a `tokenizer.json` without added tokens, as `tupe import` writes it. Methods as above.
 
     Args:
         path: the file.
@@ -131,11 +113,8 @@ class JsonTokenizer:
     def __init__(self, path: Path, dictionary: Path) -> None:
         self._tokenizer = open_json(path)
         self.symbols = read_symbols(dictionary)
-        names = self._tokenizer.get_vocab(with_added_tokens=False)
-        by_id: list[str] = [""] * (max(names.values(), default=-1) + 1)
-        for name, number in names.items():
-            by_id[number] = name
-        self._numbers = _numbers(by_id, self.symbols)
+        ids = self._tokenizer.get_vocab(with_added_tokens=False)
+        self._numbers = dict(zip(ids.values(), _numbers(list(ids), self.symbols)))
 
     def __call__(self, text: str) -> list[int]:
         return [self._numbers[number] for number in self._tokenizer.encode(text, add_special_tokens=False).ids]
@@ -154,6 +133,10 @@ class JsonTokenizer:
 
     def decode(self, symbols: list[str]) -> str:
         return self._tokenizer.decoder.decode(symbols)
+
+
+#: A tokenizer of either kind.
+Tokenizer = SentencePieceTokenizer | JsonTokenizer
 
 
 def open_json(path: Path):

@@ -72,12 +72,9 @@ def write_dictionary(model: Path, dictionary: Path) -> None:
     fairseq begins a dictionary with its four symbols, and its tasks add `<mask>` at the end; in the file they would be
     there twice. SentencePiece has no counts to tell, so each is 1.
     """
+    listed = dictionary_symbols(model)[len(FAIRSEQ_SYMBOLS) :]
     with atomic(dictionary) as unfinished:
-        unfinished.write_text("".join(f"{piece} 1\n" for piece in _listed(model)), encoding="utf-8")
-
-
-def _listed(model: Path) -> list[str]:
-    return [piece for piece in symbols(model) if piece not in (*FAIRSEQ_SYMBOLS, MASK)]
+        unfinished.write_text("".join(f"{piece} 1\n" for piece in listed), encoding="utf-8")
 
 
 def open_model(model: Path) -> sentencepiece.SentencePieceProcessor:
@@ -92,7 +89,7 @@ def open_model(model: Path) -> sentencepiece.SentencePieceProcessor:
 
 def dictionary_symbols(model: Path) -> list[str]:
     """Return the symbols of fairseq's dictionary of a model, by their numbers."""
-    return [*FAIRSEQ_SYMBOLS, *_listed(model)]
+    return [*FAIRSEQ_SYMBOLS, *(piece for piece in symbols(model) if piece not in (*FAIRSEQ_SYMBOLS, MASK))]
 
 
 def read_symbols(dictionary: Path) -> list[str]:

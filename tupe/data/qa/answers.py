@@ -43,12 +43,9 @@ def best_spans(
     number = min(number, int((scores > -np.inf).sum()))
     if not number:
         return []
-    if number == 1:
-        chosen = scores.argmax(keepdims=True)  # the first of equal ones
-    else:
-        least = np.partition(scores, len(scores) - number)[len(scores) - number]
-        candidates = np.flatnonzero(scores >= least)
-        chosen = candidates[np.argsort(-scores[candidates], kind="stable")][:number]
+    least = np.partition(scores, len(scores) - number)[len(scores) - number]
+    candidates = np.flatnonzero(scores >= least)
+    chosen = candidates[np.argsort(-scores[candidates], kind="stable")][:number]
     return [Span(float(scores[i]), int(begins[i // ends.shape[1]]), int(ends.flat[i])) for i in chosen]
 
 
