@@ -12,7 +12,7 @@ from tupe.data.corpus.manifest import NAME, Content, Manifest
 from tupe.data.corpus.tokenizers import JSON, MODEL
 from tupe.data.glue.tasks import TASKS
 from tupe.errors import UserError
-from tupe.files import read_json, typed
+from tupe.files import read, typed
 from tupe.systems import DESCRIPTIONS, SIZES, system_of
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Score:
     @classmethod
     def read(cls, path: Path) -> Score:
         """Read the file. Raise `UserError` if it is not of a run."""
-        content = typed(dict[str, Any], read_json(path, "fine-tuning"), str(path), "fine-tuning")
+        content = read(path, dict[str, Any], "fine-tuning")
         known = {name: content[name] for name in cls.__dataclass_fields__ if name in content}
         return typed(cls, known, str(path), "fine-tuning")
 

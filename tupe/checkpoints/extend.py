@@ -152,7 +152,8 @@ def _longer_optimizer(saved: Any, weights: Mapping[str, Tensor], extended: Exten
         return None
     try:
         slots = {number: dict(slot) for number, slot in slots.items()}
-        for name in {name for slot in slots.values() for name, value in slot.items() if _is_moment(value)}:
+        tensors = ((name, value) for slot in slots.values() for name, value in slot.items() if torch.is_tensor(value))
+        for name in {name for name, value in tensors if value.dim() > 0}:  # the moments
             moments = _longer([slots[number][name] for number in range(len(slots))], weights, extended)
             for number, moment in enumerate(moments):
                 slots[number][name] = moment
@@ -174,7 +175,3 @@ def _longer(tensors: Iterable[Tensor], weights: Mapping[str, Tensor], extended: 
         raise ValueError
     longer = list(extended(dict(zip(weights, each))).values())
     return [torch.cat([t.reshape(-1) for t in longer])] if flat else longer
-
-
-def _is_moment(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.dim() > 0

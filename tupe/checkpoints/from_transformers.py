@@ -13,7 +13,7 @@ from tupe.checkpoints.foreign.head import task_of
 from tupe.checkpoints.transformers_format import CHECKSUM, OUTPUT_EMBEDDINGS, WINDOWS, checksum, model_fields, to_ours
 from tupe.data.qa.dataset import SPECIAL
 from tupe.errors import UserError
-from tupe.files import check_file, read_json, typed
+from tupe.files import check_file, read, read_json, typed
 from tupe.models.checkpoint_config import saved_config
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeModel, as_namespace
@@ -80,7 +80,7 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
 
 def named_parts(index: Path, made_by: str) -> list[Path]:
     """Return the files of weights that an index beside them names; a name leads nowhere else."""
-    content = typed(dict[str, Any], read_json(index, made_by), str(index), made_by)
+    content = read(index, dict[str, Any], made_by)
     parts = typed(dict[str, str], content.get("weight_map"), f"{index}: weight_map", made_by)
     return [index.parent / Path(name).name for name in sorted(set(parts.values()))]
 

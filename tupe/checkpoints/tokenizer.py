@@ -11,10 +11,10 @@ from typing import Any
 
 from tupe.checkpoints import extras
 from tupe.data.corpus.tokenizers import open_json
+from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK
 from tupe.errors import UserError
 
-BOS, PAD, EOS, UNK = SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
-MASK = "<mask>"
+BOS, PAD, EOS, UNK = SPECIAL = FAIRSEQ_SYMBOLS
 _NORMAL, _USER_DEFINED, _BYTE = 1, 4, 6  # kinds of pieces, of sentencepiece_model.proto
 _UNIGRAM, _BPE = 1, 2  # kinds of models there
 _UNREACHED = -1e4  # score of a symbol that no text has

@@ -46,7 +46,7 @@ def checked(
 
 
 def read(path: Path, kind: type[T], made_by: str, mending: str = _MENDING) -> T:
-    """Read a JSON file as the dataclass `kind`, whose `version: ClassVar[int]`, if it has one, is that of the file.
+    """Read a JSON file as `kind`, a dataclass or another type; a `version: ClassVar[int]` of it is that of the file.
 
     Messages name what makes such files (`made_by`) and what to do (`mending`).
 

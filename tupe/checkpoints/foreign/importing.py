@@ -162,7 +162,12 @@ def fairseq_folder(folder: Path) -> bool:
 def _read(folder: Path, head_name: str | None, bpe: Path | None, wanted: bool) -> tuple[Foreign, tokenizer.Found]:
     if fairseq_folder(folder):
         foreign, found = fairseq.read(folder, head_name), tokenizer.of_fairseq(folder, bpe, wanted)
-        _same_size(found.source.symbols, foreign, found.source.path)
+        symbols = len(found.source.symbols)
+        if symbols != foreign.symbols:  # fairseq's tables have a row for each symbol and for <mask>, and no more
+            raise UserError(
+                f"{found.source.path} and <mask> make {symbols:,} symbols, but {foreign.path} has rows for "
+                f"{foreign.symbols:,}: one is of another model, or lines of dict.txt are missing"
+            )
         return foreign, found
     if bpe is not None:
         raise UserError(f"--bpe is for models of fairseq, and {folder} has its own tokenizer: leave it out")
@@ -175,15 +180,6 @@ def _read(folder: Path, head_name: str | None, bpe: Path | None, wanted: bool) -
             "files of one model"
         )
     return foreign, found
-
-
-def _same_size(symbols: Sequence[str | None], foreign: Foreign, path: Path) -> None:
-    """fairseq's tables have a row for each symbol of the dictionary and for `<mask>`, and no more."""
-    if len(symbols) != foreign.symbols:
-        raise UserError(
-            f"{path} and <mask> make {len(symbols):,} symbols, but {foreign.path} has rows for {foreign.symbols:,}: "
-            "one is of another model, or lines of dict.txt are missing"
-        )
 
 
 def build(config: TupeConfig, dictionary: Dictionary, foreign: Foreign, head_name: str | None = None) -> TupeModel:

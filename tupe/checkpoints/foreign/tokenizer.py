@@ -19,7 +19,7 @@ from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK, UNKNOWN_NUMBER
 from tupe.data.corpus.vocabulary import symbols as pieces_of
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import read_dictionary
-from tupe.files import checked, read_json, read_text, typed
+from tupe.files import checked, read, read_text, typed
 
 SENTENCE_PIECE, BYTE_LEVEL, WORD_PIECE, UNIGRAM = "SentencePiece", "byte-level BPE", "WordPiece", "unigram"
 #: What a text may go through before a unigram model, as SentencePiece has it: part of a `tokenizer.json` -> its types.
@@ -95,28 +95,26 @@ def of_fairseq(folder: Path, bpe: Path | None, wanted: bool) -> Found:
     symbols: list[str | None] = list(dictionary.symbols)
     roles = {name: dictionary.index(name) for name in ("<s>", "</s>", MASK)}
     roles.update({"<pad>": dictionary.pad(), "<unk>": dictionary.unk()})
+    source = Source(symbols, roles, path)
     beside = folder if bpe is None else bpe
     if (beside / MODEL).is_file():
-        source = Source(symbols, roles, path)
         return _sentence_piece(source, [path], beside / MODEL) if wanted else Found(source, [path])
     files = [beside / "encoder.json", beside / "vocab.bpe"]
     if not all(file.is_file() for file in files):
         if not wanted:
-            return Found(Source(symbols, roles, path), [path])
+            return Found(source, [path])
         raise UserError(
             f"{beside} has neither {MODEL} nor encoder.json and vocab.bpe: give their folder (--bpe FOLDER; RoBERTa's "
             "two are GPT-2's, which fairseq offers apart), or leave the tokenizer out (--no-tokenizer)"
         )
-    numbers = typed(dict[str, int], read_json(files[0], _FAIRSEQ), str(files[0]), _FAIRSEQ)
+    numbers = read(files[0], dict[str, int], _FAIRSEQ)
     named = {str(number): piece for number, piece in enumerate(_by_number(numbers, files[0])) if piece is not None}
-    known = [symbol for symbol in symbols if symbol in named]
+    known = named.keys() & set(symbols)
     if len(known) < (len(symbols) - len(SPECIAL)) / 2:
         raise UserError(f"the symbols of {path} are not the numbers in {files[0]}: give the files of one model")
-    there = set(known)
-    more = [piece for number, piece in named.items() if number not in there]
+    more = [piece for number, piece in named.items() if number not in known]
     merges = read_text(files[1], _FAIRSEQ).split("\n")[1:]
-    named_symbols = [named.get(symbol, symbol) for symbol in symbols]
-    source = Source(named_symbols, roles, path)
+    source = source._replace(symbols=[named.get(symbol, symbol) for symbol in symbols])
     if not wanted:
         return Found(source, [path, files[0]])
     notes = [f"{len(more):,} pieces of {files[0].name} are not in {path.name}: they are unknown"] if more else []
@@ -166,7 +164,7 @@ def of_transformers(folder: Path, config: Mapping[str, Any], wanted: bool) -> Fo
         return _of_deberta(folder, said, files, wanted)
     if (folder / JSON).is_file():
         path = folder / JSON
-        content = typed(dict[str, Any], read_json(path, _TRANSFORMERS), str(path), _TRANSFORMERS)
+        content = read(path, dict[str, Any], _TRANSFORMERS)
         numbers, added = _vocabulary(content, path), _added(content, path)
         made = _json(content, said, path) if wanted else ("", None)
     elif (folder / "vocab.txt").is_file():
@@ -176,7 +174,7 @@ def of_transformers(folder: Path, config: Mapping[str, Any], wanted: bool) -> Fo
         made = (WORD_PIECE, _word_piece(_normaliser({}, said, path), {}, path)) if wanted else ("", None)
     elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
         path, merges = folder / "vocab.json", folder / "merges.txt"
-        numbers, added = typed(dict[str, int], read_json(path, _TRANSFORMERS), str(path), _TRANSFORMERS), {}
+        numbers, added = read(path, dict[str, int], _TRANSFORMERS), {}
         lines = [line for line in read_text(merges, _TRANSFORMERS).split("\n") if not line.startswith("#version")]
         build = _byte_level(_pairs(lines, merges), merges, _space(said, path, False), [])
         made = (BYTE_LEVEL, build) if wanted else ("", None)
@@ -226,7 +224,7 @@ def _added_tokens(folder: Path, files: list[Path]) -> dict[str, int]:
     if not path.is_file():
         return {}
     files.append(path)
-    return typed(dict[str, int], read_json(path, _TRANSFORMERS), str(path), _TRANSFORMERS)
+    return read(path, dict[str, int], _TRANSFORMERS)
 
 
 def _letters(added: Sequence[str]) -> list[str]:
@@ -237,9 +235,7 @@ def _letters(added: Sequence[str]) -> list[str]:
 
 
 def _optional(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    return typed(dict[str, Any], read_json(path, _TRANSFORMERS), str(path), _TRANSFORMERS)
+    return read(path, dict[str, Any], _TRANSFORMERS) if path.is_file() else {}
 
 
 def _rows_of_sentence_piece(model: Path, camembert: bool) -> Source:

@@ -41,7 +41,9 @@ def fit(bias: PositionBias, logits: Tensor, table: Tensor, relative: bool) -> No
         with torch.no_grad():
             inner = centred(inner - bias.relative(inner.shape[-1]))
     if isinstance(bias.absolute, UntiedAbsolute):
-        fit_untied(bias.absolute, inner, table, first)
+        # T / scale = Q K^T of rank d_h: X U^Q = Q and X U^K = K, with X the table after its norm
+        query, key = factors(inner / bias.absolute.scale, bias.absolute.width)
+        solve_projections(bias.absolute, table, query, key, first)
     elif isinstance(bias.absolute, LowRankAbsolute):
         fit_low_rank(bias.absolute, inner, first)
     elif isinstance(bias.absolute, FreeAbsolute):
@@ -75,13 +77,6 @@ def fit_low_rank(term: LowRankAbsolute, logits: Tensor, first: int) -> None:
     term.query[:, first:, used] = query[..., used].to(term.query.dtype)
     term.key.zero_()
     term.key[:, first:] = key.to(term.key.dtype)
-
-
-@torch.no_grad()
-def fit_untied(term: UntiedAbsolute, logits: Tensor, table: Tensor, first: int) -> None:
-    """Set `U^Q, U^K` by `T / scale = Q K^T` of rank `d_h`: `X U^Q = Q`, with `X` the table after its norm."""
-    query, key = factors(logits / term.scale, term.width)
-    solve_projections(term, table, query, key, first)
 
 
 @torch.no_grad()

@@ -17,6 +17,7 @@ from tupe.models.layer import TupeEncoderLayer
 from tupe.models.tupe import TupeLanguageModelEncoder
 
 TOKENS = 8192  # of a batch
+_ROUNDS = 5  # how often each layer has its heads put in order
 
 
 class Positions(NamedTuple):
@@ -106,22 +107,16 @@ def centred(logits: Tensor, first: int = 0) -> Tensor:
     return logits - logits[..., first:].mean(-1, keepdim=True)
 
 
-def agreeing_heads(logits: Tensor, rounds: int = 5) -> Tensor:
+def agreeing_heads(logits: Tensor) -> Tensor:
     """Order the heads of each layer by what they do, since heads of different layers have nothing in common.
 
-    Each layer in turn has its heads assigned to the mean of the other layers' heads, by the squared distance of `T`.
-
-    Args:
-        logits: `T` `(L, H, n, n)`.
-        rounds: how often each layer has its turn.
-
-    Returns:
-        which head takes each place, `(L, H)`.
+    Each layer in turn has its heads assigned to the mean of the other layers' heads, by the squared distance of `T`,
+    `logits` `(L, H, n, n)`. The result says which head takes each place, `(L, H)`.
     """
     layers, heads = logits.shape[:2]
     flat = logits.flatten(2)
     orders = torch.arange(heads).repeat(layers, 1)
-    for turn in range(rounds):
+    for turn in range(_ROUNDS):
         for layer in range(layers):
             others = [n for n in range(layers) if n != layer and (turn or n < layer)]
             if others:
