@@ -25,7 +25,6 @@ _REFUSED = re.compile(r"GLOBAL ([A-Za-z_][\w.]*)")  # in PyTorch's message
 _BEGIN = b"PK\3\4"  # how a file begins that PyTorch reads as a zip archive
 _END = b"PK\5\6"  # begins the last record of a zip archive, 22 bytes without a comment
 _FOLDER = 0x10  # attribute of a folder, of which PyTorch reads no bytes: its tensor would be what memory held before
-_BLOCK = 1 << 20  # bytes that are read at a time to compute a checksum
 
 
 def fairseq_globals() -> list:
@@ -42,9 +41,7 @@ def fairseq_globals() -> list:
 def safe_load(path: str | os.PathLike, also: Sequence[Any] = ()) -> dict:
     """Read the dictionary in a checkpoint file onto the CPU, without running anything that the file contains.
 
-    Args:
-        path: of the file.
-        also: more classes that it may contain, as `torch.serialization.safe_globals` takes them.
+    It may contain the classes `also` too, as `torch.serialization.safe_globals` takes them.
 
     Raises:
         UserError: the file is missing, is not a checkpoint, is cut short, has another checksum than was written, or
@@ -112,18 +109,14 @@ def _check_archive(path: str) -> None:
             raise _unreadable(path)
         if not any(member.CRC for member in members):  # torch.serialization.set_crc32_options(False)
             return
-        for member in members:
-            if member.compress_type != zipfile.ZIP_STORED:  # a compressed one could be of any size when read
-                raise _unreadable(path)
-            try:
-                with archive.open(member) as file:
-                    while file.read(_BLOCK):
-                        pass
-            except zipfile.BadZipFile as error:
-                raise UserError(
-                    f"{path} is damaged: {member.filename!r:.60} in it is not what was written (its checksum differs), "
-                    "so copy it again or give an earlier one"
-                ) from error
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):  # of any size when read
+            raise _unreadable(path)
+        damaged = archive.testzip()
+        if damaged is not None:
+            raise UserError(
+                f"{path} is damaged: {damaged!r:.60} in it is not what was written (its checksum differs), so copy it "
+                "again or give an earlier one"
+            )
 
 
 def _program(path: str) -> UserError:

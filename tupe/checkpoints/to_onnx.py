@@ -92,8 +92,12 @@ def export_onnx(folder: Path, int8: bool = False, data: Path | None = None) -> R
     except Exception as error:  # Transformers', of files; its configurations', of types; safetensors' own
         raise UserError(f"{folder} cannot be loaded: {' '.join(str(error).split())[:300]}") from error
     examples = None if data is None else development(model, name, data)
-    outputs = _OUTPUTS.get(name, ["logits"])
-    pytorch = _of_pytorch(model, outputs)
+    traced = _Traced(model, _OUTPUTS.get(name, ["logits"])).eval()
+
+    @torch.no_grad()
+    def pytorch(ids: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:
+        return [output.numpy().copy() for output in traced(torch.from_numpy(ids), torch.from_numpy(mask))]
+
     batches = list(_batches(model))
     expected = [pytorch(*batch) for batch in batches]
     scores = {} if examples is None else {"pytorch": examples.score(pytorch, "PyTorch")}
@@ -104,7 +108,7 @@ def export_onnx(folder: Path, int8: bool = False, data: Path | None = None) -> R
 
     files = [folder / FILE]
     with atomic(files[0]) as unfinished:
-        _trace(model, outputs, unfinished)
+        _trace(traced, unfinished)
         run = runner(unfinished)
         difference = max(_difference(run(*batch), wanted) for batch, wanted in zip(batches, expected))
         if not difference <= TOLERANCE:
@@ -137,15 +141,6 @@ def _no_progress_bars() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
-def _of_pytorch(model: nn.Module, outputs: list[str]) -> Predict:
-    @torch.no_grad()
-    def run(ids: np.ndarray, mask: np.ndarray) -> list[np.ndarray]:
-        found = model(input_ids=torch.from_numpy(ids), attention_mask=torch.from_numpy(mask))
-        return [found[name].numpy().copy() for name in outputs]
-
-    return run
-
-
 def _batches(model: nn.Module) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield tokens and mask of several batches and lengths, up to the longest; with padding, and a pair."""
     longest, symbols, eos = model.config.max_position_embeddings, model.config.vocab_size, model.config.eos_token_id
@@ -165,20 +160,21 @@ def _difference(found: list[np.ndarray], wanted: list[np.ndarray]) -> float:
     return max(float(np.abs(f - w).max() / max(1.0, np.abs(w).max())) for f, w in zip(found, wanted))
 
 
-def _trace(model: nn.Module, outputs: list[str], path: Path) -> None:
-    """Freeze the positions of `model` and write its graph."""
+def _trace(traced: _Traced, path: Path) -> None:
+    """Freeze the positions of a model and write its graph."""
+    model = traced.model
     getattr(model, "tupe", model).freeze_positions()
     model.set_attn_implementation("eager")  # the exporter's sdpa does not know the layout of its result
     ids = torch.full((2, min(7, model.config.max_position_embeddings)), 4 % model.config.vocab_size)
     dynamic = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
     with _quiet():
         program = torch.onnx.export(
-            _Traced(model, outputs).eval(),
+            traced,
             (ids, torch.ones_like(ids)),
             dynamo=True,
             dynamic_shapes={"input_ids": dynamic, "attention_mask": dynamic},
             input_names=["input_ids", "attention_mask"],
-            output_names=outputs,
+            output_names=traced.outputs,
             verbose=False,
         )
         program.save(path)

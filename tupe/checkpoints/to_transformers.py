@@ -95,9 +95,9 @@ def load(checkpoint: Path, data: Path) -> Loaded:
             raise UserError(
                 f"{checkpoint} has no classification head {head!r}, which its task names: give a finished run's"
             )
-        known = None if fairseq_task.cfg.regression_target else fairseq_task.label_dictionary
         labels = ["LABEL_0"]
-        if known is not None:
+        if not fairseq_task.cfg.regression_target:
+            known = fairseq_task.label_dictionary
             labels = [label for label, special in zip(known.symbols, special_symbols(known)) if not special]
         if len(set(labels)) != fairseq_task.cfg.num_classes:
             raise UserError(

@@ -31,12 +31,9 @@ def build_tokenizer(
 ):
     """Build the `tokenizers.Tokenizer` of a SentencePiece model.
 
-    Args:
-        model: the SentencePiece model.
-        symbols: of fairseq's dictionary, in order, `<mask>` included if the task has one.
-        stages: of the corpus' text processing (`tupe.data.text.stages`), if it is known. The tokenizer joins white
-            space and does `repair-characters`; `tupe.checkpoints.card` names the stages that it cannot do.
-        pair_separators: between the texts of a pair.
+    The symbols are those of fairseq's dictionary, in order, `<mask>` included if the task has one. Of the `stages` of
+    the corpus' text processing (`tupe.data.text.stages`), if they are known, the tokenizer joins white space and does
+    `repair-characters`; `tupe.checkpoints.card` names those that it cannot do.
 
     Raises:
         UserError: if a package is missing, the model is none or of a kind that has no counterpart, or the dictionary is
@@ -104,12 +101,7 @@ def _register(tokenizer: Any, symbols: Sequence[str], pair_separators: int) -> N
 
 
 def imported_tokenizer(path: Path, symbols: Sequence[str], pair_separators: int) -> Any:
-    """Open the `tokenizer.json` of an imported model, and add the special symbols.
-
-    Args:
-        path: the file, as `tupe import` wrote it.
-        symbols: of fairseq's dictionary, in order.
-        pair_separators: between the texts of a pair.
+    """Open the `tokenizer.json` that `tupe import` wrote, and add the special symbols.
 
     Raises:
         UserError: if the file is no tokenizer, or its pieces are not the dictionary's, in its order.

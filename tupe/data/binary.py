@@ -82,11 +82,8 @@ def is_indexed(prefix: Path) -> bool:
 def check_indexed(prefix: Path, made_by: str, mending: str = "prepare it again", symbols: int | None = None) -> int:
     """Check `prefix.idx`, the size of `prefix.bin`, and that the dictionary has all tokens.
 
-    Args:
-        prefix: path of the two files without `.idx` and `.bin`.
-        made_by: what writes such files, for the messages.
-        mending: what to do about a file that is wrong.
-        symbols: size of the dictionary; without it the tokens are not read.
+    Without the size of the dictionary, `symbols`, the tokens are not read. Messages say what writes such files
+    (`made_by`) and what to do about wrong ones (`mending`).
 
     Returns:
         How many sequences there are.

@@ -20,11 +20,7 @@ Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 @contextlib.contextmanager
 def pool(workers: int) -> Iterator[Map]:
-    """Yield an iterator over `map(function, items)` in order, which reads few items ahead.
-
-    Args:
-        workers: processes; with one, all is done in this process.
-    """
+    """Yield a `map` over `workers` processes, in order, which reads few items ahead; one worker is this process."""
     if workers == 1:
         yield map
         return

@@ -41,11 +41,7 @@ _ASCII = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "
 def python_documents(library: Path | None = None) -> dict[str, Document]:
     """Return the documents of a standard library: each topic of the language reference, and each file's docstrings.
 
-    Args:
-        library: folder of the library; default: the running Python's.
-
-    Raises:
-        UserError: if there is no documentation in it.
+    By default the library is the running Python's. Raise `UserError` for one without documentation.
     """
     library = library or Path(sysconfig.get_paths()["stdlib"])
     seen: set[str] = set()

@@ -23,13 +23,8 @@ NO_LABEL = -100  # for tokens that begin no word, and for words with an unknown 
 class LabelledWords(TextWindows):
     """`<s> window </s>` with the class of each word at its first token, in the window where it has most context.
 
-    Args:
-        data: folder made by `tupe prepare-task` of words.
-        split: its name.
-        dictionary: fairseq's.
-        labels: the dictionary of the classes.
-        cfg: `max_positions`, `doc_stride`, `num_classes`, `length_window` and `seed`.
-        split_number: which of its task's splits it is.
+    The folder `data` was made by `tupe prepare-task` of words. `labels` is the dictionary of the classes, and `cfg` has
+    `max_positions`, `doc_stride`, `num_classes`, `length_window` and `seed`.
 
     Raises:
         UserError: if files are missing or damaged, or do not belong together.

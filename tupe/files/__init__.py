@@ -24,35 +24,3 @@ from tupe.files.integrity import check_checksums, check_sizes, checksums, sizes
 from tupe.files.lock import lock
 from tupe.files.space import is_full, no_room
 from tupe.files.typed import check_file, checked, read, read_json, read_text, typed, write
-
-__all__ = [
-    "LOCK",
-    "Owner",
-    "atomic",
-    "check_checksums",
-    "check_file",
-    "check_new",
-    "check_replaceable",
-    "check_sizes",
-    "checked",
-    "checksums",
-    "difference",
-    "identity",
-    "is_full",
-    "lock",
-    "move_into",
-    "no_room",
-    "own",
-    "read",
-    "read_json",
-    "read_text",
-    "remove_abandoned",
-    "remove_unfinished",
-    "sha256",
-    "sizes",
-    "typed",
-    "whole_folder",
-    "write",
-    "write_bytes",
-    "write_json",
-]

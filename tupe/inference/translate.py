@@ -42,12 +42,6 @@ class Search:
     max_len_a: float = 1.0  # a source of `n_s` tokens gets at most `a n_s + b`
     max_len_b: int = 50
 
-    def __post_init__(self) -> None:
-        if self.beam < 1:
-            raise UserError(f"--beam is {self.beam}: it must be at least 1.")
-        if not abs(self.length_penalty) <= 20:
-            raise UserError(f"--length-penalty is {self.length_penalty}: it must be from -20 to 20.")
-
 
 class Translator:
     """A model, or an ensemble, with its vocabulary.
@@ -71,8 +65,6 @@ class Translator:
         search: Search = Search(),
         max_tokens: int = 4096,
     ) -> None:
-        if max_tokens < 1:
-            raise UserError(f"--max-tokens is {max_tokens}: it must be at least 1.")
         if last is None:  # the optimizers' states are dropped, as they take more memory than the models
             states = {path: {**safe_load(path), "last_optimizer_state": None} for path in checkpoints}
         elif len(checkpoints) == 1:

@@ -1,7 +1,6 @@
 """Run an imported model and the original on the same tokens, and compare what they say."""
 
 from argparse import Namespace
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -49,12 +48,14 @@ def verify(
             f"Transformers runs {folder} without its position_embedding_type relative_key, which it has no more since "
             "its version 5, so that there is nothing to compare with: leave out --verify"
         )
-    of = _of_fairseq if foreign.path.name == fairseq.WEIGHTS else _of_transformers
     words = tokens != _PAD
     with torch.no_grad():
         encoder = model.encoder.sentence_encoder
         segments = None if encoder.input_segments is None else encoder.segments(tokens).long()
-        theirs = of(folder, foreign, model, head)(rows[tokens], words, segments)
+        if foreign.path.name == fairseq.WEIGHTS:
+            theirs = _run_fairseq(folder, foreign, model.args, head, rows[tokens])
+        else:
+            theirs = _run_transformers(folder, foreign, head, rows[tokens], words, segments)
         ours = {"features": model(tokens, features_only=True)[0][words]}
         if "logits" in theirs:
             ours["logits"], theirs["logits"] = model(tokens)[0][words], theirs["logits"][..., rows]
@@ -90,16 +91,15 @@ def _tokens(tokenizer: Tokenizer | None, symbols: int, args: Namespace) -> Tenso
     return torch.nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=_PAD)
 
 
-#: From tokens in the numbers of the original, where they are no padding, and their segments, to what it says.
-Original = Callable[[Tensor, Tensor, Tensor | None], dict[str, Tensor]]
-
-
-def _of_fairseq(folder: Path, foreign: Foreign, model: TupeModel, head: str | None) -> Original:
+def _run_fairseq(
+    folder: Path, foreign: Foreign, ours: Namespace, head: str | None, tokens: Tensor
+) -> dict[str, Tensor]:
+    """Return what the original says of `tokens`, in its own numbers; `ours` are the arguments of our model."""
     from fairseq.models.roberta.model import RobertaModel, base_architecture
 
     names = ("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads", "activation_fn")
     names += ("pooler_activation_fn", "encoder_normalize_before", "untie_weights_roberta", "max_positions")
-    args = Namespace(**{name: getattr(model.args, name) for name in names}, data="")
+    args = Namespace(**{name: getattr(ours, name) for name in names}, data="")
     args.tokens_per_sample = args.max_positions
     base_architecture(args)
     state = safe_load(folder / fairseq.WEIGHTS, fairseq.METERS)["model"]
@@ -109,19 +109,18 @@ def _of_fairseq(folder: Path, foreign: Foreign, model: TupeModel, head: str | No
     if head is not None:
         original.register_classification_head(head, num_classes=len(foreign.head["out_proj.weight"]))
     original.load_state_dict(state)
-
-    def run(tokens: Tensor, words: Tensor, segments: Tensor | None) -> dict[str, Tensor]:
-        found = {"features": original(tokens, features_only=True)[0]}
-        if foreign.has_lm_head:
-            found["logits"] = original(tokens)[0]
-        if head is not None:
-            found["head"] = original(tokens, classification_head_name=head)[0]
-        return found
-
-    return run
+    found = {"features": original(tokens, features_only=True)[0]}
+    if foreign.has_lm_head:
+        found["logits"] = original(tokens)[0]
+    if head is not None:
+        found["head"] = original(tokens, classification_head_name=head)[0]
+    return found
 
 
-def _of_transformers(folder: Path, foreign: Foreign, model: TupeModel, head: str | None) -> Original:
+def _run_transformers(
+    folder: Path, foreign: Foreign, head: str | None, tokens: Tensor, words: Tensor, segments: Tensor | None
+) -> dict[str, Tensor]:
+    """Return what the original says of `tokens`, in its own numbers; `words` are those that are no padding."""
     try:
         import tupe.transformers  # hides a torchaudio that does not load  # noqa: F401, I001
         import transformers
@@ -136,17 +135,12 @@ def _of_transformers(folder: Path, foreign: Foreign, model: TupeModel, head: str
         return found.eval()
 
     original = load(transformers.AutoModelForMaskedLM if foreign.has_lm_head else transformers.AutoModel)
-    classifier = None if head is None else load(transformers.AutoModelForSequenceClassification)
-
-    def run(tokens: Tensor, words: Tensor, segments: Tensor | None) -> dict[str, Tensor]:
-        inputs = {"input_ids": tokens, "attention_mask": words.long()}
-        if segments is not None:
-            inputs["token_type_ids"] = segments
-        found = {"features": original.base_model(**inputs).last_hidden_state}
-        if foreign.has_lm_head:
-            found["logits"] = original(**inputs).logits
-        if classifier is not None:
-            found["head"] = classifier(**inputs).logits
-        return found
-
-    return run
+    inputs = {"input_ids": tokens, "attention_mask": words.long()}
+    if segments is not None:
+        inputs["token_type_ids"] = segments
+    found = {"features": original.base_model(**inputs).last_hidden_state}
+    if foreign.has_lm_head:
+        found["logits"] = original(**inputs).logits
+    if head is not None:
+        found["head"] = load(transformers.AutoModelForSequenceClassification)(**inputs).logits
+    return found

@@ -44,7 +44,7 @@ class Settings:
         Raises:
             UserError: if that text was processed in another way. For an imported model the processing is not known.
         """
-        for name in ("stages", "language") * (other.profile != IMPORTED):
+        for name in () if other.profile == IMPORTED else ("stages", "language"):
             ours, theirs = getattr(self, name), getattr(other, name)
             if ours != theirs:
                 found = f"{_shown(theirs)}, not {_shown(ours)}"

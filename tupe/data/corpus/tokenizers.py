@@ -102,12 +102,7 @@ class SentencePieceTokenizer:
 class JsonTokenizer:
     """The tokenizer of a `tokenizer.json` without added tokens, as `tupe import` writes it. Methods as above.
 
-    Args:
-        path: the file.
-        dictionary: fairseq's `dict.txt`, whose symbols are names of its pieces.
-
-    Raises:
-        UserError: if a file is missing or of another kind, or if the package `tokenizers` is missing.
+    The symbols of the `dictionary`, fairseq's `dict.txt`, are names of its pieces.
     """
 
     def __init__(self, path: Path, dictionary: Path) -> None:

@@ -28,18 +28,10 @@ def train(
     lower_case: bool,
     own_symbols: Sequence[str] = (MASK, *SPECIAL_TOKENS),
 ) -> None:
-    """Train a SentencePiece model and write it.
+    """Train a SentencePiece model of type `bpe` or `unigram` and write it. Raise `UserError` for too little text.
 
-    Args:
-        lines: text.
-        model: file to write.
-        vocab_size: pieces, `<s> <pad> </s> <unk> <mask>` and the special tokens included.
-        model_type: `bpe` or `unigram`.
-        lower_case: fold case in the model too, so that it knows the pieces of text that is not lower-cased.
-        own_symbols: pieces that are taken from the text whole.
-
-    Raises:
-        UserError: if the text is too little for such a vocabulary.
+    `vocab_size` counts `<s> <pad> </s> <unk>` and `own_symbols`, which are taken from the text whole. With `lower_case`
+    the model folds case, so that it knows the pieces of text that is not lower-cased.
     """
     bos, pad, eos, unk = range(len(FAIRSEQ_SYMBOLS))
     with atomic(model) as unfinished, unfinished.open("wb") as writer:
@@ -93,11 +85,7 @@ def dictionary_symbols(model: Path) -> list[str]:
 
 
 def read_symbols(dictionary: Path) -> list[str]:
-    """Return the symbols of fairseq's dictionary in a file of ours, by their numbers.
-
-    Raises:
-        UserError: if there is no such file, or it is not text.
-    """
+    """Return the symbols of fairseq's dictionary in a file of ours, by their numbers."""
     lines = read_text(dictionary, "tupe prepare-corpus").split("\n")
     return [*FAIRSEQ_SYMBOLS, *(line.rpartition(" ")[0] for line in lines if line)]
 

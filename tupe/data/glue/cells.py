@@ -139,9 +139,8 @@ def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def sentences(path: Path, columns: tuple[int, int] | None = None) -> Iterator[Row]:
     """Yield the sentences of a file of words and labels; they have no labels where there is one column.
 
-    Args:
-        columns: numbers of the word's and the label's column, from 1. By default the first and the last, or in CoNLL-U
-            2 and 4.
+    `columns` are the numbers of the word's and the label's, from 1: by default the first and the last, in CoNLL-U 2
+    and 4.
 
     Raises:
         UserError: if the file is missing, not UTF-8, or has lines with other numbers of columns.

@@ -52,14 +52,7 @@ def prepare_own(
     """Write the folder `out` of a task, which has the folder's name; one made of the same files and corpus stays.
 
     One of other files or of another corpus is made again, as by `tupe prepare-glue`, but not one of other options.
-
-    Args:
-        files: `train`, and perhaps `valid` and `test`.
-        corpus: the corpus whose vocabulary and text processing the texts get.
-        out: the folder.
-        options: how the files are read.
-        verify: check the checksums of a task that is done.
-        map_: does the work.
+    `files` has `train`, and perhaps `valid` and `test`. With `verify` the checksums of a task that is done are checked.
 
     Raises:
         UserError: for what cannot be read, for labels that do not fit, if another process is making `out`, and if it

@@ -111,17 +111,12 @@ def write_task(
     map_: Map,
     own: bool = False,
 ) -> Content:
-    """Write the folder `out` of a task, whole or not at all.
+    """Write the folder `out` of a task, whole or not at all; the manifest describes a user's `own` task.
 
-    Args:
-        task: its description, which the manifest keeps for a user's `own` task.
-        read: for each split a function that yields its rows and counts them.
-        made_of: what the manifest says that the task is made of.
-        corpus: the corpus whose vocabulary and text processing the texts get.
-        out: the folder.
-        map_: does the work.
+    For each split, the function in `read` yields its rows and counts them.
     """
     with whole_folder(out) as folder:
+        (folder / "label").mkdir()  # for files without labels too: it names the classes of predictions
         reports = {}
         for split, rows_of in read.items():
             reports[split.name] = report = Report()
@@ -132,7 +127,6 @@ def write_task(
             _write(map_(encode, batches(bar, _BATCH)), folder, task, split, corpus)
         for number in range(len(task.texts)):
             (folder / f"input{number}/dict.txt").write_bytes(corpus.dictionary.read_bytes())
-        (folder / "label").mkdir(exist_ok=True)  # for files without labels too: it names the classes of predictions
         if task.classes:
             classes = "".join(f"{name} 1\n" for name in task.classes)
             (folder / "label/dict.txt").write_text(classes, encoding="utf-8")
@@ -283,7 +277,6 @@ def _write(batches: Iterable[list], folder: Path, task: Task, split: Split, corp
         if classes:
             labels = open_("label", len(FAIRSEQ_SYMBOLS) + len(task.classes))
         elif split.labelled:
-            (folder / "label").mkdir(exist_ok=True)
             scores = stack.enter_context(
                 (folder / f"label/{split.name}.label").open("w", encoding="utf-8", newline="\n")
             )

@@ -41,11 +41,9 @@ class Report:
 
 
 def rows(path: Path, task: Task, split: Split, report: Report, partial: bool = False) -> Iterator[Row]:
-    """Yield the rows of a file that can be used; every row of a file without labels.
+    """Yield the rows of a file that can be used; every row of a file without labels. Count them in `report`.
 
-    Args:
-        report: gets the counts.
-        partial: accept a number of rows that is far from the published one.
+    With `partial` a number of rows that is far from the published one is accepted.
 
     Raises:
         UserError: if columns, labels or the number of rows are not those of the split.

@@ -70,11 +70,7 @@ def read(path: Path) -> list[Paragraph]:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        UserError: if it is missing, cut, or not JSON.
-    """
+    """Read a JSON file, which may be packed. Raise `UserError` if it is missing, cut or not JSON."""
     try:
         with open_packed(path) as file:
             return json.loads(file.read())

@@ -1,6 +1,6 @@
 """Score a file of predictions like the official scripts: exact match and F1, in percent of all questions."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from tupe.data.qa.reader import Paragraph, read, read_json, shown
@@ -44,23 +44,17 @@ def score_files(reference: Path, predictions: Path, of: Tokens) -> tuple[dict[st
         result = score(paragraphs, predicted, of)
     except UserError as error:
         raise UserError(f"{reference}: {error}") from None
-    return result, list(_said(missing, others))
+    warnings = []
+    if missing:
+        warnings.append(f"{len(missing)} question(s) have no prediction and count 0, such as {shown(missing)}")
+    if others:
+        warnings.append(f"{len(others)} prediction(s) are of other questions, such as {shown(others)}")
+    return result, warnings
 
 
 def read_predictions(path: Path) -> dict[str, str]:
-    """Read predictions as SQuAD's and XTREME's scripts read them.
-
-    Raises:
-        UserError: if the file is something else.
-    """
+    """Read predictions as SQuAD's and XTREME's scripts read them."""
     content = read_json(path)
     if not isinstance(content, dict) or not all(isinstance(text, str) for text in content.values()):
         raise UserError(f"{path} holds no predictions, an object that has a text for each id.")
     return content
-
-
-def _said(missing: list[str], others: list[str]) -> Iterator[str]:
-    if missing:
-        yield f"{len(missing)} question(s) have no prediction and count 0, such as {shown(missing)}"
-    if others:
-        yield f"{len(others)} prediction(s) are of other questions, such as {shown(others)}"

@@ -41,14 +41,12 @@ class ParallelText:
         Raises:
             UserError: if the files have different numbers of lines, or if one cannot be read or is no UTF-8.
         """
-        for number, (source, target) in enumerate(itertools.zip_longest(lines(self.source), lines(self.target))):
+        for source, target in itertools.zip_longest(lines(self.source), lines(self.target)):
             if source is None or target is None:
-                rest = itertools.islice(lines(self.target if source is None else self.source), number + 1, None)
-                longer = number + 1 + sum(1 for _ in rest)
-                numbers = (longer, number) if target is None else (number, longer)
+                sources, targets = (sum(1 for _ in lines(path)) for path in (self.source, self.target))
                 raise UserError(
-                    f"{self.source} has {numbers[0]:,} lines and {self.target} {numbers[1]:,}: line n of the one must "
-                    "be the translation of line n of the other."
+                    f"{self.source} has {sources:,} lines and {self.target} {targets:,}: line n of the one must be the "
+                    "translation of line n of the other."
                 )
             yield source, target
 
