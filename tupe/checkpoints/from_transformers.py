@@ -38,10 +38,7 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
     config = read_json(path, _MADE_BY)
     if not isinstance(config, dict) or config.get("model_type") != "tupe":
         raise UserError(f"{path} is not of a model of the TUPE family (model_type): give a folder of {_MADE_BY}")
-    try:
-        fields = model_fields(config)
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{path} names the activation {error}, which fairseq does not have") from None
+    fields = model_fields(config)
     fields["untie_weights_roberta"] = not config.get("tie_word_embeddings", True)
     origin = _origin(config)
     fields.update(_name=origin.get("model", "tupe_base"), dictionary_sha256=origin.get("dictionary_sha256"))
@@ -71,9 +68,9 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
             model.register_classification_head(head, num_classes=len(torch.atleast_1d(out)))
         except UserError as error:
             raise UserError(f"{path} names the head {head!r:.60}, but {error}; take a folder of {_MADE_BY}") from None
-    if "span_head.weight" in state and hasattr(model, "register_span_head"):
+    if "span_head.weight" in state:
         model.register_span_head()
-    if "token_head.weight" in state and hasattr(model, "register_token_head"):
+    if "token_head.weight" in state:
         model.register_token_head(len(torch.atleast_1d(state["token_head.weight"])))
     return model, config, fill(model, state, folder / "model.safetensors", may_lack="encoder.lm_head.")
 

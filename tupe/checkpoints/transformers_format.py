@@ -43,23 +43,13 @@ FIELDS = {
     **{name: name for name in _shipped_fields() if name in TupeConfig.__dataclass_fields__},
 }
 
-#: fairseq's activation -> its name in Transformers.
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_accurate": "gelu_accurate",
-    "gelu_fast": "gelu_accurate",  # fairseq's older name
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
-}
+ACTIVATIONS = ("gelu", "gelu_accurate", "gelu_fast", "relu", "tanh", "linear")
 
 #: What Transformers' model can compute: a term without a twin in `tupe/transformers/` is not exported.
-CHOICES = {**_shipped_choices(), "activation_fn": tuple(ACTIVATIONS), "pooler_activation_fn": tuple(ACTIVATIONS)}
+CHOICES = {**_shipped_choices(), "activation_fn": ACTIVATIONS, "pooler_activation_fn": ACTIVATIONS}
 
 #: What `config.json` says in other words.
 SAID_OTHERWISE = ("_name", "untie_weights_roberta")
-
-_ACTIVATION_FIELDS = ("activation_fn", "pooler_activation_fn")
 
 AUTO_MAP = {
     "AutoConfig": "configuration_tupe.TupeConfig",
@@ -102,17 +92,13 @@ def in_order(content: bytes) -> bytes:
 
 def config_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of `TupeConfig` in `fields` as in `config.json`."""
-    theirs = {name: fields[name] for name in FIELDS if name in fields}
-    theirs.update({name: ACTIVATIONS[theirs[name]] for name in _ACTIVATION_FIELDS if name in theirs})
-    return {FIELDS[name]: value for name, value in theirs.items()}
+    older = {"gelu_fast": "gelu_accurate"}  # fairseq's older name
+    return {theirs: older.get(fields[ours], fields[ours]) for ours, theirs in FIELDS.items() if ours in fields}
 
 
 def model_fields(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of `TupeConfig` from `config.json`. Raise `KeyError` for an activation that fairseq lacks."""
-    ours = {name: config[theirs] for name, theirs in FIELDS.items() if theirs in config}
-    back = {theirs: name for name, theirs in reversed(ACTIVATIONS.items()) if name != "gelu_fast"}
-    ours.update({name: back[ours[name]] for name in _ACTIVATION_FIELDS if name in ours})
-    return ours
+    """Return the fields of `TupeConfig` from `config.json`."""
+    return {ours: config[theirs] for ours, theirs in FIELDS.items() if theirs in config}
 
 
 def _prefixes(head: str | None) -> list[tuple[str, str]]:

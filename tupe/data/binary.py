@@ -35,16 +35,14 @@ def check_folder(folder: Path) -> None:
 @contextlib.contextmanager
 def writer(prefix: Path, symbols: int) -> Iterator[Callable[[np.ndarray, np.ndarray], None]]:
     """Yield `add(tokens, sizes)`, which appends sequences whose tokens follow each other. The index comes last."""
-    from fairseq.data.indexed_dataset import (
-        MMapIndexedDataset,
-        best_fitting_int_dtype,
-        data_file_path,
-        index_file_path,
-    )
+    from fairseq.data.indexed_dataset import MMapIndexedDataset, best_fitting_int_dtype
 
     kind = best_fitting_int_dtype(symbols)  # as `fairseq-preprocess`: uint16, or int32 for a large dictionary
     lengths: list[np.ndarray] = [np.empty(0, dtype=np.int32)]
-    with atomic(Path(index_file_path(str(prefix)))) as index, atomic(Path(data_file_path(str(prefix)))) as data:
+    with (
+        atomic(prefix.with_name(f"{prefix.name}.idx")) as index,
+        atomic(prefix.with_name(f"{prefix.name}.bin")) as data,
+    ):
         with data.open("wb") as file:
 
             def add(tokens: np.ndarray, sizes: np.ndarray) -> None:

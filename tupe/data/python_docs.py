@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tupe.errors import UserError
-from tupe.files import atomic
+from tupe.files import write_bytes
 
 Document = list[list[str]]  # paragraphs of sentences
 
@@ -86,8 +86,7 @@ def is_held_out(name: str, percent: int) -> bool:
 def write_documents(documents: list[Document], path: str | Path) -> None:
     """Write one paragraph a line and an empty line between documents."""
     text = "\n\n".join("\n".join(" ".join(sentences) for sentences in document) for document in documents)
-    with atomic(Path(path)) as unfinished:
-        unfinished.write_text(text + "\n", encoding="utf-8")
+    write_bytes(Path(path), f"{text}\n".encode())
 
 
 def _texts(library: Path) -> Iterator[tuple[str, list[str]]]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tupe.errors import UserError
-from tupe.files import atomic
+from tupe.files import write_bytes
 
 _PLAIN_WORD = re.compile(r"[A-Za-z]+")
 
@@ -65,6 +65,5 @@ def write_word_order(sentences: Sequence[str], folder: str | Path, *, seed: int 
             rows = ["index\tsentence", *(f"{i}\t{sentence}" for i, (_, sentence) in enumerate(lines))]
         else:
             rows = [f"docs\t{label}\t{'' if label else '*'}\t{sentence}" for label, sentence in lines]
-        with atomic(Path(folder) / f"{name}.tsv") as unfinished:
-            unfinished.write_text("\n".join(rows) + "\n", encoding="utf-8")
+        write_bytes(Path(folder) / f"{name}.tsv", "".join(f"{row}\n" for row in rows).encode())
     return {name: 2 * len(part) for name, part in parts.items()}

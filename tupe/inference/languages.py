@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
-from fairseq.data.data_utils import load_indexed_dataset
-
 from tupe.data.glue.tasks import TASKS
 from tupe.files import write_bytes
 from tupe.inference.answers import predict_answers
@@ -47,11 +44,9 @@ def predict_labels(checkpoint: Path, data: Path, out: Path) -> dict[str, dict[st
     """
     task = TASKS[data.name]
     there = [split for split in task.splits if "-" in split.name and (data / f"input0/{split.name}.bin").is_file()]
-    classifier = Classifier(checkpoint, data, task)
-    names, scores = classifier.task.label_dictionary, {}
+    classifier, scores = Classifier(checkpoint, data, task), {}
     for split in [split for split in there if split.name.startswith("test")] or there:
-        predicted = list(classifier.labels(classifier.sentences(split, any_size=True)))
-        labels = [names[int(label[0])] for label in load_indexed_dataset(str(data / "label" / split.name), names)]
-        write_bytes(out / f"{split.name}.tsv", "".join(f"{label}\n" for label in predicted).encode())
-        scores[split.name] = {"accuracy": 100 * float(np.mean([a == b for a, b in zip(predicted, labels)]))}
+        predicted = classifier.scores(classifier.sentences(split, any_size=True))
+        write_bytes(out / f"{split.name}.tsv", "".join(f"{classifier.shown(each)}\n" for each in predicted).encode())
+        scores[split.name] = {"accuracy": classifier.metrics(predicted, split.name)["accuracy"]}
     return scores

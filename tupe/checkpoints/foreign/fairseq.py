@@ -90,8 +90,6 @@ def read(folder: Path, head: str | None = None) -> Foreign:
         weights=weights,
         rows=len(weights[POSITIONS]) + 2,
         files=[path],
-        head={},
-        classes=None,
         left=left,
     )
     foreign.tie()

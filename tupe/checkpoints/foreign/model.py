@@ -1,7 +1,7 @@
 """A model of another library: the fields of our configuration, its weights under our names, and checks of both."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +45,9 @@ class Foreign:
     weights: dict[str, Tensor]  # under our names, float32
     rows: int  # of the table of positions, those that are never used among them
     files: list[Path]  # that were read
-    head: dict[str, Tensor]  # `dense.weight`, ... of the classification head that is asked for
-    classes: list[str] | None  # the names of its classes, if the folder says them
     left: list[str]  # parameters that are left behind
+    classes: list[str] | None = None  # the names of the classes of its classification head, if the folder says them
+    head: dict[str, Tensor] = field(default_factory=dict)  # `dense.weight`, ... of the head that is asked for
     multi_label: bool = False  # whether the head gives an example any number of its classes
 
     @property

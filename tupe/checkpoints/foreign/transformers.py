@@ -103,7 +103,6 @@ def read(folder: Path) -> tuple[Foreign, dict[str, Any]]:
         weights=weights,
         rows=len(next(t for name, t in state.items() if name.endswith(_POSITIONS))) if absolute else 0,
         files=[path, *files],
-        head={},
         classes=_classes(config),
         multi_label=config.get("problem_type") == "multi_label_classification",
         left=left,

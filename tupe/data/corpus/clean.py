@@ -49,4 +49,4 @@ def clean(stages: tuple[str, ...], language: str, planned: Planned) -> None:
     if "drop-rare-words" in stages:
         rare_words.save_counts(words, part.path("clean", "words"))
     part.finish("clean", counts)
-    part.drop("scan", "txt")
+    part.path("scan", "txt").unlink(missing_ok=True)  # no other step needs it

@@ -55,10 +55,6 @@ class Part:
     def finish(self, step: str, counts: Counter, next_: Position | None = None) -> None:
         write(self.path(step, "json"), Note(dict(counts), next_))
 
-    def drop(self, step: str, kind: str) -> None:
-        """Remove a file that no other step needs any more."""
-        self.path(step, kind).unlink(missing_ok=True)
-
 
 def total(step: str, parts: Iterable[Part]) -> Counter:
     """Add up what a step counted in all parts."""

@@ -41,7 +41,7 @@ from tupe.data.corpus.settings import Settings
 from tupe.data.languages import probabilities
 from tupe.data.parallel import Map, pool
 from tupe.errors import UserError
-from tupe.files import atomic, checksums, move_into, own, read, remove_unfinished, sizes, write
+from tupe.files import checksums, move_into, own, read, remove_unfinished, sizes, write, write_bytes
 
 
 def prepare(
@@ -179,8 +179,7 @@ class _Preparation:
         s = self.settings
         if self.shared:
             for ours, theirs in ((self.model, self.shared.model), (self.dictionary, self.shared.dictionary)):
-                with atomic(ours) as unfinished:
-                    shutil.copyfile(theirs, unfinished)
+                write_bytes(ours, theirs.read_bytes())
             return
         if not self.model.exists():
             print(f"vocabulary: SentencePiece learns {s.vocab_size} subwords", file=sys.stderr, flush=True)
@@ -232,8 +231,7 @@ class _Preparation:
             for size in map_(shards.assemble, tasks):
                 bar.update(size)
         for name in names[1:]:
-            with atomic(self.data / name / DICTIONARY) as unfinished:
-                shutil.copyfile(self.dictionary, unfinished)
+            write_bytes(self.data / name / DICTIONARY, self.dictionary.read_bytes())
         files = [task.prefix.with_name(f"{task.prefix.name}.{kind}") for task in tasks for kind in ("bin", "idx")]
         files += [self.model, *(self.data / name / DICTIONARY for name in names)]
         return sorted(str(file.relative_to(self.data)) for file in files)

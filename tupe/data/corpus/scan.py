@@ -16,7 +16,7 @@ from tupe.data.corpus.inputs import Input
 from tupe.data.corpus.parts import Part, Position
 from tupe.data.corpus.reader import read_on
 from tupe.data.corpus.text import lines_as_text
-from tupe.files import atomic
+from tupe.files import atomic, write_bytes
 
 PART = 1 << 23  # characters of a part, and bytes of small files that are read together
 
@@ -100,8 +100,7 @@ def _write(part: Part, documents: list[list[str]]) -> None:
             text.write(lines_as_text(document))
     lengths = np.array(list(map(len, documents)), dtype=np.int64).tobytes()
     for kind, content in (("lines", lines), ("documents", hashes), ("lengths", lengths)):
-        with atomic(part.path("scan", kind)) as unfinished:
-            unfinished.write_bytes(content)
+        write_bytes(part.path("scan", kind), bytes(content))
 
 
 def _digest(line: str) -> bytes:

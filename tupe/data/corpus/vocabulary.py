@@ -7,7 +7,7 @@ import sentencepiece
 
 from tupe.data.text.special_tokens import SPECIAL_TOKENS
 from tupe.errors import UserError
-from tupe.files import atomic, read_text
+from tupe.files import atomic, read_text, write_bytes
 
 # The symbols with which every dictionary of fairseq begins, and the one that its tasks add. The SentencePiece model has
 # them too, so `vocab_size` pieces are `vocab_size` symbols for the model that is trained.
@@ -65,8 +65,7 @@ def write_dictionary(model: Path, dictionary: Path) -> None:
     there twice. SentencePiece has no counts to tell, so each is 1.
     """
     listed = dictionary_symbols(model)[len(FAIRSEQ_SYMBOLS) :]
-    with atomic(dictionary) as unfinished:
-        unfinished.write_text("".join(f"{piece} 1\n" for piece in listed), encoding="utf-8")
+    write_bytes(dictionary, "".join(f"{piece} 1\n" for piece in listed).encode())
 
 
 def open_model(model: Path) -> sentencepiece.SentencePieceProcessor:

@@ -98,18 +98,15 @@ def _separated(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(LONGEST + 1)  # of this process; the default is smaller
     reader = csv.reader((line for _, line in _lines(path)), delimiter=delimiter, strict=True)
     begin = 1
-    while True:
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            raise UserError(
-                f"{path}, line {begin}: no row of a CSV begins there ({str(error).partition(' - ')[0]}): look for a "
-                'quote that is not closed; one within quotes is written "".'
-            ) from None
-        if cells is None:
-            return
-        yield begin, cells
-        begin = reader.line_num + 1
+    try:
+        for cells in reader:
+            yield begin, cells
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        raise UserError(
+            f"{path}, line {begin}: no row of a CSV begins there ({str(error).partition(' - ')[0]}): look for a quote "
+            'that is not closed; one within quotes is written "".'
+        ) from None
 
 
 def _objects(path: Path) -> Iterator[Record]:

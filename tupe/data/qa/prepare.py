@@ -36,7 +36,7 @@ from tupe.data.qa.reader import Paragraph, Question, read
 from tupe.data.qa.report import EXAMPLES, LONG, MADE_BY, QUESTIONS, REPORT, Report
 from tupe.data.qa.rules import Tokens, scores, tokens
 from tupe.errors import UserError
-from tupe.files import atomic, checksums, own, sha256, sizes, whole_folder, write
+from tupe.files import checksums, own, sha256, sizes, whole_folder, write, write_bytes
 
 _CHARACTERS = 1 << 30  # more numbers than a context has characters
 _BATCH = 16  # paragraphs that a process gets at a time
@@ -87,8 +87,7 @@ def prepare(
         reports = {}
         for split, path in files.items():
             reports[split] = _prepared(split, path, corpus, rules, language, out / split, verify, map_)
-            with atomic(out / corpus.dictionary.name) as unfinished:  # not before there is a split
-                shutil.copy(corpus.dictionary, unfinished)
+            write_bytes(out / corpus.dictionary.name, corpus.dictionary.read_bytes())  # not before there is a split
         return reports
 
 
