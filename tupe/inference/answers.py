@@ -1,6 +1,6 @@
 """Answer the questions of a split: write the files that SQuAD's and XTREME's scripts take, and score them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,29 +67,29 @@ def answers_questions(checkpoint: Checkpoint) -> bool:
 
 def answers(model: nn.Module, windows: QuestionWindows, longest: int) -> dict[str, list[Candidate]]:
     """Return the best answers, of at most `longest` tokens, to every question, by its id, best first."""
-    found: dict[int, list[tuple[int, Candidate]]] = {number: [] for number in range(len(windows.questions))}
+    of_window: dict[int, list[Candidate]] = {}
     batches = windows.batch_by_size(windows.ordered_indices(), max_sentences=_BATCH)
     with tqdm(desc=windows.name, total=len(windows), disable=None, unit=" windows") as bar:
         for batch in batches:
             sample = windows.collater([windows[index] for index in batch])
-            for window, candidate in _candidates(model, sample, windows, longest):
-                found[int(windows.question_of([window])[0])].append((window, candidate))
+            of_window.update(_candidates(model, sample, windows, longest))
             bar.update(len(batch))
-    in_order = (sorted(each, key=lambda pair: pair[0]) for each in found.values())  # stable: by window, then as found
-    best = (n_best((candidate for _, candidate in each), N_BEST) for each in in_order)
-    return {question.id: candidates for question, candidates in zip(windows.questions, best)}
+    of_question: list[list[Candidate]] = [[] for _ in windows.questions]
+    for window in sorted(of_window):
+        of_question[int(windows.question_of([window])[0])] += of_window[window]
+    return {question.id: n_best(found, N_BEST) for question, found in zip(windows.questions, of_question)}
 
 
 @torch.no_grad()
-def _candidates(model: nn.Module, sample: dict, windows: QuestionWindows, longest: int) -> list[tuple[int, Candidate]]:
+def _candidates(
+    model: nn.Module, sample: dict, windows: QuestionWindows, longest: int
+) -> Iterator[tuple[int, list[Candidate]]]:
+    """Yield the windows of a batch, each with its best answers."""
     net_input = {name: tensor.to(next(model.parameters()).device) for name, tensor in sample["net_input"].items()}
     scores, _ = model(**net_input, spans=True, num_tokens=sample["ntokens"])
     sides = [side.cpu().numpy() for side in (*scores, sample["may_begin"], sample["may_end"])]
-    return [
-        (window, candidate)
-        for window, *one in zip(sample["id"].tolist(), *sides)
-        for candidate in _of_window(windows, window, one, longest)
-    ]
+    for window, *of_window in zip(sample["id"].tolist(), *sides):
+        yield window, _of_window(windows, window, of_window, longest)
 
 
 def _of_window(windows: QuestionWindows, window: int, sides: list[np.ndarray], longest: int) -> list[Candidate]:

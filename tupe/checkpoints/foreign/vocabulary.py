@@ -4,6 +4,7 @@
 XLM-R have them there; BERT has `[CLS]` at 101, and CamemBERT's dictionary repeats them, so that `<s>` is at 5.
 """
 
+import itertools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -74,17 +75,12 @@ def by_role(source: Source, rows: int, of: Path) -> Vocabulary:
         hidden = symbol is not None and (last[symbol] != row or symbol in SPECIAL or symbol.endswith(NOT_USED))
         (dropped if hidden else kept).append(row)
     kept += range(len(symbols), rows)
-    names = {row: symbols[row] if row < len(symbols) else None for row in kept}
-    used, number = set(symbols), 0
-    for row, name in names.items():
-        if name is None:
-            while f"{FILLER}{number:04d}" in used:
-                number += 1
-            names[row] = f"{FILLER}{number:04d}"
-            used.add(names[row])
+    used = set(symbols)
+    fillers = (name for name in map(f"{FILLER}{{:04d}}".format, itertools.count()) if name not in used)
+    names = [next(fillers) if row >= len(symbols) or symbols[row] is None else symbols[row] for row in kept]
     order = [*(roles[name] for name in FAIRSEQ_SYMBOLS), *kept, roles[MASK]]
     return Vocabulary(
-        symbols=[*FAIRSEQ_SYMBOLS, *(names[row] for row in kept), MASK],
+        symbols=[*FAIRSEQ_SYMBOLS, *names, MASK],
         rows=order,
         moved=sum(row != place for place, row in enumerate(order)),
         dropped=dropped,

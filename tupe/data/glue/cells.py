@@ -196,8 +196,6 @@ def _places(path: Path, columns: tuple[int, int] | None, width: int) -> tuple[in
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the number and the text of each line, unpacked, without a byte order mark."""
-    if not path.exists() or path.is_dir():
-        raise UserError(f"there is no file {path}: give one of texts and labels.")
     try:
         with open_packed(path) as file:
             for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE + 1), b""), 1):
