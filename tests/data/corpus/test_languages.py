@@ -75,7 +75,8 @@ def test_each_language_has_its_folder(text, tmp_path, capsys):
             total.update(counts[kind])
         assert dict(total) == content["counts"][kind]
     with pytest.raises(UserError, match="has 3 languages: set CONFIG=multilingual"):
-        _read_data([tmp_path / "out"], SimpleNamespace(_name="masked_lm"))
+        cfg = {"task": SimpleNamespace(_name="masked_lm"), "dataset": SimpleNamespace(train_subset="train")}
+        _read_data([tmp_path / "out"], SimpleNamespace(**cfg))
     printed = capsys.readouterr().out
     assert "zh: 7 documents, " in printed and "% unknown" in printed
 
