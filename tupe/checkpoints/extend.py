@@ -35,9 +35,9 @@ class Axes(NamedTuple):
         """Make a tensor of `old` positions one of `new`."""
         for axis in self.axes:
             if self.distances:
-                first = 1 - new if self.centred else 0
-                rows = torch.arange(first, new).clamp(1 - old if self.centred else 0, old - 1)
-                tensor = tensor.index_select(axis, rows + (old - 1 if self.centred else 0))
+                below = old - 1 if self.centred else 0  # how many rows are before that of distance 0
+                distances = torch.arange(1 - new if self.centred else 0, new)
+                tensor = tensor.index_select(axis, distances.clamp(-below, old - 1) + below)
             elif rule == "repeat":
                 rows = torch.arange(new - 1).remainder(old - 1) + 1
                 tensor = tensor.index_select(axis, torch.cat([torch.zeros(1, dtype=torch.int64), rows]))

@@ -46,12 +46,9 @@ class Search:
 class Translator:
     """A model, or an ensemble, with its vocabulary.
 
-    Args:
-        checkpoints: one or several models of the same data.
-        data: the prepared data, where it is no longer where the model was trained.
-        last: average the last `last` checkpoints of a run; `checkpoints` is then its folder, or one of its files.
-        search: see `Search`.
-        max_tokens: tokens in a batch times the beam, padding included.
+    The `checkpoints` are models of the same data, or with `last` the folder of a run or one of its files, whose last
+    so many checkpoints are averaged. `data` is needed where that is no longer where the model was trained. `max_tokens`
+    counts the tokens of a batch, padding included, times the beam.
 
     Raises:
         UserError: for a checkpoint of another kind, and for data that is missing or not the model's.

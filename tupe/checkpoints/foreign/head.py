@@ -13,9 +13,7 @@ from tupe.errors import UserError
 def in_our_order(head: dict[str, Tensor], classes: Sequence[str] | None) -> tuple[list[str] | None, str]:
     """Put the rows of a head's output in the order in which `tupe prepare-glue` numbers the same classes.
 
-    Args:
-        head: changed in place.
-        classes: names of its rows, in their order; upper and lower case and synonyms of our tasks are the same.
+    `head` is changed in place. Upper and lower case in `classes`, the names of its rows, and synonyms are the same.
 
     Returns:
         the names in the new order, and the task that has them; the old ones and nothing where no task has.

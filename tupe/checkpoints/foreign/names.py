@@ -209,7 +209,6 @@ def from_transformers(
 
     Args:
         state: with a prefix, where the model has a head, or without.
-        family: the names.
         padding: the number of the padding symbol, which RoBERTa counts its positions from.
         relative_key: whether each layer adds vectors by distance to its keys (Shaw et al.).
         absolute: whether the words have absolute positions; if not, a table of these is left behind.

@@ -26,13 +26,10 @@ _STEPS, _RATE = 600, 0.05  # of Adam, where there is no formula
 
 
 def fit(bias: PositionBias, logits: Tensor, table: Tensor, relative: bool) -> None:
-    """Fit the terms of the attention.
+    """Fit the terms of the attention, in place, to `logits`: `T` of each set of parameters, `(S, n, n)`.
 
-    Args:
-        bias: the terms, in place.
-        logits: `T` of each set of parameters, `(S, n, n)`.
-        table: that of the positions at the input, `(n, e)`, which becomes that of untied positions.
-        relative: fit the relative term first, and the absolute one to what is left; else it stays as it is.
+    With `relative` the relative term is fitted first, and the absolute one to what is left; else it stays as it is. The
+    `table` of positions at the input, `(n, e)`, becomes that of untied positions.
     """
     first = 0 if bias.reset is None else 1
     inner = centred(logits[:, first:, first:])
@@ -84,14 +81,8 @@ def solve_projections(term: UntiedAbsolute, table: Tensor, query: Tensor, key: T
     """Set the table, its norm to do nothing more, and the projections `U = X^T (X X^T + ridge)^-1 Q`.
 
     A table whose rows are too much alike for that has random vectors of a tenth of their length added. Where there are
-    more positions than the table is wide, not all can have what is wanted.
-
-    Args:
-        term: whose parameters are set.
-        table: of the positions, `(n, e)`.
-        query: wanted of the positions from `first` on, `(S, m, d_h)`.
-        key: the same.
-        first: 1 where `[CLS]` does not count.
+    more positions than the table is wide, not all can have what is wanted: `query` and `key`, `(S, m, d_h)`, of the
+    positions from `first` on, which is 1 where `[CLS]` does not count. The table of the positions is `(n, e)`.
     """
     for part in (term.layer_norm, term.query, term.key):
         if getattr(part, "bias", None) is not None:
@@ -180,11 +171,8 @@ def _descend(loss: Callable[[], Tensor], parameters: list[Tensor]) -> None:
 def fit_shaw(term: ShawRelative, queries: Tensor, logits: Tensor, scale: float) -> None:
     r"""Regress `T_ij` on the queries, with a ridge: `s sum q q^T a_c = sum q T_ij` over `i, j` with `clip(j - i) = c`.
 
-    Args:
-        term: of one layer; its vectors for the values become zero.
-        queries: of some sequences, `(B, H, n, d_h)`.
-        logits: `T` `(H, n, n)`.
-        scale: `s`.
+    The queries `(B, H, n, d_h)` are those of some sequences in one layer, `logits` is `T` `(H, n, n)`, and `scale` is
+    `s`. The vectors for the values become zero.
     """
     length = queries.shape[2]
     distance = torch.arange(length) - torch.arange(length).unsqueeze(1)

@@ -56,14 +56,10 @@ def warm_start(
     positions: str = POSITIONS[0],
     seed: int = 1,
 ) -> Started:
-    """Make `old` into the model of `fields`.
+    """Make `old`, a trained masked language model in evaluation mode, into the model of `fields` (`target_fields`).
 
-    Args:
-        old: a trained masked language model, in evaluation mode.
-        fields: of `target_fields`.
-        sequences: masked text `(B, n)`, `n` its longest sequence, for what is not exact.
-        positions: one of `POSITIONS`.
-        seed: of the parameters that are drawn.
+    What is not exact needs `sequences`: masked text `(B, n)`, `n` as long as `old` takes. `positions` is one of
+    `POSITIONS`, and `seed` that of the parameters that are drawn.
 
     Raises:
         UserError: for a system that the model cannot be made into.

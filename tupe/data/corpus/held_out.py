@@ -8,11 +8,8 @@ from tupe.errors import UserError
 def choose(hashes: np.ndarray, repeated: np.ndarray, number: int | float, inputs: str = "the inputs") -> np.ndarray:
     """Mark the documents to hold out: those with the smallest hashes, so their order in the inputs does not matter.
 
-    Args:
-        hashes: `uint64`, one a document.
-        repeated: marks documents that are dropped anyway.
-        number: how many documents, or as a float their share, which is at least one document unless it is 0.
-        inputs: where the documents are from, for the message.
+    `hashes` (`uint64`) has one a document, and `repeated` marks documents that are dropped anyway. `number` says how
+    many to hold out, or as a float their share, which is at least one document unless it is 0.
 
     Raises:
         UserError: if nothing would be left for training.

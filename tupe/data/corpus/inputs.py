@@ -47,10 +47,8 @@ class Identity:
 def find(inputs: list[Path], books: list[Path], languages: Sequence[Path] = ()) -> list[Input]:
     """List the files named, and those in the folders named, linked ones too, by language, then by name.
 
-    Args:
-        inputs: text files, or folders of them; in a corpus of many languages `de=FILE`.
-        books: like `inputs`, for files that are one document each.
-        languages: folders whose files and folders are called by their languages, as `de.txt.xz` and `de`.
+    In a corpus of many languages, inputs are named as `de=FILE`, or lie in folders, `languages`, where files and
+    folders are called by their language, as `de.txt.xz` and `de`. Files of `books` are one document each.
 
     Raises:
         UserError: if a name is nothing that can be read, if a folder has no text in it, if a file comes twice, or if

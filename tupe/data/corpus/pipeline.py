@@ -14,13 +14,13 @@ With many languages, each has its own parts and its own folder in the result. A 
 folder is the result itself. Repetitions are looked for across all languages, and all share the vocabulary.
 """
 
-import dataclasses
 import math
 import os
 import shutil
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -57,7 +57,7 @@ def prepare(
     """
     check_folder(out)
     identities = tuple(map(Identity.of, inputs))
-    made_of = {"settings": dataclasses.asdict(settings), "inputs": _by_name(identities)}
+    made_of = {"settings": asdict(settings), "inputs": _by_name(identities)}
     with own(out, MADE_BY, made_of):
         if not (out / NAME).exists():
             _Preparation(out, inputs, identities, settings, workers, shared).run()
@@ -78,22 +78,21 @@ def _by_name(identities: Sequence[Identity]) -> dict[str, str]:
     return named
 
 
+@dataclass
 class _Preparation:
-    def __init__(
-        self,
-        out: Path,
-        inputs: list[Input],
-        identities: tuple[Identity, ...],
-        settings: Settings,
-        workers: int,
-        shared: Manifest | None,
-    ) -> None:
-        self.out, self.identities, self.settings, self.workers, self.shared = out, identities, settings, workers, shared
-        self.work, self.data = out / "work", out / "work/data"
-        self.model = self.data / (shared.model.name if shared else MODEL)
+    out: Path
+    inputs: list[Input]
+    identities: tuple[Identity, ...]
+    settings: Settings
+    workers: int
+    shared: Manifest | None
+
+    def __post_init__(self) -> None:
+        self.work, self.data = self.out / "work", self.out / "work/data"
+        self.model = self.data / (self.shared.model.name if self.shared else MODEL)
         self.dictionary = self.data / DICTIONARY
-        self.rare = self.work / "rare.npy" if "drop-rare-words" in settings.stages else None
-        self.lots = lots(self.work, inputs)
+        self.rare = self.work / "rare.npy" if "drop-rare-words" in self.settings.stages else None
+        self.lots = lots(self.work, self.inputs)
 
     def run(self) -> None:
         if not (self.work / NAME).exists():
@@ -106,13 +105,15 @@ class _Preparation:
                 self.scan(map_)
                 self.plan(map_)
                 self.check_left("clean")
-                self.count()
+                if self.rare is not None and not self.rare.exists():
+                    rare_words.add_up((part.path("clean", "words") for part in self.parts), self.rare)
                 self.vocabulary()
                 self.encode(map_)
                 self.check_left("encode")
                 files = self.binarise(map_)
                 write(self.work / NAME, self.content(files, map_))
-        self.publish()
+        move_into(self.out, self.data, read(self.work / NAME, Content, MADE_BY).sizes, MADE_BY)
+        os.replace(self.work / NAME, self.out / NAME)  # last: it says that the corpus is whole
 
     def scan(self, map_: Map) -> None:
         with progress("scan", 0) as bar:
@@ -170,10 +171,6 @@ class _Preparation:
                     f"the stages leave no line{_of(language)} for training: use more text, or fewer stages "
                     "(--no-STAGE)."
                 )
-
-    def count(self) -> None:
-        if self.rare is not None and not self.rare.exists():
-            rare_words.add_up((part.path("clean", "words") for part in self.parts), self.rare)
 
     def vocabulary(self) -> None:
         s = self.settings
@@ -260,11 +257,6 @@ class _Preparation:
             stages={name: number for name, number in counts.items() if ": " in name},
             left={name: number for name, number in encoded.items() if name.startswith(text.SPLITS)},
         )
-
-    def publish(self) -> None:
-        """Move the result to its place; the manifest comes last."""
-        move_into(self.out, self.data, read(self.work / NAME, Content, MADE_BY).sizes, MADE_BY)
-        os.replace(self.work / NAME, self.out / NAME)
 
 
 def _cleaned_bytes(parts: Sequence[Part]) -> int:

@@ -49,13 +49,11 @@ class Pieces(NamedTuple):
 class SentencePieceTokenizer:
     """The tokenizer of a SentencePiece model and a dictionary of its pieces, in any order.
 
-    `symbols` are those of the dictionary by their numbers, without `<mask>`.
+    `symbols` are those of the dictionary by their numbers, without `<mask>`. The dictionary is fairseq's `dict.txt`, by
+    default what `write_dictionary` writes for the model.
 
-    Args:
-        model: file of SentencePiece.
-        dictionary: fairseq's `dict.txt`; by default what `write_dictionary` writes for the model.
-        by_words: ask SentencePiece once for a word, which is faster. Right for BPE, whose pieces are merged within a
-            word; `unigram` adds scores up over a line, and rounding may break a tie otherwise.
+    `by_words` asks SentencePiece once for a word, which is faster. It is right for BPE, whose pieces are merged within
+    a word; `unigram` adds scores up over a line, and rounding may break a tie otherwise.
 
     Raises:
         UserError: if there is no model or no dictionary in the files.

@@ -25,15 +25,8 @@ def best_spans(
     """Return the `number` best spans of a window; among equal ones, those that begin, then end earlier.
 
     It compares all spans. The official code compares the 20 best first and last places, which may give no pair in
-    order.
-
-    Args:
-        first: scores `(T,)` of a span's first place, float32.
-        last: scores `(T,)` of its last place.
-        may_begin: where a span may begin, bool `(T,)`.
-        may_end: where a span may end, bool `(T,)`.
-        longest: largest number of places in a span.
-        number: how many spans.
+    order. `first` and `last` are the scores `(T,)` of a span's first and last place, float32; `may_begin` and `may_end`
+    say where it may begin and end, bool `(T,)`. A span has at most `longest` places.
     """
     begins = np.flatnonzero(may_begin)
     ends = begins[:, None] + np.arange(min(longest, len(last)))  # (S, L)

@@ -25,12 +25,8 @@ SPECIAL = 4  # at most: <s> question </s> </s> context </s>
 class QuestionWindows(TextWindows):
     """`<s> question </s> </s> window </s>` with the places of the answer, `<s>` where the window lacks it.
 
-    Args:
-        folder: a split's folder, made by `tupe prepare-qa`.
-        dictionary: fairseq's.
-        cfg: `max_positions`, `max_query`, `doc_stride`, `windows_without_answer`, `length_window` and `seed`.
-        split_number: which of its task's splits it is.
-        separators: between question and context, 2 or 1.
+    `tupe prepare-qa` made the split's `folder`. `cfg` has `max_positions`, `max_query`, `doc_stride`,
+    `windows_without_answer`, `length_window` and `seed`. One or two `separators` stand between question and context.
 
     Raises:
         UserError: if files are missing or damaged, or no window has an answer to train on.
