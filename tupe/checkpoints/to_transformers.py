@@ -184,9 +184,13 @@ def export(
 ) -> list[str]:
     """Write the folder `out`: configuration, weights, tokenizer, model code and card.
 
-    The folder `data` of a corpus or a prepared task has the dictionary, and `corpus`, which is `data` if not given, the
-    SentencePiece model and the manifest. `out` is new, empty, or an earlier export of the same checkpoint, whose place
-    this one takes. `about` are more fields of `tupe.checkpoints.card.About`.
+    Args:
+        checkpoint: one of ours, pre-trained or fine-tuned.
+        data: the folder with its dictionary, a corpus or a prepared task.
+        out: new, empty, or an earlier export of the same checkpoint, whose place this one takes.
+        corpus: the folder with the SentencePiece model and the corpus' manifest; `data` if not given.
+        tokenizer: whether to make one.
+        about: more for the card, fields of `tupe.checkpoints.card.About`.
 
     Returns:
         What the user should know, a sentence each.

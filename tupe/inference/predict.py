@@ -1,7 +1,7 @@
 """Predict the test sets of GLUE, as its server takes them (gluebenchmark.com), and of a user's own task."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def predict(checkpoint: Path | Checkpoint, data: Path, out: Path, any_size: bool
     for split, sentences in zip(splits, found):
         name = {"test": "MNLI-m", "test1": "MNLI-mm"}[split.name] if task.name == "MNLI" else task.name
         files.append(out / f"{name}.tsv")
-        _write_table(files[-1], map(classifier.shown, classifier.scores(sentences)))
+        _write_table(files[-1], classifier.labels(sentences))
     return files
 
 
@@ -168,8 +168,12 @@ class Classifier:
             sides.append(part)
         return self.task.joined(sides)
 
+    def labels(self, sentences: JoinedSentences) -> Iterator[str]:
+        """Yield the prediction for each of `sentences` as it is written to files: a label, or a number."""
+        return map(self.shown, self.scores(sentences))
+
     def shown(self, scores: Tensor) -> str:
-        """Turn scores `(num_classes,)` into the label, the labels, or the number that files have for them."""
+        """Turn scores `(num_classes,)` into the label, the labels, or the number that they stand for."""
         if self._glue.scale is not None:
             number = min(max(float(scores), 0.0), 1.0) * self._glue.scale + self._glue.offset
             return f"{number:.3f}" if self._glue.name in TASKS else f"{number:.6g}"

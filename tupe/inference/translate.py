@@ -42,13 +42,22 @@ class Search:
     max_len_a: float = 1.0  # a source of `n_s` tokens gets at most `a n_s + b`
     max_len_b: int = 50
 
+    def __post_init__(self) -> None:
+        if self.beam < 1:
+            raise UserError(f"--beam is {self.beam}: it must be at least 1.")
+        if not abs(self.length_penalty) <= 20:
+            raise UserError(f"--length-penalty is {self.length_penalty}: it must be from -20 to 20.")
+
 
 class Translator:
     """A model, or an ensemble, with its vocabulary.
 
-    The `checkpoints` are models of the same data, or with `last` the folder of a run or one of its files, whose last
-    so many checkpoints are averaged. `data` is needed where that is no longer where the model was trained. `max_tokens`
-    counts the tokens of a batch, padding included, times the beam.
+    Args:
+        checkpoints: one or several models of the same data.
+        data: the prepared data, where it is no longer where the model was trained.
+        last: average the last `last` checkpoints of a run; `checkpoints` is then its folder, or one of its files.
+        search: see `Search`.
+        max_tokens: tokens in a batch times the beam, padding included.
 
     Raises:
         UserError: for a checkpoint of another kind, and for data that is missing or not the model's.
@@ -62,6 +71,8 @@ class Translator:
         search: Search = Search(),
         max_tokens: int = 4096,
     ) -> None:
+        if max_tokens < 1:
+            raise UserError(f"--max-tokens is {max_tokens}: it must be at least 1.")
         if last is None:  # the optimizers' states are dropped, as they take more memory than the models
             states = {path: {**safe_load(path), "last_optimizer_state": None} for path in checkpoints}
         elif len(checkpoints) == 1:
