@@ -330,7 +330,7 @@ WRONG = {
         r"old form \(args\)",
     ),
     "no model of ours": (lambda s: s.pop("cfg"), None, "holds the model None"),
-    "unknown field": (lambda s: s["cfg"]["model"].update(rotary=True), None, "no field 'rotary'"),
+    "unknown field": (lambda s: s["cfg"]["model"].update(rotary=True), None, "unknown field 'rotary'"),
     "activation": (lambda s: s["cfg"]["model"].update(activation_fn="swish"), None, "activation_fn is 'swish'"),
     "a parameter": (lambda s: s["model"].pop("encoder.lm_head.bias"), None, "encoder.lm_head.bias"),
     "no dictionary": (None, lambda d: (d / "dict.txt").unlink(), r"there is no .*dict\.txt"),
