@@ -52,7 +52,10 @@ def test_an_override_that_nothing_reads(given, monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--d2v2-multi",), "--d2v2-multi makes batches of data2vec, which have no masks"),
+        (("--d2v2-multi",), "task.d2v2_multi is True: leave it out: data2vec's batches have no masks"),
+        (("--use-plasma-view",), "common.use_plasma_view is True: leave it out"),
+        (("--bf16", "--fp16"), "--fp16, --bf16 and --tpu exclude each other: keep one"),
+        (("--stop-min-lr", 1), "no update would be made, because .* begins at 0.003 and optimization.stop_min_lr is 1"),
         (("--bpe", "bytes"), "--bpe bytes has no settings in fairseq: choose one of bert, byte_bpe"),
     ],
 )
@@ -72,6 +75,9 @@ def test_a_wrong_flag_is_one_sentence(train, tmp_path, capsys):
         train(tmp_path, "--nosuch", 3)
     assert ended.value.code == 2
     assert re.fullmatch(r"error: unrecognized arguments: --nosuch 3: see \S+ --help\.\n", capsys.readouterr().err)
+    with pytest.raises(SystemExit):
+        train(tmp_path, "--lr-scheduler", "triangular")
+    assert "argument --max-lr: it has no default, so give a value" in capsys.readouterr().err
 
 
 def test_model_under_hydra():

@@ -85,6 +85,10 @@ NOT_A_COUNT, NOT_A_RATE, NOT_A_SEED = (
         *((key, 1e300, "at most 1e.38") for key in ("optimization.lr", "optimizer.weight_decay", "generation.unkpen")),
         ("task.tokens_per_sample", 1, "a number from 2, below"),
         ("common.model_parallel_size", 2, "no model of TUPE is split"),
+        ("common.quantization_config_path", "x", "no model of TUPE is quantised"),
+        ("common.use_plasma_view", True, "leave it out: it needs pyarrow.plasma"),
+        ("task.skip_masking", True, "leave it out: the model would see"),
+        ("lr_scheduler.epoch2lr", "abc", "give a dictionary, as"),
         ("common.seed", 1 << 32, NOT_A_SEED),
         ("optimization.lr", [], "optimization.lr is empty: give a list"),
         ("optimization.update_freq", [], "optimization.update_freq is empty: give a list"),
@@ -412,7 +416,7 @@ def test_weights_that_overrides_do_not_fit():
             AssertionError("Dataset contains mask_idx (=24), this is"),
             "^the data hold <mask>, number 24, which training",
         ),
-        (AssertionError("Sentences lengths should not exceed max_tokens=1"), "exceed --max-tokens, 1: raise it"),
+        (AssertionError("Sentences lengths should not exceed max_tokens=7"), "than the 7 tokens of a batch: raise"),
     ],
 )
 def test_what_fairseq_says_of_options(error, said):

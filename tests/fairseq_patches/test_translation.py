@@ -8,7 +8,7 @@ from argparse import Namespace
 import pytest
 import torch
 from fairseq import models, tasks
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, data_utils
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_cli import interactive
 from omegaconf import OmegaConf
@@ -16,8 +16,9 @@ from omegaconf import OmegaConf
 from tests.commands import run
 from tests.samples import FIELDS
 from tupe.errors import UserError
-from tupe.fairseq_patches.checkpoints import compare, record_dictionaries
+from tupe.fairseq_patches.checkpoints import compare, load, opened, record_dictionaries, same_direction
 from tupe.fairseq_patches.commands import _checked
+from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import put_in_scope
 from tupe.models.config import CONFIGS
 from tupe.models.seq2seq.config import CONFIGS as SEQ2SEQ_CONFIGS
@@ -87,6 +88,49 @@ def test_weights_of_attention_are_refused(asked, task):
     with pytest.raises(UserError, match=r"needs weights of attention.*: leave it out"):
         task.build_generator([], asked)
     assert not task.build_generator([], Namespace(score_reference=True)).compute_alignment
+
+
+def test_diverse_beams_of_any_sentences(task):
+    """fairseq takes the number of a sentence in the data, here 7, for its place in the batch."""
+    put_in_scope(task)
+    for symbol in "abcdefgh":
+        task.source_dictionary.add_symbol(symbol), task.target_dictionary.add_symbol(symbol)
+    model = Seq2SeqModel.build_model(SEQ2SEQ_CONFIGS["seq2seq_tupe_r_tiny"](**FIELDS), task).eval()
+    search = task.build_generator([model], Namespace(beam=4, diverse_beam_groups=2, max_len_b=3))
+    words = {"src_tokens": torch.tensor([[5, 6, 2]]), "src_lengths": torch.tensor([3])}
+    found = task.inference_step(search, [model], {"id": torch.tensor([7]), "net_input": words})
+    assert len(found[0]) == 4
+
+
+def test_a_checkpoint_of_the_other_direction(tmp_path):
+    (tmp_path / "x.pt").touch()
+    state = {"cfg": {"model": {}, "task": {"source_lang": "en", "target_lang": "de"}}, "extra_state": {}, "model": {}}
+    state["optimizer_history"] = [{"best_loss": 0}]
+    for pair in (("en", "de"), ("xx", "de"), (None, None)):
+        read(tmp_path / "x.pt", state, *pair)
+    with pytest.raises(UserError, match=r"x\.pt translates from en to de: give it these languages, -s en -t de"):
+        read(tmp_path / "x.pt", state, "de", "en")
+
+
+def read(path, state, source, target):
+    task = Namespace(source_lang=source, target_lang=target)
+    with same_direction(task), opened({str(path): state}), path.open("rb") as file:
+        load(file)
+
+
+@pytest.mark.parametrize("given", [{"source_lang": "de"}, {"target_lang": "xx"}])
+def test_one_language_that_the_data_lack(given, tmp_path):
+    (tmp_path / "train.en-de.en.idx").touch()
+    with pytest.raises(UserError, match=r"are en to de, and only one language is given, (de|xx): give both"):
+        tasks.setup_task(TranslationConfig(_name="translation", data=str(tmp_path), **given))
+
+
+def test_the_format_of_data_is_not_another(corpus, task):
+    put_in_scope(task)
+    with pytest.raises(UserError, match=r"train\.idx is of the format mmap, not cached: leave out --dataset-impl"):
+        put_in_scope(task.source_dictionary)
+        with patched():
+            data_utils.load_indexed_dataset(str(corpus / "train"), task.source_dictionary, "cached")
 
 
 def test_data_without_a_pair_of_languages(corpus):

@@ -276,6 +276,28 @@ def checkpoint_fits(trainer: Trainer, filename: str, goes_on: bool = True) -> It
         _SHOWN_TO.reset(token)
 
 
+@contextlib.contextmanager
+def same_direction(task: Any) -> Iterator[None]:
+    """Refuse within the block a checkpoint that translates in the other direction than `task`, a configuration.
+
+    A dictionary of both languages fits either.
+    """
+
+    def compare_languages(path: str, state: dict) -> None:
+        trained = saved_fields(saved_fields(state.get("cfg")).get("task"))
+        source, target = (getattr(task, f"{side}_lang", None) for side in ("source", "target"))
+        if source != target and (source, target) == (trained.get("target_lang"), trained.get("source_lang")):
+            raise UserError(
+                f"{path} translates from {target} to {source}: give it these languages, -s {target} -t {source}"
+            )
+
+    token = _SHOWN_TO.set(compare_languages)
+    try:
+        yield
+    finally:
+        _SHOWN_TO.reset(token)
+
+
 def compare(path: str, state: dict, model: Any, task: Any) -> None:
     """Raise a `UserError` if the checkpoint's dictionary or position encoding is not that of this run.
 

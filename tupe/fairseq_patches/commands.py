@@ -24,6 +24,7 @@ from fairseq.registry import REGISTRIES
 from omegaconf.errors import ConfigAttributeError, ValidationError
 
 from tupe.errors import UserError, one_line, system_sentence
+from tupe.fairseq_patches.checkpoints import same_direction
 from tupe.fairseq_patches.configuration import refuse_outputs, refuse_unknown, refuse_unknown_names
 from tupe.fairseq_patches.patching import only_runs, patches, wrap
 from tupe.fairseq_patches.printing import silence_libraries
@@ -63,8 +64,9 @@ _EXPLAINED: list[tuple[type[Exception], str, tuple[str, ...], str]] = [
     (AssertionError, r"(?s).*Dataset contains mask_idx \(=(\d+)\)", (),
      "the data hold <mask>, number {found[1]}, which training itself puts in: they are damaged, or of another "
      "dictionary, so prepare them again."),
-    (AssertionError, "Sentences lengths should not exceed", (),
-     "{found[0]} --max-tokens, {cfg.dataset.max_tokens}: raise it."),
+    (AssertionError, r"Sentences lengths should not exceed max_tokens=(\d+)", (),
+     "a sequence is longer than the {found[1]} tokens of a batch: raise --max-tokens, or of validation "
+     "--max-tokens-valid."),
     (ConfigAttributeError, r"(?s).*full_key: criterion\n", ("fairseq_cli.validate",),
      "{cfg.common_eval.path} does not say its criterion, because no training wrote it: give one that a training wrote, "
      "or measure this one with `tupe loss-by-position`."),
@@ -89,6 +91,7 @@ def arguments(original):
         def error(message):
             if message.startswith(refused):
                 refuse_unknown(message[len(refused) :].partition("'")[0])
+            message = re.sub(r"invalid \w+ value: '\?\?\?'", "it has no default, so give a value", message)
             # without a page of usage before it
             parser.exit(2, f"error: {one_line(message)}: see {parser.prog} --help.\n")
 
@@ -99,11 +102,14 @@ def arguments(original):
             if missing.args == (None,):
                 raise UserError("no task is given: set --task, as the checkpoint was trained (masked_lm).") from missing
             raise
+        except ValueError as error:  # fairseq takes bfloat16 for --tpu
+            raise UserError("--fp16, --bf16 and --tpu exclude each other: keep one of them.") from error
         finally:
             vars(parser).pop("error", None)  # fairseq calls the function within itself
         args = parsed[0] if parse_known else parsed
         _refuse_without_settings(args)
         if config_in_scope(args):
+            refuse_out_of_range({"common": args}, [])  # fairseq starts plasma's server before it calls `main`
             if "--tpu" not in (sys.argv[1:] if input_args is None else input_args):
                 args.tpu = False
             silence_libraries()
@@ -161,7 +167,8 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
     if interactive and cfg.interactive.input == "-" and isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(encoding="utf-8", errors="strict")
     try:
-        yield
+        with same_direction(getattr(cfg, "task", None)) if main.__module__ in _EVALUATE else contextlib.nullcontext():
+            yield
     except Exception as error:
         for kind, text, commands, words in _EXPLAINED:
             found = re.match(text, str(error)) if isinstance(error, kind) else None

@@ -116,6 +116,7 @@ def cannot_compose(error: Exception) -> str:
 def _plain(error: object) -> str:
     """Return a message of Hydra's or OmegaConf's in one line, without their advice and types."""
     reason = one_line(_ADVICE.split(str(error))[0]).rstrip(".")
+    reason = re.sub(r"field '(\S+)' is not Optional", r"\1 has no default: give it a value", reason)
     return _NO_TEXT.sub(r"\1 is no text, so write it without brackets and in quotes, as '1,2'", reason)
 
 
@@ -325,11 +326,17 @@ def _refuse_without_pair(cfg: Any) -> None:
     if cfg.source_lang is not None and cfg.target_lang is not None:
         return
     folder = (utils.split_paths(cfg.data) if cfg.data else [""])[0]
-    if None in data_utils.infer_language_pair(folder):
+    found = data_utils.infer_language_pair(folder)
+    if None in found:
         raise UserError(
             f"{os.path.abspath(folder)} has no data of a translation, such as train.en-de.en.idx, whose name says the "
             "languages: give a folder that `tupe prepare-translation` wrote, or the languages with -s and -t "
             "(task.source_lang, task.target_lang)"
+        )
+    if cfg.source_lang not in (None, found[0]) or cfg.target_lang not in (None, found[1]):  # fairseq takes the found
+        raise UserError(
+            f"the data in {os.path.abspath(folder)} are {found[0]} to {found[1]}, and only one language is given, "
+            f"{cfg.source_lang or cfg.target_lang}: give both, with -s and -t (task.source_lang, task.target_lang)"
         )
 
 

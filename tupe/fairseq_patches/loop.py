@@ -113,7 +113,7 @@ def named_checkpoint(cfg) -> str | None:
 
 
 def begin(trainer: Trainer, state: dict[str, Any] | None) -> None:
-    """Ask for the metric of the best checkpoint, and validate where a run that was killed did not.
+    """Ask for the metric of the best checkpoint and the first rate, and validate where a run that was killed did not.
 
     fairseq looks the metric up after the first validation: hours later a `KeyError`. Without the validation the run
     would go on, or be finished, with a best checkpoint that is an earlier one, or none.
@@ -123,6 +123,12 @@ def begin(trainer: Trainer, state: dict[str, Any] | None) -> None:
         state: the `extra_state` of the checkpoint that the run goes on from.
     """
     refuse_unknown_metric(trainer)
+    lowest = trainer.cfg.optimization.stop_min_lr
+    if not trainer.get_num_updates() and trainer.get_lr() <= lowest:
+        raise UserError(
+            f"no update would be made, because the learning rate begins at {trainer.get_lr():g} and "
+            f"optimization.stop_min_lr is {lowest:g}: lower that, or leave it out."
+        )
     loop = sys.modules.get("fairseq_cli.train")
     if loop is None or state is None or not owes(trainer, state):
         return

@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Any
 
 import torch
+from fairseq.data.plasma_utils import PYARROW_AVAILABLE
 from fairseq.dataclass.configs import (
     DistributedTrainingConfig,
     EMAConfig,
@@ -167,6 +168,10 @@ _ALL_SAMPLES = "give --nbest equal to --beam"
 #: A name with a dot is of another group.
 _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
     ("common_eval", "model_overrides", _is_dictionary, "give a dictionary of plain values, as {'dropout': 0}"),
+    *(
+        ("lr_scheduler", name, _is_dictionary, "give a dictionary, as {'1-3': 1e-4}")
+        for name in ("epoch2lr", "update2lr")
+    ),
     ("checkpoint", "optimizer_overrides", _is_dictionary, "give a dictionary of plain values, as {'eps': 1e-6}"),
     ("common_eval", "post_process", _PROCESSES.__contains__, f"give one of {', '.join(map(repr, _PROCESSES))}"),
     ("task", "eval_bleu_args", _is_search, 'give a dictionary of options of the search, as {"beam": 4}'),
@@ -190,6 +195,10 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
         "install iopath, without which nothing would be saved, or leave it out",
     ),
     ("common", "model_parallel_size", lambda x: x == 1, "leave it out: no model of TUPE is split over GPUs"),
+    ("common", "quantization_config_path", operator.not_, "leave it out: no model of TUPE is quantised in training"),
+    ("common", "use_plasma_view", lambda x: not x or PYARROW_AVAILABLE, "leave it out: it needs pyarrow.plasma"),
+    ("task", "d2v2_multi", operator.not_, "leave it out: data2vec's batches have no masks"),
+    ("task", "skip_masking", operator.not_, "leave it out: the model would see the words that it predicts"),
     ("criterion", "classification_head_name", lambda x: x and "." not in x, "give a name without a dot"),
     ("checkpoint", "save_dir", str.strip, "name a folder"),
     ("dataset", "train_subset", str.strip, "name a split, as train"),

@@ -32,6 +32,7 @@ from tupe.fairseq_patches.scope import MARK, REGISTERED, chosen, in_scope
 logger = logging.getLogger(__name__)
 
 _SENTENCEPIECE, _WORDPIECE = "\u2581", "##"
+_OF_POSITIONS = "--max-positions (under Hydra +model.max_positions)"
 _BYTE_LEVEL = "\u0120"  # how GPT-2's bytes write a space
 
 
@@ -68,13 +69,20 @@ class TupeTask(FairseqTask):
             raise UserError(f"--min-len {args.min_len} is above the longest translation, {longest} tokens: lower it")
         return super().build_generator(models, args, *others, **kwargs)
 
+    def inference_step(self, generator, models, sample, *args, **kwargs):
+        """Hide sentences' numbers in the data, which fairseq's diverse beam search takes for those in the batch."""
+        sample = {key: part for key, part in sample.items() if key != "id"}
+        return super().inference_step(generator, models, sample, *args, **kwargs)
+
     def load_dataset(self, split, *args, **kwargs):
         """Raise `UserError` for a split that does not exist, as of `--gen-subset`."""
         try:
             with patched():
                 return super().load_dataset(split, *args, **kwargs)
         except FileNotFoundError as error:
-            raise UserError(f"there is no split '{split}' in {self.cfg.data} ({error}): give one that is") from error
+            impl = getattr(self.cfg, "dataset_impl", None)
+            what = "give one that is" + ("" if impl is None else f", or leave out --dataset-impl {impl}")
+            raise UserError(f"there is no split '{split}' in {self.cfg.data} ({error}): {what}") from error
 
     def filter_indices_by_size(self, indices, dataset, max_positions=None, ignore_invalid_inputs=False):
         check_lengths(indices, dataset, max_positions, ignore_invalid_inputs)
@@ -128,9 +136,7 @@ class TupeMaskedLMTask(TupeTask):
     args = None
 
     def load_dataset(self, split, *args, **kwargs):
-        """Raise `UserError` for batches without masks."""
-        if getattr(self.cfg, "d2v2_multi", False):
-            raise UserError("--d2v2-multi makes batches of data2vec, which have no masks: leave it out")
+        """Let a vocabulary of ours say where words begin."""
         with replaced(masked_lm, "get_whole_word_mask", lambda args, dictionary: word_begins(dictionary)):
             super().load_dataset(split, *args, **kwargs)
 
@@ -269,6 +275,8 @@ def data_is_whole(original):
             if not is_indexed(part):
                 _refuse_unknown_index(part)
                 break
+            if dataset_impl not in (None, "mmap"):
+                raise UserError(f"{part}.idx is of the format mmap, not {dataset_impl}: leave out --dataset-impl")
             check_indexed(part, "`fairseq-preprocess`", symbols=len(dictionary))
             check_open_files(part)
         return original(path, dictionary, dataset_impl, combine, **kwargs)
@@ -291,12 +299,14 @@ def check_lengths(indices, dataset, max_positions, training: bool) -> None:
     """
     kept, ignored = dataset.filter_indices_by_size(indices, max_positions)
     if len(ignored) > (len(kept) if training else 0):
-        longest = max(dataset.size(index) for index in ignored)
+        longest = np.max([dataset.size(index) for index in ignored])
+        pairs = isinstance(max_positions, tuple)
+        limits = "--max-source-positions or --max-target-positions" if pairs else _OF_POSITIONS
         batch = " and --max-tokens where it is as low" if training else ""  # fairseq takes the lower of the two
         raise UserError(
             f"{len(ignored)} of {len(indices)} sequences are longer than max_positions={max_positions} (up to "
-            f"{longest} tokens): raise --max-positions (under Hydra +model.max_positions){batch}, lower "
-            "--tokens-per-sample, or leave out a few with --skip-invalid-size-inputs-valid-test"
+            f"{longest} tokens): raise {limits}{batch}{'' if pairs else ', lower --tokens-per-sample'}, or leave out a "
+            "few with --skip-invalid-size-inputs-valid-test"
         )
     if len(ignored):
         _tell_unused(dataset, kept, ignored, max_positions)
