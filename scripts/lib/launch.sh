@@ -41,7 +41,9 @@ nodes_of_slurm() {
         MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" 2>/dev/null | sed -n 1p) || true # sed reads all: `head` could end scontrol by SIGPIPE
     fi
     [ -n "${MASTER_ADDR-}" ] || fail "scontrol does not say the nodes of SLURM_JOB_NODELIST=$SLURM_JOB_NODELIST: unset SLURM_NNODES and set NODES, NODE_RANK and MASTER_ADDR"
-    MASTER_PORT=${MASTER_PORT:-$((20000 + ${SLURM_JOB_ID:-9500} % 20000))} # two jobs may share a node
+    local job
+    job=$(number SLURM_JOB_ID 9500)
+    MASTER_PORT=${MASTER_PORT:-$((20000 + job % 20000))} # two jobs may share a node
 }
 
 # Sets `meeting`, where the processes of a run meet: one machine takes any free port unless MASTER_PORT names one

@@ -21,6 +21,7 @@ from tupe.criterions.throughput import KNOWN_DEVICES
 from tupe.data.corpus.report import vocabulary_warning
 from tupe.errors import UserError
 from tupe.plan import Launch, plan, plus, pretraining, read_config
+from tupe.plan.config import last_of_each
 
 CPU = Launch(nodes=1, processes=1, gpus=0)
 Usage = namedtuple("Usage", "total used free")
@@ -145,6 +146,8 @@ def test_number_of_checkpoints(overrides, number, corpus):
         (["task=nan"], "^the configuration base cannot be made|^task "),
         (["common.log_file=configs/pretraining"], "common.log_file is configs/pretraining, which cannot be written"),
         (["lr_scheduler=null"], "^lr_scheduler is a group of settings, which cannot be null: leave it out"),
+        (["task="], "^task is a group of settings, which cannot be empty: leave it out"),
+        (["model.encoder_layers=2", "model.encoder_layers=0.5"], "encoder_layers"),
         (["save_dir=x"], r"^the configuration has no 'save_dir' \(did you mean checkpoint\.save_dir\?\): nothing"),
         (["relative=none"], r"no 'relative' \(did you mean model\.relative\?\)"),
         (["tokens_per_sample=32"], r"no 'tokens_per_sample' \(did you mean task\.tokens_per_sample\?\)"),
@@ -328,6 +331,11 @@ def test_a_vocabulary_too_large_for_the_corpus(corpus, tmp_path):
     assert "with --vocab-size 1000, or with more text" in said[0]
     (small,) = vocabulary_warning(900, 5000)
     assert small.endswith("prepare the corpus with more text")  # 1000 are not fewer
+
+
+def test_the_last_of_a_key_stays():
+    given = ["-m", "model.a=1", "x", "+model.a=2", "x", "-m", "~b"]
+    assert last_of_each(given) == ["-m", "x", "+model.a=2", "x", "-m", "~b"]
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,10 @@ def add_size(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from tupe.cores import available_cores
     from tupe.experiments.study.driver import ELSEWHERE, Study
+    from tupe.experiments.study.training import check
 
     design = read_design(args.size)
+    check(design)
     study = Study(design, args.records, args.out, args.parts, args.systems)
     for text in args.texts:
         if not text.exists():

@@ -16,7 +16,7 @@ from tupe.experiments.own import task_of
 from tupe.fairseq_patches.configuration import refuse_other_parts, refuse_outputs, refuse_unknown_keys
 from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.models.config import TupeConfig
-from tupe.plan.config import plus
+from tupe.plan.config import last_of_each, plus
 from tupe.systems import plain_name, system_fields
 from tupe.user_dir import config_dir
 
@@ -80,7 +80,7 @@ def read_settings(task: str, overrides: list[str], data: Path = Path()) -> Setti
         UserError: for an override that is not `key=value`, or has a wrong key or value.
     """
     row = task_of(task, data)
-    config, overrides = row.config, [*row.overrides, *overrides]
+    config, overrides = row.config, last_of_each([*row.overrides, *overrides])
     family = config.partition("/")[0]
     files = [family, config]
     recipe = next((text for key, _, text in (o.partition("=") for o in reversed(overrides)) if key == "recipe"), None)

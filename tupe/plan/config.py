@@ -55,8 +55,9 @@ def _refuse_override(override: str) -> None:
     key, equals, value = override.partition("=")
     if not equals:
         raise UserError(f"'{override}' is no setting: give key=value, as optimization.max_update=1000.")
-    if "." not in key and value == "null":
-        raise UserError(f"{key} is a group of settings, which cannot be null: leave it out, or name one of the group.")
+    if "." not in key and value in ("null", ""):
+        said = f"{key} is a group of settings, which cannot be {value or 'empty'}"
+        raise UserError(f"{said}: leave it out, or name one of the group.")
     try:
         asked = OmegaConf.to_container(OmegaConf.from_dotlist([f"{key.lstrip('+')}={value}"]))
     except (OmegaConfBaseException, YAMLError):
@@ -65,9 +66,15 @@ def _refuse_override(override: str) -> None:
 
 
 def with_pluses(arguments: list[str], folder: Path, name: str) -> list[str]:
-    """Apply `plus` to each of the arguments, for the configuration `name` in `folder`."""
+    """Apply `plus` to each of the arguments that `last_of_each` leaves, for the configuration `name` in `folder`."""
     named = OmegaConf.to_container(OmegaConf.load(folder / f"{name}.yaml"))  # in a DictConfig, a ??? counts as missing
-    return [plus(argument, named) for argument in arguments]
+    return [plus(argument, named) for argument in last_of_each(arguments)]
+
+
+def last_of_each(arguments: list[str]) -> list[str]:
+    """Leave out each `key=value` that a later one replaces: with pluses, Hydra refuses a key that is there already."""
+    last = {argument.partition("=")[0].lstrip("+"): i for i, argument in enumerate(arguments)}
+    return [a for i, a in enumerate(arguments) if "=" not in a or last[a.partition("=")[0].lstrip("+")] == i]
 
 
 def plus(override: str, named: Mapping[str, Container[str]]) -> str:

@@ -6,6 +6,7 @@ from tests.experiments.study.conftest import DESIGN
 from tupe.errors import UserError
 from tupe.experiments.study.design import read_design
 from tupe.experiments.study.records import best_rate
+from tupe.experiments.study.training import check
 from tupe.systems import SYSTEMS
 
 
@@ -153,6 +154,7 @@ def test_of_warm_starts():
 def test_those_of_the_repository(size):
     """The papers' ten, with as many seeds as the text says, whatever else there is."""
     design = read_design(size)
+    check(design)
     seeds = {name: system.seeds for name, system in design.systems.items()}
     assert all(seeds[name] >= 3 for name in ("bert_a", "bert_r", "tupe_a", "tupe_r"))
     assert all(seeds[name] >= 2 for name in ("tupe_a_tie_cls", "bert_ad", "shaw", "t5", "diet_rel", "diet_abs"))
@@ -174,6 +176,13 @@ def test_those_of_the_repository(size):
         ("tupe_r: {", "tupe_r: {start: {positions: far}, ", "start.positions is 'far'"),
         ("jobs: 2\n", "jobs: 2\nshares: [2]\n", "is 2, not 1 or less"),
         ("tupe_r: {seeds: 1", "tupe_r: {seeds: 100000000", "seeds is 100000000, not 1000 or less"),
+        ("mid: 20", "mid: 200", "keeps the checkpoint of update 200 of 100: lower mid"),
+        ("rates: [0.001], seeds", "rates: [0], seeds", r"finetuning\.rates\[0\] is 0, not 1e-12 or more"),
+        ("rates: [0.001], seeds", "rates: [], seeds", "fine-tunes without rates or seeds"),
+        ("lengths: [4, 8]", "masks: 2", "draws masks for the loss by length, and has no lengths"),
+        ("tupe_r: {", "bert_a: {", "has a row of one name in several groups"),
+        ("tupe_r: {", "../x: {model: tupe_r, ", "has the row '../x', which names files"),
+        ("jobs: 2\n", "jobs: 2\njobs: 3\n", "is no YAML: .*found duplicate key"),
         ("updates: 100", "updates: " + 100_000 * "1", "is no YAML: Exceeds the limit"),
     ],
 )
@@ -184,3 +193,35 @@ def test_what_is_no_study(before, after, sentence, tmp_path):
         read_design(str(path))
     with pytest.raises(UserError, match=r"there is no study abc: give one of cpu"):
         read_design("abc")
+
+
+def test_numbers_are_written_as_for_hydra(tmp_path):
+    path = tmp_path / "made.yaml"
+    path.write_text(DESIGN.replace("[0.001, 0.002]", "[1e-3, 2e-3]"))
+    assert read_design(str(path)).search.rates == (0.001, 0.002)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ("config: study", "config: nosuch", r"^there is no \S+nosuch\.yaml: give config a file of configs/pretraining"),
+        (
+            "model_size: tiny",
+            "model_size: giant",
+            "^the row bert_a cannot be trained: there is no model 'bert_a_giant'",
+        ),
+        ("+model.content_terms: 2", "model.dropout: 7", "^the row bert_a_scaled cannot .* model.dropout is 7"),
+        ("+model.content_terms: 2", "dropuot: 7", "^the row bert_a_scaled cannot .* has no 'dropuot'"),
+        ("dataset.batch_size: 4", "dataset.batch_size: four", "cannot have this batch_size: Value 'four'"),
+        ("dataset.batch_size: 4", "common.seed: 4", "have common.seed, which the study sets itself"),
+        ("tasks: [CoLA", "tasks: [cola", "there is no task 'cola' to fine-tune"),
+        ("seeds: [1, 2]", "seeds: [1], settings: [nosuch]", "^'nosuch' is no key=value"),
+    ],
+)
+def test_what_cannot_be_trained(before, after, sentence, tmp_path):
+    path = tmp_path / "made.yaml"
+    path.write_text(DESIGN)
+    check(read_design(str(path)))
+    path.write_text(DESIGN.replace(before, after))
+    with pytest.raises(UserError, match=sentence):
+        check(read_design(str(path)))

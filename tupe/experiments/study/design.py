@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
+from omegaconf._utils import get_yaml_loader
 
 from tupe.errors import UserError
 from tupe.files import checked, read_text, typed
@@ -47,8 +48,8 @@ class System:
     # extensions to windows longer than in training, each measured by itself (`tupe.analysis.length.EXTENSIONS`)
     evaluate: tuple[Extension, ...] = ()
     # more learning rates for this row's search, where the best of the common rates is the smallest or greatest
-    rates: tuple[float, ...] = checked(minimum=0, default=())
-    lr: float | None = checked(minimum=0, default=None)  # the rate, which then is not searched
+    rates: tuple[float, ...] = checked(minimum=1e-12, default=())
+    lr: float | None = checked(minimum=1e-12, default=None)  # the rate, which then is not searched
     start: Start | None = None  # short runs, one for each of the design's `shares`, instead of one of all updates
 
 
@@ -59,9 +60,9 @@ class Search:
     A single rate is taken without a search.
     """
 
-    rates: tuple[float, ...] = checked(minimum=0)
+    rates: tuple[float, ...] = checked(minimum=1e-12)
     updates: int = checked(minimum=1, default=0)
-    seed: int = 1
+    seed: int = checked(minimum=0, maximum=2**32 - 1, default=1)
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class FineTuning:
     """A sweep of each checkpoint, final and after `mid` updates; `settings` are `key=value` for its runs."""
 
     tasks: tuple[str, ...] = checked(pattern="[A-Za-z0-9-]+", default=())
-    rates: tuple[float, ...] = checked(minimum=0, default=())
+    rates: tuple[float, ...] = checked(minimum=1e-12, default=())
     seeds: tuple[int, ...] = checked(minimum=0, maximum=2**32 - 1, default=())
     settings: tuple[str, ...] = ()
 
@@ -88,11 +89,13 @@ class Design:
     validations: int = checked(minimum=1, default=20)  # of each final run, evenly spaced
     mid: int = checked(minimum=0, default=0)  # updates after which a checkpoint is kept; 0: none
     baseline: str = ""  # the row that others are compared with; by default BERT-A, or without it the first row
-    lengths: tuple[int, ...] = ()  # lengths of sequences at which the final loss at each position is measured
+    lengths: tuple[int, ...] = checked(
+        minimum=2, default=()
+    )  # lengths of sequences at which the final loss at each position is measured
     masks: int = checked(minimum=0, default=0)  # number of draws of masks for the loss by length; 0: not measured
     finetuning: FineTuning = field(default_factory=FineTuning)  # of the checkpoints
     cost: tuple[str, ...] = ()  # arguments of `benchmarks/model.py`
-    jobs: int = checked(minimum=0, default=0)  # pre-trainings at a time; 0: one for each core
+    jobs: int = checked(minimum=0, maximum=10_000, default=0)  # pre-trainings at a time; 0: one for each core
     shares: tuple[float, ...] = checked(minimum=0, maximum=1, default=())  # of `updates`: lengths of the short runs
     name: str = ""  # of the file
 
@@ -211,7 +214,7 @@ def read_design(size: str) -> Design:
         raise UserError(f"there is no study {size}: give one of {known}, or a file such as my.yaml.")
     text = read_text(path, "a study", "see docs/study.md")
     try:
-        content = yaml.safe_load(text)
+        content = yaml.load(text, get_yaml_loader())  # as Hydra reads it: 1e-4 is a number, no key stands twice
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a number of thousands of digits
         raise UserError(f"{path} is no YAML: {' '.join(str(error).split()):.300}.") from None
     design = typed(Design, content, str(path), "a study", "see docs/study.md")
@@ -224,9 +227,19 @@ def read_design(size: str) -> Design:
     if design.validations > design.updates:
         raise UserError(f"{path} has {design.validations} validations of {design.updates} updates: give fewer.")
     every = design.updates // design.validations
+    if design.mid > design.updates:
+        raise UserError(f"{path} keeps the checkpoint of update {design.mid} of {design.updates}: lower mid.")
     if design.mid % every:
         raise UserError(f"{path} keeps the checkpoint of update {design.mid}, but saves every {every}: change mid.")
+    if len(design.systems) < sum(map(len, design.groups)):
+        raise UserError(f"{path} has a row of one name in several groups: give each its own, with model: SYSTEM.")
+    if design.masks and not design.lengths:
+        raise UserError(f"{path} draws masks for the loss by length, and has no lengths: give some, or no masks.")
+    if design.finetuning.tasks and not (design.finetuning.rates and design.finetuning.seeds):
+        raise UserError(f"{path} fine-tunes without rates or seeds: give both under finetuning, or no tasks.")
     for name in design.systems:
+        if "/" in name:
+            raise UserError(f"{path} has the row {name!r}, which names files: leave out the slash.")
         if design.model(name) not in (*SYSTEMS, ROBERTA):
             raise UserError(f"{path} compares {design.model(name)}, which `tupe systems` does not list.")
     _check_starts(design, path)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.curves import LOG, TrainingLog, read_log
@@ -19,9 +19,11 @@ from tupe.analysis.position import has_correlation, position_correlation
 from tupe.data.corpus.manifest import DICTIONARY, Manifest
 from tupe.errors import UserError
 from tupe.experiments.process import python_command
-from tupe.experiments.settings import assignment, result_settings
+from tupe.experiments.settings import assignment, read_settings, result_settings
 from tupe.experiments.study.design import ROBERTA, Design, Run
 from tupe.experiments.study.records import Pretraining, this_machine
+from tupe.fairseq_patches.configuration import refuse_other_parts, refuse_unknown, refuse_unknown_keys
+from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.files import check_file
 from tupe.systems import SIZES
 from tupe.user_dir import config_dir, user_dir
@@ -29,6 +31,11 @@ from tupe.user_dir import config_dir, user_dir
 CONFIGS = config_dir("pretraining")
 
 _LENGTHS = "lengths.json"
+#: Keys that a study itself sets.
+_OURS = (
+    *("model._name", "common.seed", "optimization.lr", "optimization.max_update", "task.data", "checkpoint.save_dir"),
+    *("dataset.validate_interval_updates", "checkpoint.save_interval_updates", "common.log_interval"),
+)
 _SEARCH_VALIDATIONS = 4
 _PARAMETERS = re.compile(r"num\. shared model params: ([\d,]+)")
 #: Messages of a run whose loss was not finite, by `tupe.fairseq_patches.trainer` and by fairseq.
@@ -78,11 +85,37 @@ def overrides(design: Design, run: Run, lr: float) -> dict[str, Any]:
     return found
 
 
+def check(design: Design) -> None:
+    """Raise a `UserError` for a row, or a task of the fine-tuning, whose configuration cannot be."""
+    if not (CONFIGS / f"{design.config}.yaml").is_file():
+        raise UserError(f"there is no {CONFIGS / design.config}.yaml: give config a file of configs/pretraining.")
+    for name, row in design.systems.items():
+        given = overrides(design, Run("final", name, 1), 1.0)
+        for key in (*design.settings, *row.settings):
+            if key.lstrip("+") in _OURS:
+                raise UserError(f"settings of {name} have {key}, which the study sets itself: leave it out.")
+        try:
+            refuse_unknown(given["model._name"])
+            cfg = OmegaConf.to_container(_configuration(design, given))
+            refuse_out_of_range(cfg)
+            refuse_unknown_keys({key: part for key, part in cfg.items() if key not in ("hydra", "defaults")})
+            refuse_other_parts(cfg)
+        except UserError as error:
+            raise UserError(f"the row {name} cannot be trained: {error}") from error
+    for task in design.finetuning.tasks:
+        read_settings(task, list(design.finetuning.settings))
+
+
+def _configuration(design: Design, given: dict[str, Any]) -> DictConfig:
+    cfg = OmegaConf.load(CONFIGS / f"{design.config}.yaml")
+    for key, value in given.items():
+        OmegaConf.update(cfg, key.lstrip("+"), value, merge=False, force_add=True)
+    return cfg
+
+
 def settings(design: Design, run: Run, lr: float, corpus: Path) -> dict[str, Any]:
     """Return all that the result of a pre-training depends on, as JSON values."""
-    cfg = OmegaConf.load(CONFIGS / f"{design.config}.yaml")
-    for key, value in overrides(design, run, lr).items():
-        OmegaConf.update(cfg, key.lstrip("+"), value, merge=False, force_add=True)
+    cfg = _configuration(design, overrides(design, run, lr))
     checksums = Manifest.load(corpus).content.checksums
     data = {name: checksums[name] for name in (DICTIONARY, "train.bin", "valid.bin")}
     of = result_settings(cfg, "checkpoint")
