@@ -103,6 +103,8 @@ def arguments(original):
                 raise UserError("no task is given: set --task, as the checkpoint was trained (masked_lm).") from missing
             raise
         except ValueError as error:  # fairseq takes bfloat16 for --tpu
+            if isinstance(error, UserError):
+                raise
             raise UserError("--fp16, --bf16 and --tpu exclude each other: keep one of them.") from error
         finally:
             vars(parser).pop("error", None)  # fairseq calls the function within itself
