@@ -199,6 +199,9 @@ class TupeEncoder(nn.Module):
 
         Returns:
             The features `(B, T, d)`, meaningless at padding, and the `L + 1` hidden states `(B, T, d)` or `None`.
+
+        Raises:
+            UserError: for tokens of no symbol, and for a sequence longer than `max_positions`.
         """
         check_tokens(src_tokens, self.embed_tokens)
         check_length(src_tokens.shape[1], self.max_positions)

@@ -90,7 +90,11 @@ class HubInterface(RobertaHubInterface):
     """fairseq's interface with checks of its arguments, and without special symbols among the words of `fill_mask`."""
 
     def encode(self, sentence: str, *others: str, no_separator: bool | None = None) -> Tensor:
-        """Encode a text, or a pair with the separators between its texts that the model was trained with."""
+        """Encode a text, or a pair with the separators between its texts that the model was trained with.
+
+        Raises:
+            UserError: for what is no text, and without a tokenizer.
+        """
         self._tokenizes(sentence, *others)
         if no_separator is None:
             no_separator = self.model.args.pair_separators == 1
@@ -118,7 +122,11 @@ class HubInterface(RobertaHubInterface):
         return super().extract_features(tokens, return_all_hiddens)
 
     def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
-        """Return the log-probabilities of the classes, or the scores, of the classification head `head`."""
+        """Return the log-probabilities of the classes, or the scores, of the classification head `head`.
+
+        Raises:
+            UserError: for a head that the model does not have, and as `extract_features`.
+        """
         check_flags(return_logits=return_logits)
         check_head(self.model.classification_heads, head)
         check_tokens(tokens, self.model.encoder.sentence_encoder.embed_tokens, axes=(1, 2))

@@ -42,6 +42,9 @@ class Attention(nn.Module):
         backend: the `backend` of `tupe.attention.biased_attention`.
         relative: Shaw's or DeBERTa's relative positions, whose term is added to `bias`.
         projection: Linformer's `E`; keys and values are then made from `E x` instead of `x`.
+
+    Raises:
+        UserError: if the heads do not divide the width.
     """
 
     def __init__(

@@ -188,7 +188,11 @@ class TupeModel(RobertaModel):
     def register_classification_head(
         self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: object
     ) -> None:
-        """Add fairseq's head, or with `linear_heads` one of one layer."""
+        """Add fairseq's head, or with `linear_heads` one of one layer.
+
+        Raises:
+            UserError: for no name, no classes, and a value that nothing reads.
+        """
         unread = next((other for other, value in kwargs.items() if value is not None), None)
         if unread is not None:  # fairseq's hub interface passes one on that its model ignores
             raise UserError(f"register_classification_head has no {unread}: nothing would read it")

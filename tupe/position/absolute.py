@@ -61,6 +61,9 @@ class UntiedAbsolute(nn.Module):
         projection_bias: biases on `U^Q, U^K`, as in the authors' release; the paper has none.
         layer_norm: whether there is an `LN`; without it (an ablation) the projections take `p` itself.
         layer_norm_eps: what the layer norm adds to the variance.
+
+    Raises:
+        UserError: if `num_heads` does not divide `embed_dim` and there is no `head_dim`.
     """
 
     head_axes: ClassVar[dict[str, int]] = {f"{side}.{of}": 0 for side in ("query", "key") for of in ("weight", "bias")}

@@ -55,6 +55,9 @@ class AlibiRelative(RelativeTerm):
         layer_heads: heads of one layer, which determine the slopes; `num_heads` if not given.
         sharing: the model's `sharing`; `head` is refused, since ALiBi's heads differ by their slopes.
         bidirectional: `False` for a decoder, where no key comes after the query: it learns the slopes of one side.
+
+    Raises:
+        UserError: for an unknown `relative_sides`, and for `sharing="head"`.
     """
 
     head_axes: ClassVar[dict[str, int]] = {"slope": 1}

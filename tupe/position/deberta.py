@@ -56,6 +56,9 @@ class RelativeEmbeddings(nn.Module):
         num_buckets: even, at least 4; 0 to clip.
         layer_norm: whether the table goes through a layer norm, as in the second and third version of DeBERTa.
         layer_norm_eps: what the layer norm adds to the variance.
+
+    Raises:
+        UserError: for other numbers.
     """
 
     boundaries: Tensor | None
@@ -113,6 +116,9 @@ class DisentangledRelative(nn.Module):
         projections: `shared`, the words' `W^Q` and `W^K` with their biases, or `own`, matrices of this layer. Those of
             keys need no bias, which would add the same to all logits of a query.
         index: `code` or `paper`, see above.
+
+    Raises:
+        UserError: for another choice.
     """
 
     value = None  # unlike Shaw's, no vectors are added to the values

@@ -33,6 +33,9 @@ class FireRelative(RelativeTerm):
         max_positions: the longest training sequence, the initial `L`; inputs may have any length.
         fire_width: hidden units `w`, at least 1.
         fire_length: another initial `L`, above 0; 0 for `max_positions`.
+
+    Raises:
+        UserError: for a `fire_width` below 1, or a `fire_length` that is negative or infinite.
     """
 
     head_axes: ClassVar[dict[str, int]] = {"out_weight": 0, "out_bias": 0}

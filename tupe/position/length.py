@@ -22,7 +22,11 @@ class Span:
 
     @classmethod
     def of(cls, length: int, num_keys: int | None = None, query_offset: int = 0) -> "Span":
-        """Make a span; `num_keys` is by default the positions up to the last query."""
+        """Make a span; `num_keys` is by default the positions up to the last query.
+
+        Raises:
+            UserError: for a number below 0, or one that is not whole.
+        """
         check_whole("length", length)
         check_whole("query_offset", query_offset)
         if num_keys is not None:

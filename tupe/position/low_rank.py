@@ -20,6 +20,9 @@ class LowRankAbsolute(nn.Module):
         rank: `d_p`, the width of both factors.
         num_heads: `H`.
         num_keys: rows of `P_K` where the keys are not positions (Linformer's `k`; DIET-ABS-LIN, eq. 4).
+
+    Raises:
+        UserError: for a rank below 1.
     """
 
     scale = 1.0

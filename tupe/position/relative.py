@@ -131,6 +131,9 @@ class BucketedRelative(RelativeBias):
         num_buckets: even, at least 4.
         max_distance: greater than `num_buckets / 4`, or than `num_buckets / 2` if not `bidirectional`.
         bidirectional: `False` for T5's decoder, where all buckets are for keys before the query.
+
+    Raises:
+        UserError: for other numbers.
     """
 
     boundaries: Tensor

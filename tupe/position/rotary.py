@@ -82,6 +82,9 @@ class Rotary(nn.Module):
         length: the longest training input, of which only `yarn` asks; 0 if it is not known.
         reset: whether `[CLS]` is untied from the angles. Cosines and sines of position 0 are then zeros, as
             `rotate_untied` wants them.
+
+    Raises:
+        UserError: for an odd or too large `dims`, and for a `base`, `scaling`, `factor` or `length` out of range.
     """
 
     anchor: Tensor
@@ -223,6 +226,9 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
 
     Returns:
         A tensor of the shape and type of `x`.
+
+    Raises:
+        UserError: if the rotation is no `(2, n, r)`, is of another length than `x`, or is wider than its heads.
     """
     traced = is_traced()
     if not traced:  # a graph's sizes may be symbols

@@ -32,6 +32,9 @@ def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int = 1) -> 
 
     With two `separators`, segment 1 starts at the second of the first two that are neighbours, and ends with the row. A
     row without such neighbours is segment 0. With one, segment 1 is what follows the first separator, save padding.
+
+    Raises:
+        UserError: for another number of separators, and for tokens that are no `(B, T)`.
     """
     check_separators(separators, "separators")
     if not isinstance(tokens, Tensor) or tokens.ndim != 2:
