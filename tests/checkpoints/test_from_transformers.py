@@ -1,11 +1,15 @@
 """Imports of folders that Transformers saved."""
 
+import json
+
 import pytest
 import torch
 
 from tupe.checkpoints.from_transformers import import_transformers
 from tupe.checkpoints.load import open_checkpoint
 from tupe.checkpoints.to_transformers import export
+from tupe.cli.main import main
+from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary
 
 pytest.importorskip("transformers")
@@ -33,3 +37,33 @@ def test_the_checksum_of_the_dictionary_comes_back(make_checkpoint, corpus, tmp_
     export(tmp_path / "pretrained.pt", corpus, tmp_path / "exported", tokenizer=False)
     import_transformers(tmp_path / "exported", tmp_path / "back.pt")
     assert open_checkpoint(tmp_path / "back.pt").config.dictionary_sha256 == checksum
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"vocab_size": 7}, "has vocab_size=7, but its model [0-9]+: give files"),
+        ({"pad_token_id": 0}, "has pad_token_id=0, but its model 1: give files"),
+        ({"linear_heads": True}, "does not describe the head in .*model.safetensors: give files"),
+    ],
+)
+def test_a_configuration_of_another_model(change, said, make_checkpoint, corpus, tmp_path):
+    from tupe.transformers import TupeForSequenceClassification
+
+    make_checkpoint(tmp_path / "pretrained.pt")
+    export(tmp_path / "pretrained.pt", corpus, tmp_path / "exported", tokenizer=False)
+    TupeForSequenceClassification.from_pretrained(tmp_path / "exported").save_pretrained(tmp_path / "new")
+    path = tmp_path / "new/config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(UserError, match=rf"^{path} {said}"):
+        import_transformers(tmp_path / "new", tmp_path / "back.pt")
+
+
+def test_a_language_that_nothing_reads(make_checkpoint, corpus, tmp_path, capsys):
+    make_checkpoint(tmp_path / "pretrained.pt")
+    export(tmp_path / "pretrained.pt", corpus, tmp_path / "exported", tokenizer=False)
+    assert main(["import", str(tmp_path / "exported"), str(tmp_path / "back.pt"), "--language", "de"]) == 1
+    assert capsys.readouterr().err.startswith("error: --language is of models of other libraries, and ")
+    with pytest.raises(SystemExit):
+        main(["import", str(tmp_path), str(tmp_path / "new"), "--no-tokenizer", "--bpe", str(tmp_path)])
+    assert "--bpe: not allowed with argument --no-tokenizer" in capsys.readouterr().err

@@ -290,6 +290,13 @@ def test_segments_and_lengths_are_the_users_too(dictionary):
         ({"input_ids": tokens(37)[0]}, r"the words are \(37, \d+\), but must be \(B, n, \d+\): give input_ids"),
         ({"labels": tokens(37)[:, :3]}, r"labels are \(3, 3\), but must be \(B, n\) = \(3, 37\)"),
         ({"input_ids": None, "inputs_embeds": torch.zeros(3, 37, 5)}, r"the words are \(3, 37, 5\), but must be"),
+        (
+            {"input_ids": None, "inputs_embeds": torch.zeros(3, 37, 24).long()},
+            "inputs_embeds are torch.int64, but must be",
+        ),
+        ({"attention_mask": torch.ones(3, 1, 5, 37)}, r"attention_mask is \(3, 1, 5, 37\), but must be \(B, n\)"),
+        ({"attention_mask": torch.ones(2, 37)}, r"attention_mask is \(2, 37\), but must be \(B, n\)"),
+        ({"position_ids": tokens(37)}, "the model has no position_ids: nothing would read it"),
         ({"input_ids": torch.zeros(0, 5).long()}, r"the words are \(0, 5, 24\), which is no token: give a sequence"),
         ({"input_ids": torch.zeros(2, 0).long()}, r"the words are \(2, 0, 24\), which is no token"),
     ],
@@ -312,6 +319,10 @@ def test_shapes_that_do_not_fit_are_refused(dictionary, change, said):
             r"input_ids is a list, but must be a tensor: give torch.tensor\(input_ids\)",
         ),
         ({"input_ids": tokens(37).to("meta")}, "input_ids is on meta, which holds no numbers: make it on cpu"),
+        (
+            {"input_ids": tokens(37).to_sparse()},
+            r"input_ids is torch.sparse_coo, but must be dense: give input_ids.to_d",
+        ),
         ({"attention_mask": tokens(37).tolist()}, "attention_mask is a list, but must be a tensor"),
         ({"labels": tokens(37).tolist()}, "labels is a list, but must be a tensor"),
         ({"labels": tokens(37).float()}, r"labels are torch.float32, but must be torch.int64.*: give labels.long\(\)"),
@@ -370,6 +381,8 @@ def test_places_of_answers_are_whole_numbers():
 def test_a_head_without_labels_is_refused(kind):
     with pytest.raises(ValueError, match=r"^num_labels is 0, but a head has 1 label or more: give num_labels="):
         getattr(ours, kind)(ours.TupeConfig(num_hidden_layers=1, vocab_size=9, num_labels=0))
+    with pytest.raises(ValueError, match=r"^problem_type is 'x', but must be one of regression, single_label_class"):
+        getattr(ours, kind)(ours.TupeConfig(num_hidden_layers=1, vocab_size=9, problem_type="x"))
 
 
 @torch.no_grad()
@@ -424,6 +437,7 @@ def test_a_size_that_cannot_be_is_refused(field):
         ("encoder_normalize_before", ("false", 1), "true or false"),
         ("rotary_reset", (None,), "true or false"),
         ("num_labels", ("2", None, -1, True), "a whole number from 0"),
+        ("id2label", ("x", ["a"], {"a": 0}), "names of the numbers of classes"),
         ("dtype", ("nosuch", "nn", "auto"), "a type of PyTorch, such as float32"),
     ],
 )

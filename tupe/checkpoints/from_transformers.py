@@ -24,6 +24,8 @@ from tupe.tasks.token_classification import TupeTokenClassificationConfig
 _MADE_BY = "`tupe export`"
 _WORDS = "encoder.sentence_encoder.embed_tokens.weight"
 _HEAD = "sentence_classification_head"  # fairseq's name
+_HEADS = "classification_heads."
+_SPECIAL = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}  # fairseq's numbers
 
 
 def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
@@ -50,6 +52,11 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
     checked = saved_config({"cfg": {"model": fields}, "model": state}, path)
     args = as_namespace(checked)
     symbols = len(state[_WORDS])
+    for field, number in {"vocab_size": symbols, **_SPECIAL}.items():
+        if config.get(field, number) != number:
+            raise UserError(
+                f"{path} has {field}={config[field]!r:.40}, but its model {number}: give files that belong together"
+            )
     if origin.get("symbols", symbols) != symbols:
         raise UserError(
             f"the model in {folder} has {symbols} symbols, but was exported with {origin['symbols']}: fairseq has no "
@@ -68,6 +75,11 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
             model.register_classification_head(head, num_classes=len(torch.atleast_1d(out)))
         except UserError as error:
             raise UserError(f"{path} names the head {head!r:.60}, but {error}; take a folder of {_MADE_BY}") from None
+    shapes = [{key: t.shape for key, t in each.items() if _HEADS in key} for each in (state, model.state_dict())]
+    if shapes[0] != shapes[1]:
+        raise UserError(
+            f"{path} does not describe the head in {folder}/model.safetensors: give files that belong together"
+        )
     if "span_head.weight" in state:
         model.register_span_head()
     if "token_head.weight" in state:

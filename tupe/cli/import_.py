@@ -23,9 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "names of the head's classes in its order, to put them in the order of the prepared task"
     add("--labels", metavar="A,B,C", help=help_)
     add("--pooler", action="store_true", help="keep BERT's pooler, to begin the head of a task with")
-    add("--no-tokenizer", action="store_true", help="write none")
-    add("--bpe", type=Path, metavar="FOLDER", help="where encoder.json and vocab.bpe of a fairseq model lie")
-    add("--language", default="xx", help="language of its text, for the manifest (default: %(default)s, any)")
+    tokenizer = parser.add_mutually_exclusive_group().add_argument
+    tokenizer("--no-tokenizer", action="store_true", help="write none")
+    tokenizer("--bpe", type=Path, metavar="FOLDER", help="where encoder.json and vocab.bpe of a fairseq model lie")
+    add("--language", help="language of its text, for the manifest (default: xx, any)")
     add("--verify", action="store_true", help="run the original too, and compare what the two say")
 
 
@@ -36,7 +37,7 @@ def run(args: argparse.Namespace) -> None:
     from tupe.files import check_new
 
     if is_ours(args.folder):
-        options = ("head", "labels", "pooler", "no_tokenizer", "bpe", "verify")
+        options = ("head", "labels", "pooler", "no_tokenizer", "bpe", "language", "verify")
         given = next((name for name in options if getattr(args, name)), None)
         if given:
             raise UserError(f"--{given.replace('_', '-')} is of models of other libraries, and {args.folder} is ours")
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
         pooler=args.pooler,
         with_tokenizer=not args.no_tokenizer,
         bpe=args.bpe,
-        language=args.language,
+        language=args.language or "xx",
         compare=args.verify,
     )
     print("\n".join(lines))

@@ -183,6 +183,9 @@ class TupeConfig(PreTrainedConfig):
         """Raise `ValueError` for a number of labels or a type that Transformers would take, and end in a traceback."""
         if not hasattr(num_labels, "__index__") or isinstance(num_labels, bool) or num_labels < 0:
             raise ValueError(f"num_labels is {num_labels!r}, but must be a whole number from 0")
+        names = self.id2label or {}
+        if not isinstance(names, dict) or not all(str(number).isdecimal() for number in names):
+            raise ValueError(f"id2label is {names!r:.60}, but must be names of the numbers of classes, as {{0: 'a'}}")
         for dtype in (self.dtype, torch_dtype):
             if isinstance(dtype, str) and is_torch_available():
                 import torch  # a tokenizer needs none, and reads the configuration too

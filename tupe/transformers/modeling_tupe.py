@@ -824,6 +824,8 @@ def check_tensors(beside: Tensor, **given: object) -> None:
             raise ValueError(f"{name} is a {type(tensor).__name__}, but must be a tensor: give torch.tensor({name})")
         if tensor is not None and tensor.is_meta and not beside.is_meta:
             raise ValueError(f"{name} is on meta, which holds no numbers: make it on {beside.device}")
+        if tensor is not None and tensor.layout != torch.strided:
+            raise ValueError(f"{name} is {tensor.layout}, but must be dense: give {name}.to_dense()")
 
 
 def check_rows(name: str, numbers: Tensor, rows: int, mending: str = "give what the tokenizer returns") -> None:
@@ -849,8 +851,15 @@ def check_shapes(x: Tensor, config: TupeConfig, **masks: Tensor | None) -> None:
         )
     if 0 in x.shape:
         raise ValueError(f"the words are {tuple(x.shape)}, which is no token: give a sequence of one or more")
+    if not x.is_floating_point():
+        raise ValueError(f"inputs_embeds are {x.dtype}, but must be floating: give numbers of tokens as input_ids")
+    batch, length = x.shape[:2]
     for name, given in masks.items():
-        if given is not None and (given.ndim < 2 or given.shape[-1] != x.shape[1]):
+        if given is None:
+            continue
+        wanted = (batch, length) if given.ndim == 2 else (batch, config.num_attention_heads, length, length)
+        fits = given.ndim == len(wanted) and all(has in (1, n) for has, n in zip(given.shape, wanted))
+        if not fits or given.shape[-1] != length:
             raise ValueError(
                 f"{name} is {tuple(given.shape)}, but must be (B, n) = {tuple(x.shape[:2])}: give what the tokenizer "
                 "returns beside input_ids"
@@ -924,6 +933,9 @@ class TupeModel(TupePreTrainedModel):
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
+        unread = next((name for name in ("position_ids", "head_mask") if kwargs.get(name) is not None), None)
+        if unread is not None:
+            raise ValueError(f"the model has no {unread}: nothing would read it, so leave it out")
         masks = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
         check_tensors(self.embed_tokens.weight, input_ids=input_ids, inputs_embeds=inputs_embeds, **masks)
         if input_ids is not None:
@@ -1045,7 +1057,10 @@ def check_labels(labels: Tensor, logits: Tensor, ignore_index: int = -100, **kwa
 
 
 def checked_labels(config: TupeConfig) -> int:
-    """Return how many labels a head has. Raise `ValueError` for none."""
+    """Return how many labels a head has. Raise `ValueError` for none, and for a kind of labels that is none."""
+    kinds = ("regression", "single_label_classification", "multi_label_classification", None)
+    if config.problem_type not in kinds:
+        raise ValueError(f"problem_type is {config.problem_type!r}, but must be one of {', '.join(map(str, kinds))}")
     if config.num_labels < 1:
         raise ValueError(f"num_labels is {config.num_labels}, but a head has 1 label or more: give num_labels=")
     return config.num_labels
