@@ -82,6 +82,8 @@ def test_from_a_file_to_a_pipeline(kind, data, capsys):
     said = capsys.readouterr().out
     assert f"{metric} " in said and "test.tsv" in said
     predicted = [line.split("\t")[1] for line in (data / "predicted" / kind / "test.tsv").read_text().splitlines()[1:]]
+    assert tupe("predict", folder / "checkpoint_best.pt", task, data / "never", "--partial") == 1
+    assert capsys.readouterr().err == "error: --partial is not for such a task: leave it out.\n"
     out = data / "exported" / kind
     assert tupe("export", folder / "checkpoint_best.pt", task, out, "--corpus", data / "corpus") == 0
     piped = pipeline("text-classification", str(out), trust_remote_code=True)

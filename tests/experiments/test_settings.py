@@ -38,6 +38,8 @@ def test_fields_of_what_has_a_name_need_no_plus():
             r"class_weights: \[1, 2.5\] is no text, so write it without brackets",
         ),
         ("task.frozen_layers=few", "^tupe_sentence_prediction cannot have this frozen_layers: Value 'few'"),
+        ("task=nosuch", "^task is nosuch, but is a group: set its fields, as task.KEY=VALUE"),
+        ("criterion=x", "^criterion is x, but is a group: set its fields, as criterion.KEY=VALUE"),
         ("task.frozen_layer=1", r"^tupe_sentence_prediction has no frozen_layer \(did you mean frozen_layers\?\)"),
     ],
 )

@@ -266,6 +266,13 @@ def test_command_wants_different_names(out, capsys):
     assert "LABEL=PATH" in capsys.readouterr().err
     assert main(["table", str(out), f"again={out}", "--output", str(out / "t.md")]) == 0
     assert "| again |" in (out / "t.md").read_text()
+    assert main(["table", f"a|b\n={out}"]) == 0
+    assert "| a\\|b |" in capsys.readouterr().out
+
+
+def test_published_rows_of_another_benchmark(out, capsys):
+    assert main(["table", str(out), "--published", "xtreme"]) == 1
+    assert capsys.readouterr().err.startswith("error: --published xtreme has none of the columns of these sweeps: ")
 
 
 def test_row_of_no_columns_has_no_average():

@@ -1,6 +1,8 @@
 """`tupe bleu` says what sacrebleu says, of whatever file the translations are in."""
 
+import importlib.util
 import random
+import re
 
 import pytest
 import sacrebleu
@@ -77,6 +79,10 @@ def test_beside_a_baseline(write, capsys):
     ("change", "sentence"),
     [
         (lambda lines: [line for line in lines if not line.startswith("D-")], "has no D- lines"),
+        (
+            lambda lines: [line.replace("D-2\t-0.5\t", "D-2\t") for line in lines],
+            r"no translation in 'D-2\\tZwei.*it is",
+        ),
         (lambda lines: lines + [line for line in lines if line.startswith("D-1")], "has sentence 1 twice"),
         (lambda lines: [line for line in lines if not line.startswith("D-1")], r"has no sentence 1 \(1 are missing\)"),
     ],
@@ -84,6 +90,21 @@ def test_beside_a_baseline(write, capsys):
 def test_output_of_generate_that_is_not_whole(change, sentence, write):
     with pytest.raises(UserError, match=sentence):
         read_hypotheses(write("hyp", change(generated(SYSTEM, [0, 1, 2]))))
+
+
+def test_the_lines_of_translations_alone(write):
+    """As `grep ^D-` leaves them."""
+    lines = [line for line in generated(SYSTEM, [2, 0, 1]) if line.startswith("D-")]
+    assert read_hypotheses(write("hyp", lines)) == SYSTEM
+
+
+@pytest.mark.skipif(importlib.util.find_spec("MeCab") is not None, reason="MeCab is there")
+def test_a_tokeniser_that_needs_another_package(write, capsys):
+    reference = str(write("ref", REFERENCES))
+    assert main(["bleu", "--hypotheses", reference, "--reference", reference, "--tokenize", "ja-mecab"]) == 1
+    assert re.fullmatch(
+        r"error: the tokeniser ja-mecab cannot be used \(.*\[ja\]\): choose .*\n", capsys.readouterr().err
+    )
 
 
 def test_what_cannot_be_compared(write, capsys):

@@ -42,11 +42,12 @@ def run(args: argparse.Namespace) -> None:
     holds_questions = any(args.data.glob("*/report.json"))
     checkpoint = open_checkpoint(args.checkpoint)
     questions = holds_questions or answers_questions(checkpoint)
-    for name in ("partial",) if questions else ("splits", *WINDOWS):
+    own = description(args.data)
+    others = ["splits", *WINDOWS] if not questions else []
+    for name in (*others, *(["partial"] if questions or own else [])):
         if getattr(args, name):
             kind = "questions" if questions else "such a task"
             raise UserError(f"--{name.replace('_', '-')} is not for {kind}: leave it out.")
-    own = description(args.data)
     if own is not None:
         for path, scores in predict_own(checkpoint, args.data, own, args.out).items():
             print("".join(f"{name} {value:.2f}, " for name, value in scores.items()) + f"predictions: {path}")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tupe.cli._types import MOST_SYMBOLS, add_workers, output_folder, real, whole
 from tupe.data.text.stages import LANGUAGES, PROFILES, STAGES
+from tupe.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,12 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--languages", type=Path, metavar="FOLDER", nargs="+", default=[], help=help_)
     add("--profile", choices=PROFILES, help="which stages run (default: paper, of many languages sentencepiece)")
     add("--language", help="language of the rules for sentences and tokens (default: en for paper, else xx: any)")
-    help_ = "symbols of the dictionary (default: %(default)s)"
-    add("--vocab-size", type=whole(1, MOST_SYMBOLS), default=32768, metavar="N", help=help_)
+    help_ = "symbols of the dictionary (default: 32768)"
+    add("--vocab-size", type=whole(1, MOST_SYMBOLS), metavar="N", help=help_)
     help_ = "kind of SentencePiece model (default: bpe, for many languages unigram)"
     add("--model-type", choices=["bpe", "unigram"], help=help_)
-    help_ = "the vocabulary learns from each language in proportion to its size^A (default: %(default)s)"
-    add("--vocab-alpha", type=real(0, 1), default=0.5, metavar="A", help=help_)
+    help_ = "the vocabulary learns from each language in proportion to its size^A (default: 0.5)"
+    add("--vocab-alpha", type=real(0, 1), metavar="A", help=help_)
     help_ = "take the vocabulary of this prepared corpus, or of an imported model; train none"
     add("--vocabulary", type=Path, metavar="FROM", help=help_)
     add("--valid-documents", type=number_or_share, metavar="N", default=0.01, help="held out: number or share (0.01)")
@@ -67,14 +68,21 @@ def run(args: argparse.Namespace) -> None:
             profile=profile,
             stages=tuple(n for n, on in chosen.items() if (n in stages if on is None else on)),
             language=args.language or language,
-            vocab_size=args.vocab_size,
+            vocab_size=args.vocab_size or 32_768,
             model_type=args.model_type or ("unigram" if many else "bpe"),
             valid_documents=args.valid_documents,
             shards=args.shards,
             max_tokens=args.max_tokens,
-            vocab_alpha=args.vocab_alpha,
+            vocab_alpha=0.5 if args.vocab_alpha is None else args.vocab_alpha,
         )
         if shared:
+            for name in ("vocab_size", "model_type", "vocab_alpha"):
+                given, theirs = getattr(args, name), getattr(shared.content.settings, name)
+                if given not in (None, theirs):
+                    option = name.replace("_", "-")
+                    raise UserError(
+                        f"--{option} is {given}, but the vocabulary of --vocabulary has {theirs}: leave it out."
+                    )
             settings = settings.with_vocabulary_of(shared.content.settings, shared.content.checksums[shared.model.name])
         content = prepare(args.out, inputs, settings, args.workers, shared)
         print("\n".join(lines(args.out, content)))

@@ -7,6 +7,7 @@ import argparse
 
 from tupe.cli._labels import check_names, split_label
 from tupe.cli._types import output_file
+from tupe.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +30,10 @@ def run(args: argparse.Namespace) -> None:
 
     rows = [read_sweep(path, label, args.by_language) for label, path in args.sweeps]
     check_names([row.name for row in rows])
-    rows += PUBLISHED[args.published] if args.published else []
+    published = PUBLISHED[args.published] if args.published else []
+    if published and not any({*row.cells} & {*other.cells} for row in rows for other in published):
+        raise UserError(f"--published {args.published} has none of the columns of these sweeps: give another, or none.")
+    rows += published
     text = {"markdown": markdown, "csv": as_csv, "json": as_json}[args.format](rows)
     if args.output is None:
         print(text)

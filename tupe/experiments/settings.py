@@ -32,7 +32,9 @@ def result_settings(cfg: DictConfig, *aside: str) -> dict[str, Any]:
     logs = ("common.log_format", "common.log_interval", "dataset.num_workers")
     for key in ("hydra", "defaults", "common.user_dir", "task.data", *logs, *aside):
         group, _, name = key.partition(".")
-        (settings.get(group) or {}).pop(name, None) if name else settings.pop(group, None)
+        part = settings.get(group) if name else settings
+        if isinstance(part, dict):
+            part.pop(name or group, None)
     return settings
 
 

@@ -145,10 +145,11 @@ def refuse_unknown_keys(cfg: Mapping) -> None:
         near = f" (did you mean {group}.{unknown}?)" if group else nearest(unknown, groups)
         raise UserError(f"the configuration has no {unknown!r}{near}: nothing would read it")
     for group, of in groups.items():
-        if dataclasses.is_dataclass(of) and group in cfg:
-            if not isinstance(cfg[group], Mapping):
-                raise UserError(f"{group} is {cfg[group]!s:.40}, but is a group: set its fields, as {group}.KEY=VALUE")
-            refuse_other_fields(group, cfg[group], of)
+        part, has_fields = cfg.get(group), dataclasses.is_dataclass(of)
+        if not isinstance(part, Mapping) and (part is not None or (has_fields and group in cfg)):
+            raise UserError(f"{group} is {part!s:.40}, but is a group: set its fields, as {group}.KEY=VALUE")
+        if has_fields and group in cfg:
+            refuse_other_fields(group, part, of)
 
 
 def refuse_other_parts(cfg: Mapping) -> None:

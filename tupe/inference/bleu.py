@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tupe.data.translation.parallel_text import lines
-from tupe.errors import UserError
+from tupe.errors import UserError, one_line
 
 _SAMPLES = 1000  # of the paired bootstrap (Koehn 2004)
 _GENERATED = re.compile(r"([A-Z])-(\d+)\t")
@@ -20,13 +20,15 @@ def read_hypotheses(path: Path) -> list[str]:
     """
     found = list(lines(path, keep_spaces=True))
     tagged = [(match[1], int(match[2]), line) for line in found if (match := _GENERATED.match(line))]
-    if not any(kind == "S" for kind, _, _ in tagged):
+    if not any(kind == "S" for kind, _, _ in tagged) and len(tagged) < max(1, len(found)):  # all are of `grep ^D-`
         return found
     numbered: dict[int, str] = {}
     for kind, number, line in tagged:
         if kind == "D":
             if number in numbered:
                 raise UserError(f"{path} has sentence {number} twice: give the output of one run with --nbest 1.")
+            if line.count("\t") < 2:
+                raise UserError(f"{path} has no translation in {line!r:.60}: it is cut, so generate it again.")
             numbered[number] = line.split("\t", 2)[2]
     if not numbered:
         raise UserError(f"{path} has no D- lines: generate with --bpe sentencepiece, which undoes the pieces.")
@@ -62,10 +64,13 @@ def score(
                 f"{name} has {len(translations):,} translations and {reference} {len(references):,} lines: line n of "
                 "the one must be the translation whose reference is line n of the other."
             )
-    metrics: dict[str, Any] = {
-        "BLEU": BLEU(lowercase=lower_case, tokenize=tokenize),
-        "chrF2": CHRF(lowercase=lower_case),
-    }
+    try:
+        metrics: dict[str, Any] = {
+            "BLEU": BLEU(lowercase=lower_case, tokenize=tokenize),
+            "chrF2": CHRF(lowercase=lower_case),
+        }
+    except (ImportError, OSError, RuntimeError) as error:  # a package or a model is not there
+        raise UserError(f"the tokeniser {tokenize} cannot be used ({one_line(error)}): choose another.") from error
     for name, translations in systems.items():
         for metric in metrics.values():
             result = metric.corpus_score(translations, [references])

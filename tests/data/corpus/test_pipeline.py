@@ -180,6 +180,8 @@ def test_a_vocabulary_is_shared(text, whole, tmp_path, capsys):
     assert content["settings"]["vocab_size"] == 130
     sentence = fails(capsys, tmp_path / "no", text / "a.txt", *arguments, "--language", "de")
     assert "the corpus of --vocabulary has language = en, not de" in sentence
+    sentence = fails(capsys, tmp_path / "no", text / "a.txt", *arguments, "--vocab-alpha", 0.9)
+    assert "--vocab-alpha is 0.9, but the vocabulary of --vocabulary has 0.5: leave it out." in sentence
     assert not (tmp_path / "no").exists()
 
 

@@ -126,7 +126,7 @@ class _Preparation:
         for language, parts in self.languages.items():
             if not total("scan", parts)["documents"]:
                 shutil.rmtree(self.work)
-                raise UserError(f"there is no text in the inputs{_of(language)}.")
+                raise UserError(f"there is no text in the inputs{_of(language)}: give files of text.")
 
     def plan(self, map_: Map) -> None:
         """Decide what is kept of each part, and run that through the stages."""

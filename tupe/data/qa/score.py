@@ -39,7 +39,9 @@ def score_files(reference: Path, predictions: Path, of: Tokens) -> tuple[dict[st
     known = set(ids)
     missing, others = [id_ for id_ in ids if id_ not in predicted], [id_ for id_ in predicted if id_ not in known]
     if len(missing) == len(ids):
-        raise UserError(f"{predictions} has no prediction for any of the {len(ids)} questions of {reference}.")
+        raise UserError(
+            f"{predictions} has no prediction for any of the {len(ids)} questions of {reference}: give its own."
+        )
     try:
         result = score(paragraphs, predicted, of)
     except UserError as error:
@@ -56,5 +58,7 @@ def read_predictions(path: Path) -> dict[str, str]:
     """Read predictions as SQuAD's and XTREME's scripts read them."""
     content = read_json(path)
     if not isinstance(content, dict) or not all(isinstance(text, str) for text in content.values()):
-        raise UserError(f"{path} holds no predictions, an object that has a text for each id.")
+        raise UserError(
+            f"{path} holds no predictions, an object that has a text for each id: give what `tupe predict` wrote."
+        )
     return content

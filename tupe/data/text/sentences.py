@@ -59,7 +59,9 @@ def _rules(language: str):
     try:
         rules = spacy.blank(language)
     except ImportError as error:
-        raise UserError(f"spaCy cannot split sentences of the language '{language}': {error}") from None
+        raise UserError(
+            f"spaCy cannot split sentences of the language '{language}' ({error}): give its code, or xx for any."
+        ) from None
     rules.add_pipe("sentencizer")
     return rules
 

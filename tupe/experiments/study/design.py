@@ -10,6 +10,7 @@ from typing import Any, Literal
 import yaml
 from omegaconf._utils import get_yaml_loader
 
+from tupe.data.glue.tasks import TASKS
 from tupe.errors import UserError
 from tupe.files import checked, read_text, typed
 from tupe.systems import DESCRIPTIONS, SYSTEMS
@@ -83,7 +84,7 @@ class Design:
     search: Search  # of the learning rates
     groups: tuple[dict[str, System], ...]  # systems, done one group after another
     config: str = "study"  # of `configs/pretraining`
-    model_size: str = "tiny"  # or `small`, ...
+    model_size: Literal["tiny", "small", "base", "large"] = "tiny"
     corpus: tuple[str, ...] = ()  # options of `tupe prepare-corpus`
     settings: dict[str, Any] = field(default_factory=dict)  # key -> value over `config`, for all systems
     validations: int = checked(minimum=1, default=20)  # of each final run, evenly spaced
@@ -237,6 +238,13 @@ def read_design(size: str) -> Design:
         raise UserError(f"{path} draws masks for the loss by length, and has no lengths: give some, or no masks.")
     if design.finetuning.tasks and not (design.finetuning.rates and design.finetuning.seeds):
         raise UserError(f"{path} fine-tunes without rates or seeds: give both under finetuning, or no tasks.")
+    if not (config_dir("pretraining") / f"{design.config}.yaml").is_file():
+        raise UserError(
+            f"{path} has the config {design.config:.60}, which is no file of configs/pretraining: change it."
+        )
+    other = next((task for task in design.finetuning.tasks if task not in TASKS), None)
+    if other is not None:
+        raise UserError(f"{path} fine-tunes on {other}, which is none of {', '.join(TASKS)}: change finetuning.tasks.")
     for name in design.systems:
         if "/" in name:
             raise UserError(f"{path} has the row {name!r}, which names files: leave out the slash.")
