@@ -39,6 +39,7 @@ def test_fields_of_what_has_a_name_need_no_plus():
         ),
         ("task.frozen_layers=few", "^tupe_sentence_prediction cannot have this frozen_layers: Value 'few'"),
         ("task=nosuch", "^task is nosuch, but is a group: set its fields, as task.KEY=VALUE"),
+        ("common=3", "^common is 3, but is a group: set its fields, as common.KEY=VALUE"),
         ("criterion=x", "^criterion is x, but is a group: set its fields, as criterion.KEY=VALUE"),
         ("task.frozen_layer=1", r"^tupe_sentence_prediction has no frozen_layer \(did you mean frozen_layers\?\)"),
     ],

@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> None:
 
     if len(args.text) > 2:
         raise UserError(f"--text names {len(args.text)} columns, but a model reads one text or a pair: give 1 or 2.")
-    if args.label in args.text or len({*args.text}) < len(args.text):
-        raise UserError("--text and --label name a column twice: give different ones.")
+    if len({*args.text}) < len(args.text):
+        raise UserError("--text names a column twice: give different ones.")
     delimiter = {"tab": "\t", "\\t": "\t"}.get(args.delimiter, args.delimiter)
     for name, sign in (("delimiter", delimiter), ("separator", args.separator)):
         if len(sign) != 1 or sign in '"\r\n':

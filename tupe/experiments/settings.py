@@ -121,10 +121,10 @@ def read_settings(task: str, overrides: list[str], data: Path = Path()) -> Setti
         except (OmegaConfBaseException, ValueError, TypeError):
             others[key] = value
     everything = OmegaConf.to_container(cfg)
-    refuse_out_of_range(everything)
-    refuse_outputs(everything)
     of = result_settings(cfg, "checkpoint.save_dir", "checkpoint.finetune_from_model")
     refuse_unknown_keys({key: part for key, part in of.items() if key != "recipe"})
+    refuse_out_of_range(everything)
+    refuse_outputs(everything)
     refuse_other_parts(of)
     return Settings({**of, **others}, save_dir, left)
 

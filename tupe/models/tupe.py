@@ -283,6 +283,7 @@ class TupeModel(RobertaModel):
             UserError: if there is no such checkpoint of ours or no dictionary, or they do not fit together.
         """
         refuse_unknown_names(kwargs)
+        fields = [*kwargs]
         refuse_no_paths(
             model_name_or_path=model_name_or_path, checkpoint_file=checkpoint_file, data_name_or_path=data_name_or_path
         )
@@ -317,7 +318,7 @@ class TupeModel(RobertaModel):
         imported = (path for path in places if path.name == JSON and path.is_file() and bpe == "sentencepiece")
         from_json = next(imported, None)
         processing = text_processing(beside_data) if process_text else None
-        with patched(), fitting(checkpoint, kwargs):
+        with patched(), fitting(checkpoint, fields):
             loaded = hub_utils.from_pretrained(  # as fairseq's `from_pretrained`, which logs the whole configuration
                 os.fspath(folder),
                 os.fspath(checkpoint_file),

@@ -187,6 +187,8 @@ WRONG = {
     "no ending": ("a.data", GOOD, [], "does not say what it is by its name"),
     "three texts": ("a.csv", GOOD, ["--text", "a", "b", "c"], "--text names 3 columns"),
     "a column twice": ("a.csv", GOOD, ["--text", "label"], "name a column twice"),
+    "a text twice": ("a.csv", GOOD, ["--text", "text", "text"], "names a column twice"),
+    "a text as its label": ("a.csv", GOOD, ["--label", "text"], "name a column twice"),
     "a class twice": ("a.csv", GOOD, ["--labels", "a", "b", "a"], "--labels names a class twice"),
     "a class that is not named": ("a.csv", GOOD, ["--labels", "a", "c"], "'b' is none of the 2 that --labels"),
     "a long separator": ("a.csv", GOOD, ["--delimiter", "::"], "not one sign such as a comma"),

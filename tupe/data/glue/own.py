@@ -164,6 +164,8 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
             if not table:
                 raise UserError(f"{path} has no rows in it: it is empty, or another file.")
             texts = texts or _texts(path, table[0], options)
+            if options.label in texts:
+                raise UserError("--text and --label name a column twice: give different ones.")
             labelled[split] = split != "test" or options.label in table[0].cells
             rows[split] = _rows(path, table, texts, labelled[split], options)
     if "valid" not in rows:
