@@ -108,23 +108,6 @@ def test_starts_from_what_is_not_trained(row, sentence, tmp_path):
         read_design(str(path))
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "sentence"),
-    [
-        ("mid: 20", "mid: 200", "keeps the checkpoint of update 200 of 100: lower mid"),
-        ("model_size: tiny", "model_size: huge", "model_size is 'huge', not one of tiny, small, base, large"),
-        ("lengths: [4, 8]", "lengths: [0]", r"lengths\[0\] is 0, not 2 or more"),
-        ("config: study", "config: ../study", "has the config ../study, which is no file of configs/pretraining"),
-        ("tasks: [CoLA,", "tasks: [cola,", "fine-tunes on cola, which is none of .*RTE"),
-    ],
-)
-def test_what_no_run_can_have(right, wrong, sentence, tmp_path):
-    path = tmp_path / "made.yaml"
-    path.write_text(DESIGN.replace(right, wrong))
-    with pytest.raises(UserError, match=sentence):
-        read_design(str(path))
-
-
 def test_of_length():
     """Every row is trained at both rates, nothing is fine-tuned, and no table of distances ends beyond the training."""
     design = read_design("length")

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import yaml
 from omegaconf._utils import get_yaml_loader
 
-from tupe.data.glue.tasks import TASKS
 from tupe.errors import UserError
 from tupe.files import checked, read_text, typed
 from tupe.systems import DESCRIPTIONS, SYSTEMS
@@ -238,13 +237,6 @@ def read_design(size: str) -> Design:
         raise UserError(f"{path} draws masks for the loss by length, and has no lengths: give some, or no masks.")
     if design.finetuning.tasks and not (design.finetuning.rates and design.finetuning.seeds):
         raise UserError(f"{path} fine-tunes without rates or seeds: give both under finetuning, or no tasks.")
-    if not (config_dir("pretraining") / f"{design.config}.yaml").is_file():
-        raise UserError(
-            f"{path} has the config {design.config:.60}, which is no file of configs/pretraining: change it."
-        )
-    other = next((task for task in design.finetuning.tasks if task not in TASKS), None)
-    if other is not None:
-        raise UserError(f"{path} fine-tunes on {other}, which is none of {', '.join(TASKS)}: change finetuning.tasks.")
     for name in design.systems:
         if "/" in name:
             raise UserError(f"{path} has the row {name!r}, which names files: leave out the slash.")
