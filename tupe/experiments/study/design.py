@@ -83,7 +83,7 @@ class Design:
     search: Search  # of the learning rates
     groups: tuple[dict[str, System], ...]  # systems, done one group after another
     config: str = "study"  # of `configs/pretraining`
-    model_size: Literal["tiny", "small", "base", "large"] = "tiny"
+    model_size: str = "tiny"  # or `small`, ...
     corpus: tuple[str, ...] = ()  # options of `tupe prepare-corpus`
     settings: dict[str, Any] = field(default_factory=dict)  # key -> value over `config`, for all systems
     validations: int = checked(minimum=1, default=20)  # of each final run, evenly spaced
