@@ -41,9 +41,9 @@ nodes_of_slurm() {
         MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" 2>/dev/null | sed -n 1p) || true # sed reads all: `head` could end scontrol by SIGPIPE
     fi
     [ -n "${MASTER_ADDR-}" ] || fail "scontrol does not say the nodes of SLURM_JOB_NODELIST=$SLURM_JOB_NODELIST: unset SLURM_NNODES and set NODES, NODE_RANK and MASTER_ADDR"
-    local job
-    job=$(number SLURM_JOB_ID 9500)
-    MASTER_PORT=${MASTER_PORT:-$((20000 + job % 20000))} # two jobs may share a node
+    [ -z "${MASTER_PORT-}" ] || return 0
+    [[ ${SLURM_JOB_ID:=9500} =~ ^[0-9]{1,18}$ ]] || fail "SLURM_JOB_ID is $SLURM_JOB_ID, not a number: set MASTER_PORT, the same on every node"
+    MASTER_PORT=$((20000 + 10#$SLURM_JOB_ID % 20000)) # two jobs may share a node
 }
 
 # Sets `meeting`, where the processes of a run meet: one machine takes any free port unless MASTER_PORT names one

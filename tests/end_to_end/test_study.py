@@ -11,7 +11,7 @@ from tupe.experiments.study.tables import BLOCKS
 #: As the size `gpu`, but for the CPU: bfloat16, and a worker that loads.
 DESIGN = """
 corpus: [--vocab-size, "150", --valid-documents, "10", --max-tokens, "30", --workers, "1"]
-settings: {dataset.batch_size: 8, dataset.num_workers: 1, common.bf16: true, common.log_interval: 1}
+settings: {dataset.batch_size: 8, dataset.num_workers: 1, common.bf16: true}
 updates: 10
 validations: 5
 mid: 4

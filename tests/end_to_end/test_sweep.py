@@ -113,7 +113,7 @@ def scores(printed):
     ("options", "override", "said"),
     [
         (["--tasks=RTE"], "common.log_interval=1", "has no training data of RTE"),
-        (["--tasks=AX"], "common.log_interval=1", "no GLUE task AX"),
+        (["--tasks=AX"], "common.log_interval=1", "no task AX of GLUE"),
         (["--tasks=MNLI"], "optimization.lr=[1]", "LRS"),
         (["--tasks=MNLI", "--seeds=one"], "common.log_interval=1", "one is not a whole number from 0 to"),
     ],

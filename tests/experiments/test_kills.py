@@ -95,6 +95,7 @@ def test_a_sweep_that_is_killed(tmp_path):
         if process.poll() is None:
             process.terminate()
         process.communicate(timeout=300)
+        deadline = time.monotonic() + 400  # a worker of joblib's that waits looks for its parent after 300 s
         while processes(mark):  # what was started ends with who started it
             assert time.monotonic() < deadline, processes(mark)
             time.sleep(0.1)

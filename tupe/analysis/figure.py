@@ -93,8 +93,12 @@ def save_figure(figure: Figure, path: str | Path) -> None:
             figure.savefig(unfinished, format=kind, dpi=200)
         except RuntimeError as error:  # .pgf needs TeX
             raise UserError(f"{path} cannot be drawn ({error}): give a name that ends with .png or .svg.") from error
-    found = [_GLYPH.match(str(warning.message)) for warning in caught]
-    lacking = "".join(dict.fromkeys(chr(int(glyph[1])) for glyph in found if glyph))
+    lacking = ""
+    for warning in caught:
+        if glyph := _GLYPH.match(str(warning.message)):
+            lacking += chr(int(glyph[1])) * (chr(int(glyph[1])) not in lacking)
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     if lacking:
         print(f"warning: the font of {path} has no {lacking}: give names of letters that it has", file=sys.stderr)
 

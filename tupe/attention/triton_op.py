@@ -12,7 +12,7 @@ from tupe.attention.kernels.launch import Inputs, Launcher, Options
 
 #: `Inputs` and `Options` in the language of PyTorch's schemas.
 _INPUTS = ", ".join(f"Tensor{'?' if name in Inputs._field_defaults else ''} {name}" for name in Inputs._fields)
-_OPTIONS = "float scale, float dropout_p, bool causal, int max_length"
+_OPTIONS = "float scale, float dropout_p, bool causal, SymInt max_length"
 _NUMBER = len(Inputs._fields)
 
 

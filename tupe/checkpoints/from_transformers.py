@@ -25,7 +25,7 @@ _MADE_BY = "`tupe export`"
 _WORDS = "encoder.sentence_encoder.embed_tokens.weight"
 _HEAD = "sentence_classification_head"  # fairseq's name
 _HEADS = "classification_heads."
-_SPECIAL = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}  # fairseq's numbers
+_SPECIAL = {"pad_token_id": 1, "eos_token_id": 2}  # fairseq's numbers, of what the model reads
 
 
 def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
@@ -53,7 +53,7 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
     args = as_namespace(checked)
     symbols = len(state[_WORDS])
     for field, number in {"vocab_size": symbols, **_SPECIAL}.items():
-        if config.get(field, number) != number:
+        if config.get(field, number) not in (number, [number]):
             raise UserError(
                 f"{path} has {field}={config[field]!r:.40}, but its model {number}: give files that belong together"
             )

@@ -23,9 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "names of the head's classes in its order, to put them in the order of the prepared task"
     add("--labels", metavar="A,B,C", help=help_)
     add("--pooler", action="store_true", help="keep BERT's pooler, to begin the head of a task with")
-    tokenizer = parser.add_mutually_exclusive_group().add_argument
-    tokenizer("--no-tokenizer", action="store_true", help="write none")
-    tokenizer("--bpe", type=Path, metavar="FOLDER", help="where encoder.json and vocab.bpe of a fairseq model lie")
+    add("--no-tokenizer", action="store_true", help="write none")
+    add("--bpe", type=Path, metavar="FOLDER", help="where encoder.json and vocab.bpe of a fairseq model lie")
     add("--language", help="language of its text, for the manifest (default: xx, any)")
     add("--verify", action="store_true", help="run the original too, and compare what the two say")
 

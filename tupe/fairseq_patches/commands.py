@@ -102,8 +102,8 @@ def arguments(original):
             if missing.args == (None,):
                 raise UserError("no task is given: set --task, as the checkpoint was trained (masked_lm).") from missing
             raise
-        except ValueError as error:  # fairseq takes bfloat16 for --tpu
-            if isinstance(error, UserError):
+        except ValueError as error:
+            if "--fp16 and --tpu" not in str(error):  # fairseq takes bfloat16 for --tpu
                 raise
             raise UserError("--fp16, --bf16 and --tpu exclude each other: keep one of them.") from error
         finally:
@@ -111,9 +111,9 @@ def arguments(original):
         args = parsed[0] if parse_known else parsed
         _refuse_without_settings(args)
         if config_in_scope(args):
-            refuse_out_of_range({"common": args}, [])  # fairseq starts plasma's server before it calls `main`
             if "--tpu" not in (sys.argv[1:] if input_args is None else input_args):
                 args.tpu = False
+            refuse_out_of_range({"common": args}, [])  # fairseq starts plasma's server before it calls `main`
             silence_libraries()
         return parsed
 
@@ -152,9 +152,10 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
     refuse_outputs(cfg)
     if main.__module__ in _BATCHED and cfg.dataset.batch_size is None and cfg.dataset.max_tokens is None:
         raise UserError("no size of a batch is given: set --batch-size or --max-tokens (dataset.batch_size).")
-    if main.__module__ in _EVALUATE and not cfg.common_eval.path:
+    evaluates = main.__module__ in _EVALUATE
+    if evaluates and not cfg.common_eval.path:
         raise UserError("no checkpoint is given: set --path to one that a training wrote.")
-    if main.__module__ in _EVALUATE:
+    if evaluates:
         refuse_unknown_names(ast.literal_eval(cfg.common_eval.model_overrides), "--model-overrides")
     replaces = main.__module__ == "fairseq_cli.generate" and cfg.generation.replace_unk is not None
     if replaces and cfg.dataset.dataset_impl != "raw":  # with it, fairseq's own models can
@@ -169,7 +170,7 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
     if interactive and cfg.interactive.input == "-" and isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(encoding="utf-8", errors="strict")
     try:
-        with same_direction(getattr(cfg, "task", None)) if main.__module__ in _EVALUATE else contextlib.nullcontext():
+        with same_direction(getattr(cfg, "task", None) if evaluates else None):
             yield
     except Exception as error:
         for kind, text, commands, words in _EXPLAINED:
@@ -204,7 +205,7 @@ def command(original):
 
 
 def generation(original):
-    """`fairseq-generate`, which calls its `main` without `call_main`."""
+    """Check the configuration of `fairseq-generate`, which calls its `main` without `call_main`."""
 
     def main(cfg):
         cfg = convert_namespace_to_omegaconf(cfg) if isinstance(cfg, Namespace) else cfg

@@ -8,6 +8,7 @@ import dataclasses
 import difflib
 import os
 import re
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import NoneType
@@ -146,7 +147,9 @@ def refuse_unknown_keys(cfg: Mapping) -> None:
         raise UserError(f"the configuration has no {unknown!r}{near}: nothing would read it")
     for group, of in groups.items():
         part, has_fields = cfg.get(group), dataclasses.is_dataclass(of)
-        if not isinstance(part, Mapping) and (part is not None or (has_fields and group in cfg)):
+        is_group = isinstance(part, (Mapping, Namespace))  # a Namespace of a part without a dataclass
+        is_name = part is None or (isinstance(part, str) and part in _DATACLASSES.get(group, {}))  # optimizer=adam
+        if group in cfg and not is_group and (has_fields or not is_name):
             raise UserError(f"{group} is {part!s:.40}, but is a group: set its fields, as {group}.KEY=VALUE")
         if has_fields and group in cfg:
             refuse_other_fields(group, part, of)
@@ -165,7 +168,7 @@ def refuse_unknown_names(given: Mapping[str, Any], where: str = "from_pretrained
 
     Args:
         given: values by the names of fields, or by group those of its fields.
-        where: they were given, for the message.
+        where: the option or function that took them, for the message.
         named: groups that may be given by their name alone, as `bpe`.
     """
     groups = dataclasses.fields(FairseqConfig)

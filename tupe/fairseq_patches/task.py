@@ -70,7 +70,7 @@ class TupeTask(FairseqTask):
         return super().build_generator(models, args, *others, **kwargs)
 
     def inference_step(self, generator, models, sample, *args, **kwargs):
-        """Hide sentences' numbers in the data, which fairseq's diverse beam search takes for those in the batch."""
+        """Leave `id` out of the sample: fairseq's diverse beam search indexes the batch with it."""
         sample = {key: part for key, part in sample.items() if key != "id"}
         return super().inference_step(generator, models, sample, *args, **kwargs)
 
@@ -275,6 +275,8 @@ def data_is_whole(original):
             if not is_indexed(part):
                 _refuse_unknown_index(part)
                 break
+            if dataset_impl == "raw" and part.is_file():
+                break  # a text beside binary data
             if dataset_impl not in (None, "mmap"):
                 raise UserError(f"{part}.idx is of the format mmap, not {dataset_impl}: leave out --dataset-impl")
             check_indexed(part, "`fairseq-preprocess`", symbols=len(dictionary))

@@ -191,7 +191,10 @@ def refuse_empty_epochs(optimization: Any, batches: int) -> None:
 
 @contextlib.contextmanager
 def not_finite_is_explained(trainer: Trainer, samples: list[dict]) -> Iterator[None]:
-    """fairseq saves `crash.pt`, runs the batch again to log where NaN appears, and ends with a traceback."""
+    """Raise `explain_failure`'s error where the block finds NaN.
+
+    fairseq saves `crash.pt`, runs the batch again to log where NaN appears, and ends with a traceback.
+    """
     try:
         yield
     except Exception as error:

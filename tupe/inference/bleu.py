@@ -20,7 +20,7 @@ def read_hypotheses(path: Path) -> list[str]:
     """
     found = list(lines(path, keep_spaces=True))
     tagged = [(match[1], int(match[2]), line) for line in found if (match := _GENERATED.match(line))]
-    if not any(kind == "S" for kind, _, _ in tagged) and len(tagged) < max(1, len(found)):  # all are of `grep ^D-`
+    if not any(kind in "SDH" for kind, _, _ in tagged):
         return found
     numbered: dict[int, str] = {}
     for kind, number, line in tagged:

@@ -72,7 +72,7 @@ def refuse_no_paths(**places: object) -> None:
 
 @contextlib.contextmanager
 def fitting(path: str | os.PathLike, fields: Iterable[str]) -> Iterator[None]:
-    """Raise `UserError` if the block loads weights that do not fit the model that these `fields` make of it."""
+    """Raise `UserError` if the block loads weights that do not fit the checkpoint's model with `fields` changed."""
     try:
         yield
     except RuntimeError as error:

@@ -62,7 +62,7 @@ def upgrade(model: RobertaModel, state: dict[str, Tensor], name: str) -> None:
     """
     prefix = f"{name}." if name else ""
     pooler, saved = {}, {}  # taken out of `state`, because fairseq knows only heads of two layers
-    for key in list(state):
+    for key in [key for key in state if key.startswith(prefix)]:
         path, _, part = key.removeprefix(prefix).rpartition(".")
         if path == "pooler.dense":
             pooler[f"dense.{part}"] = state.pop(key)
@@ -71,7 +71,11 @@ def upgrade(model: RobertaModel, state: dict[str, Tensor], name: str) -> None:
         elif path.startswith("classification_heads."):
             path, layer = path.rsplit(".", 1)
             saved.setdefault(path, {})[f"{layer}.{part}"] = state.pop(key)
-    RobertaModel.upgrade_state_dict_named(model, state, name)
+    heads, model.classification_heads = model.classification_heads, nn.ModuleDict()  # fairseq says that it overwrites
+    try:
+        RobertaModel.upgrade_state_dict_named(model, state, name)
+    finally:
+        model.classification_heads = heads
     for path, tensors in saved.items() if model.args.load_checkpoint_heads else ():
         head, two_layers = path.removeprefix("classification_heads."), "dense.weight" in tensors
         if head not in (path, *model.classification_heads) and model.args.linear_heads != two_layers:

@@ -196,6 +196,8 @@ class TupeModel(RobertaModel):
         unread = next((other for other, value in kwargs.items() if value is not None), None)
         if unread is not None:  # fairseq's hub interface passes one on that its model ignores
             raise UserError(f"register_classification_head has no {unread}: nothing would read it")
+        if not isinstance(name, str):
+            raise UserError(f"a classification head cannot be called {name!r:.60}: give a text")
         check_whole("num_classes", num_classes, 1)
         if inner_dim is not None:
             check_whole("inner_dim", inner_dim, 1)
@@ -208,7 +210,7 @@ class TupeModel(RobertaModel):
                 )
             else:
                 super().register_classification_head(name, num_classes, inner_dim)
-        except (KeyError, TypeError) as error:
+        except KeyError as error:
             raise UserError(
                 f"a classification head cannot be called {name!r:.60}: give a name without a dot"
             ) from error

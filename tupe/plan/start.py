@@ -24,7 +24,7 @@ def start(
 ) -> NoReturn:
     """Lock the folder of the checkpoints on machine 0, and replace this process by `command`, the training.
 
-    The folder depends on `made_of`, and gets the precision, for when the training resumes.
+    The folder depends on `made_of`, and gets the precision, for when the training resumes; None on the CPU.
 
     Raises:
         UserError: if another process works in the folder, or if it holds something else.

@@ -42,7 +42,7 @@ class MultilingualMaskedLMConfig(MaskedLMConfig):
 
 @register_task("tupe_multilingual_masked_lm", dataclass=MultilingualMaskedLMConfig)
 class MultilingualMaskedLMTask(TupeMaskedLMTask, MaskedLMTask):
-    """fairseq's `masked_lm` of several languages. Its own `multilingual_masked_lm` has no dataclass for Hydra.
+    """fairseq's `masked_lm` of several languages; fairseq's own `multilingual_masked_lm` has no dataclass for Hydra.
 
     Each epoch draws by (seed, epoch) alone, so a resumed run draws the same. It draws with replacement from a language
     whose probability is above its share of the blocks, and without from the others. Unlike fairseq's task, it masks a
@@ -81,6 +81,8 @@ class MultilingualMaskedLMTask(TupeMaskedLMTask, MaskedLMTask):
         return Path(folders[(epoch - 1) % len(folders)])  # one folder an epoch, in turn
 
     def _blocks(self, split: str, language: str, epoch: int) -> FairseqDataset:
+        if self.cfg.shorten_data_split_list:  # which has the splits of one language
+            raise UserError("nothing reads task.shorten_data_split_list here: without it, every split is shortened")
         path = self._folder(epoch) / language / split
         check_indexed(path, _MADE_BY)
         if not path.with_suffix(".bin").stat().st_size:

@@ -214,7 +214,7 @@ def test_numbers_are_written_as_for_hydra(tmp_path):
         ("+model.content_terms: 2", "dropuot: 7", "^the row bert_a_scaled cannot .* has no 'dropuot'"),
         ("dataset.batch_size: 4", "dataset.batch_size: four", "cannot have this batch_size: Value 'four'"),
         ("dataset.batch_size: 4", "common.seed: 4", "have common.seed, which the study sets itself"),
-        ("tasks: [CoLA", "tasks: [cola", "there is no task 'cola' to fine-tune"),
+        ("tasks: [CoLA", "tasks: [cola", "finetuning.tasks has cola: choose from MNLI"),
         ("seeds: [1, 2]", "seeds: [1], settings: [nosuch]", "^'nosuch' is no key=value"),
     ],
 )

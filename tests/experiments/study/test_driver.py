@@ -49,7 +49,7 @@ if end == "unsaved":
 
 
 #: A process that ended well.
-FINISHED = SimpleNamespace(code=0, seconds=1.0, asked=False)
+FINISHED = SimpleNamespace(code=0, asked=False)
 
 
 @pytest.fixture
@@ -354,7 +354,7 @@ def test_a_source_trained_again_is_converted_again(starts):
     here = starts()
     here.do(jobs=1)
     assert here.folder(Run("start", "tupe_r", 1)).exists()
-    here._conclude(Run("final", "bert_a", 1), here.done[Run("final", "bert_a", 1)].settings, FINISHED)
+    here._conclude(Run("final", "bert_a", 1), here.done[Run("final", "bert_a", 1)].settings, 1.0, FINISHED)
     assert not here.folder(Run("start", "tupe_r", 1)).exists()
 
 

@@ -165,7 +165,8 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
                 raise UserError(f"{path} has no rows in it: it is empty, or another file.")
             texts = texts or _texts(path, table[0], options)
             if options.label in texts:
-                raise UserError("--text and --label name a column twice: give different ones.")
+                label = shown(options.label)
+                raise UserError(f"{path}: the column {label} is both text and label: give another --text or --label.")
             labelled[split] = split != "test" or options.label in table[0].cells
             rows[split] = _rows(path, table, texts, labelled[split], options)
     if "valid" not in rows:
@@ -347,7 +348,8 @@ def _hold_out(path: Path, rows: dict[str, list[Row]]) -> None:
     digests = [digest(row) for row in rows["train"]]
     chosen = [found[0] % _HELD_OUT == 0 for found in digests]
     if not any(chosen):  # as it happens with few rows
-        chosen = [found == min(digests) for found in digests]
+        least = min(digests)
+        chosen = [found == least for found in digests]
     if all(chosen):
         raise UserError(f"{path} has too few rows ({len(chosen)}) to hold some out: give --valid FILE.")
     every = rows["train"]

@@ -61,6 +61,9 @@ def by_words(language: str) -> Callable[[str], str]:
 
     kept, kinds = Memo(tokens), Memo(kind)
 
+    def with_long(place: tuple[str, bool, str]) -> str:
+        return kept[place] if len(place[0]) <= _LONGEST_KEPT else tokens(place)
+
     def tokenise(line: str) -> str:
         padded = line
         for mark in _ALWAYS_APART:
@@ -70,7 +73,7 @@ def by_words(language: str) -> Callable[[str], str]:
         if _APOSTROPHES.search(padded) or not line.isprintable():
             return moses.tokenize(line, return_str=True, escape=False).strip()
         follows = [*map(kinds.__getitem__, words[1:]), ""]
-        ask = kept.__getitem__ if max(map(len, words), default=0) <= _LONGEST_KEPT else tokens
+        ask = kept.__getitem__ if max(map(len, words), default=0) <= _LONGEST_KEPT else with_long
         return " ".join(map(ask, zip(words, chain([True], repeat(False)), follows)))
 
     return tokenise

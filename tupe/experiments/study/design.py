@@ -89,10 +89,9 @@ class Design:
     validations: int = checked(minimum=1, default=20)  # of each final run, evenly spaced
     mid: int = checked(minimum=0, default=0)  # updates after which a checkpoint is kept; 0: none
     baseline: str = ""  # the row that others are compared with; by default BERT-A, or without it the first row
-    lengths: tuple[int, ...] = checked(
-        minimum=2, default=()
-    )  # lengths of sequences at which the final loss at each position is measured
-    masks: int = checked(minimum=0, default=0)  # number of draws of masks for the loss by length; 0: not measured
+    # lengths of sequences at which the final loss at each position is measured
+    lengths: tuple[int, ...] = checked(minimum=3, maximum=1_000_000, default=())
+    masks: int = checked(minimum=0, maximum=1000, default=0)  # drawn for the loss by length; 0: not measured
     finetuning: FineTuning = field(default_factory=FineTuning)  # of the checkpoints
     cost: tuple[str, ...] = ()  # arguments of `benchmarks/model.py`
     jobs: int = checked(minimum=0, maximum=10_000, default=0)  # pre-trainings at a time; 0: one for each core

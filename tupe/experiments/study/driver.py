@@ -159,7 +159,7 @@ class Study:
             finally:  # also where it was interrupted
                 # a process without a code was not waited for, as after a second Ctrl-C
                 if processes and processes[-1].code is not None:
-                    self._conclude(run, of, *processes)
+                    self._conclude(run, of, processes[0].seconds, processes[-1])
 
     def _trained(self, run: Run, at: str) -> Path | None:
         """Return the checkpoint of a pre-training at the `end` or at `mid`; None unless it ended on this machine."""
@@ -214,11 +214,9 @@ class Study:
             if training.is_measured(self.design, run) and self.design.masks:
                 yield training.length_command(self.design, run, of, self.corpus, folder)
 
-    def _conclude(self, run: Run, of: dict[str, Any], first: Process, *others: Process) -> None:
-        """Write the record of a run that succeeded, else the time that its `first` process has taken."""
+    def _conclude(self, run: Run, of: dict[str, Any], spent: float, process: Process) -> None:
+        """Write the record of a run that succeeded, else the seconds `spent`; `process` is its last."""
         folder = self.folder(run)
-        process = (first, *others)[-1]
-        spent = first.seconds
         if (folder / _BEGUN).is_file():
             spent += read(folder / _BEGUN, Begun, MADE_BY).seconds
         found = self._record(run, of, process.code, spent)

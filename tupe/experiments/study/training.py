@@ -1,7 +1,6 @@
 """Pre-train a system of the study: its settings, the command, and its record."""
 
 import contextlib
-import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -18,13 +17,14 @@ from tupe.analysis.length import LengthLoss, TooLong, loss_by_position
 from tupe.analysis.position import has_correlation, position_correlation
 from tupe.data.corpus.manifest import DICTIONARY, Manifest
 from tupe.errors import UserError
+from tupe.experiments.benchmarks import BENCHMARKS
 from tupe.experiments.process import python_command
 from tupe.experiments.settings import assignment, read_settings, result_settings
 from tupe.experiments.study.design import ROBERTA, Design, Run
 from tupe.experiments.study.records import Pretraining, this_machine
 from tupe.fairseq_patches.configuration import refuse_other_parts, refuse_unknown, refuse_unknown_keys
 from tupe.fairseq_patches.ranges import refuse_out_of_range
-from tupe.files import check_file
+from tupe.files import check_file, read_json
 from tupe.systems import SIZES
 from tupe.user_dir import config_dir, user_dir
 
@@ -89,11 +89,13 @@ def check(design: Design) -> None:
     """Raise a `UserError` for a row, or a task of the fine-tuning, whose configuration cannot be."""
     if not (CONFIGS / f"{design.config}.yaml").is_file():
         raise UserError(f"there is no {CONFIGS / design.config}.yaml: give config a file of configs/pretraining.")
-    for name, row in design.systems.items():
+    settings_of = {"": design.settings, **{f" of {name}": row.settings for name, row in design.systems.items()}}
+    for name, given in settings_of.items():
+        ours = next((key for key in given if key.lstrip("+") in _OURS), None)
+        if ours is not None:
+            raise UserError(f"settings{name} have {ours}, which the study sets itself: leave it out.")
+    for name in design.systems:
         given = overrides(design, Run("final", name, 1), 1.0)
-        for key in (*design.settings, *row.settings):
-            if key.lstrip("+") in _OURS:
-                raise UserError(f"settings of {name} have {key}, which the study sets itself: leave it out.")
         try:
             refuse_unknown(given["model._name"])
             cfg = OmegaConf.to_container(_configuration(design, given))
@@ -103,6 +105,8 @@ def check(design: Design) -> None:
         except UserError as error:
             raise UserError(f"the row {name} cannot be trained: {error}") from error
     for task in design.finetuning.tasks:
+        if task not in (known := BENCHMARKS["glue"].tasks):
+            raise UserError(f"finetuning.tasks has {task}: choose from {', '.join(known)}.")
         read_settings(task, list(design.finetuning.settings))
 
 
@@ -216,7 +220,7 @@ def _measured(design: Design, corpus: Path, folder: Path) -> dict[str, Any]:
             means = loss_by_position(encoder, corpus, length).smooth(1)[1]
             losses[str(length)] = tuple(np.nan_to_num(means).round(4).tolist())  # [CLS] has none
     if design.masks:
-        (model,) = json.loads((folder / _LENGTHS).read_text())["models"].values()
+        (model,) = read_json(folder / _LENGTHS, "tupe loss-by-length")["models"].values()
         for name, found in model["extensions"].items():
             by_length[name] = {length: _length_loss(**loss) for length, loss in found.items()}
     return {"loss_by_position": losses, "loss_by_length": by_length, "heads": dict(patterns)}
