@@ -64,6 +64,3 @@ def test_a_language_that_nothing_reads(make_checkpoint, corpus, tmp_path, capsys
     export(tmp_path / "pretrained.pt", corpus, tmp_path / "exported", tokenizer=False)
     assert main(["import", str(tmp_path / "exported"), str(tmp_path / "back.pt"), "--language", "de"]) == 1
     assert capsys.readouterr().err.startswith("error: --language is of models of other libraries, and ")
-    with pytest.raises(SystemExit):
-        main(["import", str(tmp_path), str(tmp_path / "new"), "--no-tokenizer", "--bpe", str(tmp_path)])
-    assert "--bpe: not allowed with argument --no-tokenizer" in capsys.readouterr().err

@@ -317,7 +317,8 @@ SLURM = {"SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_JOB_NODELIST": "a,b", 
         ({**SLURM, "SLURM_JOB_NODELIST": ""}, "SLURM_NNODES is 2, but SLURM_JOB_NODELIST is not set"),
         (SLURM, "scontrol does not say the nodes of SLURM_JOB_NODELIST=a,b"),
         ({"SLURM_NNODES": "two"}, "SLURM_NNODES is two"),
-        ({**SLURM, "MASTER_ADDR": "node7", "SLURM_JOB_ID": "x"}, "SLURM_JOB_ID is x: give a whole number above 0"),
+        ({**SLURM, "SLURM_JOB_ID": "1006632961"}, "scontrol does not say the nodes"),  # of a federation
+        ({**SLURM, "MASTER_ADDR": "node7", "SLURM_JOB_ID": "x"}, "SLURM_JOB_ID is x, not a number: set MASTER_PORT"),
     ],
 )
 def test_launchers_variables_that_cannot_be(environment, said, clone):

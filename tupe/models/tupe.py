@@ -197,7 +197,7 @@ class TupeModel(RobertaModel):
         if unread is not None:  # fairseq's hub interface passes one on that its model ignores
             raise UserError(f"register_classification_head has no {unread}: nothing would read it")
         if not isinstance(name, str):
-            raise UserError(f"a classification head cannot be called {name!r:.60}: give a text")
+            raise UserError(f"a classification head cannot be called {name!r:.60}: give a name")
         check_whole("num_classes", num_classes, 1)
         if inner_dim is not None:
             check_whole("inner_dim", inner_dim, 1)
@@ -228,7 +228,7 @@ class TupeModel(RobertaModel):
         """Train neither embeddings, position terms nor the first layers. Raise `UserError` for more than there are."""
         encoder = self.encoder.sentence_encoder
         check_whole("frozen_layers", number, 1)
-        if number > len(encoder.layers):
+        if not 1 <= number <= len(encoder.layers):  # an integer of numpy's can be below
             raise UserError(
                 f"frozen_layers is {number!r:.60}, but the model has {len(encoder.layers)} layers: "
                 "give a number up to that"

@@ -4,7 +4,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
@@ -47,7 +47,11 @@ SIZES = ("max_positions", "embed_dim", "num_heads", "head_dim", "num_keys", "num
 
 def check_whole(name: str, number: object, least: int = 0) -> None:
     """Raise `UserError` unless `number` is whole, and `least` or more; the symbols of a graph have no value yet."""
-    if not _is_whole(number) or (isinstance(number, Integral) and number < least):
+    if isinstance(number, int):
+        wrong = isinstance(number, bool) or number < least
+    else:
+        wrong = not hasattr(number, "__index__") or (isinstance(number, Tensor) and number.ndim > 0)
+    if wrong:
         raise UserError(f"{name} is {shown(number)}, but must be a whole number, {least} or more")
 
 
