@@ -281,12 +281,8 @@ def longer(results: Results) -> list[str]:
             found = [record[extension] for record in records if extension in record]
             plain = [record["none"] for record in records]
             trained = [next(loss.bits for loss in of.values() if not loss.half_interval) for of in plain]
-            cells = [
-                _interval([of[n].difference for of in found if n in of], 3, "+")
-                if any(n in of for of in found)
-                else "0 (slid)"
-                for n in map(str, design.lengths)
-            ]
+            changes = [[of[n].difference for of in found if n in of] for n in map(str, design.lengths)]
+            cells = [_interval(of, 3, "+") if any(of) else "0" if of else "0 (slid)" for of in changes]
             label = design.label(name) + ("" if extension == "none" else f", {extension}")
             rows.append((label, _spread(trained, 3), *cells))
     return _table(("system", "loss at the length of training", *(f"{n}" for n in design.lengths)), rows)
