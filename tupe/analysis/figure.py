@@ -66,7 +66,8 @@ def new_figure(width: float, height: float) -> Figure:
 
 def plain(text: str) -> str:
     """Escape what matplotlib would read as mathematics, or leave out of a legend."""
-    return "\u2060" * text.startswith("_") + text.replace("$", r"\$")
+    shown = "\u2060" if text.startswith("_") else ""  # no sign, but legends leave out labels that begin with "_"
+    return shown + text.replace("$", r"\$")
 
 
 def folded(name: str) -> str:

@@ -126,7 +126,7 @@ def loss_by_position(
     """Measure the loss at every position of the corpus's held-out text, cut into sequences of `length` with `[CLS]`.
 
     15% of the tokens are masked as in training, the same ones for every model and length. A model whose terms are all
-    relative takes any length. At most so many `sequences` are read.
+    relative takes any length. At most `sequences` sequences are read.
 
     Raises:
         UserError: for a model without a language-model head, or another corpus.
@@ -257,7 +257,7 @@ def _losses(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return bits of each masked token of all windows, 0 elsewhere, `(B, n)`, and which are masked.
 
-    `drawn` is what `mask` returned for each drawing. A window has so many `words`, and one begins every `stride` words.
+    `drawn` is what `mask` returned for each drawing. A window has `words` words, and one begins every `stride` words.
     """
     pad, device = encoder.dictionary.pad(), next(encoder.parameters()).device
     texts, targets = zip(*drawn)

@@ -54,7 +54,7 @@ def read_stream(
 ) -> Tensor:
     """Return the tokens `(N,)` of a corpus's held-out text, of its training text (`split`), or of the file `text`.
 
-    Of a split, the last line is that which reaches `most` tokens.
+    Reading of a split stops after the line that reaches `most` tokens.
 
     Raises:
         UserError: if the corpus has another dictionary than the model, or the text has fewer than 2 tokens.

@@ -98,7 +98,9 @@ class SentencePieceTokenizer:
 
 
 class JsonTokenizer:
-    """The tokenizer of a `tokenizer.json` without added tokens, as `tupe import` writes it. Methods as above.
+    """The tokenizer of a `tokenizer.json` without added tokens, as `tupe import` writes it.
+
+    It has the methods of `SentencePieceTokenizer`.
 
     The symbols of the `dictionary`, fairseq's `dict.txt`, are names of its pieces.
     """

@@ -208,7 +208,9 @@ def _check_options(path: Path, options: Options, formats: set[str]) -> None:
     """Refuse options that are for files of another kind."""
     tokens = formats == {"conll"}
     if options.delimiter != Options.delimiter and "csv" not in formats:
-        raise UserError(f"--delimiter is for a CSV, but {path} is read as another: leave it out, or give --format csv.")
+        raise UserError(
+            f"--delimiter is for a CSV, but {path} is read as another format: leave it out, or give --format csv."
+        )
     if not tokens and options.columns:
         raise UserError(f"--columns is for files of words, but {path} has texts: leave it out, or give --format conll.")
     if options.kind != "multi-label" and options.separator != Options.separator:

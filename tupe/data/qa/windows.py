@@ -8,7 +8,10 @@ import numpy as np
 def windows(tokens: np.ndarray, capacity: np.ndarray, stride: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the windows of many contexts: they start at `0, stride, 2 stride, ...`, and the last one reaches the end.
 
-    A context has so many `tokens` `(N,)`, and its windows at most `capacity` `(N,)`, which is not below `stride`.
+    Args:
+        tokens: number of tokens of each context, `(N,)`.
+        capacity: largest number of tokens of a window of each context, `(N,)`; at least `stride`.
+        stride: tokens from the start of one window to the next.
 
     Returns:
         For each window its context's place in `tokens`, its first piece, and its number of pieces: `(W,)` each.
