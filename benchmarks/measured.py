@@ -1,4 +1,4 @@
-"""What benchmarks have in common: how they measure, and the machine and quartiles beside their figures."""
+"""Shared parts of the benchmarks: options, clock, and the machine and quartiles beside each figure."""
 
 import argparse
 import os

@@ -211,3 +211,11 @@ def test_models_compute_tokens_alone(small, name, fields):
 def test_some_attention_is_padded_around(small, name):
     encoder = small.small_model(name, small.small_dictionary(), unpad="always").encoder.sentence_encoder
     assert encoder.without_padding(torch.tensor([[False, True]]), 1).groups[0].cu_seqlens is None
+
+
+def test_one_graph_takes_every_length():
+    """The longest length is a symbol to the compiler, which would compile again for each number."""
+    with interpreter():
+        import tupe.attention.triton_op  # noqa: F401
+    for operator in (torch.ops.tupe.attention, torch.ops.tupe.attention_backward):
+        assert "SymInt max_length" in str(operator.default._schema)

@@ -93,7 +93,7 @@ def test_output_of_generate_that_is_not_whole(change, sentence, write):
 
 
 def test_the_lines_of_translations_alone(write):
-    """As `grep ^D-` leaves them."""
+    """Lines that `grep ^D-` leaves are read by their numbers."""
     lines = [line for line in generated(SYSTEM, [2, 0, 1]) if line.startswith("D-")]
     assert read_hypotheses(write("hyp", lines)) == SYSTEM
 

@@ -52,7 +52,7 @@ def test_a_head_of_the_other_kind_stays_as_it_is(build, saved, wanted):
 
 
 def test_what_stands_beside_the_model_in_a_state_stays(build, caplog):
-    """As where the model is a part of another, whose heads have the same names."""
+    """A model that is a part of another leaves the heads of that one, which have the same names."""
     model = with_head(build, False)
     state = {f"inner.{name}": tensor for name, tensor in model.state_dict().items()}
     beside = {name: torch.zeros(1) for name in ("span_head.weight", "pooler.dense.bias", "classification_heads.a.b")}

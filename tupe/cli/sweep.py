@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
     others = [task for task in tasks if task not in benchmark.tasks]
     if others:
         raise UserError(
-            f"there is no task {others[0]} of {benchmark.title} to fine-tune, but {', '.join(benchmark.tasks)}."
+            f"there is no task {others[0]} of {benchmark.title} to fine-tune: choose from {', '.join(benchmark.tasks)}."
         )
     runs = grid(tasks, lrs, seeds)
     if not runs:

@@ -120,7 +120,7 @@ def test_rows_of_a_text_are_held_out_together(make):
 
 
 def test_few_rows_are_held_out_too(make):
-    """Of 30 rows with these texts none is among the tenth."""
+    """One row is held out although the hash chooses none of these 30."""
     rows = [(f"the small dog number {i} sees a bird", "ab"[i % 2]) for i in range(30)]
     status, said = make(write(make.folder / "a.csv", rows))
     assert status == 0 and "valid  1 rows" in said
