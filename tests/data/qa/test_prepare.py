@@ -24,23 +24,24 @@ def prepare(corpus, out, *files, code=0):
 def test_every_question_is_there(corpus, tmp_path, capsys):
     content = squad(
         (LINES["en"], [("a", "What?", "old house"), ("moved", "Where?", "New York"), ("none", "?", "")]),
-        ("the river", [("blank", "?", " ")]),
+        ("the river", [("blank", "?", " "), ("unasked", " ", "river")]),
     )
     content["data"][0]["paragraphs"][0]["qas"][1]["answers"][0]["answer_start"] += 1
     path = write_json(tmp_path / "x.json", content)
     prepare(corpus, tmp_path / "out", f"train={path}", f"valid={path}")
     printed = capsys.readouterr().out
-    assert "train    4 questions read, 1 kept; 2 contexts of" in printed
+    assert "train    5 questions read, 1 kept; 2 contexts of" in printed
     assert "1 dropped: the answer does not stand at its start" in printed
     assert "first: 'moved': the answer does not stand at its start ('New York'; at 42 is 'ew York ')" in printed
     assert "1 dropped: no piece holds the answer" in printed
+    assert "1 dropped: the question is empty" in printed
     assert "1 dropped: no answer" in printed and "1 without a target: no answer" in printed
-    assert "valid    4 questions read, 4 kept" in printed
+    assert "valid    5 questions read, 5 kept" in printed
     assert "recovered from pieces: exact match 100.00, F1 100.00" in printed
     assert np.load(tmp_path / "out/train/examples.npy")[:, 0].tolist() == [0]
     examples = np.load(tmp_path / "out/valid/examples.npy")
-    assert examples[:, :2].tolist() == [[0, 0], [1, 0], [2, 0], [3, 1]]
-    assert (examples[1:3, 2:] == -1).all()
+    assert examples[:, :2].tolist() == [[0, 0], [1, 0], [2, 0], [3, 1], [4, 1]]
+    assert (examples[1:, 2:] == -1).all()
     assert (tmp_path / "out/valid/questions.json").read_bytes() == path.read_bytes()
 
 

@@ -178,6 +178,8 @@ def _paragraph(encoder: Encoder, split: Tokens, paragraph: Paragraph) -> Encoded
     for question in paragraph.questions:
         questions.append(encoder.numbers(question.text))
         target, reason = _target(paragraph.context, context, question)
+        if target is not None and not len(questions[-1]):
+            target, reason = None, "the question is empty"
         if target is None:
             counts[_REASON + reason] += 1
             first = first or f"{question.id[:40]!a}: {reason}{_found(paragraph.context, question)}"
