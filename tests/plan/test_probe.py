@@ -79,6 +79,17 @@ def test_the_share_of_the_peak_is_that_of_the_run(probe, corpus, capsys):
     assert "H100 at 40% of their" in say(corpus, probe(mfu=0), "--gpu", "h100", capsys=capsys)
 
 
+def test_a_share_above_the_whole_peak(probe, corpus, capsys):
+    """The hours by the run are told with a remark, and none are made of the share."""
+    folder = probe(mfu=123)
+    assert "123% of their peak (more than all of it, so that" in say(corpus, folder, capsys=capsys)
+    assert "H100 at 30% of their" in say(corpus, folder, "--gpu", "h100", "--mfu", "0.3", capsys=capsys)
+    with pytest.raises(AssertionError):
+        say(corpus, folder, "--gpu", "h100", capsys=capsys)
+    said = f"error: the log of {folder} has 123% of its GPUs' peak, which cannot be: give --mfu.\n"
+    assert capsys.readouterr().err == said
+
+
 @pytest.mark.parametrize(
     ("overrides", "launch", "said"),
     [

@@ -56,7 +56,10 @@ def run(args: argparse.Namespace) -> None:
     kind = translation if cfg.task._name == "translation" else pretraining
     processes = args.processes or gpus or max(devices, 1)
     measured = None if args.measured is None else read_costs(args.measured)
-    hours = {"gpu": args.gpu, "mfu": args.mfu or (probe and probe.mfu) or 0.4, "measured": measured, "probe": probe}
+    mfu = args.mfu or (probe and probe.mfu) or 0.4
+    if args.gpu and mfu > 1:
+        raise UserError(f"the log of {args.probe} has {mfu:.0%} of its GPUs' peak, which cannot be: give --mfu.")
+    hours = {"gpu": args.gpu, "mfu": mfu, "measured": measured, "probe": probe}
     launch = Launch(args.nodes, processes, gpus, args.here, max_unused=args.max_unused, **hours)
     for line in kind.plan(cfg, launch):
         print(f"plan: {line}", flush=True)

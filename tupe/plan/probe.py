@@ -33,6 +33,8 @@ class Probe(NamedTuple):
             raise UserError(f"--from {self.name} is of a run on {where[0]}, and this one is on {where[1]}: set --gpus.")
         found = sequences / (devices * self.sequences) / 3600
         used = "" if self.mfu is None else f", {self.mfu:.0%} of their peak"
+        if self.mfu is not None and self.mfu > 1:
+            used += " (more than all of it, so that its log, or the peak that fairseq-train took, is wrong)"
         return (
             f"{found:,.3g} hours on {devices} {'GPU(s)' if gpus else 'process(es)'}, if each does the "
             f"{self.sequences:,.3g} sequences ({self.tokens:,.0f} tokens) a second of {self.name}: "
