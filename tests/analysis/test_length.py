@@ -55,6 +55,18 @@ def test_where_no_token_is_masked_there_is_no_loss(tmp_path, text, capsys):
     path = write_checkpoint(tmp_path / "model.pt", tmp_path)
     assert main(["loss-by-position", str(path), "--data", str(tmp_path)]) == 0
     assert capsys.readouterr().out.split()[-2:] == ["–", "–"]
+    text(1)
+    loss = loss_by_position(path, tmp_path, 12)
+    plot_loss_by_position({"one": loss}, tmp_path / "one.svg")
+    assert "one: – bits" in (tmp_path / "one.svg").read_text()
+
+
+def test_where_no_token_is_masked_no_lengths_are_compared(tmp_path, text, monkeypatch):
+    text(300)
+    monkeypatch.setattr(length, "_MASKED", 0)
+    path = write_checkpoint(tmp_path / "model.pt", tmp_path, max_positions=9)
+    with pytest.raises(UserError, match=r"^no token that is scored of the 300 of .* is masked: draw more masks"):
+        loss_by_length(path, tmp_path, [9], masks=1)
 
 
 @torch.no_grad()

@@ -185,11 +185,16 @@ def loss_by_length(
 
     def summary(loss: CentredLoss) -> LengthLoss:
         width = -(-len(loss.by_position.bits) // _STRETCHES)
-        bits = float(loss.bits.sum() / max(loss.masked.sum(), 1))
+        bits = float(loss.bits.sum() / loss.masked.sum())
         positions = np.nan_to_num(loss.by_position.smooth(width)[1]).round(4).tolist()
         return LengthLoss(bits, *loss.difference(base, longest), tuple(positions))
 
     base = measure(encoder, trained)
+    if not base.masked.any():
+        raise UserError(
+            f"no token that is scored of the {len(stream)} of {data} is masked: draw more masks, or give a corpus with "
+            "more held-out text."
+        )
     found: dict[str, dict[int, LengthLoss]] = {}
     for extension in extensions:
         change, applies = EXTENSIONS[extension]
@@ -293,13 +298,18 @@ def _open(checkpoint: Checkpoint, length: int) -> TupeLanguageModelEncoder:
     return encoder
 
 
+def shown(bits: float) -> str:
+    """Write a loss, or a dash where no token is masked."""
+    return "–" if math.isnan(bits) else f"{bits:.3f}"
+
+
 def plot_loss_by_position(losses: dict[str, PositionLoss], output: str | Path) -> None:
     """Draw the loss against the position, as means over each 32nd of the longest sequence."""
     figure = new_figure(8, 4)
     axes = figure.subplots()
     width = max(1, max(len(loss.bits) for loss in losses.values()) // _STRETCHES)
     for number, (label, loss) in enumerate(losses.items()):
-        axes.plot(*loss.smooth(width), color=colour(number), label=folded(f"{label}: {loss.mean(1):.3f} bits"))
+        axes.plot(*loss.smooth(width), color=colour(number), label=folded(f"{label}: {shown(loss.mean(1))} bits"))
     axes.set(xlabel="position", ylabel="loss (bits a masked token)", xlim=(0, None))
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=2)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from tupe.analysis.length import loss_by_position, mask
+from tupe.analysis.length import loss_by_position, mask, shown
 from tupe.analysis.text import read_stream, windows
 from tupe.checkpoints.warm_start.start import LEAST, without_order
 from tupe.errors import UserError
@@ -42,8 +42,8 @@ class Losses(NamedTuple):
     def lines(self) -> list[str]:
         """What a user reads, with a warning where the positions were lost."""
         lines = [
-            f"loss on held-out text, bits a masked token: {self.new:.3f}; before {self.old:.3f}, and "
-            f"{self.no_order:.3f} without order"
+            f"loss on held-out text, bits a masked token: {shown(self.new)}; before {shown(self.old)}, and "
+            f"{shown(self.no_order)} without order"
         ]
         if self.new > self.no_order:
             lines.append("warning: that is worse than the old model without any order: its positions are lost")

@@ -6,7 +6,6 @@ Example: tupe loss-by-position TUPE-R=tupe.pt longer.pt --data DATA --lengths 12
 """
 
 import argparse
-import math
 from pathlib import Path
 
 from tupe.cli._labels import named, split_label
@@ -28,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Measure each checkpoint at each length; say which lengths it lacks, and leave them out."""
     from tupe.analysis.checkpoint import open_encoder
-    from tupe.analysis.length import TooLong, loss_by_position, plot_loss_by_position
+    from tupe.analysis.length import TooLong, loss_by_position, plot_loss_by_position, shown
 
     checkpoints = named(args.checkpoints)
     found, missing = {}, None
@@ -43,8 +42,7 @@ def run(args: argparse.Namespace) -> None:
                 continue
             found[f"{name}, {length} positions"] = loss
             means = [loss.mean(1), *(loss.mean(max(1, q * length // 4), (q + 1) * length // 4) for q in range(4))]
-            shown = ("–" if math.isnan(mean) else f"{mean:.3f}" for mean in means)  # the text may be shorter
-            print(f"{name:<40}{length:>8}" + "".join(f"{mean:>8}" for mean in shown))
+            print(f"{name:<40}{length:>8}" + "".join(f"{shown(mean):>8}" for mean in means))
     if not found:
         raise missing
     if args.output:
