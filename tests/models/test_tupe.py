@@ -182,6 +182,11 @@ def test_masked_tokens_by_mask_and_by_index(build, tokens):
         by_index, _ = model(tokens, masked_tokens=mask.flatten().nonzero().squeeze(1), num_tokens=23)
     torch.testing.assert_close(by_mask, everywhere[mask])
     torch.testing.assert_close(by_index, everywhere[mask])
+    size = tokens.numel()
+    for wrong in (mask.t(), mask.flatten(), mask.float(), torch.tensor([size]), torch.tensor([-1]), [3]):
+        said = rf"^masked_tokens is .*, but must be bool \(B, T\) = \({len(tokens)}, .*, or indices into these {size} "
+        with pytest.raises(UserError, match=said):
+            model(tokens, masked_tokens=wrong)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -23,6 +23,7 @@ from tupe.models.position import (
 )
 from tupe.models.unpadded import Group, Unpadded
 from tupe.position import PositionTable, PositionTerms, SegmentTable, check_separators, segment_ids
+from tupe.position.arguments import shown
 from tupe.position.length import check_length
 from tupe.position.precision import compute_dtype
 from tupe.systems import IN_LAYER
@@ -217,6 +218,23 @@ class TupeEncoder(nn.Module):
         x = self.layer_norm(x)
         x = x if head is None else head(x)
         return (x if unpadded is None else unpadded.pad(x, *src_tokens.shape)), states
+
+
+def check_masked(masked: object, shape: torch.Size) -> None:
+    """Raise `UserError` unless `masked` is bool of `shape` `(B, T)`, or indices into its tokens, checked on the CPU."""
+    if is_traced():
+        return
+    fits = isinstance(masked, Tensor) and masked.dtype in (torch.bool, torch.int64, torch.int32)
+    if fits and masked.dtype == torch.bool:
+        fits = masked.shape == shape
+    elif fits and masked.device.type == "cpu" and masked.numel():  # a GPU would have to be waited for
+        fits = 0 <= int(masked.min()) <= int(masked.max()) < shape.numel()
+    if not fits:
+        kind = f" of {masked.dtype}" if isinstance(masked, Tensor) else ""
+        raise UserError(
+            f"masked_tokens is {shown(masked)}{kind}, but must be bool (B, T) = {tuple(shape)}, or indices into these "
+            f"{shape.numel()} tokens, from 0"
+        )
 
 
 def check_tokens(tokens: object, embedding: nn.Embedding, axes: tuple[int, ...] = (2,)) -> None:

@@ -27,7 +27,7 @@ from tupe.layers import Linear, linear
 from tupe.models.activation import activation_function
 from tupe.models.checkpoint_config import fitting, refuse_no_paths, saved_config
 from tupe.models.config import CONFIGS, TupeConfig
-from tupe.models.encoder import TupeEncoder
+from tupe.models.encoder import TupeEncoder, check_masked
 from tupe.models.heads import LinearHead, SpanHead, TokenHead, upgrade
 from tupe.models.hub import HubInterface, JsonBpe, ProcessedText, check_head, text_processing
 from tupe.models.kernels import check_kernels
@@ -107,8 +107,9 @@ class TupeLanguageModelEncoder(RobertaEncoder):
         return x, {"inner_states": states and [state.transpose(0, 1) for state in states]}
 
     def output_layer(self, features: Tensor, masked_tokens: Tensor | None = None) -> Tensor:
-        """Compute the vocabulary logits: `(B, T, V)`, or `(N, V)` at `masked_tokens` only."""
+        """Compute the vocabulary logits: `(B, T, V)`, or `(N, V)` at `masked_tokens` only, which are checked."""
         if masked_tokens is not None:
+            check_masked(masked_tokens, features.shape[:2])
             features = features.flatten(0, 1)[masked_tokens.flatten()]
         return self.lm_head(features)
 
