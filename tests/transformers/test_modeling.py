@@ -297,6 +297,11 @@ def test_segments_and_lengths_are_the_users_too(dictionary):
         ({"attention_mask": torch.ones(3, 1, 5, 37)}, r"attention_mask is \(3, 1, 5, 37\), but must be \(B, n\)"),
         ({"attention_mask": torch.ones(2, 37)}, r"attention_mask is \(2, 37\), but must be \(B, n\)"),
         ({"position_ids": tokens(37)}, "the model has no position_ids: nothing would read it"),
+        (
+            {"atention_mask": torch.ones(3, 37)},
+            r"the model has no atention_mask \(did you mean attention_mask\?\): nothing would",
+        ),
+        ({"lables": tokens(37)}, r"the model has no lables \(did you mean labels\?\): nothing would read it"),
         ({"input_ids": torch.zeros(0, 5).long()}, r"the words are \(0, 5, 24\), which is no token: give a sequence"),
         ({"input_ids": torch.zeros(2, 0).long()}, r"the words are \(2, 0, 24\), which is no token"),
     ],

@@ -9,6 +9,7 @@ This file is shipped with exported models: it imports no `tupe`. Parameters are 
 
 from __future__ import annotations
 
+import difflib
 import math
 import os
 import shutil
@@ -36,6 +37,14 @@ from transformers.utils.generic import can_return_tuple
 from transformers.utils.output_capturing import capture_outputs
 
 from .configuration_tupe import TupeConfig
+
+#: Arguments of the models, of `forward` itself and of Transformers for all models.
+_ARGUMENTS = (
+    *("input_ids", "attention_mask", "token_type_ids", "inputs_embeds", "labels", "start_positions", "end_positions"),
+    *("output_hidden_states", "output_attentions", "return_dict"),
+)
+#: Arguments of other models that change what they compute.
+_UNREAD = ("position_ids", "head_mask")
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
@@ -800,6 +809,21 @@ class TupePreTrainedModel(PreTrainedModel):
                 shutil.copyfile(source / name, target / kept)
 
 
+def check_names(given: dict[str, object]) -> None:
+    """Raise `ValueError` for an argument that the model has not, as `position_ids`, and for a name that is misspelt.
+
+    Other names pass, as in Transformers' own models: attention and losses that a user registers may read them.
+    """
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return
+    for name in (name for name, value in given.items() if value is not None and name not in _ARGUMENTS):
+        cutoff = 1 - 1.4 / (len(name) + 2)  # of names that differ in one letter, or have two exchanged
+        near = difflib.get_close_matches(name, _ARGUMENTS, n=1, cutoff=cutoff)
+        if near or name in _UNREAD:
+            meant = f" (did you mean {near[0]}?)" if near else ""
+            raise ValueError(f"the model has no {name}{meant}: nothing would read it, so leave it out")
+
+
 def check_padding(attention_mask: Tensor) -> None:
     """Raise `ValueError` if the mask `(B, n)` hides the first token of a sequence, as padding on the left does.
 
@@ -933,9 +957,7 @@ class TupeModel(TupePreTrainedModel):
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
-        unread = next((name for name in ("position_ids", "head_mask") if kwargs.get(name) is not None), None)
-        if unread is not None:
-            raise ValueError(f"the model has no {unread}: nothing would read it, so leave it out")
+        check_names(kwargs)
         masks = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
         check_tensors(self.embed_tokens.weight, input_ids=input_ids, inputs_embeds=inputs_embeds, **masks)
         if input_ids is not None:
