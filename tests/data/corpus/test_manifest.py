@@ -39,6 +39,10 @@ def test_what_is_no_manifest(copy):
         ("[]", "an object"),
         (json.dumps({**good, "checksums": {}}), "does not name sentencepiece"),
         (json.dumps({**good, "sizes": [1]}), "sizes is"),
+        (
+            '{"version": 2, "task": "CoLA"}',
+            r"unknown field 'task'\): give the folder that tupe prepare-corpus wrote, whole",
+        ),
         (json.dumps({**good, "version": 1}), "of version 1, but this tupe reads version 2"),
     ):
         (copy / "manifest.json").write_text(content)

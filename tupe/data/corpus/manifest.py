@@ -83,7 +83,7 @@ class Manifest:
         if path.is_file() and path.name != NAME:
             raise UserError(f"{path} is a file: give the folder that {MADE_BY} wrote.")
         path = path / NAME if path.is_dir() else path
-        manifest = cls(path.parent, read(path, Content, MADE_BY))
+        manifest = cls(path.parent, read(path, Content, MADE_BY, f"give the folder that {MADE_BY} wrote, whole"))
         checksums = manifest.content.checksums
         if manifest.content.imported is not None and not {MODEL, JSON} & checksums.keys():
             raise UserError(f"{path.parent} was imported without a tokenizer: import it without --no-tokenizer.")

@@ -60,7 +60,7 @@ class Content:
     @classmethod
     def with_vocabulary(cls, folder: Path) -> "Content":
         """Read the manifest of a folder, and check only its vocabulary. Raise what `load` raises."""
-        content = read(folder / NAME, cls, MADE_BY)
+        content = read(folder / NAME, cls, MADE_BY, f"give the folder that {MADE_BY} wrote, whole")
         vocabulary = (MODEL, *content.settings.dictionaries)
         for name in vocabulary:
             if name not in content.checksums:
