@@ -59,6 +59,15 @@ def test_a_configuration_of_another_model(change, said, make_checkpoint, corpus,
         import_transformers(tmp_path / "new", tmp_path / "back.pt")
 
 
+def test_special_numbers_as_transformers_may_write_them(make_checkpoint, corpus, tmp_path):
+    make_checkpoint(tmp_path / "pretrained.pt")
+    export(tmp_path / "pretrained.pt", corpus, tmp_path / "exported", tokenizer=False)
+    path = tmp_path / "exported/config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "bos_token_id": None, "eos_token_id": [2]}))
+    import_transformers(tmp_path / "exported", tmp_path / "back.pt")
+    assert (tmp_path / "back.pt").is_file()
+
+
 def test_a_language_that_nothing_reads(make_checkpoint, corpus, tmp_path, capsys):
     make_checkpoint(tmp_path / "pretrained.pt")
     export(tmp_path / "pretrained.pt", corpus, tmp_path / "exported", tokenizer=False)

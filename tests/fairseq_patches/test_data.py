@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from fairseq import tasks
@@ -9,7 +11,7 @@ from omegaconf import OmegaConf
 
 import tupe.fairseq_patches  # noqa: F401
 from tupe.errors import UserError
-from tupe.fairseq_patches.task import keep_last_batch, put_in_scope
+from tupe.fairseq_patches.task import check_lengths, keep_last_batch, put_in_scope
 
 PREPROCESS = r".*fairseq-preprocess .*--destdir "
 
@@ -111,6 +113,15 @@ def test_most_sequences_too_long(train, tmp_path, option):
         UserError, match=rf"longer than max_positions=16 \(up to 32 tokens\): raise .*{option}\b.*, lower"
     ):
         train(tmp_path, option, 16)
+
+
+def test_pairs_too_long():
+    """The options of both sides are named, and none of blocks of text."""
+    pairs = SimpleNamespace(filter_indices_by_size=lambda all_, most: (all_[:1], all_[1:]), size=lambda _: (9, 8))
+    said = r"^1 of 2 sequences .*\(up to 9 tokens\): raise --max-source-positions or --max-target-positions, or leave"
+    with pytest.raises(UserError, match=said) as refused:
+        check_lengths(np.arange(2), pairs, (8, 8), training=False)
+    assert "tokens-per-sample" not in str(refused.value)
 
 
 def test_some_sequences_too_long(corpus, train, tmp_path):

@@ -106,6 +106,7 @@ def test_validation_is_of_all_and_of_each(data):
     [
         (None, {"langs": "de,fr"}, r"task\.langs=de,fr names fr, but .* has de, en, sw"),
         (None, {"langs": ","}, "names nothing"),
+        (None, {"shorten_data_split_list": "train"}, r"nothing reads task\.shorten_data_split_list here: without it"),
         (None, {"multilang_sampling_alpha": 1.5}, "sampling of languages is 1.5: it must be between 0 and 1"),
         ("sw/train.idx", {}, r"there is no .*sw/train\.idx"),
         ("sw/train.bin", {}, r"train\.bin has 0 bytes, not the"),
