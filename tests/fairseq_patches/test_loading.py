@@ -109,7 +109,9 @@ def test_an_encoder_begins_no_electra():
 
 
 def test_only_a_missing_criterion_is_explained_so():
-    cfg = OmegaConf.create({"dataset": {"batch_size": 4}, "common_eval": {"path": "a.pt", "model_overrides": "{}"}})
+    cfg = OmegaConf.create(
+        {"dataset": {"batch_size": 4, "num_shards": 1}, "common_eval": {"path": "a.pt", "model_overrides": "{}"}}
+    )
     state = OmegaConf.create({"criterion": {}}, flags={"struct": True})
     with pytest.raises(UserError, match="does not say its criterion"), commands._checked(cfg, validate.main):
         assert OmegaConf.create({}, flags={"struct": True}).criterion

@@ -1,4 +1,5 @@
 import re
+import sys
 from argparse import Namespace
 from types import SimpleNamespace
 
@@ -8,6 +9,7 @@ from fairseq import criterions
 from fairseq.criterions import FairseqCriterion
 from fairseq.data import encoders
 from fairseq.data.encoders.hf_bert_bpe import BertBPEConfig
+from fairseq.data.encoders.moses_tokenizer import MosesTokenizerConfig
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceConfig
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.dataclass.initialize import add_defaults
@@ -41,11 +43,13 @@ def test_validation_without_a_task(monkeypatch):
         validate.cli_main()
 
 
-@pytest.mark.parametrize("given", ["{'dropuot': 0}", "{'model': {'dropuot': 0}}"])
+@pytest.mark.parametrize("given", ["{'dropuot': 0}", "{'model': {'dropuot': 0}}", "{'beam': 3}"])
 def test_an_override_that_nothing_reads(given, monkeypatch):
     command = "fairseq-validate DATA --user-dir tupe --task masked_lm --batch-size 1 --path none.pt --model-overrides"
     monkeypatch.setattr("sys.argv", [*command.split(), given])
-    with pytest.raises(UserError, match=r"^--model-overrides has no dropuot \(did you mean dropout\?\): nothing would"):
+    with pytest.raises(
+        UserError, match=r"^--model-overrides has no (dropuot \(did you mean dropout\?\)|beam.*): nothing"
+    ):
         validate.cli_main()
 
 
@@ -253,3 +257,12 @@ def test_a_vocabulary_without_its_files(settings, said, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with patched(), pytest.raises(UserError, match=f"^--bpe {said}"):
         encoders.build_bpe(OmegaConf.structured(settings))
+
+
+def test_a_tokenizer_without_its_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    said = (
+        r"^--tokenizer moses cannot be made \(ImportError: Please install Moses tokenizer with: pip install sacremoses"
+    )
+    with patched(), pytest.raises(UserError, match=said):
+        encoders.build_tokenizer(OmegaConf.structured(MosesTokenizerConfig("moses")))

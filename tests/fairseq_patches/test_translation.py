@@ -2,6 +2,7 @@
 
 import io
 import math
+import shutil
 import sys
 from argparse import Namespace
 
@@ -125,12 +126,18 @@ def test_one_language_that_the_data_lack(given, tmp_path):
         tasks.setup_task(TranslationConfig(_name="translation", data=str(tmp_path), **given))
 
 
-def test_the_format_of_data_is_not_another(corpus, task):
+def test_the_format_of_data_is_not_another(corpus, task, tmp_path):
+    """A text of the same name may stand beside binary data, and is what `--dataset-impl raw` asks for."""
     put_in_scope(task)
     with pytest.raises(UserError, match=r"train\.idx is of the format mmap, not cached: leave out --dataset-impl"):
         put_in_scope(task.source_dictionary)
         with patched():
             data_utils.load_indexed_dataset(str(corpus / "train"), task.source_dictionary, "cached")
+    for name in ("train.idx", "train.bin"):
+        shutil.copy(corpus / name, tmp_path)
+    (tmp_path / "train").write_text("one line\n")
+    with patched():
+        assert len(data_utils.load_indexed_dataset(str(tmp_path / "train"), task.source_dictionary, "raw")) == 1
 
 
 def test_data_without_a_pair_of_languages(corpus):
@@ -163,7 +170,8 @@ def test_text_to_translate_that_is_not_utf_8(monkeypatch):
     cfg = OmegaConf.create(
         {"common_eval": {"path": "x.pt", "model_overrides": "{}"}, "interactive": {"input": "-", "buffer_size": 1}}
     )
-    cfg.dataset, cfg.generation = {"batch_size": 1}, {"score_reference": False}
+    cfg.dataset = {"batch_size": 1, "num_shards": 1}
+    cfg.generation = {"score_reference": False, "lm_path": None, "lm_weight": 0}
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="latin-1"))
     said = r"^the text to translate \(-\) is not UTF-8: convert it\.$"
     with pytest.raises(UserError, match=said), _checked(cfg, interactive.main):

@@ -67,6 +67,9 @@ def test_translations_are_fairseqs(translate, trained, parallel, tmp_path):
     assert main(["bleu", "--hypotheses", str(tmp_path / "generated"), "--reference", str(out)]) == 0
     lines = dict(line[2:].split("\t", 2)[::2] for line in generated.stdout.splitlines() if line.startswith("D-"))
     assert [lines[str(number)] for number in range(20)] == out.read_text().splitlines()
+    half = run("fairseq-generate", parallel, *search, "--batch-size", 5, "--num-shards", 2, "--shard-id", 1).stdout
+    found = dict(line[2:].split("\t", 2)[::2] for line in half.splitlines() if line.startswith("D-"))
+    assert len(found) == 10 and found.items() < lines.items()
     model = sentencepiece.SentencePieceProcessor(model_file=str(parallel / "sentencepiece.bpe.model"))
     pieces = tmp_path / "pieces"
     pieces.write_text(

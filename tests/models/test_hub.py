@@ -3,6 +3,7 @@
 import logging
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -81,6 +82,11 @@ def test_a_name_that_nothing_reads():
         TupeModel.from_pretrained("run", sentencepice_model="a")
     with pytest.raises(UserError, match="no beams"):
         Seq2SeqModel.from_pretrained("run", checkpoint_file="a.pt", beams=3)
+    for model in (TupeModel, Seq2SeqModel):
+        with pytest.raises(UserError, match=r"^from_pretrained has no archive_map: nothing would read it"):
+            model.from_pretrained("run", archive_map=3)
+    with pytest.raises(UserError, match=r"^from_pretrained has 'generation_args': 3, but generation_args is no field"):
+        Seq2SeqModel.from_pretrained("run", generation_args=3)
 
 
 @pytest.mark.parametrize(
@@ -193,6 +199,9 @@ def test_what_is_no_text_and_a_head_that_is_none(hub):
         hub.register_classification_head(3, 2)
     with pytest.raises(UserError, match=r"^frozen_layers is True, but must be a whole number"):
         hub.model.freeze_layers(True)
+    hub.model.freeze_layers(np.int64(1))
+    with pytest.raises(UserError, match=r"^frozen_layers is .*-1.*, but the model has [0-9]+ layers: give a number up"):
+        hub.model.freeze_layers(np.int64(-1))
     with pytest.raises(UserError, match=r"^num_classes is None, but must be a whole number, 1 or more$"):
         hub.register_classification_head("mine")
     with pytest.raises(UserError, match=r"^inner_dim is -1, but must be a whole number, 1 or more$"):

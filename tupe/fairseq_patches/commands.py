@@ -41,6 +41,7 @@ _HYDRA_CPU_LINES = ", distributed_backend: gloo, ddp_backend: legacy_ddp"
 #: Criterions that give each parameter of an encoder of ours a gradient.
 _TRAIN_EVERY_PARAMETER = ("masked_lm", "tupe_masked_lm", "tupe_electra")
 _BATCHED = ("fairseq_cli.train", "fairseq_cli.validate")  # the others have a default
+_UNDIVIDED = (*_BATCHED, "fairseq_cli.interactive")
 _EVALUATE = ("fairseq_cli.validate", "fairseq_cli.generate", "fairseq_cli.interactive")
 #: What is raised in a command: the type of error, a pattern of its text, in which commands (none: all), and what that
 #: tells a user.
@@ -156,15 +157,26 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
     if evaluates and not cfg.common_eval.path:
         raise UserError("no checkpoint is given: set --path to one that a training wrote.")
     if evaluates:
-        refuse_unknown_names(ast.literal_eval(cfg.common_eval.model_overrides), "--model-overrides")
-    replaces = main.__module__ == "fairseq_cli.generate" and cfg.generation.replace_unk is not None
-    if replaces and cfg.dataset.dataset_impl != "raw":  # with it, fairseq's own models can
+        overrides = ast.literal_eval(cfg.common_eval.model_overrides)
+        refuse_unknown_names(overrides, "--model-overrides", groups=("model", "task", "criterion"))
+    generates = main.__module__ == "fairseq_cli.generate"
+    if generates and cfg.generation.replace_unk is not None and cfg.dataset.dataset_impl != "raw":
+        # with raw data, fairseq's own models can
         raise UserError(f"--replace-unk needs --dataset-impl raw, and {NO_WEIGHTS}: leave it out.")
-    if main.__module__ == "fairseq_cli.generate" and cfg.generation.constraints is not None:
+    if generates and cfg.generation.constraints is not None:
         raise UserError("--constraints are read with a text's sentences, by fairseq-interactive alone: leave it out.")
+    if generates and cfg.generation.lm_weight and cfg.generation.lm_path is None:
+        raise UserError("--lm-weight weighs a language model, and none is given: add --lm-path.")
+    if generates and cfg.dataset.num_shards > 1:  # fairseq-generate reads the world size and rank in their place
+        cfg.distributed_training.distributed_world_size = cfg.dataset.num_shards
+        cfg.distributed_training.distributed_rank = cfg.dataset.shard_id
+    if main.__module__ in _UNDIVIDED and cfg.dataset.num_shards > 1:
+        raise UserError("--num-shards divides what fairseq-generate translates, and nothing else: leave it out.")
     interactive = main.__module__ == "fairseq_cli.interactive"
     if interactive and cfg.generation.score_reference:
         raise UserError("--score-reference scores prepared translations, by fairseq-generate alone: leave it out.")
+    if interactive and (cfg.generation.lm_path is not None or cfg.generation.lm_weight):
+        raise UserError("--lm-path and --lm-weight are read by fairseq-generate alone: leave them out.")
     if interactive and (cfg.dataset.batch_size or 0) > max(cfg.interactive.buffer_size, 1):
         raise UserError(f"--batch-size {cfg.dataset.batch_size} is above --buffer-size: raise the latter to it.")
     if interactive and cfg.interactive.input == "-" and isinstance(sys.stdin, io.TextIOWrapper):

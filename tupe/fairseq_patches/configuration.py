@@ -9,7 +9,7 @@ import difflib
 import os
 import re
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -40,7 +40,6 @@ _DATACLASSES: dict[str, Mapping[str, type]] = {
     "task": TASK_DATACLASS_REGISTRY,
     **{kind: registry["dataclass_registry"] for kind, registry in REGISTRIES.items()},
 }
-_OF_HUB = ("archive_map", "generation_args")  # arguments of `hub_utils.from_pretrained`
 _REFUSALS = (AssertionError, ValueError, ArithmeticError, NotImplementedError)  # of values
 _ADVICE = re.compile(r"\n +full_key: |\s(?:To append to|Either remove|See https:|Config search path:|Search path:)")
 _NO_TEXT = re.compile(r"Cannot convert '(?:List|Dict)Config' to string: '(.*)'")
@@ -163,25 +162,31 @@ def refuse_other_parts(cfg: Mapping) -> None:
             refuse_other_fields(part["_name"], part, known[part["_name"]])
 
 
-def refuse_unknown_names(given: Mapping[str, Any], where: str = "from_pretrained", named: tuple[str, ...] = ()) -> None:
+def refuse_unknown_names(
+    given: Mapping[str, Any],
+    where: str = "from_pretrained",
+    named: tuple[str, ...] = (),
+    groups: Collection[str] = GROUPS,
+) -> None:
     """Raise a `UserError` for the first name that is of no field of a configuration, which fairseq ignores.
 
     Args:
-        given: values by the names of fields, or by group those of its fields.
+        given: values by the names of fields, or by group those of its fields; None is a value that is not given.
         where: the option or function that took them, for the message.
         named: groups that may be given by their name alone, as `bpe`.
+        groups: whose fields something reads.
     """
-    groups = dataclasses.fields(FairseqConfig)
-    of = [group.type for group in groups if dataclasses.is_dataclass(group.type)]
-    of += [kind for known in _DATACLASSES.values() for kind in known.values()]
-    known = {field.name for kind in of for field in dataclasses.fields(kind)}
-    known |= {*_DATACLASSES, *GROUPS, *_OF_HUB}
+    of = [group.type for group in dataclasses.fields(FairseqConfig) if group.name in groups]
+    of += [kind for group in groups for kind in _DATACLASSES.get(group, {}).values()]
+    known = {field.name for kind in of if dataclasses.is_dataclass(kind) for field in dataclasses.fields(kind)}
+    known |= {*groups}
     inner = (name for part in given.values() if isinstance(part, Mapping) for name in part)
     unknown = next((name for name in (*given, *inner) if name not in known), None)
     if unknown is not None:
         raise UserError(f"{where} has no {unknown}{nearest(unknown, known)}: nothing would read it")
     flat = next(
-        (name for name, part in given.items() if name in {*GROUPS} - {*named} and not isinstance(part, Mapping)), None
+        (name for name, part in given.items() if name in {*groups} - {*named} and not isinstance(part, Mapping | None)),
+        None,
     )
     if flat is not None:
         said = f"{where} has {flat!r}: {given[flat]!r:.60}, but {flat} is no field"

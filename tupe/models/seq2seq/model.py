@@ -16,6 +16,7 @@ from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import refuse_other_dictionary, saved_size
 from tupe.fairseq_patches.configuration import refuse_unknown_names
 from tupe.fairseq_patches.patching import patched
+from tupe.fairseq_patches.ranges import GROUPS
 from tupe.fairseq_patches.task import before_building
 from tupe.models.checkpoint_config import fitting, refuse_no_paths
 from tupe.models.config import CONFIGS as ENCODERS
@@ -75,7 +76,7 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         Raises:
             UserError: if there is no such checkpoint, or its model is an encoder alone.
         """
-        refuse_unknown_names(kwargs, named=("bpe", "tokenizer"))
+        refuse_unknown_names(kwargs, named=("bpe", "tokenizer"), groups=(*GROUPS, "generation_args"))
         refuse_no_paths(
             model_name_or_path=model_name_or_path, checkpoint_file=checkpoint_file, data_name_or_path=data_name_or_path
         )
