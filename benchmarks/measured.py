@@ -20,8 +20,15 @@ def device(text: str) -> str:
     return text
 
 
-def parse(parser: argparse.ArgumentParser, *, rounds: int, warm_up: int, steps: int | None = None) -> Namespace:
-    """Add the options of how to measure, with these defaults, and parse the command line."""
+def parse(
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str] | None = None,
+    *,
+    rounds: int,
+    warm_up: int,
+    steps: int | None = None,
+) -> Namespace:
+    """Add the options of how to measure, with these defaults, and parse `argv`, by default the command line."""
     add, usual = parser.add_argument, "cuda" if torch.cuda.is_available() else "cpu"
     add("--device", type=device, default=usual, help="default: cuda where there is one")
     add("--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU")
@@ -30,7 +37,7 @@ def parse(parser: argparse.ArgumentParser, *, rounds: int, warm_up: int, steps: 
     if steps is not None:
         add("--steps", type=int, default=steps, help="steps of each rival in a round (default: %(default)s)")
     add("--clock", choices=["wall", "process"], default="wall", help="process: processor time, for a busy CPU")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     args.on_gpu = args.device.startswith("cuda")
     args.dtype = args.dtype or ("bfloat16" if args.on_gpu else "float32")
     args.torch_dtype = getattr(torch, args.dtype)

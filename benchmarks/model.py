@@ -30,7 +30,7 @@ import subprocess
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ PUBLISHED = {
 }
 
 
-def arguments() -> Namespace:
+def arguments(argv: Sequence[str] | None = None) -> Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add, known = parser.add_argument, [name for name in NAMES if name != "authors"]
     add("--sizes", nargs="+", choices=SIZES, default=["base"])
@@ -70,7 +70,7 @@ def arguments() -> Namespace:
     add("--profile", action="store_true", help="instead: where the first model's step spends its time")
     add("--output", type=Path, help="folder for model.json and model.md")
     add("--worker", help=argparse.SUPPRESS)  # what one process measures, as JSON
-    args = parse(parser, rounds=20, warm_up=3, steps=5)
+    args = parse(parser, argv, rounds=20, warm_up=3, steps=5)
     if FLEX in args.rivals and "training" in args.modes and args.attention_dropout != 0:
         parser.error(f"{FLEX} cannot drop attention weights: add --attention-dropout 0, for all rivals")
     return args

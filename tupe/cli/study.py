@@ -9,11 +9,12 @@ import argparse
 import math
 from collections import Counter
 from pathlib import Path
-from typing import get_args
+from typing import NoReturn, get_args
 
 from tupe.cli._types import output_folder, real, whole
-from tupe.errors import UserError
-from tupe.experiments.study.design import Part, read_design
+from tupe.cli.main import parser_of
+from tupe.errors import UserError, one_line
+from tupe.experiments.study.design import Design, Part, read_design
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,13 +38,27 @@ def add_size(parser: argparse.ArgumentParser) -> None:
     add("--records", type=Path, default=Path("docs/results/runs"), help="what runs leave (default: %(default)s)")
 
 
+def _check_corpus(design: Design) -> None:
+    """Raise `UserError` for options that `tupe prepare-corpus` does not take."""
+    parser = parser_of("prepare-corpus")
+
+    def refuse(message: str) -> NoReturn:
+        raise UserError(f"corpus of {design.name} is wrong: {one_line(message):.300}: see {parser.prog} --help.")
+
+    parser.error = refuse
+    parser.parse_intermixed_args(["OUT", "INPUT", *design.corpus])
+
+
 def run(args: argparse.Namespace) -> None:
     from tupe.cores import available_cores
     from tupe.experiments.study.driver import ELSEWHERE, Study
+    from tupe.experiments.study.finetuning import check_cost
     from tupe.experiments.study.training import check
 
     design = read_design(args.size)
     check(design)
+    check_cost(design)
+    _check_corpus(design)
     study = Study(design, args.records, args.out, args.parts, args.systems)
     for text in args.texts:
         if not text.exists():

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -439,3 +440,21 @@ def test_what_cannot_be(study, design, tmp_path, capsys, monkeypatch):
     )
     assert main(["study", "--list", *options]) == 0
     assert "missing search/bert_a.lr_0.001" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ('"512"', '"0"', "corpus of made is wrong: argument --vocab-size: .*: see tupe prepare-corpus --help"),
+        ("--vocab-size", "--vocab-sise", "corpus of made is wrong: unrecognized arguments: --vocab-sise.*: see"),
+        ("sizes, tiny", "sizes, tinny", "cost of made is wrong: argument --sizes: invalid choice: 'tinny' .* --help"),
+        ("sizes, tiny", "sises, tiny", "cost of made is wrong: unrecognized arguments: --sises tiny: see .*model.py"),
+        ("sizes, tiny", 'device, "cuda:99"', ""),
+    ],
+)
+def test_options_of_other_programs(before, after, said, design, tmp_path, capsys):
+    size = tmp_path / "made.yaml"
+    size.write_text(DESIGN.replace(before, after))
+    options = ["--size", str(size), "--records", str(tmp_path / "records"), "--out", str(tmp_path)]
+    assert main(["study", "--list", *options]) == bool(said)
+    assert re.fullmatch(f"error: {said}.*\n" if said else "", capsys.readouterr().err)

@@ -1,6 +1,9 @@
 """Fine-tune the checkpoints of a study and measure its systems' costs: the commands, and their records."""
 
+import contextlib
+import io
 import json
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ from tupe.experiments.process import python_command
 from tupe.experiments.study.design import Design, Run
 from tupe.experiments.study.records import Cost, FineTuning, this_machine
 from tupe.experiments.table import read_sweep
+from tupe.fairseq_patches.patching import replaced
 from tupe.user_dir import config_dir
 
 BENCHMARK = config_dir().parent / "benchmarks/model.py"
@@ -46,6 +50,23 @@ def cost_command(design: Design, folder: Path) -> list[str]:
             f"costs are measured by {BENCHMARK.name} of a clone: leave them out by --parts, or run it there."
         )
     return [sys.executable, str(BENCHMARK), *design.cost, "--output", str(folder)]
+
+
+def check_cost(design: Design) -> None:
+    """Raise `UserError` for arguments that `benchmarks/model.py`, if it is there, does not take.
+
+    A `--device` that this machine lacks is taken: the study may be listed on another one.
+    """
+    if not (design.cost and BENCHMARK.is_file()):
+        return
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), replaced(sys, "path", [str(BENCHMARK.parent), *sys.path]):
+            runpy.run_path(str(BENCHMARK))["arguments"](design.cost)
+    except SystemExit:
+        why = said.getvalue().rpartition(" error: ")[2].strip()
+        if not why.startswith("argument --device"):
+            raise UserError(f"cost of {design.name} is wrong: {why:.300}: see {BENCHMARK} --help.") from None
 
 
 def cost_record(of: dict[str, Any], folder: Path) -> Cost:
