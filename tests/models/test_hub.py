@@ -95,9 +95,12 @@ def test_a_name_that_nothing_reads():
         ({"relative": "none"}, "the weights of .* do not fit the model that relative makes of it: leave out"),
         ({"encoder_layers": 5}, "the weights of .* do not fit the model that encoder_layers makes of it: leave out"),
         ({"task": "x"}, "from_pretrained has 'task': 'x', but task is no field: give"),
-        ({"tokenizer": "moses"}, "from_pretrained has 'tokenizer': 'moses', but tokenizer is no field: give"),
+        ({"tokenizer": "moses"}, "from_pretrained has no tokenizer.*: nothing would read it"),
+        ({"beam": 3}, "from_pretrained has no beam"),
         ({"model": {"encoder_layer": 3}}, "from_pretrained has no encoder_layer"),
         ({"sentencepiece_model": 3}, "sentencepiece_model is 3, but must be a path"),
+        ({"user_dir": 3}, "user_dir is 3, but must be a path"),
+        ({"tokens_per_sample": "x"}, "masked_lm cannot have this tokens_per_sample: Value 'x' of type"),
     ],
 )
 def test_a_value_that_makes_another_model(hub, change, said, tmp_path):

@@ -244,6 +244,8 @@ def known_task(original):
                     f"there is no {error.filename}: give the folder of a translation's data, with a dictionary a "
                     "language, or a checkpoint that was trained on these"
                 ) from error
+            if isinstance(error, ValidationError):
+                raise cannot_be(name, (), _DATACLASSES["task"][name], error) from error
             if not isinstance(error, (OSError, UserError)):
                 for path in _dictionaries(data):  # a line, or bytes, that no dictionary has
                     read_dictionary(path, "", "copy it again, or prepare the data again")

@@ -285,11 +285,12 @@ class TupeModel(RobertaModel):
         Raises:
             UserError: if there is no such checkpoint of ours or no dictionary, or they do not fit together.
         """
-        refuse_unknown_names(kwargs)
+        refuse_unknown_names(kwargs, groups=("common", "model", "task", "bpe"))
         fields = [*kwargs]
         refuse_no_paths(
-            model_name_or_path=model_name_or_path, checkpoint_file=checkpoint_file, data_name_or_path=data_name_or_path
-        )
+            **{name: kwargs[name] for name in ("sentencepiece_model", "user_dir") if kwargs.get(name) is not None},
+            model_name_or_path=model_name_or_path, checkpoint_file=checkpoint_file, data_name_or_path=data_name_or_path,
+        )  # fmt: skip
         known = REGISTRIES["bpe"]["registry"]
         if bpe is not None and (not isinstance(bpe, str) or bpe not in known):
             raise UserError(
@@ -313,8 +314,6 @@ class TupeModel(RobertaModel):
         if pieces.is_file():
             kwargs.setdefault("sentencepiece_model", str(pieces))
         named = kwargs.get("sentencepiece_model")
-        if named is not None:
-            refuse_no_paths(sentencepiece_model=named)
         places = [Path(named)] if named else [beside_data / JSON, folder / JSON]
         if named and not Path(named).is_file():
             raise UserError(f"there is no sentencepiece_model {named}: give the file of the corpus' vocabulary")
