@@ -389,15 +389,8 @@ def test_what_another_command_does(command):
         command("generate", "--constraints")
     with pytest.raises(UserError, match=r"^--score-reference scores .* by fairseq-generate alone: leave it out"):
         command("interactive", "--score-reference")
-    with pytest.raises(UserError, match=r"^--lm-path and --lm-weight are read by fairseq-generate alone: leave them"):
-        command("interactive", "--lm-path", "lm.pt")
     with pytest.raises(UserError, match=r"^--num-shards divides what fairseq-generate translates, and nothing else"):
         command("interactive", "--num-shards", 2)
-
-
-def test_a_weight_of_no_language_model(command):
-    with pytest.raises(UserError, match=r"^--lm-weight weighs a language model, and none is given: add --lm-path"):
-        command("generate", "--lm-weight", 0.3)
 
 
 def test_weights_that_overrides_do_not_fit():

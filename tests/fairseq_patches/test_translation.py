@@ -49,6 +49,9 @@ def test_a_model_of_language_is_not_ours(task):
     model = Seq2SeqModel.build_model(config, task)
     with pytest.raises(UserError, match=r"^--lm-path names a model of TUPE, and none predicts the next word alone"):
         task.build_generator([model], Namespace(), extra_gen_cls_kwargs={"lm_model": model})
+    for given in ({"lm_weight": 0.3}, {"lm_path": "lm.pt", "lm_weight": 0.3}):
+        with pytest.raises(UserError, match=f"^--{next(iter(given)).replace('_', '-')} needs a language model, which"):
+            task.build_generator([model], Namespace(**given), extra_gen_cls_kwargs={"lm_model": None})
 
 
 def test_an_encoder_is_refused(task):
@@ -171,7 +174,7 @@ def test_text_to_translate_that_is_not_utf_8(monkeypatch):
         {"common_eval": {"path": "x.pt", "model_overrides": "{}"}, "interactive": {"input": "-", "buffer_size": 1}}
     )
     cfg.dataset = {"batch_size": 1, "num_shards": 1}
-    cfg.generation = {"score_reference": False, "lm_path": None, "lm_weight": 0}
+    cfg.generation = {"score_reference": False}
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="latin-1"))
     said = r"^the text to translate \(-\) is not UTF-8: convert it\.$"
     with pytest.raises(UserError, match=said), _checked(cfg, interactive.main):

@@ -165,8 +165,6 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
         raise UserError(f"--replace-unk needs --dataset-impl raw, and {NO_WEIGHTS}: leave it out.")
     if generates and cfg.generation.constraints is not None:
         raise UserError("--constraints are read with a text's sentences, by fairseq-interactive alone: leave it out.")
-    if generates and cfg.generation.lm_weight and cfg.generation.lm_path is None:
-        raise UserError("--lm-weight weighs a language model, and none is given: add --lm-path.")
     if generates and cfg.dataset.num_shards > 1:  # fairseq-generate reads the world size and rank in their place
         cfg.distributed_training.distributed_world_size = cfg.dataset.num_shards
         cfg.distributed_training.distributed_rank = cfg.dataset.shard_id
@@ -175,8 +173,6 @@ def _checked(cfg: Any, main: Callable) -> Iterator[None]:
     interactive = main.__module__ == "fairseq_cli.interactive"
     if interactive and cfg.generation.score_reference:
         raise UserError("--score-reference scores prepared translations, by fairseq-generate alone: leave it out.")
-    if interactive and (cfg.generation.lm_path is not None or cfg.generation.lm_weight):
-        raise UserError("--lm-path and --lm-weight are read by fairseq-generate alone: leave them out.")
     if interactive and (cfg.dataset.batch_size or 0) > max(cfg.interactive.buffer_size, 1):
         raise UserError(f"--batch-size {cfg.dataset.batch_size} is above --buffer-size: raise the latter to it.")
     if interactive and cfg.interactive.input == "-" and isinstance(sys.stdin, io.TextIOWrapper):

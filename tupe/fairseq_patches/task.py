@@ -54,13 +54,18 @@ class TupeTask(FairseqTask):
         """Refuse what a search cannot do, also for a generator that no command builds.
 
         Raises:
-            UserError: for such numbers, and for what reads weights of attention.
+            UserError: for such numbers, for what reads weights of attention, and for a language model that nothing reads.
         """
         for option in ("print_alignment", "replace_unk"):
             if getattr(args, option, None):
                 raise UserError(f"--{option.replace('_', '-')} needs {NO_WEIGHTS}: leave it out")
-        if in_scope((kwargs.get("extra_gen_cls_kwargs") or {}).get("lm_model")):
+        language_model = (kwargs.get("extra_gen_cls_kwargs") or {}).get("lm_model")
+        if in_scope(language_model):
             raise UserError("--lm-path names a model of TUPE, and none predicts the next word alone: leave it out")
+        unread = [name for name in ("lm_path", "lm_weight") if language_model is None and getattr(args, name, None)]
+        if unread:
+            option = unread[0].replace("_", "-")
+            raise UserError(f"--{option} needs a language model, which fairseq-generate alone takes, by --lm-path")
         refuse_out_of_range({"generation": args}, ["generation"])
         longest = min([model.max_decoder_positions() - 1 for model in models], default=math.inf)
         if not getattr(args, "max_len_a", 0):
