@@ -54,7 +54,7 @@ class TupeTask(FairseqTask):
         """Refuse what a search cannot do, also for a generator that no command builds.
 
         Raises:
-            UserError: for such numbers, for what reads weights of attention, and for a language model that nothing reads.
+            UserError: for such numbers, and for options that need weights of attention or a language model.
         """
         for option in ("print_alignment", "replace_unk"):
             if getattr(args, option, None):
@@ -65,7 +65,10 @@ class TupeTask(FairseqTask):
         unread = [name for name in ("lm_path", "lm_weight") if language_model is None and getattr(args, name, None)]
         if unread:
             option = unread[0].replace("_", "-")
-            raise UserError(f"--{option} needs a language model, which fairseq-generate alone takes, by --lm-path")
+            raise UserError(
+                f"--{option} needs a language model, which fairseq-generate alone takes, by --lm-path: give one there, "
+                "or leave this out"
+            )
         refuse_out_of_range({"generation": args}, ["generation"])
         longest = min([model.max_decoder_positions() - 1 for model in models], default=math.inf)
         if not getattr(args, "max_len_a", 0):
