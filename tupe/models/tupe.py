@@ -287,10 +287,13 @@ class TupeModel(RobertaModel):
         """
         refuse_unknown_names(kwargs, groups=("common", "model", "task", "bpe"))
         fields = [*kwargs]
+        given = {name: kwargs[name] for name in ("sentencepiece_model", "user_dir") if kwargs.get(name) is not None}
         refuse_no_paths(
-            **{name: kwargs[name] for name in ("sentencepiece_model", "user_dir") if kwargs.get(name) is not None},
-            model_name_or_path=model_name_or_path, checkpoint_file=checkpoint_file, data_name_or_path=data_name_or_path,
-        )  # fmt: skip
+            model_name_or_path=model_name_or_path,
+            checkpoint_file=checkpoint_file,
+            data_name_or_path=data_name_or_path,
+            **given,
+        )
         known = REGISTRIES["bpe"]["registry"]
         if bpe is not None and (not isinstance(bpe, str) or bpe not in known):
             raise UserError(
