@@ -11,6 +11,7 @@ from tupe.cli.study import add_size
 DOCUMENTS = (
     Path("docs/results.md"),
     Path("docs/dev/study.md"),
+    Path("docs/length.md"),
     Path("docs/dev/length.md"),
     Path("docs/dev/warm_start.md"),
     Path("README.md"),

@@ -14,7 +14,7 @@ from tupe.cli.study_report import DOCUMENTS
 from tupe.errors import UserError
 from tupe.experiments.study.design import Run
 from tupe.experiments.study.document import read_results, render
-from tupe.experiments.study.figures import plot_scores
+from tupe.experiments.study.figures import plot_longer, plot_scores
 from tupe.experiments.study.records import Cost
 from tupe.experiments.study.statistics import half_interval, share
 from tupe.experiments.study.tables import BLOCKS, Results
@@ -138,7 +138,7 @@ def test_glue_and_cost(results):
     assert BLOCKS["cost"](results)[-1] == "one core."
 
 
-def test_longer(results, leave):
+def test_longer(results, leave, tmp_path):
     """Differences to the length of training, over the seeds; a length that a model has not is its own windows'."""
     zero = LengthLoss(4.0, 0.0, 0.0, (4.0,))
     found = [
@@ -158,6 +158,8 @@ def test_longer(results, leave):
     assert rows["system"] == ["loss at the length of training", "4", "8"]
     assert rows["BERT-A"] == ["4.000 ± 0.000", "0", "+0.600 [-0.671, +1.871]"]
     assert rows["BERT-A, window"] == ["4.000 ± 0.000", "0 (slid)", "+0.250 [+0.250, +0.250]"]
+    assert not plot_longer(Results(results.design, {}), tmp_path / "none.png")
+    assert plot_longer(results, tmp_path / "longer.png") and (tmp_path / "longer.png").stat().st_size > 10_000
     assert rows["scaled"] == ["4.000", "0", "0 (slid)"]
 
 
@@ -205,7 +207,8 @@ def test_a_document(results, tmp_path, leave, capsys):
     assert document.read_text() == first
     document.write_text("<!-- study made costs -->\n<!-- end -->")
     with pytest.raises(
-        UserError, match="has a mark 'costs': the marks are curves, started, scores, state, headline, summary"
+        UserError,
+        match="has a mark 'costs': the marks are curves, started, lengthened, scores, state, headline, summary",
     ):
         render(document, leave({}), str(size))
     capsys.readouterr()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tupe.errors import UserError
 from tupe.experiments.study.design import read_design
-from tupe.experiments.study.figures import plot_curves, plot_scores, plot_starts
+from tupe.experiments.study.figures import plot_curves, plot_longer, plot_scores, plot_starts
 from tupe.experiments.study.records import read_records
 from tupe.experiments.study.tables import BLOCKS, Results
 from tupe.files import read_text, write_bytes
@@ -21,6 +21,7 @@ _MARKS = re.compile(r"(<!-- study (?P<study>\S+) (?P<block>\S+) -->\n)(?P<old>.*
 FIGURES = {
     "curves": (plot_curves, "Validation loss of all systems", ""),
     "started": (plot_starts, "Validation loss of short runs by how they start", "_starts"),
+    "lengthened": (plot_longer, "Loss of the same masked tokens in windows of growing length", "_longer"),
     "scores": (plot_scores, "Scores of the fine-tuned checkpoints against their validation loss", "_scores"),
 }
 

@@ -83,6 +83,36 @@ def plot_starts(results: Results, output: Path) -> bool:
     return True
 
 
+def plot_longer(results: Results, output: Path) -> bool:
+    """Draw the loss of the same masked tokens in windows of growing length; a band goes over the seeds.
+
+    A model whose positions end with a table slides windows of its own length over the text: its line is level. The
+    legend is in the order of the last losses.
+    """
+    design = results.design
+    figure = new_figure(9, 5)
+    ax, lines = figure.subplots(), []
+    for number, name in enumerate(design.systems):
+        found = [record.loss_by_length["none"] for record in results.finals(name).values() if record.loss_by_length]
+        if not found:
+            continue
+        losses = np.array([[of.get(str(n), [*of.values()][-1]).bits for n in design.lengths] for of in found])
+        style = {"color": colour(number), "linestyle": dashes(number)}
+        label = design.label(name)
+        lines += ax.plot(design.lengths, losses.mean(0), marker=marker(number), markersize=4, label=label, **style)
+        ax.fill_between(design.lengths, losses.min(0), losses.max(0), color=style["color"], alpha=0.2, linewidth=0)
+    if not lines:
+        return False
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(design.lengths, [str(n) for n in design.lengths])
+    ax.set(xlabel="positions of a window", ylabel="loss (bits a masked token)")
+    ax.grid(alpha=0.3)
+    lines.sort(key=lambda line: -line.get_ydata()[-1])  # as they lie above one another
+    figure.legend(handles=lines, loc="outside right upper", fontsize=8)
+    save_figure(figure, output)
+    return True
+
+
 def plot_scores(results: Results, output: Path) -> bool:
     """Draw the fine-tuned checkpoints for each column of scores; checkpoints before the end are hollow."""
     points = {
