@@ -8,13 +8,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from fairseq import modules, utils
-from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.criterions import register_criterion
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from tupe.criterions.metrics import area_under_curve, detection, log_percent, totals
+from tupe.criterions.metrics import SummedCriterion, area_under_curve, detection, log_percent, totals
 from tupe.criterions.throughput import log_throughput, seconds_at_peak
 from tupe.data.batches import known, masked_positions
 from tupe.errors import UserError
@@ -35,7 +35,7 @@ class TupeElectraCriterionConfig(FairseqDataclass):
 
 
 @register_criterion("tupe_electra", dataclass=TupeElectraCriterionConfig)
-class TupeElectraCriterion(FairseqCriterion):
+class TupeElectraCriterion(SummedCriterion):
     r"""The generator models masked words, and the discriminator tells for every token whether it was replaced.
 
         L = (weight / rho * sum_M CE(logits, original) + lambda * sum_N BCE(sigmoid(scores), replaced)) / N
@@ -153,10 +153,6 @@ class TupeElectraCriterion(FairseqCriterion):
             log_percent(name, "_scores", lambda scores, name=name: detection(scores)[name])
         log_percent("disc_auc", "_scores", area_under_curve)
         log_throughput(logging_outputs)
-
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        return True
 
 
 def histogram(scores: Tensor, kind: Tensor, counted: Tensor) -> Tensor:

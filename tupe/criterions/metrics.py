@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
+from fairseq.criterions import FairseqCriterion
 from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 from torch import Tensor
@@ -125,6 +126,14 @@ def area_under_curve(counts: list[list[int]]) -> float:
         pairs += positive * (2 * below + negative)
         below += negative
     return pairs / (2 * below * sum(counts[1])) if below and sum(counts[1]) else 0.0
+
+
+class SummedCriterion(FairseqCriterion):
+    """A criterion whose logged numbers add up, over batches and workers."""
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        return True
 
 
 def totals(logging_outputs: list[dict], *names: str) -> list[float]:

@@ -5,13 +5,13 @@ import math
 
 import torch
 import torch.nn.functional as F
-from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from tupe.criterions.metrics import totals
+from tupe.criterions.metrics import SummedCriterion, totals
 from tupe.criterions.sentence_prediction import worker_slots
 from tupe.data.batches import known
 from tupe.data.qa.answers import best_spans
@@ -19,7 +19,7 @@ from tupe.errors import UserError
 
 
 @register_criterion("tupe_question_answering", dataclass=FairseqDataclass)
-class TupeQuestionAnsweringCriterion(FairseqCriterion):
+class TupeQuestionAnsweringCriterion(SummedCriterion):
     """The mean of two cross-entropies, each over all places of a window that are not padding.
 
     In validation it logs the best span of each window. From these the task makes answers and logs `exact_match` and
@@ -74,7 +74,3 @@ class TupeQuestionAnsweringCriterion(FairseqCriterion):
         """Log the loss, in bits a window."""
         loss, count = totals(logging_outputs, "loss", "sample_size")
         metrics.log_scalar("loss", loss / count / math.log(2), count, round=3)
-
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        return True

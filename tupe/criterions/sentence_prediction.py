@@ -8,7 +8,7 @@ from typing import Optional
 
 import torch
 import torch.nn.functional as F
-from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.distributed import utils as distributed
 from fairseq.logging import metrics
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from tupe.criterions.metrics import (
     ExamplesMeter,
+    SummedCriterion,
     accuracy,
     f1,
     log_percent,
@@ -44,7 +45,7 @@ class TupeSentencePredictionCriterionConfig(FairseqDataclass):
 
 
 @register_criterion("tupe_sentence_prediction", dataclass=TupeSentencePredictionCriterionConfig)
-class TupeSentencePredictionCriterion(FairseqCriterion):
+class TupeSentencePredictionCriterion(SummedCriterion):
     """Cross-entropy, or squared error, of a classification head; the mean over the classes where there are several.
 
     The metrics are of the whole data set, not a mean over batches, and the same on any number of workers; each can be
@@ -147,10 +148,6 @@ class TupeSentencePredictionCriterion(FairseqCriterion):
             _log_examples("pearson", pearson)
             _log_examples("spearman", spearman)
             _log_examples("pearson_and_spearman", lambda x, y: (pearson(x, y) + spearman(x, y)) / 2)
-
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        return True
 
 
 def class_weights(text: str, task: FairseqTask, multi_label: bool = False) -> Tensor:

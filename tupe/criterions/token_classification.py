@@ -7,13 +7,13 @@ from typing import Optional
 
 import torch
 import torch.nn.functional as F
-from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from tupe.criterions.metrics import has_entities, totals
+from tupe.criterions.metrics import SummedCriterion, has_entities, totals
 from tupe.criterions.sentence_prediction import CLASS_WEIGHTS, class_weights, worker_slots
 from tupe.data.batches import known
 from tupe.data.words import NO_LABEL, check_entity_scores
@@ -26,7 +26,7 @@ class TupeTokenClassificationCriterionConfig(FairseqDataclass):
 
 
 @register_criterion("tupe_token_classification", dataclass=TupeTokenClassificationCriterionConfig)
-class TupeTokenClassificationCriterion(FairseqCriterion):
+class TupeTokenClassificationCriterion(SummedCriterion):
     """The mean of the words' cross-entropies.
 
     It logs `accuracy`, percent of the words, and in validation what is predicted of each word. From that the task logs
@@ -80,7 +80,3 @@ class TupeTokenClassificationCriterion(FairseqCriterion):
         count = max(count, 1.0)
         metrics.log_scalar("loss", loss / count / math.log(2), count, round=3)
         metrics.log_scalar("accuracy", 100 * right / count, count)
-
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        return True
