@@ -10,6 +10,7 @@ from tupe.experiments.study.design import Run, read_design
 from tupe.experiments.study.records import FineTuning, Pretraining
 from tupe.files import write
 
+MACHINE = {"processor": "abacus", "cores": 2}, {"torch": "2.0"}
 DESIGN = """
 config: study
 model_size: tiny
@@ -51,14 +52,13 @@ def prepared(tmp_path, monkeypatch):
 def pretraining(*losses, lr=0.001, of=None):
     """A record with validations after 20, 40, ... updates."""
     curve = tuple((20 * (n + 1), loss) for n, loss in enumerate(losses))
-    host, versions = {"processor": "abacus", "cores": 2}, {"torch": "2.0"}
-    return Pretraining({**(of or {}), "lr": lr}, lr, 1_234_567, curve, 30.0, 10.0, 3600.0, host, versions)
+    return Pretraining({**(of or {}), "lr": lr}, *MACHINE, lr, 1_234_567, curve, 30.0, 10.0, 3600.0)
 
 
 def finetuning(**scores):
     """Of each task the scores of two seeds, of which the median is given, at one rate, and less at another."""
     found = {task.replace("_", "-"): {"0.1": (s - 1, s + 1), "0.2": (s - 3,)} for task, s in scores.items()}
-    return FineTuning({}, found, 0.0, {"processor": "abacus", "cores": 2}, {"torch": "2.0"})
+    return FineTuning({}, *MACHINE, found, 0.0)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from tests.commands import ROOT
-from tests.experiments.study.conftest import finetuning, pretraining
+from tests.experiments.study.conftest import MACHINE, finetuning, pretraining
 from tupe.analysis.length import LengthLoss
 from tupe.cli.main import main
 from tupe.cli.study_report import DOCUMENTS
@@ -54,9 +54,8 @@ def results(design, leave, search):
         Run("glue", "bert_a", 1, at="end"): finetuning(CoLA=10.0, STS_B=50.0),
         Run("glue", "bert_a", 2, at="end"): finetuning(CoLA=14.0),
         Run("cost", "all", 1): Cost(
-            {}, "one core",
+            {}, *MACHINE, "one core",
             {"bert_a": {"training": (1.0, 1.0, 1.0)}, "tupe_r": {"training": (1.02, 1.0625, 1.1)}},
-            {"processor": "abacus", "cores": 2}, {"torch": "2.0"},
         ),
     }  # fmt: skip
     return read_results(str(leave(records).parent / "made.yaml"), leave({}))

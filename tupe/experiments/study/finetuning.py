@@ -40,7 +40,8 @@ def sweep_record(of: dict[str, Any], folder: Path, processor_seconds: float) -> 
     if row.failed:
         return None
     scores = {name: {f"{rate.lr:g}": rate.scores for rate in cell.rates} for name, cell in row.cells.items()}
-    return FineTuning(of, scores, round(processor_seconds, 1), **this_machine())
+    seconds = round(processor_seconds, 1)
+    return FineTuning(settings=of, scores=scores, processor_seconds=seconds, **this_machine())
 
 
 def cost_command(design: Design, folder: Path) -> list[str]:
@@ -74,4 +75,4 @@ def cost_record(of: dict[str, Any], folder: Path) -> Cost:
     times: dict[str, dict[str, tuple[float, float, float]]] = {}
     for record in records:
         times.setdefault(record["rival"], {})[record["mode"]] = tuple(record["time_over_first"])
-    return Cost(of, conditions, times, **this_machine())
+    return Cost(settings=of, conditions=conditions, times=times, **this_machine())

@@ -20,23 +20,29 @@ MADE_BY = "scripts/study.sh"
 
 
 @dataclass(frozen=True)
-class Pretraining:
+class Record:
+    """What every record says; each kind of run adds its results."""
+
+    version: ClassVar[int] = 1
+    settings: dict[str, Any]  # all that the result depends on
+    host: dict[str, int | str]  # processor, cores, GPU
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Pretraining(Record):
     """Record of a pre-training that reached its last update, or diverged in the search.
 
     Raises:
         UserError: for a curve without a validation.
     """
 
-    version: ClassVar[int] = 1
-    settings: dict[str, Any]  # all that the result depends on
     lr: float  # the peak of the learning rate
     parameters: int  # of the model
     curve: tuple[tuple[int, float], ...]  # update and validation loss, bits a masked token
     accuracy: float | None  # masked tokens predicted right at the end, percent; None with fairseq's criterion
     training_seconds: float  # wall time of all updates, also of those done twice; without validation
     processor_seconds: float  # of the process and of its interrupted starts, as far as known
-    host: dict[str, int | str]  # processor, cores, GPU
-    versions: dict[str, str]
     # at the end: length of the sequences -> bits a masked token at positions 0, 1, ...
     loss_by_position: dict[str, tuple[float, ...]] = field(default_factory=dict)
     # at the end, on the same masked tokens: extension of the windows -> their length -> the loss
@@ -56,44 +62,31 @@ class Pretraining:
 
 
 @dataclass(frozen=True)
-class FineTuning:
+class FineTuning(Record):
     """Record of a sweep of one checkpoint: `scores` by task and learning rate, percent, one for each seed."""
 
-    version: ClassVar[int] = 1
-    settings: dict[str, Any]
     scores: dict[str, dict[str, tuple[float, ...]]]
     processor_seconds: float
-    host: dict[str, int | str]
-    versions: dict[str, str]
 
 
 @dataclass(frozen=True)
-class Cost:
+class Cost(Record):
     """Record of costs by `benchmarks/model.py`: conditions, and relative time to the first system, by system and mode.
 
     A time is a median with its quartiles, `(lower, median, upper)`.
     """
 
-    version: ClassVar[int] = 1
-    settings: dict[str, Any]
     conditions: str
     times: dict[str, dict[str, tuple[float, float, float]]]
-    host: dict[str, int | str]
-    versions: dict[str, str]
 
 
 @dataclass(frozen=True)
-class Conversion:
+class Conversion(Record):
     """Record of a checkpoint that `tupe warm-start` made into another system."""
 
-    version: ClassVar[int] = 1
-    settings: dict[str, Any]
     seconds: float  # of the processor, for the conversion alone
-    host: dict[str, int | str]
-    versions: dict[str, str]
 
 
-Record = Pretraining | Conversion | FineTuning | Cost
 KINDS = {
     "search": Pretraining,
     "final": Pretraining,

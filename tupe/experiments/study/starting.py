@@ -35,7 +35,7 @@ def start_record(of: dict[str, Any], folder: Path) -> Conversion:
     found = _SECONDS.findall((folder / LOG).read_text(encoding="utf-8", errors="replace"))
     if not found:
         raise UserError(f"{folder / LOG} does not say how long the conversion took: remove {folder}, and start again.")
-    return Conversion(of, float(found[-1]), **this_machine())
+    return Conversion(settings=of, seconds=float(found[-1]), **this_machine())
 
 
 def _fields(design: Design, run: Run) -> list[str]:
