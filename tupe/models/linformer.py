@@ -3,10 +3,11 @@
 import torch
 from torch import Tensor, nn
 
+from tupe.position.absolute import WithShapes
 from tupe.position.length import fit_positions, take
 
 
-class LengthProjection(nn.Module):
+class LengthProjection(WithShapes):
     """Projection `E x` of `n` positions to `k` rows, from which a layer makes its keys and values.
 
     Each layer has one `E: k x n` for all heads, for keys `(E x) W^K` and values `(E x) W^V` (Wang et al.'s "key-value
@@ -28,6 +29,3 @@ class LengthProjection(nn.Module):
         if padding_mask is not None:
             x = x.masked_fill(padding_mask.unsqueeze(-1), 0)
         return take(self.weight, 1, slice(x.shape[1])) @ x
-
-    def extra_repr(self) -> str:
-        return "{}, {}".format(*self.weight.shape)

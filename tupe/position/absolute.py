@@ -15,7 +15,14 @@ from tupe.position.precision import in_float32, no_autocast
 INIT_STD = 0.02  # BERT's initialisation, for every position parameter
 
 
-class PositionTable(nn.Module):
+class WithShapes(nn.Module):
+    """Base of modules that show the shapes of their parameters where a model is printed."""
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={tuple(parameter.shape)}" for name, parameter in self.named_parameters(recurse=False))
+
+
+class PositionTable(WithShapes):
     """Table `P: n x d`, one learnt vector a position, which BERT-A and BERT-R add to the word embeddings.
 
     A checkpoint with a longer table is sliced on loading; one with a shorter table is refused.
@@ -39,9 +46,6 @@ class PositionTable(nn.Module):
         """
         check_length(length, len(self.weight))
         return self.weight[:length] if drawn is None else self.weight[drawn.positions]
-
-    def extra_repr(self) -> str:
-        return "{}, {}".format(*self.weight.shape)
 
 
 class UntiedAbsolute(nn.Module):

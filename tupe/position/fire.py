@@ -72,6 +72,3 @@ class FireRelative(RelativeTerm):
         hidden = (share * hidden_weight.unsqueeze(-1) + hidden_bias.unsqueeze(-1)).relu()  # (w, D)
         with no_autocast(rate.device):
             return out_weight @ hidden + out_bias.unsqueeze(-1)
-
-    def extra_repr(self) -> str:
-        return "{}, width={}".format(*self.out_weight.shape)

@@ -5,13 +5,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tupe.position.absolute import INIT_STD
+from tupe.position.absolute import INIT_STD, WithShapes
 from tupe.position.arguments import check_types
 from tupe.position.length import Span, check_length, fit_positions, take
 from tupe.position.precision import at_least_float32
 
 
-class FreeAbsolute(nn.Module):
+class FreeAbsolute(WithShapes):
     """Table `V: H x n x n` of free values, `absolute(i, j) = V[i, j]` per head.
 
     Args:
@@ -35,6 +35,3 @@ class FreeAbsolute(nn.Module):
         span = Span.of(length, num_keys, query_offset)
         check_length(span.end, self.max_positions)
         return at_least_float32(take(take(self.weight, 1, span.queries), 2, span.keys))
-
-    def extra_repr(self) -> str:
-        return "{}, {}, {}".format(*self.weight.shape)

@@ -54,6 +54,3 @@ class KerpleRelative(RelativeTerm):
         distance = torch.arange(first, stop, device=self.rate.device)
         height, rate = (of_side(self.positive(p), distance) for p in (self.height, self.rate))  # (H, D) each
         return -height * (rate * distance.abs()).log1p()
-
-    def extra_repr(self) -> str:
-        return "sides={}, {}".format(*self.rate.shape)

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.position.absolute import INIT_STD
+from tupe.position.absolute import INIT_STD, WithShapes
 from tupe.position.arguments import check_types
 from tupe.position.length import Span, check_length, fit_positions, take
 from tupe.position.precision import at_least_float32, no_autocast
 
 
-class LowRankAbsolute(nn.Module):
+class LowRankAbsolute(WithShapes):
     """DIET-ABS: `absolute(i, j) = P_Q[i] . P_K[j]` per head, without a scale; the content keeps `1 / sqrt(d_h)`.
 
     Args:
@@ -64,6 +64,3 @@ class LowRankAbsolute(nn.Module):
             return query, key
         with no_autocast(query.device):
             return query.bmm(key.transpose(1, 2))
-
-    def extra_repr(self) -> str:
-        return f"query={tuple(self.query.shape)}, key={tuple(self.key.shape)}"

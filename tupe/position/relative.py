@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.position.absolute import INIT_STD
+from tupe.position.absolute import INIT_STD, WithShapes
 from tupe.position.arguments import check_types, check_whole
 from tupe.position.length import Drawn, Span, check_length, fit_positions
 from tupe.position.precision import at_least_float32
@@ -34,7 +34,7 @@ def skew(by_distance: Tensor) -> Tensor:
     return by_distance.flatten(-2)[..., length:].unflatten(-1, (length, width - 1))[..., : width - length - 1]
 
 
-class RelativeTerm(nn.Module):
+class RelativeTerm(WithShapes):
     """Base of the relative terms. A subclass has a table, `values`, and tells the `row` of each distance in it.
 
     A term without a table overrides `by_distance` instead; see `tupe.position.Term`. One that overrides `forward` takes
@@ -115,9 +115,6 @@ class RelativeBias(RelativeTerm):
 
     def values(self) -> Tensor:
         return at_least_float32(self.weight)
-
-    def extra_repr(self) -> str:
-        return "{}, {}".format(*self.weight.shape)
 
 
 class BucketedRelative(RelativeBias):

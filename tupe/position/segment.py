@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.position.absolute import INIT_STD
+from tupe.position.absolute import INIT_STD, WithShapes
 from tupe.position.arguments import check_types
 from tupe.position.precision import at_least_float32
 
@@ -62,7 +62,7 @@ def segment_bias(values: Tensor, segments: Tensor) -> Tensor:
     return torch.where(segments[:, None, :, None], by_key[:, :, 1:], by_key[:, :, :1])
 
 
-class _Segments(nn.Module):
+class _Segments(WithShapes):
     """Base of the segment terms: one parameter. A checkpoint without it loads as zero, which changes no output."""
 
     def __init__(self, *shape: int) -> None:
@@ -76,9 +76,6 @@ class _Segments(nn.Module):
         if name not in state:
             logger.info("%s %s is new: the checkpoint has no segments; it starts at zero", name, [*self.weight.shape])
             state[name] = torch.zeros_like(self.weight)
-
-    def extra_repr(self) -> str:
-        return ", ".join(map(str, self.weight.shape))
 
 
 class SegmentTable(_Segments):

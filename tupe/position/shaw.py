@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe.position.absolute import INIT_STD
+from tupe.position.absolute import INIT_STD, WithShapes
 from tupe.position.arguments import check_types
 from tupe.position.relative import check_max_distance, skew
 
@@ -25,7 +25,7 @@ def unskew(by_key: Tensor) -> Tensor:
     return F.pad(flat, (length, 0)).unflatten(-1, (length, length + num_keys + 1))
 
 
-class ShawRelative(nn.Module):
+class ShawRelative(WithShapes):
     """Tables `a` and, with `values`, `a^V`, each `(2t + 1) x d_h` and shared by the heads.
 
     Args:
@@ -81,6 +81,3 @@ class ShawRelative(nn.Module):
         length, num_keys = weights.shape[-2:]
         assert self.value is not None, "there is no a^V: build with values=True"
         return unskew(weights) @ self.by_distance(self.value, length, num_keys).to(weights.dtype)
-
-    def extra_repr(self) -> str:
-        return f"{tuple(self.key.shape)}, values={self.value is not None}"
