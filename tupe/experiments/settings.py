@@ -64,15 +64,15 @@ class Settings(NamedTuple):
 
     @property
     def lr(self) -> float:
-        return _number(self.of, "optimization.lr", float)
+        return float(self.of["optimization"]["lr"][0])
 
     @property
     def seed(self) -> int:
-        return _number(self.of, "common.seed", int)
+        return int(self.of["common"]["seed"])
 
     @property
     def epochs(self) -> int:
-        return _number(self.of, "optimization.max_epoch", int)
+        return int(self.of["optimization"]["max_epoch"])
 
 
 def read_settings(task: str, overrides: list[str], data: Path = Path()) -> Settings:
@@ -139,16 +139,6 @@ def _parse(override: str) -> tuple[str, Any]:
     except HydraException as error:
         reason = " ".join(str(error).split())
         raise UserError(f"'{override}' is no key=value that Hydra reads: {reason}") from None
-
-
-def _number(of: dict[str, Any], key: str, kind: type) -> Any:
-    group, _, name = key.partition(".")
-    value = (of.get(group) or {}).get(name)
-    value = value[0] if isinstance(value, list) and value else value
-    try:
-        return kind(value)
-    except (TypeError, ValueError, OverflowError):
-        raise UserError(f"{key} is {value!r}, not a number.") from None
 
 
 def model_overrides(checkpoint: str | Path) -> list[str]:
