@@ -207,7 +207,7 @@ def test_fine_tuned_there_and_back(task, labels, make_checkpoint, corpus, tmp_pa
     assert list(classifier.config.id2label.values()) == (labels or ["LABEL_0"])
     assert classifier.config.problem_type == ("regression" if num_classes == 1 else "single_label_classification")
     card = (out / "README.md").read_text()
-    assert 'license: "mit"' in card
+    assert "license: mit\n" in card
     assert "      value: 61.5" in card
     assert f"GLUE {task}" in card
     AutoModelForMaskedLM.from_pretrained(out)  # its head is there too
@@ -260,7 +260,7 @@ def test_answers_there_and_back(make_checkpoint, corpus, tmp_path, capsys):
     assert main(["export", str(tmp_path / "best.pt"), str(corpus), str(tmp_path / "exported")]) == 0
     assert "load it with: AutoModelForQuestionAnswering.from_pretrained(" in capsys.readouterr().out
     card = (tmp_path / "exported/README.md").read_text()
-    assert 'name: "SQuAD, development set"\n      type: "squad"' in card
+    assert "name: SQuAD, development set\n      type: squad\n" in card
     assert "Fine-tuned on SQuAD." in card
     there = AutoModelForQuestionAnswering.from_pretrained(tmp_path / "exported").eval()
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "exported")

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from tupe.data.corpus.manifest import NAME, Content, Manifest
 from tupe.data.corpus.tokenizers import JSON, MODEL
 from tupe.data.glue.tasks import TASKS
@@ -182,37 +184,26 @@ def card(about: About, name: str) -> str:
 
 def _front_matter(about: About, name: str) -> str:
     languages = sorted(about.corpus.languages) or [about.corpus.settings.language] if about.corpus else []
-    lines = ["---"]
-    if about.licence:
-        lines.append(f"license: {_yaml(about.licence)}")
-    if set(languages) - {"xx"}:
-        lines += ["language:", *(f"- {_yaml(language)}" for language in languages if language != "xx")]
-    lines += ["library_name: transformers", f"pipeline_tag: {about.pipeline}", "tags:", "- tupe", "- fairseq"]
-    if about.base_model:
-        lines.append(f"base_model: {_yaml(about.base_model)}")
+    front: dict[str, Any] = {
+        "license": about.licence,
+        "language": [language for language in languages if language != "xx"],
+        "library_name": "transformers",
+        "pipeline_tag": about.pipeline,
+        "tags": ["tupe", "fairseq"],
+        "base_model": about.base_model,
+    }
     if about.scores:
         first = about.scores[0]
         glue = first.task in TASKS and first.task != "XNLI"
-        prefix = "GLUE " if glue else ""
-        lines += [
-            "model-index:",
-            f"- name: {_yaml(name)}",
-            "  results:",
-            "  - task:",
-            f"      type: {about.pipeline}",
-            "    dataset:",
-            f"      name: {_yaml(f'{prefix}{first.task}, development set')}",
-            f"      type: {_yaml('glue' if glue else first.task.lower())}",
-            "    metrics:",
-            f"    - type: {_yaml(first.metric)}",
-            f"      value: {first.score:.6g}",
-        ]
-    return "\n".join([*lines, "---"])
-
-
-def _yaml(text: str) -> str:
-    """Quote a text as a string of YAML, whatever is in it."""
-    return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text) + '"'
+        of = f"{'GLUE ' if glue else ''}{first.task}, development set"
+        result = {
+            "task": {"type": about.pipeline},
+            "dataset": {"name": of, "type": "glue" if glue else first.task.lower()},
+            "metrics": [{"type": first.metric, "value": float(f"{first.score:.6g}")}],
+        }
+        front["model-index"] = [{"name": name, "results": [result]}]
+    text = yaml.safe_dump({key: value for key, value in front.items() if value}, allow_unicode=True, sort_keys=False)
+    return f"---\n{text}---"
 
 
 def _snippet(about: About, name: str) -> str:
