@@ -11,7 +11,6 @@ from tupe.data.text.special_tokens import SPECIAL_TOKENS
 _SPECIAL = re.compile(f"({'|'.join(map(re.escape, SPECIAL_TOKENS))})")
 _ALWAYS_APART = sorted(set(string.punctuation) - set(".,-'`"))
 _APOSTROPHES = re.compile(r"' +'")
-_LONGEST_KEPT = 64  # characters
 
 
 def tokeniser(language: str) -> Callable[[str], str]:
@@ -59,10 +58,7 @@ def by_words(language: str) -> Callable[[str], str]:
     def kind(word: str) -> str:
         return "a" if word[0] in small_letters else "1" if word[0] in "0123456789" else "A"
 
-    kept, kinds = Memo(tokens), Memo(kind)
-
-    def with_long(place: tuple[str, bool, str]) -> str:
-        return kept[place] if len(place[0]) <= _LONGEST_KEPT else tokens(place)
+    kept, kinds = Memo(tokens, length=lambda place: len(place[0])), Memo(kind)
 
     def tokenise(line: str) -> str:
         padded = line
@@ -73,7 +69,6 @@ def by_words(language: str) -> Callable[[str], str]:
         if _APOSTROPHES.search(padded) or not line.isprintable():
             return moses.tokenize(line, return_str=True, escape=False).strip()
         follows = [*map(kinds.__getitem__, words[1:]), ""]
-        ask = kept.__getitem__ if max(map(len, words), default=0) <= _LONGEST_KEPT else with_long
-        return " ".join(map(ask, zip(words, chain([True], repeat(False)), follows)))
+        return " ".join(map(kept.__getitem__, zip(words, chain([True], repeat(False)), follows)))
 
     return tokenise
