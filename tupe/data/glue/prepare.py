@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TextIO
 
 import numpy as np
 from tqdm import tqdm
@@ -268,6 +268,9 @@ def _write(batches: Iterable[list], folder: Path, task: Task, split: Split, corp
         def open_(name: str, number: int) -> Callable[[np.ndarray, np.ndarray], None]:
             return stack.enter_context(writer(folder / name / split.name, number))
 
+        def open_text(name: str) -> TextIO:
+            return stack.enter_context((folder / "label" / name).open("w", encoding="utf-8", newline="\n"))
+
         symbols = len(read_symbols(corpus.dictionary))
         texts = [open_(f"input{side}", symbols) for side in range(len(task.texts))]
         number_of: dict[str | None, int] = {name: i for i, name in enumerate(task.classes, len(FAIRSEQ_SYMBOLS))}
@@ -277,13 +280,9 @@ def _write(batches: Iterable[list], folder: Path, task: Task, split: Split, corp
         if classes:
             labels = open_("label", len(FAIRSEQ_SYMBOLS) + len(task.classes))
         elif split.labelled:
-            scores = stack.enter_context(
-                (folder / f"label/{split.name}.label").open("w", encoding="utf-8", newline="\n")
-            )
+            scores = open_text(f"{split.name}.label")
         if task.tokens and split.name != "train":
-            words = stack.enter_context(
-                (folder / f"label/{split.name}{WORDS}").open("w", encoding="utf-8", newline="\n")
-            )
+            words = open_text(f"{split.name}{WORDS}")
         for batch in batches:
             for side, add in enumerate(texts):
                 _add(add, [row.numbers[side] for row in batch])
