@@ -110,8 +110,8 @@ def generator_args(args: Namespace) -> Namespace:
     )
 
 
-def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[TupeLanguageModelEncoder, DiscriminatorEncoder]:
-    """Build generator and discriminator, which share parameters.
+def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[DiscriminatorEncoder, TupeLanguageModelEncoder]:
+    """Build discriminator and generator, which share parameters.
 
     They share words, positions and segments at the input with their layer norm, and those position terms that
     `share_positions` names. Otherwise each has projections, relative values and low-rank factors for its own heads.
@@ -148,7 +148,7 @@ def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[TupeLanguag
             layer.self_attn.relative = other.self_attn.relative
     elif untied:  # its own table is as wide as the generator
         own.position_bias = build_position_bias(Namespace(**{**vars(theirs), "embedding_dim": 0}))
-    return generator, discriminator
+    return discriminator, generator
 
 
 def never_drawn(dictionary: Dictionary) -> Tensor:
@@ -191,8 +191,7 @@ class ElectraModel(TupeModel):
                 f"linformer_k={args.linformer_k} is more keys than the {args.max_positions} positions that they are "
                 "made of: set --linformer-k to at most as many, or 0 for full attention"
             )
-        generator, discriminator = build_networks(args, dictionary)
-        return discriminator, generator
+        return build_networks(args, dictionary)
 
     def set_num_updates(self, num_updates: int) -> None:
         """Keep the number, on which the criterion's random numbers depend; fairseq tells it before every update."""

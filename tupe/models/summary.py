@@ -32,7 +32,7 @@ def _built(name: str, args: Namespace, vocab_size: int) -> nn.Module:
     model, dictionary = nn.Module(), _dictionary(vocab_size)
     with torch.device("meta"), _NoValues():
         if name in ELECTRA_NAMES:
-            model.generator, model.encoder = build_networks(args, dictionary)
+            model.encoder, model.generator = build_networks(args, dictionary)
             model.discriminator_head = DiscriminatorHead(args.encoder_embed_dim, args.activation_fn)
         else:
             model.encoder = TupeLanguageModelEncoder(args, dictionary)
