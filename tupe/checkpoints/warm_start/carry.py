@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from tupe.models.layer import SelfAttention
 from tupe.models.tupe import TupeLanguageModelEncoder
+from tupe.optim.layer_decay import head_axes
 from tupe.position import UntiedAbsolute
 
 #: Relative term -> its parameters that make it zero, and leave it a gradient by which it learns.
@@ -28,12 +29,7 @@ def copy(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> list[s
 
     Where the layers of `old` share a term and those of `new` do not, each gets a copy.
     """
-    have, alone, layers = old.state_dict(), [], len(new.sentence_encoder.layers)
-    axes = {
-        f"{prefix}.{name}": axis
-        for prefix, module in new.named_modules()
-        for name, axis in getattr(module, "head_axes", {}).items()
-    }
+    have, alone, layers, axes = old.state_dict(), [], len(new.sentence_encoder.layers), head_axes(new)
     for name, tensor in new.state_dict().items():
         if name not in have:
             alone.append(name)
