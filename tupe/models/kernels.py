@@ -1,8 +1,10 @@
 """Check of the attention kernels before a training."""
 
+from argparse import Namespace
 from typing import Any
 
 import torch
+from omegaconf import DictConfig
 
 from tupe.attention.verification.ensure import ensure_checked
 from tupe.attention.verification.trusted import checks
@@ -17,3 +19,14 @@ def check_kernels(cfg: Any) -> None:
     half = torch.bfloat16 if cfg.common.bf16 else torch.float16
     mixed = cfg.common.bf16 or cfg.common.fp16 or cfg.common.amp
     ensure_checked(torch.device("cuda", torch.cuda.current_device()), half if mixed else torch.float32)
+
+
+class BeforeTraining:
+    """Base of the models, each of which our trainer calls before the trainer is made."""
+
+    args: Namespace
+
+    def before_training(self, cfg: DictConfig) -> None:
+        """Check the attention kernels and write what every checkpoint is to carry into the trainer's configuration."""
+        check_kernels(cfg)
+        cfg.model.rotary_length = self.args.rotary_length

@@ -30,7 +30,7 @@ from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder, check_masked
 from tupe.models.heads import LinearHead, SpanHead, TokenHead, upgrade
 from tupe.models.hub import HubInterface, JsonBpe, ProcessedText, check_head, text_processing
-from tupe.models.kernels import check_kernels
+from tupe.models.kernels import BeforeTraining
 from tupe.models.named import configured_later
 from tupe.models.position import embedding_width, fix_rotary_length
 from tupe.models.unread import told_of_unread
@@ -114,7 +114,7 @@ class TupeLanguageModelEncoder(RobertaEncoder):
         return self.lm_head(features)
 
 
-class TupeModel(RobertaModel):
+class TupeModel(BeforeTraining, RobertaModel):
     """An encoder of the TUPE paper with a masked language model's head and classification heads.
 
     Registered once for each name in `tupe.models.config.CONFIGS`: `--arch tupe_base`, `model._name=bert_a_small`.
@@ -177,14 +177,6 @@ class TupeModel(RobertaModel):
         features_only = features_only or spans or words
         x, extra = super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
         return self.span_head(x) if spans else self.token_head(x) if words else x, extra
-
-    def before_training(self, cfg: DictConfig) -> None:
-        """Check the attention kernels and write what every checkpoint is to carry into our trainer's configuration.
-
-        Our trainer calls this before it is made.
-        """
-        check_kernels(cfg)
-        cfg.model.rotary_length = self.args.rotary_length
 
     def register_classification_head(
         self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: object

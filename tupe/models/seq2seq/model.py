@@ -20,7 +20,7 @@ from tupe.fairseq_patches.ranges import GROUPS
 from tupe.fairseq_patches.task import before_building
 from tupe.models.checkpoint_config import fitting, refuse_no_paths
 from tupe.models.config import CONFIGS as ENCODERS
-from tupe.models.kernels import check_kernels
+from tupe.models.kernels import BeforeTraining
 from tupe.models.layer import Attention
 from tupe.models.seq2seq.config import CONFIGS, Seq2SeqConfig, check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
@@ -29,7 +29,7 @@ from tupe.models.tupe import as_namespace, register
 from tupe.safe_load import safe_load
 
 
-class Seq2SeqModel(FairseqEncoderDecoderModel):
+class Seq2SeqModel(BeforeTraining, FairseqEncoderDecoderModel):
     """A Transformer whose position encoding is replaced in every attention layer (DIET, section 4).
 
     Registered once for each name in `tupe.models.seq2seq.config.CONFIGS`: `--arch seq2seq_diet_rel_base`.
@@ -59,7 +59,7 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
         encoder = Seq2SeqEncoder(args, task.source_dictionary, tables[0])
         decoder = Seq2SeqDecoder(args, task.target_dictionary, *tables[1:])
         model = cls(encoder, decoder)
-        model.rotary_length = args.rotary_length
+        model.args = args
         for layer in (*encoder.stack.layers, *decoder.stack.layers):  # as fairseq's; feed-forward parts are PyTorch's
             for attention in (module for module in layer.modules() if isinstance(module, Attention)):
                 nn.init.xavier_uniform_(attention.qkv_proj.weight)
@@ -94,14 +94,6 @@ class Seq2SeqModel(FairseqEncoderDecoderModel):
             return super().from_pretrained(
                 str(model_name_or_path), str(checkpoint_file), str(data_name_or_path), **kwargs
             )
-
-    def before_training(self, cfg: DictConfig) -> None:
-        """Check the attention kernels and write what every checkpoint is to carry into our trainer's configuration.
-
-        Our trainer calls this before it is made.
-        """
-        check_kernels(cfg)
-        cfg.model.rotary_length = self.rotary_length
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Raise `UserError` if the checkpoint has more or fewer words than the source's dictionary."""
