@@ -38,9 +38,8 @@ def gpu(monkeypatch, tmp_path):
     monkeypatch.setattr(compiler, "candidate", lambda capability: None)
     monkeypatch.setattr(compiler, "warning", lambda capability: None)
     monkeypatch.setattr(biased, "logged", set())
-    trusted.forget()
-    yield monkeypatch
-    trusted.forget()
+    monkeypatch.setattr(trusted, "_records", {})
+    return monkeypatch
 
 
 def query(dtype=BF16):
@@ -73,7 +72,7 @@ def test_a_record_is_followed_by_type_and_kind(gpu):
     assert takes_packed("auto", GPU, BF16, 64)
     assert not prefers_structured("auto", GPU, 4096, 64, dtype=BF16)
     save(Record(HERE, passed=("bfloat16 structured",)))
-    trusted.forget()
+    gpu.setattr(trusted, "_records", {})
     assert prefers_structured("auto", GPU, 4096, 64, dtype=BF16)
     assert load(HERE).passed == ("bfloat16 dense", "bfloat16 packed", "bfloat16 structured")
 
@@ -126,7 +125,7 @@ def test_a_training_checks_once_and_keeps_the_record(gpu, caplog):
     gpu.setattr("tupe.attention.verification.check.check_kernels", check)
     with caplog.at_level(logging.WARNING):
         for expected in (["dense", "structured", "packed"], ["dense"]):  # an error is not kept, and tried again
-            trusted.forget()
+            gpu.setattr(trusted, "_records", {})
             ensure.ensure_checked(GPU, BF16)
             assert calls[-1] == ([BF16], expected)
     assert "bfloat16 dense: it does not compile; `tupe doctor`" in caplog.messages[0]

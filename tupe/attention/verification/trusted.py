@@ -49,8 +49,3 @@ def record_of(device: torch.device) -> Record:
 def trust(device: torch.device, record: Record) -> None:
     """Let `record` decide for `device` in this process."""
     _records[device] = record
-
-
-def forget() -> None:
-    """Forget the records of this process, so that the next call reads them again."""
-    _records.clear()
