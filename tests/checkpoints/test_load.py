@@ -26,6 +26,18 @@ def changed(path, change):
     torch.save(state, path)
 
 
+@pytest.mark.parametrize("change", [lambda head: {}, lambda head: {"weight": head[:1]}])
+def test_a_head_that_the_file_lacks_is_no_new_one(change, make_checkpoint, corpus, tmp_path):
+    make_checkpoint(tmp_path / "best.pt", spans=True)
+
+    def without(state):
+        state["model"] |= {f"span_head.{name}": t for name, t in change(state["model"].pop("span_head.weight")).items()}
+
+    changed(tmp_path / "best.pt", without)
+    with pytest.raises(UserError, match=r"has no span_head\.weight \(2, \d+\), which its task needs"):
+        open_checkpoint(tmp_path / "best.pt").model(corpus)
+
+
 def test_the_model_is_built_from_what_was_read(make_checkpoint, corpus, tmp_path):
     """The file may be gone; what was read stays as it was, and gives the same model twice."""
     expected = make_checkpoint(tmp_path / "best.pt")

@@ -14,6 +14,7 @@ from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import opened, read_dictionary, refuse_other_labels
 from tupe.models.checkpoint_config import saved_config, saved_updates
 from tupe.models.config import TupeConfig
+from tupe.models.heads import HEADS
 from tupe.safe_load import safe_load
 
 
@@ -70,13 +71,19 @@ class Checkpoint:
         """Build the model on the CPU, and its task with `settings` replaced; `data` has the dictionaries.
 
         Raises:
-            UserError: as `load_models`, and if the task lacks a field that `settings` names.
+            UserError: as `load_models`, and if the task lacks a field that `settings` names or the file a head.
         """
         cfg = {**self.state["cfg"], "task": {**self.task, **settings}}
         (model,), task = load_models({self.path: {**self.state, "cfg": cfg}}, data)
         lacking = [name for name, value in settings.items() if getattr(task.cfg, name, None) != value]
         if lacking:
             raise UserError(f"the task of {self.path}, {task.cfg._name}, has no setting {lacking[0]}: leave it out")
+        for name, built in model.state_dict().items():
+            if name.startswith(HEADS) and getattr(self.weights.get(name), "shape", None) != built.shape:
+                shape = tuple(built.shape)
+                raise UserError(
+                    f"{self.path} has no {name} {shape}, which its task needs: give a fine-tuning's checkpoint"
+                )
         return model, task
 
 

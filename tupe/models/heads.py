@@ -7,6 +7,8 @@ from fairseq.models.roberta import RobertaModel
 from torch import Tensor, nn
 
 _BY_POSITION = ("span_head", "token_head")
+#: Beginnings of the parameters' names of all heads.
+HEADS = ("classification_heads.", *(f"{head}." for head in _BY_POSITION))
 _logger = logging.getLogger(__name__)
 
 
