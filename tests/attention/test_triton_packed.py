@@ -153,6 +153,10 @@ def test_compiled_without_a_break():
     ("wrong", "said"),
     [
         ({"query": torch.zeros(4, 2, 7)}, "of one type"),
+        ({"key": None}, "key is None, but must be a tensor"),
+        ({"cu_seqlens": [0, 3, 4]}, r"cu_seqlens is \[0, 3, 4\], but must be a tensor"),
+        ({"scale": None}, "scale is None, but must be a finite number"),
+        ({"causal": 1}, "causal is 1, but must be True or False"),
         ({"cu_seqlens": torch.zeros(3)}, "integers"),
         ({"bias": torch.zeros(2, 3, 3)}, "cannot be broadcast"),
         ({"bias": torch.zeros(4, 4, dtype=torch.bool)}, "bias is torch.bool, but is added"),

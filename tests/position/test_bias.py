@@ -11,16 +11,20 @@ from tupe.errors import UserError
 from tupe.position import (
     AlibiRelative,
     BucketedRelative,
+    DisentangledRelative,
     FireRelative,
     FreeAbsolute,
     KerpleRelative,
     LowRankAbsolute,
     ParametricRelative,
     PositionBias,
+    PositionTable,
     PositionTerms,
+    RelativeEmbeddings,
     RelativeTerm,
     Reset,
     Rotary,
+    ShawRelative,
     UnbinnedRelative,
     UntiedAbsolute,
 )  # fmt: skip
@@ -259,6 +263,15 @@ def test_a_reset_of_another_size_than_the_untied_term(reset):
         ({"embeddings": 3}, "embeddings= of PositionBias is 3, but must be a RelativeEmbeddings"),
         ({"randomised": True}, "randomised of PositionBias is True, but must be a whole number"),
         ({"randomised": -1}, "randomised is -1, but must be a whole number, 0 or more"),
+        (
+            {"absolute": UntiedAbsolute(8, 8, 2), "randomised": 9},
+            "randomised is 9, but the terms have only 8 positions",
+        ),
+        (
+            {"relative": ShawRelative(4)},
+            "relative= of PositionBias is a ShawRelative, which asks the words of each lay",
+        ),
+        ({"relative": DisentangledRelative(8)}, "relative= of PositionBias is a DisentangledRelative, which asks"),
     ],
 )
 def test_a_part_of_another_kind(parts, said):
@@ -293,6 +306,7 @@ def test_numbers_that_cannot_be():
         (4, {"query_offset": -1}, "query_offset is -1"),
         ("4", {}, "length is '4'"),
         (torch.ones(2, 4), {}, "length is a tens"),
+        (torch.tensor(2.5), {}, "length is a tens"),
     )
     for length, more, said in wrong:
         with pytest.raises(UserError, match=f"^{said}.*, but must be a whole number, 0 or more$"):
@@ -301,6 +315,14 @@ def test_numbers_that_cannot_be():
         PositionBias(UntiedAbsolute(8, 8, 2), num_terms=-3)
     with pytest.raises(UserError, match=r"^dtype is torch.int64, but the terms are floating"):
         position(4, torch.int64)
+    with pytest.raises(UserError, match=r"^structured is 'no', but must be True or False$"):
+        position(4, structured="no")
+    for term in (PositionTable(8, 4), RelativeEmbeddings(4), Rotary(4)):
+        for length in (-1, "4", 2.5):
+            with pytest.raises(UserError, match=r"^length is .*, but must be a whole number, 0 or more$"):
+                term(length)
+    with pytest.raises(UserError, match=r"^theta is made of vectors, which the untied absolute term projects"):
+        Reset(2, 8)()
     with pytest.raises(UserError, match=r"^head_dim is 0, but must be a whole number, 1 or more$"):
         position.scale(0)
     with pytest.raises(UserError, match=r"^length is 0, but must be a whole number, 1 or more$"):

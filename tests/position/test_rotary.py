@@ -369,11 +369,18 @@ def test_what_cannot_be(options, said):
         ((2, 9, 4, 16), None, r"^rotation is None, but must be a tensor \(2, n, r\): give position\(n\)\.rot"),
         ((2, 9, 4, 16), Rotary(16)(9)[0], r"^rotation is a tensor \(9, 16\), but must be a tensor \(2, n, r\)"),
         ((2, 9, 4, 16), PositionBias(rotation=Rotary(16))(9), r"^rotation is PositionTerms.*, but must be a tensor"),
+        ((2, 9, 4, 16), Rotary(16)(9).to("meta"), r"^x is on cpu, not on meta as the others: move it there$"),
     ],
 )
 def test_words_that_a_rotation_does_not_fit(shape, rotation, said):
     with pytest.raises(UserError, match=said):
         rotate(torch.zeros(shape), rotation)
+
+
+@pytest.mark.parametrize("words", [None, [[[0.0] * 16]], torch.zeros(1, 1, 16, dtype=torch.int64)])
+def test_words_that_are_no_numbers(words):
+    with pytest.raises(UserError, match=r"^x is .*, but must be (a tensor|floating: give projected words)$"):
+        rotate(words, Rotary(16)(1))
 
 
 def test_keys_that_are_no_positions():

@@ -75,6 +75,9 @@ def test_other_numbers_of_separators_are_refused(separators):
 def test_tokens_that_are_no_batch_are_refused(tokens):
     with pytest.raises(UserError, match=r"^tokens are .*, but must be a tensor \(B, T\): give tokens\[None\] for one"):
         segment_ids(tokens, EOS)
+    for numbers in ({"eos": "2"}, {"eos": EOS, "pad": None}):
+        with pytest.raises(UserError, match=r"^(eos|pad) is .*, but must be a whole number"):
+            segment_ids(torch.tensor([[BOS, WORD, EOS]]), **numbers)
 
 
 def test_a_third_segment_cannot_be_written():
@@ -82,3 +85,7 @@ def test_a_third_segment_cannot_be_written():
     for term in (SegmentTable(8), SegmentAttention(2)):
         with pytest.raises(UserError, match=r"segments are torch.int64, but must be torch.bool"):
             term(numbers)
+        with pytest.raises(UserError, match=r"^segments is \[\[0, 1, 2\]\], but must be a tensor"):
+            term(numbers.tolist())
+    with pytest.raises(UserError, match=r"^segments are \(3,\), but must be \(B, T\): give segments\[None\]"):
+        SegmentAttention(2)(numbers[0].bool())

@@ -175,6 +175,28 @@ def test_what_is_no_term(term, said):
         check_term(term(), relative=True)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"term": None}, "None is no position term: give a module"),
+        ({"term": BucketedRelative}, "<class .*BucketedRelative'> is no position term: give a module"),
+        ({"term": BucketedRelative(2), "relative": "yes"}, "relative is 'yes', but must be True or False"),
+        ({"term": BucketedRelative(2), "graphs": 1}, "graphs is 1, but must be True or False"),
+    ],
+)
+def test_what_cannot_be_checked(wrong, said):
+    with pytest.raises(UserError, match=f"^{said}"):
+        check_term(**wrong)
+
+
+@pytest.mark.parametrize("most", [0, "16"])
+def test_positions_that_are_no_number(most):
+    term = BucketedRelative(2)
+    term.max_positions = most
+    with pytest.raises(UserError, match=r"^max_positions of BucketedRelative is .*, but must be a whole number, 1 or"):
+        check_term(term)
+
+
 @pytest.fixture
 def empty(monkeypatch):
     monkeypatch.setattr(registry, "REGISTRY", {"absolute": {}, "relative": {}})

@@ -15,6 +15,7 @@ from tupe.attention.reference import reference
 from tupe.attention.sdpa import sdpa
 from tupe.attention.triton_support import obstacle, only_plain_kernels
 from tupe.errors import UserError
+from tupe.position.arguments import check_flags, check_tensors
 from tupe.position.structured import StructuredBias
 from tupe.tracing import is_transformed
 
@@ -143,7 +144,7 @@ def biased_attention(
     """
     check(query, key, value, None if isinstance(bias, StructuredBias) else bias, key_padding_mask)
     if isinstance(bias, StructuredBias):
-        bias.check(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+        bias.check(query.shape[0], query.shape[1], query.shape[2], key.shape[2], query)
     if not torch.compiler.is_compiling():  # numbers in a graph may be symbols
         check_numbers(scale, dropout_p)
         check_flags(training=training, causal=causal)
@@ -180,11 +181,8 @@ def hide_future(query: Tensor, key: Tensor, bias: Tensor | None) -> Tensor:
 
 def check(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, key_padding_mask: Tensor | None) -> None:
     """Raise `UserError` if shapes or types do not fit together."""
-    for name, tensor in (("query", query), ("key", key), ("value", value), ("key_padding_mask", key_padding_mask)):
-        if not isinstance(tensor, Tensor) and (tensor is not None or name != "key_padding_mask"):
-            raise UserError(f"{name} is a {type(tensor).__name__}, but must be a tensor")
-        if tensor is not None and tensor.layout != torch.strided:
-            raise UserError(f"{name} is a tensor of {tensor.layout}, but must be dense: give {name}.to_dense()")
+    check_tensors(query=query)
+    check_tensors(query, key=key, value=value)
     if (
         query.ndim != 4
         or key.shape != (*query.shape[:2], key.shape[-2], query.shape[-1])
@@ -196,16 +194,14 @@ def check(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, key_pa
         )
     if not query.dtype == key.dtype == value.dtype:
         raise UserError(f"query, key and value must be of one type, but are {query.dtype}, {key.dtype}, {value.dtype}")
-    if not query.device == key.device == value.device:
-        places = f"{query.device}, {key.device}, {value.device}"
-        raise UserError(f"query, key and value must be on one device, but are on {places}: move them to one")
-    if not query.is_floating_point():
+    if query.dtype not in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         raise UserError(f"query, key and value are {query.dtype}, but must be floating: give projected words")
-    if isinstance(bias, Tensor) and bias.is_meta and not query.is_meta:  # PyTorch would add nothing
-        raise UserError(f"bias is on meta, which holds no numbers: move it to {query.device}")
     logits = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     if bias is not None:
         check_bias(bias, logits, in_heads=True)
+        check_tensors(query, bias=bias)
+    if key_padding_mask is not None:
+        check_tensors(query, key_padding_mask=key_padding_mask)
     if key_padding_mask is not None and key_padding_mask.dtype != torch.bool:
         raise UserError(f"key_padding_mask is {key_padding_mask.dtype}, but must be torch.bool, true at padding")
     if key_padding_mask is not None and key_padding_mask.shape != (logits[0], logits[3]):
@@ -217,18 +213,12 @@ def check(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, key_pa
 
 def check_numbers(scale: object, dropout_p: object) -> None:
     """Raise `UserError` if a number cannot be its factor or its probability; a tensor's value is not looked at."""
-    is_number = isinstance(scale, (Real, Tensor, torch.SymFloat)) and not isinstance(scale, bool)
+    is_number = isinstance(scale, (Real, torch.SymFloat)) and not isinstance(scale, bool)
+    is_number = is_number or (isinstance(scale, Tensor) and scale.ndim == 0)
     if not is_number or (isinstance(scale, Real) and not math.isfinite(scale)):
         raise UserError(f"scale is {scale!r:.60}, but must be a finite number: give position.scale(d_h)")
     if not isinstance(dropout_p, Real) or isinstance(dropout_p, bool) or not 0 <= float(dropout_p) <= 1:
         raise UserError(f"dropout_p is {dropout_p!r:.60}, but must be a number from 0 to 1")
-
-
-def check_flags(**flags: object) -> None:
-    """Raise `UserError` for a flag that is no bool, as `"no"`, which is true."""
-    for name, flag in flags.items():
-        if not isinstance(flag, bool):
-            raise UserError(f"{name} is {flag!r:.60}, but must be True or False")
 
 
 def check_bias(bias: Tensor, logits: tuple[int, int, int, int], in_heads: bool = False) -> None:
@@ -238,8 +228,6 @@ def check_bias(bias: Tensor, logits: tuple[int, int, int, int], in_heads: bool =
     """
     if not isinstance(bias, Tensor):
         raise UserError(f"bias is a {type(bias).__name__}, but is added to the logits: give a tensor, position(n).bias")
-    if bias.layout != torch.strided:
-        raise UserError(f"bias is a tensor of {bias.layout}, but must be dense: give bias.to_dense()")
     if not bias.is_floating_point():
         raise UserError(
             f"bias is {bias.dtype}, but is added to the logits: give padding as key_padding_mask, and hide other keys "

@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor
 
-from tupe.attention.biased import check_bias, triton
+from tupe.attention.biased import check_bias, check_numbers, triton
 from tupe.attention.triton_support import obstacle
 from tupe.errors import UserError
+from tupe.position.arguments import check_flags, check_tensors
 from tupe.position.structured import StructuredBias
 
 
@@ -39,6 +40,10 @@ def packed_attention(
     Raises:
         UserError: for shapes or types that do not fit, and where the kernels cannot run.
     """
+    check_tensors(query=query)
+    check_tensors(query, key=key, value=value, cu_seqlens=cu_seqlens)
+    check_numbers(scale, dropout_p)
+    check_flags(training=training, causal=causal)
     if query.ndim != 3 or not query.shape == key.shape == value.shape or not query.dtype == key.dtype == value.dtype:
         found = ", ".join(f"{tuple(x.shape)} {x.dtype}" for x in (query, key, value))
         raise UserError(f"query, key and value must be (N, H, d_h) of one type, but are {found}")
@@ -53,11 +58,14 @@ def packed_attention(
         masks["StructuredBias.segments"] = segments = bias.segments
         # `check` expects the segments of a padded batch
         bias = bias._replace(segments=None if segments is None else segments[:1].expand(batch, max_length))
-        bias.check(batch, heads, max_length, max_length)
+        bias.check(batch, heads, max_length, max_length, query)
         bias = bias._replace(segments=None if segments is None else segments[None])
     elif bias is not None:
         check_bias(bias, (batch, heads, max_length, max_length))
+        check_tensors(query, bias=bias)
     for name, mask in masks.items():
+        if mask is not None:
+            check_tensors(query, **{name: mask})
         if mask is not None and (mask.shape != (tokens,) or mask.dtype != torch.bool):
             raise UserError(f"{name} {tuple(mask.shape)} {mask.dtype} must be {(tokens,)} torch.bool")
     in_one = (x.transpose(0, 1)[None] for x in (query, key, value))  # a batch of one, (1, H, N, d_h)

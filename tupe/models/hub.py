@@ -10,7 +10,6 @@ import torch
 from fairseq.models.roberta import RobertaHubInterface
 from torch import Tensor, nn
 
-from tupe.attention.biased import check_flags
 from tupe.data.corpus.manifest import DICTIONARY, NAME, Manifest
 from tupe.data.corpus.tokenizers import JsonTokenizer
 from tupe.data.corpus.vocabulary import MASK
@@ -20,7 +19,7 @@ from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import special_symbols
 from tupe.files import read, read_json, typed
 from tupe.models.encoder import check_tokens
-from tupe.position.arguments import check_whole
+from tupe.position.arguments import check_flags, check_whole
 from tupe.position.length import check_length
 from tupe.tracing import is_traced
 
@@ -174,7 +173,7 @@ class HubInterface(RobertaHubInterface):
 
 def check_head(heads: Collection[str], name: object) -> None:
     """Raise `UserError` unless one of the classification heads has the name."""
-    if name not in heads:
+    if not isinstance(name, str) or name not in heads:
         raise UserError(
             f"the model has no classification head {name!r:.60} (it has {', '.join(heads) or 'none'}): give one of "
             "these, or add it by register_classification_head(name, num_classes)"

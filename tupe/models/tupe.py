@@ -16,7 +16,6 @@ from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from tupe.attention.biased import check_flags
 from tupe.data.corpus.tokenizers import JSON
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import refuse_other_dictionary
@@ -34,7 +33,7 @@ from tupe.models.kernels import BeforeTraining
 from tupe.models.named import configured_later
 from tupe.models.position import embedding_width, fix_rotary_length
 from tupe.models.unread import told_of_unread
-from tupe.position.arguments import check_whole
+from tupe.position.arguments import check_flags, check_whole
 from tupe.safe_load import safe_load
 from tupe.systems import MODEL_NAMES
 

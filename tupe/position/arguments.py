@@ -7,6 +7,7 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from tupe.errors import UserError
@@ -47,12 +48,30 @@ SIZES = ("max_positions", "embed_dim", "num_heads", "head_dim", "num_keys", "num
 
 def check_whole(name: str, number: object, least: int = 0) -> None:
     """Raise `UserError` unless `number` is whole, and `least` or more; the symbols of a graph have no value yet."""
-    if isinstance(number, int):
-        wrong = isinstance(number, bool) or number < least
-    else:
-        wrong = not hasattr(number, "__index__") or (isinstance(number, Tensor) and number.ndim > 0)
-    if wrong:
+    is_int = isinstance(number, int) and not isinstance(number, bool)
+    if number < least if is_int else not _is_whole(number):
         raise UserError(f"{name} is {shown(number)}, but must be a whole number, {least} or more")
+
+
+def check_flags(**flags: object) -> None:
+    """Raise `UserError` for a flag that is no bool, as `"no"`, which is true."""
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise UserError(f"{name} is {flag!r:.60}, but must be True or False")
+
+
+def check_tensors(like: Tensor | None = None, **named: object) -> None:
+    """Raise `UserError` for what is no dense tensor, or lies on another device than `like`.
+
+    A number, a tensor without axes, may be on any device that holds numbers.
+    """
+    for name, tensor in named.items():
+        if not isinstance(tensor, Tensor):
+            raise UserError(f"{name} is {shown(tensor)}, but must be a tensor")
+        if tensor.layout != torch.strided:
+            raise UserError(f"{name} is a tensor of {tensor.layout}, but must be dense: give {name}.to_dense()")
+        if like is not None and tensor.device != like.device and (tensor.ndim or tensor.is_meta):
+            raise UserError(f"{name} is on {tensor.device}, not on {like.device} as the others: move it there")
 
 
 def check_types(init: Init) -> Init:

@@ -9,13 +9,14 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import UntiedAbsolute
-from tupe.position.arguments import check_types, check_whole, shown
+from tupe.position.arguments import check_flags, check_types, check_whole, shown
 from tupe.position.cache import TermCache, cacheable_tensors
-from tupe.position.deberta import RelativeEmbeddings
+from tupe.position.deberta import DisentangledRelative, RelativeEmbeddings
 from tupe.position.length import Drawn, Span
 from tupe.position.relative import RelativeTerm
 from tupe.position.reset import Reset, reset_cls
 from tupe.position.rotary import Rotary
+from tupe.position.shaw import ShawRelative
 from tupe.position.structured import StructuredBias
 from tupe.position.terms import PositionTerms, Term
 
@@ -132,6 +133,11 @@ class PositionBias(nn.Module):
         self.num_terms = num_terms or (4 if cross else 2 if isinstance(absolute, UntiedAbsolute) else 1)
         #: The longest input that all terms cover; infinity where no term has an end.
         self.max_positions: float = min(getattr(term, "max_positions", math.inf) for term in (absolute, relative))
+        if randomised > self.max_positions:
+            raise UserError(
+                f"randomised is {randomised}, but the terms have only {self.max_positions} positions to draw: lower "
+                "it, or build them with more"
+            )
         #: Width of the factors of a structured bias, 0 without factors; `None` where the bias cannot be structured.
         self.structured_width: int | None = 0 if cross or absolute is None else getattr(absolute, "width", None)
         if self.num_keys is not None or not (relative is None or isinstance(relative, RelativeTerm)):
@@ -224,6 +230,7 @@ class PositionBias(nn.Module):
         """
         if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
             raise UserError(f"dtype is {dtype!r:.60}, but the terms are floating: give torch.float32 or another such")
+        check_flags(structured=structured)
         span = Span.of(length, num_keys, query_offset)
         if query_offset and self.rotation is not None and self.rotation.reset:
             raise UserError(
@@ -282,6 +289,8 @@ def _check_parts(absolute: object, relative: object, reset: object, rotation: ob
             raise UserError(f"{said}, but must be a position term, such as BucketedRelative(num_heads)")
         if isinstance(term, Rotary):
             raise UserError(f"{said}, which turns queries and keys: give it as rotation=")
+        if isinstance(term, (DisentangledRelative, ShawRelative)):
+            raise UserError(f"{said}, which asks the words of each layer: leave it out, and call it in the layers")
         if not _takes(term):
             raise UserError(
                 f"{said}, whose forward does not take (length, num_keys, query_offset), so it is no position term"

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from tupe.errors import UserError
 from tupe.layers import Linear
 from tupe.position.absolute import INIT_STD
-from tupe.position.arguments import check_types
+from tupe.position.arguments import check_types, check_whole
 from tupe.position.length import check_epsilon
 from tupe.position.precision import at_least_float32, in_float32
 from tupe.position.relative import check_max_distance, skew
@@ -102,6 +102,7 @@ class RelativeEmbeddings(nn.Module):
 
     def forward(self, length: int) -> Tensor:
         """Return the vectors of the distances `-length .. length`, `(2 length + 1, d)`, in float32 or better."""
+        check_whole("length", length)
         distances = torch.arange(-length, length + 1, device=self.table.weight.device)
         vectors = at_least_float32(self.table(self.row(distances)))
         return vectors if self.layer_norm is None else in_float32(self.layer_norm, vectors)

@@ -99,7 +99,8 @@ def check_epsilon(epsilon: float) -> None:
 
 
 def check_length(length: int, max_positions: float) -> None:
-    """Raise `UserError` if a sequence of `length` tokens has more than `max_positions`."""
+    """Raise `UserError` if `length` is no number of tokens, or more than `max_positions`."""
+    check_whole("length", length)
     if length > max_positions:
         raise UserError(
             f"a sequence of {length} tokens is longer than the {max_positions} positions of the model: "

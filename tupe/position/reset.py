@@ -66,6 +66,7 @@ class Reset(nn.Module):
         if self.vectors is not None and absolute is not None:
             theta = absolute(len(self.vectors), vectors=self.vectors)
         else:
-            assert self.scalars is not None, "theta is made of vectors, which take the projections of `absolute`"
+            if self.scalars is None:
+                raise UserError("theta is made of vectors, which the untied absolute term projects: give absolute=")
             theta = at_least_float32(self.scalars).clone()  # FSDP frees the parameter's own memory after `forward`
         return theta if self.relative is None else theta + at_least_float32(self.relative)

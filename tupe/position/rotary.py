@@ -28,8 +28,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from tupe.errors import UserError
-from tupe.position.arguments import check_types, shown
-from tupe.position.length import Drawn
+from tupe.position.arguments import check_tensors, check_types, shown
+from tupe.position.length import Drawn, Span
 from tupe.position.precision import at_least_float32, has_16_bits, no_autocast
 from tupe.systems import CHOICES
 from tupe.tracing import is_traced
@@ -145,8 +145,8 @@ class Rotary(nn.Module):
 
         The first is cosines, the second sines, negated in the first half of the columns; both in float32 or better.
         """
-        thetas = self.thetas()
-        positions = torch.arange(query_offset, query_offset + length, device=thetas.device)
+        thetas, span = self.thetas(), Span.of(length, None, query_offset)
+        positions = torch.arange(query_offset, span.end, device=thetas.device)
         positions = positions if drawn is None else drawn.positions
         angles = positions.to(thetas.dtype).unsqueeze(-1) * thetas  # n r/2
         cos, sin = self.amplitude * angles.cos(), self.amplitude * angles.sin()
@@ -202,6 +202,9 @@ def _check_rotation(x: Tensor, rotation: object) -> None:
             f"rotation is {shown(rotation)}, but must be a tensor (2, n, r): give position(n).rotation of "
             "PositionBias(rotation=Rotary(head_dim))"
         )
+    check_tensors(rotation, x=x)
+    if not x.is_floating_point():
+        raise UserError(f"x is {x.dtype}, but must be floating: give projected words")
     length, width = rotation.shape[-2:]
     if x.ndim >= 3 and x.shape[-3] == length and x.shape[-1] >= width:
         return

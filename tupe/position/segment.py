@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD, WithShapes
-from tupe.position.arguments import check_types
+from tupe.position.arguments import check_tensors, check_types, check_whole
 from tupe.position.precision import at_least_float32
 
 logger = logging.getLogger(__name__)
@@ -40,6 +40,8 @@ def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int = 1) -> 
     if not isinstance(tokens, Tensor) or tokens.ndim != 2:
         shape = tuple(tokens.shape) if isinstance(tokens, Tensor) else f"a {type(tokens).__name__}"
         raise UserError(f"tokens are {shape}, but must be a tensor (B, T): give tokens[None] for one sequence")
+    check_whole("eos", eos)
+    check_whole("pad", pad)
     separator = tokens.eq(eos)
     if separators == 1:
         return (F.pad(separator, (1, 0))[:, :-1].cumsum(1) > 0) & tokens.ne(pad)
@@ -49,6 +51,7 @@ def segment_ids(tokens: Tensor, eos: int, separators: int = 2, pad: int = 1) -> 
 
 def check_segments(segments: Tensor) -> None:
     """Raise `UserError` unless segments are bool: the type rules out a third one without a look at a GPU's values."""
+    check_tensors(segments=segments)
     if segments.dtype != torch.bool:
         raise UserError(
             f"segments are {segments.dtype}, but must be torch.bool, true in the second segment: give segments == 1"
@@ -58,6 +61,10 @@ def check_segments(segments: Tensor) -> None:
 def segment_bias(values: Tensor, segments: Tensor) -> Tensor:
     """Compute `values[h, s_i, s_j]`, `(B, H, T, T)`, of `values` `(H, 2, 2)` and `segments` `s` `(B, T)`, bool."""
     check_segments(segments)
+    if segments.ndim != 2:
+        raise UserError(
+            f"segments are {tuple(segments.shape)}, but must be (B, T): give segments[None] for one sequence"
+        )
     by_key = torch.where(segments[:, None, None, :], values[..., 1:], values[..., :1])  # (B, H, 2, T)
     return torch.where(segments[:, None, :, None], by_key[:, :, 1:], by_key[:, :, :1])
 

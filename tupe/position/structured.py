@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tupe.errors import UserError
+from tupe.position.arguments import check_tensors
 from tupe.position.length import Span
 from tupe.position.precision import at_least_float32, no_autocast
 from tupe.position.relative import toeplitz
@@ -88,8 +89,13 @@ class StructuredBias(NamedTuple):
             theta = theta.expand(2, num_heads)
         return StructuredBias(query, key, relative, theta, segment, segments)
 
-    def check(self, batch: int, num_heads: int, query_length: int, key_length: int) -> None:
-        """Raise `UserError` if the parts do not make a bias of `(num_heads, query_length, key_length)`."""
+    def check(self, batch: int, num_heads: int, query_length: int, key_length: int, like: Tensor | None = None) -> None:
+        """Raise `UserError` if the parts do not make a bias of `(num_heads, query_length, key_length)`.
+
+        All are on the device of `like`.
+        """
+        parts = {name: part for name, part in self._asdict().items() if part is not None}
+        check_tensors(like, **{f"StructuredBias.{name}": part for name, part in parts.items()})
         query, key, relative, theta, segment, segments = self.expand(num_heads)
         if query is None and relative is None and segment is None:
             raise UserError("a StructuredBias needs query and key, or relative, or segment and segments")
@@ -107,6 +113,8 @@ class StructuredBias(NamedTuple):
         ):
             if part is not None and part.shape != shape:
                 raise UserError(f"StructuredBias.{name} is {tuple(part.shape)}, but must be {shape}")
+        if query is not None and key is not None and query.dtype != key.dtype:
+            raise UserError(f"StructuredBias.query is {query.dtype}, but key {key.dtype}: give both in one type")
         if segments is not None:
             check_segments(segments)
         for one, other in (("query", "key"), ("segment", "segments")):

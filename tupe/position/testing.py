@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from tupe.errors import UserError
+from tupe.position.arguments import check_flags, check_whole, shown
 from tupe.position.bias import PositionBias
 from tupe.position.length import Span
 from tupe.position.relative import RelativeTerm
@@ -37,7 +38,10 @@ def check_term(term: nn.Module, relative: bool | None = None, graphs: bool = Tru
         relative: whether it is the relative term; by default, whether it is a `RelativeTerm`.
         graphs: also compile and export, which takes some seconds.
     """
+    if not isinstance(term, nn.Module):
+        raise UserError(f"{shown(term)} is no position term: give a module, such as BucketedRelative(num_heads)")
     relative = isinstance(term, RelativeTerm) if relative is None else relative
+    check_flags(relative=relative, graphs=graphs)
     checked = _Checked(copy.deepcopy(term).train(), relative)
     checked.values()
     checked.parameters()
@@ -64,6 +68,8 @@ class _Checked:
         self.term = term
         self.relative = relative
         most = getattr(term, "max_positions", math.inf)
+        if most != math.inf:
+            check_whole(f"max_positions of {type(term).__name__}", most, 1)
         self.length = int(min(_LENGTH, most))
         self.whole = self._computed(self.length)
 
