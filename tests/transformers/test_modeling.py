@@ -380,6 +380,9 @@ def test_places_of_answers_are_whole_numbers():
             ValueError, match=r"^end_positions are torch.\w+ \(\d,\), but must be torch.int64 \(B,\) = \(3,\)"
         ):
             model(tokens(5), start_positions=torch.ones(3).long(), end_positions=wrong)
+    for side in ("start_positions", "end_positions"):
+        with pytest.raises(ValueError, match=r"^only one of start_positions and end_positions is given: give both"):
+            model(tokens(5), **{side: torch.ones(3).long()})
 
 
 @pytest.mark.parametrize("kind", ["TupeForSequenceClassification", "TupeForTokenClassification"])
@@ -403,6 +406,38 @@ def test_padding_on_the_left_is_refused(dictionary):
     traced = torch.jit.trace(theirs, ids, strict=False, check_trace=False)  # nothing is checked there
     assert difference(traced(ids)["logits"], model(ids)[0]) < 1e-5
     assert traced(left)["logits"].shape == (3, 37, len(dictionary))
+
+
+@torch.no_grad()
+def test_special_tokens_that_are_none_or_several():
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    small |= {"vocab_size": 9, "segment": "per_head", "pair_separators": 1}
+    torch.manual_seed(0)
+    model, ids = ours.TupeModel(ours.TupeConfig(**small, pad_token_id=None)).eval(), torch.tensor([[0, 5, 2, 6, 1]])
+    told = {"attention_mask": torch.ones_like(ids), "token_type_ids": torch.tensor([[0, 0, 0, 1, 1]])}
+    assert torch.equal(model(ids).last_hidden_state, model(ids, **told).last_hidden_state)
+    for several in (None, [2, 3]):
+        model.config.eos_token_id = several
+        with pytest.raises(ValueError, match=r"^eos_token_id is .*, but one token separates the texts of a pair: set"):
+            model(ids)
+        assert model(ids, **told).last_hidden_state.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("relative", "nosuch", "relative is 'nosuch', not one of none"),
+        ("num_attention_heads", 5, "hidden_size is 768, which num_attention_heads=5 must divide"),
+        ("hidden_size", "8", "hidden_size is '8', but must be a whole number"),
+        ("linformer_k", 4, "the keys of linformer_k=4 are mixtures"),
+        ("model_type", "bert", "config is of the model bert, but must be a TupeConfig"),
+    ],
+)
+def test_a_field_that_is_set_later_is_checked(field, value, said):
+    config = ours.TupeConfig()
+    setattr(config, field, value)
+    with pytest.raises(ValueError, match=f"^{said}"):
+        ours.TupeModel(config)
 
 
 def test_a_choice_that_is_none_is_refused():

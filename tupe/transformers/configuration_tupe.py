@@ -147,6 +147,10 @@ class TupeConfig(PreTrainedConfig):
     def __post_init__(self, **others: object) -> None:
         self._check_of_transformers(**others)
         super().__post_init__(**others)
+        self.check()
+
+    def check(self) -> None:
+        """Raise `ValueError` for fields that make no model. Models call it too, as a field can be set at any time."""
         for field, choices in CHOICES.items():
             if getattr(self, field) not in choices:
                 raise ValueError(f"{field} is {getattr(self, field)!r}, not one of {', '.join(choices)}")

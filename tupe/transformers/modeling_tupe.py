@@ -566,15 +566,25 @@ class PositionBias(nn.Module):
         self.frozen = True
 
 
+def is_token(input_ids: Tensor, config: TupeConfig) -> Tensor:
+    """Tell which of `input_ids` are no padding: all, where the configuration names no padding."""
+    return input_ids.ne(-1 if config.pad_token_id is None else config.pad_token_id)
+
+
 def segment_ids(input_ids: Tensor, config: TupeConfig) -> Tensor:
     """Return the segment of each token: `<s> a </s>` is 0, and from the second of two separators on it is 1.
 
     With one separator between the texts of a pair, all that follows it is 1, except padding.
     """
+    if not isinstance(config.eos_token_id, int):
+        raise ValueError(
+            f"eos_token_id is {config.eos_token_id}, but one token separates the texts of a pair: set it, or give "
+            "token_type_ids"
+        )
     is_separator = input_ids.eq(config.eos_token_id)
     if config.pair_separators == 1:
         behind = F.pad(is_separator[:, :-1], (1, 0)).cumsum(1).clamp(max=1)
-        return behind * input_ids.ne(config.pad_token_id)
+        return behind * is_token(input_ids, config)
     second = F.pad(is_separator[:, 1:] & is_separator[:, :-1], (1, 0))
     return second.cumsum(1).clamp(max=1)
 
@@ -768,6 +778,13 @@ class TupePreTrainedModel(PreTrainedModel):
     _supports_attention_backend = True
     _keys_to_ignore_on_load_unexpected: ClassVar = [r"^(lm_head|classifi.*|qa_outputs)\."]  # of other heads
     _can_record_outputs: ClassVar = {"hidden_states": TupeLayer, "attentions": TupeSelfAttention}
+
+    def __init__(self, config: TupeConfig) -> None:
+        if getattr(config, "model_type", TupeConfig.model_type) != TupeConfig.model_type:
+            raise ValueError(f"config is of the model {config.model_type}, but must be a TupeConfig")
+        if hasattr(config, "check"):
+            config.check()
+        super().__init__(config)
 
     @property
     def _supports_flash_attn(self) -> bool:
@@ -973,7 +990,7 @@ class TupeModel(TupePreTrainedModel):
         if self.config.shaw_values and self.config._attn_implementation not in ("eager", "sdpa"):
             raise ValueError("shaw_values needs the attention's weights: choose attn_implementation='eager'")
         if attention_mask is None and input_ids is not None:
-            attention_mask = input_ids.ne(self.config.pad_token_id)
+            attention_mask = is_token(input_ids, self.config)
         segments = token_type_ids
         if segments is not None and self.config.segment != "none":
             check_rows("token_type_ids", segments, 2)
@@ -1188,7 +1205,9 @@ class TupeForQuestionAnswering(TupeForTask):
         **kwargs: object,
     ) -> QuestionAnsweringModelOutput:
         """Score every token as the first and as the last. Other arguments are those of `TupeModel`."""
-        labels = None if start_positions is None or end_positions is None else (start_positions, end_positions)
+        if (start_positions is None) != (end_positions is None):
+            raise ValueError("only one of start_positions and end_positions is given: give both, or none for no loss")
+        labels = None if start_positions is None else (start_positions, end_positions)
         return super().forward(input_ids, attention_mask, token_type_ids, inputs_embeds, labels, **kwargs)
 
 
