@@ -48,8 +48,11 @@ SIZES = ("max_positions", "embed_dim", "num_heads", "head_dim", "num_keys", "num
 
 def check_whole(name: str, number: object, least: int = 0) -> None:
     """Raise `UserError` unless `number` is whole, and `least` or more; the symbols of a graph have no value yet."""
-    is_int = isinstance(number, int) and not isinstance(number, bool)
-    if number < least if is_int else not _is_whole(number):
+    if isinstance(number, int) and not isinstance(number, bool):
+        wrong = number < least
+    else:
+        wrong = not _is_whole(number)
+    if wrong:
         raise UserError(f"{name} is {shown(number)}, but must be a whole number, {least} or more")
 
 
