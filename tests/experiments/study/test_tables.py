@@ -204,6 +204,10 @@ def test_a_document(results, tmp_path, leave, capsys):
     assert [path.suffix for path in written] == [".md", ".png"] and written[1].stat().st_size > 10_000
     assert main(["study-report", "--size", str(size), "--document", str(document), "--records", str(leave({}))]) == 0
     assert document.read_text() == first
+    assert main(["study-report", "--size", str(size), "--document", str(document), "--records", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert "made has no records" in said and "would be lost: give --records" in said
+    assert document.read_text() == first
     document.write_text("<!-- study made costs -->\n<!-- end -->")
     with pytest.raises(
         UserError,

@@ -40,7 +40,7 @@ def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
     A mark names a study: one in `configs/study`, or the file `size`.
 
     Raises:
-        UserError: for a mark without a table of its name, or a damaged record.
+        UserError: for a mark without a table of its name, a damaged record, or a table whose study has no records.
     """
     found: dict[str, Results] = {}
     written = [document]
@@ -50,6 +50,11 @@ def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
         if study not in found:
             found[study] = read_results(size if Path(size).stem == study else study, records)
         results = found[study]
+        if not results.records and re.search(r"^(\||!\[)", match["old"], re.MULTILINE):
+            raise UserError(
+                f"{records / results.design.name} has no records, and what {document} shows of that study would be "
+                "lost: give --records the folder where `tupe study` left them."
+            )
         if name in FIGURES:
             plot, title, ending = FIGURES[name]
             picture = document.parent / "images" / f"study_{results.design.name}{ending}.png"
