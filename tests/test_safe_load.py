@@ -72,6 +72,12 @@ def test_missing_file(tmp_path):
         safe_load(tmp_path / "none.pt")
 
 
+@pytest.mark.parametrize("path", [None, 3, b"a.pt", ""])
+def test_no_path(path):
+    with pytest.raises(UserError, match=r"^checkpoint is .*, but must be a path$"):
+        safe_load(path)
+
+
 def test_folder(tmp_path):
     with pytest.raises(UserError, match=r"is a folder: give a checkpoint, such as .*checkpoint_last\.pt"):
         safe_load(tmp_path)

@@ -38,6 +38,13 @@ def fairseq_globals() -> list:
     return [argparse.Namespace, multiarray.scalar, multiarray._reconstruct, *numpy_types]
 
 
+def refuse_no_paths(**places: object) -> None:
+    """Raise `UserError` unless each argument, given by its name, is a text or a path, and not empty."""
+    for name, place in places.items():
+        if not isinstance(place, (str, os.PathLike)) or not os.fspath(place):
+            raise UserError(f"{name} is {place!r:.60}, but must be a path")
+
+
 def safe_load(path: str | os.PathLike, also: Sequence[Any] = ()) -> dict:
     """Read the dictionary in a checkpoint file onto the CPU, without running anything that the file contains.
 
@@ -47,6 +54,7 @@ def safe_load(path: str | os.PathLike, also: Sequence[Any] = ()) -> dict:
         UserError: the file is missing, is not a checkpoint, is cut short, has another checksum than was written, or
             holds a class or function that fairseq does not write (the message names it).
     """
+    refuse_no_paths(checkpoint=path)
     path = os.fspath(path)
     if os.path.isdir(path):
         raise UserError(f"{path} is a folder: give a checkpoint, such as {os.path.join(path, 'checkpoint_last.pt')}")

@@ -3,9 +3,10 @@
 import shutil
 import warnings
 
+import numpy as np
 import pytest
 
-from tupe.analysis.figure import colour, dashes, folded, marker, new_figure, save_figure
+from tupe.analysis.figure import colour, dashes, folded, heat_maps, marker, new_figure, save_figure
 from tupe.errors import UserError
 
 
@@ -13,6 +14,12 @@ def test_the_name_says_the_format(tmp_path):
     for name, start in (("new/a.png", b"\x89PNG"), ("a.PDF", b"%PDF"), ("a.svg", b"<?xml")):
         save_figure(new_figure(2, 1), tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(start)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (0, 4, 4), (3, 4, 4)])
+def test_maps_without_their_titles(shape):
+    with pytest.raises(UserError, match=r"^values are \(.*\) with 1 title\(s\), but must be \(number, n, m\)"):
+        heat_maps(np.zeros(shape), ["a"], "logit")
 
 
 def test_lines_and_points_beyond_the_colours_differ():

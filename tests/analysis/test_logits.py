@@ -120,6 +120,14 @@ def test_a_window_is_refused(function, save, tokens):
         function(opened(save, "tupe_tiny", attention_window=4), tokens)
 
 
+@pytest.mark.parametrize("function", [first_layer_correlations, logit_ranks, layer_logits])
+def test_what_are_no_tokens(function, save, tokens):
+    encoder = opened(save, "tupe_tiny")
+    for wrong, said in ((tokens.tolist(), "tokens are a list"), (tokens[:0], "tokens have no sequence")):
+        with pytest.raises(UserError, match=f"^{said}"):
+            function(encoder, wrong)
+
+
 def test_ranks_of_the_theorem(save, tokens):
     """DIET, theorem 1: at most d_h with positions at the input, d_h + d_p with a low-rank term; d_h is 2 here."""
     fields = {"encoder_attention_heads": 3, "encoder_embed_dim": 6}

@@ -47,9 +47,9 @@ def test_longer_than_the_model_is_refused(save):
         position_correlation(save("tupe_tiny")[0], 21)
 
 
-@pytest.mark.parametrize("length", [-3, 0, 1])
+@pytest.mark.parametrize("length", [-3, 0, 1, "8"])
 def test_fewer_than_two_positions_are_refused(length, save):
-    with pytest.raises(UserError, match=rf"{length} position.* 2 or more"):
+    with pytest.raises(UserError, match=rf"^length is {length!r}, but must be a whole number, 2 or more$"):
         position_correlation(save("tupe_tiny")[0], length)
 
 

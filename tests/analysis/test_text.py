@@ -69,8 +69,12 @@ def test_a_text_without_a_token(content, corpus, encoder, tmp_path):
 
 
 def test_what_does_not_fit(corpus, encoder):
-    with pytest.raises(UserError, match="a length of 3 or more"):
-        read_tokens(encoder, corpus, 2)
+    for length in (2, "16"):
+        with pytest.raises(UserError, match=r"^length is .*, but must be a whole number, 3 or more"):
+            read_tokens(encoder, corpus, length)
+    with pytest.raises(UserError, match=r"^data is None, but must be a path"):
+        read_tokens(encoder, None, 16)
+    assert read_tokens(encoder, str(corpus), 16).shape[1] == 16
     with pytest.raises(UserError, match=r"^TUPE-A has 64 positions, fewer than 65: give a --length"):
         read_tokens(encoder, corpus, 65)
 

@@ -17,6 +17,7 @@ from tests.checkpoints.conftest import HEAD
 from tests.commands import ROOT, train
 from tests.conftest import write
 from tests.samples import write_manifest
+from tupe.checkpoints.to_transformers import export
 from tupe.checkpoints.transformers_format import AUTO_MAP
 from tupe.cli.main import main
 from tupe.errors import UserError
@@ -281,6 +282,9 @@ def test_answers_there_and_back(make_checkpoint, corpus, tmp_path, capsys):
 
 def test_twice_is_once_and_a_folder_of_others_stays(exported, pretrained, corpus, make_checkpoint, tmp_path, capsys):
     assert main(["export", str(pretrained[0]), str(corpus), str(exported)]) == 0
+    export(str(pretrained[0]), str(corpus), str(exported))
+    with pytest.raises(UserError, match=r"^data is None, but must be a path$"):
+        export(pretrained[0], None, exported)
     make_checkpoint(tmp_path / "other.pt", dropout=0.2)
     foreign = tmp_path / "mine"
     foreign.mkdir()

@@ -180,7 +180,7 @@ def test_a_token_that_the_dictionary_lacks(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_refuses(tmp_path, capsys):
+def test_refuses(tmp_path, capsys, monkeypatch):
     data = prepare(tmp_path, "RTE", ("not_entailment", "entailment"))
     good, three, untuned = (tmp_path / name for name in ("good.pt", "three.pt", "untuned.pt"))
     fine_tune(good, data, 2)
@@ -196,6 +196,9 @@ def test_refuses(tmp_path, capsys):
     assert "3 output(s)" in said(three)
     assert "is not fine-tuned: give the checkpoint_best.pt of a run of `tupe finetune`" in said(untuned)
     assert "not named like a GLUE task" in said(good, tmp_path)
+    with monkeypatch.context() as of_own, pytest.raises(UserError, match=r"a task of your own: give it to predict_own"):
+        of_own.setattr("tupe.inference.predict.description", lambda folder: object())
+        predictions.predict(good, tmp_path, tmp_path / "out")
     assert "no checkpoint" in said(tmp_path / "none.pt")
     (tmp_path / "SQuAD/valid").mkdir(parents=True)
     (tmp_path / "SQuAD/valid/report.json").touch()

@@ -17,6 +17,7 @@ from tupe.data.corpus.manifest import MODEL
 from tupe.data.corpus.vocabulary import train as train_vocabulary
 from tupe.errors import UserError
 from tupe.experiments.settings import model_overrides
+from tupe.inference.translate import Search, Translator
 
 
 def test_a_resumed_run_is_the_same_bit_for_bit(trained, parallel, tmp_path):
@@ -100,6 +101,14 @@ def test_standard_input_empty_lines_and_averages(translate, trained, monkeypatch
     mean, states = average(paths)["model"], [torch.load(path, weights_only=True)["model"] for path in paths]
     for name, tensor in mean.items():
         torch.testing.assert_close(tensor, (states[0][name] + states[1][name]) / 2)
+
+
+def test_arguments_of_a_translator():
+    for wrong in ("a.pt", []):
+        with pytest.raises(UserError, match=r"^checkpoints are .*, but must be a list of paths, such as \[path\]$"):
+            Translator(wrong)
+    with pytest.raises(UserError, match=r"^--beam is '5', but must be a whole number, 1 or more$"):
+        Search(beam="5")
 
 
 def test_what_cannot_be_translated(translate, trained, parallel, tmp_path, monkeypatch, capsys):

@@ -194,6 +194,8 @@ def test_what_is_no_text_and_a_head_that_is_none(hub):
     said = r"^the model has no classification head 'mine' \(it has none\): give one of these, or add it by"
     with pytest.raises(UserError, match=said):
         hub.predict("mine", tokens)
+    with pytest.raises(UserError, match=r"^the model has no classification head \['a'\]"):
+        hub.predict(["a"], tokens)
     with pytest.raises(UserError, match=said):
         hub.model(tokens, classification_head_name="mine")
     with pytest.raises(UserError, match=r"^the model has no span_head: call register_span_head first"):

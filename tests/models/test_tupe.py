@@ -7,6 +7,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.models.small import small_model
 from tupe.errors import UserError
 from tupe.models.summary import count_parameters
 from tupe.systems import ALIASES, MODEL_NAMES, SIZES, SYSTEMS
@@ -277,6 +278,14 @@ def test_arguments_that_there_are_not(build, tokens, name):
     assert torch.equal(model(tokens, **theirs, prev_output_tokens=None)[0], model(tokens)[0])
     with pytest.raises(TypeError, match="unexpected keyword argument 'num_token'"):
         model(tokens, num_token=tokens.ne(1).sum())
+
+
+@pytest.mark.parametrize("positions", [None, (24, 24)])
+def test_a_task_that_gives_no_length(dictionary, positions):
+    with pytest.raises(
+        UserError, match=r"^the task SimpleNamespace does not say how long a sequence .*: set --max-pos"
+    ):
+        small_model("tupe_tiny", dictionary, positions)
 
 
 def test_long_sequences_are_refused(build, tokens):

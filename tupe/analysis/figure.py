@@ -122,6 +122,10 @@ def heat_maps(
     column 0 are those of an untied `[CLS]`: they are drawn apart and enlarged, and can be far from the others, so the
     scale does not count them. `size` are the inches of a square with its title.
     """
+    if np.ndim(values) != 3 or not 0 < len(values) == len(titles):
+        raise UserError(
+            f"values are {np.shape(values)} with {len(titles)} title(s), but must be (number, n, m), a title for each"
+        )
     columns = min(len(values), columns)
     rows = math.ceil(len(values) / columns)
     figure = new_figure(size * columns + 1, size * rows + 0.9)

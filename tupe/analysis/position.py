@@ -12,6 +12,7 @@ from tupe.analysis.figure import heat_maps, save_figure, set_title
 from tupe.analysis.heads import head_patterns, summary
 from tupe.errors import UserError
 from tupe.position import PositionBias
+from tupe.position.arguments import check_whole
 from tupe.systems import IN_LAYER
 
 
@@ -61,8 +62,8 @@ def position_correlation(checkpoint: Checkpoint, length: int | None = None) -> P
         UserError: if the file cannot be read, if its model adds the positions to the words or has none, or if `length`
             is below 2 or more than it has.
     """
-    if length is not None and length < 2:
-        raise UserError(f"{length} position(s) have no correlation to draw: give a length of 2 or more.")
+    if length is not None:
+        check_whole("length", length, 2)
     encoder = open_encoder(checkpoint)
     args, position = encoder.args, encoder.sentence_encoder.position_bias
     length = length or args.max_positions

@@ -15,12 +15,14 @@ from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import read_dictionary, refuse_other_dictionary
 from tupe.files import read_text
 from tupe.models.tupe import TupeLanguageModelEncoder
+from tupe.position.arguments import check_whole
+from tupe.safe_load import refuse_no_paths
 
 _MADE_BY = "tupe prepare-corpus"
 
 
 def read_tokens(
-    encoder: TupeLanguageModelEncoder, data: Path, length: int, number: int = 8, text: Path | None = None
+    encoder: TupeLanguageModelEncoder, data: str | Path, length: int, number: int = 8, text: Path | None = None
 ) -> Tensor:
     """Read sequences `<s> ...` of equal length for a model, `(B, n)`, without padding.
 
@@ -30,12 +32,12 @@ def read_tokens(
     Raises:
         UserError: if the corpus has another dictionary than the model, or the text has fewer than 2 tokens.
     """
-    if length < 3:
-        raise UserError(f"a sequence of {length} token(s) has nothing to show: give a length of 3 or more.")
+    check_whole("length", length, 3)
+    refuse_no_paths(data=data)
     most = encoder.args.max_positions
     if length > most:
         raise UserError(f"{encoder.shown_as} has {most} positions, fewer than {length}: give a --length up to that.")
-    stream = read_stream(encoder, data, text)
+    stream = read_stream(encoder, Path(data), text)
     words = min(length - 1, len(stream))
     return windows(stream[: number * words], words, words, Dictionary().bos())
 

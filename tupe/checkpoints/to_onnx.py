@@ -26,6 +26,8 @@ from tupe.data.words import check_entity_scores, named, word_scores
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import read_dictionary, special_symbols
 from tupe.files import atomic, read_json
+from tupe.position.arguments import check_flags
+from tupe.safe_load import refuse_no_paths
 from tupe.tasks.sentence_prediction import JoinedSentences
 from tupe.tasks.token_classification import TupeTokenClassificationConfig, TupeTokenClassificationTask
 
@@ -61,7 +63,7 @@ class _Traced(nn.Module):
         return tuple(found[name] for name in self.outputs)
 
 
-def export_onnx(folder: Path, int8: bool = False, data: Path | None = None) -> Report:
+def export_onnx(folder: str | Path, int8: bool = False, data: str | Path | None = None) -> Report:
     """Write `onnx/model.onnx`, and with `int8` `onnx/model_quantized.onnx`, into the folder of an exported model.
 
     `int8` has weights and products of 8 bits (dynamic quantization). `data`, a prepared task or corpus with the split
@@ -79,6 +81,9 @@ def export_onnx(folder: Path, int8: bool = False, data: Path | None = None) -> R
         import tupe.transformers as ours
     except ImportError as error:  # Transformers is missing, or too old
         raise UserError(f"an ONNX graph needs Transformers ({error}): {extras.ONNX}") from None
+    refuse_no_paths(folder=folder)
+    check_flags(int8=int8)
+    folder, data = Path(folder), None if data is None else Path(data)
     config = read_json(folder / "config.json", "`tupe export`")
     name = (config.get("architectures") or [None])[0] if isinstance(config, dict) else None
     if name not in ours.__all__ or name == "TupeConfig":

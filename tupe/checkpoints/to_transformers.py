@@ -35,6 +35,7 @@ from tupe.fairseq_patches.checkpoints import special_symbols
 from tupe.files import own, sha256, write_bytes, write_json
 from tupe.models.config import TupeConfig
 from tupe.models.tupe import TupeModel
+from tupe.safe_load import refuse_no_paths
 from tupe.systems import system_fields
 
 SHIPPED = ("configuration_tupe.py", "modeling_tupe.py")
@@ -176,7 +177,12 @@ def _licence() -> str | None:
 
 
 def export(
-    checkpoint: Path, data: Path, out: Path, corpus: Path | None = None, tokenizer: bool = True, **about: Any
+    checkpoint: str | Path,
+    data: str | Path,
+    out: str | Path,
+    corpus: str | Path | None = None,
+    tokenizer: bool = True,
+    **about: Any,
 ) -> list[str]:
     """Write the folder `out`: configuration, weights, tokenizer, model code and card.
 
@@ -198,8 +204,10 @@ def export(
         from safetensors.torch import save
     except ModuleNotFoundError:
         raise UserError(f"an export needs safetensors: {extras.TRANSFORMERS}") from None
+    refuse_no_paths(checkpoint=checkpoint, data=data, out=out)
+    checkpoint, data, out = Path(checkpoint), Path(data), Path(out)
     loaded = load(checkpoint, data)
-    corpus = corpus or data
+    corpus = Path(corpus or data)
     described = About.gather(checkpoint, loaded, corpus, tokenizer, **about)
     built = None
     if tokenizer:

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from tupe.checkpoints.load import Checkpoint, open_checkpoint
 from tupe.criterions.metrics import has_entities, scores_of_classes, scores_of_numbers, scores_of_sets
 from tupe.data.binary import check_indexed
-from tupe.data.glue.own import MADE_BY
+from tupe.data.glue.own import MADE_BY, description
 from tupe.data.glue.prepare import WORDS
 from tupe.data.glue.tasks import TASKS, Split, Task
 from tupe.data.words import LabelledWords, check_entity_scores, named, word_scores
@@ -39,6 +39,8 @@ def predict(checkpoint: Path | Checkpoint, data: Path, out: Path, any_size: bool
         UserError: if the checkpoint does not fit the task, or a test set is missing or not of the published size.
     """
     task = TASKS.get(Path(os.path.abspath(data)).name)
+    if task is None and description(data) is not None:
+        raise UserError(f"{data} is a task of your own: give it to predict_own, or to the command `tupe predict`.")
     if task is None:
         raise UserError(
             f"{data} is not named like a GLUE task ({', '.join(TASKS)}), nor made by tupe prepare-task: give such "

@@ -2,7 +2,7 @@
 
 import itertools
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from tupe.fairseq_patches.checkpoints import saved_fields
 from tupe.files import typed
 from tupe.inference.search import GNMTSequenceGenerator
 from tupe.models.checkpoint_config import check_translator, refuse_old_form
+from tupe.position.arguments import check_whole
 from tupe.safe_load import safe_load
 from tupe.systems import SEQ2SEQ_NAMES
 
@@ -43,8 +44,7 @@ class Search:
     max_len_b: int = 50
 
     def __post_init__(self) -> None:
-        if self.beam < 1:
-            raise UserError(f"--beam is {self.beam}: it must be at least 1.")
+        check_whole("--beam", self.beam, 1)
         if not abs(self.length_penalty) <= 20:
             raise UserError(f"--length-penalty is {self.length_penalty}: it must be from -20 to 20.")
 
@@ -65,14 +65,17 @@ class Translator:
 
     def __init__(
         self,
-        checkpoints: list[Path],
-        data: Path | None = None,
+        checkpoints: Sequence[str | Path],
+        data: str | Path | None = None,
         last: int | None = None,
         search: Search = Search(),
         max_tokens: int = 4096,
     ) -> None:
         if max_tokens < 1:
             raise UserError(f"--max-tokens is {max_tokens}: it must be at least 1.")
+        if isinstance(checkpoints, (str, Path)) or not checkpoints:
+            raise UserError(f"checkpoints are {checkpoints!r:.60}, but must be a list of paths, such as [path]")
+        checkpoints, data = [Path(path) for path in checkpoints], None if data is None else Path(data)
         if last is None:  # the optimizers' states are dropped, as they take more memory than the models
             states = {path: {**safe_load(path), "last_optimizer_state": None} for path in checkpoints}
         elif len(checkpoints) == 1:

@@ -63,13 +63,6 @@ def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:
     return config
 
 
-def refuse_no_paths(**places: object) -> None:
-    """Raise `UserError` unless each argument, given by its name, is a text or a path, and not empty."""
-    for name, place in places.items():
-        if not isinstance(place, (str, os.PathLike)) or not os.fspath(place):
-            raise UserError(f"{name} is {place!r:.60}, but must be a path")
-
-
 @contextlib.contextmanager
 def fitting(path: str | os.PathLike, fields: Iterable[str]) -> Iterator[None]:
     """Raise `UserError` if the block loads weights that do not fit the checkpoint's model with `fields` changed."""

@@ -24,7 +24,7 @@ from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import before_building
 from tupe.layers import Linear, linear
 from tupe.models.activation import activation_function
-from tupe.models.checkpoint_config import fitting, refuse_no_paths, saved_config
+from tupe.models.checkpoint_config import fitting, saved_config
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder, check_masked
 from tupe.models.heads import LinearHead, SpanHead, TokenHead, upgrade
@@ -34,7 +34,7 @@ from tupe.models.named import configured_later
 from tupe.models.position import embedding_width, fix_rotary_length
 from tupe.models.unread import told_of_unread
 from tupe.position.arguments import check_flags, check_whole
-from tupe.safe_load import safe_load
+from tupe.safe_load import refuse_no_paths, safe_load
 from tupe.systems import MODEL_NAMES
 
 logger = logging.getLogger(__name__)
@@ -133,6 +133,11 @@ class TupeModel(BeforeTraining, RobertaModel):
         before_building(cls, cfg, task)
         args = as_namespace(cfg)
         args.max_positions = args.max_positions or task.max_positions()
+        if not isinstance(args.max_positions, int):
+            raise UserError(
+                f"the task {type(task).__name__} does not say how long a sequence of one encoder is (its max_positions "
+                f"is {args.max_positions}): set --max-positions, or another task, such as --task masked_lm"
+            )
         fix_rotary_length(args)
         return cls(args, *cls.networks(args, task.source_dictionary))
 

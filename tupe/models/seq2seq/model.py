@@ -18,7 +18,7 @@ from tupe.fairseq_patches.configuration import refuse_unknown_names
 from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.ranges import GROUPS
 from tupe.fairseq_patches.task import before_building
-from tupe.models.checkpoint_config import fitting, refuse_no_paths
+from tupe.models.checkpoint_config import fitting
 from tupe.models.config import CONFIGS as ENCODERS
 from tupe.models.kernels import BeforeTraining
 from tupe.models.layer import Attention
@@ -26,7 +26,7 @@ from tupe.models.seq2seq.config import CONFIGS, Seq2SeqConfig, check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
 from tupe.models.tupe import as_namespace, register
-from tupe.safe_load import safe_load
+from tupe.safe_load import refuse_no_paths, safe_load
 
 
 class Seq2SeqModel(BeforeTraining, FairseqEncoderDecoderModel):
