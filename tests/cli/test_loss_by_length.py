@@ -38,6 +38,14 @@ def test_rows(checkpoints, tmp_path, capsys):
     assert (tmp_path / "length.png").stat().st_size > 1000
 
 
+@pytest.mark.parametrize("command", [("loss-by-length", "--figure"), ("loss-by-position", "--output")])
+def test_a_figure_without_a_format_is_said_before_the_losses(command, checkpoints, tmp_path, capsys):
+    words = ["--data", str(tmp_path), command[1], str(tmp_path / "a.txt")]
+    assert main([command[0], checkpoints[0], *words]) == 1
+    said = capsys.readouterr()
+    assert not said.out and "a.txt does not end with a format of figures" in said.err
+
+
 def test_with_other_fields_the_length_of_training_has_a_row_more(checkpoints, tmp_path, capsys):
     words = ["--lengths", "8", "16", "--override", "relative_max_distance=9", "--data", str(tmp_path)]
     assert main(["loss-by-length", checkpoints[0], *words]) == 0

@@ -81,13 +81,17 @@ def set_title(figure: Figure, text: str) -> None:
     figure.suptitle("\n".join(textwrap.fill(plain(line), width, break_on_hyphens=False) for line in text.splitlines()))
 
 
-def save_figure(figure: Figure, path: str | Path) -> None:
-    """Write the figure in the format that the name's ending says. Raise `UserError` for an unknown one."""
-    path = Path(path)
-    formats = figure.canvas.get_supported_filetypes()
-    kind = path.suffix[1:].lower()
+def check_format(path: str | Path) -> str:
+    """Return the format that a figure's name ends with. Raise `UserError` for an unknown one."""
+    formats, kind = new_figure(1, 1).canvas.get_supported_filetypes(), Path(path).suffix[1:].lower()
     if kind not in formats:
         raise UserError(f"{path} does not end with a format of figures: use one of {', '.join(sorted(formats))}.")
+    return kind
+
+
+def save_figure(figure: Figure, path: str | Path) -> None:
+    """Write the figure in the format that the name's ending says. Raise `UserError` for an unknown one."""
+    path, kind = Path(path), check_format(path)
     with atomic(path) as unfinished, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

@@ -55,8 +55,12 @@ def run(args: argparse.Namespace) -> None:
     import dataclasses
 
     from tupe.analysis.checkpoint import open_encoder
+    from tupe.analysis.figure import check_format
     from tupe.analysis.length import loss_by_length, plot_loss_by_length
     from tupe.files import write_json
+
+    if args.figure:
+        check_format(args.figure)  # before the losses, which take long
 
     checkpoints = named(args.checkpoints)
     trained = {name: open_encoder(path).trained_length for name, path in checkpoints}

@@ -27,7 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Measure each checkpoint at each length; say which lengths it lacks, and leave them out."""
     from tupe.analysis.checkpoint import open_encoder
+    from tupe.analysis.figure import check_format
     from tupe.analysis.length import TooLong, loss_by_position, plot_loss_by_position, shown
+
+    if args.output:
+        check_format(args.output)  # before the losses, which take long
 
     checkpoints = named(args.checkpoints)
     found, missing = {}, None
