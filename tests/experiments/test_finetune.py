@@ -165,6 +165,13 @@ def test_data_of_another_dictionary_are_refused_before_anything_is_made(command,
     assert not Path("OUT").exists()
 
 
+def test_a_sweep_takes_the_highest_score(here, training, capsys):
+    lowest = ["checkpoint.best_checkpoint_metric=loss", "checkpoint.maximize_best_checkpoint_metric=false"]
+    assert main(["sweep", "glue", "--tasks", "CoLA", "a/b.pt", "DATA", "OUT", *lowest]) == 1
+    assert "maximize_best_checkpoint_metric must be true: give a metric that is" in capsys.readouterr().err
+    assert not training.commands and not Path("OUT").exists()
+
+
 def test_a_training_that_fails_leaves_what_it_made(here, training):
     training.fails = True
     with pytest.raises(SystemExit) as end:
@@ -187,7 +194,7 @@ def test_a_training_that_fails_leaves_what_it_made(here, training):
             "optimization cannot have this lr[0]: Value 'a' of type 'str' could not be",
         ),
         (["CoLA", "a/b.pt", "DATA", "optimization.lr=[-1]"], "optimization.lr is -1: give a number, 0 or more"),
-        (["CoLA", "a/b.pt", "DATA", "common.seed=1,2"], "'common.seed=1,2' is several values"),
+        (["CoLA", "a/b.pt", "DATA", "common.seed=1,2"], "error: 'common.seed=1,2' is several values"),
         (["CoLA", "a/b.pt", "DATA", "task.data=OTHER"], "'task.data=OTHER' is no setting here: the checkpoint and"),
         (["CoLA", "a/b.pt", "DATA", "+model.max_positions=3"], "model.max_positions is 3, task.max_positions is 512: "),
         (["CoLA", "a/b.pt", "DATA", "model.rotary_dims=2.5"], "tupe_tiny cannot have this rotary_dims: Value '2.5'"),

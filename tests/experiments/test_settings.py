@@ -41,12 +41,30 @@ def test_fields_of_what_has_a_name_need_no_plus():
         ("task=nosuch", "^task is nosuch, but is a group: set its fields, as task.KEY=VALUE"),
         ("common=3", "^common is 3, but is a group: set its fields, as common.KEY=VALUE"),
         ("criterion=x", "^criterion is x, but is a group: set its fields, as criterion.KEY=VALUE"),
+        ("dataset.disable_validation=true", "^dataset.disable_validation is true, so that no epoch would be kept"),
+        ("checkpoint.no_save=true", "^checkpoint.no_save is true, so that no epoch would be kept as the best"),
+        ("dataset.validate_interval=11", "^dataset.validate_interval is 11, but the run has 10 epochs"),
+        ("checkpoint.save_interval=11", "^checkpoint.save_interval is 11, but the run has 10 epochs"),
+        ("checkpoint.best_checkpoint_metric=loss", "^checkpoint.best_checkpoint_metric is loss, whose greatest value"),
         ("task.frozen_layer=1", r"^tupe_sentence_prediction has no frozen_layer \(did you mean frozen_layers\?\)"),
     ],
 )
 def test_values_of_what_has_a_name(override, said):
     with pytest.raises(UserError, match=said):
         read_settings("CoLA", [override])
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["checkpoint.best_checkpoint_metric=loss", "checkpoint.maximize_best_checkpoint_metric=false"],
+        ["dataset.validate_interval=10", "dataset.disable_validation='false'"],
+        ["dataset.validate_interval=99", "dataset.validate_interval_updates=5"],
+        ["checkpoint.save_interval=99", "optimization.max_update=20"],
+    ],
+)
+def test_runs_that_keep_their_best_epoch(overrides):
+    assert read_settings("CoLA", overrides).overrides == overrides
 
 
 @pytest.mark.parametrize("plus", ["", "+"])

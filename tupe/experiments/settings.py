@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fairseq.dataclass.configs import CheckpointConfig, DatasetConfig, OptimizationConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
@@ -126,19 +127,46 @@ def read_settings(task: str, overrides: list[str], data: Path = Path()) -> Setti
     refuse_out_of_range(everything)
     refuse_outputs(everything)
     refuse_other_parts(of)
+    _refuse_without_best(everything)
     return Settings({**of, **others}, save_dir, left)
+
+
+def _refuse_without_best(cfg: dict[str, Any]) -> None:
+    """Raise a `UserError` if a run would end without a checkpoint of its best epoch, or take the worst for it."""
+    groups = {"checkpoint": CheckpointConfig, "dataset": DatasetConfig, "optimization": OptimizationConfig}
+    typed = {name: OmegaConf.merge(OmegaConf.structured(of), cfg.get(name) or {}) for name, of in groups.items()}
+    checkpoint, dataset, run = typed.values()
+    never = {"dataset.disable_validation": dataset.disable_validation, "checkpoint.no_save": checkpoint.no_save}
+    for key in (key for key, value in never.items() if value):
+        raise UserError(f"{key} is true, so that no epoch would be kept as the best: leave it out.")
+    intervals = {
+        "dataset.validate_interval": dataset.validate_interval,
+        "checkpoint.save_interval": checkpoint.save_interval,
+    }
+    by_updates = run.max_update or dataset.validate_interval_updates or checkpoint.save_interval_updates
+    for key in (key for key, every in intervals.items() if 0 < run.max_epoch < every and not by_updates):
+        raise UserError(
+            f"{key} is {intervals[key]}, but the run has {run.max_epoch} epochs (optimization.max_epoch), so that none "
+            "would be kept as the best: give a number up to that."
+        )
+    metric = checkpoint.best_checkpoint_metric
+    if metric in ("loss", "ppl") and checkpoint.maximize_best_checkpoint_metric:
+        raise UserError(
+            f"checkpoint.best_checkpoint_metric is {metric}, whose greatest value would be taken for the best: set "
+            "checkpoint.maximize_best_checkpoint_metric=false too, or give another metric."
+        )
 
 
 def _parse(override: str) -> tuple[str, Any]:
     """Return key and value of an override; the value of `~key` is None."""
     try:
         parsed = OverridesParser.create().parse_override(override)
-        if parsed.is_sweep_override():
-            raise UserError(f"'{override}' is several values, but a run has one: use tupe sweep.")
-        return parsed.key_or_group, None if parsed.is_delete() else parsed.value()
     except HydraException as error:
         reason = " ".join(str(error).split())
         raise UserError(f"'{override}' is no key=value that Hydra reads: {reason}") from None
+    if parsed.is_sweep_override():
+        raise UserError(f"'{override}' is several values, but a run has one: use tupe sweep.")
+    return parsed.key_or_group, None if parsed.is_delete() else parsed.value()
 
 
 def model_overrides(checkpoint: str | Path) -> list[str]:

@@ -51,6 +51,12 @@ def make_plan(checkpoint: Path, data: Path, overrides: Iterable[str], runs: list
             "the tasks to run: --tasks A,B (TASKS=A,B)."
         )
     settings = [read_settings(task, list(overrides), data) for task in tasks]  # raises UserError for a wrong override
+    for of_task in settings:
+        if not of_task.of["checkpoint"].get("maximize_best_checkpoint_metric"):
+            raise UserError(
+                "a sweep takes the run with the highest score, so that checkpoint.maximize_best_checkpoint_metric must "
+                "be true: give a metric that is better when it is higher."
+            )
     opened = open_checkpoint(checkpoint)
     for task, of_task in zip(tasks, settings):
         check_dictionary(opened, data / task, task)
