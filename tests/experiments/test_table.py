@@ -236,6 +236,9 @@ def test_plan_grows_but_never_changes(tmp_path):
     for name, value in (("sha256", "2"), ("data_sha256", {"RTE": "3"}), ("overrides", ("model.dropout=0",))):
         with pytest.raises(UserError, match="choose another folder"):
             Plan(runs=(), **{**PLAN, name: value}).join(tmp_path)
+    with pytest.raises(UserError, match=r"1e-05 and 1\.00000001e-05 have one folder, CoLA/lr_1e-05: round"):
+        Plan(runs=tuple(grid(["CoLA"], [1.00000001e-5], [1])), **PLAN).join(tmp_path)
+    assert Plan.load(tmp_path) == more
 
 
 def join(out, seed):

@@ -49,5 +49,13 @@ class Plan:
                         raise UserError(f"{out} holds a sweep of other data of {task}: choose another folder.")
                 runs = tuple(dict.fromkeys((*before.runs, *self.runs)))
                 plan = replace(self, runs=runs, data_sha256={**before.data_sha256, **self.data_sha256})
+            of_folder: dict[Path, Run] = {}
+            for run in plan.runs:
+                other = of_folder.setdefault(run.folder, run)
+                if other != run:
+                    raise UserError(
+                        f"the learning rates {other.lr!r} and {run.lr!r} have one folder, {run.folder.parent}: round "
+                        "them to six digits, or leave one out."
+                    )
             write(out / NAME, plan)
         return plan
