@@ -86,6 +86,12 @@ def test_checkpoint_that_does_not_exist(flag, train, tmp_path):
         train(tmp_path, flag, tmp_path / "none.pt")
 
 
+@pytest.mark.parametrize("other", [["--restore-file", "other.pt"], ["--reset-optimizer"]])
+def test_two_ways_to_begin(other, train, trained, tmp_path):
+    with pytest.raises(UserError, match=r"which takes the parameters alone: leave out checkpoint\.restore_file"):
+        train(tmp_path, "--finetune-from-model", trained / "checkpoint_last.pt", *other)
+
+
 def test_interrupted_finetuning_goes_on_without_the_pretrained_checkpoint(train, trained, tmp_path):
     pretrained = tmp_path / "pretrained.pt"
     pretrained.write_bytes((trained / "checkpoint_last.pt").read_bytes())

@@ -102,8 +102,15 @@ def named_checkpoint(cfg) -> str | None:
     """Return the checkpoint that a run begins from, by an option, or None.
 
     Raises:
-        UserError: if it does not exist, as a `--restore-file` without which fairseq trains from nothing.
+        UserError: if it does not exist, as a `--restore-file` without which fairseq trains from nothing, or if the
+            options contradict each other.
     """
+    others = [cfg.reset_optimizer, cfg.reset_lr_scheduler, cfg.reset_meters, cfg.reset_dataloader]
+    if cfg.finetune_from_model is not None and (cfg.restore_file != "checkpoint_last.pt" or any(others)):
+        raise UserError(
+            f"checkpoint.finetune_from_model is {cfg.finetune_from_model}, which takes the parameters alone: leave out "
+            "checkpoint.restore_file and checkpoint.reset_... (--restore-file, --reset-...), or that"
+        )
     named = cfg.restore_file if cfg.restore_file != "checkpoint_last.pt" else None
     if named is None and not os.path.exists(os.path.join(cfg.save_dir, "checkpoint_last.pt")):
         named = cfg.finetune_from_model if cfg.continue_once is None else cfg.continue_once
