@@ -20,6 +20,16 @@ def test_settings_reach_the_task_or_are_refused(make_checkpoint, corpus, tmp_pat
         open_checkpoint(tmp_path / "best.pt").model(corpus, max_anser=3)
 
 
+def test_a_number_is_none_of_the_classes(make_checkpoint, tmp_path):
+    make_checkpoint(tmp_path / "best.pt", num_classes=1, regression=True)
+    opened = open_checkpoint(tmp_path / "best.pt")
+    opened.check_classes(tmp_path)
+    (tmp_path / "label").mkdir()
+    (tmp_path / "label/dict.txt").write_text("0 1\n1 1\n")
+    with pytest.raises(UserError, match=r"best\.pt predicts a number, but .* has classes: give the task that it was"):
+        opened.check_classes(tmp_path)
+
+
 def changed(path, change):
     state = torch.load(path, weights_only=True)
     change(state)

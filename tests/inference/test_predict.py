@@ -1,6 +1,7 @@
 """Predictions of made models in the GLUE server's format: order, labels, scores, and what is refused."""
 
 import importlib.util
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -194,7 +195,7 @@ def test_refuses(tmp_path, capsys, monkeypatch):
 
     assert "has 70 rows, but the server wants the 3000" in said(good)
     assert "3 output(s)" in said(three)
-    assert "is not fine-tuned: give the checkpoint_best.pt of a run of `tupe finetune`" in said(untuned)
+    assert "was not fine-tuned on labels of texts: give the checkpoint_best.pt of such a run" in said(untuned)
     assert "not named like a GLUE task" in said(good, tmp_path)
     with monkeypatch.context() as of_own, pytest.raises(UserError, match=r"a task of your own: give it to predict_own"):
         of_own.setattr("tupe.inference.predict.description", lambda folder: object())
@@ -210,6 +211,17 @@ def test_refuses(tmp_path, capsys, monkeypatch):
     assert "numbers differently" in said(good, other, "--partial")
     (data / "label/dict.txt").write_text("0 1\n1 1\n")
     assert "has the labels 0, 1, but RTE" in said(good, data, "--partial")
+
+
+def test_labels_of_another_number_of_rows(tmp_path):
+    data = write_task(tmp_path / "own")
+    write_checkpoint(tmp_path / "best.pt", data, num_classes=2)
+    task = Task("own", (Split("valid", ("valid.csv",), (), 8, labelled=True),), ("text",), classes=("0", "1"))
+    assert predictions.predict_own(tmp_path / "best.pt", data, task, tmp_path / "out")
+    for ending in ("bin", "idx"):
+        shutil.copy(write_task(tmp_path / "less", rows=4) / f"label/valid.{ending}", data / "label")
+    with pytest.raises(UserError, match=r"the split valid in .*own has 8 texts and 4 labels: prepare it again"):
+        predictions.predict_own(tmp_path / "best.pt", data, task, tmp_path / "out")
 
 
 @pytest.mark.parametrize(

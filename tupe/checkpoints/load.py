@@ -47,9 +47,14 @@ class Checkpoint:
         found, nothing is compared.
 
         Raises:
-            UserError: if they differ.
+            UserError: if they differ, or if the model predicts a number.
         """
         now = data / "label/dict.txt"
+        number = self.task.get("num_classes") == 1 and not self.task.get("multi_label")
+        if number and now.is_file() and now.stat().st_size:
+            raise UserError(
+                f"{self.path} predicts a number, but {data} has classes: give the task that it was fine-tuned on."
+            )
         if now.is_file() and self.task.get("labels_sha256"):
             labels = read_dictionary(now, "tupe prepare-glue or prepare-task")
             refuse_other_labels(self.task["labels_sha256"], labels, self.path, data)

@@ -189,6 +189,10 @@ class Classifier:
     def metrics(self, scores: list[Tensor], split: str) -> dict[str, float]:
         """Compute the metrics of a split in percent, with the criterion's names, from the scores of all examples."""
         found, targets = torch.stack(scores), self.task.targets(split)
+        if len(found) != len(targets):
+            raise UserError(
+                f"the split {split} in {self._data} has {len(found)} texts and {len(targets)} labels: prepare it again."
+            )
         if self._glue.scale is not None:
             values = scores_of_numbers(found.flatten().double().numpy(), targets)
         elif self._glue.multi_label:
@@ -235,7 +239,10 @@ class _Trained:
 def _check_trained(checkpoint: Checkpoint, task: Task) -> None:
     cfg = checkpoint.task
     if cfg.get("_name") != "tupe_sentence_prediction":
-        raise UserError(f"{checkpoint} is not fine-tuned: give the checkpoint_best.pt of a run of `tupe finetune`.")
+        raise UserError(
+            f"{checkpoint} was not fine-tuned on labels of texts: give the checkpoint_best.pt of such a run of "
+            "`tupe finetune`."
+        )
     known = {field.name: cfg[field.name] for field in fields(_Trained) if field.name in cfg}
     trained = typed(_Trained, known, f"{checkpoint}: cfg.task", "tupe finetune")
     if trained.num_classes != (len(task.classes) or 1):
