@@ -12,10 +12,11 @@ from tupe.errors import UserError
 
 @pytest.fixture
 def save(tmp_path):
-    def save(name, value, cfg=None, **others):
+    def save(name, value, cfg=None, labels=None, **others):
         shared = torch.full((2, 3), float(value), dtype=torch.float16)
         model = {"a": shared, "b": shared, "count": torch.tensor(3), **others}
-        state = {"model": model, "cfg": {"model": cfg or {"_name": "x"}}, "last_optimizer_state": {"exp_avg": shared}}
+        saved = {"model": cfg or {"_name": "x"}, "task": {"labels_sha256": labels}}
+        state = {"model": model, "cfg": saved, "last_optimizer_state": {"exp_avg": shared}}
         torch.save({**state, "optimizer_history": [{"num_updates": value}], "extra_state": {}}, tmp_path / name)
         return tmp_path / name
 
@@ -54,6 +55,8 @@ def test_other_models_are_refused(save):
     first = save("checkpoint1.pt", 1)
     with pytest.raises(UserError, match="differ in _name, width"):
         average([first, save("other.pt", 1, {"_name": "y", "width": 3})])
+    with pytest.raises(UserError, match=r"differ in labels$"):
+        average([first, save("task.pt", 1, labels="1")])
     with pytest.raises(UserError, match=r"not of one model: a is \(2, 3\) in the one and \(4,\) in the other"):
         average([first, save("larger.pt", 1, a=torch.ones(4))])
     with pytest.raises(UserError, match="differ in count, whose whole numbers have no mean"):

@@ -42,10 +42,12 @@ def average(paths: list[Path]) -> dict[str, Any]:
     total: dict[str, Tensor] = {}
     for path in paths:
         state = safe_load(path)
-        model, cfg = state.get("model"), saved_fields(saved_fields(state.get("cfg")).get("model"))
+        saved = saved_fields(state.get("cfg"))
+        model, cfg = state.get("model"), saved_fields(saved.get("model"))
         if not isinstance(model, dict) or not all(isinstance(tensor, Tensor) for tensor in model.values()) or not cfg:
             raise UserError(f"{path} is not a checkpoint of fairseq: give one that is")
         check_finite(model, path)
+        cfg = {**cfg, "labels": saved_fields(saved.get("task")).get("labels_sha256")}  # of a fine-tuning
         if not total:
             first, total = cfg, {name: _as_sum(tensor) for name, tensor in model.items()}
             continue
