@@ -228,7 +228,7 @@ WRONG = {
     ),
     "classes of numbers": ("a.csv", GOOD, ["--regression", "--labels", "a", "b"], "--labels names classes, but"),
     "a separator of one label": ("a.csv", GOOD, ["--separator", ";"], "--separator is for --multi-label"),
-    "one class that is named": ("a.csv", "text,label\nAnna,a\n", ["--labels", "a"], "--labels names only 'a'"),
+    "one class that is named": ("a.csv", "text,label\nAnna,a\n", ["--labels", "a"], "name all, as in --labels A B"),
 }  # fmt: skip
 
 
@@ -247,6 +247,9 @@ def test_a_label_that_training_lacks(make):
     train, valid = write(make.folder / "a.csv"), write(make.folder / "b.csv", [*ROWS, ("Dora", "ugly")])
     status, said = make(train, "--valid", valid)
     assert status == 1 and "b.csv, line 5: the label 'ugly' is none of the 3 that the training rows have" in said
+    assert "--regression" not in said
+    write(valid, [*ROWS, ("Dora", "2.5")])
+    assert "or give --regression if they are numbers" in make(train, "--valid", valid)[1]
 
 
 @pytest.mark.parametrize("name", ["CoLA", "a b", ".hidden"])

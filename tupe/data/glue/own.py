@@ -197,7 +197,9 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
     if len({*classes}) < len(classes):
         raise UserError("--labels names a class twice: leave one out.")
     if len(classes) == 1 and options.kind == "class":
-        raise UserError(f"--labels names only {shown(classes[0])}, so that there is nothing to tell apart: name all.")
+        raise UserError(
+            f"--labels names only {shown(classes[0])}, so there is nothing to tell apart: name all, as in --labels A B."
+        )
     for split in task.splits:
         if split.labelled:
             _check_classes(files[split.name], rows[split.name], classes, options)
@@ -389,9 +391,11 @@ def _check_classes(path: Path, rows: list[Row], classes: Iterable[str], options:
         unknown = next((name for name in _several(row.label) if name not in known), None)
         if unknown is not None:
             whose = "--labels names" if options.labels else "the training rows have"
+            number = options.kind == "class" and re.fullmatch(r"-?\d*\.\d+", unknown, re.ASCII)
             raise UserError(
                 f"{path}, line {row.line}: the label {shown(unknown)} is none of the {len(known)} that {whose} "
-                f"({', '.join(sorted(known))[:200]}): mend it, or name all by --labels."
+                f"({', '.join(sorted(known))[:200]}): mend it, or name all by --labels"
+                f"{', or give --regression if they are numbers' if number else ''}."
             )
 
 
