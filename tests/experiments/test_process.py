@@ -66,6 +66,13 @@ def test_a_child_holds_what_it_is_given(tmp_path):
     assert (tmp_path / "a").read_text() == "held"
 
 
+def test_it_is_one_process_whatever_a_launcher_says(monkeypatch):
+    for name in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.setenv(name, "2")
+    code = "import os; raise SystemExit(sum(name in os.environ for name in ('MASTER_ADDR', 'MASTER_PORT', 'RANK', "
+    assert Process([sys.executable, "-S", "-c", f"{code}'WORLD_SIZE')))"]).finish() == 0
+
+
 def test_programs_are_those_of_this_python(monkeypatch, tmp_path):
     """Whatever the PATH holds, and without a module of the folder that it is started in."""
     monkeypatch.setenv("PATH", "")

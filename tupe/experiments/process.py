@@ -21,6 +21,10 @@ _PROGRAMS = {
     "fairseq-hydra-train": ("-P", "-m", "tupe.hydra_train"),
 }
 
+#: What a launcher such as torchrun tells each of several processes. fairseq would wait for the others, but a command
+#: here is one process.
+_OF_SEVERAL = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
+
 
 def python_command(program: str, *arguments: object) -> list[str]:
     """Return the command that runs `tupe` or `fairseq-hydra-train` by this Python."""
@@ -32,7 +36,7 @@ class Process:
 
     Args:
         command: the program and its arguments.
-        environment: added to this process's.
+        environment: added to this process's, without what a launcher says of several processes.
         log: file for what it prints; by default it prints where this process does.
         held: locked files that stay open, and so locked, as long as it runs.
 
@@ -53,9 +57,10 @@ class Process:
         self.code: int | None = None
         self.seconds = 0.0
         self.asked = False
+        ours = {name: value for name, value in os.environ.items() if name not in _OF_SEVERAL}
         self._process = subprocess.Popen(
             [sys.executable, "-IS", __file__, "SIGTERM", str(os.getpid()), *command],
-            env={"PYTHONWARNINGS": "ignore", **os.environ, **(environment or {})},  # fairseq and Hydra give some
+            env={"PYTHONWARNINGS": "ignore", **ours, **(environment or {})},  # fairseq and Hydra give some
             stdin=subprocess.DEVNULL, stdout=log, stderr=log and subprocess.STDOUT, start_new_session=True,
             pass_fds=[file.fileno() for file in held],
         )  # fmt: skip
