@@ -22,6 +22,8 @@ find_processes() {
     if [ "$gpus" = 0 ]; then processes=$(number PROCESSES 1); else processes=$(number GPUS "$gpus"); fi
     [ "$gpus" != 0 ] || [ -n "${GPUS-}" ] || echo "warning: nvidia-smi sees no GPU: this trains on the CPU, in float32" >&2
     world=$((nodes * processes))
+    [ "$world" != 1 ] || [ "${WORLD_SIZE:-1}" = 1 ] ||
+        fail "WORLD_SIZE is $WORLD_SIZE, as another launcher sets it, but one process is asked for, which would wait for others: unset WORLD_SIZE, or set NODES, NODE_RANK and MASTER_ADDR"
     settings=("distributed_training.distributed_world_size=$world")
     if [ "$gpus" = 0 ]; then
         settings+=(common.cpu=true common.fp16=false)

@@ -317,12 +317,16 @@ SLURM = {"SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_JOB_NODELIST": "a,b", 
         ({**SLURM, "SLURM_JOB_NODELIST": ""}, "SLURM_NNODES is 2, but SLURM_JOB_NODELIST is not set"),
         (SLURM, "scontrol does not say the nodes of SLURM_JOB_NODELIST=a,b"),
         ({"SLURM_NNODES": "two"}, "SLURM_NNODES is two"),
+        (
+            {"WORLD_SIZE": "4", "PROCESSES": "1", "BATCH_PER_GPU": "8"},
+            "WORLD_SIZE is 4, as another launcher sets it, but one process is asked for",
+        ),
         ({**SLURM, "SLURM_JOB_ID": "1006632961"}, "scontrol does not say the nodes"),  # of a federation
         ({**SLURM, "MASTER_ADDR": "node7", "SLURM_JOB_ID": "x"}, "SLURM_JOB_ID is x, not a number: set MASTER_PORT"),
     ],
 )
 def test_launchers_variables_that_cannot_be(environment, said, clone):
-    done = clone.run("pretrain.sh", "DATA", **TWO, **environment)
+    done = clone.run("pretrain.sh", "DATA", **{**TWO, **environment})
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: {said}")
     assert len(done.stderr.splitlines()) == 1
