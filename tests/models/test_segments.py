@@ -47,7 +47,7 @@ def test_single_sentences_have_one_bias_for_the_batch(build, tokens, pairs):
 def test_only_pairs_ask_for_parts(build, tokens, pairs, monkeypatch):
     """On a GPU the parts cost more products than the one dense bias of single sentences."""
     asked = []
-    monkeypatch.setattr(encoder, "prefers_structured", lambda *given: asked.append(given[4]))
+    monkeypatch.setattr(encoder, "prefers_structured", lambda *given: bool(asked.append(given[4])))
     model = build("diet_abs_tiny")
     model(tokens), model(pairs)
     assert asked == [False, True]
