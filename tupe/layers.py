@@ -1,4 +1,4 @@
-"""Linear layers and dropout that are faster on the CPU than PyTorch's (`docs/dev/performance.md`).
+"""Bases of our layers: linear ones and dropout that are faster on the CPU than PyTorch's (`docs/dev/performance.md`).
 
 Linear layers are computed in float32 by oneDNN on AMD CPUs with AVX-512, where PyTorch takes MKL. MKL computes there
 with the instructions of older CPUs, at half of oneDNN's speed or less.
@@ -128,3 +128,10 @@ class Dropout(nn.Dropout):
     def forward(self, x: Tensor) -> Tensor:
         """Apply dropout to `x`, of any shape."""
         return dropout(x, self.p, self.training)
+
+
+class WithShapes(nn.Module):
+    """Base of modules that show the shapes of their parameters where a model is printed."""
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={tuple(parameter.shape)}" for name, parameter in self.named_parameters(recurse=False))

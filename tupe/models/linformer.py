@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from tupe.position.absolute import WithShapes
+from tupe.layers import WithShapes
 from tupe.position.length import fit_positions, take
 
 

@@ -24,12 +24,12 @@ from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import before_building
 from tupe.layers import Linear, linear
 from tupe.models.activation import activation_function
+from tupe.models.before_training import BeforeTraining
 from tupe.models.checkpoint_config import fitting, saved_config
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder, check_masked
 from tupe.models.heads import LinearHead, SpanHead, TokenHead, upgrade
 from tupe.models.hub import HubInterface, JsonBpe, ProcessedText, check_head, text_processing
-from tupe.models.kernels import BeforeTraining
 from tupe.models.named import configured_later
 from tupe.models.position import embedding_width, fix_rotary_length
 from tupe.models.unread import told_of_unread

@@ -7,19 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.layers import Linear
+from tupe.layers import Linear, WithShapes
 from tupe.position.arguments import check_types, check_whole
 from tupe.position.length import Drawn, Span, check_epsilon, check_length, fit_positions
 from tupe.position.precision import in_float32, no_autocast
 
 INIT_STD = 0.02  # BERT's initialisation, for every position parameter
-
-
-class WithShapes(nn.Module):
-    """Base of modules that show the shapes of their parameters where a model is printed."""
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={tuple(parameter.shape)}" for name, parameter in self.named_parameters(recurse=False))
 
 
 class PositionTable(WithShapes):

@@ -5,7 +5,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tupe.position.absolute import INIT_STD, WithShapes
+from tupe.layers import WithShapes
+from tupe.position.absolute import INIT_STD
 from tupe.position.arguments import check_types
 from tupe.position.length import Span, check_length, fit_positions, take
 from tupe.position.precision import at_least_float32

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.position.absolute import INIT_STD, WithShapes
+from tupe.layers import WithShapes
+from tupe.position.absolute import INIT_STD
 from tupe.position.arguments import check_types
 from tupe.position.length import Span, check_length, fit_positions, take
 from tupe.position.precision import at_least_float32, no_autocast

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe.errors import UserError
-from tupe.position.absolute import INIT_STD, WithShapes
+from tupe.layers import WithShapes
+from tupe.position.absolute import INIT_STD
 from tupe.position.arguments import check_types, check_whole
 from tupe.position.length import Drawn, Span, check_length, fit_positions
 from tupe.position.precision import at_least_float32

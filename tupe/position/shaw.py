@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe.position.absolute import INIT_STD, WithShapes
+from tupe.layers import WithShapes
+from tupe.position.absolute import INIT_STD
 from tupe.position.arguments import check_types
 from tupe.position.relative import check_max_distance, skew
 

@@ -175,7 +175,7 @@ def test_yarn_keeps_its_length_of_training(build):
     """Both stacks take the length of the longer side."""
     model = build("rope", rotary_scaling="yarn", rotary_factor=2.0)
     cfg = SimpleNamespace(model=SimpleNamespace(rotary_length=0.0))
-    with patch("tupe.models.kernels.check_kernels"):
+    with patch("tupe.models.before_training.check_kernels"):
         model.before_training(cfg)
     assert cfg.model.rotary_length == 8.0
     angles = [side.stack.position_bias.rotation.of_angles for side in (model.encoder, model.decoder)]

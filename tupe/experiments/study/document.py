@@ -6,6 +6,7 @@
 """
 
 import re
+import textwrap
 from pathlib import Path
 
 from tupe.errors import UserError
@@ -65,6 +66,7 @@ def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
             lines = BLOCKS[name](results)
         else:
             raise UserError(f"{document} has a mark '{name}': the marks are {', '.join((*FIGURES, *BLOCKS))}.")
+        lines = [line if line.startswith(("|", "!")) else textwrap.fill(line, 100) for line in lines]
         return "\n".join([match[1], *lines, "", match["end"]])
 
     text = _MARKS.sub(block, read_text(document, "you"))

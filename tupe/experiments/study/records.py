@@ -21,7 +21,7 @@ MADE_BY = "scripts/study.sh"
 
 @dataclass(frozen=True)
 class Record:
-    """What every record says; each kind of run adds its results."""
+    """Base of the records. Each kind of run adds its results."""
 
     version: ClassVar[int] = 1
     settings: dict[str, Any]  # all that the result depends on

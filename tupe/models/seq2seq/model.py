@@ -18,9 +18,9 @@ from tupe.fairseq_patches.configuration import refuse_unknown_names
 from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.ranges import GROUPS
 from tupe.fairseq_patches.task import before_building
+from tupe.models.before_training import BeforeTraining
 from tupe.models.checkpoint_config import fitting
 from tupe.models.config import CONFIGS as ENCODERS
-from tupe.models.kernels import BeforeTraining
 from tupe.models.layer import Attention
 from tupe.models.seq2seq.config import CONFIGS, Seq2SeqConfig, check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder

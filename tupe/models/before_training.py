@@ -1,4 +1,4 @@
-"""Check of the attention kernels before a training."""
+"""What a model does before its training: check the attention kernels, and complete the saved configuration."""
 
 from argparse import Namespace
 from typing import Any
@@ -22,7 +22,7 @@ def check_kernels(cfg: Any) -> None:
 
 
 class BeforeTraining:
-    """Base of the models, each of which our trainer calls before the trainer is made."""
+    """Base of the models. Our trainer calls `before_training` before it is made."""
 
     args: Namespace
 
