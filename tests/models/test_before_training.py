@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tupe.models import TupeModel, kernels
+from tupe.models import TupeModel, before_training
 from tupe.models.electra import ElectraModel
 from tupe.models.seq2seq.model import Seq2SeqModel
 
@@ -17,14 +17,14 @@ def asked(monkeypatch):
     monkeypatch.setenv("TUPE_CHECK_KERNELS", "1")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
-    monkeypatch.setattr(kernels, "ensure_checked", lambda device, dtype: found.append((device, dtype)))
+    monkeypatch.setattr(before_training, "ensure_checked", lambda device, dtype: found.append((device, dtype)))
     return found
 
 
 def train(backend="auto", **common):
     given = {"cpu": False, "fp16": False, "bf16": False, "amp": False, **common}
     cfg = SimpleNamespace(common=SimpleNamespace(**given), model=SimpleNamespace(attention_backend=backend))
-    kernels.check_kernels(cfg)
+    before_training.check_kernels(cfg)
 
 
 @pytest.mark.parametrize(
