@@ -28,6 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--minutes", type=real(0.001, math.inf), default=math.inf, metavar="M", help=help_)
     add("--parts", nargs="+", choices=get_args(Part), default=[], help="default: all")
     add("--systems", nargs="+", default=[], metavar="SYSTEM", help="default: all of the study")
+    help_ = "train again what left its checkpoint elsewhere and a missing run begins with; its record stays"
+    add("--again", action="store_true", help=help_)
     add("--list", action="store_true", help="list what is done and what is missing, and do nothing")
 
 
@@ -59,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
     check(design)
     check_cost(design)
     _check_corpus(design)
-    study = Study(design, args.records, args.out, args.parts, args.systems)
+    study = Study(design, args.records, args.out, args.parts, args.systems, args.again)
     for text in args.texts:
         if not text.exists():
             raise UserError(f"there is no {text}: a TEXT is a text file of the corpus, or a folder of such.")
@@ -67,6 +69,7 @@ def run(args: argparse.Namespace) -> None:
         missing = study.missing()
         for one in study.wanted:
             note = missing.get(one) or ("checkpoint elsewhere" if study.is_elsewhere(one) else "")
+            note = "trained again" if one in study.again else note
             print("missing" if one in missing else "done   ", f"{one}{note and f' ({note})'}")
         return
     jobs = args.jobs or design.jobs or available_cores()
@@ -78,9 +81,7 @@ def run(args: argparse.Namespace) -> None:
         print(f"study: {count} missing{why and f' ({why})'}")
     elsewhere = [run for run, why in missing.items() if why == ELSEWHERE]
     if elsewhere:
-        record = study.records / design.pretraining(elsewhere[0]).path
         raise UserError(
             f"checkpoints for {len(elsewhere)} missing runs, as {elsewhere[0]}, are not in {study.out}: copy them "
-            f"from where they were trained, or move the records of their pre-trainings, as {record}, away to train "
-            "them here."
+            "from where they were trained, or give --again to train them here."
         )

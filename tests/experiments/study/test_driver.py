@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -233,6 +234,12 @@ def test_a_run_that_was_finished_on_another_machine_is_not_swept_here(study, tmp
     said = capsys.readouterr()
     assert "study: 0 of 4 runs have a record" in said.out
     assert "error: checkpoints for 4 missing runs, as glue/bert_a.seed_1.end, are not in" in said.err
+    assert "or give --again to train them here." in said.err
+    assert main(["study", *options, "final", "glue", "--again", "--list"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:3] == [
+        "done    final/bert_a.seed_2 (trained again)",
+        "missing glue/bert_a.seed_1.end",
+    ]
     assert main(["study", *options, "final", "glue", "--list"]) == 0
     assert capsys.readouterr().out.splitlines()[1:3] == [
         "done    final/bert_a.seed_2 (checkpoint elsewhere)",
@@ -285,9 +292,9 @@ def starts(study, tmp_path, monkeypatch):
     real = starting.start_command
     monkeypatch.setattr(starting, "start_command", command)
 
-    def make():
+    def make(**options):
         parts, systems = ["search", "final", "start", "short"], ["bert_a", "tupe_r", "scratch"]
-        here = study(of=read_design(str(tmp_path / "made.yaml")), parts=parts, systems=systems)
+        here = study(of=read_design(str(tmp_path / "made.yaml")), parts=parts, systems=systems, **options)
         for seed in (1, 2):
             folder = here.folder(Run("final", "bert_a", seed))
             folder.mkdir(parents=True, exist_ok=True)
@@ -340,7 +347,7 @@ def test_short_runs_from_another_systems_checkpoints(starts, study, tmp_path):
 def test_a_conversion_that_lies_on_another_machine(starts, study):
     """Runs that start from a checkpoint on another machine wait, and are named."""
     here = starts()
-    here.wanted = [run for run in here.wanted if run.system == "bert_a" or run.part == "start"]
+    here.runs = [run for run in here.wanted if run.system == "bert_a" or run.part == "start"]
     here.do(jobs=1)
     (here.folder(Run("start", "tupe_r", 1)) / starting.CHECKPOINT).unlink()
     begun = len(study.started)
@@ -349,6 +356,35 @@ def test_a_conversion_that_lies_on_another_machine(starts, study):
     assert all("tupe_r" not in name for name in study.started[begun:])
     said = {str(run): why for run, why in again.missing().items()}
     assert said["search/tupe_r.lr_0.001"] == said["short/tupe_r.seed_1.20"] == ELSEWHERE
+
+
+def test_again_makes_what_left_its_checkpoint_elsewhere(starts, study, tmp_path, capsys):
+    """Before the first run that begins with it, whole where that was stopped; the record of the first time stays."""
+    here = starts()
+    here.runs = [run for run in here.wanted if run.system == "bert_a" or run.part == "start"]
+    here.do(jobs=1)
+    source, start = Run("final", "bert_a", 1), Run("start", "tupe_r", 1)
+    shutil.rmtree(here.out / "final")
+    (here.folder(start) / starting.CHECKPOINT).unlink()
+    path = here.records / source.path
+    record = json.loads(path.read_text())
+    record["curve"][-1][1] = 8.5  # of another processor
+    path.write_text(json.dumps(record))
+    begun = len(study.started)
+
+    again = starts(again=True, fails=[str(source)])
+    assert again.again == {source, start} and again.runs[:5] == [*here.wanted[:4], start]
+    assert ELSEWHERE not in again.missing().values()
+    with pytest.raises(UserError, match=r"1 run\(s\) failed"):
+        again.do(jobs=1)
+    assert study.started[begun] == str(source) and len(starts.converted) == 1
+    assert starts(again=True).do(jobs=1) == 0
+    made = [name for name in study.started[begun + 1 :] if "scratch" not in name]
+    assert made[:2] == [str(source), "search/tupe_r.lr_0.001"] and "short/tupe_r.seed_1.20" in made
+    assert len(starts.converted) == 2
+    assert f"{source} ends with a loss of 8.0; its record, which stays, has 8.5" in capsys.readouterr().out
+    assert json.loads(path.read_text()) == record
+    assert starts(again=True).again == set()
 
 
 def test_a_source_trained_again_is_converted_again(starts):

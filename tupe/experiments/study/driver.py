@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm import tqdm
 
 from tupe.cores import cpu_environment
 from tupe.errors import UserError
@@ -38,14 +39,21 @@ class Study:
     """The runs of a design, those that are done and those that are wanted.
 
     The folders `records` and `out`, for corpora, checkpoints and logs, are those of all studies. All parts and systems
-    are wanted by default.
+    are wanted by default. `again` trains once more what left its checkpoint elsewhere and a wanted run begins with; the
+    record of the first time stays.
 
     Raises:
         UserError: for a system that the design lacks, and a file in place of a folder.
     """
 
     def __init__(
-        self, design: Design, records: Path, out: Path, parts: Collection[str] = (), systems: Collection[str] = ()
+        self,
+        design: Design,
+        records: Path,
+        out: Path,
+        parts: Collection[str] = (),
+        systems: Collection[str] = (),
+        again: bool = False,
     ) -> None:
         unknown = [name for name in systems if name not in design.systems]
         if unknown:
@@ -65,6 +73,10 @@ class Study:
             for run in design.runs()
             if (not parts or run.part in parts) and (not systems or run.system in systems or run.part == "cost")
         ]
+        lost = {run: [*self._lost(run)] if again and run not in self.done else [] for run in self.wanted}
+        #: What is trained again, and with it all that is to be done, in this order.
+        self.again = {one for first in lost.values() for one in first}
+        self.runs = [*dict.fromkeys(one for run, first in lost.items() for one in (*first, run))]
 
     def prepare(self, texts: list[Path], glue: Path | None) -> None:
         """Prepare the corpus from `texts` and the tasks from a GLUE download, unless they exist.
@@ -113,7 +125,7 @@ class Study:
             UserError: on an interruption, and in the end if runs failed.
         """
         self.check()
-        total = Progress(len(self.wanted), sum(map(self._size, self.wanted)))
+        total = Progress(len(self.runs), sum(map(self._size, self.runs)))
         do_runs(self._ready, self._progress, total, jobs, minutes)
         if self.failed:
             raise UserError(f"{len(self.failed)} run(s) failed: the reasons are above, the logs in {self.out}.")
@@ -121,10 +133,10 @@ class Study:
 
     def _ready(self, active: Collection[Run]) -> Iterator[tuple[Run, Steps[None]]]:
         """Yield the runs that can start; a measurement of costs runs alone."""
-        for run in self.wanted:
+        for run in self.runs:
             if any(other.part == "cost" for other in active):
                 return
-            if run in (*self.done, *active, *self.failed) or (run.part == "cost" and active):
+            if self._ended(run) or run in (*active, *self.failed) or (run.part == "cost" and active):
                 continue
             if run.part == "glue" and not self.glue.is_dir():
                 continue
@@ -144,9 +156,11 @@ class Study:
             if there is not None:
                 check_settings(self.records / run.path, there.settings, of)
                 self.done[run] = there
-            if mine is None or there is not None:
+            if mine is None or self._ended(run):
                 return
             folder.mkdir(parents=True, exist_ok=True)
+            if not (folder / _BEGUN).is_file():
+                write(folder / _BEGUN, Begun(of, 0.0))
             processes: list[Process] = []
             try:
                 for command in self._commands(run, of, folder):
@@ -176,14 +190,31 @@ class Study:
         path = self.folder(first) / starting.CHECKPOINT
         return path if first in self.done and path.is_file() else None
 
+    def _ended(self, run: Run) -> bool:
+        """Tell whether nothing of a run is left to do."""
+        return run in self.done and (run not in self.again or self._made(run))
+
+    def _made(self, run: Run) -> bool:
+        """Tell whether the checkpoint of a pre-training or a warm start is on this machine, whole."""
+        folder = self.folder(run)
+        there = self._trained(run, "end") if run.part == "final" else (folder / starting.CHECKPOINT).is_file()
+        return bool(there) and not (folder / _BEGUN).is_file()
+
+    def _lost(self, run: Run) -> Iterator[Run]:
+        """Yield the finished runs that `run` begins with, and that left their checkpoints elsewhere, in order."""
+        first = self.design.before(run)
+        if first in self.done and not self._made(first):
+            yield from self._lost(first)
+            yield first
+
     def missing(self) -> dict[Run, str]:
         """Map each run without a record to why it cannot be done here, such as `ELSEWHERE`, or to an empty text."""
         return {run: self._hindrance(run) for run in self.wanted if run not in self.done}
 
     def _hindrance(self, run: Run) -> str:
         if self.design.before(run) in self.done:
-            if not self._initial(run):  # the record of its checkpoint is here, and the checkpoint is not
-                return ELSEWHERE
+            if not self._initial(run) and self.design.before(run) not in self.again:
+                return ELSEWHERE  # the record of its checkpoint is here, and the checkpoint is not
             if run.part == "glue" and not self.glue.is_dir():
                 return "tasks not prepared: give --glue"
         if run.part == "final" or (run.part == "short" and int(run.at) > 0):
@@ -211,7 +242,7 @@ class Study:
         else:
             gpu = torch.cuda.is_available()
             yield training.command(self.design, run, of["lr"], self.corpus, folder, gpu, self._initial(run))
-            if training.is_measured(self.design, run) and self.design.masks:
+            if training.is_measured(self.design, run) and self.design.masks and run not in self.again:
                 yield training.length_command(self.design, run, of, self.corpus, folder)
 
     def _conclude(self, run: Run, of: dict[str, Any], spent: float, process: Process) -> None:
@@ -219,7 +250,11 @@ class Study:
         folder = self.folder(run)
         if (folder / _BEGUN).is_file():
             spent += read(folder / _BEGUN, Begun, MADE_BY).seconds
-        found = self._record(run, of, process.code, spent)
+        if run in self.again and not process.code:
+            found = self.done[run]
+            self._say_difference(run)
+        else:
+            found = self._record(run, of, process.code, spent)
         if found is None:
             write(folder / _BEGUN, Begun(of, spent))
             if not process.asked:
@@ -228,11 +263,18 @@ class Study:
             return
         write(self.records / run.path, found)
         self.done[run] = found
+        (folder / _BEGUN).unlink(missing_ok=True)
         if run.part in ("search", "short"):
             shutil.rmtree(folder)
         for other in self.design.runs():
             if self.design.before(other) == run:  # begun with another checkpoint, if at all
                 shutil.rmtree(self.folder(other), ignore_errors=True)
+
+    def _say_difference(self, run: Run) -> None:
+        """Say where a pre-training done again ends with another loss, as on another processor."""
+        log, record = training.log_of(self.folder(run)), self.done[run]
+        if log and run.part == "final" and (loss := log.valid[max(log.valid)]["loss"]) != record.curve[-1][1]:
+            tqdm.write(f"{run} ends with a loss of {loss}; its record, which stays, has {record.curve[-1][1]}")
 
     def _record(self, run: Run, of: dict[str, Any], code: int, spent: float) -> Record | None:
         folder = self.folder(run)
@@ -254,6 +296,6 @@ class Study:
         return 1 if run.part == "start" else self.design.search.updates or self.design.updates
 
     def _progress(self, active: Collection[Run]) -> Progress:
-        done = [run for run in self.wanted if run in self.done]
+        done = [run for run in self.runs if self._ended(run)]
         logs = [training.log_of(self.folder(run)) for run in active if run.part in _TRAININGS]
         return Progress(len(done), sum(map(self._size, done)) + sum(max(log.train) for log in logs if log))
