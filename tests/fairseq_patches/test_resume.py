@@ -80,6 +80,14 @@ def test_a_checkpoint_without_the_meter_of_time(train, trained, tmp_path):
     assert torch.load(tmp_path / "run/checkpoint_last.pt", weights_only=True)["optimizer_history"]
 
 
+def test_a_checkpoint_without_its_optimizer(train, trained, tmp_path):
+    state = torch.load(trained / "checkpoint_last.pt", weights_only=False)
+    torch.save({**state, "last_optimizer_state": None}, tmp_path / "mean.pt")
+    with pytest.raises(UserError, match=r"mean\.pt has no state of the optimizer.*--finetune-from-model"):
+        train(tmp_path / "run", "--restore-file", tmp_path / "mean.pt")
+    train(tmp_path / "run", "--restore-file", tmp_path / "mean.pt", "--reset-optimizer")
+
+
 @pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model", "--continue-once"])
 def test_checkpoint_that_does_not_exist(flag, train, tmp_path):
     with pytest.raises(UserError, match=r"there is no checkpoint /.*none\.pt"):

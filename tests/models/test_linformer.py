@@ -47,6 +47,11 @@ def test_terms_that_need_a_key_a_position_are_refused(build, fields):
         build("linformer_tiny", **fields)
 
 
+def test_more_keys_than_positions(build):
+    with pytest.raises(UserError, match=r"linformer_k=25 is more keys than the 24 positions"):
+        build("linformer_tiny", linformer_k=25, max_positions=24)
+
+
 def test_negative_k(build):
     with pytest.raises(UserError, match="linformer_k is -1"):
         build("bert_a_tiny", linformer_k=-1)

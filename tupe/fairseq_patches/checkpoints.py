@@ -240,6 +240,11 @@ def checkpoint_fits(trainer: Trainer, filename: str, goes_on: bool = True) -> It
 
     def fits(path: str, state: dict) -> None:
         compare(path, state, trainer.cfg.model, trainer.task)
+        if goes_on and state.get("last_optimizer_state") is None:  # fairseq would go on with a new one, from update 0
+            raise UserError(
+                f"{path} has no state of the optimizer, as one of averaged weights: give one that has, or "
+                "--finetune-from-model to begin a run from its parameters"
+            )
         task = (state.get("cfg") or {}).get("task") or {}
         if goes_on and "labels_sha256" in task:
             labels = getattr(trainer.task, "label_dictionary", None)

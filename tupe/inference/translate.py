@@ -69,7 +69,7 @@ class Translator:
         data: str | Path | None = None,
         last: int | None = None,
         search: Search = Search(),
-        max_tokens: int = 4096,
+        max_tokens: int = 40960,
     ) -> None:
         if max_tokens < 1:
             raise UserError(f"--max-tokens is {max_tokens}: it must be at least 1.")

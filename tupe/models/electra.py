@@ -183,15 +183,7 @@ class ElectraModel(TupeModel):
         self._register_state_dict_hook(_saved_once)
         self._register_load_state_dict_pre_hook(_loaded_into_both, with_module=True)
 
-    @staticmethod
-    def networks(args: Namespace, dictionary: Dictionary) -> tuple[DiscriminatorEncoder, TupeLanguageModelEncoder]:
-        """Build the two encoders. Raise `UserError` like `build_networks`, and for more keys than positions."""
-        if args.linformer_k > args.max_positions:
-            raise UserError(
-                f"linformer_k={args.linformer_k} is more keys than the {args.max_positions} positions that they are "
-                "made of: set --linformer-k to at most as many, or 0 for full attention"
-            )
-        return build_networks(args, dictionary)
+    networks = staticmethod(build_networks)
 
     def set_num_updates(self, num_updates: int) -> None:
         """Keep the number, on which the criterion's random numbers depend; fairseq tells it before every update."""

@@ -12,6 +12,7 @@ rows. Both terms depend on the words. As with Shaw's vectors (`tupe.position.sha
 twice the size of the attention weights.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
@@ -37,10 +38,9 @@ def log_bucket_boundaries(num_buckets: int, max_distance: int) -> list[int]:
     exact = num_buckets // 2
     boundaries = list(range(1, exact + 1))
     for c in range(1, num_buckets - exact + 1):
-        distance, bound = boundaries[-1], (max_distance - 1) ** (c - 1) * exact ** (exact - 1)
-        while distance ** (exact - 1) * exact ** (c - 1) <= bound:
-            distance += 1
-        boundaries.append(distance)
+        steps, bound = exact - 1, (max_distance - 1) ** (c - 1) * exact ** (exact - 1)
+        far = range(max_distance)
+        boundaries.append(bisect_right(far, bound, boundaries[-1], key=lambda d: d**steps * exact ** (c - 1)))
     return boundaries
 
 

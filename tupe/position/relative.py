@@ -5,6 +5,7 @@ Raffel et al. 2020 (T5); TUPE, eq. 9; Chen et al. 2021 (DIET-REL), eq. 3. The va
 """
 
 import math
+from bisect import bisect_left
 from typing import ClassVar
 
 import torch
@@ -173,10 +174,8 @@ def bucket_boundaries(num_buckets: int, max_distance: int) -> list[int]:
     steps = num_buckets - exact
     boundaries = list(range(1, exact + 1))
     for k in range(1, steps):
-        distance = boundaries[-1]
-        while distance**steps * exact**k < max_distance**k * exact**steps:
-            distance += 1
-        boundaries.append(distance)
+        bound = max_distance**k * exact**steps
+        boundaries.append(bisect_left(range(max_distance), bound, boundaries[-1], key=lambda d: d**steps * exact**k))
     return boundaries
 
 

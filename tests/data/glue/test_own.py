@@ -189,6 +189,8 @@ WRONG = {
     "a column twice": ("a.csv", GOOD, ["--text", "label"], "is both text and label"),
     "a text twice": ("a.csv", GOOD, ["--text", "text", "text"], "names a column twice"),
     "a text as its label": ("a.csv", GOOD, ["--label", "text"], "is both text and label"),
+    "a class in two forms": ("a.csv", "text,label\nAnna,é\nBen,e\u0301\n", [], "look the same, but are other"),
+    "lines that end with CR": ("a.tsv", "text\tlabel\rAnna\ta\rBen\tb\r", [], "lines that end with CR alone"),
     "a class twice": ("a.csv", GOOD, ["--labels", "a", "b", "a"], "--labels names a class twice"),
     "a class that is not named": ("a.csv", GOOD, ["--labels", "a", "c"], "'b' is none of the 2 that --labels"),
     "a long separator": ("a.csv", GOOD, ["--delimiter", "::"], "not one sign such as a comma"),

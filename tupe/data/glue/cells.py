@@ -201,6 +201,8 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE + 1), b""), 1):
                 if number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")):
                     raise UserError(f"{path} is UTF-16: save it as UTF-8.")
+                if number == 1 and b"\r" in line.rstrip(b"\r\n"):
+                    raise UserError(f"{path} has lines that end with CR alone: end them with LF.")
                 if len(line) > _LONGEST_LINE:
                     raise UserError(f"{path}, line {number} is longer than {_LONGEST_LINE:,} bytes: divide it.")
                 try:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
@@ -196,6 +197,14 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
             _check_separator(name, where, options)
     if len({*classes}) < len(classes):
         raise UserError("--labels names a class twice: leave one out.")
+    spelled: dict[str, str] = {}
+    for name in classes:
+        other = spelled.setdefault(unicodedata.normalize("NFC", name), name)
+        if other != name:
+            raise UserError(
+                f"the classes {shown(other)} and {shown(name)} look the same, but are other characters of Unicode: "
+                "write one of them in all files."
+            )
     if len(classes) == 1 and options.kind == "class":
         raise UserError(
             f"--labels names only {shown(classes[0])}, so there is nothing to tell apart: name all, as in --labels A B."
