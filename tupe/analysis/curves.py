@@ -51,6 +51,8 @@ def read_log(path: str | Path) -> TrainingLog:
     path = Path(path)
     if path.is_dir():
         path = path / (PLAIN_LOG if (path / PLAIN_LOG).is_file() and not (path / LOG).is_file() else LOG)
+    if not path.exists():
+        raise UserError(f"there is no {path}: give the folder of a training, or its log.")
     check_file(path, "training")
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     train: Records = {}

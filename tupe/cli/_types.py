@@ -88,7 +88,8 @@ def check_outputs(parser: argparse.ArgumentParser, args: argparse.Namespace) -> 
             continue
         same = [path for path in inputs if out.exists() and path.exists() and path.samefile(out)]
         if same:
-            raise UserError(f"{out} is {same[0]}, which the command reads: give another name for what it writes.")
+            name = f"{out} is" if same[0] == out else f"{out} is {same[0]},"
+            raise UserError(f"{name} what the command reads: give another name for what it writes.")
         if kinds[name] is new_file:
             check_new(out)
         elif kinds[name] is output_file:

@@ -31,6 +31,8 @@ def run(args: argparse.Namespace) -> None:
     from tupe.experiments.study.tables import BLOCKS
 
     if args.print is None:
+        if args.document is None and not DOCUMENTS[0].is_file():
+            raise UserError(f"there is no {DOCUMENTS[0]} here: run this in the clone, or give --document or --print.")
         for document in DOCUMENTS if args.document is None else [args.document]:
             for path in render(document, args.records, args.size):
                 print(f"written: {path}")

@@ -18,6 +18,10 @@ from tupe.errors import UserError
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 
+class WorkerKilled(UserError):
+    """A process of a pool was killed: what the others have done stays good."""
+
+
 @contextlib.contextmanager
 def pool(workers: int) -> Iterator[Map]:
     """Yield a `map` over `workers` processes, in order, which reads few items ahead; one worker is this process."""
@@ -39,7 +43,7 @@ def pool(workers: int) -> Iterator[Map]:
         try:
             yield ordered
         except BrokenProcessPool:
-            raise UserError("a process was killed, probably for want of memory: use fewer --workers.") from None
+            raise WorkerKilled("a process was killed, probably for want of memory: use fewer --workers.") from None
         except BaseException:
             executor.shutdown(cancel_futures=True)
             raise

@@ -27,7 +27,11 @@ class Plan:
     @classmethod
     def load(cls, out: Path) -> "Plan":
         """Read the plan of the sweep in `out`. Raises a `UserError` if there is none, or if it is damaged."""
-        return read(out / NAME, cls, f"{MADE_BY} or scripts/xtreme.sh", "move it away and start the sweep again")
+        if out.is_file():
+            raise UserError(f"{out} is a file: give the folder of a sweep.")
+        return read(
+            out / NAME, cls, f"tupe sweep, {MADE_BY} or scripts/xtreme.sh", "move it away and start the sweep again"
+        )
 
     def join(self, out: Path) -> "Plan":
         """Write the plan to `out`, with the runs that were planned there before.

@@ -45,7 +45,7 @@ _PARTS = {"optimizer_history": list, "extra_state": dict, "cfg": dict}
 _PREPARED_BY = {  # the data of a task; else a corpus
     "TupeQuestionAnsweringTask": "tupe prepare-qa",
     "TupeTokenClassificationTask": "tupe prepare-task",
-    "TupeSentencePredictionTask": "tupe prepare-glue",
+    "TupeSentencePredictionTask": "tupe prepare-glue or prepare-task",
     "TranslationTask": "tupe prepare-translation",
 }
 

@@ -96,7 +96,7 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     if not launch.gpus and (days := operations / (_CORE * cores) / 86_400) > 7:
         yield (
             f"warning: {days:,.0f} days at least, if {cores} core(s) did {_CORE / 1e9:.0f} GFLOP/s each: take GPUs, or "
-            "begin with CONFIG=quickstart MODEL=tupe_a_tiny"
+            "begin with CONFIG=quickstart MODEL=tupe_a_tiny and task.sample_break_mode=none"
         )
     if launch.probe is not None:
         yield launch.probe.hours(speed_of(cfg), updates * batch, world, launch.gpus)

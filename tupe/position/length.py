@@ -135,9 +135,8 @@ def _fit(
             has, needs = ((rows + 1) // 2 if centred else rows for rows in (has, needs))
             raise UserError(
                 f"the model has {needs} positions, but the checkpoint's `{prefix}{name}` has only {has}: "
-                f"build the model with max_positions={has} or less (fairseq's flag --max-positions, in pre-training "
-                "--tokens-per-sample too; in translation --max-source-positions, --max-target-positions; under Hydra "
-                "the task's or model's field of that name)"
+                f"build the model with max_positions={has} or less, in pre-training task.tokens_per_sample={has} "
+                "(fairseq's flag --tokens-per-sample), in translation max_source_positions and max_target_positions"
             )
         saved = saved.narrow(axis, (has - needs) // 2 if centred else 0, needs)
     state[prefix + name] = saved

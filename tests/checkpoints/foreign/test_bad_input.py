@@ -464,8 +464,10 @@ def test_a_folder_of_nothing(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert main(["import", str(tmp_path / "empty"), str(tmp_path / "out")]) == 1
     assert "there is neither model.pt, as fairseq calls it, nor config.json" in capsys.readouterr().err
-    assert main(["import", str(tmp_path / "nothere"), str(tmp_path / "out")]) == 1
-    assert f"there is no folder {tmp_path}/nothere: give the folder of a model" in capsys.readouterr().err
+    (tmp_path / "model.pt").touch()
+    for name, said in (("nothere", "there is no folder {}"), ("model.pt", "{} is a file")):
+        assert main(["import", str(tmp_path / name), str(tmp_path / "out")]) == 1
+        assert f"{said.format(tmp_path / name)}: give the folder of a model" in capsys.readouterr().err
 
 
 def test_after_a_failure_other_options_are_taken(saved, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import lzma
 import os
 import random
 import shutil
+from unittest.mock import Mock
 
 import pytest
 from fairseq.data import Dictionary
@@ -13,7 +14,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 from tests.data.conftest import as_text, made_documents
 from tests.data.kills import run_killed
 from tupe.cli.main import main
-from tupe.data.corpus import duplicates, scan
+from tupe.data.corpus import duplicates, scan, vocabulary
 from tupe.data.text.stages import STAGES
 from tupe.files import lock
 
@@ -252,6 +253,17 @@ def test_what_is_wrong_is_told(text, tmp_path, capsys):
     (text / "empty.txt").write_text("\n \n")
     assert "there is no text in the inputs" in fails(capsys, tmp_path / "no", text / "empty.txt")
     assert "too high" in fails(capsys, tmp_path / "big", *inputs(text), "--workers", 1)
+    assert not (tmp_path / "big").exists()
+
+
+def test_a_folder_in_which_nothing_was_made_is_free_for_other_settings(text, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(vocabulary, "train", Mock(side_effect=KeyboardInterrupt))
+        assert main(["prepare-corpus", *map(str, (out, *inputs(text), "--workers", 1))]) == 130
+    assert "was begun with" in fails(capsys, out, *inputs(text), *SMALL)
+    assert "too high" in fails(capsys, out, *inputs(text), "--workers", 1)
+    prepare(out, *inputs(text), *SMALL)
 
 
 def test_text_that_is_all_dropped(tmp_path, capsys):

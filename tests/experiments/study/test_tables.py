@@ -189,7 +189,7 @@ def test_what_is_missing_is_said(results, design):
     assert "**Not complete**, seeds done: TUPE-R 0 of 1." in text
 
 
-def test_a_document(results, tmp_path, leave, capsys):
+def test_a_document(results, tmp_path, leave, capsys, monkeypatch):
     """What people wrote stays, what stands between marks is made anew, and again."""
     document = tmp_path / "results.md"
     size = tmp_path / "made.yaml"
@@ -217,6 +217,9 @@ def test_a_document(results, tmp_path, leave, capsys):
     capsys.readouterr()
     assert main(["study-report", "--size", str(size), "--records", str(leave({})), "--print", "rates"]) == 0
     assert capsys.readouterr().out.startswith("| system | 0.001 | 0.002 |")
+    monkeypatch.chdir(tmp_path)
+    assert main(["study-report", "--records", "nowhere"]) == 1
+    assert "there is no docs/results.md here: run this in the clone" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("page", map(str, DOCUMENTS))

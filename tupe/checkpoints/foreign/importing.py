@@ -145,7 +145,8 @@ def is_ours(folder: Path) -> bool:
         return False
     config = folder / transformers.CONFIG
     if not folder.is_dir():
-        raise UserError(f"there is no folder {folder}: give the folder of a model")
+        said = f"{folder} is a file" if folder.exists() else f"there is no folder {folder}"
+        raise UserError(f"{said}: give the folder of a model")
     if not os.path.lexists(config):
         raise UserError(
             f"there is neither {fairseq.WEIGHTS}, as fairseq calls it, nor {transformers.CONFIG}, of Transformers or "

@@ -39,7 +39,7 @@ from tupe.data.corpus.parts import Part, each, progress, total
 from tupe.data.corpus.scan import lots, scan
 from tupe.data.corpus.settings import Settings
 from tupe.data.languages import probabilities
-from tupe.data.parallel import Map, pool
+from tupe.data.parallel import Map, WorkerKilled, pool
 from tupe.errors import UserError
 from tupe.files import checksums, move_into, own, read, remove_unfinished, sizes, write, write_bytes
 
@@ -58,7 +58,7 @@ def prepare(
     check_folder(out)
     identities = tuple(map(Identity.of, inputs))
     made_of = {"settings": asdict(settings), "inputs": _by_name(identities)}
-    with own(out, MADE_BY, made_of):
+    with own(out, MADE_BY, made_of, is_begun=lambda: (out / NAME).exists() or (out / "work").exists()):
         if not (out / NAME).exists():
             _Preparation(out, inputs, identities, settings, workers, shared).run()
         manifest = Manifest.load(out)
@@ -101,19 +101,28 @@ class _Preparation:
                 remove_unfinished(self.work / folder)
             import fairseq.data.indexed_dataset  # noqa: F401  once, before the processes are forked
 
-            with pool(self.workers) as map_:
-                self.scan(map_)
-                self.plan(map_)
-                self.check_left("clean")
-                if self.rare is not None and not self.rare.exists():
-                    rare_words.add_up((part.path("clean", "words") for part in self.parts), self.rare)
-                self.vocabulary()
-                self.encode(map_)
-                self.check_left("encode")
-                files = self.binarise(map_)
-                write(self.work / NAME, self.content(files, map_))
+            try:
+                with pool(self.workers) as map_:
+                    self.make(map_)
+            except WorkerKilled:
+                raise
+            except UserError:  # nothing comes of these inputs and settings: the folder is free for others
+                shutil.rmtree(self.work)
+                raise
         move_into(self.out, self.data, read(self.work / NAME, Content, MADE_BY).sizes, MADE_BY)
         os.replace(self.work / NAME, self.out / NAME)  # last: it says that the corpus is whole
+
+    def make(self, map_: Map) -> None:
+        self.scan(map_)
+        self.plan(map_)
+        self.check_left("clean")
+        if self.rare is not None and not self.rare.exists():
+            rare_words.add_up((part.path("clean", "words") for part in self.parts), self.rare)
+        self.vocabulary()
+        self.encode(map_)
+        self.check_left("encode")
+        files = self.binarise(map_)
+        write(self.work / NAME, self.content(files, map_))
 
     def scan(self, map_: Map) -> None:
         with progress("scan", 0) as bar:
@@ -125,7 +134,6 @@ class _Preparation:
         self.parts = [part for parts in self.languages.values() for part in parts]
         for language, parts in self.languages.items():
             if not total("scan", parts)["documents"]:
-                shutil.rmtree(self.work)
                 raise UserError(f"there is no text in the inputs{_of(language)}: give files of text.")
 
     def plan(self, map_: Map) -> None:

@@ -7,7 +7,7 @@ from tupe.data.corpus.manifest import Content
 from tupe.data.corpus.text import SPLITS
 from tupe.data.text.stages import KEEP_WHITE_SPACE, STAGES
 
-_TOKENS_A_SYMBOL = 100  # fewer, and most of the vocabulary is hardly ever seen
+_TOKENS_A_SYMBOL = 50  # fewer, and most of the vocabulary is hardly ever seen
 _READ = ("bytes", "lines", "documents")
 # Counted like stages: lines without a piece, and lines of more pieces than fairseq can take.
 _ALWAYS = ("no-pieces", "cut-long-lines")

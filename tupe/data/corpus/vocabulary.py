@@ -54,7 +54,7 @@ def train(
             reason = str(error).rpartition("] ")[2]
             raise UserError(
                 f"no vocabulary of {vocab_size} subwords can be made of this text: {reason.rstrip('. ')}; give "
-                "--vocab-size, and another folder"
+                "another --vocab-size"
             ) from None
 
 

@@ -74,8 +74,8 @@ def read_json(path: Path) -> Any:
     try:
         with open_packed(path) as file:
             return json.loads(file.read())
-    except FileNotFoundError:
-        raise UserError(f"there is no {path}: give a file of JSON.") from None
+    except (FileNotFoundError, IsADirectoryError):
+        raise UserError(f"there is no file {path}: give one of JSON.") from None
     except (*DAMAGED, RecursionError, ValueError) as error:
         raise UserError(f"{path} is no JSON, or was cut ({str(error)[:100]}): get it anew.") from None
 
