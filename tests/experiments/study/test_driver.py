@@ -20,12 +20,12 @@ from tupe.errors import UserError
 from tupe.experiments import queue
 from tupe.experiments.plan import Plan
 from tupe.experiments.runs import grid
-from tupe.experiments.study import finetuning, starting, tables, training
+from tupe.experiments.study import driver, finetuning, starting, tables, training
 from tupe.experiments.study.design import Run, read_design
-from tupe.experiments.study.driver import ELSEWHERE, Study
+from tupe.experiments.study.driver import ELSEWHERE, Begun, Study
 from tupe.experiments.study.records import read_records
 from tupe.experiments.study.tables import Results
-from tupe.files import write_json
+from tupe.files import write, write_json
 
 #: Logs as fairseq does, one update every `pause` seconds, from where it was; the loss is least at rate 0.002.
 TRAINING = r"""
@@ -385,6 +385,44 @@ def test_again_makes_what_left_its_checkpoint_elsewhere(starts, study, tmp_path,
     assert f"{source} ends with a loss of 8.0; its record, which stays, has 8.5" in capsys.readouterr().out
     assert json.loads(path.read_text()) == record
     assert starts(again=True).again == set()
+
+
+def test_nothing_begins_with_what_is_trained_again_before_that_has_ended(starts):
+    """Its log is that of the first time, where its checkpoints alone were removed."""
+    here = starts()
+    here.runs = [run for run in here.wanted if run.system == "bert_a"]
+    here.do(jobs=1)
+    source, start = Run("final", "bert_a", 1), Run("start", "tupe_r", 1)
+    write(here.folder(source) / "begun.json", Begun(here.done[source].settings, 1.0))  # stopped
+    stopped = starts()
+    stopped.runs = [start]
+    stopped.do(jobs=1)
+    assert not starts.converted and stopped.missing()[start] == ELSEWHERE
+    again = starts(again=True)
+    again.runs = [source, start]
+    again.do(jobs=2)
+    assert len(starts.converted) == 1 and start in again.done
+
+
+def test_killed_when_its_record_is_written_a_run_has_ended(starts, monkeypatch):
+    here = starts()
+    source, start = Run("final", "bert_a", 1), Run("start", "tupe_r", 1)
+    here.runs = [run for run in here.wanted if run.system == "bert_a"]
+
+    def killed(path, value):
+        write(path, value)
+        if path == here.records / source.path:
+            raise SystemExit
+
+    with monkeypatch.context() as context:
+        context.setattr(driver, "write", killed)
+        with pytest.raises(SystemExit):
+            here.do(jobs=1)
+    again = starts(again=True)
+    assert not again.again
+    again.runs = [start]
+    again.do(jobs=1)
+    assert start in again.done
 
 
 def test_a_source_trained_again_is_converted_again(starts):

@@ -176,11 +176,14 @@ class Study:
                     self._conclude(run, of, processes[0].seconds, processes[-1])
 
     def _trained(self, run: Run, at: str) -> Path | None:
-        """Return the checkpoint of a pre-training at the `end` or at `mid`; None unless it ended on this machine."""
+        """Return the checkpoint of a pre-training at the `end` or at `mid`; None unless it ended on this machine.
+
+        One that is trained again has the log of the first time beside what is not trained to its end.
+        """
         folder = self.folder(run)
         log = training.log_of(folder)
         ended = log is not None and max(log.valid, default=0) >= self.design.updates
-        return training.checkpoint(self.design, folder, at) if ended else None
+        return training.checkpoint(self.design, folder, at) if ended and not (folder / _BEGUN).is_file() else None
 
     def _initial(self, run: Run) -> Path | None:
         """Return the checkpoint that a run begins with; None from scratch, and if it was not made on this machine."""
@@ -196,9 +199,10 @@ class Study:
 
     def _made(self, run: Run) -> bool:
         """Tell whether the checkpoint of a pre-training or a warm start is on this machine, whole."""
+        if run.part == "final":
+            return self._trained(run, "end") is not None
         folder = self.folder(run)
-        there = self._trained(run, "end") if run.part == "final" else (folder / starting.CHECKPOINT).is_file()
-        return bool(there) and not (folder / _BEGUN).is_file()
+        return (folder / starting.CHECKPOINT).is_file() and not (folder / _BEGUN).is_file()
 
     def _lost(self, run: Run) -> Iterator[Run]:
         """Yield the finished runs that `run` begins with, and that left their checkpoints elsewhere, in order."""
@@ -261,9 +265,9 @@ class Study:
                 self.failed.add(run)
                 say_failed(run, reason(folder / LOG, process.code))
             return
+        (folder / _BEGUN).unlink(missing_ok=True)  # first: beside a record it would say that it is trained again
         write(self.records / run.path, found)
         self.done[run] = found
-        (folder / _BEGUN).unlink(missing_ok=True)
         if run.part in ("search", "short"):
             shutil.rmtree(folder)
         for other in self.design.runs():
