@@ -125,6 +125,8 @@ class Study:
             UserError: on an interruption, and in the end if runs failed.
         """
         self.check()
+        for run in self.done:  # a process that was killed left it
+            self._remove_unless_needed(run)
         total = Progress(len(self.runs), sum(map(self._size, self.runs)))
         do_runs(self._ready, self._progress, total, jobs, minutes)
         if self.failed:
@@ -268,11 +270,15 @@ class Study:
         (folder / _BEGUN).unlink(missing_ok=True)  # first: beside a record it would say that it is trained again
         write(self.records / run.path, found)
         self.done[run] = found
-        if run.part in ("search", "short"):
-            shutil.rmtree(folder)
+        self._remove_unless_needed(run)
         for other in self.design.runs():
             if self.design.before(other) == run:  # begun with another checkpoint, if at all
                 shutil.rmtree(self.folder(other), ignore_errors=True)
+
+    def _remove_unless_needed(self, run: Run) -> None:
+        """Remove the folder of a finished run if nothing begins with its checkpoint."""
+        if run.part in ("search", "short"):
+            shutil.rmtree(self.folder(run), ignore_errors=True)  # two processes may
 
     def _say_difference(self, run: Run) -> None:
         """Say where a pre-training done again ends with another loss, as on another processor."""
