@@ -168,12 +168,12 @@ def test_one_that_fails_to_save_its_end(study, tmp_path, capsys):
     assert study(**options).do(jobs=2) == 0
 
 
-#: Writes its last argument, as `tupe loss-by-length --json`, unless it is stopped before; appends to a list first.
+#: Writes its last argument, a new file, as `tupe loss-by-length --json`, unless it is stopped; appends to a list first.
 MEASURING = """
 import sys, time
 open(sys.argv[1], "a").write("x")
 time.sleep(float(sys.argv[2]))
-open(sys.argv[3], "w").write("{}")
+open(sys.argv[3], "x").write("{}")
 """
 
 
@@ -189,7 +189,9 @@ def test_losses_by_length_are_measured_beside_other_runs(study, design, tmp_path
     options = {"systems": ["bert_a"], "of": dataclasses.replace(design, masks=2)}
     with monkeypatch.context() as clock:  # its minutes are over when both seeds are being measured
         clock.setattr(time, "monotonic", lambda: 60.0 * (measured.is_file() and measured.read_text() == "xx"))
-        assert study(**options).do(jobs=2, minutes=0.5) == 2
+        stopped = study(**options)
+        assert stopped.do(jobs=2, minutes=0.5) == 2
+    (stopped.folder(Run("final", "bert_a", 2)) / "lengths.json").touch()  # of one that was killed before its record
     pause[0] = 0
     assert study(**options).do(jobs=2) == 0
     assert measured.read_text() == "xxxx"

@@ -249,6 +249,7 @@ class Study:
             gpu = torch.cuda.is_available()
             yield training.command(self.design, run, of["lr"], self.corpus, folder, gpu, self._initial(run))
             if training.is_measured(self.design, run) and self.design.masks and run not in self.again:
+                (folder / training.LENGTHS).unlink(missing_ok=True)  # likewise: it is not written over
                 yield training.length_command(self.design, run, of, self.corpus, folder)
 
     def _conclude(self, run: Run, of: dict[str, Any], spent: float, process: Process) -> None:

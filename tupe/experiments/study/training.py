@@ -30,7 +30,8 @@ from tupe.user_dir import config_dir, user_dir
 
 CONFIGS = config_dir("pretraining")
 
-_LENGTHS = "lengths.json"
+#: Name of the losses by length in the run's folder.
+LENGTHS = "lengths.json"
 #: Keys that a study itself sets.
 _OURS = (
     *("model._name", "common.seed", "optimization.lr", "optimization.max_update", "task.data", "checkpoint.save_dir"),
@@ -170,7 +171,7 @@ def record(
     log = log_of(folder)
     valid = log.valid if log else {}
     measured = is_measured(design, run)
-    lacks_lengths = measured and design.masks and not (folder / _LENGTHS).is_file()
+    lacks_lengths = measured and design.masks and not (folder / LENGTHS).is_file()
     if not diverged and (lacks_lengths or max(valid, default=0) < updates(design, run)):
         return None
     check_file(folder / LOG, "training")
@@ -199,7 +200,7 @@ def length_command(design: Design, run: Run, of: dict[str, Any], corpus: Path, f
     lengths = sorted({of["pretraining"]["task"]["tokens_per_sample"], *design.lengths})
     lists = {"--lengths": lengths, "--extend": design.systems[run.system].evaluate}
     options = [word for name, values in lists.items() if values for word in (name, *values)]
-    options += ["--masks", design.masks, "--data", corpus, "--json", folder / _LENGTHS]
+    options += ["--masks", design.masks, "--data", corpus, "--json", folder / LENGTHS]
     return python_command("tupe", "loss-by-length", checkpoint(design, folder, "end"), *options)
 
 
@@ -220,7 +221,7 @@ def _measured(design: Design, corpus: Path, folder: Path) -> dict[str, Any]:
             means = loss_by_position(encoder, corpus, length).smooth(1)[1]
             losses[str(length)] = tuple(np.nan_to_num(means).round(4).tolist())  # [CLS] has none
     if design.masks:
-        (model,) = read_json(folder / _LENGTHS, "tupe loss-by-length")["models"].values()
+        (model,) = read_json(folder / LENGTHS, "tupe loss-by-length")["models"].values()
         for name, found in model["extensions"].items():
             by_length[name] = {length: _length_loss(**loss) for length, loss in found.items()}
     return {"loss_by_position": losses, "loss_by_length": by_length, "heads": dict(patterns)}
