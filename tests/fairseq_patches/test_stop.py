@@ -147,6 +147,39 @@ def test_a_validation_that_was_cut_off_is_done_by_the_next_start(flags, update, 
     assert not validated
 
 
+@pytest.mark.parametrize("patience", [0, 1])
+def test_the_schedule_hears_of_the_epoch_that_ended_before_the_run_goes_on(patience, train, tmp_path, monkeypatch):
+    """No epoch is much better than the first, so the rate falls after the second and the third, or after that alone."""
+    flags = ("--lr-scheduler", "reduce_lr_on_plateau", "--lr-shrink", 0.1, "--lr-threshold", 0.9,
+             "--lr-patience", patience, "--max-update", 100, "--max-epoch", 4, "--batch-size", 120)  # fmt: skip
+    train_step, calls, rates = Trainer.train_step, [], []
+
+    def step(self, *args, **kwargs):
+        calls.append(self.get_num_updates())
+        rates.append(self.get_lr())
+        if calls in killed:
+            raise Killed
+        return train_step(self, *args, **kwargs)
+
+    monkeypatch.setattr(Trainer, "train_step", step)
+    killed = []
+    train(tmp_path / "whole", *flags)
+    whole, first = list(rates), len(calls) // 4
+    assert len(set(whole)) == 3 - patience
+    for epoch in (1, 2, 3):
+        calls.clear()
+        killed[:] = [[*range(first * (epoch - 1), first * epoch + 1)]]
+        with pytest.raises(Killed):
+            train(tmp_path, *flags)
+    rates.clear()
+    train(tmp_path, *flags)
+    assert rates == whole[3 * first :]
+    schedules = [
+        last(folder)["optimizer_history"][-1]["lr_scheduler_state"] for folder in (tmp_path, tmp_path / "whole")
+    ]
+    assert schedules[0]["best"] == schedules[1]["best"]
+
+
 def test_minutes(train, after, tmp_path):
     """Less than a millisecond: every update is saved, without validation."""
     seen = []

@@ -120,10 +120,11 @@ def named_checkpoint(cfg) -> str | None:
 
 
 def begin(trainer: Trainer, state: dict[str, Any] | None) -> None:
-    """Ask for the metric of the best checkpoint and the first rate, and validate where a run that was killed did not.
+    """Ask for the metric of the best checkpoint and the first rate, and do what a run that was killed did not.
 
     fairseq looks the metric up after the first validation: hours later a `KeyError`. Without the validation the run
-    would go on, or be finished, with a best checkpoint that is an earlier one, or none.
+    would go on, or be finished, with a best checkpoint that is an earlier one, or none. What an epoch ended with,
+    fairseq tells the schedule after it has saved, so that the schedule of a run that goes on from there would not know.
 
     Args:
         trainer: of the run.
@@ -137,14 +138,19 @@ def begin(trainer: Trainer, state: dict[str, Any] | None) -> None:
             f"optimization.stop_min_lr is {lowest:g}: lower that, or leave it out."
         )
     loop = sys.modules.get("fairseq_cli.train")
-    if loop is None or state is None or not owes(trainer, state):
+    if loop is None or state is None:
         return
-    logger.info("the validation at which the run was interrupted")
-    place = state["train_iterator"]
-    ended = place["iterations_in_epoch"] == 0
-    then = SimpleNamespace(epoch=place["epoch"] - ended, end_of_epoch=lambda: ended, state_dict=lambda: dict(place))
-    losses = loop.validate(trainer.cfg, trainer, trainer.task, then, trainer.cfg.dataset.valid_subset.split(","))
-    checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, then, losses[0])
+    cfg, place, loss = trainer.cfg, state["train_iterator"], state.get("val_loss")
+    ended = place.get("iterations_in_epoch") == 0  # an old checkpoint may not say
+    epoch = place["epoch"] - ended
+    if owes(trainer, state):
+        logger.info("the validation at which the run was interrupted")
+        then = SimpleNamespace(epoch=epoch, end_of_epoch=lambda: ended, state_dict=lambda: dict(place))
+        loss = loop.validate(cfg, trainer, trainer.task, then, cfg.dataset.valid_subset.split(","))[0]
+        checkpoint_utils.save_checkpoint(cfg.checkpoint, trainer, then, loss)
+    goes_on = trainer.get_num_updates() and not (cfg.checkpoint.reset_dataloader or cfg.checkpoint.reset_lr_scheduler)
+    if ended and goes_on:
+        trainer.lr_step(epoch, loss)
 
 
 def refuse_unknown_metric(trainer: Trainer) -> None:

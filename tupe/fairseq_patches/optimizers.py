@@ -1,4 +1,4 @@
-"""Half precision: settings that work together, and optimizers whose checkpoints continue with the same bits."""
+"""Half precision: settings that work together; optimizers and schedules that continue with the same bits."""
 
 import logging
 from contextlib import AbstractContextManager, nullcontext
@@ -8,6 +8,8 @@ import torch
 from fairseq import optim, trainer
 from fairseq.optim import FairseqOptimizer
 from fairseq.optim.dynamic_loss_scaler import DynamicLossScaler
+from fairseq.optim.lr_scheduler import FairseqLRScheduler
+from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
 
 from tupe.errors import UserError
 from tupe.fairseq_patches.patching import overlay, overriding, replaced
@@ -74,13 +76,28 @@ class AMPOptimizer(_SavesScaler, optim.AMPOptimizer):
         self.scaler.update()
 
 
+@overriding(ReduceLROnPlateauLRSchedule)
+class _SavesPatience(ReduceLROnPlateauLRSchedule):
+    """Save for how many epochs the loss has not fallen, which fairseq begins to count anew."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "num_bad_epochs": self.lr_scheduler.num_bad_epochs}
+
+    def load_state_dict(self, state_dict) -> None:
+        super().load_state_dict(state_dict)
+        self.lr_scheduler.num_bad_epochs = state_dict.get("num_bad_epochs", 0)
+
+
 #: Under the names of fairseq's classes, by which a checkpoint says what it was trained with.
-_OPTIMIZERS = {vars(optim)[ours.__name__]: ours for ours in (FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer)}
+_CLASSES = {
+    **{vars(optim)[ours.__name__]: ours for ours in (FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer)},
+    ReduceLROnPlateauLRSchedule: _SavesPatience,
+}
 
 
-def use_exact_states(optimizer: FairseqOptimizer) -> None:
-    """Give an optimizer of fairseq's for half precision the methods of the class here that derives from its own."""
-    optimizer.__class__ = _OPTIMIZERS.get(type(optimizer), type(optimizer))
+def use_exact_states(part: FairseqOptimizer | FairseqLRScheduler) -> None:
+    """Give an optimizer or schedule of fairseq's the methods of the class here that derives from its own, if any."""
+    part.__class__ = _CLASSES.get(type(part), type(part))
 
 
 def make_precision_consistent(common) -> None:

@@ -90,6 +90,7 @@ class TupeTrainer(ScheduleTrainer):
             explain(kind, self.cfg[kind], error)
             raise
         use_exact_states(self._optimizer)
+        use_exact_states(self._lr_scheduler)
 
     def _build_ema(self):
         """Raise a `UserError` for an `ema_seed_model` without averaged weights."""
