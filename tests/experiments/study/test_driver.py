@@ -47,6 +47,8 @@ valid = {"valid_loss": 8 + abs(lr - 0.002), "valid_accuracy": 30, "valid_num_upd
 open(log, "a").write(json.dumps({"epoch": 1, **valid}) + "\n")
 if end == "unsaved":
     sys.exit("OSError: no space left")
+for name in ("last", "1_20"):
+    open(f"{folder}/checkpoint_{name}.pt", "w")
 """
 
 
@@ -387,6 +389,18 @@ def test_again_makes_what_left_its_checkpoint_elsewhere(starts, study, tmp_path,
     assert f"{source} ends with a loss of 8.0; its record, which stays, has 8.5" in capsys.readouterr().out
     assert json.loads(path.read_text()) == record
     assert starts(again=True).again == set()
+
+
+def test_again_where_the_checkpoint_of_the_middle_alone_is_gone(study):
+    first = study(systems=["bert_a"])
+    first.do(jobs=1)
+    source = Run("final", "bert_a", 1)
+    (first.folder(source) / "checkpoint_1_20.pt").unlink()
+    again = study(systems=["bert_a"], parts=["glue"], again=True)
+    assert again.again == {source}
+    again.runs = [source]
+    again.do(jobs=1)
+    assert (first.folder(source) / "checkpoint_1_20.pt").is_file()
 
 
 def test_nothing_begins_with_what_is_trained_again_before_that_has_ended(starts):

@@ -160,8 +160,10 @@ class Study:
                 self.done[run] = there
             if mine is None or self._ended(run):
                 return
-            folder.mkdir(parents=True, exist_ok=True)
             if not (folder / _BEGUN).is_file():
+                if run in self.again:  # of the first time may be left what would end it at once
+                    shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(parents=True, exist_ok=True)
                 write(folder / _BEGUN, Begun(of, 0.0))
             processes: list[Process] = []
             try:
@@ -200,9 +202,9 @@ class Study:
         return run in self.done and (run not in self.again or self._made(run))
 
     def _made(self, run: Run) -> bool:
-        """Tell whether the checkpoint of a pre-training or a warm start is on this machine, whole."""
+        """Tell whether the checkpoints of a pre-training or a warm start are on this machine, whole."""
         if run.part == "final":
-            return self._trained(run, "end") is not None
+            return all(self._trained(run, at) for at in ("end", "mid") if at == "end" or self.design.mid)
         folder = self.folder(run)
         return (folder / starting.CHECKPOINT).is_file() and not (folder / _BEGUN).is_file()
 
