@@ -387,7 +387,7 @@ def test_again_makes_what_left_its_checkpoint_elsewhere(starts, study, tmp_path,
     assert made[:2] == [str(source), "search/tupe_r.lr_0.001"] and "short/tupe_r.seed_1.20" in made
     assert len(starts.converted) == 2
     assert f"{source} ends with a loss of 8.0; its record, which stays, has 8.5" in capsys.readouterr().out
-    assert json.loads(path.read_text()) == record
+    assert path.read_text() == json.dumps(record)
     assert starts(again=True).again == set()
 
 

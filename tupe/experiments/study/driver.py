@@ -271,8 +271,9 @@ class Study:
                 say_failed(run, reason(folder / LOG, process.code))
             return
         (folder / _BEGUN).unlink(missing_ok=True)  # first: beside a record it would say that it is trained again
-        write(self.records / run.path, found)
-        self.done[run] = found
+        if found is not self.done.get(run):
+            write(self.records / run.path, found)
+            self.done[run] = found
         self._remove_unless_needed(run)
         for other in self.design.runs():
             if self.design.before(other) == run:  # begun with another checkpoint, if at all
