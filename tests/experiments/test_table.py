@@ -261,7 +261,7 @@ def test_command_refuses_what_is_no_sweep(tmp_path, capsys):
     assert "sweep.json" in capsys.readouterr().err
     (tmp_path / "sweep.json").write_text("{}")
     assert main(["table", str(tmp_path)]) == 1
-    assert "not what scripts/glue.sh or scripts/xtreme.sh writes" in capsys.readouterr().err
+    assert "not what tupe sweep, scripts/glue.sh or scripts/xtreme.sh writes" in capsys.readouterr().err
 
 
 def test_command_wants_different_names(out, capsys):

@@ -128,7 +128,6 @@ def test_position_table_is_shared_as_asked(build):
         ("electra_tupe_tiny", {"share_positions": "all"}, r"16 is not 24: set --generator-size 1"),
         ("electra_bert_a_tiny", {"share_positions": "table"}, r"which absolute=input has not: set none"),
         ("electra_tupe_tiny", {"embedding_dim": -1}, r"embedding_dim is -1"),
-        ("electra_linformer_tiny", {"linformer_k": 25}, r"linformer_k=25 is more keys than the 24 positions"),
     ],
 )
 def test_refused(build, name, fields, said):

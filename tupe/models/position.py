@@ -121,7 +121,7 @@ def build_relative(args: Namespace, bidirectional: bool = True) -> Term | None:
 
 
 def check_linformer(args: Namespace) -> None:
-    """Raise `UserError` for terms that need a key at each position, and for more keys than positions."""
+    """Raise `UserError` for terms that need a key at each position, which Linformer does not have."""
     with_any_keys = ("none", "input", "low_rank", "low_rank_input")
     if args.linformer_k and (
         args.absolute not in with_any_keys
@@ -133,11 +133,6 @@ def check_linformer(args: Namespace) -> None:
             f"Linformer's keys are {args.linformer_k} mixtures of all positions, so absolute must be one of "
             f"{', '.join(with_any_keys)}, relative and reset none, segment none or input, and rotary_dims 0; or set "
             "linformer_k=0"
-        )
-    if args.linformer_k > args.max_positions:
-        raise UserError(
-            f"linformer_k={args.linformer_k} is more keys than the {args.max_positions} positions that they are made "
-            "of: set --linformer-k to at most as many, or 0 for full attention"
         )
 
 
