@@ -13,7 +13,7 @@ from tupe.cli.main import main
 from tupe.errors import UserError
 from tupe.experiments import finetune as module
 from tupe.experiments.settings import assignment, read_settings
-from tupe.files import lock
+from tupe.files import lock, write_json
 
 ODD = "it's a (folder), {é}=[1] #~;&*\\o\\'\n\\"
 
@@ -182,6 +182,19 @@ def test_a_training_that_fails_leaves_what_it_made(here, training):
     Path("OUT/notes").touch()
     assert say("checkpoint.save_dir=OUT") == 1
     assert [path.name for path in Path("OUT").iterdir()] == ["notes"]
+
+
+@pytest.mark.parametrize("data", ["DATA", "DATA/RTE"])
+def test_the_folder_of_another_task_is_not_taken(data, here, training, capsys):
+    Path("DATA/CoLA").rename("DATA/RTE")
+    write_json(Path("DATA/RTE/manifest.json"), {"task": "CoLA"})
+    assert main(["finetune", "RTE", "a/b.pt", data]) == 1
+    assert capsys.readouterr().err == (
+        "error: DATA/RTE holds the task CoLA, not RTE: give the folder of RTE, or that of all.\n"
+    )
+    assert not training.commands
+    Path("DATA/RTE").rename("DATA/CoLA")
+    assert say() == 0
 
 
 @pytest.mark.parametrize(

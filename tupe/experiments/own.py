@@ -17,7 +17,7 @@ def task_of(name: str, data: Path) -> Task:
     """Return the row of a task in the table, or a row made for a user's own task; `data` is as for `folder_of`.
 
     Raises:
-        UserError: if there is no such task, or a user's own has the name of one in the table.
+        UserError: if there is no such task, `data` is another, or a user's own has the name of one in the table.
     """
     folder = folder_of(name, data)
     description = own.description(folder)
@@ -26,6 +26,10 @@ def task_of(name: str, data: Path) -> Task:
             raise UserError(
                 f"{folder} is a task of your own, but {name} is one of GLUE or XTREME, with settings of its own: give "
                 "the folder another name, and take that."
+            )
+        if (found := own.prepared_as(folder)) not in (None, name):
+            raise UserError(
+                f"{folder} holds the task {found!s:.60}, not {name}: give the folder of {name}, or that of all."
             )
         return TASKS[name]
     if description is None or description.name != name:

@@ -118,9 +118,7 @@ def description(folder: Path) -> Task | None:
         UserError: if its manifest is damaged, or has other classes than `label/dict.txt`, by which labels are numbered.
     """
     path = folder / NAME
-    if not path.is_file() or not isinstance(content := read_json(path, MADE_BY), dict):
-        return None
-    if not content.get("description"):
+    if not _manifest(folder).get("description"):
         return None
     task, labels = read(path, Content, MADE_BY).description, folder / "label/dict.txt"
     numbered = tuple(read_symbols(labels)[len(FAIRSEQ_SYMBOLS) :]) if labels.is_file() else ()
@@ -131,6 +129,18 @@ def description(folder: Path) -> Task | None:
             f"remove it and start {MADE_BY} again."
         )
     return replace(task, name=folder.resolve().name)
+
+
+def prepared_as(folder: Path) -> str | None:
+    """Return the name that a task was prepared with, None if the folder has no manifest of a task."""
+    return _manifest(folder).get("task")
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest of a folder, of whatever kind; empty where there is none."""
+    path = folder / NAME
+    content = read_json(path, MADE_BY) if path.is_file() else None
+    return content if isinstance(content, dict) else {}
 
 
 def own_tasks(folder: Path) -> list[str]:
