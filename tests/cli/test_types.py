@@ -122,3 +122,19 @@ def test_a_new_file_is_new(parse, tmp_path):
     (tmp_path / "a").touch()
     with pytest.raises(UserError, match="is there already"):
         parse("--new_file", tmp_path / "a")
+
+
+@pytest.mark.parametrize("kind", ["output_file", "new_file"])
+def test_where_no_file_can_be_is_said_before_the_work(kind, parse, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"/file cannot be a folder, because a file is in its place"):
+        parse(f"--{kind}", tmp_path / "file/new/a.png")
+    parse(f"--{kind}", tmp_path / "new/a.png")
+    monkeypatch.setattr(os, "access", lambda place, _: place != tmp_path)  # root may write anywhere
+    with pytest.raises(UserError, match=r"a\.png cannot be written \(no permission in "):
+        parse(f"--{kind}", tmp_path / "new/a.png")
+
+
+def test_two_outputs_are_two_files(parse, tmp_path):
+    with pytest.raises(UserError, match=r"^two outputs are called .*a\.png: give each its own name"):
+        parse("--output_file", tmp_path / "a.png", "--new_file", tmp_path / "a.png")

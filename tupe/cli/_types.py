@@ -9,6 +9,7 @@ other arguments that name a file or folder.
 
 import argparse
 import math
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -77,15 +78,30 @@ def output_folder(text: str) -> Path:
     return Path(text)
 
 
+def _check_place(out: Path) -> None:
+    """Raise a `UserError` if a file cannot be written there, which the command would say after its work."""
+    first = next(path for path in out.absolute().parents if path.exists())
+    if not first.is_dir():
+        raise UserError(f"{first} cannot be a folder, because a file is in its place: give another name.")
+    if not os.access(first, os.W_OK):
+        raise UserError(f"{out} cannot be written (no permission in {first}): give another place.")
+
+
 def check_outputs(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Raise a `UserError` for an output that is an input, or that would replace anything but a text or picture."""
+    """Raise a `UserError` for an output that cannot be there, or that would replace anything but a text or picture."""
     kinds = {action.dest: action.type for action in parser._actions}
     outputs = {name for name, kind in kinds.items() if kind in (new_file, output_file, output_folder)}
     inputs = [path for name, value in vars(args).items() if name not in outputs for path in _paths(value)]
+    seen: list[Path] = []
     for name in outputs:
         out = getattr(args, name)
         if out is None:
             continue
+        if any(out.absolute() == other.absolute() for other in seen):
+            raise UserError(f"two outputs are called {out}: give each its own name.")
+        seen.append(out)
+        if kinds[name] is not output_folder:
+            _check_place(out)
         same = [path for path in inputs if out.exists() and path.exists() and path.samefile(out)]
         if same:
             name = f"{out} is" if same[0] == out else f"{out} is {same[0]},"
