@@ -46,6 +46,13 @@ def test_a_figure_without_a_format_is_said_before_the_losses(command, checkpoint
     assert not said.out and "a.txt does not end with a format of figures" in said.err
 
 
+@pytest.mark.parametrize("command", ["loss-by-length", "loss-by-position"])
+def test_a_checkpoint_that_is_missing_is_said_before_the_losses(command, checkpoints, tmp_path, capsys):
+    assert main([command, checkpoints[0], str(tmp_path / "b.pt"), "--lengths", "8", "--data", str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert not said.out and "there is no checkpoint" in said.err
+
+
 def test_with_other_fields_the_length_of_training_has_a_row_more(checkpoints, tmp_path, capsys):
     words = ["--lengths", "8", "16", "--override", "relative_max_distance=9", "--data", str(tmp_path)]
     assert main(["loss-by-length", checkpoints[0], *words]) == 0

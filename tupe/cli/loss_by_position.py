@@ -34,10 +34,11 @@ def run(args: argparse.Namespace) -> None:
         check_format(args.output)  # before the losses, which take long
 
     checkpoints = named(args.checkpoints)
+    positions = {name: open_encoder(path).sentence_encoder.max_positions for name, path in checkpoints}  # all, at once
     found, missing = {}, None
     print(f"{'':<40}{'length':>8}{'bits':>8}" + "".join(f"{f'{q}/4':>8}" for q in range(1, 5)))
     for name, path in checkpoints:
-        for length in args.lengths or [open_encoder(path).sentence_encoder.max_positions]:
+        for length in args.lengths or [positions[name]]:
             try:
                 loss = loss_by_position(path, args.data, length, args.sequences, args.seed)
             except TooLong as error:
