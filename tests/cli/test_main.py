@@ -177,7 +177,9 @@ def raise_(text):
     raise UserError(text)
 
 
-@pytest.mark.parametrize("words", [["finetuning-result", ""], ["describe", " "], ["table", "a", "--output="]])
+@pytest.mark.parametrize(
+    "words", [["finetuning-result", ""], ["describe", " "], ["table", "a", "--output="], ["plan", "a", "b", "c.d="]]
+)
 def test_an_empty_argument_is_no_folder(words, capsys):
     """`tupe finetuning-result "$RUN"` without RUN would look where the command runs."""
     assert main(words) == 1

@@ -47,7 +47,7 @@ LISTED = tuple(name for names in GROUPS.values() for name in names)
 COMMANDS = (*LISTED, *OF_SCRIPTS)
 
 _NO_MEMORY = re.compile("can't allocate memory|out of memory")
-_EMPTY = re.compile(r"--[a-z-]+=\s*")  # an option
+_EMPTY = re.compile(r"(--)?[\w.+-]+=\s*")  # an option or a setting
 _KINDS = ("correlations", "cost", "position", "ranks", "reset", "scores", "segments", "similarity", "training")
 #: Name in version 0.1.0, which 0.3.0 removes -> the name now.
 RENAMED = {
@@ -96,7 +96,7 @@ def status(work: Callable[[], None], argv: list[str] | None = None) -> int:
 
 
 def _check_names(argv: list[str]) -> None:
-    """Raise `UserError` for an argument that is empty or not UTF-8, and for `--name=--`, whose value argparse drops."""
+    """Raise `UserError` for an argument without a value or not UTF-8, and for `--a=--`, whose value argparse drops."""
     for argument in argv:
         if not argument.strip() or _EMPTY.fullmatch(argument):
             raise UserError(
