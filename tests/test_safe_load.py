@@ -79,7 +79,11 @@ def test_no_path(path):
 
 
 def test_folder(tmp_path):
-    with pytest.raises(UserError, match=r"is a folder: give a checkpoint, such as .*checkpoint_last\.pt"):
+    with pytest.raises(UserError, match=r"is a folder: give a checkpoint, of which it has none$"):
+        safe_load(tmp_path)
+    for name in ("checkpoint12.pt", "checkpoint_best.pt", "checkpoint_2_9.pt", "other.pt"):
+        (tmp_path / name).touch()
+    with pytest.raises(UserError, match=r"is a folder: give a checkpoint, such as .*/checkpoint_best\.pt$"):
         safe_load(tmp_path)
 
 

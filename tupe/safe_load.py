@@ -5,6 +5,7 @@ weights that no training leaves in a usable model are refused (`check_finite`).
 """
 
 import argparse
+import glob
 import os
 import pickle
 import re
@@ -57,7 +58,10 @@ def safe_load(path: str | os.PathLike, also: Sequence[Any] = ()) -> dict:
     refuse_no_paths(checkpoint=path)
     path = os.fspath(path)
     if os.path.isdir(path):
-        raise UserError(f"{path} is a folder: give a checkpoint, such as {os.path.join(path, 'checkpoint_last.pt')}")
+        such = max(glob.glob(os.path.join(glob.escape(path), "checkpoint*.pt")), default=None)  # _last, or _best
+        raise UserError(
+            f"{path} is a folder: give a checkpoint, {f'such as {such}' if such else 'of which it has none'}"
+        )
     if not os.path.isfile(path):
         raise UserError(f"there is no checkpoint {os.path.abspath(path)}: give the path of one")
     try:
