@@ -164,6 +164,11 @@ def test_those_who_wait_for_one_that_gives_up_get_the_folder(tmp_path):
         ({"a": "x\n\x1b"}, {"a": "y"}, r"a = 'x\n\x1b', not y"),
         ({}, {"a": False}, "a = unset, not False"),
         ({"a": "x" * 500}, {"a": ""}, f"a = {'x' * 97}..., not "),
+        (
+            {"a": ["x" * 200, "b", "y" * 200]},
+            {"a": ["x" * 200, "c"]},
+            f"a = ...{'x' * 36}', 'b', '{'y' * 49}..., not ...{'x' * 36}', 'c']",
+        ),
     ],
 )
 def test_the_first_difference(found, asked, said):

@@ -140,11 +140,21 @@ def difference(found: Any, asked: Any, name: str = "") -> str | None:
             if inner is not None:
                 return inner
         return None
-    return None if found == asked else f"{name} = {_short(found)}, not {_short(asked)}"
+    if found == asked:
+        return None
+    texts = _text(found), _text(asked)
+    same = next((place for place, pair in enumerate(zip(*texts)) if len({*pair}) > 1), min(map(len, texts)))
+    return f"{name} = {_short(found, same)}, not {_short(asked, same)}"
 
 
-def _short(value: Any) -> str:
-    text = "unset" if value is None else value if isinstance(value, str) and value.isprintable() else repr(value)
+def _text(value: Any) -> str:
+    return "unset" if value is None else value if isinstance(value, str) and value.isprintable() else repr(value)
+
+
+def _short(value: Any, same: int = 0) -> str:
+    """Show a value in one line. A long one is cut, also before the place up to which another is the same."""
+    text = _text(value)
+    text = f"...{text[same - 40 :]}" if len(text) > 100 and same > 40 else text
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
