@@ -200,6 +200,15 @@ def test_losses_by_length_are_measured_beside_other_runs(study, design, tmp_path
     assert len([name for name in study.started if name.startswith("final")]) == 4  # fairseq ends at once
 
 
+def test_a_download_that_is_not_there_is_said_before_the_corpus(study, tmp_path):
+    here = study(systems=["bert_a"])
+    (here.corpus).unlink()
+    (tmp_path / "text.txt").write_text("A text.")
+    with pytest.raises(UserError, match=r"there is no .*nosuch/CoLA/train\.tsv, the train file of CoLA"):
+        here.prepare([tmp_path / "text.txt"], tmp_path / "nosuch")
+    assert not here.corpus.exists()
+
+
 def test_a_sweep_with_failed_runs_has_no_record(tmp_path):
     runs = grid(["CoLA"], [0.001], [1, 2])
     Plan("c.pt", "1", "bert_a_tiny", 100, "d", (), tuple(runs)).join(tmp_path)

@@ -67,7 +67,7 @@ def prepare(
 
 
 def _prepare(task: Task, glue: Path, corpus: Manifest, out: Path, any_size: bool, verify: bool, map_: Map) -> Content:
-    files = _files(task, glue)
+    files = files_of(task, glue)
     names = {split.name: {"path": str(path.relative_to(glue)), "sha256": sha256(path)} for split, path in files.items()}
     made_of = {"files": names, **vocabulary(corpus)}
     content = done(out, made_of, verify, MADE_BY)
@@ -160,7 +160,8 @@ def other_languages(task: Task, glue: Path) -> list[str]:
     return [name for name in found if name not in names]
 
 
-def _files(task: Task, glue: Path) -> dict[Split, Path]:
+def files_of(task: Task, glue: Path) -> dict[Split, Path]:
+    """Find the files of a task in the GLUE download. Raise a `UserError` if one is missing."""
     found = {}
     splits = task.splits
     if task.otherwise and not (glue / task.splits[0].files[0]).is_file() and present(task, glue):

@@ -11,6 +11,8 @@ import torch
 from tqdm import tqdm
 
 from tupe.cores import cpu_environment
+from tupe.data.glue.prepare import files_of
+from tupe.data.glue.tasks import TASKS
 from tupe.errors import UserError
 from tupe.experiments.job import reason
 from tupe.experiments.process import Process
@@ -82,15 +84,17 @@ class Study:
         """Prepare the corpus from `texts` and the tasks from a GLUE download, unless they exist.
 
         Raises:
-            UserError: without texts and without a corpus.
+            UserError: without texts and without a corpus, or if the download lacks a task.
             SystemExit: if a preparation failed; its own output says why.
         """
+        tasks = () if glue is None else self.design.finetuning.tasks
+        for task in filter(TASKS.get, tasks):  # prepare-glue says what is none
+            files_of(TASKS[task], glue)  # before the corpus, which takes long
         if texts:
             finish(run_program("tupe", ["prepare-corpus", self.corpus, *texts, *self.design.corpus]))
         elif not (self.corpus / "manifest.json").is_file():
             raise UserError(f"there is no corpus in {self.corpus}: give text files.")
         if glue is not None:
-            tasks = self.design.finetuning.tasks
             finish(run_program("tupe", ["prepare-glue", glue, self.corpus, self.glue, *tasks]))
 
     def settings(self, run: Run) -> dict[str, Any] | None:
