@@ -156,6 +156,7 @@ def test_values_of_parts(group, name, value, said):
     [
         ("cosine", {"lr_period_updates": -1, "warmup_updates": 3}, "give a period, or a max_update above the warm-up"),
         ("inverse_sqrt", {"warmup_updates": 0}, "give a warm-up above 0"),
+        ("linear_decay", {"warmup_updates": 3, "warmup_ratio": 0.06}, "keep one of them"),
         ("triangular", {"lr_period_updates": 1.0}, "give a period of 2 or more"),
         ("step", {"min_lr": 1.0}, "give a min_lr below lr"),
         ("reduce_lr_on_plateau", {}, "validate, because"),

@@ -242,6 +242,7 @@ _TOGETHER += [
             "give a period, or a max_update above the warm-up",
         ),
         ("inverse_sqrt", "warmup_updates", lambda x: x > 0, "give a warm-up above 0, from which the rate falls"),
+        ("linear_decay", "warmup_updates warmup_ratio", lambda *given: not all(given), "keep one of them"),
         ("triangular", "lr_period_updates", lambda x: x >= 2, "give a period of 2 or more"),
         ("step", "min_lr optimization.lr", lambda x, lr: x < lr[0], "give a min_lr below lr"),
         (
