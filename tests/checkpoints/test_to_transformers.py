@@ -237,6 +237,10 @@ def test_fine_tuned_there_and_back(task, labels, make_checkpoint, corpus, tmp_pa
         ({"optimizer_history": [{"num_updates": "many"}]}, "the number of its updates is not .*'many'"),
         ({"optimizer_history": {"x": 1}}, "optimizer_history is not "),
         ({"result": ["task"]}, "result.json is not "),
+        (
+            {"result": {"task": "CoLA", "metric": "mcc", "score": 1.0, "seed": 3, "lr": 2e-5}},
+            "best.pt is not fine-tuned, and .*: leave out --result",
+        ),
     ],
 )
 def test_what_is_not_of_a_run_is_refused(changed, said, make_checkpoint, corpus, tmp_path, capsys):

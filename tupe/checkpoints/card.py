@@ -92,6 +92,10 @@ class About:
         if loaded.kind != "MaskedLM" and not results and beside.is_file():
             results = [beside]
         scores = [Score.read(path) for path in results]
+        if loaded.kind == "MaskedLM" and results:
+            raise UserError(
+                f"{checkpoint} is not fine-tuned, and {results[0]} is of a fine-tuning: leave out --result."
+            )
         if len({(score.task, score.metric) for score in scores}) > 1:
             raise UserError("the results are of several tasks or metrics: give those of one (--result)")
         # a prepared task has a manifest of its own, but no tokenizer
