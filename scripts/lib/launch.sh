@@ -8,13 +8,17 @@
 #                         or its sentence, if it cannot work
 
 find_config() {
-    config=$root/configs/$1/${CONFIG:=$2}.yaml
+    CONFIG=${CONFIG:-$2}
+    CONFIG=${CONFIG#"configs/$1/"} CONFIG=${CONFIG%.yaml}
+    config=$root/configs/$1/$CONFIG.yaml
     [ -f "$config" ] || fail "there is no $config: set CONFIG to a file of configs/$1, such as $2"
 }
 
 find_processes() {
     [ -z "${SLURM_NNODES-}" ] || nodes_of_slurm
     nodes=$(number NODES 1)
+    [ "$nodes" = 1 ] || { [ -n "${NODE_RANK-}" ] && [ -n "${MASTER_ADDR-}" ]; } ||
+        fail "NODES is $nodes, but NODE_RANK or MASTER_ADDR is not set: set NODE_RANK from 0 to $((nodes - 1)), another one on each node, and MASTER_ADDR to the name of node 0"
     local port
     port=$(number MASTER_PORT 29500)
     [ "$port" -le 65535 ] || fail "MASTER_PORT is $MASTER_PORT: give the number of a port, at most 65535"

@@ -156,6 +156,23 @@ def test_pretraining_without_its_configuration(clone):
     assert clone.calls() == []
 
 
+@pytest.mark.parametrize(
+    "name", ["quickstart.yaml", "configs/pretraining/quickstart", "configs/pretraining/quickstart.yaml"]
+)
+def test_a_configuration_may_be_named_as_its_file(name, clone):
+    clone.run("pretrain.sh", "DATA", CONFIG=name)
+    assert clone.trained()["dataset.batch_size"] == 32
+
+
+@pytest.mark.parametrize("missing", ["NODE_RANK", "MASTER_ADDR"])
+def test_several_nodes_know_where_they_meet(missing, clone):
+    several = {"NODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "host0", "BATCH_PER_GPU": "8", missing: ""}
+    done = clone.run("pretrain.sh", "DATA", **several)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("error: NODES is 2, but NODE_RANK or MASTER_ADDR is not set: ")
+    assert clone.calls() == []
+
+
 def test_pretraining_in_folders_of_any_name(clone):
     clone.run("pretrain.sh", f"/{ODD}/1:/{ODD}/2", f"checkpoint.save_dir={ODD}", "optimization.max_update=3")
     trained = clone.trained()
