@@ -17,10 +17,17 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/lib/steps.sh
 . scripts/lib/install.sh
 
+EXTRAS=${EXTRAS:-corpus,plot,transformers}
+IFS=', ' read -ra extras <<<"$EXTRAS"
+for extra in "${extras[@]}"; do # of an unknown one pip only warns
+    sed -n '/optional-dependencies/,/^$/s/ = .*//p' pyproject.toml | grep -xF -e "$extra" >/dev/null ||
+        fail "EXTRAS names $extra, which is no extra of pyproject.toml: give some of those, as corpus,plot"
+done
+
 collect() {
     # fairseq is built against the PyTorch of .venv, as `install` builds it
     env -u CUDA_HOME .venv/bin/python -m pip wheel --disable-pip-version-check --no-build-isolation \
-        --constraint constraints.txt --wheel-dir "$wheels" ".[${EXTRAS:-corpus,plot,transformers}]"
+        --constraint constraints.txt --wheel-dir "$wheels" ".[$EXTRAS]"
 }
 
 begin wheelhouse.sh runs/wheelhouse

@@ -117,3 +117,12 @@ def test_wheels_where_no_folder_can_be(clone):
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert done.stderr.startswith("error: /dev/null/x cannot be a folder: name a place that can be written")
     assert subprocess.run(command, capture_output=True, check=False).returncode == 2
+
+
+def test_an_extra_that_there_is_not(clone, tmp_path):
+    command = ["bash", str(clone / "scripts/wheelhouse.sh"), str(tmp_path / "wheels")]
+    for extras, wrong in (("corpus,plots", "plots"), ("corpus, gpu dependencies", "dependencies"), (".*", ".*")):
+        settings = {**os.environ, "EXTRAS": extras}
+        done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith(f"error: EXTRAS names {wrong}, which is no extra of pyproject.toml: ")
