@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from argparse import Namespace
 from pathlib import Path
 
@@ -157,3 +158,10 @@ def test_other_files_are_refused(tmp_path):
     torch.save({"args": args, "model": {f"decoder.sentence_encoder.{t}": torch.zeros(3, 2) for t in tables}}, path)
     with pytest.raises(UserError, match="encoder_embed_dim"):
         load_release(path)
+
+
+def test_the_next_command_can_be_pasted(release_file, tmp_path, capsys):
+    out = tmp_path / "TUPE's own.pt"
+    assert main(["convert-release", str(release_file), str(out)]) == 0
+    command = capsys.readouterr().out.partition("fine-tune it with: ")[2]
+    assert shlex.split(command) == ["tupe", "finetune", "TASK", str(out), "DATA"]

@@ -5,6 +5,7 @@ Both TUPE-A and TUPE-R, pre- or post-norm. The file is read without running any 
 """
 
 import argparse
+import shlex
 from pathlib import Path
 
 from tupe.cli._types import new_file
@@ -19,4 +20,4 @@ def run(args: argparse.Namespace) -> None:
     from tupe.checkpoints.release import convert_release
 
     convert_release(args.source, args.target)
-    print(f"wrote {args.target}; fine-tune it with: tupe finetune TASK {args.target} DATA")
+    print(f"wrote {args.target}; fine-tune it with: tupe finetune TASK {shlex.quote(str(args.target))} DATA")
