@@ -80,12 +80,12 @@ def test_a_checkpoint_without_the_meter_of_time(train, trained, tmp_path):
     assert torch.load(tmp_path / "run/checkpoint_last.pt", weights_only=True)["optimizer_history"]
 
 
-def test_a_checkpoint_without_its_optimizer(train, trained, tmp_path):
-    state = torch.load(trained / "checkpoint_last.pt", weights_only=False)
-    torch.save({**state, "last_optimizer_state": None}, tmp_path / "mean.pt")
-    with pytest.raises(UserError, match=r"mean\.pt has no state of the optimizer.*--finetune-from-model"):
-        train(tmp_path / "run", "--restore-file", tmp_path / "mean.pt")
-    train(tmp_path / "run", "--restore-file", tmp_path / "mean.pt", "--reset-optimizer")
+def test_a_run_without_its_optimizer_does_not_go_on_in_silence(train, tmp_path):
+    train(tmp_path / "run", "--no-save-optimizer-state")
+    last = tmp_path / "run/checkpoint_last.pt"
+    with pytest.raises(UserError, match=rf"{last} has no state of the optimizer.*--finetune-from-model"):
+        train(tmp_path / "run", "--max-update", 4)
+    train(tmp_path / "new", "--restore-file", last)
 
 
 @pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model", "--continue-once"])
@@ -223,7 +223,7 @@ def test_other_dictionary_outside_training(corpus, trained, tmp_path):
     ("task", "command"),
     [
         (TupeQuestionAnsweringTask, "tupe prepare-qa;"),
-        (TupeSentencePredictionTask, r"tupe prepare-glue;"),
+        (TupeSentencePredictionTask, r"tupe prepare-glue or prepare-task;"),
         (TranslationTask, "tupe prepare-translation;"),
         (MaskedLMTask, r"tupe prepare-corpus --vocabulary;"),
     ],

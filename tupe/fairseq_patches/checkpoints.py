@@ -240,10 +240,11 @@ def checkpoint_fits(trainer: Trainer, filename: str, goes_on: bool = True) -> It
 
     def fits(path: str, state: dict) -> None:
         compare(path, state, trainer.cfg.model, trainer.task)
-        if goes_on and state.get("last_optimizer_state") is None:  # fairseq would go on with a new one, from update 0
+        own = trainer.cfg.checkpoint.restore_file == "checkpoint_last.pt"  # else a new run may begin with it
+        if goes_on and own and state.get("last_optimizer_state") is None:
             raise UserError(
-                f"{path} has no state of the optimizer, as one of averaged weights: give one that has, or "
-                "--finetune-from-model to begin a run from its parameters"
+                f"{path} has no state of the optimizer, so that the run would begin anew from its parameters "
+                "(--no-save-optimizer-state): name it as --finetune-from-model and save elsewhere, or move it away"
             )
         task = (state.get("cfg") or {}).get("task") or {}
         if goes_on and "labels_sha256" in task:
