@@ -208,7 +208,7 @@ class Study:
     def _made(self, run: Run) -> bool:
         """Tell whether the checkpoints of a pre-training or a warm start are on this machine, whole."""
         if run.part == "final":
-            return all(self._trained(run, at) for at in ("end", "mid") if at == "end" or self.design.mid)
+            return all(self._trained(run, at) for at in (("end", "mid") if self.design.mid else ("end",)))
         folder = self.folder(run)
         return (folder / starting.CHECKPOINT).is_file() and not (folder / _BEGUN).is_file()
 
