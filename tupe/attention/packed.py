@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from tupe.attention.biased import check_bias, check_numbers, triton
+from tupe.attention.arguments import check_bias, check_numbers
+from tupe.attention.biased import triton
 from tupe.attention.triton_support import obstacle
 from tupe.errors import UserError
 from tupe.position.arguments import check_flags, check_tensors

@@ -1,6 +1,5 @@
 """The sum of the content-free terms, `reset(absolute(i, j) + relative(j - i))`, computed once a batch."""
 
-import inspect
 import itertools
 import math
 
@@ -9,14 +8,14 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import UntiedAbsolute
-from tupe.position.arguments import check_flags, check_types, check_whole, shown
+from tupe.position.arguments import check_flags, check_types, check_whole
 from tupe.position.cache import TermCache, cacheable_tensors
-from tupe.position.deberta import DisentangledRelative, RelativeEmbeddings
+from tupe.position.combinations import check_combination, check_heads, check_parts, check_randomised
+from tupe.position.deberta import RelativeEmbeddings
 from tupe.position.length import Drawn, Span
 from tupe.position.relative import RelativeTerm
 from tupe.position.reset import Reset, reset_cls
 from tupe.position.rotary import Rotary
-from tupe.position.shaw import ShawRelative
 from tupe.position.structured import StructuredBias
 from tupe.position.terms import PositionTerms, Term
 
@@ -65,59 +64,9 @@ class PositionBias(nn.Module):
         num_terms: int | None = None,
     ) -> None:
         super().__init__()
-        _check_parts(absolute, relative, reset, rotation, embeddings)
-        check_whole("randomised", randomised)
-        if isinstance(relative, UntiedAbsolute):  # as such it would not count in `num_terms`
-            raise UserError("UntiedAbsolute is an absolute term: give it before the relative one, or by absolute=")
-        if cross and not isinstance(absolute, UntiedAbsolute):
-            raise UserError("cross terms need the untied absolute term")
-        untied = rotation is not None and rotation.reset
-        if reset is not None and (cross or (absolute is None and relative is None and not untied)):
-            raise UserError(
-                "the [CLS] reset needs a content-free correlation, absolute without cross terms or relative: "
-                "leave out the reset (a model: reset=none) or choose such a term"
-            )
-        if cross and untied:
-            raise UserError(
-                "the reset of Rotary (a model's rotary_reset) unties [CLS] from its angles, and cross terms tie it to "
-                "positions: leave out that reset, or cross"
-            )
-        if reset is not None and reset.vectors is not None:
-            if not isinstance(absolute, UntiedAbsolute):
-                raise UserError(
-                    "the reset's theta has vectors only with the untied absolute term: give Reset no embed_dim"
-                )
-            theirs = absolute.num_heads, absolute.table.weight.shape[1]
-            if theirs != (reset.num_heads, reset.vectors.shape[1]):
-                raise UserError(
-                    f"Reset has {reset.num_heads} heads and vectors of width {reset.vectors.shape[1]}, but the "
-                    f"absolute term, which projects them, has {theirs[0]} and {theirs[1]}: give Reset{theirs}"
-                )
-        _check_heads(*filter(None, (getattr(part, "num_heads", None) for part in (absolute, relative, reset))))
-        if reset is not None and reset.convention == "release" and (reset.relative is None) != (relative is None):
-            raise UserError(
-                "the release's reset has relative values of its own exactly where there is a relative term: give Reset "
-                f"relative={relative is not None}"
-            )
-        #: Number of keys where these are not positions (Linformer's `k`), else `None`.
-        self.num_keys: int | None = getattr(absolute, "num_keys", None)
-        if self.num_keys is not None and any(part is not None for part in (relative, rotation, reset)):
-            raise UserError(
-                "relative and rotary positions need a key for each position, and so does the [CLS] reset, but the "
-                f"absolute term has num_keys={self.num_keys} mixtures of keys: leave them out, or num_keys"
-            )
-        of_each = (UntiedAbsolute, RelativeTerm, type(None))
-        if randomised and not (isinstance(absolute, of_each) and isinstance(relative, of_each)):
-            raise UserError(
-                "randomised positions need terms that know each position or distance by itself: untied positions, "
-                "relative terms that ignore the words, or rotary positions"
-            )
-        for term in (absolute, relative) if randomised else ():
-            if term is not None and not _takes(term, drawn=None):
-                raise UserError(
-                    f"randomised positions are drawn, and forward of {type(term).__name__} does not take drawn=: let "
-                    "it, or override by_distance or row in its place"
-                )
+        check_parts(absolute, relative, reset, rotation, embeddings)
+        check_combination(absolute, relative, reset, rotation, cross=cross, num_terms=num_terms)
+        check_randomised(randomised, absolute, relative)
         self.randomised = randomised
         self.absolute = absolute
         self.relative = relative
@@ -125,19 +74,12 @@ class PositionBias(nn.Module):
         self.rotation = rotation
         self.embeddings = embeddings
         self.cross = cross
-        if num_terms is not None and num_terms < 1:
-            raise UserError(
-                f"num_terms is {num_terms!r:.60}, but a logit sums 1 product or more: leave it out, or give more"
-            )
+        #: Number of keys where these are not positions (Linformer's `k`), else `None`.
+        self.num_keys: int | None = getattr(absolute, "num_keys", None)
         #: Number of products that the logit sums; content is scaled by `scale(d_h)`.
         self.num_terms = num_terms or (4 if cross else 2 if isinstance(absolute, UntiedAbsolute) else 1)
         #: The longest input that all terms cover; infinity where no term has an end.
         self.max_positions: float = min(getattr(term, "max_positions", math.inf) for term in (absolute, relative))
-        if randomised > self.max_positions:
-            raise UserError(
-                f"randomised is {randomised}, but the terms have only {self.max_positions} positions to draw: lower "
-                "it, or build them with more"
-            )
         #: Width of the factors of a structured bias, 0 without factors; `None` where the bias cannot be structured.
         self.structured_width: int | None = 0 if cross or absolute is None else getattr(absolute, "width", None)
         if self.num_keys is not None or not (relative is None or isinstance(relative, RelativeTerm)):
@@ -180,10 +122,10 @@ class PositionBias(nn.Module):
                 query_factor, key_factor = absolute(*span.arguments, factors=True, **at)
                 scale = absolute.scale  # pyright: ignore[reportAttributeAccessIssue]: see `Term`
                 bias = bias._replace(query=query_factor * scale, key=key_factor)
-            _check_heads(*(part.shape[0] for part in (bias.query, relative) if part is not None), *_heads_of(theta))
+            check_heads(*(part.shape[0] for part in (bias.query, relative) if part is not None), *_heads_of(theta))
         else:
             terms = [term(*span.arguments, **at) for term in (absolute, self.relative) if term is not None]
-            _check_heads(*(term.shape[0] for term in terms), *_heads_of(theta))
+            check_heads(*(term.shape[0] for term in terms), *_heads_of(theta))
             bias = terms[0] if len(terms) == 1 else terms[0] + terms[1]
             if theta is not None:
                 bias = reset_cls(bias, theta, query_offset)
@@ -277,46 +219,3 @@ class PositionBias(nn.Module):
 
 def _heads_of(theta: Tensor | None) -> tuple[int, ...]:
     return () if theta is None else (theta.shape[1],)
-
-
-def _check_parts(absolute: object, relative: object, reset: object, rotation: object, embeddings: object) -> None:
-    """Raise a `UserError` for a part that is not of its kind, such as a name or a class in place of a term."""
-    for name, term in (("absolute", absolute), ("relative", relative)):
-        if term is None:
-            continue
-        said = f"{name}= of PositionBias is {shown(term)}"
-        if not isinstance(term, nn.Module):
-            raise UserError(f"{said}, but must be a position term, such as BucketedRelative(num_heads)")
-        if isinstance(term, Rotary):
-            raise UserError(f"{said}, which turns queries and keys: give it as rotation=")
-        if isinstance(term, (DisentangledRelative, ShawRelative)):
-            raise UserError(f"{said}, which asks the words of each layer: leave it out, and call it in the layers")
-        if not _takes(term):
-            raise UserError(
-                f"{said}, whose forward does not take (length, num_keys, query_offset), so it is no position term"
-            )
-    for name, part, kind in (
-        ("reset", reset, Reset), ("rotation", rotation, Rotary), ("embeddings", embeddings, RelativeEmbeddings)
-    ):  # fmt: skip
-        if part is not None and not isinstance(part, kind):
-            raise UserError(f"{name}= of PositionBias is {shown(part)}, but must be a {kind.__name__}(...)")
-
-
-def _takes(term: Term, **options: object) -> bool:
-    """Tell whether `forward` of a term takes a length, a number of keys and an offset, and also these `options`."""
-    try:
-        inspect.signature(term.forward).bind(1, 1, 0, **options)
-    except TypeError:
-        return False
-    except ValueError:  # a forward that has no signature
-        pass
-    return True
-
-
-def _check_heads(*heads: int) -> None:
-    """Raise a `UserError` for terms of different numbers of heads; one head is the same for all."""
-    if any(number not in (1, max(heads)) for number in heads):
-        raise UserError(
-            f"the terms have {' and '.join(map(str, heads))} heads: build the absolute and the relative term and the "
-            "reset with the same num_heads"
-        )
