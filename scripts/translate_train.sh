@@ -26,7 +26,7 @@ data=$1
 shift
 find_config translation wmt18
 [[ ${MODEL:-seq2seq_} == seq2seq_* ]] || # before the configuration's fields are refused, one by one
-    fail "MODEL is $MODEL, which does not translate: \`tupe systems --translation\` lists what does"
+    fail "MODEL is $MODEL, which does not translate: give seq2seq_SYSTEM_SIZE, of \`tupe systems --translation\`"
 find_processes
 max_tokens=$(value "$config" max_tokens)
 tokens=$((max_tokens * $(value "$config" update_freq))) # an update

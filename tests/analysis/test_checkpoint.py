@@ -63,7 +63,8 @@ def test_yarn_knows_the_length_of_training(tmp_path):
         ("relative_max_distance", "9" * 5000, "is no value"),
         ("relative_max_distance", -3, "relative_max_distance is -3: give"),
         ("relative", "near", "not one of none, bucketed"),
-        ("relative", "none", "lacks parameters of a model with relative=none: leave that out"),
+        ("relative", "none", "has other parameters than a model with relative=none: leave that out"),
+        ("relative", "unbinned", "has other parameters than a model with relative=unbinned: leave that out"),
     ],
 )
 def test_what_cannot_be_is_said(tmp_path, field, value, said):

@@ -61,10 +61,11 @@ def test_other_models_are_refused(save):
         average([first, save("larger.pt", 1, a=torch.ones(4))])
     with pytest.raises(UserError, match="differ in count, whose whole numbers have no mean"):
         average([first, save("count.pt", 1, count=torch.tensor(4))])
-    for none in ({"weights": 1}, {"model": {"a": 1}, "cfg": {"model": {"_name": "x"}}}):
+    of_x = {"cfg": {"model": {"_name": "x"}}}
+    for none in ({"weights": 1}, {"model": {"a": 1}, **of_x}, {"model": {}, **of_x}):
         torch.save(none, first.with_name("none.pt"))
         with pytest.raises(UserError, match=r"none\.pt is not a checkpoint of fairseq"):
-            average([first, first.with_name("none.pt")])
+            average([first.with_name("none.pt"), first])
 
 
 def test_a_model_of_fairseqs_own(save):

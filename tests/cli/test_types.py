@@ -50,6 +50,7 @@ def test_numbers():
         "systems --max-positions 0",
         "systems --vocab-size 99999999999",
         "describe tupe_base --vocab-size -1",
+        "prepare-corpus a b --vocab-size 8",
         "translate a --length-penalty 1e30",
         "translate a --beam 0",
         "prepare-translation a b c --train d --valid e --max-ratio inf",

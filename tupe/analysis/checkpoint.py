@@ -6,7 +6,9 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import torch
 import yaml
+from torch import Tensor
 
 from tupe.checkpoints.load import Checkpoint as Opened
 from tupe.checkpoints.load import open_checkpoint
@@ -69,16 +71,21 @@ def open_encoder(
             raise UserError(f"{checkpoint} has no FIRE that fire_length could end: leave that out.")
         # `fire_length` initialises a parameter, so the trained value is dropped
         weights[_FIRE_LENGTH] = encoder.state_dict()[_FIRE_LENGTH]
+    # a table of another term, if it is the longer one, would be sliced as if it had more positions
+    if overrides and _shapes(encoder.state_dict()) != _shapes(weights):
+        given = ", ".join(f"{field}={value}" for field, value in overrides.items())
+        raise UserError(f"{checkpoint} has other parameters than a model with {given}: leave that out.")
     try:
         encoder.load_state_dict(weights)
     except RuntimeError as error:
-        if overrides:
-            given = ", ".join(f"{field}={value}" for field, value in overrides.items())
-            raise UserError(f"{checkpoint} lacks parameters of a model with {given}: leave that out.") from error
         raise UserError(f"the parameters in {checkpoint} are not those of its model {args._name}: {error}") from error
     encoder.shown_as = name or full_name(args)
     encoder.trained_length = trained_length
     return encoder.eval()
+
+
+def _shapes(weights: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: weight.shape for name, weight in weights.items()}
 
 
 def overridden(config: TupeConfig, fields: Mapping[str, object], trained_length: int) -> TupeConfig:

@@ -44,7 +44,7 @@ def average(paths: list[Path]) -> dict[str, Any]:
         state = safe_load(path)
         saved = saved_fields(state.get("cfg"))
         model, cfg = state.get("model"), saved_fields(saved.get("model"))
-        if not isinstance(model, dict) or not all(isinstance(tensor, Tensor) for tensor in model.values()) or not cfg:
+        if not (isinstance(model, dict) and model and cfg) or any(not isinstance(t, Tensor) for t in model.values()):
             raise UserError(f"{path} is not a checkpoint of fairseq: give one that is")
         check_finite(model, path)
         cfg = {**cfg, "labels": saved_fields(saved.get("task")).get("labels_sha256")}  # of a fine-tuning

@@ -18,8 +18,6 @@ from tupe.cores import available_cores
 from tupe.errors import UserError
 from tupe.files import check_new, check_replaceable
 
-#: More symbols than any vocabulary has.
-MOST_SYMBOLS = 4_000_000
 SEEDS = 0, 2**32 - 1
 
 
@@ -36,6 +34,10 @@ def whole(least: int, most: int = 1_000_000_000) -> Callable[[str], int]:
         return value
 
     return number
+
+
+#: Size of a vocabulary: more than its eight special symbols, and not more than any has.
+symbols = whole(9, 4_000_000)
 
 
 def real(least: float, most: float) -> Callable[[str], float]:

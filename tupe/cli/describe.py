@@ -7,14 +7,14 @@ Examples: tupe describe checkpoints/tupe_base/checkpoint_last.pt
 import argparse
 import os
 
-from tupe.cli._types import MOST_SYMBOLS, whole
+from tupe.cli._types import symbols, whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", metavar="CHECKPOINT|MODEL", help="a checkpoint, or a name such as tupe_base")
     add("fields", nargs="*", metavar="field=value", help="changes of a named model: see `tupe systems --flags`")
-    add("--vocab-size", type=whole(5, MOST_SYMBOLS), help="symbols of a named model (default: 32768)")
+    add("--vocab-size", type=symbols, help="symbols of a named model (default: 32768)")
     add("--max-positions", type=whole(1), help="longest sequence of a named model (default: 512)")
 
 

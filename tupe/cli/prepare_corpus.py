@@ -8,7 +8,7 @@ Example: tupe prepare-corpus data/100 de=dewiki/ fr=frwiki/ --languages others/ 
 import argparse
 from pathlib import Path
 
-from tupe.cli._types import MOST_SYMBOLS, add_workers, output_folder, real, whole
+from tupe.cli._types import add_workers, output_folder, real, symbols, whole
 from tupe.data.text.stages import LANGUAGES, PROFILES, STAGES
 from tupe.errors import UserError
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--profile", choices=PROFILES, help="which stages run (default: paper, of many languages sentencepiece)")
     add("--language", help="language of the rules for sentences and tokens (default: en for paper, else xx: any)")
     help_ = "symbols of the dictionary (default: 32768)"
-    add("--vocab-size", type=whole(1, MOST_SYMBOLS), metavar="N", help=help_)
+    add("--vocab-size", type=symbols, metavar="N", help=help_)
     help_ = "kind of SentencePiece model (default: bpe, for many languages unigram)"
     add("--model-type", choices=["bpe", "unigram"], help=help_)
     help_ = "the vocabulary learns from each language in proportion to its size^A (default: 0.5)"

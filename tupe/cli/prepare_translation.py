@@ -7,7 +7,7 @@ Example: tupe prepare-translation OUT en de --train data/train --valid data/val 
 
 import argparse
 
-from tupe.cli._types import MOST_SYMBOLS, add_workers, output_folder, real, whole
+from tupe.cli._types import add_workers, output_folder, real, symbols, whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--valid", required=True, metavar="PREFIX", help="validation data")
     add("--test", nargs="*", default=[], metavar="PREFIX", help="test data, one or more; the second becomes test1")
     help_ = "symbols of both languages (default: %(default)s)"
-    add("--vocab-size", type=whole(1, MOST_SYMBOLS), default=32000, metavar="N", help=help_)
+    add("--vocab-size", type=symbols, default=32000, metavar="N", help=help_)
     add("--model-type", choices=["bpe", "unigram"], default="bpe", help="SentencePiece's model (default: %(default)s)")
     add("--lower-case", action="store_true", help="fold case in the SentencePiece model")
     add("--max-tokens", type=whole(1), default=250, metavar="N", help="longest training side, in tokens (default: 250)")

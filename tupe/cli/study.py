@@ -21,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("texts", nargs="*", type=Path, metavar="TEXT", help="texts of the corpus; none if it is prepared")
     add_size(parser)
-    add("--out", type=output_folder, default=Path("runs/study"), help="corpus, checkpoints, logs (default: Path)")
+    add(
+        "--out", type=output_folder, default=Path("runs/study"), help="corpus, checkpoints, logs (default: %(default)s)"
+    )
     add("--glue", type=Path, metavar="FOLDER", help="GLUE download; without it, nothing is fine-tuned")
     add("--jobs", type=whole(1, 10_000), metavar="N", help="runs at a time (default: the design's, or one a core)")
     help_ = "save and end after this time (default: when all is done)"

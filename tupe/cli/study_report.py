@@ -27,9 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from tupe.errors import UserError
+    from tupe.experiments.study.design import read_design
     from tupe.experiments.study.document import read_results, render
     from tupe.experiments.study.tables import BLOCKS
 
+    read_design(args.size)  # raises for a study that is not there, even if no document names it
     if args.print is None:
         if args.document is None and not DOCUMENTS[0].is_file():
             raise UserError(f"there is no {DOCUMENTS[0]} here: run this in the clone, or give --document or --print.")

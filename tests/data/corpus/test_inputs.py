@@ -28,6 +28,8 @@ def test_what_is_wrong_is_told(tmp_path):
         find([tmp_path / "nothing"], [])
     with pytest.raises(UserError, match="empty holds no text files"):
         find([tmp_path / "empty"], [])
+    with pytest.raises(UserError, match="empty holds no text files"):
+        find([], [], [tmp_path / "empty"])
     with pytest.raises(UserError, match=r"a\.txt is among the inputs twice"):
         find([tmp_path, tmp_path / "a.txt"], [])
 

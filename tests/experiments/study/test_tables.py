@@ -220,6 +220,9 @@ def test_a_document(results, tmp_path, leave, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["study-report", "--records", "nowhere"]) == 1
     assert "there is no docs/results.md here: run this in the clone" in capsys.readouterr().err
+    document.write_text("no marks")
+    assert main(["study-report", "--size", "nosuch", "--document", str(document)]) == 1
+    assert "there is no study nosuch: give one of" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("page", map(str, DOCUMENTS))

@@ -93,6 +93,8 @@ def _by_name(folder: Path) -> list[tuple[str, Path]]:
     for path in named:
         if not is_language(path.name.partition(".")[0]):
             raise UserError(f"{_printable(path)} is not called by a language, as de.txt or de: rename it.")
+    if not named:
+        raise _no_text(folder)
     return [(path.name.partition(".")[0], path) for path in named]
 
 
@@ -108,10 +110,14 @@ def _files(name: Path) -> list[Path]:
         return [name]
     files = sorted(_walk(name, frozenset()))
     if not files:
-        raise UserError(
-            f"{_printable(name)} holds no text files: .txt, .xz, .gz, .bz2, .json or wiki_00, wiki_01, ... are read."
-        )
+        raise _no_text(name)
     return files
+
+
+def _no_text(folder: Path) -> UserError:
+    return UserError(
+        f"{_printable(folder)} holds no text files: .txt, .xz, .gz, .bz2, .json or wiki_00, wiki_01, ... are read."
+    )
 
 
 def _walk(folder: Path, above: frozenset[Path]) -> Iterator[Path]:

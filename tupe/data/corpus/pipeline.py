@@ -107,7 +107,7 @@ class _Preparation:
             except WorkerKilled:
                 raise
             except UserError:  # nothing comes of these inputs and settings: the folder is free for others
-                shutil.rmtree(self.work)
+                shutil.rmtree(self.work, ignore_errors=True)
                 raise
         move_into(self.out, self.data, read(self.work / NAME, Content, MADE_BY).sizes, MADE_BY)
         os.replace(self.work / NAME, self.out / NAME)  # last: it says that the corpus is whole
