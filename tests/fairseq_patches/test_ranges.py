@@ -419,6 +419,8 @@ def test_weights_that_overrides_do_not_fit():
             AssertionError("Dataset contains mask_idx (=24), this is"),
             "^the data hold <mask>, number 24, which training",
         ),
+        (RuntimeError("alloc_cpu.cpp: err == 0. can't allocate memory: you tried"), "^there is too little memory"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried"), "^there is too little memory for a batch: lower dataset"),
         (AssertionError("Sentences lengths should not exceed max_tokens=7"), "than the 7 tokens of a batch: raise"),
     ],
 )

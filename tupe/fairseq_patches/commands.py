@@ -54,6 +54,9 @@ _EXPLAINED: list[tuple[type[Exception], str, tuple[str, ...], str]] = [
     (ValidationError, r"(?s)(.*?)\n +full_key: (\S*)", _EVALUATE,
      "{cfg.common_eval.path} with --model-overrides {cfg.common_eval.model_overrides} makes no configuration "
      "({found[2]}: {found[1]}): give another checkpoint or value."),
+    (RuntimeError, "(?s).*(can't allocate memory|out of memory)", (),
+     "there is too little memory for a batch: lower dataset.batch_size (--batch-size), dataset.max_tokens or the "
+     "sequences' length, set model.checkpoint_activations (--checkpoint-activations), or free some."),
     (ValueError, "Unsupported language modeling target", (),
      "fairseq-eval-lm scores models of the next word, and none of TUPE is one."),
     (ImportError, "Please install.*", (), "a package is missing: {found[0]}."),  # as --scoring wer without its package

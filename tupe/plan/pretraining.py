@@ -222,9 +222,10 @@ def _unused(skipped: np.ndarray, tokens: int, length: int, most: float) -> str:
         f"skips lines that do not fit into task.tokens_per_sample={length} (the longest needs {skipped.max() + 1})"
     )
     if number > most * tokens:
+        shorter = f"prepare the data with --max-tokens {length - 2}, " if length > 2 else ""
         raise UserError(
-            f"{lost}: raise task.tokens_per_sample, set task.sample_break_mode=none, which cuts lines, prepare "
-            f"the data with --max-tokens {length - 2}, or accept it by --max-unused (MAX_UNUSED of the script)"
+            f"{lost}: raise task.tokens_per_sample, set task.sample_break_mode=none, which cuts lines, {shorter}"
+            f"or accept it by --max-unused (MAX_UNUSED of the script)"
         )
     return lost
 

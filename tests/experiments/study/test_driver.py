@@ -528,6 +528,9 @@ def test_what_cannot_be(study, design, tmp_path, capsys, monkeypatch):
         study(systems=["tupe_x"])
     with pytest.raises(UserError, match=r"made\.yaml is not a folder: give the name of a folder"):
         Study(design, tmp_path / "made.yaml", tmp_path / "out")
+    untuned = dataclasses.replace(design, finetuning=dataclasses.replace(design.finetuning, tasks=()))
+    with pytest.raises(UserError, match="the study made fine-tunes nothing: leave out --glue"):
+        Study(untuned, tmp_path / "records", tmp_path / "out").prepare([], tmp_path)
     (tmp_path / "out/made/corpus").unlink()
     with pytest.raises(UserError, match=r"there is no corpus in .*: give text files"):
         study().prepare([], None)

@@ -84,10 +84,12 @@ class Study:
         """Prepare the corpus from `texts` and the tasks from a GLUE download, unless they exist.
 
         Raises:
-            UserError: without texts and without a corpus, or if the download lacks a task.
+            UserError: without texts and without a corpus, if the download lacks a task, or if the study has none.
             SystemExit: if a preparation failed; its own output says why.
         """
         tasks = () if glue is None else self.design.finetuning.tasks
+        if glue is not None and not tasks:
+            raise UserError(f"the study {self.design.name} fine-tunes nothing: leave out --glue.")
         for task in filter(TASKS.get, tasks):  # prepare-glue says what is none
             files_of(TASKS[task], glue)  # before the corpus, which takes long
         if texts:
