@@ -40,6 +40,7 @@ def test_fields_of_what_has_a_name_need_no_plus():
         ("task.frozen_layers=few", "^tupe_sentence_prediction cannot have this frozen_layers: Value 'few'"),
         ("task=nosuch", "^task is nosuch, but is a group: set its fields, as task.KEY=VALUE"),
         ("common=3", "^common is 3, but is a group: set its fields, as common.KEY=VALUE"),
+        ("criterion=masked_lm", "^criterion is masked_lm, but is a group: set its fields, as criterion.KEY=VALUE"),
         ("criterion=x", "^criterion is x, but is a group: set its fields, as criterion.KEY=VALUE"),
         ("dataset.disable_validation=true", "^dataset.disable_validation is true, so that no epoch would be kept"),
         ("checkpoint.no_save=true", "^checkpoint.no_save is true, so that no epoch would be kept as the best"),

@@ -117,6 +117,8 @@ def read_settings(task: str, overrides: list[str], data: Path = Path()) -> Setti
         key, value = _parse(override)
         if key.partition(".")[0] == "hydra":
             continue
+        if key in named and not isinstance(value, dict):  # Hydra would look for a file of this name
+            raise UserError(f"{key} is {value}, but is a group: set its fields, as {key}.KEY=VALUE")
         try:
             OmegaConf.update(cfg, key, value, merge=False)
         except (OmegaConfBaseException, ValueError, TypeError):

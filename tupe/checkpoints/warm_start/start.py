@@ -109,9 +109,10 @@ def _take_positions(
         logits = logits[:1].expand_as(logits)
     else:
         if sequences is None:
+            from_weights = ", or --positions weights for a guess without it"
+            guess = "" if shaw or old.args.encoder_normalize_before else from_weights
             raise UserError(
-                f"{args._name} takes the positions out of the input, which is fitted on text: give --data, or "
-                "--positions weights for a guess without it."
+                f"{args._name} takes the positions out of the input, which is fitted on text: give --data{guess}."
             )
         if shaw:
             return _fit_shaw(old, new, _few(sequences))
