@@ -207,6 +207,14 @@ def test_absent_tasks_are_named(download, prepared, tmp_path, capsys):
     assert said == f"not in {tmp_path / 'part'}: {', '.join(name for name in TASKS if name != 'CoLA')}"
 
 
+def test_a_missing_task_is_told_before_another_is_prepared(download, prepared, tmp_path, capsys):
+    shutil.copytree(download / "CoLA", tmp_path / "CoLA")
+    command = ["prepare-glue", tmp_path, prepared, tmp_path / "out", "CoLA", "RTE", "--partial", "--workers", "1"]
+    assert main(list(map(str, command))) == 1
+    assert f"there is no {tmp_path}/RTE/train.tsv, the train file of RTE" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_is_wrong_is_told(download, prepared, tmp_path, capsys):
     def fails(*arguments):
         assert main(["prepare-glue", *map(str, arguments)]) == 1

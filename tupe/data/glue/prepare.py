@@ -61,13 +61,22 @@ def prepare(
             process is working in `out`.
     """
     check_folder(out)
+    found = [(task, files_of(task, glue)) for task in tasks]  # all, before the first is written
     with own(out, MADE_BY, {}, besides=None):  # data in another vocabulary may be there
-        for task in tasks:
-            yield _prepare(task, glue, corpus, out / task.name, any_size, verify, map_)
+        for task, files in found:
+            yield _prepare(task, files, glue, corpus, out / task.name, any_size, verify, map_)
 
 
-def _prepare(task: Task, glue: Path, corpus: Manifest, out: Path, any_size: bool, verify: bool, map_: Map) -> Content:
-    files = files_of(task, glue)
+def _prepare(
+    task: Task,
+    files: dict[Split, Path],
+    glue: Path,
+    corpus: Manifest,
+    out: Path,
+    any_size: bool,
+    verify: bool,
+    map_: Map,
+) -> Content:
     names = {split.name: {"path": str(path.relative_to(glue)), "sha256": sha256(path)} for split, path in files.items()}
     made_of = {"files": names, **vocabulary(corpus)}
     content = done(out, made_of, verify, MADE_BY)
