@@ -133,7 +133,7 @@ def test_a_wrong_argument_is_a_sentence(capsys):
     assert re.fullmatch(r"error: .*'gleu'.*: see tupe sweep --help\.\n", capsys.readouterr().err)
     with pytest.raises(SystemExit):
         main(["sweep", "glue", "CHECKPOINT", "DATA"])
-    assert capsys.readouterr().err == "error: the following arguments are required: out: see tupe sweep --help.\n"
+    assert capsys.readouterr().err == "error: the following arguments are required: OUT: see tupe sweep --help.\n"
 
 
 @pytest.mark.parametrize(

@@ -228,11 +228,11 @@ def test_refuses(arguments, said, here, training, capsys):
 
 def test_settings_say_what_a_result_depends_on():
     settings = read_settings(
-        "STS-B", ["++checkpoint.save_dir=a b", "optimizer=adam", "~model.dropout", "hydra.verbose=1"]
+        "STS-B", ["++checkpoint.save_dir=a b", "optimizer._name=sgd", "~model.dropout", "hydra.verbose=1"]
     )
     assert settings.save_dir == "a b"
-    assert settings.overrides == ["optimizer=adam", "~model.dropout", "hydra.verbose=1"]
-    assert settings.of["optimizer"] == "adam"
+    assert settings.overrides == ["optimizer._name=sgd", "~model.dropout", "hydra.verbose=1"]
+    assert settings.of["optimizer"]["_name"] == "sgd"
     assert settings.of["model"]["dropout"] is None
     assert settings.of["checkpoint"]["best_checkpoint_metric"] == "pearson"
     assert not {"save_dir", "finetune_from_model"} & settings.of["checkpoint"].keys()

@@ -14,8 +14,8 @@ from tupe.cli._types import output_folder
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("checkpoint", type=Path, help="one of ours")
-    add("data", type=Path, help="the folder of its dict.txt: its corpus, or the prepared task it was fine-tuned on")
+    add("checkpoint", metavar="CHECKPOINT", type=Path, help="one of ours")
+    add("data", metavar="DATA", type=Path, help="with its dict.txt: its corpus, or the task it was fine-tuned on")
     add("out", type=output_folder, metavar="OUT", help="folder to write, new or empty")
     add("--corpus", type=Path, help="the folder of the tokenizer and the manifest (default: DATA)")
     add("--no-tokenizer", action="store_true", help="write none, where the text was not encoded by SentencePiece")

@@ -11,10 +11,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "task",
+        metavar="TASK",
         help="CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE or WNLI; XNLI, SQuAD, TyDiQA, or one of your own",
     )
-    add("checkpoint", type=Path, help="a pre-trained checkpoint of this plugin")
-    add("data", type=Path, help="the prepared task, or the folder of all")
+    add("checkpoint", metavar="CHECKPOINT", type=Path, help="a pre-trained checkpoint of this plugin")
+    add("data", metavar="DATA", type=Path, help="the prepared task, or the folder of all")
     add("overrides", nargs="*", metavar="key=value", help="changes of configs/finetuning")
 
 

@@ -4,7 +4,7 @@ import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", help="folder of the run (checkpoint.save_dir)")
+    parser.add_argument("run", metavar="RUN", help="folder of the run (checkpoint.save_dir)")
     parser.add_argument("--test", metavar="TASK", default="", help="evaluate on the test sets of this task: XNLI, ...")
     parser.add_argument("--model", metavar="NAME", default="", help="what the model is called")
 

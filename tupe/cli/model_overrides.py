@@ -8,7 +8,7 @@ import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkpoint", help="a pre-trained checkpoint of this plugin")
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a pre-trained checkpoint of this plugin")
 
 
 def run(args: argparse.Namespace) -> None:

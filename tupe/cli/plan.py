@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="on each machine; 0 for the CPU (default: those of --from, or 0)")  # fmt: skip
     add("--processes", type=whole(1, 1_000), metavar="N", help="on each machine (default: the GPUs, or 1)")
     add("--here", action="store_true", help="the run starts on this machine, whose GPUs and disk are checked")
-    add("folder", type=Path, help="folder of the configurations")
-    add("config", help="name of a configuration")
+    add("folder", metavar="FOLDER", type=Path, help="folder of the configurations")
+    add("config", metavar="CONFIG", help="name of a configuration")
     add("overrides", nargs="*", metavar="key=value", help="changes of the configuration")
     add("--node-rank", type=whole(0, 100_000), default=0, metavar="N", help="number of this machine, from 0")
     add("--start", nargs=argparse.REMAINDER, metavar="COMMAND", help="then run this command, alone in its folder")

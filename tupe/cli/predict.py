@@ -20,8 +20,8 @@ WINDOWS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("checkpoint", type=Path, help="fine-tuned on the task: checkpoint_best.pt of its best run")
-    add("data", type=Path, help="folder of prepare-task, prepare-qa or, as data/glue/RTE, of prepare-glue")
+    add("checkpoint", metavar="CHECKPOINT", type=Path, help="checkpoint_best.pt of the best run of the task")
+    add("data", metavar="DATA", type=Path, help="of prepare-task, prepare-qa or, as data/glue/RTE, prepare-glue")
     add("out", type=output_folder, metavar="OUT", help="folder of the files")
     add("--partial", action="store_true", help="GLUE: take test sets that do not have as many rows as published")
     add("--splits", nargs="+", default=[], metavar="SPLIT", help="questions: which (default: all test sets)")

@@ -7,7 +7,7 @@ import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", help="what the quickstart wrote")
+    parser.add_argument("folder", metavar="FOLDER", help="what the quickstart wrote")
     parser.add_argument("models", nargs="+", metavar="MODEL", help="pre-trained and fine-tuned there")
 
 

@@ -15,7 +15,7 @@ from tupe.errors import UserError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("out", type=output_file, help="the page, .html")
+    add("out", metavar="OUT", type=output_file, help="the page, .html")
     some = {"type": split_label, "nargs": "+"}
     add("checkpoints", **some, metavar="[NAME=]CHECKPOINT", help="the name defaults to the model and its fields")
     add("--runs", **some, default=[], metavar="[NAME=]RUN", help="folders of runs, or their logs, for the curves")

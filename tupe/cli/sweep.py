@@ -21,9 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tasks", type=listed(str), metavar="A,B", help="default: all of the benchmark, or of your own in DATA")
     add("--lrs", type=listed(real(0, 1e38)), metavar="A,B", help="default: the papers', 2e-5,3e-5,4e-5,5e-5 of GLUE")
     add("--seeds", type=listed(whole(*SEEDS)), metavar="A,B", help="default: 1,2,3,4,5")
-    add("checkpoint", type=Path, help="a pre-trained checkpoint of this plugin")
-    add("data", type=Path, help="folder with a prepared folder for each task")
-    add("out", type=output_folder, help="folder of the sweep")
+    add("checkpoint", metavar="CHECKPOINT", type=Path, help="a pre-trained checkpoint of this plugin")
+    add("data", metavar="DATA", type=Path, help="folder with a prepared folder for each task")
+    add("out", metavar="OUT", type=output_folder, help="folder of the sweep")
     add("overrides", nargs="*", metavar="key=value", help="changes of configs/finetuning; hydra... for the launcher")
 
 
