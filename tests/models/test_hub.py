@@ -12,7 +12,7 @@ from tupe.data.glue.prepare import Content
 from tupe.errors import UserError
 from tupe.files import write
 from tupe.models import TupeModel
-from tupe.models.hub import text_processing
+from tupe.models.pretrained import text_processing
 from tupe.models.seq2seq.model import Seq2SeqModel
 
 

@@ -1,93 +1,23 @@
-"""fairseq's hub interface for raw text, which first goes through the text processing of the corpus."""
+"""fairseq's hub interface, with checks of its arguments."""
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 from fairseq.models.roberta import RobertaHubInterface
 from torch import Tensor, nn
 
-from tupe.data.corpus.manifest import DICTIONARY, NAME, Manifest
-from tupe.data.corpus.tokenizers import JsonTokenizer
 from tupe.data.corpus.vocabulary import MASK
-from tupe.data.glue.prepare import Content
-from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import special_symbols
-from tupe.files import read, read_json, typed
 from tupe.models.encoder import check_tokens
 from tupe.position.arguments import check_flags, check_whole
 from tupe.position.length import check_length
 from tupe.tracing import is_traced
 
 
-@dataclass(frozen=True)
-class _Text:
-    stages: tuple[str, ...]
-    language: str
-
-
-def text_processing(folder: Path) -> TextProcessing | None:
-    """Return the text processing of a folder of `tupe prepare-corpus` or `tupe prepare-glue`; `None` for another.
-
-    Raises:
-        UserError: if its manifest is damaged, or asks for a package that is not there.
-    """
-    path = folder / NAME
-    if not path.is_file():
-        return None
-    content = read_json(path, "tupe prepare-corpus")
-    if isinstance(content, dict) and "made_of" in content:
-        text = read(path, Content, "tupe prepare-glue").made_of.get("text")
-        made = typed(_Text, text, f"the text processing in {path}", "tupe prepare-glue")
-        return TextProcessing(made.stages, made.language)
-    return Manifest.load(folder).text_processing()
-
-
-class JsonBpe:
-    """The `tokenizer.json` of an imported model, with the methods of a BPE of fairseq's."""
-
-    def __init__(self, path: Path) -> None:
-        self.tokenizer = JsonTokenizer(path, path.with_name(DICTIONARY))
-
-    def encode(self, text: str) -> str:
-        """Return the symbols of the dictionary, separated by spaces."""
-        return " ".join(self.tokenizer.symbols[number] for number in self.tokenizer(text))
-
-    def decode(self, symbols: str) -> str:
-        """Return the text that symbols spell."""
-        return self.tokenizer.decode([symbol for symbol in symbols.split(" ") if symbol])
-
-
-class ProcessedText:
-    """A BPE that first applies a corpus' text processing to all but `<mask>`.
-
-    Byte-level pieces depend on a space before them, so one stays before a text and behind a mask.
-    """
-
-    def __init__(self, bpe: Any, processing: TextProcessing) -> None:
-        self.bpe = bpe
-        self.processing = processing
-
-    def encode(self, text: str) -> str:
-        """Return the tokens, separated by spaces."""
-        parts = (self.bpe.encode(self._line(part)) for part in text.split(MASK))
-        return f" {MASK} ".join(parts).strip()
-
-    def _line(self, text: str) -> str:
-        space = " " if isinstance(self.bpe, JsonBpe) and text[:1].isspace() else ""
-        return space + self.processing.line(text)
-
-    def decode(self, tokens: str) -> str:
-        """Return the text, as it was after processing."""
-        return self.bpe.decode(tokens)
-
-
 class HubInterface(RobertaHubInterface):
-    """fairseq's interface with checks of its arguments, and without special symbols among the words of `fill_mask`."""
+    """fairseq's interface for raw text, without special symbols among the words of `fill_mask`."""
 
     def encode(self, sentence: str, *others: str, no_separator: bool | None = None) -> Tensor:
         """Encode a text, or a pair with the separators between its texts that the model was trained with.

@@ -1,40 +1,32 @@
 """The fairseq models: the TUPE encoder in RoBERTa's surroundings: LM head, classification heads, hub interface."""
 
 import logging
-import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
-from fairseq import hub_utils
 from fairseq.data import Dictionary
 from fairseq.models import register_model
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
 from fairseq.models.roberta.model import RobertaLMHead
-from fairseq.registry import REGISTRIES
 from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from tupe.data.corpus.tokenizers import JSON
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import refuse_other_dictionary
-from tupe.fairseq_patches.configuration import refuse_unknown_names
-from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import before_building
 from tupe.layers import Linear, linear
 from tupe.models.activation import activation_function
 from tupe.models.before_training import BeforeTraining
-from tupe.models.checkpoint_config import fitting, saved_config
 from tupe.models.config import CONFIGS, TupeConfig
 from tupe.models.encoder import TupeEncoder, check_masked
 from tupe.models.heads import LinearHead, SpanHead, TokenHead, upgrade
-from tupe.models.hub import HubInterface, JsonBpe, ProcessedText, check_head, text_processing
+from tupe.models.hub import HubInterface, check_head
 from tupe.models.named import configured_later
 from tupe.models.position import embedding_width, fix_rotary_length
+from tupe.models.pretrained import load_hub
 from tupe.models.unread import told_of_unread
-from tupe.position.arguments import check_flags, check_whole
-from tupe.safe_load import refuse_no_paths, safe_load
+from tupe.position.arguments import check_whole
 from tupe.systems import MODEL_NAMES
 
 logger = logging.getLogger(__name__)
@@ -281,58 +273,7 @@ class TupeModel(BeforeTraining, RobertaModel):
         Raises:
             UserError: if there is no such checkpoint of ours or no dictionary, or they do not fit together.
         """
-        refuse_unknown_names(kwargs, groups=("common", "model", "task", "bpe"))
-        fields = [*kwargs]
-        given = {name: kwargs[name] for name in ("sentencepiece_model", "user_dir") if kwargs.get(name) is not None}
-        refuse_no_paths(
-            model_name_or_path=model_name_or_path,
-            checkpoint_file=checkpoint_file,
-            data_name_or_path=data_name_or_path,
-            **given,
-        )
-        known = REGISTRIES["bpe"]["registry"]
-        if bpe is not None and (not isinstance(bpe, str) or bpe not in known):
-            raise UserError(
-                f"bpe is {bpe!r:.60}, but must be one of {', '.join(known)}, or None for numbers of symbols"
-            )
-        check_flags(process_text=process_text)
-        folder, data_name_or_path = Path(model_name_or_path), os.fspath(data_name_or_path)
-        checkpoint = folder / checkpoint_file
-        if not checkpoint.is_file():
-            raise UserError(f"there is no checkpoint {checkpoint.resolve()}: give its folder and name")
-        saved_config(safe_load(checkpoint), checkpoint)  # fairseq builds whatever a file names
-        beside_data = (folder if data_name_or_path.startswith(".") else Path()) / data_name_or_path
-        if not any((beside_data / name).is_file() for name in ("dict.txt", "input0/dict.txt")):
-            dotted = ", absolute: what begins with a dot is looked for from the checkpoint's" * (
-                beside_data != Path(data_name_or_path)
-            )
-            raise UserError(
-                f"there is no dict.txt in {beside_data.resolve()}: give data_name_or_path, the data's folder{dotted}"
-            )
-        pieces = beside_data / "sentencepiece.bpe.model"
-        if pieces.is_file():
-            kwargs.setdefault("sentencepiece_model", str(pieces))
-        named = kwargs.get("sentencepiece_model")
-        places = [Path(named)] if named else [beside_data / JSON, folder / JSON]
-        if named and not Path(named).is_file():
-            raise UserError(f"there is no sentencepiece_model {named}: give the file of the corpus' vocabulary")
-        imported = (path for path in places if path.name == JSON and path.is_file() and bpe == "sentencepiece")
-        from_json = next(imported, None)
-        processing = text_processing(beside_data) if process_text else None
-        with patched(), fitting(checkpoint, fields):
-            loaded = hub_utils.from_pretrained(  # as fairseq's `from_pretrained`, which logs the whole configuration
-                os.fspath(folder),
-                os.fspath(checkpoint_file),
-                data_name_or_path,
-                bpe=None if from_json else bpe,
-                **{"load_checkpoint_heads": True, **kwargs},
-            )
-            hub = HubInterface(loaded["args"], loaded["task"], loaded["models"][0])
-        if from_json:
-            hub.bpe = JsonBpe(from_json)
-        if processing is not None and hub.bpe is not None:
-            hub.bpe = ProcessedText(hub.bpe, processing)
-        return hub
+        return load_hub(model_name_or_path, checkpoint_file, data_name_or_path, bpe, process_text, kwargs)
 
 
 def register(configs: Mapping[str, type], base: type) -> None:

@@ -1,0 +1,154 @@
+"""Load a checkpoint for raw text: its model, dictionary and tokenizer, and the text processing of its corpus."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq import hub_utils
+from fairseq.registry import REGISTRIES
+
+from tupe.data.corpus.manifest import DICTIONARY, NAME, Manifest
+from tupe.data.corpus.tokenizers import JSON, MODEL, JsonTokenizer
+from tupe.data.corpus.vocabulary import MASK
+from tupe.data.glue.prepare import Content
+from tupe.data.text.stages import TextProcessing
+from tupe.errors import UserError
+from tupe.fairseq_patches.configuration import refuse_unknown_names
+from tupe.fairseq_patches.patching import patched
+from tupe.files import read, read_json, typed
+from tupe.models.checkpoint_config import fitting, saved_config
+from tupe.models.hub import HubInterface
+from tupe.position.arguments import check_flags
+from tupe.safe_load import refuse_no_paths, safe_load
+
+
+def load_hub(
+    model_name_or_path: str,
+    checkpoint_file: str,
+    data_name_or_path: str,
+    bpe: str | None,
+    process_text: bool,
+    fields: Mapping[str, Any],
+) -> HubInterface:
+    """Load a checkpoint as `TupeModel.from_pretrained`, which says what each argument is; `fields` are its others."""
+    refuse_unknown_names(fields, groups=("common", "model", "task", "bpe"))
+    given = {name: fields[name] for name in ("sentencepiece_model", "user_dir") if fields.get(name) is not None}
+    refuse_no_paths(
+        model_name_or_path=model_name_or_path,
+        checkpoint_file=checkpoint_file,
+        data_name_or_path=data_name_or_path,
+        **given,
+    )
+    known = REGISTRIES["bpe"]["registry"]
+    if bpe is not None and (not isinstance(bpe, str) or bpe not in known):
+        raise UserError(f"bpe is {bpe!r:.60}, but must be one of {', '.join(known)}, or None for numbers of symbols")
+    check_flags(process_text=process_text)
+    folder = Path(model_name_or_path)
+    checkpoint = folder / checkpoint_file
+    if not checkpoint.is_file():
+        raise UserError(f"there is no checkpoint {checkpoint.resolve()}: give its folder and name")
+    saved_config(safe_load(checkpoint), checkpoint)  # fairseq builds whatever a file names
+    data = _data_folder(folder, os.fspath(data_name_or_path))
+    own = {"sentencepiece_model": str(data / MODEL)} if (data / MODEL).is_file() else {}
+    tokenizer = _tokenizer_json(folder, data, fields.get("sentencepiece_model"))
+    from_json = tokenizer if bpe == "sentencepiece" else None
+    processing = text_processing(data) if process_text else None
+    with patched(), fitting(checkpoint, [*fields]):
+        loaded = hub_utils.from_pretrained(  # as fairseq's `from_pretrained`, which logs the whole configuration
+            os.fspath(folder),
+            os.fspath(checkpoint_file),
+            os.fspath(data_name_or_path),
+            bpe=None if from_json else bpe,
+            **{"load_checkpoint_heads": True, **own, **fields},
+        )
+        hub = HubInterface(loaded["args"], loaded["task"], loaded["models"][0])
+    if from_json:
+        hub.bpe = JsonBpe(from_json)
+    if processing is not None and hub.bpe is not None:
+        hub.bpe = ProcessedText(hub.bpe, processing)
+    return hub
+
+
+def _data_folder(folder: Path, data: str) -> Path:
+    """Return the folder of the dictionary; a name that begins with a dot is looked for from the checkpoint's folder."""
+    found = (folder if data.startswith(".") else Path()) / data
+    if not any((found / name).is_file() for name in (DICTIONARY, f"input0/{DICTIONARY}")):
+        dotted = ", absolute: what begins with a dot is looked for from the checkpoint's" * (found != Path(data))
+        raise UserError(
+            f"there is no {DICTIONARY} in {found.resolve()}: give data_name_or_path, the data's folder{dotted}"
+        )
+    return found
+
+
+def _tokenizer_json(folder: Path, data: Path, named: str | None) -> Path | None:
+    """Return an imported model's `tokenizer.json`: the file that is `named`, or one beside the data or checkpoint."""
+    if named and not Path(named).is_file():
+        raise UserError(f"there is no sentencepiece_model {named}: give the file of the corpus' vocabulary")
+    if not named and (data / MODEL).is_file():
+        return None
+    places = [Path(named)] if named else [data / JSON, folder / JSON]
+    return next((path for path in places if path.name == JSON and path.is_file()), None)
+
+
+@dataclass(frozen=True)
+class _Text:
+    stages: tuple[str, ...]
+    language: str
+
+
+def text_processing(folder: Path) -> TextProcessing | None:
+    """Return the text processing of a folder of `tupe prepare-corpus` or `tupe prepare-glue`; `None` for another.
+
+    Raises:
+        UserError: if its manifest is damaged, or asks for a package that is not there.
+    """
+    path = folder / NAME
+    if not path.is_file():
+        return None
+    content = read_json(path, "tupe prepare-corpus")
+    if isinstance(content, dict) and "made_of" in content:
+        text = read(path, Content, "tupe prepare-glue").made_of.get("text")
+        made = typed(_Text, text, f"the text processing in {path}", "tupe prepare-glue")
+        return TextProcessing(made.stages, made.language)
+    return Manifest.load(folder).text_processing()
+
+
+class JsonBpe:
+    """The `tokenizer.json` of an imported model, with the methods of a BPE of fairseq's."""
+
+    def __init__(self, path: Path) -> None:
+        self.tokenizer = JsonTokenizer(path, path.with_name(DICTIONARY))
+
+    def encode(self, text: str) -> str:
+        """Return the symbols of the dictionary, separated by spaces."""
+        return " ".join(self.tokenizer.symbols[number] for number in self.tokenizer(text))
+
+    def decode(self, symbols: str) -> str:
+        """Return the text that symbols spell."""
+        return self.tokenizer.decode([symbol for symbol in symbols.split(" ") if symbol])
+
+
+class ProcessedText:
+    """A BPE that first applies a corpus' text processing to all but `<mask>`.
+
+    Byte-level pieces depend on a space before them, so one stays before a text and behind a mask.
+    """
+
+    def __init__(self, bpe: Any, processing: TextProcessing) -> None:
+        self.bpe = bpe
+        self.processing = processing
+
+    def encode(self, text: str) -> str:
+        """Return the tokens, separated by spaces."""
+        parts = (self.bpe.encode(self._line(part)) for part in text.split(MASK))
+        return f" {MASK} ".join(parts).strip()
+
+    def _line(self, text: str) -> str:
+        space = " " if isinstance(self.bpe, JsonBpe) and text[:1].isspace() else ""
+        return space + self.processing.line(text)
+
+    def decode(self, tokens: str) -> str:
+        """Return the text, as it was after processing."""
+        return self.bpe.decode(tokens)
