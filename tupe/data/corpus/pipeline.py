@@ -31,7 +31,7 @@ from tupe.data.binary import check_folder
 from tupe.data.corpus import rare_words, shards, text, vocabulary
 from tupe.data.corpus.clean import Planned, clean, processing
 from tupe.data.corpus.duplicates import number_of, repeated
-from tupe.data.corpus.encode import Encoding, encode
+from tupe.data.corpus.encode import encode
 from tupe.data.corpus.held_out import choose
 from tupe.data.corpus.inputs import Identity, Input
 from tupe.data.corpus.manifest import DICTIONARY, MADE_BY, MODEL, NAME, Content, Counts, Manifest, versions
@@ -204,12 +204,10 @@ class _Preparation:
                     yield line
 
     def encode(self, map_: Map) -> None:
-        by_words = self.settings.model_type == "bpe"
-        joined = "join-short-sentences" in self.settings.stages
-        encoding = Encoding(self.model, by_words, self.rare, joined, self.settings.max_tokens, self.shards())
+        encoding = partial(encode, self.settings, self.model, self.rare, self.shards())
         documents = (part.note("clean").counts.get("train documents", 0) for part in self.parts)
         before = dict(zip(self.parts, accumulate(documents, initial=0)))
-        each("encode", self.parts, map_, partial(encode, encoding), lambda part: (part, before[part]))
+        each("encode", self.parts, map_, encoding, lambda part: (part, before[part]))
 
     def shards(self) -> int:
         number = self.settings.shards or -(-_cleaned_bytes(self.parts) // shards.SHARD_BYTES)
@@ -242,9 +240,7 @@ class _Preparation:
         return sorted(str(file.relative_to(self.data)) for file in files)
 
     def content(self, files: list[str], map_: Map) -> Content:
-        sums: dict[str, str] = {}
-        for found in map_(partial(checksums, self.data), [[file] for file in files]):
-            sums.update(found)
+        sums = map_(partial(checksums, self.data), [[file] for file in files])
         return Content(
             settings=self.settings,
             inputs=self.identities,
@@ -253,7 +249,7 @@ class _Preparation:
             languages={language: self.counts([language]) for language in self.languages if language},
             versions=versions(),
             sizes=sizes(self.data, files),
-            checksums=sums,
+            checksums={name: checksum for found in sums for name, checksum in found.items()},
         )
 
     def counts(self, languages: Collection[str]) -> Counts:
