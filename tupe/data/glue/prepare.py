@@ -64,26 +64,13 @@ def prepare(
     found = [(task, files_of(task, glue)) for task in tasks]  # all, before the first is written
     with own(out, MADE_BY, {}, besides=None):  # data in another vocabulary may be there
         for task, files in found:
-            yield _prepare(task, files, glue, corpus, out / task.name, any_size, verify, map_)
-
-
-def _prepare(
-    task: Task,
-    files: dict[Split, Path],
-    glue: Path,
-    corpus: Manifest,
-    out: Path,
-    any_size: bool,
-    verify: bool,
-    map_: Map,
-) -> Content:
-    names = {split.name: {"path": str(path.relative_to(glue)), "sha256": sha256(path)} for split, path in files.items()}
-    made_of = {"files": names, **vocabulary(corpus)}
-    content = done(out, made_of, verify, MADE_BY)
-    if content is None:
-        read = {split: partial(rows, path, task, split, partial=any_size) for split, path in files.items()}
-        content = write_task(task, read, made_of, corpus, out, map_)
-    return content
+            named = {s.name: {"path": str(path.relative_to(glue)), "sha256": sha256(path)} for s, path in files.items()}
+            made_of = {"files": named, **vocabulary(corpus)}
+            content = done(out / task.name, made_of, verify, MADE_BY)
+            if content is None:
+                read = {split: partial(rows, path, task, split, partial=any_size) for split, path in files.items()}
+                content = write_task(task, read, made_of, corpus, out / task.name, map_)
+            yield content
 
 
 def vocabulary(corpus: Manifest) -> dict[str, Any]:

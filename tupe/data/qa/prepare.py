@@ -69,12 +69,15 @@ def prepare(
         UserError: if a file is missing or not what it should be, or if `out` holds something else or is damaged.
     """
     check_folder(out)
+    languages = {}
     for split, path in files.items():
-        if not _SPLIT.fullmatch(split):
+        known = _SPLIT.fullmatch(split)
+        if not known:
             raise UserError(
                 f"'{split}' is no split: they are train, valid, valid1, ..., test, and test-de of a language."
             )
-        tokens(rules, _language(split, language))
+        languages[split] = known["language"] or language
+        tokens(rules, languages[split])
         if not path.is_file():
             raise UserError(f"there is no file {path}: give SPLIT=FILE, questions in SQuAD's JSON.")
     Encoder(corpus)  # before work begins
@@ -86,19 +89,14 @@ def prepare(
     with own(out, MADE_BY, made_of):
         reports = {}
         for split, path in files.items():
-            reports[split] = _prepared(split, path, corpus, rules, language, out / split, verify, map_)
+            reports[split] = _prepared(split, path, corpus, rules, languages[split], out / split, verify, map_)
             write_bytes(out / corpus.dictionary.name, corpus.dictionary.read_bytes())  # not before there is a split
         return reports
-
-
-def _language(split: str, otherwise: str) -> str:
-    return _SPLIT.fullmatch(split)["language"] or otherwise
 
 
 def _prepared(
     split: str, path: Path, corpus: Manifest, rules: str, language: str, out: Path, verify: bool, map_: Map
 ) -> Report:
-    language = _language(split, language)
     about = {"file": path.name, "sha256": sha256(path), "rules": rules, "language": language}
     if out.exists():
         report = Report.load(out, verify)
