@@ -58,15 +58,16 @@ class LengthWindows(FairseqDataset):
 
 
 class TextWindows(LengthWindows, Sized):
-    """Windows of the texts of a split; `cfg` has the `length_window` and the `seed` of their order in training.
+    """Windows of the texts of a split, `name`; `cfg` has the `length_window` and the `seed` of their order in training.
 
     `split_number` tells the split from the others of its task.
     """
 
-    def __init__(self, cfg: Any, training: bool, dictionary: Dictionary, split_number: int) -> None:
+    def __init__(self, cfg: Any, name: str, dictionary: Dictionary, split_number: int) -> None:
         super().__init__()
-        self._cfg, self.training, self._dictionary, self.split_number = cfg, training, dictionary, split_number
-        self.length_window = cfg.length_window if training else 0
+        self._cfg, self.name, self._dictionary, self.split_number = cfg, name, dictionary, split_number
+        self.training = name == "train"
+        self.length_window = cfg.length_window if self.training else 0
 
     def ordered_indices(self) -> np.ndarray:
         """Order windows at random in training, by the seed; otherwise by length, so that there is little padding."""

@@ -33,7 +33,7 @@ class LabelledWords(TextWindows):
     def __init__(
         self, data: Path, split: str, dictionary: Dictionary, labels: Dictionary, cfg: Any, split_number: int = 0
     ) -> None:
-        super().__init__(cfg, split == "train", dictionary, split_number)
+        super().__init__(cfg, split, dictionary, split_number)
         self._nspecial = labels.nspecial
         most = labels.nspecial + cfg.num_classes
         prefixes = {data / "input0" / split: len(dictionary), data / "label" / split: most}

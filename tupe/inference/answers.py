@@ -1,13 +1,11 @@
 """Answer the questions of a split: write the files that SQuAD's and XTREME's scripts take, and score them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
-from tqdm import tqdm
 
 from tupe.checkpoints.load import Checkpoint, open_checkpoint
 from tupe.data.qa.answers import Candidate, best_spans, n_best, probabilities
@@ -16,9 +14,8 @@ from tupe.data.qa.rules import tokens
 from tupe.data.qa.score import score
 from tupe.errors import UserError
 from tupe.files import write_json
-from tupe.inference.predict import load
+from tupe.inference.predict import load, said
 
-_BATCH = 32
 N_BEST = 20
 
 
@@ -68,28 +65,14 @@ def answers_questions(checkpoint: Checkpoint) -> bool:
 def answers(model: nn.Module, windows: QuestionWindows, longest: int) -> dict[str, list[Candidate]]:
     """Return the best answers, of at most `longest` tokens, to every question, by its id, best first."""
     of_window: dict[int, list[Candidate]] = {}
-    batches = windows.batch_by_size(windows.ordered_indices(), max_sentences=_BATCH)
-    with tqdm(desc=windows.name, total=len(windows), disable=None, unit=" windows") as bar:
-        for batch in batches:
-            sample = windows.collater([windows[index] for index in batch])
-            of_window.update(_candidates(model, sample, windows, longest))
-            bar.update(len(batch))
+    for sample, scores in said(model, windows, spans=True):
+        sides = [side.cpu().numpy() for side in (*scores, sample["may_begin"], sample["may_end"])]
+        for window, *of_sides in zip(sample["id"].tolist(), *sides):
+            of_window[window] = _of_window(windows, window, of_sides, longest)
     of_question: list[list[Candidate]] = [[] for _ in windows.questions]
     for window in sorted(of_window):
         of_question[int(windows.question_of([window])[0])] += of_window[window]
     return {question.id: n_best(found, N_BEST) for question, found in zip(windows.questions, of_question)}
-
-
-@torch.no_grad()
-def _candidates(
-    model: nn.Module, sample: dict, windows: QuestionWindows, longest: int
-) -> Iterator[tuple[int, list[Candidate]]]:
-    """Yield the windows of a batch, each with its best answers."""
-    net_input = {name: tensor.to(next(model.parameters()).device) for name, tensor in sample["net_input"].items()}
-    scores, _ = model(**net_input, spans=True, num_tokens=sample["ntokens"])
-    sides = [side.cpu().numpy() for side in (*scores, sample["may_begin"], sample["may_end"])]
-    for window, *of_window in zip(sample["id"].tolist(), *sides):
-        yield window, _of_window(windows, window, of_window, longest)
 
 
 def _of_window(windows: QuestionWindows, window: int, sides: list[np.ndarray], longest: int) -> list[Candidate]:

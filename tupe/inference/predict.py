@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,8 @@ from tupe.data.binary import check_indexed
 from tupe.data.glue.own import MADE_BY, description
 from tupe.data.glue.prepare import WORDS
 from tupe.data.glue.tasks import TASKS, Split, Task
-from tupe.data.words import LabelledWords, check_entity_scores, named, word_scores
+from tupe.data.length_order import TextWindows
+from tupe.data.words import check_entity_scores, named, word_scores
 from tupe.errors import UserError
 from tupe.files import check_file, read_text, typed, write_bytes
 from tupe.tasks.sentence_prediction import JoinedSentences, MultiHot, TupeSentencePredictionTask
@@ -97,7 +99,10 @@ def predict_words(
     model, fairseq_task = load(checkpoint, data)
     _check_labels(fairseq_task.label_dictionary, data, task, checkpoint)
     words = fairseq_task.load_dataset(split.name)
-    sentences, predicted = words.sentences(), _classes_of_words(model, words)
+    sentences, predicted = words.sentences(), {}
+    for sample, scores in said(model, words, words=True):
+        best, word = scores.argmax(-1).cpu(), sample["word"]
+        predicted.update(zip(sample["place"][word].tolist(), best[word].tolist()))
     known, found = named(sentences, predicted, fairseq_task.classes)
     path = data / f"label/{split.name}{WORDS}"
     texts = [text.split("\n") for text in read_text(path, MADE_BY).split("\n\n")[:-1]]
@@ -112,16 +117,15 @@ def predict_words(
 
 
 @torch.no_grad()
-def _classes_of_words(model: nn.Module, words: LabelledWords) -> dict[int, int]:
-    """Predict the class of each word; return it by the word's place."""
-    device, predicted = next(model.parameters()).device, {}
-    for batch in tqdm(words.batch_by_size(words.ordered_indices(), max_sentences=_BATCH), disable=None):
-        sample = words.collater([words[index] for index in batch])
-        net_input = {name: tensor.to(device) for name, tensor in sample["net_input"].items()}
-        scores, _ = model(**net_input, words=True, num_tokens=sample["ntokens"])
-        best, word = scores.argmax(-1).cpu(), sample["word"]
-        predicted.update(zip(sample["place"][word].tolist(), best[word].tolist()))
-    return predicted
+def said(model: nn.Module, windows: TextWindows, **what: bool) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Yield the batches of a split's windows, each with the model's scores of `what`: `spans` or `words`."""
+    device = next(model.parameters()).device
+    with tqdm(desc=windows.name, total=len(windows), disable=None, unit=" windows") as bar:
+        for batch in windows.batch_by_size(windows.ordered_indices(), max_sentences=_BATCH):
+            sample = windows.collater([windows[index] for index in batch])
+            net_input = {name: tensor.to(device) for name, tensor in sample["net_input"].items()}
+            yield sample, model(**net_input, **what, num_tokens=sample["ntokens"])[0]
+            bar.update(len(batch))
 
 
 def _write_table(path: Path, labels: Iterable[str]) -> None:

@@ -35,8 +35,8 @@ class QuestionWindows(TextWindows):
     def __init__(
         self, folder: Path, dictionary: Dictionary, cfg: Any, split_number: int = 0, separators: int = 2
     ) -> None:
-        super().__init__(cfg, folder.name == "train", dictionary, split_number)
-        self._folder, self.name, self._separators = folder, folder.name, separators
+        super().__init__(cfg, folder.name, dictionary, split_number)
+        self._folder, self._separators = folder, separators
         self.report = Report.load(folder)
         self._tokens = tokens(self.report.rules, self.report.language)
         self._context, self._question = (self._indexed(name, len(dictionary)) for name in ("context", "question"))
