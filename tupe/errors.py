@@ -1,6 +1,8 @@
 """`UserError`, for what a user can correct: one sentence that says what was wrong, where, and what to do."""
 
+import contextlib
 import re
+from collections.abc import Iterator
 
 try:  # Hydra prints these without a traceback
     from hydra.errors import CompactHydraException as _Compact
@@ -29,3 +31,12 @@ def system_sentence(error: OSError) -> str:
 
 class UserError(_Compact, ValueError):
     """Wrong input. The message is one sentence for the user; commands print it without a traceback and exit with 1."""
+
+
+@contextlib.contextmanager
+def needing(what: str, how: str) -> Iterator[None]:
+    """Raise a `UserError`, that `what` needs a package and `how` to install it, if the block imports one in vain."""
+    try:
+        yield
+    except ImportError as error:
+        raise UserError(f"{what} needs {error.name}: {how}") from None

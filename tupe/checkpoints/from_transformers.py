@@ -12,7 +12,7 @@ from tupe.checkpoints.fairseq_checkpoint import fill, write_checkpoint
 from tupe.checkpoints.foreign.head import task_of
 from tupe.checkpoints.transformers_format import CHECKSUM, OUTPUT_EMBEDDINGS, WINDOWS, checksum, model_fields, to_ours
 from tupe.data.qa.dataset import SPECIAL
-from tupe.errors import UserError
+from tupe.errors import UserError, needing
 from tupe.files import check_file, read, read_json, typed
 from tupe.models.checkpoint_config import saved_config
 from tupe.models.summary import dictionary_of_size
@@ -101,10 +101,8 @@ def read_weights(folder: Path, made_by: str = _MADE_BY) -> dict[str, Tensor]:
         UserError: if a file is missing or damaged. What `tupe export` wrote carries its checksum (`CHECKSUM`); what
             Transformers saved since does not, and is taken as it is.
     """
-    try:
+    with needing("an import", extras.TRANSFORMERS):
         from safetensors import SafetensorError, safe_open
-    except ModuleNotFoundError:
-        raise UserError(f"an import needs safetensors: {extras.TRANSFORMERS}") from None
     index = folder / "model.safetensors.index.json"
     tensors: dict[str, Tensor] = {}
     for path in named_parts(index, made_by) if index.is_file() else [folder / "model.safetensors"]:

@@ -30,7 +30,7 @@ from tupe.data.corpus.manifest import versions
 from tupe.data.corpus.tokenizers import JSON, MODEL
 from tupe.data.glue.own import description
 from tupe.data.glue.tasks import Task
-from tupe.errors import UserError
+from tupe.errors import UserError, needing
 from tupe.fairseq_patches.checkpoints import special_symbols
 from tupe.files import own, sha256, write_bytes, write_json
 from tupe.models.config import TupeConfig
@@ -200,10 +200,8 @@ def export(
     Raises:
         UserError: as `load` and `build_tokenizer`; a package is missing; `out` is something else's.
     """
-    try:
+    with needing("an export", extras.TRANSFORMERS):
         from safetensors.torch import save
-    except ModuleNotFoundError:
-        raise UserError(f"an export needs safetensors: {extras.TRANSFORMERS}") from None
     refuse_no_paths(checkpoint=checkpoint, data=data, out=out)
     checkpoint, data, out = Path(checkpoint), Path(data), Path(out)
     loaded = load(checkpoint, data)

@@ -12,7 +12,7 @@ from typing import Any
 from tupe.checkpoints import extras
 from tupe.data.corpus.tokenizers import open_json
 from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK
-from tupe.errors import UserError
+from tupe.errors import UserError, needing
 
 BOS, PAD, EOS, UNK = SPECIAL = FAIRSEQ_SYMBOLS
 _NORMAL, _USER_DEFINED, _BYTE = 1, 4, 6  # kinds of pieces, of sentencepiece_model.proto
@@ -39,10 +39,8 @@ def build_tokenizer(
         UserError: if a package is missing, the model is none or of a kind that has no counterpart, or the dictionary is
             not made of its pieces.
     """
-    try:
+    with needing("the tokenizer", extras.TRANSFORMERS):
         from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
-    except ModuleNotFoundError as error:
-        raise UserError(f"the tokenizer needs {error.name}: {extras.TRANSFORMERS}") from None
     proto = _read(model)
     pieces = {piece.piece: piece for piece in proto.pieces}
     normal = [piece.piece for piece in proto.pieces if piece.type == _NORMAL]
@@ -62,7 +60,8 @@ def build_tokenizer(
         tokenizer = Tokenizer(models.BPE(numbers, merges, unk_token=UNK, fuse_unk=True, byte_fallback=fallback))
     spec = proto.normalizer_spec
     # Metaspace puts a space before the character at offset 0 alone, so one that would be removed there becomes it
-    steps = [normalizers.Replace(Regex(rf"\A{_removed(stages)}+"), " ")]
+    removed = _NO_TEXT if "repair-characters" in (stages or ()) else _CONTROL
+    steps = [normalizers.Replace(Regex(rf"\A{removed}+"), " ")]
     steps += [normalizers.Replace(Regex(pattern), content) for pattern, content in cleaning(stages)]
     if spec.precompiled_charsmap:
         # NFC first: Precompiled maps whole graphemes only, so that a letter and its accent, when apart,
@@ -138,10 +137,6 @@ def tokenizer_config(max_length: int, has_mask: bool) -> dict[str, object]:
     }
 
 
-def _removed(stages: Collection[str] | None) -> str:
-    return _NO_TEXT if "repair-characters" in (stages or ()) else _CONTROL
-
-
 def cleaning(stages: Collection[str] | None) -> list[tuple[str, str]]:
     """Return the patterns of a corpus' text processing that a tokenizer can replace, each with what takes its place."""
     if stages is None:
@@ -151,10 +146,8 @@ def cleaning(stages: Collection[str] | None) -> list[tuple[str, str]]:
 
 def _read(model: Path):
     """Return the model as its protocol buffer."""
-    try:
+    with needing("the tokenizer", extras.TRANSFORMERS):
         from sentencepiece import sentencepiece_model_pb2
-    except ModuleNotFoundError as error:
-        raise UserError(f"the tokenizer needs {error.name}: {extras.TRANSFORMERS}") from None
     proto = sentencepiece_model_pb2.ModelProto()
     try:
         proto.ParseFromString(model.read_bytes())

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tupe.data.translation.parallel_text import lines
-from tupe.errors import UserError, one_line
+from tupe.errors import UserError, needing, one_line
 
 _SAMPLES = 1000  # of the paired bootstrap (Koehn 2004)
 _GENERATED = re.compile(r"([A-Z])-(\d+)\t")
@@ -47,11 +47,9 @@ def score(
         UserError: if sacrebleu is not installed, for an unknown tokeniser, for an empty reference, and for unequal
             numbers of lines.
     """
-    try:
+    with needing("BLEU", "pip install '.[translation]' (or sacrebleu)."):
         from sacrebleu.metrics import BLEU, CHRF
         from sacrebleu.significance import PairedTest
-    except ImportError:
-        raise UserError("BLEU needs sacrebleu: pip install '.[translation]' (or sacrebleu).") from None
     if tokenize not in BLEU.TOKENIZERS:
         raise UserError(f"there is no tokeniser {tokenize}: choose one of {', '.join(BLEU.TOKENIZERS)}.")
     references = list(lines(reference, keep_spaces=True))

@@ -17,7 +17,7 @@ from tupe.checkpoints.foreign.vocabulary import FILLER, NOT_USED, SPECIAL, Sourc
 from tupe.data.corpus.tokenizers import JSON, MODEL
 from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK, UNKNOWN_NUMBER
 from tupe.data.corpus.vocabulary import symbols as pieces_of
-from tupe.errors import UserError
+from tupe.errors import UserError, needing
 from tupe.fairseq_patches.checkpoints import read_dictionary
 from tupe.files import checked, read, read_text, typed
 
@@ -441,8 +441,6 @@ def _unigram(content: Mapping[str, Any], parts: Mapping[str, dict[str, Any]], pa
 
 
 def _package() -> Any:
-    try:
+    with needing("the tokenizer", extras.TRANSFORMERS):
         import tokenizers
-    except ModuleNotFoundError:
-        raise UserError(f"the tokenizer needs the package tokenizers: {extras.TRANSFORMERS}") from None
     return tokenizers

@@ -12,7 +12,7 @@ from tupe.checkpoints.foreign import fairseq
 from tupe.checkpoints.foreign.model import Foreign
 from tupe.checkpoints.foreign.vocabulary import Vocabulary
 from tupe.data.corpus.tokenizers import Tokenizer
-from tupe.errors import UserError
+from tupe.errors import UserError, needing
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeModel
 from tupe.safe_load import safe_load
@@ -121,11 +121,9 @@ def _run_transformers(
     folder: Path, foreign: Foreign, head: str | None, tokens: Tensor, words: Tensor, segments: Tensor | None
 ) -> dict[str, Tensor]:
     """Return what the original says of `tokens`, in its own numbers; `words` are those that are no padding."""
-    try:
+    with needing("--verify runs the original, which", extras.TRANSFORMERS):
         import tupe.transformers  # hides a torchaudio that does not load  # noqa: F401, I001
         import transformers
-    except ImportError as error:
-        raise UserError(f"--verify runs the original, which needs {error.name}: {extras.TRANSFORMERS}") from None
 
     transformers.logging.set_verbosity_error()  # it lists what a head leaves out, which is said here
     transformers.logging.disable_progress_bar()

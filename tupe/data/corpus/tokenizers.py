@@ -20,7 +20,7 @@ from tupe.data.corpus.vocabulary import (
     symbols,
 )
 from tupe.data.text.memo import Memo
-from tupe.errors import UserError
+from tupe.errors import UserError, needing
 from tupe.files import check_file
 
 #: Names of the file of a tokenizer in a corpus' folder; the first is the one that fairseq's hub looks for.
@@ -136,10 +136,8 @@ Tokenizer = SentencePieceTokenizer | JsonTokenizer
 
 def open_json(path: Path):
     """Open a `tokenizer.json` with the package `tokenizers`. Raise `UserError` where that fails."""
-    try:
+    with needing(str(path), "pip install '.[transformers]'"):
         import tokenizers
-    except ModuleNotFoundError:
-        raise UserError(f"{path} needs the package tokenizers: pip install '.[transformers]'") from None
     check_file(path, "tupe import")
     try:
         tokenizer = tokenizers.Tokenizer.from_file(str(path))

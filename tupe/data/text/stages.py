@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from operator import ne
 
 from tupe.data.text import characters, punctuation, sentences, special_tokens, tokens
-from tupe.errors import UserError
+from tupe.errors import UserError, needing
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,11 @@ class TextProcessing:
         self._line = {"repair-characters": characters.keep if KEEP_WHITE_SPACE in chosen else characters.mark}
         self._document: dict[str, Callable[[list[str]], list[str]]] = {}
         for name in (name for name in STAGES if name in chosen):
-            try:
+            with needing(f"--{name}", f"pip install '.[corpus]', or use --no-{name}."):
                 if STAGES[name].line:
                     self._line[name] = STAGES[name].line(language)
                 if STAGES[name].document:
                     self._document[name] = STAGES[name].document(language)
-            except ModuleNotFoundError as error:
-                raise UserError(f"--{name} needs {error.name}: pip install '.[corpus]', or use --no-{name}.") from None
         self._names = [name for name in STAGES if name in self._line or name in self._document]
 
     def line(self, text: str) -> str:
