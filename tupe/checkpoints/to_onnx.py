@@ -20,15 +20,15 @@ from tqdm import tqdm
 
 from tupe.checkpoints import extras
 from tupe.checkpoints.from_transformers import doc_stride, read_weights
-from tupe.criterions.metrics import has_entities, scores_of_classes, scores_of_numbers, scores_of_sets
+from tupe.criterions.metrics import has_entities
 from tupe.data.binary import check_indexed
 from tupe.data.words import check_entity_scores, named, word_scores
-from tupe.errors import UserError
+from tupe.errors import UserError, needing
 from tupe.fairseq_patches.checkpoints import read_dictionary, special_symbols
 from tupe.files import atomic, read_json
 from tupe.position.arguments import check_flags
 from tupe.safe_load import refuse_no_paths
-from tupe.tasks.sentence_prediction import JoinedSentences
+from tupe.tasks.sentence_prediction import TupeSentencePredictionConfig, TupeSentencePredictionTask
 from tupe.tasks.token_classification import TupeTokenClassificationConfig, TupeTokenClassificationTask
 
 FILE, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"  # where Transformers.js and Optimum look for them
@@ -72,11 +72,9 @@ def export_onnx(folder: str | Path, int8: bool = False, data: str | Path | None 
     Raises:
         UserError: a package is missing, the folder is none, a graph is not equal to the model, or `data` does not fit.
     """
-    try:
+    with needing("an ONNX graph", extras.ONNX):
         import onnx  # noqa: F401
         import onnxruntime
-    except ModuleNotFoundError as error:
-        raise UserError(f"an ONNX graph needs {error.name}: {extras.ONNX}") from None
     try:
         import tupe.transformers as ours
     except ImportError as error:  # Transformers is missing, or too old
@@ -253,21 +251,17 @@ def development(model: nn.Module, name: str, data: Path) -> Development:
     if name != "TupeForSequenceClassification":
         raise UserError(f"a development set of {name} cannot be scored: leave --data out")
     sides = [split(data / side) for side in ("input0", "input1") if (data / side).is_dir() or side == "input0"]
-    joined = JoinedSentences(sides, [0, 2 if model.config.pair_separators == 2 else None], longest)
+    kind, classes = model.config.problem_type, 1
+    if kind != "regression":
+        classes = len(_class_names(model, data))
+        split(data / "label", Dictionary().nspecial + classes)  # raises UserError for damaged files
+    cfg = TupeSentencePredictionConfig(data=str(data), num_classes=classes, max_positions=longest, seed=1)
+    cfg.regression_target, cfg.multi_label = kind == "regression", kind == "multi_label_classification"
+    task = TupeSentencePredictionTask.setup_task(cfg)
+    task.pair_separators = model.config.pair_separators
+    joined, targets = task.joined(sides), task.targets("valid")
     tokens = [joined[i].numpy() for i in range(len(joined))]
-    if model.config.problem_type == "regression":
-        path = data / "label" / "valid.label"
-        if not path.is_file():
-            raise UserError(f"there is no {path}: give with --data the task that the model was trained on")
-        numbers = np.array([float(line) for line in path.read_text().splitlines()])
-        return Development(tokens, None, lambda rows: scores_of_numbers([float(row[0]) for row in rows], numbers))
-    classes, nspecial = len(_class_names(model, data)), Dictionary().nspecial
-    labels = [np.asarray(label)[:-1] - nspecial for label in split(data / "label", nspecial + classes)]
-    if model.config.problem_type == "multi_label_classification":
-        true = np.stack([np.isin(np.arange(classes), of) for of in labels])
-        return Development(tokens, None, lambda rows: scores_of_sets(np.stack(rows) > 0, true))
-    targets = [int(label[0]) for label in labels]
-    return Development(tokens, None, lambda rows: scores_of_classes([row.argmax() for row in rows], targets, classes))
+    return Development(tokens, None, lambda rows: task.metrics(torch.from_numpy(np.stack(rows)), targets))
 
 
 def _class_names(model: nn.Module, data: Path) -> list[str]:

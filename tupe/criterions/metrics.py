@@ -6,13 +6,14 @@ Pearson and Spearman correlation are taken of all predictions and targets, in an
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
 from fairseq.criterions import FairseqCriterion
 from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
+from scipy.stats import rankdata
 from torch import Tensor
 
 
@@ -74,28 +75,19 @@ def pearson(x: np.ndarray, y: np.ndarray) -> float:
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
     """Compute the Pearson correlation of the ranks; equal values share the mean of their ranks."""
-    return pearson(_ranks(x), _ranks(y)) if _varies(x) and _varies(y) else 0.0
+    return pearson(rankdata(x), rankdata(y)) if _varies(x) and _varies(y) else 0.0
 
 
-def scores_of_classes(predicted: Iterable[int], targets: Iterable[int], number: int) -> dict[str, float]:
-    """Return accuracy, macro F1 and Matthews correlation of examples that have one of `number` classes each."""
-    counts = [[0] * number for _ in range(number)]
-    for true, chosen in zip(targets, predicted):
-        counts[true][chosen] += 1
-    return {"accuracy": accuracy(counts), "macro_f1": macro_f1(one_against_others(counts)), "mcc": matthews(counts)}
+#: Metrics by their names: of a confusion matrix, of one of two classes, of `set_counts`, of two arrays.
+OF_CLASSES = {"accuracy": accuracy, "macro_f1": lambda counts: macro_f1(one_against_others(counts)), "mcc": matthews}
+OF_TWO_CLASSES = {"f1": f1, "acc_and_f1": lambda counts: (accuracy(counts) + f1(counts)) / 2}
+OF_SETS = {"micro_f1": micro_f1, "macro_f1": macro_f1}
+OF_NUMBERS = {"pearson": pearson, "spearman": spearman}
 
 
-def scores_of_sets(predicted: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-    """Return micro F1, macro F1 and the share of examples that are wholly right, of classes `(N, C)`, bool."""
-    sides = np.stack([targets & predicted, ~targets & predicted, targets & ~predicted], -1).sum(0).tolist()
-    whole = float((targets == predicted).all(1).mean())
-    return {"micro_f1": micro_f1(sides), "macro_f1": macro_f1(sides), "accuracy": whole}
-
-
-def scores_of_numbers(predicted: Sequence[float], targets: Sequence[float]) -> dict[str, float]:
-    """Return Pearson and Spearman correlation."""
-    sides = np.asarray(predicted, float), np.asarray(targets, float)
-    return {"pearson": pearson(*sides), "spearman": spearman(*sides)}
+def set_counts(true: Tensor, chosen: Tensor) -> Tensor:
+    """Count true positives, false positives and false negatives of several classes, `(C, 3)`, of `(N, C)`, bool."""
+    return torch.stack([true & chosen, ~true & chosen, true & ~chosen], -1).sum(0)
 
 
 def detection(counts: list[list[int]]) -> dict[str, float]:
@@ -153,11 +145,6 @@ def log_percent(name: str, counts: str, metric: Callable[[list[list[int]]], floa
 
 def _varies(values: np.ndarray) -> bool:
     return len(values) > 0 and bool(np.isfinite(values).all()) and values.min() < values.max()
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
 
 
 class ExamplesMeter(MetersDict._DerivedMeter):

@@ -1,6 +1,5 @@
 """Extractive question answering: cross-entropy of the answer's first and last place in a window."""
 
-# No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import math
 
 import torch

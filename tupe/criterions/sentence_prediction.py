@@ -2,7 +2,6 @@
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -16,16 +15,15 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
 from tupe.criterions.metrics import (
+    OF_CLASSES,
+    OF_NUMBERS,
+    OF_SETS,
+    OF_TWO_CLASSES,
     ExamplesMeter,
     SummedCriterion,
-    accuracy,
-    f1,
     log_percent,
-    macro_f1,
-    matthews,
-    micro_f1,
-    one_against_others,
     pearson,
+    set_counts,
     spearman,
     totals,
 )
@@ -107,7 +105,7 @@ class TupeSentencePredictionCriterion(SummedCriterion):
             loss = F.binary_cross_entropy_with_logits(scores, target, pos_weight=weights, reduction="sum")
             loss = loss / target.shape[1]
             hit, chosen = target.bool(), scores.detach() > 0
-            log["sides"] = torch.stack([hit & chosen, ~hit & chosen, hit & ~chosen], -1).sum(0)  # C 3
+            log["sides"] = set_counts(hit, chosen)
             log["exact"] = (hit == chosen).all(1).sum()
         else:
             loss = F.cross_entropy(scores, target, weights, reduction="sum")
@@ -132,22 +130,18 @@ class TupeSentencePredictionCriterion(SummedCriterion):
         if several:
             metrics.log_scalar_sum("_sides", sum(log["sides"] for log in logging_outputs).long().cpu())
             metrics.log_scalar("accuracy", 100 * totals(logging_outputs, "exact")[0] / count, count)
-            log_percent("micro_f1", "_sides", micro_f1)
-            log_percent("macro_f1", "_sides", macro_f1)
+            for name, metric in OF_SETS.items():
+                log_percent(name, "_sides", metric)
         elif classes:
             counts = sum(log["counts"] for log in logging_outputs).long().cpu()
             metrics.log_scalar_sum("_counts", counts)
-            log_percent("accuracy", "_counts", accuracy)
-            log_percent("macro_f1", "_counts", lambda counts: macro_f1(one_against_others(counts)))
-            log_percent("mcc", "_counts", matthews)
-            if len(counts) == 2:
-                log_percent("f1", "_counts", f1)
-                log_percent("acc_and_f1", "_counts", lambda counts: (accuracy(counts) + f1(counts)) / 2)
+            for name, metric in {**OF_CLASSES, **(OF_TWO_CLASSES if len(counts) == 2 else {})}.items():
+                log_percent(name, "_counts", metric)
         elif (rows := logged_rows(logging_outputs)) is not None:
             metrics.log_custom(ExamplesMeter, "_examples", rows)
-            _log_examples("pearson", pearson)
-            _log_examples("spearman", spearman)
-            _log_examples("pearson_and_spearman", lambda x, y: (pearson(x, y) + spearman(x, y)) / 2)
+            both = {"pearson_and_spearman": lambda x, y: (pearson(x, y) + spearman(x, y)) / 2}
+            for name, metric in {**OF_NUMBERS, **both}.items():
+                metrics.log_derived(name, lambda meters, of=metric: 100 * of(*meters["_examples"].arrays()))
 
 
 def class_weights(text: str, task: FairseqTask, multi_label: bool = False) -> Tensor:
@@ -194,10 +188,6 @@ def worker_slots(rows: Tensor) -> Tensor:
     slots = marked.new_zeros(workers, int(longest), marked.shape[1])
     slots[distributed.get_data_parallel_rank(), : len(rows)] = marked
     return slots
-
-
-def _log_examples(name: str, metric: Callable) -> None:
-    metrics.log_derived(name, lambda meters: 100 * metric(*meters["_examples"].arrays()))
 
 
 def logged_rows(logging_outputs: list[dict]) -> Optional[Tensor]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from tupe.checkpoints.load import Checkpoint, open_checkpoint
-from tupe.criterions.metrics import has_entities, scores_of_classes, scores_of_numbers, scores_of_sets
+from tupe.criterions.metrics import has_entities
 from tupe.data.binary import check_indexed
 from tupe.data.glue.own import MADE_BY, description
 from tupe.data.glue.prepare import WORDS
@@ -23,7 +23,7 @@ from tupe.data.length_order import TextWindows
 from tupe.data.words import check_entity_scores, named, word_scores
 from tupe.errors import UserError
 from tupe.files import check_file, read_text, typed, write_bytes
-from tupe.tasks.sentence_prediction import JoinedSentences, MultiHot, TupeSentencePredictionTask
+from tupe.tasks.sentence_prediction import JoinedSentences, TupeSentencePredictionTask
 
 _BATCH = 32
 
@@ -197,14 +197,7 @@ class Classifier:
             raise UserError(
                 f"the split {split} in {self._data} has {len(found)} texts and {len(targets)} labels: prepare it again."
             )
-        if self._glue.scale is not None:
-            values = scores_of_numbers(found.flatten().double().numpy(), targets)
-        elif self._glue.multi_label:
-            true = MultiHot([], found.shape[1]).collater(targets).bool()
-            values = scores_of_sets(found.gt(0).numpy(), true.numpy())
-        else:
-            values = scores_of_classes(found.argmax(1).tolist(), targets, found.shape[1])
-        return {name: 100 * value for name, value in values.items()}
+        return {name: 100 * value for name, value in self.task.metrics(found, targets).items()}
 
     @torch.no_grad()
     def scores(self, sentences: JoinedSentences) -> list[Tensor]:

@@ -30,6 +30,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import II, MISSING
 from torch import Tensor, nn
 
+from tupe.criterions.metrics import OF_CLASSES, OF_NUMBERS, OF_SETS, set_counts
 from tupe.data.batches import Batches
 from tupe.data.length_order import LENGTH_WINDOW, LengthWindows, Sized
 from tupe.errors import UserError
@@ -174,6 +175,20 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
     def targets(self, split: str, combine: bool = False) -> Sequence:
         """Read the class, classes or number of every example, with the errors of `load_dataset`."""
         return self._numbers(split) if self.cfg.regression_target else self._classes(split, combine)
+
+    def metrics(self, scores: Tensor, targets: Sequence) -> dict[str, float]:
+        """Compute the metrics of the scores `(N, num_classes)` of all examples, with the criterion's names, up to 1."""
+        number = self.cfg.num_classes
+        if self.cfg.regression_target:
+            numbers = scores.flatten().double().numpy(), targets
+            return {name: metric(*numbers) for name, metric in OF_NUMBERS.items()}
+        if self.cfg.multi_label:
+            true, chosen = MultiHot([], number).collater(targets).bool(), scores > 0
+            found, whole = set_counts(true, chosen).tolist(), float((true == chosen).all(1).double().mean())
+            return {**{name: metric(found) for name, metric in OF_SETS.items()}, "accuracy": whole}
+        cells = np.asarray(targets) * number + scores.argmax(1).numpy()
+        counts = np.bincount(cells, minlength=number**2).reshape(number, number).tolist()
+        return {name: metric(counts) for name, metric in OF_CLASSES.items()}
 
     def class_counts(self) -> tuple[list[int], int]:
         """Count how many training examples have each class, and how many there are."""
