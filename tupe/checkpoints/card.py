@@ -182,7 +182,9 @@ def card(about: About, name: str) -> str:
     ]
     if about.scores:
         parts.append(f"## Scores\n\n{_scores(about)}")
-    parts += [f"## Limits\n\n{_limits(about)}", f"## Citation\n\n```bibtex\n{_citation(about)}\n```"]
+    diet = (about.system or "").startswith("diet")
+    cited = "\n\n".join([_CITATIONS["tupe"], *([_CITATIONS["diet"]] if diet else [])])
+    parts += [f"## Limits\n\n{_limits(about)}", f"## Citation\n\n```bibtex\n{cited}\n```"]
     return "\n\n".join(parts) + "\n"
 
 
@@ -309,8 +311,3 @@ def _limits(about: About) -> str:
     if about.tokenizer:
         lines.append("Text that spells `<s>`, `</s>`, `<pad>`, `<unk>` or `<mask>` becomes that symbol.")
     return "\n".join(f"- {line}" for line in lines)
-
-
-def _citation(about: About) -> str:
-    diet = about.system is not None and about.system.startswith("diet")
-    return "\n\n".join([_CITATIONS["tupe"], *([_CITATIONS["diet"]] if diet else [])])

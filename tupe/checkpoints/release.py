@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 from torch import Tensor
 
-from tupe.checkpoints.fairseq_checkpoint import write_checkpoint
+from tupe.checkpoints.fairseq_checkpoint import fill, write_checkpoint
 from tupe.checkpoints.foreign.names import todays
 from tupe.errors import UserError
 from tupe.models import TupeModel
@@ -90,10 +90,7 @@ def load_release(path: str | Path) -> TupeModel:
     weights = convert_release_state(release)
     dictionary = dictionary_of_size(len(weights[_OURS + "embed_tokens.weight"]))
     model = TupeModel.build_model(config, SimpleNamespace(source_dictionary=dictionary))
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        raise UserError(f"{path} does not fit the model that its `args` describe: {error}") from error
+    fill(model, weights, Path(path), may_lack=())
     return model.eval()
 
 

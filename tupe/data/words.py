@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from fairseq.data import Dictionary, data_utils
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
@@ -58,13 +59,12 @@ class LabelledWords(TextWindows):
         counts = maximum_context(int(self._tokens.sizes[sentence]) - 1, self._room, self._stride)
         word = labels.ne(PAD) & torch.from_numpy(counts[start // self._stride][:length])
         classes = labels - self._nspecial
-        edge = torch.tensor([self._dictionary.bos()]), torch.tensor([self._dictionary.eos()])
-        none, no = torch.tensor([NO_LABEL]), torch.tensor([False])
+        bos, eos = torch.tensor([self._dictionary.bos()]), torch.tensor([self._dictionary.eos()])
         return {
             "id": index,
-            "source": torch.cat([edge[0], tokens, edge[1]]),
-            "target": torch.cat([none, classes.where(word & classes.ge(0), none), none]),
-            "word": torch.cat([no, word, no]),
+            "source": torch.cat([bos, tokens, eos]),
+            "target": F.pad(classes.masked_fill(~word | classes.lt(0), NO_LABEL), (1, 1), value=NO_LABEL),
+            "word": F.pad(word, (1, 1)),
             "place": torch.arange(-1, length + 1) + int(self._begin[sentence]) + start,
         }
 

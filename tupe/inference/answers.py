@@ -51,9 +51,7 @@ def predict_answers(
         predictions = {name: candidates[0].text if candidates else "" for name, candidates in best.items()}
         write_json(out / f"{split}.nbest.json", {name: _described(candidates) for name, candidates in best.items()})
         write_json(out / f"{split}.json", predictions)
-        answered = any(question.answers for question in windows.questions)
-        rules = tokens(windows.report.rules, windows.report.language)
-        result[split] = score(windows.paragraphs, predictions, rules) if answered else None
+        result[split] = score(windows.paragraphs, predictions, tokens(windows.report.rules, windows.report.language))
     return result
 
 

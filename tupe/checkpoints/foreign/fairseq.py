@@ -1,6 +1,7 @@
 """Read a folder that fairseq released: `model.pt` with the options of its training, whose text is never run."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from torch import Tensor
@@ -33,16 +34,9 @@ _OPTIONS: dict[str, Any] = {
 _NEEDED = ("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads")
 
 
-class _Inert:
-    """Stands for a class of fairseq that trainings of 2019 saved: whatever it held is thrown away."""
-
-    def __setstate__(self, state: Any) -> None:
-        pass
-
-
-#: The meters in the state of a training, in which nothing is that a model needs.
+#: The meters in the state of a training of 2019, in which nothing is that a model needs.
 METERS = [
-    (_Inert, f"fairseq.{module}.{name}")
+    (SimpleNamespace, f"fairseq.{module}.{name}")
     for module in ("meters", "logging.meters")
     for name in ("AverageMeter", "TimeMeter", "StopwatchMeter", "SumMeter")
 ]
@@ -59,7 +53,8 @@ def read(folder: Path, head: str | None = None) -> Foreign:
     state = safe_load(path, METERS)
     options = saved_fields(state.get("args")) or saved_fields(saved_fields(state.get("cfg")).get("model"))
     model = state.get("model")
-    if not options or not isinstance(model, dict) or not _are_tensors(model):
+    tensors = isinstance(model, dict) and all(isinstance(n, str) and isinstance(t, Tensor) for n, t in model.items())
+    if not options or not tensors:
         raise UserError(f"{path} is no checkpoint of {MADE_BY}: it needs `args` or `cfg`, and `model` of tensors")
     check_stored(model, path)
     try:
@@ -94,10 +89,6 @@ def read(folder: Path, head: str | None = None) -> Foreign:
     )
     foreign.tie()
     return foreign
-
-
-def _are_tensors(model: dict[Any, Any]) -> bool:
-    return all(isinstance(name, str) and isinstance(value, Tensor) for name, value in model.items())
 
 
 def _fields(path: Path, options: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import shutil
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,7 +34,7 @@ from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary
 from tupe.files import checksums, own, read_json, sha256, sizes, write, write_bytes
 from tupe.models.checkpoint_config import saved_config
 from tupe.models.config import TupeConfig
-from tupe.models.tupe import TupeModel
+from tupe.models.tupe import TupeModel, as_namespace
 
 MADE_BY = "tupe import"
 CHECKPOINT = "checkpoint.pt"
@@ -189,7 +188,7 @@ def build(config: TupeConfig, dictionary: Dictionary, foreign: Foreign, head_nam
     Raises:
         UserError: if they do not fit.
     """
-    args = Namespace(**{name: getattr(value, "value", value) for name, value in vars(config).items()})  # of an Enum
+    args = as_namespace(config)
     args.dictionary_sha256 = dictionary_sha256(dictionary)
     torch.manual_seed(1)
     model = TupeModel.build_model(args, SimpleNamespace(source_dictionary=dictionary))

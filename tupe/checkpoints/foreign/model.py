@@ -90,11 +90,10 @@ class Foreign:
             out = self.head.get("out_proj.weight")
             classes = max(1, len(out)) if out is not None and out.ndim else 1
             wanted |= {f"{HEAD}out_proj.weight": (classes, width), f"{HEAD}out_proj.bias": (classes,)}
-        dense = [f"{HEAD}dense."] if self.head else []
-        dense += [f"{POOLER}dense."] if any(name.startswith(POOLER) for name in self.weights) else []
-        for part in dense:
-            wanted |= {f"{part}weight": (width, width), f"{part}bias": (width,)}
         held = {**self.weights, **{HEAD + name: tensor for name, tensor in self.head.items()}}
+        for part in (HEAD, POOLER):
+            if any(name.startswith(part) for name in held):
+                wanted |= {f"{part}dense.weight": (width, width), f"{part}dense.bias": (width,)}
         if f["relative"] == "deberta":
             wanted[DISTANCES] = (2 * (f["relative_buckets"] or f["relative_max_distance"]), width)
         for layer in range(self.layers):

@@ -145,19 +145,16 @@ def _weights(folder: Path) -> tuple[list[Path], dict[str, Tensor]]:
     tensors: dict[str, Tensor] = {}
     for file in files:
         part = safe_load(file)
-        wrong = [name for name, value in part.items() if not isinstance(name, str) or not _has_numbers(value)]
-        if wrong:
-            raise UserError(
-                f"{file} holds {wrong[0]!r:.60}, which is no tensor of numbers with a name: give the weights of "
-                f"{MADE_BY}, not quantised"
-            )
+        for name, value in part.items():
+            numbers = isinstance(value, Tensor) and not value.is_quantized and not value.is_meta
+            if not isinstance(name, str) or not numbers:
+                raise UserError(
+                    f"{file} holds {name!r:.60}, which is no tensor of numbers with a name: give the weights of "
+                    f"{MADE_BY}, not quantised"
+                )
         check_stored(part, file)
         tensors.update(part)
     return files, tensors
-
-
-def _has_numbers(value: Any) -> bool:
-    return isinstance(value, Tensor) and not value.is_quantized and not value.is_meta
 
 
 def _number(path: Path, config: dict[str, Any], name: str, default: int | None = None) -> int:

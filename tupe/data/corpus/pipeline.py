@@ -138,39 +138,32 @@ class _Preparation:
 
     def plan(self, map_: Map) -> None:
         """Decide what is kept of each part, and run that through the stages."""
-        line_files, document_files, length_files = (
-            [part.path("scan", kind) for part in self.parts] for kind in ("lines", "documents", "lengths")
-        )
-        documents, lines = self._repeated("documents", document_files), self._repeated("lines", line_files)
-        hashes = np.concatenate([np.fromfile(path, dtype="<u8") for path in document_files])
-        lengths = np.concatenate([np.fromfile(path, dtype=np.int64) for path in length_files])
-        document = dict(zip(self.parts, accumulate((number_of([path]) for path in document_files), initial=0)))
-        line = dict(zip(self.parts, accumulate((number_of([path]) for path in line_files), initial=0)))
-
-        def hashes_of(parts: Sequence[Part], kind: str, first: dict[Part, int]) -> slice:
-            return slice(first[parts[0]], first[parts[-1]] + number_of([parts[-1].path("scan", kind)]))
-
-        valid, self.planned = np.zeros(len(hashes), dtype=bool), {}
+        documents, lines = self._repeated("documents"), self._repeated("lines")
+        valid, self.planned = {}, {}
         for language, parts in self.languages.items():
-            place = hashes_of(parts, "documents", document)
-            where = f"the inputs{_of(language)}"
-            valid[place] = choose(hashes[place], documents[place], self.settings.valid_documents, where)
-            in_repeated = int(lengths[place][documents[place]].sum())
+            again = np.concatenate([documents[part] for part in parts])
+            hashes = np.concatenate([np.fromfile(part.path("scan", "documents"), dtype="<u8") for part in parts])
+            lengths = np.concatenate([np.fromfile(part.path("scan", "lengths"), dtype=np.int64) for part in parts])
+            held = choose(hashes, again, self.settings.valid_documents, f"the inputs{_of(language)}")
+            valid.update(_divided(held, parts, "documents"))
+            in_repeated = int(lengths[again].sum())
             counts = self.planned[language] = Counter({"deduplicate-documents: removed": in_repeated})
             if "deduplicate-lines" in self.settings.stages:  # those of a repeated document are repeated too
-                counts["deduplicate-lines: removed"] = int(lines[hashes_of(parts, "lines", line)].sum()) - in_repeated
+                counts["deduplicate-lines: removed"] = sum(int(lines[part].sum()) for part in parts) - in_repeated
 
         def planned(part: Part) -> Planned:
-            place, line_place = hashes_of([part], "documents", document), hashes_of([part], "lines", line)
-            return Planned(part, *map(np.array, (documents[place], lines[line_place], valid[place])))
+            return Planned(part, *map(np.array, (documents[part], lines[part], valid[part])))
 
         function = partial(clean, self.settings.stages, self.settings.language)
         each("clean", self.parts, map_, function, planned)
 
-    def _repeated(self, kind: str, files: Sequence[Path]) -> np.ndarray:
+    def _repeated(self, kind: str) -> dict[Part, np.ndarray]:
+        files = [part.path("scan", kind) for part in self.parts]
         if f"deduplicate-{kind}" in self.settings.stages:
-            return repeated(files, self.work / f"repeated.{kind}.npy")
-        return np.zeros(number_of(files), dtype=bool)
+            marks = repeated(files, self.work / f"repeated.{kind}.npy")
+        else:
+            marks = np.zeros(number_of(files), dtype=bool)
+        return _divided(marks, self.parts, kind)
 
     def check_left(self, step: str) -> None:
         for language, parts in self.languages.items():
@@ -261,6 +254,12 @@ class _Preparation:
             stages={name: number for name, number in counts.items() if ": " in name},
             left={name: number for name, number in encoded.items() if name.startswith(text.SPLITS)},
         )
+
+
+def _divided(marks: np.ndarray, parts: Sequence[Part], kind: str) -> dict[Part, np.ndarray]:
+    """Return which of the marks are of each part's lines or documents."""
+    ends = np.cumsum([number_of([part.path("scan", kind)]) for part in parts])
+    return dict(zip(parts, np.split(marks, ends[:-1])))
 
 
 def _cleaned_bytes(parts: Sequence[Part]) -> int:

@@ -200,11 +200,10 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
     if options.kind == "regression":
         return _scaled(task, rows, files["train"])
     classes = options.labels or _classes(rows["train"], files["train"], options, tokens)
-    for name in classes:
-        where = "--labels" if options.labels else str(files["train"])
-        check_name(name, where)
+    for name in options.labels:
+        check_name(name, "--labels")
         if options.kind == "multi-label":
-            _check_separator(name, where, options)
+            _check_separator(name, "--labels", options)
     if len({*classes}) < len(classes):
         raise UserError("--labels names a class twice: leave one out.")
     spelled: dict[str, str] = {}

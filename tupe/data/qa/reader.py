@@ -52,13 +52,11 @@ def read(path: Path) -> list[Paragraph]:
     try:
         for article in content["data"]:
             articles.append([_paragraph(item) for item in article["paragraphs"]])
+    except UserError as error:
+        raise UserError(f"{path} {error}") from None
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         what = f"has no {error}" if isinstance(error, KeyError) else "has a value of another type"
         raise UserError(f"{path} is not SQuAD's JSON: article {len(articles) + 1} in it {what}: get it anew.") from None
-    except _Impossible as error:
-        raise UserError(
-            f"{path} has questions without an answer (is_impossible, id {error}), as SQuAD v2: give a v1.1 file."
-        ) from None
     paragraphs = [paragraph for article in articles for paragraph in article]
     ids = Counter(question.id for paragraph in paragraphs for question in paragraph.questions)
     if not ids:
@@ -85,17 +83,15 @@ def shown(ids: list[str]) -> str:
     return ", ".join(ascii(id_[:40]) for id_ in ids[:_SHOWN])
 
 
-class _Impossible(Exception):
-    pass
-
-
 def _paragraph(item: dict[str, Any]) -> Paragraph:
     return Paragraph(_text(item["context"]), tuple(map(_question, item["qas"])))
 
 
 def _question(item: dict[str, Any]) -> Question:
     if item.get("is_impossible"):
-        raise _Impossible(item["id"])
+        raise UserError(
+            f"has questions without an answer (is_impossible, id {item['id']}), as SQuAD v2: give a v1.1 file."
+        )
     answers = (Answer(_text(answer["text"]), int(answer["answer_start"])) for answer in item.get("answers", ()))
     return Question(str(item["id"]), _text(item["question"]), tuple(answer for answer in answers if answer.text))
 

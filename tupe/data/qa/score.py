@@ -8,15 +8,14 @@ from tupe.data.qa.rules import Tokens, scores
 from tupe.errors import UserError
 
 
-def score(paragraphs: list[Paragraph], predictions: Mapping[str, str], of: Tokens) -> dict[str, float]:
+def score(paragraphs: list[Paragraph], predictions: Mapping[str, str], of: Tokens) -> dict[str, float] | None:
     """Compute `exact_match` and `f1`, means over all questions; a question without a prediction counts 0.
 
-    Raises:
-        UserError: if no question has an answer.
+    None if no question has an answer.
     """
     questions = [question for paragraph in paragraphs for question in paragraph.questions]
     if not any(question.answers for question in questions):
-        raise UserError("none of the questions has an answer, so that nothing can be scored: the file keeps them back.")
+        return None
     found = [
         scores(predictions[question.id], (answer.text for answer in question.answers), of)
         for question in questions
@@ -42,10 +41,12 @@ def score_files(reference: Path, predictions: Path, of: Tokens) -> tuple[dict[st
         raise UserError(
             f"{predictions} has no prediction for any of the {len(ids)} questions of {reference}: give its own."
         )
-    try:
-        result = score(paragraphs, predicted, of)
-    except UserError as error:
-        raise UserError(f"{reference}: {error}") from None
+    result = score(paragraphs, predicted, of)
+    if result is None:
+        raise UserError(
+            f"{reference}: none of the questions has an answer, so that nothing can be scored: the file keeps them "
+            "back."
+        )
     warnings = []
     if missing:
         warnings.append(f"{len(missing)} question(s) have no prediction and count 0, such as {shown(missing)}")
