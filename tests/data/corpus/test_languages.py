@@ -145,7 +145,7 @@ def test_codes(name, code):
         (["--languages", "{0}/text"], "more.txt is not called by a language"),
         (["--languages", "{0}/nowhere"], "there is no folder"),
         (["--languages", "{0}/text/en.txt"], "there is no folder"),
-        (["--languages", "{0}/empty"], "there is no input"),
+        (["--languages", "{0}/empty"], "empty holds no text files"),
         (["he={0}/nothing"], "there is no"),
         (["he={0}/blank.txt", "en={0}/text"], "there is no text in the inputs in he"),
         (["he={0}/more/he.txt", "en={0}/text", "--valid-documents", "12"], "the inputs in he hold 12 different"),
