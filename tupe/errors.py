@@ -34,9 +34,9 @@ class UserError(_Compact, ValueError):
 
 
 @contextlib.contextmanager
-def needing(what: str, how: str) -> Iterator[None]:
-    """Raise a `UserError`, that `what` needs a package and `how` to install it, if the block imports one in vain."""
+def needing(what: str, extra: str, more: str = "") -> Iterator[None]:
+    """Raise a `UserError` if the block imports a package that is not there: `what` needs it, and an `extra` has it."""
     try:
         yield
     except ImportError as error:
-        raise UserError(f"{what} needs {error.name}: {how}") from None
+        raise UserError(f"{what} needs {error.name}: pip install '.[{extra}]'{more}") from None

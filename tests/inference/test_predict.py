@@ -1,7 +1,7 @@
 """Predictions of made models in the GLUE server's format: order, labels, scores, and what is refused."""
 
-import importlib.util
 import shutil
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -236,7 +236,7 @@ def test_entities_without_seqeval(labelled, classes, expected, tmp_path, monkeyp
     def begun(path):
         raise UserError("the work began")
 
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "seqeval", None)
     monkeypatch.setattr(predictions, "open_checkpoint", begun)
     split = Split("test", ("test.conll",), (), 3, labelled=labelled)
     task = Task("words", (split,), texts=("word",), classes=classes, tokens=True)

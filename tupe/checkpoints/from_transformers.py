@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tupe.checkpoints import extras
 from tupe.checkpoints.fairseq_checkpoint import fill, write_checkpoint
 from tupe.checkpoints.foreign.head import task_of
 from tupe.checkpoints.transformers_format import CHECKSUM, OUTPUT_EMBEDDINGS, WINDOWS, checksum, model_fields, to_ours
@@ -101,7 +100,7 @@ def read_weights(folder: Path, made_by: str = _MADE_BY) -> dict[str, Tensor]:
         UserError: if a file is missing or damaged. What `tupe export` wrote carries its checksum (`CHECKSUM`); what
             Transformers saved since does not, and is taken as it is.
     """
-    with needing("an import", extras.TRANSFORMERS):
+    with needing("an import", "transformers"):
         from safetensors import SafetensorError, safe_open
     index = folder / "model.safetensors.index.json"
     tensors: dict[str, Tensor] = {}

@@ -18,7 +18,6 @@ from fairseq.data import Dictionary, data_utils
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from tupe.checkpoints import extras
 from tupe.checkpoints.from_transformers import doc_stride, read_weights
 from tupe.criterions.metrics import has_entities
 from tupe.data.binary import check_indexed
@@ -72,13 +71,13 @@ def export_onnx(folder: str | Path, int8: bool = False, data: str | Path | None 
     Raises:
         UserError: a package is missing, the folder is none, a graph is not equal to the model, or `data` does not fit.
     """
-    with needing("an ONNX graph", extras.ONNX):
+    with needing("an ONNX graph", "transformers,onnx"):
         import onnx  # noqa: F401
         import onnxruntime
     try:
         import tupe.transformers as ours
     except ImportError as error:  # Transformers is missing, or too old
-        raise UserError(f"an ONNX graph needs Transformers ({error}): {extras.ONNX}") from None
+        raise UserError(f"an ONNX graph needs Transformers ({error}): pip install '.[transformers,onnx]'") from None
     refuse_no_paths(folder=folder)
     check_flags(int8=int8)
     folder, data = Path(folder), None if data is None else Path(data)

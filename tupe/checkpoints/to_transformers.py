@@ -9,7 +9,6 @@ from typing import Any
 
 from torch import Tensor
 
-from tupe.checkpoints import extras
 from tupe.checkpoints.card import About, card
 from tupe.checkpoints.load import open_checkpoint
 from tupe.checkpoints.tokenizer import build_tokenizer, imported_tokenizer, tokenizer_config
@@ -200,7 +199,7 @@ def export(
     Raises:
         UserError: as `load` and `build_tokenizer`; a package is missing; `out` is something else's.
     """
-    with needing("an export", extras.TRANSFORMERS):
+    with needing("an export", "transformers"):
         from safetensors.torch import save
     refuse_no_paths(checkpoint=checkpoint, data=data, out=out)
     checkpoint, data, out = Path(checkpoint), Path(data), Path(out)

@@ -9,7 +9,6 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from tupe.checkpoints import extras
 from tupe.data.corpus.tokenizers import open_json
 from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK
 from tupe.errors import UserError, needing
@@ -39,7 +38,7 @@ def build_tokenizer(
         UserError: if a package is missing, the model is none or of a kind that has no counterpart, or the dictionary is
             not made of its pieces.
     """
-    with needing("the tokenizer", extras.TRANSFORMERS):
+    with needing("the tokenizer", "transformers"):
         from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
     proto = _read(model)
     pieces = {piece.piece: piece for piece in proto.pieces}
@@ -146,7 +145,7 @@ def cleaning(stages: Collection[str] | None) -> list[tuple[str, str]]:
 
 def _read(model: Path):
     """Return the model as its protocol buffer."""
-    with needing("the tokenizer", extras.TRANSFORMERS):
+    with needing("the tokenizer", "transformers"):
         from sentencepiece import sentencepiece_model_pb2
     proto = sentencepiece_model_pb2.ModelProto()
     try:

@@ -1,6 +1,5 @@
 """Sentences whose words have labels as fairseq's dataset, in windows where they are too long for a model."""
 
-import importlib.util
 import itertools
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from tupe.data.binary import PAD, check_indexed
 from tupe.data.glue.own import MADE_BY
 from tupe.data.length_order import TextWindows
 from tupe.data.qa.windows import maximum_context, windows
-from tupe.errors import UserError
+from tupe.errors import UserError, needing
 
 SPECIAL = 2  # <s> and </s>
 NO_LABEL = -100  # for tokens that begin no word, and for words with an unknown label
@@ -108,8 +107,8 @@ def named(sentences: list[tuple[np.ndarray, np.ndarray]], predicted: dict[int, i
 
 def check_entity_scores() -> None:
     """Raise a `UserError` if `entity_scores` would find no `seqeval`."""
-    if importlib.util.find_spec("seqeval") is None:
-        raise UserError("the F1 of entities is computed by seqeval, which is not there: pip install '.[tokens]'")
+    with needing("the F1 of entities", "tokens"):
+        import seqeval  # noqa: F401
 
 
 def entity_scores(known: list[list[str]], found: list[list[str]]) -> dict[str, float]:

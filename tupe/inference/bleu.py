@@ -47,7 +47,7 @@ def score(
         UserError: if sacrebleu is not installed, for an unknown tokeniser, for an empty reference, and for unequal
             numbers of lines.
     """
-    with needing("BLEU", "pip install '.[translation]' (or sacrebleu)."):
+    with needing("BLEU", "translation", " (or sacrebleu)."):
         from sacrebleu.metrics import BLEU, CHRF
         from sacrebleu.significance import PairedTest
     if tokenize not in BLEU.TOKENIZERS:

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tupe.checkpoints import extras
 from tupe.checkpoints.foreign import deberta
 from tupe.checkpoints.foreign.vocabulary import FILLER, NOT_USED, SPECIAL, Source
 from tupe.data.corpus.tokenizers import JSON, MODEL
@@ -441,6 +440,6 @@ def _unigram(content: Mapping[str, Any], parts: Mapping[str, dict[str, Any]], pa
 
 
 def _package() -> Any:
-    with needing("the tokenizer", extras.TRANSFORMERS):
+    with needing("the tokenizer", "transformers"):
         import tokenizers
     return tokenizers

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
-from tupe.checkpoints import extras
 from tupe.checkpoints.foreign import fairseq
 from tupe.checkpoints.foreign.model import Foreign
 from tupe.checkpoints.foreign.vocabulary import Vocabulary
@@ -121,7 +120,7 @@ def _run_transformers(
     folder: Path, foreign: Foreign, head: str | None, tokens: Tensor, words: Tensor, segments: Tensor | None
 ) -> dict[str, Tensor]:
     """Return what the original says of `tokens`, in its own numbers; `words` are those that are no padding."""
-    with needing("--verify runs the original, which", extras.TRANSFORMERS):
+    with needing("--verify runs the original, which", "transformers"):
         import tupe.transformers  # hides a torchaudio that does not load  # noqa: F401, I001
         import transformers
 

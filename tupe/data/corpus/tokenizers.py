@@ -136,7 +136,7 @@ Tokenizer = SentencePieceTokenizer | JsonTokenizer
 
 def open_json(path: Path):
     """Open a `tokenizer.json` with the package `tokenizers`. Raise `UserError` where that fails."""
-    with needing(str(path), "pip install '.[transformers]'"):
+    with needing(str(path), "transformers"):
         import tokenizers
     check_file(path, "tupe import")
     try:

@@ -72,7 +72,7 @@ class TextProcessing:
         self._line = {"repair-characters": characters.keep if KEEP_WHITE_SPACE in chosen else characters.mark}
         self._document: dict[str, Callable[[list[str]], list[str]]] = {}
         for name in (name for name in STAGES if name in chosen):
-            with needing(f"--{name}", f"pip install '.[corpus]', or use --no-{name}."):
+            with needing(f"--{name}", "corpus", f", or use --no-{name}."):
                 if STAGES[name].line:
                     self._line[name] = STAGES[name].line(language)
                 if STAGES[name].document:
