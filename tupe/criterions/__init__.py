@@ -5,11 +5,3 @@ from tupe.criterions.masked_lm import TupeMaskedLmCriterion
 from tupe.criterions.question_answering import TupeQuestionAnsweringCriterion
 from tupe.criterions.sentence_prediction import TupeSentencePredictionCriterion
 from tupe.criterions.token_classification import TupeTokenClassificationCriterion
-
-__all__ = [
-    "TupeElectraCriterion",
-    "TupeMaskedLmCriterion",
-    "TupeQuestionAnsweringCriterion",
-    "TupeSentencePredictionCriterion",
-    "TupeTokenClassificationCriterion",
-]

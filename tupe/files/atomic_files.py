@@ -173,7 +173,7 @@ def _is_alive(process: int) -> bool:
     return True
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes | bytearray) -> None:
     """Write a file of this content, atomically."""
     with atomic(path, lambda: len(content)) as unfinished:
         unfinished.write_bytes(content)

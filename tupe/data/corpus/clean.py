@@ -1,7 +1,6 @@
 """Clean a part: run what the plan keeps of it through the text stages, and count its words."""
 
 from collections import Counter
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 
@@ -10,7 +9,7 @@ import numpy as np
 from tupe.data.corpus import rare_words, text
 from tupe.data.corpus.parts import Part
 from tupe.data.text.stages import TextProcessing
-from tupe.files import atomic
+from tupe.files import write_bytes
 
 #: Return the text stages, made once in each process.
 processing = cache(TextProcessing)
@@ -29,23 +28,20 @@ class Planned:
 def clean(stages: tuple[str, ...], language: str, planned: Planned) -> None:
     """Clean a part. The step `clean` leaves `train.txt`, `valid.txt`, and `words` if rare words are to go."""
     part, counts, words, line = planned.part, Counter(), Counter(), 0
-    processed = processing(stages, language)
-    with ExitStack() as stack:
-        files = {}
-        for split in text.SPLITS:
-            path = stack.enter_context(atomic(part.path("clean", f"{split}.txt")))
-            files[split] = stack.enter_context(path.open("wb"))
-        for number, lines in enumerate(text.read(part.path("scan", "txt"))):
-            again = planned.repeated_lines[line : line + len(lines)]
-            line += len(lines)
-            if not planned.repeated_documents[number]:
-                split = "valid" if planned.valid[number] else "train"
-                lines = processed.document([one for one, mark in zip(lines, again) if not mark], counts)
-                if lines:
-                    files[split].write(text.lines_as_text(lines))
-                    counts[f"{split} documents"] += 1
-                    counts[f"{split} lines"] += len(lines)
-                    words.update(word for one in lines for word in one.split())
+    processed, texts = processing(stages, language), {split: bytearray() for split in text.SPLITS}
+    for number, lines in enumerate(text.read(part.path("scan", "txt"))):
+        again = planned.repeated_lines[line : line + len(lines)]
+        line += len(lines)
+        if not planned.repeated_documents[number]:
+            split = "valid" if planned.valid[number] else "train"
+            lines = processed.document([one for one, mark in zip(lines, again) if not mark], counts)
+            if lines:
+                texts[split] += text.lines_as_text(lines)
+                counts[f"{split} documents"] += 1
+                counts[f"{split} lines"] += len(lines)
+                words.update(word for one in lines for word in one.split())
+    for split, content in texts.items():
+        write_bytes(part.path("clean", f"{split}.txt"), content)
     if "drop-rare-words" in stages:
         rare_words.save_counts(words, part.path("clean", "words"))
     part.finish("clean", counts)

@@ -16,7 +16,7 @@ from tupe.data.corpus.settings import Settings
 from tupe.data.corpus.short_sentences import join
 from tupe.data.corpus.tokenizers import open_tokenizer
 from tupe.data.corpus.vocabulary import UNKNOWN_NUMBER
-from tupe.files import atomic
+from tupe.files import write_bytes
 
 # Each is opened once in each process.
 _tokenizer, _rare_words = cache(open_tokenizer), cache(RareWords)
@@ -73,6 +73,4 @@ def _write(part: Part, split: str, shards: list[tuple[array, array]]) -> None:
     tokens, sizes = zip(*shards)
     numbers = np.array([(len(sizes), len(tokens)) for tokens, sizes in shards], dtype=np.int64)
     for kind, arrays in (("tokens", tokens), ("sizes", sizes), ("shards", [numbers])):
-        with atomic(part.path("encode", f"{split}.{kind}")) as unfinished, unfinished.open("wb") as file:
-            for values in arrays:
-                values.tofile(file)
+        write_bytes(part.path("encode", f"{split}.{kind}"), b"".join(values.tobytes() for values in arrays))

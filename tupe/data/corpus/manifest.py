@@ -5,7 +5,7 @@ import platform
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import tupe
 from tupe.data.binary import check_contents
@@ -115,6 +115,14 @@ class Manifest:
     @property
     def dictionary(self) -> Path:
         return self.folder / DICTIONARY
+
+    def described(self) -> dict[str, Any]:
+        """Describe what the data of a task depends on: the checksums of the vocabulary, and the text processing."""
+        settings, names = self.content.settings, (self.model.name, DICTIONARY)
+        return {
+            "corpus": {name: self.content.checksums[name] for name in names},
+            "text": {"stages": list(settings.stages), "language": settings.language},
+        }
 
     def text_processing(self) -> TextProcessing:
         return TextProcessing(self.content.settings.stages, self.content.settings.language)

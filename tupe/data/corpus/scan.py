@@ -16,7 +16,7 @@ from tupe.data.corpus.inputs import Input
 from tupe.data.corpus.parts import Part, Position
 from tupe.data.corpus.reader import read_on
 from tupe.data.corpus.text import lines_as_text
-from tupe.files import atomic, write_bytes
+from tupe.files import write_bytes
 
 PART = 1 << 23  # characters of a part, and bytes of small files that are read together
 
@@ -91,16 +91,15 @@ def _divided(files: Sequence[Input], start: Position) -> Iterator[tuple[list[lis
 
 
 def _write(part: Part, documents: list[list[str]]) -> None:
-    lines, hashes = bytearray(), bytearray()
-    with atomic(part.path("scan", "txt")) as unfinished, unfinished.open("wb") as text:
-        for document in documents:
-            digests = b"".join(map(_digest, document))
-            lines += digests
-            hashes += hashlib.blake2b(digests, digest_size=8).digest()
-            text.write(lines_as_text(document))
+    text, lines, hashes = bytearray(), bytearray(), bytearray()
+    for document in documents:
+        digests = b"".join(map(_digest, document))
+        lines += digests
+        hashes += hashlib.blake2b(digests, digest_size=8).digest()
+        text += lines_as_text(document)
     lengths = np.array(list(map(len, documents)), dtype=np.int64).tobytes()
-    for kind, content in (("lines", lines), ("documents", hashes), ("lengths", lengths)):
-        write_bytes(part.path("scan", kind), bytes(content))
+    for kind, content in (("txt", text), ("lines", lines), ("documents", hashes), ("lengths", lengths)):
+        write_bytes(part.path("scan", kind), content)
 
 
 def _digest(line: str) -> bytes:

@@ -16,7 +16,7 @@ from tupe.data.binary import check_folder
 from tupe.data.corpus.manifest import NAME, Manifest
 from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, MASK, read_symbols
 from tupe.data.glue.cells import LONGEST, Record, format_of, records, sentences, shown
-from tupe.data.glue.prepare import Content, done, vocabulary, write_task
+from tupe.data.glue.prepare import Content, done, write_task
 from tupe.data.glue.reader import Report, Row
 from tupe.data.glue.tasks import TASKS, Split, Task
 from tupe.data.parallel import Map
@@ -70,7 +70,7 @@ def prepare_own(
     made_of = {
         "files": {split: {"name": path.name, "sha256": sha256(path)} for split, path in files.items()},
         "options": json.loads(json.dumps(asdict(options))),  # as JSON gives it back: tuples are lists
-        **vocabulary(corpus),
+        **corpus.described(),
     }
     content = done(out, made_of, verify, MADE_BY)
     if (out / NAME).is_file() and description(out) is None:  # a task of GLUE under another name

@@ -19,8 +19,7 @@ from tupe.data.corpus.vocabulary import FAIRSEQ_SYMBOLS, UNKNOWN_NUMBER, read_sy
 from tupe.data.glue.reader import Report, Row, rows
 from tupe.data.glue.tasks import Split, Task
 from tupe.data.parallel import Map, batches
-from tupe.data.qa.pieces import Encoder as PiecesEncoder
-from tupe.data.qa.pieces import usable
+from tupe.data.qa.pieces import encoder_of
 from tupe.data.text.stages import TextProcessing
 from tupe.errors import UserError
 from tupe.files import checksums, own, read, sha256, sizes, whole_folder, write
@@ -65,20 +64,12 @@ def prepare(
     with own(out, MADE_BY, {}, besides=None):  # data in another vocabulary may be there
         for task, files in found:
             named = {s.name: {"path": str(path.relative_to(glue)), "sha256": sha256(path)} for s, path in files.items()}
-            made_of = {"files": named, **vocabulary(corpus)}
+            made_of = {"files": named, **corpus.described()}
             content = done(out / task.name, made_of, verify, MADE_BY)
             if content is None:
                 read = {split: partial(rows, path, task, split, partial=any_size) for split, path in files.items()}
                 content = write_task(task, read, made_of, corpus, out / task.name, map_)
             yield content
-
-
-def vocabulary(corpus: Manifest) -> dict[str, Any]:
-    """Describe the corpus that a task is made with: the checksums of its vocabulary, and its text processing."""
-    return {
-        "corpus": {name: corpus.content.checksums[name] for name in (corpus.model.name, corpus.dictionary.name)},
-        "text": {"stages": list(corpus.content.settings.stages), "language": corpus.content.settings.language},
-    }
 
 
 def done(out: Path, made_of: dict[str, Any], verify: bool, made_by: str) -> Content | None:
@@ -226,7 +217,7 @@ def _encode_words(corpus: Path, batch: list[Row]) -> list[Encoded]:
 
 def _pieces_of_words(corpus: Path, words: tuple[str, ...]) -> tuple[list[int], list[int]]:
     """Return the tokens of a sentence, and the place of the first of each word."""
-    exact = _offsets(corpus)
+    exact = encoder_of(corpus)
     numbers: list[int] = []
     first: list[int] = []
     if exact is None:  # the text processing rewrites texts, so each word is encoded by itself
@@ -249,13 +240,6 @@ def _pieces_of_words(corpus: Path, words: tuple[str, ...]) -> tuple[list[int], l
         else:  # the word has no piece, or only one that the word before has too
             numbers.append(UNKNOWN_NUMBER)
     return numbers + pieces.numbers[place:].tolist(), first
-
-
-@cache
-def _offsets(folder: Path) -> PiecesEncoder | None:
-    """Return the encoder that knows the characters of its pieces, if the corpus has one; made once in each process."""
-    corpus = Manifest.load(folder)
-    return PiecesEncoder(corpus) if usable(corpus) else None
 
 
 def _write(batches: Iterable[list], folder: Path, task: Task, split: Split, corpus: Manifest) -> None:

@@ -4,6 +4,9 @@ Tokenizers normalise what they read, SentencePiece by NFKC, so lengths change. T
 characters of their input; a piece that begins a word has the space before it among its characters.
 """
 
+from functools import cache
+from pathlib import Path
+
 import numpy as np
 
 from tupe.data.corpus.manifest import Manifest
@@ -60,3 +63,10 @@ class Encoder:
         kept = [(i, c) for i, c in enumerate(" " if c.isspace() else repaired(c) for c in text) if c]
         position = np.array([i for i, _ in kept], dtype=np.int64)
         return "".join(c for _, c in kept), position
+
+
+@cache
+def encoder_of(folder: Path) -> Encoder | None:
+    """Return the encoder of a corpus, None if its text processing changes words; made once in each process."""
+    corpus = Manifest.load(folder)
+    return Encoder(corpus) if usable(corpus) else None

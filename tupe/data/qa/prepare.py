@@ -17,7 +17,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import cache, partial
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +31,7 @@ from tupe.data.corpus.reader import open_packed
 from tupe.data.corpus.tokenizers import Pieces
 from tupe.data.corpus.vocabulary import UNKNOWN_NUMBER, read_symbols
 from tupe.data.parallel import Map, batches
-from tupe.data.qa.pieces import Encoder
+from tupe.data.qa.pieces import Encoder, encoder_of
 from tupe.data.qa.reader import Paragraph, Question, read
 from tupe.data.qa.report import EXAMPLES, LONG, MADE_BY, QUESTIONS, REPORT, Report
 from tupe.data.qa.rules import Tokens, scores, tokens
@@ -81,11 +81,8 @@ def prepare(
         if not path.is_file():
             raise UserError(f"there is no file {path}: give SPLIT=FILE, questions in SQuAD's JSON.")
     Encoder(corpus)  # before work begins
-    made_of = {
-        "vocabulary": {name: corpus.content.checksums[name] for name in (corpus.model.name, corpus.dictionary.name)},
-        "text": {"stages": corpus.content.settings.stages, "language": corpus.content.settings.language},
-        "rules": rules,
-    }
+    described = corpus.described()
+    made_of = {"vocabulary": described["corpus"], "text": described["text"], "rules": rules}
     with own(out, MADE_BY, made_of):
         reports = {}
         for split, path in files.items():
@@ -156,14 +153,8 @@ def _write(
 
 
 def _encode(corpus: Path, rules: str, language: str, batch: list[Paragraph]) -> list[Encoded]:
-    encoder, split = _encoder(corpus), tokens(rules, language)
+    encoder, split = encoder_of(corpus), tokens(rules, language)
     return [_paragraph(encoder, split, paragraph) for paragraph in batch]
-
-
-@cache
-def _encoder(corpus: Path) -> Encoder:
-    """Return the encoder of a corpus, made once in each process."""
-    return Encoder(Manifest.load(corpus))
 
 
 def _paragraph(encoder: Encoder, split: Tokens, paragraph: Paragraph) -> Encoded:
