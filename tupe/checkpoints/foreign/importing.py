@@ -114,7 +114,19 @@ def import_model(
             write_bytes(made / "label" / DICTIONARY, "".join(f"{name} 1\n" for name in classes).encode())
         write_weights(made / CHECKPOINT, model_config(model.args, name), weights, config.max_positions, *of_head)
         licence = _licence(folder)
-        write(made / NAME, _manifest(folder, made, foreign, found.kind, vocabulary, files, licence, language, named))
+        corpus = Settings(
+            profile=IMPORTED,
+            stages=(KEEP_WHITE_SPACE,) if JSON in named else (),
+            language=language,
+            vocab_size=len(vocabulary.symbols),
+            model_type=found.kind or "none",
+            valid_documents=0,
+            shards=None,
+            max_tokens=max(1, config.max_positions - 2),
+        )
+        imported = Imported(folder.resolve().name, foreign.kind, licence, files)
+        held = sizes(made, named), checksums(made, named)
+        write(made / NAME, Content(corpus, (), (), Counts({}, {}, {}), versions(), *held, imported=imported))
         (out / NAME).unlink(missing_ok=True)  # of an earlier import, until the new one is whole
         for file in (*named, *([f"label/{DICTIONARY}"] if classes else []), CHECKPOINT, NAME):
             (out / file).parent.mkdir(exist_ok=True)
@@ -211,39 +223,6 @@ def _licence(folder: Path) -> str | None:
         front = _FRONT.search(file.read(1 << 16))
     found = _LICENCE.search(front[1]) if front else None
     return found[1] if found else None
-
-
-def _manifest(
-    folder: Path,
-    out: Path,
-    foreign: Foreign,
-    kind: str,
-    vocabulary: Vocabulary,
-    files: dict[str, str],
-    licence: str | None,
-    language: str,
-    named: list[str],
-) -> Content:
-    settings = Settings(
-        profile=IMPORTED,
-        stages=(KEEP_WHITE_SPACE,) if JSON in named else (),
-        language=language,
-        vocab_size=len(vocabulary.symbols),
-        model_type=kind or "none",
-        valid_documents=0,
-        shards=None,
-        max_tokens=max(1, foreign.fields["max_positions"] - 2),
-    )
-    return Content(
-        settings=settings,
-        inputs=(),
-        data=(),
-        counts=Counts({}, {}, {}),
-        versions=versions(),
-        sizes=sizes(out, named),
-        checksums=checksums(out, named),
-        imported=Imported(folder.resolve().name, foreign.kind, licence, files),
-    )
 
 
 def _lines(
