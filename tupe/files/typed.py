@@ -139,7 +139,7 @@ def _typed(kind: Any, value: Any, where: str, limits: dict[str, Any]) -> Any:
     if kind in _ATOMS:
         return _atom(kind, value, where, limits)
     if origin is Literal or (isinstance(kind, type) and issubclass(kind, enum.Enum)):
-        return _choice(kind, arguments or tuple(kind), value, where)
+        return _choice(arguments or tuple(kind), value, where)
     if origin in _UNIONS:
         return _union(arguments, value, where, limits)
     if dataclasses.is_dataclass(kind):
@@ -167,7 +167,7 @@ def _atom(kind: type, value: Any, where: str, limits: dict[str, Any]) -> Any:
     return kind(value)
 
 
-def _choice(kind: Any, choices: tuple, value: Any, where: str) -> Any:
+def _choice(choices: tuple, value: Any, where: str) -> Any:
     values = [choice.value if isinstance(choice, enum.Enum) else choice for choice in choices]
     for choice, known in zip(choices, values):
         if type(value) is type(known) and value == known:

@@ -174,7 +174,7 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
             table = list(records(path, options.format or format_of(path), options.delimiter))
             if not table:
                 raise UserError(f"{path} has no rows in it: it is empty, or another file.")
-            texts = texts or _texts(path, table[0], options)
+            texts = texts or _texts(path, table[0])
             if options.label in texts:
                 label = shown(options.label)
                 raise UserError(f"{path}: the column {label} is both text and label: give another --text or --label.")
@@ -243,7 +243,7 @@ def _check_options(path: Path, options: Options, formats: set[str]) -> None:
         raise UserError(f"{given[0]} is for files of texts, but {path} has words with labels: leave it out.")
 
 
-def _texts(path: Path, first: Record, options: Options) -> tuple[str, ...]:
+def _texts(path: Path, first: Record) -> tuple[str, ...]:
     for names in (("text",), ("text1", "text2")):
         if all(name in first.cells for name in names):
             return names
