@@ -97,8 +97,8 @@ def extend_positions(checkpoint: str | Path, positions: int, rule: str = RULES[0
         f"{prefix}.{name}": Axes(*axes, isinstance(module, RelativeTerm))
         for prefix, module in model.named_modules(remove_duplicate=False)
         for name, axes in getattr(module, "position_axes", {}).items()
+        if f"{prefix}.{name}" in weights
     }
-    found = {name: axes for name, axes in found.items() if name in weights}
     parameters = dict(model.named_parameters(remove_duplicate=False))
     shapes = {name: getattr(weight, "shape", None) for name, weight in weights.items()}
     wrong = next((name for name in parameters if name in shapes and shapes[name] != parameters[name].shape), None)

@@ -160,15 +160,14 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
     tokens = formats == {"conll"}
     _check_options(files["train"], options, formats)
     rows: dict[str, list[Row]] = {}
-    texts, labelled = options.text, {}
+    texts = options.text
     for split, path in files.items():
         if tokens:
             rows[split] = list(sentences(path, options.columns))
             for row in rows[split]:
                 for label in {*_several(row.label)}:
                     check_name(label, f"{path}, line {row.line}")
-            labelled[split] = split != "test" or rows[split][0].label is not None
-            if labelled[split] and rows[split][0].label is None:
+            if split != "test" and rows[split][0].label is None:
                 raise UserError(f"{path} has words in one column and no labels: give a file with both.")
         else:
             table = list(records(path, options.format or format_of(path), options.delimiter))
@@ -178,16 +177,15 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
             if options.label in texts:
                 label = shown(options.label)
                 raise UserError(f"{path}: the column {label} is both text and label: give another --text or --label.")
-            labelled[split] = split != "test" or options.label in table[0].cells
-            rows[split] = _rows(path, table, texts, labelled[split], options)
+            labelled = split != "test" or options.label in table[0].cells
+            rows[split] = _rows(path, table, texts, labelled, options)
     if "valid" not in rows:
         _hold_out(files["train"], rows)
-        labelled["valid"] = True
     files = {"valid": files["train"], **files}
     task = Task(
         name,
         tuple(
-            Split(split, (files[split].name,), (), len(rows[split]), labelled=labelled[split])
+            Split(split, (files[split].name,), (), len(rows[split]), labelled=rows[split][0].label is not None)
             for split in ("train", "valid", "test")
             if split in rows
         ),
@@ -218,9 +216,8 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
         raise UserError(
             f"--labels names only {shown(classes[0])}, so there is nothing to tell apart: name all, as in --labels A B."
         )
-    for split in task.splits:
-        if split.labelled:
-            _check_classes(files[split.name], rows[split.name], classes, options)
+    for split, of_split in rows.items():
+        _check_classes(files[split], of_split, classes, options)
     return replace(task, classes=tuple(classes)), rows
 
 
@@ -386,8 +383,7 @@ def _several(label: Labels | None) -> tuple[str, ...]:
 def _classes(rows: list[Row], path: Path, options: Options, tokens: bool) -> list[str]:
     """Return the classes of the training rows in the order of their names, of numbers in that of the numbers."""
     counts = Counter(name for row in rows for name in _several(row.label))
-    many = len(counts) > _CLASSES or (not tokens and len(counts) > max(100, len(rows) // 2))
-    if many:
+    if len(counts) > _CLASSES or (not tokens and len(counts) > max(100, len(rows) // 2)):
         other = (
             "--columns for those of the words and their classes"
             if tokens
