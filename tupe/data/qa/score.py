@@ -11,7 +11,7 @@ from tupe.errors import UserError
 def score(paragraphs: list[Paragraph], predictions: Mapping[str, str], of: Tokens) -> dict[str, float] | None:
     """Compute `exact_match` and `f1`, means over all questions; a question without a prediction counts 0.
 
-    None if no question has an answer.
+    Returns None if no question has an answer.
     """
     questions = [question for paragraph in paragraphs for question in paragraph.questions]
     if not any(question.answers for question in questions):
