@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import sys
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Any, Optional
 
 from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -18,15 +18,14 @@ from tupe.systems import CHOICES, explained, named_electras, named_models
 OWN_ABSOLUTE, OWN_RELATIVE, OPTIONS = freeze()  # terms from outside this package; options of registered terms
 
 
-def encoding(help: str) -> dict[str, str]:
-    """Return the metadata of a field of the position encoding (`tupe.systems.system_fields`)."""
-    return {"help": help, "system": "encoding"}
+def setting(default: object, help: str, **metadata: str) -> Any:
+    """Make a field with this default and this help of its flag."""
+    return field(default=default, metadata={"help": help, **metadata})
 
 
-def structure(help: str) -> dict[str, str]:
-    """Return the metadata of a field, other than of the position encoding, that changes what parameters compute."""
-    return {"help": help, "system": "structure"}
-
+#: Fields that change what parameters compute (`tupe.systems.system_fields`): of the position encoding, and others.
+encoding = functools.partial(setting, system="encoding")
+structure = functools.partial(setting, system="structure")
 
 ABSOLUTE_CHOICES = ChoiceEnum([*CHOICES["absolute"], *OWN_ABSOLUTE])
 RELATIVE_CHOICES = ChoiceEnum([*CHOICES["relative"], *OWN_RELATIVE])
@@ -44,10 +43,7 @@ ACTIVATION_CHOICES = ChoiceEnum(utils.get_available_activation_fns())
 
 OwnOptions = dataclasses.make_dataclass(
     "OwnOptions",
-    [
-        (name, type(option.default), field(default=option.default, metadata=encoding(option.help)))
-        for name, option in OPTIONS.items()
-    ],
+    [(name, type(option.default), encoding(option.default, option.help)) for name, option in OPTIONS.items()],
     bases=(FairseqDataclass,),
 )
 
@@ -56,128 +52,83 @@ OwnOptions = dataclasses.make_dataclass(
 class EncoderConfig(OwnOptions):
     """An encoder's positions and layers: TUPE-R at base size."""
 
-    absolute: ABSOLUTE_CHOICES = field(
-        default="untied", metadata=encoding(f"absolute positions. {explained(CHOICES['absolute'])}")
+    absolute: ABSOLUTE_CHOICES = encoding("untied", f"absolute positions. {explained(CHOICES['absolute'])}")
+    relative: RELATIVE_CHOICES = encoding("bucketed", f"relative positions. {explained(CHOICES['relative'])}")
+    reset: RESET_CHOICES = encoding("paper", f"[CLS] untied from the positions. {explained(CHOICES['reset'])}")
+    segment: SEGMENT_CHOICES = encoding(
+        "none", f"segments of a sentence pair, told apart by its separators. {explained(CHOICES['segment'])}"
     )
-    relative: RELATIVE_CHOICES = field(
-        default="bucketed", metadata=encoding(f"relative positions. {explained(CHOICES['relative'])}")
+    sharing: SHARING_CHOICES = encoding(
+        "layer", f"who shares the position terms of the attention. {explained(CHOICES['sharing'])}"
     )
-    reset: RESET_CHOICES = field(
-        default="paper", metadata=encoding(f"[CLS] untied from the positions. {explained(CHOICES['reset'])}")
+    position_rank: int = encoding(64, "rank d_p of the low_rank term")
+    shaw_values: bool = encoding(False, "shaw: relative positions in the values too; rules out fused attention")
+    linformer_k: int = encoding(0, "Linformer: project keys and values to this many rows; 0 for full attention")
+    deberta_terms: DEBERTA_TERMS_CHOICES = encoding(
+        "c2p+p2c", f"terms of deberta. {explained(CHOICES['deberta_terms'])}"
     )
-    segment: SEGMENT_CHOICES = field(
-        default="none",
-        metadata=encoding(
-            f"segments of a sentence pair, told apart by its separators. {explained(CHOICES['segment'])}"
-        ),
+    deberta_projections: DEBERTA_PROJECTIONS_CHOICES = encoding(
+        "shared", f"projections of deberta's distances. {explained(CHOICES['deberta_projections'])}"
     )
-    sharing: SHARING_CHOICES = field(
-        default="layer",
-        metadata=encoding(f"who shares the position terms of the attention. {explained(CHOICES['sharing'])}"),
+    deberta_index: DEBERTA_INDEX_CHOICES = encoding(
+        "code", f"rows of deberta's table. {explained(CHOICES['deberta_index'])}"
     )
-    position_rank: int = field(default=64, metadata=encoding("rank d_p of the low_rank term"))
-    shaw_values: bool = field(
-        default=False, metadata=encoding("shaw: relative positions in the values too; rules out fused attention")
+    relative_buckets: int = encoding(32, "number of buckets, even; of deberta a side, or 0 to clip the distances")
+    relative_max_distance: int = encoding(128, "distance from which all share the last bucket, or are clipped")
+    untied_projection_bias: bool = encoding(
+        False, "biases on the position projections U^Q and U^K, as in the authors' release"
     )
-    linformer_k: int = field(
-        default=0, metadata=encoding("Linformer: project keys and values to this many rows; 0 for full attention")
+    no_untied_layer_norm: bool = encoding(False, "no layer norm on the untied positions before their projections")
+    rotary_dims: int = encoding(
+        0, "rotary positions (RoPE): turn so many columns of each query and key; -1 for all, 0 for none"
     )
-    deberta_terms: DEBERTA_TERMS_CHOICES = field(
-        default="c2p+p2c", metadata=encoding(f"terms of deberta. {explained(CHOICES['deberta_terms'])}")
+    rotary_base: float = encoding(10000.0, "base of the angles of rotary positions")
+    rotary_scaling: ROTARY_SCALING_CHOICES = encoding(
+        "none", f"angles of rotary positions for inputs longer than in training. {explained(CHOICES['rotary_scaling'])}"
     )
-    deberta_projections: DEBERTA_PROJECTIONS_CHOICES = field(
-        default="shared",
-        metadata=encoding(f"projections of deberta's distances. {explained(CHOICES['deberta_projections'])}"),
+    rotary_factor: float = encoding(1.0, "how many times longer than in training, for rotary_scaling")
+    rotary_length: float = encoding(
+        0.0, "yarn: longest sequence of training; 0 for max_positions / rotary_factor, which is saved"
     )
-    deberta_index: DEBERTA_INDEX_CHOICES = field(
-        default="code", metadata=encoding(f"rows of deberta's table. {explained(CHOICES['deberta_index'])}")
+    rotary_reset: bool = encoding(False, "[CLS] untied from the angles of rotary positions: its pairs are not turned")
+    randomised_positions: int = encoding(
+        0, "in training, draw the positions of each batch from so many, for longer inputs later; 0: as in the text"
     )
-    relative_buckets: int = field(
-        default=32, metadata=encoding("number of buckets, even; of deberta a side, or 0 to clip the distances")
-    )
-    relative_max_distance: int = field(
-        default=128, metadata=encoding("distance from which all share the last bucket, or are clipped")
-    )
-    untied_projection_bias: bool = field(
-        default=False, metadata=encoding("biases on the position projections U^Q and U^K, as in the authors' release")
-    )
-    no_untied_layer_norm: bool = field(
-        default=False, metadata=encoding("no layer norm on the untied positions before their projections")
-    )
-    rotary_dims: int = field(
-        default=0,
-        metadata=encoding(
-            "rotary positions (RoPE): turn so many columns of each query and key; -1 for all, 0 for none"
-        ),
-    )
-    rotary_base: float = field(default=10000.0, metadata=encoding("base of the angles of rotary positions"))
-    rotary_scaling: ROTARY_SCALING_CHOICES = field(
-        default="none",
-        metadata=encoding(
-            f"angles of rotary positions for inputs longer than in training. {explained(CHOICES['rotary_scaling'])}"
-        ),
-    )
-    rotary_factor: float = field(
-        default=1.0, metadata=encoding("how many times longer than in training, for rotary_scaling")
-    )
-    rotary_length: float = field(
-        default=0.0,
-        metadata=encoding("yarn: longest sequence of training; 0 for max_positions / rotary_factor, which is saved"),
-    )
-    rotary_reset: bool = field(
-        default=False, metadata=encoding("[CLS] untied from the angles of rotary positions: its pairs are not turned")
-    )
-    randomised_positions: int = field(
-        default=0,
-        metadata=encoding(
-            "in training, draw the positions of each batch from so many, for longer inputs later; 0: as in the text"
-        ),
-    )
-    content_terms: int = field(
-        default=0,
-        metadata=encoding(
-            "scale the words' correlation by 1/sqrt(content_terms d_h), as one of so many products: 2 is TUPE's; 0 for "
-            "as many as there are"
-        ),
+    content_terms: int = encoding(
+        0,
+        "scale the words' correlation by 1/sqrt(content_terms d_h), as one of so many products: 2 is TUPE's; 0 for "
+        "as many as there are",
     )
 
-    encoder_layers: int = field(default=12, metadata=structure("number of layers"))
-    encoder_embed_dim: int = field(default=768, metadata=structure("width d"))
-    encoder_ffn_embed_dim: int = field(default=3072, metadata=structure("width of the feed-forward part"))
-    encoder_attention_heads: int = field(default=12, metadata=structure("number of heads H"))
-    embedding_dim: int = field(
-        default=0, metadata=structure("width of the tables of words and positions; 0 for that of the encoder")
+    encoder_layers: int = structure(12, "number of layers")
+    encoder_embed_dim: int = structure(768, "width d")
+    encoder_ffn_embed_dim: int = structure(3072, "width of the feed-forward part")
+    encoder_attention_heads: int = structure(12, "number of heads H")
+    embedding_dim: int = structure(0, "width of the tables of words and positions; 0 for that of the encoder")
+    encoder_normalize_before: bool = structure(False, "pre-norm layers instead of post-norm")
+    no_layernorm_embedding: bool = structure(False, "no layer norm on the input embeddings")
+    layer_norm_eps: float = structure(1e-5, "what every layer norm adds to the variance; BERT's is 1e-12")
+    activation_fn: ACTIVATION_CHOICES = structure("gelu", "activation of the feed-forward part")
+    dropout: float = setting(0.1, "dropout of embeddings, attention and feed-forward outputs")
+    attention_dropout: float = setting(0.1, "dropout of the attention weights")
+    activation_dropout: float = setting(0.0, "dropout after the activation")
+    attention_backend: BACKEND_CHOICES = setting(
+        "auto", "how attention is computed; auto is the fastest that works here"
     )
-    encoder_normalize_before: bool = field(default=False, metadata=structure("pre-norm layers instead of post-norm"))
-    no_layernorm_embedding: bool = field(default=False, metadata=structure("no layer norm on the input embeddings"))
-    layer_norm_eps: float = field(
-        default=1e-5, metadata=structure("what every layer norm adds to the variance; BERT's is 1e-12")
+    unpad: UNPAD_CHOICES = setting(
+        "auto",
+        "compute tokens alone, and padding only in the attention (always, never); auto: where that "
+        "was seen to be faster, on the CPU",
     )
-    activation_fn: ACTIVATION_CHOICES = field(default="gelu", metadata=structure("activation of the feed-forward part"))
-    dropout: float = field(default=0.1, metadata={"help": "dropout of embeddings, attention and feed-forward outputs"})
-    attention_dropout: float = field(default=0.1, metadata={"help": "dropout of the attention weights"})
-    activation_dropout: float = field(default=0.0, metadata={"help": "dropout after the activation"})
-    attention_backend: BACKEND_CHOICES = field(
-        default="auto", metadata={"help": "how attention is computed; auto is the fastest that works here"}
+    checkpoint_activations: bool = setting(
+        False, "compute each layer again in backward instead of keeping its activations"
     )
-    unpad: UNPAD_CHOICES = field(
-        default="auto",
-        metadata={
-            "help": "compute tokens alone, and padding only in the attention (always, never); auto: where that "
-            "was seen to be faster, on the CPU"
-        },
+    compile: bool = setting(False, "fuse the layers' element-wise parts in training, by torch.compile")
+    dictionary_sha256: Optional[str] = setting(
+        None, "checksum of the dictionary, filled in at training and compared on loading"
     )
-    checkpoint_activations: bool = field(
-        default=False, metadata={"help": "compute each layer again in backward instead of keeping its activations"}
-    )
-    compile: bool = field(
-        default=False, metadata={"help": "fuse the layers' element-wise parts in training, by torch.compile"}
-    )
-    dictionary_sha256: Optional[str] = field(
-        default=None, metadata={"help": "checksum of the dictionary, filled in at training and compared on loading"}
-    )
-    save_interval_minutes: float = field(
-        default=0.0, metadata={"help": "also write checkpoint_last.pt when the last save is this long ago; 0: never"}
+    save_interval_minutes: float = setting(
+        0.0, "also write checkpoint_last.pt when the last save is this long ago; 0: never"
     )
 
 
@@ -185,35 +136,24 @@ class EncoderConfig(OwnOptions):
 class TupeConfig(EncoderConfig):
     """A masked language model with the encoder; `tupe.systems` names them."""
 
-    pooler_activation_fn: ACTIVATION_CHOICES = field(
-        default="tanh", metadata={"help": "activation of the classification heads"}
+    pooler_activation_fn: ACTIVATION_CHOICES = setting("tanh", "activation of the classification heads")
+    pooler_dropout: float = setting(0.0, "dropout in the classification heads")
+    linear_heads: bool = setting(False, "classification heads of one linear layer, as ELECTRA's, instead of two")
+    attention_window: int = encoding(
+        0, "attend to tokens at most this far to each side, and to and from [CLS]; 0: to all"
     )
-    pooler_dropout: float = field(default=0.0, metadata={"help": "dropout in the classification heads"})
-    linear_heads: bool = field(
-        default=False, metadata={"help": "classification heads of one linear layer, as ELECTRA's, instead of two"}
+    log_length: int = encoding(
+        0, "multiply the queries of a sequence of n tokens by log n / log of this, the length of training; 0: not"
     )
-    attention_window: int = field(
-        default=0,
-        metadata=encoding("attend to tokens at most this far to each side, and to and from [CLS]; 0: to all"),
+    max_positions: Optional[int] = setting(
+        None, "longest sequence, [CLS] included; default: the task's (tokens_per_sample)"
     )
-    log_length: int = field(
-        default=0,
-        metadata=encoding(
-            "multiply the queries of a sequence of n tokens by log n / log of this, the length of training; 0: not"
-        ),
+    pair_separators: int = structure(
+        2, "separators </s> between the two texts of a pair: 2 as RoBERTa's, or 1 as BERT's [SEP]"
     )
-    max_positions: Optional[int] = field(
-        default=None, metadata={"help": "longest sequence, [CLS] included; default: the task's (tokens_per_sample)"}
-    )
-    pair_separators: int = field(
-        default=2,
-        metadata=structure("separators </s> between the two texts of a pair: 2 as RoBERTa's, or 1 as BERT's [SEP]"),
-    )
-    untie_weights_roberta: bool = field(
-        default=False, metadata=structure("separate output embeddings instead of the input's")
-    )
-    load_checkpoint_heads: bool = field(
-        default=False, metadata={"help": "register the classification heads found in a checkpoint when loading it"}
+    untie_weights_roberta: bool = structure(False, "separate output embeddings instead of the input's")
+    load_checkpoint_heads: bool = setting(
+        False, "register the classification heads found in a checkpoint when loading it"
     )
 
 
@@ -221,16 +161,13 @@ class TupeConfig(EncoderConfig):
 class ElectraConfig(TupeConfig):
     """ELECTRA's generator and discriminator; all other fields are the discriminator's."""
 
-    generator_size: float = field(
-        default=1 / 3,
-        metadata=structure("widths and number of heads of the generator, over those of the discriminator"),
+    generator_size: float = structure(
+        1 / 3, "widths and number of heads of the generator, over those of the discriminator"
     )
-    share_positions: SHARED_POSITIONS_CHOICES = field(
-        default="table",
-        metadata=structure(
-            "position terms of the attention that generator and discriminator share: the table of untied positions "
-            "with its layer norm and theta (table), everything, at equal widths (all), or nothing (none)"
-        ),
+    share_positions: SHARED_POSITIONS_CHOICES = structure(
+        "table",
+        "position terms of the attention that generator and discriminator share: the table of untied positions "
+        "with its layer norm and theta (table), everything, at equal widths (all), or nothing (none)",
     )
 
 

@@ -2,7 +2,7 @@
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 from argparse import Namespace
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Optional
 
 from fairseq.dataclass import ChoiceEnum
@@ -18,6 +18,7 @@ from tupe.models.config import (
     check_options,
     config_class,
     encoding,
+    setting,
     structure,
 )
 from tupe.systems import CHOICES, CROSS_POSITION, IN_LAYER, SEQ2SEQ_ABSOLUTE, explained, named_translators
@@ -34,47 +35,40 @@ CROSS_CHOICES = ChoiceEnum([*CROSS_POSITION])
 class Seq2SeqConfig(EncoderConfig):
     """Vaswani et al.'s Transformer; `tupe.systems` names the others. Fields of the encoder are the decoder's too."""
 
-    absolute: ABSOLUTE_CHOICES = field(
-        default="sinusoidal", metadata=encoding(f"absolute positions of both stacks. {explained(SEQ2SEQ_ABSOLUTE)}")
+    absolute: ABSOLUTE_CHOICES = encoding(
+        "sinusoidal", f"absolute positions of both stacks. {explained(SEQ2SEQ_ABSOLUTE)}"
     )
-    relative: RELATIVE_CHOICES = field(
-        default="none", metadata=encoding("relative positions of both stacks, as in the encoders (`tupe systems`)")
+    relative: RELATIVE_CHOICES = encoding(
+        "none", "relative positions of both stacks, as in the encoders (`tupe systems`)"
     )
-    reset: RESET_CHOICES = field(default="none", metadata=encoding("none: a translation has no [CLS]"))
-    decoder_absolute: DECODER_ABSOLUTE_CHOICES = field(
-        default="same", metadata=structure("absolute positions of the decoder, if not the encoder's")
+    reset: RESET_CHOICES = encoding("none", "none: a translation has no [CLS]")
+    decoder_absolute: DECODER_ABSOLUTE_CHOICES = structure(
+        "same", "absolute positions of the decoder, if not the encoder's"
     )
-    decoder_relative: DECODER_RELATIVE_CHOICES = field(
-        default="same", metadata=structure("relative positions of the decoder, if not the encoder's")
+    decoder_relative: DECODER_RELATIVE_CHOICES = structure(
+        "same", "relative positions of the decoder, if not the encoder's"
     )
-    decoder_sharing: DECODER_SHARING_CHOICES = field(
-        default="same", metadata=structure("who shares the position terms of the decoder, if not as in the encoder")
+    decoder_sharing: DECODER_SHARING_CHOICES = structure(
+        "same", "who shares the position terms of the decoder, if not as in the encoder"
     )
-    cross_position: CROSS_CHOICES = field(
-        default="none",
-        metadata=structure(f"positions of the attention from the target to the source. {explained(CROSS_POSITION)}"),
+    cross_position: CROSS_CHOICES = structure(
+        "none", f"positions of the attention from the target to the source. {explained(CROSS_POSITION)}"
     )
 
-    encoder_layers: int = field(default=6, metadata=structure("number of layers of the encoder"))
-    decoder_layers: Optional[int] = field(default=None, metadata=structure("decoder layers; default: the encoder's"))
-    encoder_embed_dim: int = field(default=512, metadata=structure("width d, of both stacks"))
-    encoder_ffn_embed_dim: int = field(default=2048, metadata=structure("width of the feed-forward parts"))
-    encoder_attention_heads: int = field(default=8, metadata=structure("number of heads H of each attention"))
-    no_layernorm_embedding: bool = field(default=True, metadata=structure("no layer norm on the input embeddings"))
-    activation_fn: ACTIVATION_CHOICES = field(
-        default="relu", metadata=structure("activation of the feed-forward parts")
-    )
-    attention_dropout: float = field(default=0.0, metadata={"help": "dropout of the attention weights"})
-    share_all_embeddings: bool = field(
-        default=False, metadata=structure("one table for source, target and output; needs a joined dictionary")
-    )
-    share_decoder_input_output_embed: bool = field(
-        default=False, metadata=structure("one table for the target's input and the output")
-    )
-    max_source_positions: Optional[int] = field(default=None, metadata={"help": "longest source; default: the task's"})
-    max_target_positions: Optional[int] = field(default=None, metadata={"help": "longest target; default: the task's"})
-    target_dictionary_sha256: Optional[str] = field(
-        default=None, metadata={"help": "checksum of the target's dictionary, as dictionary_sha256 of the source's"}
+    encoder_layers: int = structure(6, "number of layers of the encoder")
+    decoder_layers: Optional[int] = structure(None, "decoder layers; default: the encoder's")
+    encoder_embed_dim: int = structure(512, "width d, of both stacks")
+    encoder_ffn_embed_dim: int = structure(2048, "width of the feed-forward parts")
+    encoder_attention_heads: int = structure(8, "number of heads H of each attention")
+    no_layernorm_embedding: bool = structure(True, "no layer norm on the input embeddings")
+    activation_fn: ACTIVATION_CHOICES = structure("relu", "activation of the feed-forward parts")
+    attention_dropout: float = setting(0.0, "dropout of the attention weights")
+    share_all_embeddings: bool = structure(False, "one table for source, target and output; needs a joined dictionary")
+    share_decoder_input_output_embed: bool = structure(False, "one table for the target's input and the output")
+    max_source_positions: Optional[int] = setting(None, "longest source; default: the task's")
+    max_target_positions: Optional[int] = setting(None, "longest target; default: the task's")
+    target_dictionary_sha256: Optional[str] = setting(
+        None, "checksum of the target's dictionary, as dictionary_sha256 of the source's"
     )
 
 
