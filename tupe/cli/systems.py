@@ -6,11 +6,7 @@ Examples: tupe systems
           tupe systems --parameters --vocab-size 50000
 """
 
-from __future__ import annotations
-
 import argparse
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from tupe.cli._types import symbols, whole
 from tupe.systems import (
@@ -24,9 +20,6 @@ from tupe.systems import (
     SYSTEMS,
     Fields,
 )
-
-if TYPE_CHECKING:
-    from tupe.models.summary import Size
 
 _WIDTHS = {"absolute": 14, "relative": 10, "reset": 7, "segment": 10, "sharing": 9}
 
@@ -59,10 +52,7 @@ def run(args: argparse.Namespace) -> None:
             print(f"{alias:<16}another name of {name}")
     print("sizes: " + "; ".join(f"{name} {_size(fields)}" for name, fields in sizes.items()))
     if args.parameters or args.vocab_size or args.max_positions:
-        from tupe.models.summary import count_parameters, count_translators_parameters
-
-        count = count_translators_parameters if args.translation else count_parameters
-        print_parameters(names, sizes, count, args.vocab_size or 32_768, args.max_positions or 512)
+        print_parameters(names, sizes, args.vocab_size or 32_768, args.max_positions or 512)
 
 
 def print_systems(
@@ -86,20 +76,16 @@ def _size(fields: Fields) -> str:
     return text
 
 
-def print_parameters(
-    names: dict[str, str],
-    sizes: dict[str, Fields],
-    count: Callable[[str, int, int], Size],
-    symbols: int,
-    positions: int,
-) -> None:
+def print_parameters(names: dict[str, str], sizes: dict[str, Fields], symbols: int, positions: int) -> None:
     """Print the parameters by system and size; `names` has the beginning of each system's models."""
+    from tupe.models.summary import count_parameters
+
     shown = "discriminator + what the generator has alone" if sizes is ELECTRA_SIZES else "position encoding / model"
     print(f"\nparameters, {symbols:,} symbols, {positions} positions ({shown})")
     width = max(map(len, names)) + 2
     print(f"{'':<{width}}" + "".join(f"{size:>26}" for size in sizes))
     for name, begin in names.items():
-        counts = [count(f"{begin}_{size}", symbols, positions) for size in sizes]
+        counts = [count_parameters(f"{begin}_{size}", symbols, positions) for size in sizes]
         cells = (
             f"{n.total - n.generator:,} + {n.generator:,}" if n.generator else f"{n.position:,} / {n.total:,}"
             for n in counts

@@ -1,5 +1,6 @@
 """Sizes of the named models, without allocating them."""
 
+import re
 from argparse import Namespace
 from functools import lru_cache
 from types import SimpleNamespace
@@ -17,21 +18,27 @@ from tupe.models.seq2seq.model import Seq2SeqModel
 from tupe.models.tupe import TupeLanguageModelEncoder, as_namespace
 from tupe.systems import ELECTRA_NAMES
 
+_OF_POSITIONS = re.compile(r"\b(position_bias|cross_position|input_positions|relative)\.")
 _DRAWS = ("normal_", "uniform_", "xavier_uniform_", "kaiming_uniform_")
 
 
 def meta_model(name: str, vocab_size: int, max_positions: int, **fields: object) -> nn.Module:
     """Build the parts of the named model on the meta device, where parameters have shapes but no memory.
 
-    `fields` override those of its name.
+    `fields` override those of its name; an encoder-decoder has one table of words unless they say otherwise.
     """
-    return _built(name, as_namespace(CONFIGS[name](_name=name, max_positions=max_positions, **fields)), vocab_size)
+    if name not in TRANSLATORS:
+        return _encoder(as_namespace(CONFIGS[name](_name=name, max_positions=max_positions, **fields)), vocab_size)
+    names = dict.fromkeys(("source_dictionary", "target_dictionary"), _dictionary(vocab_size))
+    task = SimpleNamespace(cfg=None, max_positions=lambda: (max_positions, max_positions), **names)
+    with torch.device("meta"), _NoValues():
+        return Seq2SeqModel.build_model(TRANSLATORS[name](**{"share_all_embeddings": True, **fields}), task)
 
 
-def _built(name: str, args: Namespace, vocab_size: int) -> nn.Module:
+def _encoder(args: Namespace, vocab_size: int) -> nn.Module:
     model, dictionary = nn.Module(), _dictionary(vocab_size)
     with torch.device("meta"), _NoValues():
-        if name in ELECTRA_NAMES:
+        if args._name in ELECTRA_NAMES:
             model.encoder, model.generator = build_networks(args, dictionary)
             model.discriminator_head = DiscriminatorHead(args.encoder_embed_dim, args.activation_fn)
         else:
@@ -72,41 +79,20 @@ class Size(NamedTuple):
     generator: int
 
 
+def size_of(model: nn.Module) -> Size:
+    """Count the parameters of a model of `meta_model`."""
+    counts = {name: p.numel() for name, p in model.named_parameters()}  # a shared one under its first name
+    alone = sum(number for name, number in counts.items() if name.startswith("generator."))
+    others = ((name, number) for name, number in counts.items() if not name.startswith("generator."))
+    return Size(sum(number for name, number in others if _OF_POSITIONS.search(name)), sum(counts.values()), alone)
+
+
 def count_parameters(name: str, vocab_size: int, max_positions: int, **fields: object) -> Size:
     """Count the parameters of the named model (`tupe systems`). `fields` override those of its name."""
+    if name in TRANSLATORS:
+        return size_of(meta_model(name, vocab_size, max_positions, **fields))
     args = as_namespace(CONFIGS[name](_name=name, max_positions=max_positions, **fields))
     some = (Namespace(**{**vars(args), "encoder_layers": layers}) for layers in (1, 2))
-    one, two = (_count(_built(name, fewer, vocab_size)) for fewer in some)
+    one, two = (size_of(_encoder(fewer, vocab_size)) for fewer in some)
     more = args.encoder_layers - 1  # layers are alike
     return Size(*(first + more * (second - first) for first, second in zip(one, two)))
-
-
-def without_generator(model: nn.Module) -> int:
-    """Count the parameters of a model of `meta_model` without those of its generator, if it has one."""
-    parts = (part for name, part in model.named_children() if name != "generator")
-    return sum(p.numel() for part in parts for p in part.parameters())
-
-
-def _count(model: nn.Module) -> Size:
-    encoder = model.encoder.sentence_encoder
-    modules = [encoder.position_bias, encoder.input_positions, *(layer.self_attn.relative for layer in encoder.layers)]
-    position = sum(p.numel() for module in modules if module is not None for p in module.parameters())
-    total = sum(p.numel() for p in model.parameters())
-    return Size(position, total, total - without_generator(model))
-
-
-def meta_translator(name: str, vocab_size: int, max_positions: int, **fields: object) -> nn.Module:
-    """Build the named encoder-decoder without memory: one table of words unless `fields` say otherwise."""
-    names = dict.fromkeys(("source_dictionary", "target_dictionary"), _dictionary(vocab_size))
-    task = SimpleNamespace(cfg=None, max_positions=lambda: (max_positions, max_positions), **names)
-    with torch.device("meta"), _NoValues():
-        return Seq2SeqModel.build_model(TRANSLATORS[name](**{"share_all_embeddings": True, **fields}), task)
-
-
-def count_translators_parameters(name: str, vocab_size: int, max_positions: int, **fields: object) -> Size:
-    """Count the parameters of `meta_translator`."""
-    model = meta_translator(name, vocab_size, max_positions, **fields)
-    of_positions = ("position_bias.", "cross_position.", "input_positions.", ".relative.")
-    counts = {name: p.numel() for name, p in model.named_parameters()}  # a shared one once
-    position = sum(n for name, n in counts.items() if any(part in name for part in of_positions))
-    return Size(position, sum(counts.values()), 0)

@@ -22,7 +22,7 @@ from tupe.fairseq_patches.configuration import nearest_model
 from tupe.files import read_text, sha256
 from tupe.models.config import CONFIGS
 from tupe.models.describe import full_name
-from tupe.models.summary import meta_model, without_generator
+from tupe.models.summary import meta_model, size_of
 from tupe.models.tupe import as_namespace
 from tupe.plan.check import Launch, check
 from tupe.plan.disk import disk
@@ -65,11 +65,10 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     fields = {key: value for key, value in cfg.model.items() if key != "_name"}
     fields["max_positions"] = fields["max_positions"] or length
     model = meta_model(cfg.model._name, symbols, **fields)
-    parameters = sum(p.numel() for p in model.parameters())
-    generator = parameters - without_generator(model)
-    alone = f" ({short(generator)} of them of the generator alone)" if generator else ""
+    size = size_of(model)
+    alone = f" ({short(size.generator)} of them of the generator alone)" if size.generator else ""
     shown = full_name(as_namespace(cfg.model))
-    yield f"{shown}, {short(parameters)} parameters{alone}, {symbols:,} symbols, on {launch}"
+    yield f"{shown}, {short(size.total)} parameters{alone}, {symbols:,} symbols, on {launch}"
 
     world, accumulated = launch.nodes * launch.processes, cfg.optimization.update_freq[0]
     batch = world * cfg.dataset.batch_size * accumulated

@@ -12,7 +12,7 @@ from tupe.data.translation.manifest import Content
 from tupe.errors import UserError
 from tupe.models.describe import full_name
 from tupe.models.seq2seq.config import CONFIGS
-from tupe.models.summary import meta_translator
+from tupe.models.summary import meta_model
 from tupe.models.tupe import as_namespace
 from tupe.plan.check import Launch, check
 from tupe.plan.disk import disk
@@ -51,7 +51,7 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     args = as_namespace(cfg.model)
     fields = {field: value for field, value in vars(args).items() if field != "_name"}
     longest = max(task.max_source_positions, task.max_target_positions)
-    model = meta_translator(name, symbols, longest, **fields)
+    model = meta_model(name, symbols, longest, **fields)
     parameters = sum(p.numel() for p in model.parameters())
     yield f"{full_name(args)}, {short(parameters)} parameters, {symbols:,} symbols, on {launch}"
 
