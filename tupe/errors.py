@@ -18,6 +18,13 @@ def one_line(text: object) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and those that it came from, the last first."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
 def system_sentence(error: OSError) -> str:
     """Return the sentence of an error of the system: a full disk, a file that may not be read, too many open files."""
     if error.strerror is None:

@@ -27,7 +27,7 @@ from omegaconf.nodes import AnyNode
 from torch.serialization import safe_globals
 
 from tupe.data.corpus.manifest import NAME as MANIFEST
-from tupe.errors import UserError, one_line
+from tupe.errors import UserError, chain, one_line
 from tupe.fairseq_patches.patching import overlay, patch, patched, patches, put
 from tupe.fairseq_patches.scope import chosen, in_scope, raised_by_others
 from tupe.files import atomic, check_checksums, check_file, read_json
@@ -56,14 +56,19 @@ _SHOWN_TO: ContextVar[Callable[[str, dict[str, Any]], None] | None] = ContextVar
 
 
 @contextlib.contextmanager
+def _set(variable: ContextVar, value: object) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+@contextlib.contextmanager
 def opened(states: Mapping[str, dict[str, Any]]) -> Iterator[None]:
     """Let fairseq take what these files hold from `states`, by path, within the block, and not read them again."""
-    token = _OPENED.set(states)
-    try:
-        with patched():
-            yield
-    finally:
-        _OPENED.reset(token)
+    with _set(_OPENED, states), patched():
+        yield
 
 
 def load(file, **options) -> dict:
@@ -82,8 +87,10 @@ def load(file, **options) -> dict:
     if old:
         made_of = {"optimizer_history": "best_loss", "extra_state": "epoch"}
         missing += [key for key, source in made_of.items() if key not in state and source not in state]
-    elif not missing and not _is_history(state["optimizer_history"]):
-        missing = ["optimizer_history"]
+    elif not missing:  # fairseq reads one of these of the last entry
+        last = (state["optimizer_history"] or [None])[-1]
+        is_read = isinstance(last, dict) and ("lr_scheduler_state" in last or "best_loss" in last)
+        missing = [] if is_read else ["optimizer_history"]
     if missing:
         raise UserError(f"{file.name} is not a checkpoint of fairseq, which has {', '.join(missing)}: give one that is")
     model = saved_model(state)
@@ -94,12 +101,6 @@ def load(file, **options) -> dict:
     if (shown_to := _SHOWN_TO.get()) is not None:
         shown_to(file.name, state)
     return {**state, "model": {**state["model"]}}  # fairseq and the models change names in both
-
-
-def _is_history(updates: list) -> bool:
-    """Tell whether the last entry of an `optimizer_history` has what fairseq reads of it."""
-    last = updates[-1] if updates else None
-    return isinstance(last, dict) and not {"lr_scheduler_state", "best_loss"}.isdisjoint(last)
 
 
 def saved_model(state: dict) -> dict[str, Any]:
@@ -251,9 +252,9 @@ def checkpoint_fits(trainer: Trainer, filename: str, goes_on: bool = True) -> It
             labels = getattr(trainer.task, "label_dictionary", None)
             refuse_other_labels(task["labels_sha256"], labels, path, trainer.task.cfg.data)
 
-    token = _SHOWN_TO.set(fits)
     try:
-        yield
+        with _set(_SHOWN_TO, fits):
+            yield
     except AssertionError as error:  # another criterion or optimizer
         raise UserError(
             f"{filename} cannot be continued: {str(error).rstrip('.')}; to start a new run from its parameters "
@@ -278,8 +279,6 @@ def checkpoint_fits(trainer: Trainer, filename: str, goes_on: bool = True) -> It
             raise reason from None
         lines = "; ".join(line.strip() for line in str(reason).splitlines())
         raise UserError(f"the parameters in {filename} are not those of this model: {lines[:400]}") from error
-    finally:
-        _SHOWN_TO.reset(token)
 
 
 @contextlib.contextmanager
@@ -297,11 +296,8 @@ def same_direction(task: Any) -> Iterator[None]:
                 f"{path} translates from {target} to {source}: give it these languages, -s {target} -t {source}"
             )
 
-    token = _SHOWN_TO.set(compare_languages)
-    try:
+    with _set(_SHOWN_TO, compare_languages):
         yield
-    finally:
-        _SHOWN_TO.reset(token)
 
 
 def compare(path: str, state: dict, model: Any, task: Any) -> None:
@@ -396,9 +392,8 @@ def _whole(target: str, size: Callable[[], int]) -> Iterator[Path]:
     except UserError as error:
         raise UserError(f"{error} The checkpoints before it are whole, and the same command goes on.") from error
     except Exception as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, OSError):
-            cause = cause.__cause__ or cause.__context__  # PyTorch's writer raises an error of its own
+        # PyTorch's writer raises an error of its own
+        cause = next((each for each in chain(error) if isinstance(each, OSError)), None)
         if cause is None:
             raise
         raise UserError(

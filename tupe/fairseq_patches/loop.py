@@ -93,11 +93,6 @@ def agreed(trainer: Trainer) -> tuple[int | None, bool]:
     return next((number for number, wished in zip(SIGNALS, signals) if wished), None), bool(due)
 
 
-def trains_ours(cfg, trainer, *args, **kwargs) -> bool:
-    """Tell whether the trainer that a function of the loop is given is ours."""
-    return in_scope(trainer)
-
-
 def named_checkpoint(cfg) -> str | None:
     """Return the checkpoint that a run begins from, by an option, or None.
 
@@ -198,8 +193,8 @@ def patch_loop() -> None:
     """
     loop = sys.modules.get("fairseq_cli.train")
     if loop is not None:
-        wrap(loop, "train", "cfg trainer task epoch_itr", listens_or_is_finished, only_for=trains_ours)
-        wrap(loop, "validate_and_save", "cfg trainer task epoch_itr", saves_and_stops, only_for=trains_ours)
+        for name, around in (("train", listens_or_is_finished), ("validate_and_save", saves_and_stops)):
+            wrap(loop, name, "cfg trainer task epoch_itr", around, lambda cfg, trainer, *_, **__: in_scope(trainer))
 
 
 def listens_or_is_finished(original):

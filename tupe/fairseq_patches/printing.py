@@ -39,8 +39,8 @@ def sentence(error: BaseException) -> str | None:
         return one_line(error)
     if isinstance(error, _NO_CONFIGURATION):
         return f"the configuration cannot be made: {cannot_compose(error)}"
-    if isinstance(error, ProcessRaisedException):  # it carries the traceback of the process as text
-        return one_line(str(error).rpartition(_RAISED)[2]) if _RAISED in str(error) else None
+    if isinstance(error, ProcessRaisedException) and _RAISED in str(error):  # the traceback of the process as text
+        return one_line(str(error).rpartition(_RAISED)[2])
     return None
 
 

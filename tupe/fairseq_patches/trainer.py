@@ -17,7 +17,7 @@ from fairseq.logging import metrics
 from fairseq.logging.meters import StopwatchMeter
 from fairseq.trainer import Trainer
 
-from tupe.errors import UserError
+from tupe.errors import UserError, chain
 from tupe.fairseq_patches import loop
 from tupe.fairseq_patches.checkpoints import (
     broadcast_configurations,
@@ -199,9 +199,8 @@ def not_finite_is_explained(trainer: Trainer, samples: list[dict]) -> Iterator[N
     try:
         yield
     except Exception as error:
-        cause = error
-        while cause is not None and not isinstance(cause, FloatingPointError):
-            cause = cause.__context__  # the second run can fail in its own way
+        # the second run can fail in its own way
+        cause = next((each for each in chain(error) if isinstance(each, FloatingPointError)), None)
         if cause is None:
             raise
         raise UserError(explain_failure(trainer, samples, cause)) from error

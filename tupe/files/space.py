@@ -5,7 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
-from tupe.errors import UserError
+from tupe.errors import UserError, chain
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _RUST = re.compile(r"\(os error (\d+)\)")  # how safetensors and tokenizers name an error of the system
@@ -13,11 +13,10 @@ _RUST = re.compile(r"\(os error (\d+)\)")  # how safetensors and tokenizers name
 
 def is_full(error: BaseException | None) -> bool:
     """Tell whether an exception, or one that it came from, says that a disk or a quota is full."""
-    while error is not None:
-        rust = _RUST.search(str(error))
-        if (rust and int(rust[1]) in _FULL) or (isinstance(error, OSError) and error.errno in _FULL):
+    for each in chain(error):
+        rust = _RUST.search(str(each))
+        if (rust and int(rust[1]) in _FULL) or (isinstance(each, OSError) and each.errno in _FULL):
             return True
-        error = error.__cause__ or error.__context__
     return False
 
 
