@@ -94,7 +94,7 @@ def test_loss_and_learning_rate_against_updates_and_hours(tmp_path, monkeypatch)
     (tmp_path / "begun").write_text(inner(10, 8))
     logs["begun"] = read_log(tmp_path / "begun")
     drawn = []
-    monkeypatch.setattr(curves, "save_figure", lambda figure, output: drawn.append(figure))
+    monkeypatch.setattr(curves, "save_figure", lambda figure, output, title: drawn.append(figure))
     plot_training(logs, "unused.png")
     data = [
         [(line.get_xdata().tolist(), line.get_ydata().tolist(), line.get_color()) for line in axes.get_lines()[:4]]
@@ -179,7 +179,7 @@ def test_against_a_run_without_validation(tmp_path, capsys):
 def test_of_two_networks_both_are_drawn(tmp_path, monkeypatch):
     """Beside a masked language model: the generator's loss, and how well the discriminator tells tokens apart."""
     figures = []
-    monkeypatch.setattr(curves, "save_figure", lambda figure, output: figures.append(figure))
+    monkeypatch.setattr(curves, "save_figure", lambda figure, output, title: figures.append(figure))
     train = {1: {"num_updates": 1, "hours": 0.1, "loss": 30.0, "gen_loss": 9.0, "disc_auc": 50.0, "lr": 0.1}}
     valid = {1: {"num_updates": 1, "hours": 0.1, "loss": 20.0, "gen_loss": 8.0, "disc_auc": 61.0}}
     plain = TrainingLog(*({1: {"num_updates": 1, "hours": 0.1, "loss": 7.0, "lr": 0.1}} for _ in range(2)))

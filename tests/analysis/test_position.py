@@ -62,7 +62,7 @@ def test_other_models_are_refused(tmp_path):
 def images(correlation, monkeypatch):
     """The pictures in each square of the figure."""
     drawn = []
-    monkeypatch.setattr(position, "save_figure", lambda figure, output: drawn.append(figure))
+    monkeypatch.setattr(position, "save_figure", lambda figure, output, title: drawn.append(figure))
     plot_position(correlation, "unused.png")
     squares = [axes for axes in drawn[0].axes if axes.get_title()]
     assert [axes.get_title().partition(":")[0] for axes in squares] == correlation.names

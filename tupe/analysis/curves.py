@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tupe.analysis.figure import colour, new_figure, plain, save_figure, set_title
+from tupe.analysis.figure import colour, new_figure, plain, save_figure
 from tupe.errors import UserError
 from tupe.files import check_file
 
@@ -166,9 +166,8 @@ def plot_training(
     for ax in axes.flat:
         ax.grid(alpha=0.3)
         ax.set_xlim(left=0)
-    set_title(figure, title)
     figure.legend(loc="outside lower center", ncols=min(len(logs), 2))
-    save_figure(figure, output)
+    save_figure(figure, output, title)
 
 
 def _curve(records: Records, x: str, factor: float, name: str) -> tuple[list[float], list[float]]:

@@ -75,12 +75,6 @@ def folded(name: str) -> str:
     return plain(textwrap.fill(name, 40, break_on_hyphens=False))
 
 
-def set_title(figure: Figure, text: str) -> None:
-    """Put a title above the figure, folded to its width."""
-    width = int(11 * figure.get_figwidth())
-    figure.suptitle("\n".join(textwrap.fill(plain(line), width, break_on_hyphens=False) for line in text.splitlines()))
-
-
 def check_format(path: str | Path) -> str:
     """Return the format that a figure's name ends with. Raise `UserError` for an unknown one."""
     formats, kind = new_figure(1, 1).canvas.get_supported_filetypes(), Path(path).suffix[1:].lower()
@@ -89,9 +83,16 @@ def check_format(path: str | Path) -> str:
     return kind
 
 
-def save_figure(figure: Figure, path: str | Path) -> None:
-    """Write the figure in the format that the name's ending says. Raise `UserError` for an unknown one."""
+def save_figure(figure: Figure, path: str | Path, title: str = "") -> None:
+    """Write the figure in the format that the name's ending says, below a title that is folded to its width.
+
+    Raises:
+        UserError: for an unknown format.
+    """
     path, kind = Path(path), check_format(path)
+    if title:
+        lines, width = title.splitlines(), int(11 * figure.get_figwidth())
+        figure.suptitle("\n".join(textwrap.fill(plain(line), width, break_on_hyphens=False) for line in lines))
     with atomic(path) as unfinished, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

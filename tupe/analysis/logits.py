@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe.analysis.checkpoint import Checkpoint, open_encoder
-from tupe.analysis.figure import colour, folded, heat_maps, new_figure, save_figure, set_title
+from tupe.analysis.figure import colour, folded, heat_maps, new_figure, save_figure
 from tupe.analysis.theory import numerical_rank
 from tupe.errors import UserError
 from tupe.models.encoder import check_tokens
@@ -159,8 +159,7 @@ def plot_correlations(correlations: dict[str, Tensor], title: str, output: str |
     """Draw each of `first_layer_correlations`, the mean over the heads, on one scale (TUPE, figure 2)."""
     values = torch.stack([value.mean(0) for value in correlations.values()]).numpy()
     figure = heat_maps(values, list(correlations), "part of the logit, mean of the heads", reset=reset)
-    set_title(figure, title)
-    save_figure(figure, output)
+    save_figure(figure, output, title)
 
 
 def logit_ranks(

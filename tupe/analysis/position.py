@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tupe.analysis.checkpoint import Checkpoint, open_encoder, systems_with
-from tupe.analysis.figure import heat_maps, save_figure, set_title
+from tupe.analysis.figure import heat_maps, save_figure
 from tupe.analysis.heads import head_patterns, summary
 from tupe.errors import UserError
 from tupe.position import PositionBias
@@ -93,8 +93,7 @@ def plot_position(correlation: PositionCorrelation, output: str | Path) -> None:
     """Draw one square a head, named by its pattern (`tupe.analysis.heads`)."""
     titles = [f"{name}: {said}" for name, said in zip(correlation.names, correlation.said)]
     figure = heat_maps(correlation.values.numpy(), titles, "added to the logit", reset=correlation.reset)
-    set_title(figure, f"{correlation.title}\n{correlation.summary}")
-    save_figure(figure, output)
+    save_figure(figure, output, f"{correlation.title}\n{correlation.summary}")
 
 
 def plot_reset(correlation: PositionCorrelation, head: int, output: str | Path) -> None:
@@ -112,5 +111,4 @@ def plot_reset(correlation: PositionCorrelation, head: int, output: str | Path) 
         raise UserError(f"there is no head {head}: give a number from 1 to {number}.")
     pair = torch.stack([correlation.before[head - 1], correlation.values[head - 1]]).numpy()
     figure = heat_maps(pair, ["before the reset", "after it"], "added to the logit", reset=True)
-    set_title(figure, f"{correlation.title}, {correlation.names[head - 1]}")
-    save_figure(figure, output)
+    save_figure(figure, output, f"{correlation.title}, {correlation.names[head - 1]}")

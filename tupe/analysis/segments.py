@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from tupe.analysis.checkpoint import Checkpoint, open_encoder, systems_with
-from tupe.analysis.figure import Matrices, colour_limit, heat_maps, save_figure, set_title
+from tupe.analysis.figure import Matrices, colour_limit, heat_maps, save_figure
 from tupe.errors import UserError
 
 
@@ -44,5 +44,4 @@ def plot_segments(segments: Matrices, output: str | Path) -> None:
         for (query, key), value in np.ndenumerate(head.round(2) + 0.0):  # no -0.00
             shade = "white" if abs(value) > dark else "black"
             square.text(key, query, f"{value:.2f}", ha="center", va="center", fontsize=7, color=shade)
-    set_title(figure, f"Segment attention of {segments.model}")
-    save_figure(figure, output)
+    save_figure(figure, output, f"Segment attention of {segments.model}")

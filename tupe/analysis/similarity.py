@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tupe.analysis.checkpoint import Checkpoint, open_encoder, systems_with
-from tupe.analysis.figure import Matrices, heat_maps, save_figure, set_title
+from tupe.analysis.figure import Matrices, heat_maps, save_figure
 from tupe.errors import UserError
 
 
@@ -45,5 +45,4 @@ def plot_similarity(similarity: Matrices, output: str | Path) -> None:
     """Draw one square for each table."""
     axes = ("position", "position")
     figure = heat_maps(similarity.values.numpy(), similarity.names, "cosine similarity", axes)
-    set_title(figure, f"Position vectors of {similarity.model}")
-    save_figure(figure, output)
+    save_figure(figure, output, f"Position vectors of {similarity.model}")

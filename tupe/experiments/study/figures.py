@@ -3,6 +3,7 @@
 Each function returns whether there was something to draw, and raises `UserError` without matplotlib.
 """
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,21 +28,15 @@ def plot_curves(results: Results, output: Path) -> bool:
         updates = [update for update, _ in finals[0].curve]
         curves = [dict(record.curve) for record in finals]
         updates = [update for update in updates if all(update in curve for curve in curves)]
-        losses = np.array([[curve[update] for update in updates] for curve in curves])  # (seeds, validations)
-        style = {"color": colour(number), "linestyle": dashes(number)}
-        seeds = f"{len(finals)} seed{'s' if len(finals) > 1 else ''}"
-        label = f"{results.design.label(name)}, {seeds}"
-        lines += ax.plot(updates, losses.mean(0), linewidth=1.2, label=label, **style)
-        ax.fill_between(updates, losses.min(0), losses.max(0), color=style["color"], alpha=0.2, linewidth=0)
+        losses = [[curve[update] for curve in curves] for update in updates]
+        label = f"{results.design.label(name)}, {len(finals)} seed{'s' if len(finals) > 1 else ''}"
+        lines += _line(ax, number, label, updates, losses)
     baseline = results.losses(results.design.baseline)
     if baseline:
         ax.axhline(np.mean(baseline), color="0.4", linewidth=0.8, linestyle=":")
     ax.set(xlabel="updates", ylabel="validation loss (bits a masked token)", xlim=(0, results.design.updates))
-    ax.grid(alpha=0.3)
     lines.sort(key=lambda line: -line.get_ydata()[-1])  # as they lie above one another
-    figure.legend(handles=lines, loc="outside right upper", fontsize=8)
-    save_figure(figure, output)
-    return True
+    return _finish(figure, output, handles=lines)
 
 
 def plot_starts(results: Results, output: Path) -> bool:
@@ -60,11 +55,7 @@ def plot_starts(results: Results, output: Path) -> bool:
             continue
         cost = np.mean(results.start_cost(name) or [0])
         at = [100 * (updates + cost) / design.updates for updates in found]
-        style = {"color": colour(number), "linestyle": dashes(number)}
-        means = [np.mean(losses) for losses in found.values()]
-        ax.plot(at, means, linewidth=1.2, marker=marker(number), markersize=4, label=design.label(name), **style)
-        low, high = ([end(losses) for losses in found.values()] for end in (min, max))
-        ax.fill_between(at, low, high, color=style["color"], alpha=0.2, linewidth=0)
+        _line(ax, number, design.label(name), at, found.values(), marker=marker(number), markersize=4)
     for number, name in enumerate(name for name in design.systems if results.finals(name)):
         whole = np.mean(results.losses(name))
         ax.axhline(whole, color="0.4", linewidth=0.8, linestyle=":")
@@ -77,10 +68,7 @@ def plot_starts(results: Results, output: Path) -> bool:
     ticks = [0, *(100 * updates / design.updates for updates in design.short[1:])]
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
-    ax.grid(alpha=0.3)
-    figure.legend(loc="outside right upper", fontsize=8)
-    save_figure(figure, output)
-    return True
+    return _finish(figure, output)
 
 
 def plot_longer(results: Results, output: Path) -> bool:
@@ -97,20 +85,15 @@ def plot_longer(results: Results, output: Path) -> bool:
         if not found:
             continue
         losses = np.array([[of.get(str(n), [*of.values()][-1]).bits for n in design.lengths] for of in found])
-        style = {"color": colour(number), "linestyle": dashes(number)}
-        label = design.label(name)
-        lines += ax.plot(design.lengths, losses.mean(0), marker=marker(number), markersize=4, label=label, **style)
-        ax.fill_between(design.lengths, losses.min(0), losses.max(0), color=style["color"], alpha=0.2, linewidth=0)
+        style = {"marker": marker(number), "markersize": 4, "linewidth": 1.5}
+        lines += _line(ax, number, design.label(name), design.lengths, losses.T, **style)
     if not lines:
         return False
     ax.set_xscale("log", base=2)
     ax.set_xticks(design.lengths, [str(n) for n in design.lengths])
     ax.set(xlabel="positions of a window", ylabel="loss (bits a masked token)")
-    ax.grid(alpha=0.3)
     lines.sort(key=lambda line: -line.get_ydata()[-1])  # as they lie above one another
-    figure.legend(handles=lines, loc="outside right upper", fontsize=8)
-    save_figure(figure, output)
-    return True
+    return _finish(figure, output, handles=lines)
 
 
 def plot_scores(results: Results, output: Path) -> bool:
@@ -132,7 +115,20 @@ def plot_scores(results: Results, output: Path) -> bool:
                 style = {"marker": marker(number), "s": 28, "edgecolors": colour(number)}
                 ax.scatter(losses, scores, facecolors=face, label=label if losses else None, **style)
         ax.set(title=f"{column.name}, {column.metric}", xlabel="validation loss (bits)")
+    return _finish(figure, output)
+
+
+def _line(ax, number: int, label: str, x: Iterable[float], losses: Iterable[Sequence[float]], **style: object) -> list:
+    """Draw the mean of the `losses` at each `x`, those of all seeds, and a band from the lowest to the highest."""
+    low, mean, high = ([of(some) for some in losses] for of in (min, np.mean, max))
+    ax.fill_between(x, low, high, color=colour(number), alpha=0.2, linewidth=0)
+    style = {"color": colour(number), "linestyle": dashes(number), "linewidth": 1.2, **style}
+    return ax.plot(x, mean, label=label, **style)
+
+
+def _finish(figure, output: Path, **legend: object) -> bool:
+    for ax in figure.axes:
         ax.grid(alpha=0.3)
-    figure.legend(loc="outside right upper", fontsize=8)
+    figure.legend(loc="outside right upper", fontsize=8, **legend)
     save_figure(figure, output)
     return True
