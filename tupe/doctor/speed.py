@@ -1,11 +1,10 @@
 """Time attention with a learnt bias by each implementation, and say which one `auto` takes."""
 
-import statistics
-import time
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.utils.benchmark import Timer
 
 from tupe.attention import biased_attention
 from tupe.attention.biased import choose_backend, triton
@@ -73,18 +72,7 @@ def flex_attention() -> Callable[..., Tensor]:
     return attend
 
 
-def milliseconds(attend: Callable[..., Tensor], leaves: list[Tensor], d_out: Tensor, rounds: int = 10) -> float:
+def milliseconds(attend: Callable[..., Tensor], leaves: list[Tensor], d_out: Tensor) -> float:
     """Return the median time of a forward and backward pass."""
-    on_gpu = d_out.device.type == "cuda"
-
-    def once() -> float:
-        if on_gpu:
-            torch.cuda.synchronize(d_out.device)
-        start = time.perf_counter()
-        torch.autograd.grad(attend(*leaves), leaves, d_out)
-        if on_gpu:
-            torch.cuda.synchronize(d_out.device)
-        return 1000 * (time.perf_counter() - start)
-
-    once()
-    return statistics.median(once() for _ in range(rounds if on_gpu else 1))
+    once = {"once": lambda: torch.autograd.grad(attend(*leaves), leaves, d_out)}
+    return 1000 * Timer("once()", globals=once, num_threads=torch.get_num_threads()).blocked_autorange().median
