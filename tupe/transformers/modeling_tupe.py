@@ -1017,13 +1017,15 @@ class TupeModel(TupePreTrainedModel):
 
 
 class TupeForTask(TupePreTrainedModel):
-    """The encoder and a head, which a subclass adds: its `scores`, its `loss`, and its class of outputs."""
+    """The encoder and a head, which a subclass adds: its modules, `scores`, `loss`, and its class of outputs."""
 
     output_class: ClassVar[type[ModelOutput]]
 
     def __init__(self, config: TupeConfig) -> None:
         super().__init__(config)
         self.tupe = TupeModel(config)
+        self.add_head(config)
+        self.post_init()
 
     @can_return_tuple
     def forward(
@@ -1062,10 +1064,8 @@ class TupeForMaskedLM(TupeForTask):
     output_class = MaskedLMOutput
     _tied_weights_keys: ClassVar = {"lm_head.decoder.weight": "tupe.embed_tokens.weight"}
 
-    def __init__(self, config: TupeConfig) -> None:
-        super().__init__(config)
+    def add_head(self, config: TupeConfig) -> None:
         self.lm_head = LanguageModelHead(config)
-        self.post_init()
 
     def get_output_embeddings(self) -> nn.Linear:
         return self.lm_head.decoder
@@ -1127,10 +1127,8 @@ class TupeForSequenceClassification(TupeForTask):
 
     output_class = SequenceClassifierOutput
 
-    def __init__(self, config: TupeConfig) -> None:
-        super().__init__(config)
+    def add_head(self, config: TupeConfig) -> None:
         self.classifier = ClassificationHead(config)
-        self.post_init()
 
     def scores(self, features: Tensor) -> tuple[Tensor]:
         return (self.classifier(features),)  # B L
@@ -1157,11 +1155,9 @@ class TupeForTokenClassification(TupeForTask):
 
     output_class = TokenClassifierOutput
 
-    def __init__(self, config: TupeConfig) -> None:
-        super().__init__(config)
+    def add_head(self, config: TupeConfig) -> None:
         self.dropout = nn.Dropout(config.classifier_dropout)
         self.classifier = nn.Linear(config.hidden_size, checked_labels(config))
-        self.post_init()
 
     def scores(self, features: Tensor) -> tuple[Tensor]:
         return (self.classifier(self.dropout(features)),)  # B n L
@@ -1176,10 +1172,8 @@ class TupeForQuestionAnswering(TupeForTask):
 
     output_class = QuestionAnsweringModelOutput
 
-    def __init__(self, config: TupeConfig) -> None:
-        super().__init__(config)
+    def add_head(self, config: TupeConfig) -> None:
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
-        self.post_init()
 
     def scores(self, features: Tensor) -> tuple[Tensor, ...]:
         return self.qa_outputs(features).unbind(-1)  # 2 x (B n)
