@@ -21,19 +21,22 @@ from tupe.files import check_new, check_replaceable
 SEEDS = 0, 2**32 - 1
 
 
-def whole(least: int, most: int = 1_000_000_000) -> Callable[[str], int]:
-    """Make the type of a whole number from `least` to `most`."""
-
-    def number(text: str) -> int:
+def _within(least: float, most: float, kind: Callable[[str], Any], words: str) -> Callable[[str], Any]:
+    def number(text: str) -> Any:
         try:
-            value = int(text)
+            value = kind(text)
         except ValueError:
-            value = None
-        if value is None or not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text:.40} is not a whole number from {least:,} to {most:,}")
+            value = math.nan
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text:.40} is not {words}")
         return value
 
     return number
+
+
+def whole(least: int, most: int = 1_000_000_000) -> Callable[[str], int]:
+    """Make the type of a whole number from `least` to `most`."""
+    return _within(least, most, int, f"a whole number from {least:,} to {most:,}")
 
 
 #: Size of a vocabulary: more than its eight special symbols, and not more than any has.
@@ -42,17 +45,7 @@ symbols = whole(9, 4_000_000)
 
 def real(least: float, most: float) -> Callable[[str], float]:
     """Make the type of a number from `least` to `most`."""
-
-    def number(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text:.40} is not a number from {least:g} to {most:g}")
-        return value
-
-    return number
+    return _within(least, most, float, f"a number from {least:g} to {most:g}")
 
 
 def listed(kind: Callable[[str], Any]) -> Callable[[str], list]:

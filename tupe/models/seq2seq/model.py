@@ -8,6 +8,7 @@ from typing import Any
 from fairseq.data import Dictionary
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.models import FairseqEncoderDecoderModel
+from fairseq.models.transformer import Embedding
 from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig
 from torch import Tensor, nn
@@ -111,10 +112,7 @@ def _embeddings(args: Namespace, source: Dictionary, target: Dictionary) -> tupl
     """Build the tables of source, target and output, some of them the same."""
 
     def table(dictionary: Dictionary) -> nn.Embedding:
-        embedding = nn.Embedding(len(dictionary), args.encoder_embed_dim, dictionary.pad())
-        nn.init.normal_(embedding.weight, std=args.encoder_embed_dim**-0.5)
-        nn.init.zeros_(embedding.weight[dictionary.pad()])
-        return embedding
+        return Embedding(len(dictionary), args.encoder_embed_dim, dictionary.pad())
 
     first = table(source)
     if args.share_all_embeddings:
