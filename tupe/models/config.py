@@ -27,17 +27,8 @@ def setting(default: object, help: str, **metadata: str) -> Any:
 encoding = functools.partial(setting, system="encoding")
 structure = functools.partial(setting, system="structure")
 
-ABSOLUTE_CHOICES = ChoiceEnum([*CHOICES["absolute"], *OWN_ABSOLUTE])
 RELATIVE_CHOICES = ChoiceEnum([*CHOICES["relative"], *OWN_RELATIVE])
-RESET_CHOICES, SEGMENT_CHOICES, SHARING_CHOICES, ROTARY_SCALING_CHOICES = (
-    ChoiceEnum([*CHOICES[name]]) for name in ("reset", "segment", "sharing", "rotary_scaling")
-)
-DEBERTA_TERMS_CHOICES, DEBERTA_PROJECTIONS_CHOICES, DEBERTA_INDEX_CHOICES = (
-    ChoiceEnum([*CHOICES[f"deberta_{name}"]]) for name in ("terms", "projections", "index")
-)
-BACKEND_CHOICES = ChoiceEnum(["auto", *BACKENDS])
-SHARED_POSITIONS_CHOICES = ChoiceEnum(["none", "table", "all"])
-UNPAD_CHOICES = ChoiceEnum(["auto", "always", "never"])
+RESET_CHOICES = ChoiceEnum([*CHOICES["reset"]])
 ACTIVATION_CHOICES = ChoiceEnum(utils.get_available_activation_fns())
 
 
@@ -52,25 +43,27 @@ OwnOptions = dataclasses.make_dataclass(
 class EncoderConfig(OwnOptions):
     """An encoder's positions and layers: TUPE-R at base size."""
 
-    absolute: ABSOLUTE_CHOICES = encoding("untied", f"absolute positions. {explained(CHOICES['absolute'])}")
+    absolute: ChoiceEnum([*CHOICES["absolute"], *OWN_ABSOLUTE]) = encoding(
+        "untied", f"absolute positions. {explained(CHOICES['absolute'])}"
+    )
     relative: RELATIVE_CHOICES = encoding("bucketed", f"relative positions. {explained(CHOICES['relative'])}")
     reset: RESET_CHOICES = encoding("paper", f"[CLS] untied from the positions. {explained(CHOICES['reset'])}")
-    segment: SEGMENT_CHOICES = encoding(
+    segment: ChoiceEnum([*CHOICES["segment"]]) = encoding(
         "none", f"segments of a sentence pair, told apart by its separators. {explained(CHOICES['segment'])}"
     )
-    sharing: SHARING_CHOICES = encoding(
+    sharing: ChoiceEnum([*CHOICES["sharing"]]) = encoding(
         "layer", f"who shares the position terms of the attention. {explained(CHOICES['sharing'])}"
     )
     position_rank: int = encoding(64, "rank d_p of the low_rank term")
     shaw_values: bool = encoding(False, "shaw: relative positions in the values too; rules out fused attention")
     linformer_k: int = encoding(0, "Linformer: project keys and values to this many rows; 0 for full attention")
-    deberta_terms: DEBERTA_TERMS_CHOICES = encoding(
+    deberta_terms: ChoiceEnum([*CHOICES["deberta_terms"]]) = encoding(
         "c2p+p2c", f"terms of deberta. {explained(CHOICES['deberta_terms'])}"
     )
-    deberta_projections: DEBERTA_PROJECTIONS_CHOICES = encoding(
+    deberta_projections: ChoiceEnum([*CHOICES["deberta_projections"]]) = encoding(
         "shared", f"projections of deberta's distances. {explained(CHOICES['deberta_projections'])}"
     )
-    deberta_index: DEBERTA_INDEX_CHOICES = encoding(
+    deberta_index: ChoiceEnum([*CHOICES["deberta_index"]]) = encoding(
         "code", f"rows of deberta's table. {explained(CHOICES['deberta_index'])}"
     )
     relative_buckets: int = encoding(32, "number of buckets, even; of deberta a side, or 0 to clip the distances")
@@ -83,7 +76,7 @@ class EncoderConfig(OwnOptions):
         0, "rotary positions (RoPE): turn so many columns of each query and key; -1 for all, 0 for none"
     )
     rotary_base: float = encoding(10000.0, "base of the angles of rotary positions")
-    rotary_scaling: ROTARY_SCALING_CHOICES = encoding(
+    rotary_scaling: ChoiceEnum([*CHOICES["rotary_scaling"]]) = encoding(
         "none", f"angles of rotary positions for inputs longer than in training. {explained(CHOICES['rotary_scaling'])}"
     )
     rotary_factor: float = encoding(1.0, "how many times longer than in training, for rotary_scaling")
@@ -112,10 +105,10 @@ class EncoderConfig(OwnOptions):
     dropout: float = setting(0.1, "dropout of embeddings, attention and feed-forward outputs")
     attention_dropout: float = setting(0.1, "dropout of the attention weights")
     activation_dropout: float = setting(0.0, "dropout after the activation")
-    attention_backend: BACKEND_CHOICES = setting(
+    attention_backend: ChoiceEnum(["auto", *BACKENDS]) = setting(
         "auto", "how attention is computed; auto is the fastest that works here"
     )
-    unpad: UNPAD_CHOICES = setting(
+    unpad: ChoiceEnum(["auto", "always", "never"]) = setting(
         "auto",
         "compute tokens alone, and padding only in the attention (always, never); auto: where that "
         "was seen to be faster, on the CPU",
@@ -164,7 +157,7 @@ class ElectraConfig(TupeConfig):
     generator_size: float = structure(
         1 / 3, "widths and number of heads of the generator, over those of the discriminator"
     )
-    share_positions: SHARED_POSITIONS_CHOICES = structure(
+    share_positions: ChoiceEnum(["none", "table", "all"]) = structure(
         "table",
         "position terms of the attention that generator and discriminator share: the table of untied positions "
         "with its layer norm and theta (table), everything, at equal widths (all), or nothing (none)",

@@ -23,35 +23,28 @@ from tupe.models.config import (
 )
 from tupe.systems import CHOICES, CROSS_POSITION, IN_LAYER, SEQ2SEQ_ABSOLUTE, explained, named_translators
 
-ABSOLUTE_CHOICES, DECODER_ABSOLUTE_CHOICES = (
-    ChoiceEnum([*same, *SEQ2SEQ_ABSOLUTE, *OWN_ABSOLUTE]) for same in ((), ("same",))
-)
-DECODER_RELATIVE_CHOICES = ChoiceEnum(["same", *CHOICES["relative"], *OWN_RELATIVE])
-DECODER_SHARING_CHOICES = ChoiceEnum(["same", *CHOICES["sharing"]])
-CROSS_CHOICES = ChoiceEnum([*CROSS_POSITION])
-
 
 @dataclass
 class Seq2SeqConfig(EncoderConfig):
     """Vaswani et al.'s Transformer; `tupe.systems` names the others. Fields of the encoder are the decoder's too."""
 
-    absolute: ABSOLUTE_CHOICES = encoding(
+    absolute: ChoiceEnum([*SEQ2SEQ_ABSOLUTE, *OWN_ABSOLUTE]) = encoding(
         "sinusoidal", f"absolute positions of both stacks. {explained(SEQ2SEQ_ABSOLUTE)}"
     )
     relative: RELATIVE_CHOICES = encoding(
         "none", "relative positions of both stacks, as in the encoders (`tupe systems`)"
     )
     reset: RESET_CHOICES = encoding("none", "none: a translation has no [CLS]")
-    decoder_absolute: DECODER_ABSOLUTE_CHOICES = structure(
+    decoder_absolute: ChoiceEnum(["same", *SEQ2SEQ_ABSOLUTE, *OWN_ABSOLUTE]) = structure(
         "same", "absolute positions of the decoder, if not the encoder's"
     )
-    decoder_relative: DECODER_RELATIVE_CHOICES = structure(
+    decoder_relative: ChoiceEnum(["same", *CHOICES["relative"], *OWN_RELATIVE]) = structure(
         "same", "relative positions of the decoder, if not the encoder's"
     )
-    decoder_sharing: DECODER_SHARING_CHOICES = structure(
+    decoder_sharing: ChoiceEnum(["same", *CHOICES["sharing"]]) = structure(
         "same", "who shares the position terms of the decoder, if not as in the encoder"
     )
-    cross_position: CROSS_CHOICES = structure(
+    cross_position: ChoiceEnum([*CROSS_POSITION]) = structure(
         "none", f"positions of the attention from the target to the source. {explained(CROSS_POSITION)}"
     )
 
