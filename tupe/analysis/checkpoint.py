@@ -6,9 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import torch
 import yaml
-from torch import Tensor
 
 from tupe.checkpoints.load import Checkpoint as Opened
 from tupe.checkpoints.load import open_checkpoint
@@ -18,6 +16,7 @@ from tupe.fairseq_patches.ranges import refuse_value
 from tupe.files import typed
 from tupe.models.config import TupeConfig
 from tupe.models.describe import full_name
+from tupe.models.heads import shapes
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import ELECTRA_PARTS, TupeLanguageModelEncoder, as_namespace
 from tupe.systems import DESCRIPTIONS, SYSTEMS, system_fields
@@ -72,7 +71,7 @@ def open_encoder(
         # `fire_length` initialises a parameter, so the trained value is dropped
         weights[_FIRE_LENGTH] = encoder.state_dict()[_FIRE_LENGTH]
     # a table of another term, if it is the longer one, would be sliced as if it had more positions
-    if overrides and _shapes(encoder.state_dict()) != _shapes(weights):
+    if overrides and shapes(encoder.state_dict()) != shapes(weights):
         given = ", ".join(f"{field}={value}" for field, value in overrides.items())
         raise UserError(f"{checkpoint} has other parameters than a model with {given}: leave that out.")
     try:
@@ -82,10 +81,6 @@ def open_encoder(
     encoder.shown_as = name or full_name(args)
     encoder.trained_length = trained_length
     return encoder.eval()
-
-
-def _shapes(weights: Mapping[str, Tensor]) -> dict[str, torch.Size]:
-    return {name: weight.shape for name, weight in weights.items()}
 
 
 def overridden(config: TupeConfig, fields: Mapping[str, object], trained_length: int) -> TupeConfig:

@@ -91,7 +91,7 @@ def upgrade(model: RobertaModel, state: dict[str, Tensor], name: str) -> None:
             number = sum(map(torch.numel, own.values()))
             _logger.info("the checkpoint has no %s: its %d parameters are new", path, number)
             own |= {part: t for part, t in pooler.items() if part in own and own[part].shape == t.shape}
-        elif _shapes(own) == _shapes(theirs):
+        elif shapes(own) == shapes(theirs):
             own = theirs
         else:
             _logger.warning("the model has another %s: the checkpoint's is left out", path)
@@ -100,5 +100,5 @@ def upgrade(model: RobertaModel, state: dict[str, Tensor], name: str) -> None:
         _logger.warning("the model has no %s: the checkpoint's is left out", path)
 
 
-def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
-    return {part: tensor.shape for part, tensor in tensors.items()}
+def shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in tensors.items()}
