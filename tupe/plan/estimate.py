@@ -1,7 +1,6 @@
 """Estimate the updates of a training, and its hours from the GPUs' peak or from a benchmark's measurement."""
 
 import math
-from collections.abc import Iterator
 
 from omegaconf import DictConfig
 
@@ -33,19 +32,8 @@ def number_of_updates(cfg: DictConfig, epoch: int) -> int:
     return updates
 
 
-def hours(cfg: DictConfig, launch: Launch, flops: int, tokens: int) -> Iterator[str]:
-    """Yield estimates of the time for `flops` operations on `tokens`, by the GPUs or the measurement of `launch`.
-
-    Raises:
-        UserError: for an unknown kind of GPU, and for a measurement of something else.
-    """
-    if launch.gpu is not None:
-        yield _by_peak(launch, flops)
-    if launch.measured is not None:
-        yield _by_measurement(cfg, launch, tokens)
-
-
-def _by_peak(launch: Launch, flops: int) -> str:
+def hours_by_peak(launch: Launch, flops: int) -> str:
+    """Estimate the time of `flops` operations on the GPUs of `launch`. Raise `UserError` for an unknown kind."""
     peak, gpus = peak_flops(launch.gpu.upper()), launch.nodes * launch.gpus
     if peak is None:
         raise UserError(f"the peak of a {launch.gpu} is not known: give --gpu one of {', '.join(KNOWN_DEVICES)}.")
@@ -58,7 +46,8 @@ def _by_peak(launch: Launch, flops: int) -> str:
     )
 
 
-def _by_measurement(cfg: DictConfig, launch: Launch, tokens: int) -> str:
+def hours_by_measurement(cfg: DictConfig, launch: Launch, tokens: int) -> str:
+    """Estimate the time of `tokens` by the measurement of `launch`. Raise `UserError` for one of something else."""
     conditions, records = launch.measured
     args, length, compiled = as_namespace(cfg.model), cfg.task.tokens_per_sample, "_compiled" * cfg.model.compile
     rows = named_electras() if args._name.startswith(ELECTRA) else named_models()

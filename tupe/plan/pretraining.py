@@ -26,7 +26,7 @@ from tupe.models.summary import meta_model, size_of
 from tupe.models.tupe import as_namespace
 from tupe.plan.check import Launch, check
 from tupe.plan.disk import disk
-from tupe.plan.estimate import hours, number_of_updates, short
+from tupe.plan.estimate import hours_by_measurement, hours_by_peak, number_of_updates, short
 from tupe.plan.precision import bits_of
 from tupe.systems import ELECTRA, SEQ2SEQ_NAMES, system_fields
 
@@ -90,7 +90,10 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
         yield from _languages(sizes, cfg.task.multilang_sampling_alpha, total)
     predicted = round(batch * length * cfg.task.get("mask_prob", 1.0))
     operations = updates * training_flops(model, batch * length, length, predicted)
-    yield from hours(cfg, launch, operations, total)
+    if launch.gpu is not None:
+        yield hours_by_peak(launch, operations)
+    if launch.measured is not None:
+        yield hours_by_measurement(cfg, launch, total)
     cores = available_cores() if launch.here else launch.nodes * launch.processes
     if not launch.gpus and (days := operations / (_CORE * cores) / 86_400) > 7:
         yield (
