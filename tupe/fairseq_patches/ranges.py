@@ -25,7 +25,7 @@ from fairseq.dataclass.configs import (
     GenerationConfig,
 )
 from fairseq.registry import REGISTRIES
-from omegaconf import DictConfig, ListConfig
+from omegaconf import ListConfig
 from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue
 
 from tupe.errors import UserError
@@ -362,16 +362,9 @@ def _get(part: Any, name: str) -> Any:
     return part.get(name) if isinstance(part, dict) else getattr(part, name, None)
 
 
-def _items(part: Any) -> Iterable[tuple[str, Any]]:
-    if part is None or isinstance(part, str):
-        return ()
-    if isinstance(part, DictConfig):
-        return _resolved(part)
-    return part.items() if isinstance(part, Mapping) else vars(part).items()
-
-
-def _resolved(part: DictConfig) -> Iterator[tuple[str, Any]]:
+def _items(part: Any) -> Iterator[tuple[str, Any]]:
     """Yield the fields that have a value: one that follows a field of another part has none where that is absent."""
-    for name in part:
+    fields = {} if part is None or isinstance(part, str) else part if isinstance(part, Mapping) else vars(part)
+    for name in fields:
         with contextlib.suppress(InterpolationKeyError, MissingMandatoryValue):
-            yield str(name), part[name]
+            yield str(name), fields[name]
