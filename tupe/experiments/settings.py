@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairseq.dataclass.configs import CheckpointConfig, DatasetConfig, OptimizationConfig
+from fairseq.dataclass.configs import FairseqConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
@@ -135,22 +135,20 @@ def read_settings(task: str, overrides: list[str], data: Path = Path()) -> Setti
 
 def _refuse_without_best(cfg: dict[str, Any]) -> None:
     """Raise a `UserError` if a run would end without a checkpoint of its best epoch, or take the worst for it."""
-    groups = {"checkpoint": CheckpointConfig, "dataset": DatasetConfig, "optimization": OptimizationConfig}
-    typed = {name: OmegaConf.merge(OmegaConf.structured(of), cfg.get(name) or {}) for name, of in groups.items()}
-    checkpoint, dataset, run = typed.values()
-    never = {"dataset.disable_validation": dataset.disable_validation, "checkpoint.no_save": checkpoint.no_save}
-    for key in (key for key, value in never.items() if value):
-        raise UserError(f"{key} is true, so that no epoch would be kept as the best: leave it out.")
-    intervals = {
-        "dataset.validate_interval": dataset.validate_interval,
-        "checkpoint.save_interval": checkpoint.save_interval,
-    }
+    groups = ("checkpoint", "dataset", "optimization")
+    whole = OmegaConf.merge(OmegaConf.structured(FairseqConfig), {name: cfg.get(name) or {} for name in groups})
+    checkpoint, dataset, run = (whole[name] for name in groups)
+    for key in ("dataset.disable_validation", "checkpoint.no_save"):
+        if OmegaConf.select(whole, key):
+            raise UserError(f"{key} is true, so that no epoch would be kept as the best: leave it out.")
     by_updates = run.max_update or dataset.validate_interval_updates or checkpoint.save_interval_updates
-    for key in (key for key, every in intervals.items() if 0 < run.max_epoch < every and not by_updates):
-        raise UserError(
-            f"{key} is {intervals[key]}, but the run has {run.max_epoch} epochs (optimization.max_epoch), so that none "
-            "would be kept as the best: give a number up to that."
-        )
+    for key in ("dataset.validate_interval", "checkpoint.save_interval"):
+        every = OmegaConf.select(whole, key)
+        if 0 < run.max_epoch < every and not by_updates:
+            raise UserError(
+                f"{key} is {every}, but the run has {run.max_epoch} epochs (optimization.max_epoch), so that none "
+                "would be kept as the best: give a number up to that."
+            )
     metric = checkpoint.best_checkpoint_metric
     if metric in ("loss", "ppl") and checkpoint.maximize_best_checkpoint_metric:
         raise UserError(

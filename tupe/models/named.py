@@ -1,7 +1,6 @@
 """Register named models at little cost: Hydra's configuration of a name is made at its first use."""
 
-import contextlib
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
@@ -34,11 +33,9 @@ def _store(
     self.repo.setdefault(group, {})[file] = _LaterNode(file, node, group, package, provider)
 
 
-@contextlib.contextmanager
-def configured_later() -> Iterator[None]:
+def configured_later() -> AbstractContextManager:
     """Make Hydra's configuration of what fairseq registers in this block at its first use.
 
     fairseq makes it at once for every model, some 200 of 60 fields, which took two thirds of the plugin's import.
     """
-    with replaced(ConfigStore, "store", _store):
-        yield
+    return replaced(ConfigStore, "store", _store)
