@@ -281,8 +281,7 @@ def checkpoint_fits(trainer: Trainer, filename: str, goes_on: bool = True) -> It
         raise UserError(f"the parameters in {filename} are not those of this model: {lines[:400]}") from error
 
 
-@contextlib.contextmanager
-def same_direction(task: Any) -> Iterator[None]:
+def same_direction(task: Any) -> AbstractContextManager:
     """Refuse within the block a checkpoint that translates in the other direction than `task`, a configuration.
 
     A dictionary of both languages fits either.
@@ -296,8 +295,7 @@ def same_direction(task: Any) -> Iterator[None]:
                 f"{path} translates from {target} to {source}: give it these languages, -s {target} -t {source}"
             )
 
-    with _set(_SHOWN_TO, compare_languages):
-        yield
+    return _set(_SHOWN_TO, compare_languages)
 
 
 def compare(path: str, state: dict, model: Any, task: Any) -> None:

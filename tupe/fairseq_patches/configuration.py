@@ -9,7 +9,7 @@ import difflib
 import os
 import re
 from argparse import Namespace
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -81,8 +81,7 @@ def _unknown(kind: str, name: str) -> UserError:
     )
 
 
-@contextlib.contextmanager
-def flags_are_booleans() -> Iterator[None]:
+def flags_are_booleans() -> contextlib.AbstractContextManager:
     """Let OmegaConf refuse a number for a boolean within the block: it takes every number but 0 for true."""
     convert = BooleanNode._validate_and_convert_impl
 
@@ -91,8 +90,7 @@ def flags_are_booleans() -> Iterator[None]:
             raise ValidationError("'$VALUE' is neither true nor false")
         return convert(node, value)
 
-    with replaced(BooleanNode, "_validate_and_convert_impl", convert_flag):
-        yield
+    return replaced(BooleanNode, "_validate_and_convert_impl", convert_flag)
 
 
 def cannot_be(name: str, fields: Iterable[str], of: Any, error: OmegaConfBaseException) -> UserError:

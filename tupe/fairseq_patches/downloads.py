@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
 
 from fairseq import file_utils
 
@@ -32,8 +31,7 @@ def asked_once(original):
     return request_wrap_timeout
 
 
-@contextlib.contextmanager
-def hub_or_cache(model: str) -> Iterator[None]:
+def hub_or_cache(model: str) -> contextlib.AbstractContextManager:
     """Let the block take the files of a tokenizer from the cache alone where the hub does not answer.
 
     Transformers asks minutes for each of six files, and then makes a tokenizer that knows no word.
@@ -41,10 +39,8 @@ def hub_or_cache(model: str) -> Iterator[None]:
     Raises:
         OSError: if they are not in the cache either.
     """
-    only_cache: contextlib.AbstractContextManager = contextlib.nullcontext()
     if os.path.isdir(model):  # Transformers takes a folder of that name before it asks the hub
-        yield
-        return
+        return contextlib.nullcontext()
     try:
         from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
 
@@ -55,6 +51,5 @@ def hub_or_cache(model: str) -> Iterator[None]:
         if getattr(error, "response", None) is None:
             if not any(isinstance(try_to_load_from_cache(model, name), str) for name in _VOCABULARIES):
                 raise OSError(f"{constants.ENDPOINT} does not answer, and {model} is not in the cache") from error
-            only_cache = replaced(constants, "HF_HUB_OFFLINE", True)
-    with only_cache:
-        yield
+            return replaced(constants, "HF_HUB_OFFLINE", True)
+    return contextlib.nullcontext()
