@@ -10,6 +10,7 @@ and positions, and so does the projection of narrow embeddings. Constants (biase
 BERT-A^d has the four as terms; other systems have words to words, and terms of the positions.
 """
 
+import contextlib
 from argparse import Namespace
 from pathlib import Path
 
@@ -49,15 +50,11 @@ def _attention_inputs(
     check_tokens(tokens, stack.embed_tokens)
     if not len(tokens):
         raise UserError("tokens have no sequence: give one or more, as of read_tokens")
-    hooks = [
-        layer.self_attn.register_forward_pre_hook(lambda module, given: found.append((module, given[0], *given[1])))
-        for layer in stack.layers
-    ]
-    try:
+    with contextlib.ExitStack() as hooks:
+        for attention in (layer.self_attn for layer in stack.layers):
+            hook = attention.register_forward_pre_hook(lambda module, x: found.append((module, x[0], *x[1])))
+            hooks.enter_context(hook)
         stack(tokens, num_tokens=tokens.numel())
-    finally:
-        for hook in hooks:
-            hook.remove()
     return found
 
 
