@@ -56,10 +56,11 @@ def test_references_against_themselves_are_perfect(write, capsys):
     assert "= 100.00 100.0/100.0/100.0/100.0" in capsys.readouterr().out
 
 
-def test_no_lines(write, capsys):
-    empty = str(write("ref", []))
+@pytest.mark.parametrize("lines", [[], ["", " "]])
+def test_no_words(lines, write, capsys):
+    empty = str(write("ref", lines))
     assert main(["bleu", "--hypotheses", empty, "--reference", empty]) == 1
-    assert capsys.readouterr().err == f"error: {empty} is empty: it needs at least one line.\n"
+    assert capsys.readouterr().err == f"error: {empty} has no words: it needs at least one line of them.\n"
 
 
 def test_a_folder_is_no_translation(write, tmp_path, capsys):

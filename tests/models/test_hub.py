@@ -190,6 +190,9 @@ def test_what_is_no_text_and_a_head_that_is_none(hub):
             hub.encode(*texts)
     with pytest.raises(UserError, match=r"^topk is 0, but must be a whole number, 1 or more$"):
         hub.fill_mask("word1 <mask>", 0)
+    del hub.task.mask_idx  # as the tasks of fine-tuning
+    with pytest.raises(UserError, match=r"^fill_mask needs a model of words, but this one was fine-tuned: load"):
+        hub.fill_mask("word1 <mask>")
     tokens = torch.tensor([[0, 2]])
     said = r"^the model has no classification head 'mine' \(it has none\): give one of these, or add it by"
     with pytest.raises(UserError, match=said):
@@ -230,7 +233,7 @@ def test_a_model_of_the_other_kind_and_paths_that_are_none(hub, tmp_path):
     for bpe in ("pieces", 3, {}):
         with pytest.raises(UserError, match=r"^bpe is .*, but must be one of .*sentencepiece.*, or None for"):
             TupeModel.from_pretrained(str(tmp_path), bpe=bpe)
-    with pytest.raises(UserError, match=r"^--bpe sentencepiece cannot be made .*: give the files that it needs"):
+    with pytest.raises(UserError, match=r"^--bpe sentencepiece cannot be made \(there is no sentencepiece_model\):"):
         TupeModel.from_pretrained(str(tmp_path))
     with pytest.raises(UserError, match=r"^there is no sentencepiece_model /none: give the file"):
         TupeModel.from_pretrained(str(tmp_path), sentencepiece_model="/none")

@@ -211,6 +211,8 @@ def test_terms_that_cannot_be_split(structured):
     for layers in (3, 0):
         with pytest.raises(UserError, match=f"^terms of 4 heads cannot be split into {layers} layers: build"):
             terms.split(layers)
+    with pytest.raises(UserError, match=r"^num_layers is '2', but must be a whole number, 0 or more$"):
+        terms.split("2")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,13 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from omegaconf import OmegaConf
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    MissingMandatoryValue,
+    OmegaConfBaseException,
+    ValidationError,
+)
 from omegaconf.nodes import BooleanNode
 
 from tupe.errors import UserError, one_line
@@ -265,10 +271,13 @@ def _explained(kind: str) -> Callable:
             except Exception as error:
                 if isinstance(error, UserError) or raised_by_others(error):
                     raise
-                name, reason = getattr(cfg, "_name", cfg), one_line(error).rstrip(".")
+                name = getattr(cfg, "_name", cfg)
+                reason = f"{type(error).__name__}: {one_line(error).rstrip('.')}"
+                if isinstance(error, MissingMandatoryValue):
+                    reason = f"there is no {error.full_key}"
                 raise UserError(
-                    f"--{kind} {name} cannot be made ({type(error).__name__}: {reason:.200}): give the files that it "
-                    f"needs, by the options of {name}, or choose another one."
+                    f"--{kind} {name} cannot be made ({reason:.200}): give the files that it needs, by the options of "
+                    f"{name}, or choose another one."
                 ) from error
 
         return build

@@ -54,8 +54,8 @@ def score(
         raise UserError(f"there is no tokeniser {tokenize}: choose one of {', '.join(BLEU.TOKENIZERS)}.")
     references = list(lines(reference, keep_spaces=True))
     systems = {str(path): read_hypotheses(path) for path in (baseline, hypotheses) if path is not None}
-    if not references:
-        raise UserError(f"{reference} is empty: it needs at least one line.")
+    if not any(map(str.strip, references)):
+        raise UserError(f"{reference} has no words: it needs at least one line of them.")
     for name, translations in systems.items():
         if len(translations) != len(references):
             raise UserError(

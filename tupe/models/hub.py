@@ -80,9 +80,11 @@ class HubInterface(RobertaHubInterface):
         A word is a piece of the vocabulary, never a special symbol; its probability is a share of all symbols.
 
         Raises:
-            UserError: if the text has no mask, or several, and for a `topk` below 1.
+            UserError: if the text has no mask, or several, for a `topk` below 1, and for a fine-tuned model.
         """
         check_whole("topk", topk, 1)
+        if not hasattr(self.task, "mask_idx"):
+            raise UserError("fill_mask needs a model of words, but this one was fine-tuned: load the pre-trained one")
         masks = str(masked_input).count(MASK)
         if masks != 1:
             raise UserError(f"fill_mask fills one {MASK}, but this text has {masks or 'none'}: {masked_input!r:.60}")

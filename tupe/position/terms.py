@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tupe.errors import UserError
+from tupe.position.arguments import check_whole
 from tupe.position.length import Span
 from tupe.position.segment import segment_bias
 from tupe.position.structured import StructuredBias
@@ -132,6 +133,7 @@ class PositionTerms(NamedTuple):
     def split(self, num_layers: int) -> list[PositionTerms]:
         """Split terms of `L H` heads into those of `L` layers: `(L H, ...)` to `L` times `(H, ...)`."""
 
+        check_whole("num_layers", num_layers)
         parts = [self.query, self.key, *(self.bias[:3] if isinstance(self.bias, tuple) else [self.bias])]
         heads = next((part.shape[0] for part in parts if part is not None), 0)
         if num_layers < 1 or heads % num_layers:
