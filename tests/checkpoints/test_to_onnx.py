@@ -164,7 +164,12 @@ def test_eight_bits_without_a_score_are_said(small, tmp_path, capsys):
 
 def test_wrong_input_is_one_sentence(small, data, tmp_path, capsys, monkeypatch):
     (tmp_path / "config.json").write_text('{"architectures": ["BertModel"]}')
-    for name, fields in (("type", {"hidden_size": "8"}), ("activation", {"hidden_act": "none"})):
+    for name, fields in (
+        ("type", {"hidden_size": "8"}),
+        ("activation", {"hidden_act": "none"}),
+        ("layers", {"num_hidden_layers": 4}),
+        ("positions", {"max_position_embeddings": 2}),
+    ):
         shutil.copytree(small, tmp_path / name)
         content = {**json.loads((small / "config.json").read_text()), **fields}
         (tmp_path / name / "config.json").write_text(json.dumps(content))
@@ -173,6 +178,8 @@ def test_wrong_input_is_one_sentence(small, data, tmp_path, capsys, monkeypatch)
         ([tmp_path], "names the model 'BertModel', which is none of ours"),
         ([tmp_path / "type"], "cannot be loaded: hidden_size is '8', but must be a whole number"),
         ([tmp_path / "activation"], "cannot be loaded: hidden_act is 'none'"),
+        ([tmp_path / "layers"], r"are not of the model in its config\.json, first tupe\.layers\..*: give files"),
+        ([tmp_path / "positions"], r"are not of the model in its config\.json, first tupe\.\S+: give files"),
         ([small, "--data", tmp_path], "there is no split valid"),
         (
             [small, "--data", data / "MNLI"],

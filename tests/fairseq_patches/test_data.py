@@ -106,6 +106,15 @@ def test_folders_take_turns(corpus, train, tmp_path):
         train(tmp_path / "again", "--max-update", 0, "--max-epoch", 2, "--batch-size", 200, data=f"{corpus}:{second}")
 
 
+def test_folders_of_two_dictionaries(corpus, train, tmp_path):
+    second = folder_with(corpus, tmp_path / "data", "train.bin", "train.idx")
+    (second / "dict.txt").write_text("a 1\n")
+    with pytest.raises(
+        UserError, match=rf"^{second}/dict\.txt has other symbols than {corpus}/dict\.txt, by which all"
+    ):
+        train(tmp_path, data=f"{corpus}:{second}")
+
+
 @pytest.mark.parametrize("option", ["--max-positions", "--max-tokens"])
 def test_most_sequences_too_long(train, tmp_path, option):
     """The option is below `--tokens-per-sample`: only the last block, a short one, would be left to train on."""

@@ -15,6 +15,7 @@ from fairseq.dataclass.configs import FairseqConfig
 from fairseq.dataclass.initialize import add_defaults
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import FairseqTask
+from fairseq_cli import train as fairseq_train
 from fairseq_cli import validate
 from omegaconf import OmegaConf
 
@@ -82,6 +83,12 @@ def test_a_wrong_flag_is_one_sentence(train, tmp_path, capsys):
     with pytest.raises(SystemExit):
         train(tmp_path, "--lr-scheduler", "triangular")
     assert "argument --max-lr: it has no default, so give a value" in capsys.readouterr().err
+
+
+def test_no_model(corpus, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["fairseq-train", str(corpus), "--user-dir", "tupe"])
+    with pytest.raises(UserError, match=r"^no model is given: set --arch, such as tupe_base"):
+        fairseq_train.cli_main()
 
 
 def test_model_under_hydra():

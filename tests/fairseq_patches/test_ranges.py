@@ -315,6 +315,10 @@ def test_masks_are_shorter_than_a_text(name, value):
 
 
 def test_a_loss_has_words():
+    weights = {"discriminator_weight": 0.0, "generator_weight": 0.0}
+    with pytest.raises(UserError, match=r"^criterion.discriminator_weight is 0.0, .*: give one above 0"):
+        refuse_out_of_range({"criterion": weights})
+    refuse_out_of_range({"criterion": {**weights, "generator_weight": 1.0}})
     cfg = {"criterion": {"ignore_prefix_size": 64}, "task": {"max_target_positions": 64}}
     with pytest.raises(UserError, match=r"^criterion.ignore_prefix_size is 64, .*: give fewer words"):
         refuse_out_of_range(cfg)

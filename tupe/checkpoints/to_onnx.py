@@ -90,9 +90,17 @@ def export_onnx(folder: str | Path, int8: bool = False, data: str | Path | None 
     read_weights(folder)  # raises UserError for damaged weights, of which Transformers says nothing
     try:
         with _no_progress_bars():
-            model = getattr(ours, name).from_pretrained(folder, dtype=torch.float32, use_safetensors=True).eval()
+            options = {"use_safetensors": True, "ignore_mismatched_sizes": True, "output_loading_info": True}
+            model, found = getattr(ours, name).from_pretrained(folder, dtype=torch.float32, **options)
     except Exception as error:  # Transformers', of files; its configurations', of types; safetensors' own
         raise UserError(f"{folder} cannot be loaded: {' '.join(str(error).split())[:300]}") from error
+    wrong = {*found["missing_keys"], *found["unexpected_keys"], *(name for name, *_ in found["mismatched_keys"])}
+    if wrong:
+        raise UserError(
+            f"the weights in {folder} are not of the model in its config.json, first {min(wrong)}: give files that "
+            "belong together"
+        )
+    model.eval()
     examples = None if data is None else development(model, name, data)
     traced = _Traced(model, _OUTPUTS.get(name, ["logits"])).eval()
 

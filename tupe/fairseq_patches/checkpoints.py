@@ -199,16 +199,24 @@ def refuse_other_dictionary(
 
 
 def refuse_changed_dictionaries(task: Any) -> None:
-    """Raise a `UserError` if a dictionary of the task's data is not the one that the manifest beside them names.
+    """Raise a `UserError` if a dictionary of the task's data is not that of the manifest beside it, or of other shards.
 
     No command would find it before the training has ended and its checkpoint meets the dictionary that was meant.
     """
-    for folder in map(Path, split_paths(getattr(task, "data", None) or "")):
+    folders = [*map(Path, split_paths(getattr(task, "data", None) or ""))]
+    for folder in folders:
         made_by = "the command that prepared it"
         manifest = read_json(folder / MANIFEST, made_by) if (folder / MANIFEST).is_file() else None
         sums = manifest.get("checksums") if isinstance(manifest, dict) else None
         of_dictionaries = {name: each for name, each in (sums or {}).items() if Path(name).name.startswith("dict.")}
         check_checksums(folder, of_dictionaries, made_by)
+        for path in () if folder == folders[0] else folders[0].glob("dict*.txt"):
+            other = folder / path.name
+            if other.is_file() and read_dictionary(other, made_by).symbols != read_dictionary(path, made_by).symbols:
+                raise UserError(
+                    f"{other} has other symbols than {path}, by which all folders are read: prepare them with one "
+                    "vocabulary (tupe prepare-corpus --vocabulary; `fairseq-preprocess --srcdict`)"
+                )
 
 
 def refuse_other_target(cfg: Any, task: FairseqTask, where: str = "") -> None:

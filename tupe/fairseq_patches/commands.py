@@ -102,6 +102,10 @@ def arguments(original):
         parser.error = error
         try:
             parsed = original(parser, input_args=input_args, parse_known=parse_known, **others)
+        except RuntimeError as missing:
+            if missing.args:
+                raise
+            raise UserError("no model is given: set --arch, such as tupe_base (`tupe systems` lists them).") from None
         except KeyError as missing:
             if missing.args == (None,):
                 raise UserError("no task is given: set --task, as the checkpoint was trained (masked_lm).") from missing

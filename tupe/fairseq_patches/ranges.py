@@ -181,6 +181,7 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
     ("task", "mask_multiple_length tokens_per_sample", lambda x, most: x < most, "give a shorter one"),
     ("task", "mask_stdev tokens_per_sample", lambda x, most: x < most, "give a smaller one"),
     ("task", "leave_unmasked_prob random_token_prob", lambda *given: sum(given) <= 1, "give at most 1 in sum"),
+    ("criterion", "discriminator_weight generator_weight", lambda *given: any(given), "give one above 0"),
     ("common", "profile", lambda x: not x or torch.cuda.is_available(), "leave it out, without a GPU to profile"),
     ("common", "tpu", lambda x: not x or _has("torch_xla"), "install the package torch_xla, or leave it out"),
     ("distributed_training", "zero_sharding", lambda x: x == "none" or _has("fairscale"), _NO_FAIRSCALE),
