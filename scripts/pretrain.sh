@@ -28,7 +28,8 @@ shift
 find_config pretraining base
 find_processes
 batch_size=$(value "$config" batch_size)
-batch=$(number BATCH $((batch_size * $(value "$config" update_freq))))
+update_freq=$(value "$config" update_freq)
+batch=$(number BATCH $((batch_size * update_freq)))
 per_gpu=$(number BATCH_PER_GPU "$batch_size")
 [ $((batch % (world * per_gpu))) -eq 0 ] ||
     fail "$world processes x $per_gpu sequences do not divide the batch of $batch: set BATCH_PER_GPU or BATCH"

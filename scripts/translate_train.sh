@@ -29,7 +29,8 @@ find_config translation wmt18
     fail "MODEL is $MODEL, which does not translate: give seq2seq_SYSTEM_SIZE, of \`tupe systems --translation\`"
 find_processes
 max_tokens=$(value "$config" max_tokens)
-tokens=$((max_tokens * $(value "$config" update_freq))) # an update
+update_freq=$(value "$config" update_freq)
+tokens=$((max_tokens * update_freq)) # an update
 per_gpu=$(number TOKENS_PER_GPU "$max_tokens")
 [ $((tokens % (world * per_gpu))) -eq 0 ] ||
     fail "$world processes x $per_gpu tokens do not divide the batch of $tokens: set TOKENS_PER_GPU"

@@ -3,7 +3,7 @@
 #   usage            shows the script's head and ends it
 #   fail SENTENCE    says what is wrong, in one line whatever is in it, and ends the script
 #   number NAME N    the variable NAME of the environment, N by default; ends the script if it is no whole number above 0
-#   value FILE KEY   what a configuration says of KEY; of a list, the first
+#   value FILE KEY   the whole number that a configuration has as KEY; of a list, the first
 #   for_cpu          sets what a process on the CPU needs: `cpu_environment` of tupe/cores.py
 #   quoted TEXT      TEXT as one value of Hydra's, whatever is in it, save ${...} and a backslash at its end or before '
 
@@ -35,7 +35,10 @@ number() {
 }
 
 value() {
-    sed -n "s/^ *$2: \[*\([^], #]*\).*/\1/p" "$1"
+    local found
+    found=$(sed -n "s/^ *$2: \[*\([^], #]*\).*/\1/p" "$1")
+    [[ $found =~ ^[1-9][0-9]{0,8}$ ]] || fail "$1 has no number as $2: give it one, or set CONFIG to another file"
+    echo "$found"
 }
 
 for_cpu() {

@@ -153,6 +153,9 @@ def test_pretraining_without_its_configuration(clone):
         f"error: there is no {clone.root}/configs/pretraining/dite.yaml: set CONFIG to a file of configs/pretraining, "
         "such as base\n"
     )
+    done = clone.run("pretrain.sh", "DATA", CONFIG="../finetuning/qa")
+    said = "qa.yaml has no number as update_freq: give it one, or set CONFIG to another file\n"
+    assert done.returncode == 1 and done.stderr.endswith(said)
     assert clone.calls() == []
 
 

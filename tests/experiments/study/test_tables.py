@@ -214,6 +214,9 @@ def test_a_document(results, tmp_path, leave, capsys, monkeypatch):
         match="has a mark 'costs': the marks are curves, started, lengthened, scores, state, headline, summary",
     ):
         render(document, leave({}), str(size))
+    document.write_text("<!-- study made pretraining -->\n")
+    with pytest.raises(UserError, match=r"results\.md has no marks to fill: write some, as <!-- study cpu glue"):
+        render(document, leave({}), str(size))
     capsys.readouterr()
     assert main(["study-report", "--size", str(size), "--records", str(leave({})), "--print", "rates"]) == 0
     assert capsys.readouterr().out.startswith("| system | 0.001 | 0.002 |")

@@ -41,7 +41,8 @@ def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
     A mark names a study: one in `configs/study`, or the file `size`.
 
     Raises:
-        UserError: for a mark without a table of its name, a damaged record, or a table whose study has no records.
+        UserError: without marks, for a mark without a table of its name, a damaged record, or a table whose study has
+            no records.
     """
     found: dict[str, Results] = {}
     written = [document]
@@ -69,6 +70,8 @@ def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
         lines = [line if line.startswith(("|", "!")) else textwrap.fill(line, 100) for line in lines]
         return "\n".join([match[1], *lines, "", match["end"]])
 
-    text = _MARKS.sub(block, read_text(document, "you"))
+    text, filled = _MARKS.subn(block, read_text(document, "you"))
+    if not filled:
+        raise UserError(f"{document} has no marks to fill: write some, as <!-- study cpu glue --> and <!-- end -->.")
     write_bytes(document, text.encode())
     return written
