@@ -1,5 +1,6 @@
 """Sequences to look at a model with: of a text, or of what a corpus holds out."""
 
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -66,6 +67,12 @@ def test_a_text_without_a_token(content, corpus, encoder, tmp_path):
     (tmp_path / "text").write_text(content)
     with pytest.raises(UserError, match=r"text has no text of 2 tokens or more: give a longer one"):
         read_tokens(encoder, corpus, 9, text=tmp_path / "text")
+
+
+def test_a_corpus_without_held_out_text(corpus, encoder, tmp_path):
+    folder = shutil.copytree(corpus, tmp_path / "data", ignore=shutil.ignore_patterns("valid.*"))
+    with pytest.raises(UserError, match=r"data has no held-out text: give a file by --text, or where"):
+        read_tokens(encoder, folder, 9)
 
 
 def test_what_does_not_fit(corpus, encoder):

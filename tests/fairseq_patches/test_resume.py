@@ -88,6 +88,16 @@ def test_a_run_without_its_optimizer_does_not_go_on_in_silence(train, tmp_path):
     train(tmp_path / "new", "--restore-file", last)
 
 
+def test_a_run_does_not_go_on_beyond_its_epoch(train, tmp_path):
+    train(tmp_path / "run")
+    larger = ("--batch-size", 10_000, "--max-update", 4)
+    with pytest.raises(
+        UserError, match=r"^the checkpoint is of 3 batches into its epoch, which is shorter here: resume"
+    ):
+        train(tmp_path / "run", *larger)
+    train(tmp_path / "run", *larger, "--reset-dataloader")
+
+
 @pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model", "--continue-once"])
 def test_checkpoint_that_does_not_exist(flag, train, tmp_path):
     with pytest.raises(UserError, match=r"there is no checkpoint /.*none\.pt"):

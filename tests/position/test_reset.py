@@ -18,6 +18,14 @@ def test_reset_cell_by_cell(length, heads):
                 assert out[h, i, j] == expected
 
 
+def test_shapes_that_do_not_fit():
+    with pytest.raises(UserError, match=r"^theta is None, but must be a tensor$"):
+        reset_cls(torch.zeros(4, 6, 6), None)
+    for correlation, theta in ((torch.zeros(4, 6, 6), torch.zeros(3, 4)), (torch.zeros(6), torch.zeros(2, 4))):
+        with pytest.raises(UserError, match=r"^correlation \(.*\) and theta \(.*\) must be \(H, n, m\) and \(2, H\)$"):
+            reset_cls(correlation, theta)
+
+
 def test_theta_is_a_correlation_of_its_own_vectors():
     absolute = UntiedAbsolute(4, 8, 2)
     reset = Reset(2, 8)

@@ -69,9 +69,8 @@ def read_stream(
     if text is None:
         prefix = corpus.folder / split
         if not prefix.with_name(f"{split}.idx").is_file():
-            kind, other = (
-                ("held-out", "a file of text") if split == "valid" else ("training", "a corpus of one language")
-            )
+            file = "a file by --text, or where there is no --text another corpus"
+            kind, other = ("held-out", file) if split == "valid" else ("training", "a corpus of one language")
             what = f"has its {kind} text by language" if corpus.content.languages else f"has no {kind} text"
             raise UserError(f"{data} {what}: give {other}.")
         check_indexed(prefix, _MADE_BY, symbols=len(dictionary))

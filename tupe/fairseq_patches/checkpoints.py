@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from fairseq import checkpoint_utils, distributed_utils
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, iterators
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
@@ -357,6 +357,25 @@ def names(value: Any, kept: Collection[str] = ()) -> Any:
         return value
     parts = value.split(os.pathsep)
     return os.pathsep.join(os.path.basename(os.path.normpath(part)) if os.path.isabs(part) else part for part in parts)
+
+
+@patches(iterators.EpochBatchIterator, "load_state_dict", "self state_dict")
+def within_the_epoch(original):
+    """Say what fairseq asks to be reported to its developers."""
+
+    def load_state_dict(self, state_dict):
+        try:
+            return original(self, state_dict)
+        except RuntimeError as error:
+            if "dataloader mismatch" not in str(error):
+                raise
+            raise UserError(
+                f"the checkpoint is of {state_dict['iterations_in_epoch']} batches into its epoch, which is shorter "
+                "here: resume with the data, the batch size and the number of processes that it had, or with "
+                "--reset-dataloader (checkpoint.reset_dataloader=true)"
+            ) from error
+
+    return load_state_dict
 
 
 @patches(checkpoint_utils, "torch_persistent_save", "obj filename async_write")

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from tupe.errors import UserError
 from tupe.position.absolute import INIT_STD, UntiedAbsolute
-from tupe.position.arguments import check_types
+from tupe.position.arguments import check_tensors, check_types
 from tupe.position.precision import at_least_float32
 
 CONVENTIONS = ("paper", "release")
@@ -23,6 +23,9 @@ CONVENTIONS = ("paper", "release")
 
 def reset_cls(correlation: Tensor, theta: Tensor, query_offset: int = 0) -> Tensor:
     """Apply `reset` with `theta` `(2, H)` to a correlation `(H, n, m)`, whose first row is position `query_offset`."""
+    check_tensors(correlation=correlation, theta=theta)
+    if correlation.ndim < 3 or theta.ndim != 2 or len(theta) != 2:
+        raise UserError(f"correlation {(*correlation.shape,)} and theta {(*theta.shape,)} must be (H, n, m) and (2, H)")
     length, num_keys = correlation.shape[-2:]
     query = torch.arange(query_offset, query_offset + length, device=correlation.device).unsqueeze(-1)  # (n, 1)
     key = torch.arange(num_keys, device=correlation.device)
