@@ -48,6 +48,13 @@ def test_a_head_that_the_file_lacks_is_no_new_one(change, make_checkpoint, corpu
         open_checkpoint(tmp_path / "best.pt").model(corpus)
 
 
+def test_weights_of_8_bits_are_no_weights(make_checkpoint, tmp_path):
+    make_checkpoint(tmp_path / "best.pt")
+    changed(tmp_path / "best.pt", lambda state: state["model"].update({n: t.char() for n, t in state["model"].items()}))
+    with pytest.raises(UserError, match=r"best\.pt does not hold the weights of the \d layers"):
+        open_checkpoint(tmp_path / "best.pt")
+
+
 def test_the_model_is_built_from_what_was_read(make_checkpoint, corpus, tmp_path):
     """The file may be gone; what was read stays as it was, and gives the same model twice."""
     expected = make_checkpoint(tmp_path / "best.pt")

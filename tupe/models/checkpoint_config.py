@@ -143,7 +143,8 @@ def _check_weights(weights: Any, part: str, layers: Any, width: Any, path: str |
     weights, begin = weights if isinstance(weights, dict) else {}, f"{part}layers."
     words = weights.get(f"{part}embed_tokens.weight")
     found = {name[len(begin) :].partition(".")[0] for name in weights if str(name).startswith(begin)}
-    if not isinstance(words, Tensor) or words.dim() != 2 or (layers, width) != (len(found), words.shape[1]):
+    numbers = isinstance(words, Tensor) and words.is_floating_point()  # whole ones would be taken as they are
+    if not numbers or words.dim() != 2 or (layers, width) != (len(found), words.shape[1]):
         raise UserError(
             f"{path} does not hold the weights of the {layers!s:.20} layers of width {width!s:.20} that its "
             "configuration names: it is damaged or not a whole checkpoint."
