@@ -364,6 +364,14 @@ def test_refuses_data_without_validation(corpus, tmp_path):
         list(plan(config(tmp_path), CPU))
 
 
+def test_refuses_folders_of_two_dictionaries(corpus, tmp_path):
+    for name in ("train.bin", "train.idx"):
+        shutil.copy(corpus / name, tmp_path)
+    (tmp_path / "dict.txt").write_text("a 1\n")
+    with pytest.raises(UserError, match=r"dict\.txt has other symbols than .*dict\.txt, by which all folders are read"):
+        list(plan(config(f"{corpus}:{tmp_path}"), CPU))
+
+
 def test_the_model_is_called_by_what_was_given(corpus):
     line = next(plan(config(corpus, "model.relative=unbinned"), CPU))
     assert line.startswith("tupe_tiny relative=unbinned, ")

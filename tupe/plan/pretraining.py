@@ -18,6 +18,7 @@ from tupe.data.corpus.manifest import NAME, Manifest
 from tupe.data.corpus.report import vocabulary_warning
 from tupe.data.languages import languages, probabilities
 from tupe.errors import UserError
+from tupe.fairseq_patches.checkpoints import refuse_changed_dictionaries
 from tupe.fairseq_patches.configuration import nearest_model
 from tupe.files import read_text, sha256
 from tupe.models.config import CONFIGS
@@ -205,6 +206,7 @@ def _read_data(shards: list[Path], cfg: DictConfig) -> tuple[int, dict[str, int]
             tokens[language] = tokens.get(language, 0) + int(data.sizes.sum())
             if task.sample_break_mode != "none":
                 skipped.append(data.sizes[data.sizes >= task.tokens_per_sample])
+    refuse_changed_dictionaries(task)
     for valid in (shards[0] / language / split for language in tokens for split in validated(cfg)):
         if not valid.with_suffix(".bin").is_file():
             raise UserError(f"there is no {valid}.bin: the first folder holds the validation data.")
