@@ -6,7 +6,7 @@ overridden on the command line, so a combination that no paper named is a flag a
 
 import dataclasses
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Fields = dict[str, str | int | float | bool]
 
@@ -280,6 +280,11 @@ def named_translators() -> dict[str, Fields]:
         for name, fields in SEQ2SEQ_SYSTEMS.items()
         for size in SEQ2SEQ_SIZES
     }
+
+
+def setting(default: object, help: str, **metadata: str) -> Any:
+    """Make a field of a dataclass with this default and this help of its flag."""
+    return dataclasses.field(default=default, metadata={"help": help, **metadata})
 
 
 def system_fields(*configs: type, kind: str = "") -> tuple[str, ...]:

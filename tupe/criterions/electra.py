@@ -2,7 +2,7 @@
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from tupe.criterions.metrics import SummedCriterion, area_under_curve, detection
 from tupe.criterions.throughput import log_throughput, seconds_at_peak
 from tupe.data.batches import known, masked_positions
 from tupe.errors import UserError
+from tupe.systems import setting
 
 #: Bins of the scores for the area under the curve; the decision changes in the middle.
 BINS = 200
@@ -25,12 +26,11 @@ BINS = 200
 
 @dataclass
 class TupeElectraCriterionConfig(FairseqDataclass):
-    discriminator_weight: float = field(default=50.0, metadata={"help": "lambda, weight of the discriminator's loss"})
-    generator_weight: float = field(default=1.0, metadata={"help": "weight of the generator's loss"})
-    sampling_temperature: float = field(default=1.0, metadata={"help": "of the softmax that words are drawn from"})
-    generator_sampling: ChoiceEnum(["train", "eval"]) = field(
-        default="train",
-        metadata={"help": "draw from the logits of the loss, with dropout (train), or from others without (eval)"},
+    discriminator_weight: float = setting(50.0, "lambda, weight of the discriminator's loss")
+    generator_weight: float = setting(1.0, "weight of the generator's loss")
+    sampling_temperature: float = setting(1.0, "of the softmax that words are drawn from")
+    generator_sampling: ChoiceEnum(["train", "eval"]) = setting(
+        "train", "draw from the logits of the loss, with dropout (train), or from others without (eval)"
     )
 
 

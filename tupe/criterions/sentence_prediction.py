@@ -2,7 +2,7 @@
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Optional
 
 import torch
@@ -29,17 +29,16 @@ from tupe.criterions.metrics import (
 )
 from tupe.data.batches import known
 from tupe.errors import UserError
+from tupe.systems import setting
 
 CLASS_WEIGHTS = "weights of the classes in the loss, as 1,2.5,1; balanced: by the inverse of how often each occurs"
 
 
 @dataclass
 class TupeSentencePredictionCriterionConfig(FairseqDataclass):
-    classification_head_name: str = field(
-        default="sentence_classification_head", metadata={"help": "name of the classification head"}
-    )
-    regression_target: bool = field(default=False, metadata={"help": "the target is a number, not a class"})
-    class_weights: Optional[str] = field(default=None, metadata={"help": CLASS_WEIGHTS})
+    classification_head_name: str = setting("sentence_classification_head", "name of the classification head")
+    regression_target: bool = setting(False, "the target is a number, not a class")
+    class_weights: Optional[str] = setting(None, CLASS_WEIGHTS)
 
 
 @register_criterion("tupe_sentence_prediction", dataclass=TupeSentencePredictionCriterionConfig)

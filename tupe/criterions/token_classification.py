@@ -2,7 +2,7 @@
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Optional
 
 import torch
@@ -18,11 +18,12 @@ from tupe.criterions.sentence_prediction import CLASS_WEIGHTS, class_weights, wo
 from tupe.data.batches import known
 from tupe.data.words import NO_LABEL, check_entity_scores
 from tupe.errors import UserError
+from tupe.systems import setting
 
 
 @dataclass
 class TupeTokenClassificationCriterionConfig(FairseqDataclass):
-    class_weights: Optional[str] = field(default=None, metadata={"help": CLASS_WEIGHTS})
+    class_weights: Optional[str] = setting(None, CLASS_WEIGHTS)
 
 
 @register_criterion("tupe_token_classification", dataclass=TupeTokenClassificationCriterionConfig)

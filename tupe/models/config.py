@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import sys
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Optional
 
 from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -13,14 +13,9 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from tupe.attention import BACKENDS
 from tupe.errors import UserError
 from tupe.position.registry import freeze
-from tupe.systems import CHOICES, explained, named_electras, named_models
+from tupe.systems import CHOICES, explained, named_electras, named_models, setting
 
 OWN_ABSOLUTE, OWN_RELATIVE, OPTIONS = freeze()  # terms from outside this package; options of registered terms
-
-
-def setting(default: object, help: str, **metadata: str) -> Any:
-    """Make a field with this default and this help of its flag."""
-    return field(default=default, metadata={"help": help, **metadata})
 
 
 #: Fields that change what parameters compute (`tupe.systems.system_fields`): of the position encoding, and others.

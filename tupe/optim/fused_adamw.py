@@ -19,6 +19,7 @@ from torch.optim.adamw import adamw
 
 from tupe.errors import UserError
 from tupe.position.precision import at_least_float32, has_16_bits
+from tupe.systems import setting
 
 #: Half-precision parameters are updated in float32 copies of about so many elements at a time.
 COPIED_ELEMENTS = 2**25
@@ -141,14 +142,12 @@ def parse_betas(betas: Union[str, Sequence[float]]) -> tuple[float, float]:
 
 @dataclass
 class FusedAdamWConfig(FairseqDataclass):
-    adam_betas: Any = field(default=(0.9, 0.999), metadata={"help": "decays of the two averages"})
-    adam_eps: float = field(default=1e-8, metadata={"help": "added to the root of the second average"})
-    weight_decay: float = field(default=0.0, metadata={"help": "decoupled weight decay, times the learning rate"})
-    no_bias_correction: bool = field(
-        default=False, metadata={"help": "do not correct the averages for their start at zero, as ELECTRA's Adam"}
-    )
-    decay_matrices_only: bool = field(
-        default=False, metadata={"help": "no weight decay on layer norms and biases; not with flattened parameters"}
+    adam_betas: Any = setting((0.9, 0.999), "decays of the two averages")
+    adam_eps: float = setting(1e-8, "added to the root of the second average")
+    weight_decay: float = setting(0.0, "decoupled weight decay, times the learning rate")
+    no_bias_correction: bool = setting(False, "do not correct the averages for their start at zero, as ELECTRA's Adam")
+    decay_matrices_only: bool = setting(
+        False, "no weight decay on layer norms and biases; not with flattened parameters"
     )
     lr: list[float] = field(default=II("optimization.lr"))
 

@@ -17,17 +17,16 @@ from torch import nn
 
 from tupe.errors import UserError
 from tupe.optim import layer_decay
+from tupe.systems import setting
 
 
 @dataclass
 class LinearDecayConfig(FairseqDataclass):
-    warmup_updates: int = field(default=0, metadata={"help": "updates until the learning rate is reached"})
-    warmup_ratio: float = field(default=0.0, metadata={"help": "the same as a share of the run, in [0, 1)"})
-    layer_decay: float = field(
-        default=1.0, metadata={"help": "rate of a layer over that of the next, in (0, 1]; heads have the whole rate"}
-    )
-    layer_decay_official: bool = field(
-        default=False, metadata={"help": "one more power of layer_decay below the heads, as ELECTRA's code has it"}
+    warmup_updates: int = setting(0, "updates until the learning rate is reached")
+    warmup_ratio: float = setting(0.0, "the same as a share of the run, in [0, 1)")
+    layer_decay: float = setting(1.0, "rate of a layer over that of the next, in (0, 1]; heads have the whole rate")
+    layer_decay_official: bool = setting(
+        False, "one more power of layer_decay below the heads, as ELECTRA's code has it"
     )
     lr: list[float] = field(default=II("optimization.lr"))
     max_update: int = II("optimization.max_update")

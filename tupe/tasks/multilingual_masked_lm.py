@@ -1,7 +1,7 @@
 """Masked language modelling over many languages: each epoch draws from each by its smoothed frequency."""
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
@@ -17,6 +17,7 @@ from tupe.data.binary import check_indexed
 from tupe.data.languages import languages, probabilities
 from tupe.errors import UserError
 from tupe.fairseq_patches.task import TupeMaskedLMTask
+from tupe.systems import setting
 
 logger = logging.getLogger(__name__)
 
@@ -25,18 +26,15 @@ _MADE_BY = "tupe prepare-corpus"
 
 @dataclass
 class MultilingualMaskedLMConfig(MaskedLMConfig):
-    data: str = field(
-        default=MISSING, metadata={"help": "folder with dict.txt and a folder for each language; shards as a:b:c"}
+    data: str = setting(MISSING, "folder with dict.txt and a folder for each language; shards as a:b:c")
+    langs: Optional[str] = setting(None, "train on these alone, as de,en (default: all)")
+    multilang_sampling_alpha: float = setting(
+        0.7, "a language is drawn by its number of blocks to this power (1: by size)"
     )
-    langs: Optional[str] = field(default=None, metadata={"help": "train on these alone, as de,en (default: all)"})
-    multilang_sampling_alpha: float = field(
-        default=0.7,
-        metadata={"help": "a language is drawn by its number of blocks to this power (1: by size)"},
+    sample_break_mode: SAMPLE_BREAK_MODE_CHOICES = setting(
+        "complete", "how blocks are filled, as for masked_lm; never across languages"
     )
-    sample_break_mode: SAMPLE_BREAK_MODE_CHOICES = field(
-        default="complete", metadata={"help": "how blocks are filled, as for masked_lm; never across languages"}
-    )
-    tokens_per_sample: int = field(default=512, metadata={"help": "tokens of a block at most, <s> included"})
+    tokens_per_sample: int = setting(512, "tokens of a block at most, <s> included")
     train_subset: str = II("dataset.train_subset")
 
 

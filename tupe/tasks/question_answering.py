@@ -1,7 +1,7 @@
 """Extractive question answering: which span of a context answers a question, on folders of `tupe prepare-qa`."""
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq.data import FairseqDataset
@@ -16,6 +16,7 @@ from tupe.data.qa.dataset import SPECIAL, QuestionWindows
 from tupe.data.qa.report import MADE_BY
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import read_dictionary
+from tupe.systems import setting
 from tupe.tasks.windows import WindowTask
 
 WITHOUT_ANSWER_CHOICES = ChoiceEnum(["bos", "drop"])
@@ -23,17 +24,15 @@ WITHOUT_ANSWER_CHOICES = ChoiceEnum(["bos", "drop"])
 
 @dataclass
 class TupeQuestionAnsweringConfig(FairseqDataclass):
-    data: str = field(default=MISSING, metadata={"help": "folder made by tupe prepare-qa"})
-    max_positions: int = field(default=512, metadata={"help": "tokens of a window at most"})
-    doc_stride: int = field(
-        default=128, metadata={"help": "tokens from the start of a window to the next one's (not their overlap)"}
+    data: str = setting(MISSING, "folder made by tupe prepare-qa")
+    max_positions: int = setting(512, "tokens of a window at most")
+    doc_stride: int = setting(128, "tokens from the start of a window to the next one's (not their overlap)")
+    max_query: int = setting(64, "tokens of a question at most; the rest is cut")
+    max_answer: int = setting(30, "tokens of a predicted answer at most")
+    windows_without_answer: WITHOUT_ANSWER_CHOICES = setting(
+        "bos", "in training: their answer is <s> (bos), or they are left out (drop)"
     )
-    max_query: int = field(default=64, metadata={"help": "tokens of a question at most; the rest is cut"})
-    max_answer: int = field(default=30, metadata={"help": "tokens of a predicted answer at most"})
-    windows_without_answer: WITHOUT_ANSWER_CHOICES = field(
-        default="bos", metadata={"help": "in training: their answer is <s> (bos), or they are left out (drop)"}
-    )
-    length_window: int = field(default=0, metadata={"help": LENGTH_WINDOW})
+    length_window: int = setting(0, LENGTH_WINDOW)
     seed: int = II("common.seed")
 
 

@@ -8,7 +8,7 @@ labels of a split are the lines of `label/SPLIT.label`.
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Optional
 
 import numpy as np
@@ -36,28 +36,27 @@ from tupe.data.length_order import LENGTH_WINDOW, LengthWindows, Sized
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import special_symbols
 from tupe.fairseq_patches.task import TupeTask
+from tupe.systems import setting
 
 FROZEN_LAYERS = "the embeddings, position terms and as many of the first layers stay as they are; 0: all is trained"
 
 
 @dataclass
 class TupeSentencePredictionConfig(FairseqDataclass):
-    data: str = field(default=MISSING, metadata={"help": "folder with input0, label and, for pairs, input1"})
-    num_classes: int = field(default=-1, metadata={"help": "number of classes; 1 for regression"})
-    max_positions: int = field(default=512, metadata={"help": "tokens of an example at most; longer ones are cut"})
+    data: str = setting(MISSING, "folder with input0, label and, for pairs, input1")
+    num_classes: int = setting(-1, "number of classes; 1 for regression")
+    max_positions: int = setting(512, "tokens of an example at most; longer ones are cut")
     # fairseq's dictionaries begin with <s>, <pad>, </s>
-    init_token: Optional[int] = field(default=0, metadata={"help": "token before the first sentence: <s>"})
-    separator_token: Optional[int] = field(default=2, metadata={"help": "token before the second sentence: </s>"})
-    length_window: int = field(default=0, metadata={"help": LENGTH_WINDOW})
-    unordered: bool = field(default=False, metadata={"help": "the sentences of a pair could be the other way round"})
-    both_orders: bool = field(
-        default=False, metadata={"help": "train on unordered pairs in both orders, as ELECTRA's fine-tuning does"}
-    )
+    init_token: Optional[int] = setting(0, "token before the first sentence: <s>")
+    separator_token: Optional[int] = setting(2, "token before the second sentence: </s>")
+    length_window: int = setting(0, LENGTH_WINDOW)
+    unordered: bool = setting(False, "the sentences of a pair could be the other way round")
+    both_orders: bool = setting(False, "train on unordered pairs in both orders, as ELECTRA's fine-tuning does")
     regression_target: bool = II("criterion.regression_target")
     classification_head_name: str = II("criterion.classification_head_name")
-    multi_label: bool = field(default=False, metadata={"help": "an example has any number of the classes"})
-    frozen_layers: int = field(default=0, metadata={"help": FROZEN_LAYERS})
-    labels_sha256: Optional[str] = field(default=None, metadata={"help": "checksum of the classes; set by a training"})
+    multi_label: bool = setting(False, "an example has any number of the classes")
+    frozen_layers: int = setting(0, FROZEN_LAYERS)
+    labels_sha256: Optional[str] = setting(None, "checksum of the classes; set by a training")
     seed: int = II("common.seed")
 
 

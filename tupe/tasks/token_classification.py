@@ -1,7 +1,7 @@
 """A class for every word: entities, parts of speech. The folders are those of `tupe prepare-task`."""
 
 # No `from __future__ import annotations`: fairseq and omegaconf read the types of the fields.
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
@@ -19,21 +19,22 @@ from tupe.data.words import SPECIAL, LabelledWords, entity_scores, named
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import read_dictionary
 from tupe.files import check_file
+from tupe.systems import setting
 from tupe.tasks.sentence_prediction import FROZEN_LAYERS, freeze
 from tupe.tasks.windows import WindowTask
 
 
 @dataclass
 class TupeTokenClassificationConfig(FairseqDataclass):
-    data: str = field(default=MISSING, metadata={"help": "folder made by tupe prepare-task of words and labels"})
-    num_classes: int = field(default=-1, metadata={"help": "number of classes"})
-    max_positions: int = field(default=512, metadata={"help": "tokens of a window at most"})
-    doc_stride: Optional[int] = field(
-        default=None, metadata={"help": "tokens from the start of a window to the next one's (default: half a window)"}
+    data: str = setting(MISSING, "folder made by tupe prepare-task of words and labels")
+    num_classes: int = setting(-1, "number of classes")
+    max_positions: int = setting(512, "tokens of a window at most")
+    doc_stride: Optional[int] = setting(
+        None, "tokens from the start of a window to the next one's (default: half a window)"
     )
-    length_window: int = field(default=0, metadata={"help": LENGTH_WINDOW})
-    frozen_layers: int = field(default=0, metadata={"help": FROZEN_LAYERS})
-    labels_sha256: Optional[str] = field(default=None, metadata={"help": "checksum of the classes; set by a training"})
+    length_window: int = setting(0, LENGTH_WINDOW)
+    frozen_layers: int = setting(0, FROZEN_LAYERS)
+    labels_sha256: Optional[str] = setting(None, "checksum of the classes; set by a training")
     seed: int = II("common.seed")
 
 

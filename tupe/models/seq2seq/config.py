@@ -18,10 +18,9 @@ from tupe.models.config import (
     check_options,
     config_class,
     encoding,
-    setting,
     structure,
 )
-from tupe.systems import CHOICES, CROSS_POSITION, IN_LAYER, SEQ2SEQ_ABSOLUTE, explained, named_translators
+from tupe.systems import CHOICES, CROSS_POSITION, IN_LAYER, SEQ2SEQ_ABSOLUTE, explained, named_translators, setting
 
 
 @dataclass
