@@ -73,3 +73,15 @@ def test_a_language_that_nothing_reads(make_checkpoint, corpus, tmp_path, capsys
     export(tmp_path / "pretrained.pt", corpus, tmp_path / "exported", tokenizer=False)
     assert main(["import", str(tmp_path / "exported"), str(tmp_path / "back.pt"), "--language", "de"]) == 1
     assert capsys.readouterr().err.startswith("error: --language is of models of other libraries, and ")
+
+
+def test_quantised_weights(make_checkpoint, corpus, tmp_path):
+    """PyTorch would copy the numbers into the model as they are, without their scale."""
+    from safetensors.torch import load_file, save_file
+
+    make_checkpoint(tmp_path / "pretrained.pt")
+    export(tmp_path / "pretrained.pt", corpus, tmp_path / "exported", tokenizer=False)
+    path = tmp_path / "exported/model.safetensors"
+    save_file({name: (tensor * 100).to(torch.int8) for name, tensor in load_file(path).items()}, path)
+    with pytest.raises(UserError, match="does not hold the weights of the 2 layers"):
+        import_transformers(tmp_path / "exported", tmp_path / "back.pt")

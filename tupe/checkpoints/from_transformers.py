@@ -44,7 +44,8 @@ def load(folder: Path) -> tuple[TupeModel, dict[str, Any], list[str]]:
     origin = _origin(config)
     fields.update(_name=origin.get("model", "tupe_base"), dictionary_sha256=origin.get("dictionary_sha256"))
     head = typed(str | None, origin.get("head"), f"{path}: fairseq.head", _MADE_BY) or _HEAD
-    state = {to_ours(key, head): value.float() for key, value in read_weights(folder).items()}
+    weights = {to_ours(key, head): value for key, value in read_weights(folder).items()}
+    state = {key: value.float() if value.is_floating_point() else value for key, value in weights.items()}
     if _WORDS not in state:
         raise UserError(f"{folder}/model.safetensors has no {_WORDS}: give a folder of {_MADE_BY}")
     check_finite(state, folder / "model.safetensors")
