@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tupe.errors import UserError
-from tupe.files import difference, identity, move_into, own
+from tupe.files import difference, folder, identity, move_into, own
 
 OF = {"checkpoint": "1f", "settings": {"lr": (2e-05,), "seed": 1}}
 
@@ -154,6 +154,22 @@ def test_those_who_wait_for_one_that_gives_up_get_the_folder(tmp_path):
         assert process.exitcode == 0
     assert sorted(results.get() for _ in processes) == [0, 1, 2, 3]
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_one_gives_up_while_another_looks_whose_it_is(tmp_path, monkeypatch):
+    read = folder.identity
+
+    def read_too_late(out, *args):
+        found = read(out, *args)
+        for name in names(out) if found else []:
+            (out / name).unlink()
+        return found
+
+    with own(tmp_path / "out", "glue", OF):
+        pass
+    monkeypatch.setattr(folder, "identity", read_too_late)
+    with own(tmp_path / "out", "a sweep", {}, wait=True):
+        assert names(tmp_path / "out") == [".tupe.json", ".tupe.lock"]
 
 
 @pytest.mark.parametrize(

@@ -83,10 +83,12 @@ class Owner:
         """
         folder = self.folder
         _check_place(folder)
+        at_work = os.path.lexists(folder / LOCK)
         try:
             self.check()  # before a lock is left in a folder of others
         except UserError:
-            if not (wait and os.path.lexists(folder / LOCK)):  # the process at work there may give it up
+            # a process that was or is at work there may give it up
+            if not (wait and (at_work or os.path.lexists(folder / LOCK))):
                 raise
         new = [path for path in (folder, *folder.parents) if not path.exists()]
         with lock(folder / LOCK, wait) as mine:
