@@ -14,7 +14,7 @@ from tupe.data.qa.rules import tokens
 from tupe.data.qa.score import score
 from tupe.errors import UserError
 from tupe.files import write_json
-from tupe.inference.predict import load, said
+from tupe.inference.predict import load, scored
 
 N_BEST = 20
 
@@ -63,7 +63,7 @@ def answers_questions(checkpoint: Checkpoint) -> bool:
 def answers(model: nn.Module, windows: QuestionWindows, longest: int) -> dict[str, list[Candidate]]:
     """Return the best answers, of at most `longest` tokens, to every question, by its id, best first."""
     of_window: dict[int, list[Candidate]] = {}
-    for sample, scores in said(model, windows, spans=True):
+    for sample, scores in scored(model, windows, spans=True):
         sides = [side.cpu().numpy() for side in (*scores, sample["may_begin"], sample["may_end"])]
         for window, *of_sides in zip(sample["id"].tolist(), *sides):
             of_window[window] = _of_window(windows, window, of_sides, longest)

@@ -100,7 +100,7 @@ def predict_words(
     _check_labels(fairseq_task.label_dictionary, data, task, checkpoint)
     words = fairseq_task.load_dataset(split.name)
     sentences, predicted = words.sentences(), {}
-    for sample, scores in said(model, words, words=True):
+    for sample, scores in scored(model, words, words=True):
         best, word = scores.argmax(-1).cpu(), sample["word"]
         predicted.update(zip(sample["place"][word].tolist(), best[word].tolist()))
     known, found = named(sentences, predicted, fairseq_task.classes)
@@ -117,7 +117,7 @@ def predict_words(
 
 
 @torch.no_grad()
-def said(model: nn.Module, windows: TextWindows, **what: bool) -> Iterator[tuple[dict[str, Any], Any]]:
+def scored(model: nn.Module, windows: TextWindows, **what: bool) -> Iterator[tuple[dict[str, Any], Any]]:
     """Yield the batches of a split's windows, each with the model's scores of `what`: `spans` or `words`."""
     device = next(model.parameters()).device
     with tqdm(desc=windows.name, total=len(windows), disable=None, unit=" windows") as bar:

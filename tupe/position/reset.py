@@ -22,7 +22,11 @@ CONVENTIONS = ("paper", "release")
 
 
 def reset_cls(correlation: Tensor, theta: Tensor, query_offset: int = 0) -> Tensor:
-    """Apply `reset` with `theta` `(2, H)` to a correlation `(H, n, m)`, whose first row is position `query_offset`."""
+    """Apply `reset` with `theta` `(2, H)` to a correlation `(H, n, m)`, whose first row is position `query_offset`.
+
+    Raises:
+        UserError: for tensors of other shapes.
+    """
     check_tensors(correlation=correlation, theta=theta)
     if correlation.ndim < 3 or theta.ndim != 2 or len(theta) != 2:
         raise UserError(f"correlation {(*correlation.shape,)} and theta {(*theta.shape,)} must be (H, n, m) and (2, H)")

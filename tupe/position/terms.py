@@ -131,8 +131,11 @@ class PositionTerms(NamedTuple):
         return self._replace(bias=bias if before is None else before + bias)
 
     def split(self, num_layers: int) -> list[PositionTerms]:
-        """Split terms of `L H` heads into those of `L` layers: `(L H, ...)` to `L` times `(H, ...)`."""
+        """Split terms of `L H` heads into those of `L` layers: `(L H, ...)` to `L` times `(H, ...)`.
 
+        Raises:
+            UserError: if `num_layers` is no whole number above 0 that divides the heads.
+        """
         check_whole("num_layers", num_layers)
         parts = [self.query, self.key, *(self.bias[:3] if isinstance(self.bias, tuple) else [self.bias])]
         heads = next((part.shape[0] for part in parts if part is not None), 0)
