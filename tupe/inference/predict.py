@@ -85,8 +85,8 @@ def predict_words(
     checkpoint: Path | Checkpoint, data: Path, task: Task, split: Split, out: Path
 ) -> dict[Path, dict[str, float]]:
     """Write words and their labels to a file such as `out/test.conll`. Returns and raises as `predict_own`."""
-    scored = split.labelled and has_entities(task.classes)
-    if scored:
+    entities = split.labelled and has_entities(task.classes)
+    if entities:
         check_entity_scores()
     checkpoint = open_checkpoint(checkpoint)
     head = checkpoint.weights.get("token_head.weight")
@@ -113,7 +113,7 @@ def predict_words(
     write_bytes(target, "".join(lines).encode())
     if not split.labelled:
         return {target: {}}
-    return {target: {name: 100 * value for name, value in word_scores(known, found, scored).items()}}
+    return {target: {name: 100 * value for name, value in word_scores(known, found, entities).items()}}
 
 
 @torch.no_grad()
