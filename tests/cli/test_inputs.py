@@ -521,6 +521,8 @@ def test_what_is_wrong_is_one_sentence(kind, row, copy, capsys):
         PREDICT + " --splits valid",
         ANSWER + " --partial",
         "finetuning-result {}/run --test nosuch",
+        "finetuning-result {}/run --test CoLA",
+        "finetuning-result {}/run --test XNLI",
     ],
 )
 def test_what_a_command_cannot_do_changes_nothing(command, copy, capsys):

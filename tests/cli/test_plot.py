@@ -24,6 +24,14 @@ def test_what_a_figure_does_not_take_is_refused(arguments, said, capsys):
     assert capsys.readouterr().err == f"error: {said}\n"
 
 
+def test_a_run_without_a_finite_loss_is_not_drawn(tmp_path, capsys):
+    log = tmp_path / "run.log"
+    log.write_text('[2026-01-01 00:00:00,000][train_inner][INFO] - {"epoch": 1, "num_updates": "10", "loss": "nan", "wps": "10", "wpb": "10"}\n')
+    assert main(["plot", "training", str(log), "--output", str(tmp_path / "x.png")]) == 1
+    assert "is finite: the training diverged, so lower its learning rate." in capsys.readouterr().err
+    assert not (tmp_path / "x.png").exists()
+
+
 @pytest.mark.parametrize("option", ["text", "sequences"])
 def test_a_report_reads_no_text_without_its_vocabulary(option, capsys):
     assert main(["report", "x.html", "a.pt", f"--{option}", "3"]) == 1

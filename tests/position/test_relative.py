@@ -86,3 +86,10 @@ def test_bad_buckets(buckets, distance, match):
 def test_bad_clipping():
     with pytest.raises(UserError, match="at least 1"):
         ClippedRelative(2, 0)
+
+
+@pytest.mark.parametrize("positions", [5, 20])
+def test_buckets_are_no_distances(positions):
+    """There are 32 of them and `2 n - 1` distances: a longer model neither slices them nor names positions."""
+    with pytest.raises(RuntimeError, match="size mismatch for weight"):
+        UnbinnedRelative(3, positions).load_state_dict(BucketedRelative(3, 32, 128).state_dict())

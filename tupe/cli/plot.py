@@ -9,6 +9,7 @@ docs/figures.md shows them, and says which systems have which.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -70,6 +71,9 @@ def _training(args: argparse.Namespace) -> None:
     from tupe.analysis.curves import plot_training
 
     logs = read_runs(args.paths, args.against)
+    records = (record for log in logs.values() for record in (*log.train.values(), *log.valid.values()))
+    if not any(math.isfinite(record["loss"]) for record in records):
+        raise UserError(f"no loss of {', '.join(logs)} is finite: the training diverged, so lower its learning rate.")
     if args.reference is not None:
         from tupe.experiments.study.references import beside, reference
 

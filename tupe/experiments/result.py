@@ -45,13 +45,17 @@ def finetuning_result(run: PathLike, task: str = "", model: str = "") -> Result:
     epoch -= at("extra_state.train_iterator.iterations_in_epoch", int) == 0
     before = result(Path(run))
     tested = {name: values for name, values in (before.metrics if before else {}).items() if "/" in name}
-    if task and task not in TASKS:
-        raise UserError(f"there is no task {task}: give one of {', '.join(TASKS)}.")
+    data = Path(at("cfg.task.data", str))
     if task:
-        tested = evaluate(best, Path(at("cfg.task.data", str)).parent, TASKS[task].tests, Path(run) / PREDICTIONS)
+        known = [name for name, row in TASKS.items() if row.tests]
+        if task not in known:
+            raise UserError(f"{task} has no test sets in other languages: give one of {', '.join(known)}.")
+        if data.name != task:
+            raise UserError(f"{run} is a fine-tuning on {data.name}, not on {task}: give one on {task}.")
+        tested = evaluate(best, data.parent, TASKS[task].tests, Path(run) / PREDICTIONS)
     update = at("optimizer_history", list[dict[str, Any]])[-1:]
     found = Result(
-        task=Path(at("cfg.task.data", str)).name,
+        task=data.name,
         metric=at("cfg.checkpoint.best_checkpoint_metric", str),
         score=at("extra_state.best", float),
         epoch=epoch,
@@ -60,7 +64,7 @@ def finetuning_result(run: PathLike, task: str = "", model: str = "") -> Result:
         model=model or (before.model if before else "") or at("cfg.model._name", str),
         lr=(at("cfg.optimization.lr", list[float]) or [math.nan])[0],
         seed=at("cfg.common.seed", int),
-        data=at("cfg.task.data", str),
+        data=str(data),
         pretrained=at("cfg.checkpoint.finetune_from_model", str | None),
         checkpoint=str(best),
     )

@@ -129,6 +129,8 @@ def _fit(
     saved, own = state.get(prefix + name), getattr(module, name)
     if saved is None or saved.ndim != own.ndim:
         return
+    if centred and any(saved.shape[axis] % 2 == 0 for axis in axes):
+        return  # values of another term, such as buckets
     for axis in axes:
         has, needs = saved.shape[axis], own.shape[axis]
         if has < needs:

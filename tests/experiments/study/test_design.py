@@ -185,6 +185,7 @@ def test_those_of_the_repository(size):
         ("lengths: [4, 8]", "masks: 2", "draws masks for the loss by length, and has no lengths"),
         ("tupe_r: {", "bert_a: {", "has a row of one name in several groups"),
         ("tupe_r: {", "../x: {model: tupe_r, ", "has the row '../x', which names files"),
+        ("tupe_r: {", "other: {model: bert_a, ", "has two rows that tables call BERT-A: give one of them a label"),
         ("jobs: 2\n", "jobs: 2\njobs: 3\n", "is no YAML: .*found duplicate key"),
         ("updates: 100", "updates: " + 100_000 * "1", "is no YAML: Exceeds the limit"),
     ],

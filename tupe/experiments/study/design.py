@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -242,6 +243,8 @@ def read_design(size: str) -> Design:
         if design.model(name) not in (*SYSTEMS, ROBERTA):
             raise UserError(f"{path} compares {design.model(name)}, which `tupe systems` does not list.")
     _check_starts(design, path)
+    if twice := [label for label, count in Counter(map(design.label, design.systems)).items() if count > 1]:
+        raise UserError(f"{path} has two rows that tables call {twice[0]}: give one of them a label.")
     if design.baseline and design.baseline not in design.systems:
         rows = ", ".join(design.systems)
         raise UserError(f"{path} has the baseline {design.baseline}, which is no row: it has {rows}.")
