@@ -40,6 +40,7 @@ Range = tuple[Callable[[float], bool], str]
 
 _SHARE = (lambda x: 0 <= x <= 1), "a share, from 0 to 1"
 _PART = (lambda x: 0 < x < 1), "a share above 0 and below 1"
+_MASKED = (lambda x: 0.001 <= x < 1), "a share from 0.001, below 1"  # with less, most batches have nothing to learn
 _BELOW_ONE = (lambda x: 0 <= x < 1), "a number from 0, below 1"
 _ABOVE = (lambda x: x > 0), "a number above 0"
 _RATE = (lambda x: x >= 0), "a number, 0 or more"
@@ -65,7 +66,8 @@ _NAMES: list[tuple[Range, str]] = [
     (_SEED, "seed fixed_validation_seed"),
     (_SHARE, "dropout attention_dropout activation_dropout pooler_dropout label_smoothing ema_decay"),
     (_SHARE, "leave_unmasked_prob random_token_prob fp16_scale_tolerance"),
-    (_PART, "mask_prob layer_norm_eps"),
+    (_MASKED, "mask_prob"),
+    (_PART, "layer_norm_eps"),
     (_BELOW_ONE, "warmup_ratio momentum"),
     (_ABOVE, "fp16_init_scale amp_init_scale min_loss_scale generator_size sampling_temperature"),
     (_RATE, "lr clip_norm stop_time_hours weight_decay adam_eps eps mask_stdev multilang_sampling_alpha"),
