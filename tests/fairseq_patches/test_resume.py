@@ -98,6 +98,15 @@ def test_a_run_does_not_go_on_beyond_its_epoch(train, tmp_path):
     train(tmp_path / "run", *larger, "--reset-dataloader")
 
 
+def test_a_run_whose_last_checkpoint_is_gone_says_that_it_begins_anew(train, tmp_path, caplog):
+    train(tmp_path / "run")
+    assert "begins anew" not in caplog.text
+    (tmp_path / "run/checkpoint_last.pt").unlink()
+    train(tmp_path / "run")
+    assert "has checkpoint_best.pt, " in caplog.text
+    assert "but no checkpoint_last.pt: the run begins anew" in caplog.text
+
+
 @pytest.mark.parametrize("flag", ["--restore-file", "--finetune-from-model", "--continue-once"])
 def test_checkpoint_that_does_not_exist(flag, train, tmp_path):
     with pytest.raises(UserError, match=r"there is no checkpoint /.*none\.pt"):

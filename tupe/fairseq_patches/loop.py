@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -109,6 +110,11 @@ def named_checkpoint(cfg) -> str | None:
     named = cfg.restore_file if cfg.restore_file != "checkpoint_last.pt" else None
     if named is None and not os.path.exists(os.path.join(cfg.save_dir, "checkpoint_last.pt")):
         named = cfg.finetune_from_model if cfg.continue_once is None else cfg.continue_once
+        if found := sorted(path.name for path in Path(cfg.save_dir).glob("checkpoint*.pt")):
+            logger.warning(
+                f"{cfg.save_dir} has {', '.join(found):.200}, but no checkpoint_last.pt: the run begins anew; to go on "
+                "from one of them, name it as checkpoint.restore_file (--restore-file)"
+            )
     if named is not None and not checkpoint_utils.PathManager.isfile(named):
         raise UserError(f"there is no checkpoint {os.path.abspath(named)}: give the path of one")
     return named
