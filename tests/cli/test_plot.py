@@ -26,7 +26,8 @@ def test_what_a_figure_does_not_take_is_refused(arguments, said, capsys):
 
 def test_a_run_without_a_finite_loss_is_not_drawn(tmp_path, capsys):
     log = tmp_path / "run.log"
-    log.write_text('[2026-01-01 00:00:00,000][train_inner][INFO] - {"epoch": 1, "num_updates": "10", "loss": "nan", "wps": "10", "wpb": "10"}\n')
+    record = '{"epoch": 1, "num_updates": "10", "loss": "nan", "wps": "10", "wpb": "10"}'
+    log.write_text(f"[2026-01-01 00:00:00,000][train_inner][INFO] - {record}\n")
     assert main(["plot", "training", str(log), "--output", str(tmp_path / "x.png")]) == 1
     assert "is finite: the training diverged, so lower its learning rate." in capsys.readouterr().err
     assert not (tmp_path / "x.png").exists()

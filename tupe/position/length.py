@@ -118,7 +118,16 @@ def fit_positions(module: nn.Module, name: str, *axes: int, centred: bool = Fals
         name: name of the parameter within the module.
         axes: the axes that run over positions; slicing keeps the first positions.
         centred: the axes run over the distances `-(n-1) .. n-1` instead; slicing keeps the middle.
+
+    Raises:
+        UserError: if `module` has no such parameter, or that no such axes.
     """
+    own = getattr(module, name, None) if isinstance(module, nn.Module) and isinstance(name, str) else None
+    if not isinstance(own, Tensor) or any(axis not in range(own.ndim) for axis in axes):
+        raise UserError(
+            f"fit_positions takes a module, the name of its parameter and axes of that, but got {(name, *axes)!r:.60} "
+            f"of {type(module).__name__}"
+        )
     module._register_load_state_dict_pre_hook(partial(_fit, name, axes, centred), with_module=True)
     module.__dict__.setdefault("position_axes", {})[name] = axes, centred
 

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from tupe.errors import UserError
-from tupe.position.arguments import check_tensors, check_types, shown
+from tupe.position.arguments import check_tensors, check_types, check_whole, shown
 from tupe.position.length import Drawn, Span
 from tupe.position.precision import at_least_float32, has_16_bits, no_autocast
 from tupe.systems import CHOICES
@@ -261,6 +261,7 @@ def rotate_heads(qkv: Tensor, rotation: Tensor) -> tuple[Tensor, Tensor, Tensor]
 
 def untied_width(head_dim: int) -> int:
     """Return the width of the queries and keys of `rotate_untied`, a multiple of 8 for the fused kernels."""
+    check_whole("head_dim", head_dim, 1)
     return -(-(head_dim + 5) // 8) * 8
 
 
