@@ -226,7 +226,13 @@ def test_an_optimizer_without_defaults_under_hydra(name):
 
 @pytest.mark.parametrize(
     ("task", "criterion"),
-    [("TranslationTask", "ctc"), ("TranslationTask", "tupe_electra"), ("MaskedLMTask", "sentence_prediction")],
+    [
+        ("TranslationTask", "ctc"),
+        ("TranslationTask", "tupe_electra"),
+        ("MaskedLMTask", "sentence_prediction"),
+        ("MaskedLMTask", "cross_entropy"),
+        ("MultilingualMaskedLMTask", "label_smoothed_cross_entropy"),
+    ],
 )
 def test_a_criterion_of_another_kind_of_model(task, criterion):
     task = type(task, (FairseqTask,), {"__module__": "tupe.tasks"})(Namespace())

@@ -201,8 +201,7 @@ def _of_ours(task: type[FairseqTask]) -> type[FairseqTask]:
 _OF_WORDS = ("cross_entropy", "label_smoothed_cross_entropy")
 #: Task -> the criterions of fairseq and of this plugin that can train models of ours for it; those of others all may.
 _CRITERIONS = {
-    "MaskedLMTask": ("tupe_masked_lm", "tupe_electra", "masked_lm", *_OF_WORDS),
-    "MultilingualMaskedLMTask": ("tupe_masked_lm", "tupe_electra", "masked_lm", *_OF_WORDS),
+    **dict.fromkeys(("MaskedLMTask", "MultilingualMaskedLMTask"), ("tupe_masked_lm", "tupe_electra", "masked_lm")),
     "TranslationTask": (*_OF_WORDS, "label_smoothed_cross_entropy_with_rdrop"),
     "TupeSentencePredictionTask": ("tupe_sentence_prediction", "sentence_prediction"),
     "TupeTokenClassificationTask": ("tupe_token_classification",),
