@@ -24,6 +24,7 @@ from fairseq.utils import split_paths
 from omegaconf import DictConfig, ListConfig
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
+from torch import Tensor
 from torch.serialization import safe_globals
 
 from tupe.data.corpus.manifest import NAME as MANIFEST
@@ -263,6 +264,7 @@ def checkpoint_fits(trainer: Trainer, filename: str, goes_on: bool = True) -> It
     try:
         with _set(_SHOWN_TO, fits):
             yield
+        refuse_other_shapes(filename, trainer.optimizer.optimizer.state if goes_on else {})
     except AssertionError as error:  # another criterion or optimizer
         raise UserError(
             f"{filename} cannot be continued: {str(error).rstrip('.')}; to start a new run from its parameters "
@@ -287,6 +289,17 @@ def checkpoint_fits(trainer: Trainer, filename: str, goes_on: bool = True) -> It
             raise reason from None
         lines = "; ".join(line.strip() for line in str(reason).splitlines())
         raise UserError(f"the parameters in {filename} are not those of this model: {lines[:400]}") from error
+
+
+def refuse_other_shapes(path: str, held: Mapping[Tensor, dict[str, Any]]) -> None:
+    """Raise a `UserError` if an optimizer holds what is of other sizes, as of a table of positions that was cut."""
+    for parameter, state in held.items():
+        for found in state.values():
+            if isinstance(found, Tensor) and found.ndim == parameter.ndim and found.shape != parameter.shape:
+                raise UserError(
+                    f"the optimizer in {path} is of parameters {tuple(found.shape)}, which are {tuple(parameter.shape)} "
+                    "here: resume with the number of positions that it had, or with --reset-optimizer"
+                )
 
 
 def same_direction(task: Any) -> AbstractContextManager:
