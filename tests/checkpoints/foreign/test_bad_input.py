@@ -126,6 +126,20 @@ def test_parts_of_weights(saved, tmp_path):
     refused(folder, tmp_path, "there is no .*one.safetensors")
 
 
+def test_weights_of_no_name_within_a_layer(saved, tmp_path):
+    folder, _ = saved("roberta")
+    state = safetensors.load_file(folder / "model.safetensors")
+    adapter = {"roberta.encoder.layer.0.attention.self.query.lora_A.weight": torch.ones(2, 16)}
+    safetensors.save_file({**state, **adapter}, folder / "model.safetensors", {"format": "pt"})
+    refused(folder, tmp_path, r"has roberta\S+\.lora_A\.weight in a layer, where a roberta has nothing of this name")
+
+
+def test_an_original_that_transformers_does_not_load(saved, tmp_path):
+    folder, _ = saved("bert")
+    configure(folder, max_position_embeddings=30)
+    refused(folder, tmp_path, "Transformers cannot load .* itself, .*: mend its config.json, .* --verify", compare=True)
+
+
 def test_an_index_leads_nowhere_else(saved, tmp_path):
     """Names in an index are names of files of the folder."""
     folder, _ = saved("bert")

@@ -11,7 +11,7 @@ from tupe.checkpoints.foreign import fairseq
 from tupe.checkpoints.foreign.model import Foreign
 from tupe.checkpoints.foreign.vocabulary import Vocabulary
 from tupe.data.corpus.tokenizers import Tokenizer
-from tupe.errors import UserError, needing
+from tupe.errors import UserError, needing, one_line
 from tupe.models.summary import dictionary_of_size
 from tupe.models.tupe import TupeModel
 from tupe.safe_load import safe_load
@@ -128,7 +128,13 @@ def _run_transformers(
     transformers.logging.disable_progress_bar()
 
     def load(auto: type) -> torch.nn.Module:
-        found = auto.from_pretrained(folder, local_files_only=True, trust_remote_code=False, dtype=torch.float32)
+        try:
+            found = auto.from_pretrained(folder, local_files_only=True, trust_remote_code=False, dtype=torch.float32)
+        except (RuntimeError, ValueError) as error:
+            raise UserError(
+                f"Transformers cannot load {folder} itself, so that there is nothing to compare with: mend its "
+                f"config.json, which may not be of its weights, or leave out --verify ({one_line(error):.200})"
+            ) from error
         return found.eval()
 
     original = load(transformers.AutoModelForMaskedLM if foreign.has_lm_head else transformers.AutoModel)
