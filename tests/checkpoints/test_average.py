@@ -37,6 +37,12 @@ def test_is_the_mean_and_shared_tensors_stay_one(save, tmp_path):
     assert state["optimizer_history"] == [{"num_updates": 6}]
 
 
+def test_a_checkpoint_counts_once(save, tmp_path, capsys):
+    path = save("checkpoint1.pt", 1)
+    assert main(["average-checkpoints", str(tmp_path / "out.pt"), str(path), f"{tmp_path}/./checkpoint1.pt"]) == 1
+    assert "a checkpoint is named twice" in capsys.readouterr().err
+
+
 def test_of_one_checkpoint_is_that(save):
     paths = [save("checkpoint1.pt", 0.1)] * 5
     torch.testing.assert_close(average(paths)["model"]["a"], torch.full((2, 3), 0.1, dtype=torch.float16))
@@ -59,6 +65,8 @@ def test_other_models_are_refused(save):
         average([first, save("task.pt", 1, labels="1")])
     with pytest.raises(UserError, match=r"not of one model: a is \(2, 3\) in the one and \(4,\) in the other"):
         average([first, save("larger.pt", 1, a=torch.ones(4))])
+    with pytest.raises(UserError, match=r"not of one model: more is not in the one and \(4,\) in the other"):
+        average([first, save("more.pt", 1, more=torch.ones(4))])
     with pytest.raises(UserError, match="differ in count, whose whole numbers have no mean"):
         average([first, save("count.pt", 1, count=torch.tensor(4))])
     of_x = {"cfg": {"model": {"_name": "x"}}}

@@ -80,6 +80,6 @@ def _check_same(one: Path, other: Path, ours: dict, theirs: dict, total: dict[st
     different = [name for name in {**shapes[0], **shapes[1]} if shapes[0].get(name) != shapes[1].get(name)]
     if different:
         raise UserError(
-            f"{one} and {other} are not of one model: {different[0]} is {shapes[0].get(different[0])} in the one and "
-            f"{shapes[1].get(different[0])} in the other"
+            f"{one} and {other} are not of one model: {different[0]} is {shapes[0].get(different[0], 'not')} in "
+            f"the one and {shapes[1].get(different[0], 'not')} in the other"
         )

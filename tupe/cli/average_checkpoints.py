@@ -26,5 +26,7 @@ def run(args: argparse.Namespace) -> None:
         if len(paths) != 1 or not paths[0].is_dir():
             raise UserError("--last takes the checkpoints of one folder: give the folder of a run")
         paths = last_checkpoints(paths[0], args.last)
+    elif len({path.resolve() for path in paths}) < len(paths):
+        raise UserError(f"a checkpoint is named twice ({', '.join(map(str, paths))}): name each once")
     write_state(args.out, average(paths))
     print(f"average of {', '.join(path.name for path in paths)}: {args.out}")
