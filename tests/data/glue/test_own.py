@@ -124,6 +124,8 @@ def test_few_rows_are_held_out_too(make):
     rows = [(f"the small dog number {i} sees a bird", "ab"[i % 2]) for i in range(30)]
     status, said = make(write(make.folder / "a.csv", rows))
     assert status == 0 and "valid  1 rows" in said
+    status, said = make(write(make.folder / "same.csv", [("Anna", "a"), ("Anna", "b")] * 6), out="own/same")
+    assert status == 1 and "same.csv has too few different texts (1) to hold some out: give --valid FILE" in said
 
 
 def test_quotes_tabs_and_packed_files(make):

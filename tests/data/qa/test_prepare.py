@@ -114,7 +114,7 @@ def test_languages_that_no_table_counts_are_told(folder, split, said, corpus, tm
         (["valid={good}", "valid={good}"], "two are called 'valid'"),
         (["train={out}/none.json"], "there is no"),
         (["valid={secret}"], "none of the 1 questions of .* has an answer.*XTREME keeps back"),
-        (["train={moved}"], "none of the 1 answers of .* can be found"),
+        (["train={moved}"], "none of the 1 questions of .* has an answer that can be learnt"),
         (["test-sw={good}", "--rules", "mlqa"], "MLQA has no rules for 'sw'"),
         (["train={good}", "--language", "../de"], "--language is '../de', which is no code of a language"),
         (["train={blank}"], "the context of the question 'a' has no text"),

@@ -370,7 +370,7 @@ def _hold_out(path: Path, rows: dict[str, list[Row]]) -> None:
         least = min(digests)
         chosen = [found == least for found in digests]
     if all(chosen):
-        raise UserError(f"{path} has too few rows ({len(chosen)}) to hold some out: give --valid FILE.")
+        raise UserError(f"{path} has too few different texts ({len({*digests})}) to hold some out: give --valid FILE.")
     every = rows["train"]
     rows["train"] = [row for row, out in zip(every, chosen) if not out]
     rows["valid"] = [row for row, out in zip(every, chosen) if out]

@@ -205,7 +205,9 @@ def _check(path: Path, split: str, counts: Counter, first: str) -> None:
     total = counts["read"]
     if counts[f"{_REASON}no answer"] < total:
         if not counts["targets"]:
-            raise UserError(f"none of the {total} answers of {path} can be found in its context; the first is {first}.")
+            raise UserError(
+                f"none of the {total} questions of {path} has an answer that can be learnt; the first is {first}."
+            )
     elif not split.startswith("test"):
         raise UserError(
             f"none of the {total} questions of {path} has an answer, so that it cannot be used for {split}: XTREME "
