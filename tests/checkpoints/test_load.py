@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests.samples import write_task
 from tupe import safe_load as module
 from tupe.checkpoints.load import open_checkpoint
 from tupe.cli.main import main
@@ -46,6 +47,14 @@ def test_a_head_that_the_file_lacks_is_no_new_one(change, make_checkpoint, corpu
     changed(tmp_path / "best.pt", without)
     with pytest.raises(UserError, match=r"has no span_head\.weight \(2, \d+\), which its task needs"):
         open_checkpoint(tmp_path / "best.pt").model(corpus)
+
+
+def test_a_head_of_another_kind_is_not_replaced_by_a_new_one(make_checkpoint, tmp_path):
+    task = write_task(tmp_path / "mood")
+    make_checkpoint(tmp_path / "best.pt", num_classes=2, of=task / "input0")
+    changed(tmp_path / "best.pt", lambda state: state["cfg"]["model"].update(linear_heads=True))
+    with pytest.raises(UserError, match=r"best\.pt has classification_heads\.\S+, which a model with its linear_heads"):
+        open_checkpoint(tmp_path / "best.pt").model(task)
 
 
 def test_weights_of_8_bits_are_no_weights(make_checkpoint, tmp_path):

@@ -166,7 +166,7 @@ def test_labels_that_were_prepared_anew(tmp_path, monkeypatch):
         (("--encoder-layers", 2), r"\(encoder_layers: checkpoint 1, here 2\)"),
         (("--criterion", "tupe_masked_lm"), r"cannot be continued: Criterion does not match.*--finetune-from-model"),
         (("--optimizer", "sgd"), r"cannot be continued: Optimizer does not match"),
-        (("--tokens-per-sample", 16), r"is of parameters \(32, 16\), which are \(16, 16\) here: resume with the number"),
+        (("--tokens-per-sample", 16), r"is of parameters \(32, 16\), which are \(16, 16\) here: resume with"),
     ],
 )  # fmt: skip
 def test_other_settings_than_the_checkpoints(flags, said, train, trained, tmp_path):

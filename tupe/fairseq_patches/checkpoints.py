@@ -297,8 +297,9 @@ def refuse_other_shapes(path: str, held: Mapping[Tensor, dict[str, Any]]) -> Non
         for found in state.values():
             if isinstance(found, Tensor) and found.ndim == parameter.ndim and found.shape != parameter.shape:
                 raise UserError(
-                    f"the optimizer in {path} is of parameters {tuple(found.shape)}, which are {tuple(parameter.shape)} "
-                    "here: resume with the number of positions that it had, or with --reset-optimizer"
+                    f"the optimizer in {path} is of parameters {tuple(found.shape)}, which are "
+                    f"{tuple(parameter.shape)} here: resume with the number of positions that it had, or with "
+                    "--reset-optimizer"
                 )
 
 

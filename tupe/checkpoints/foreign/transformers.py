@@ -98,8 +98,8 @@ def read(folder: Path) -> tuple[Foreign, dict[str, Any]]:
         raise UserError(f"{files[0]}: the shapes of its weights do not fit each other ({reason})") from None
     if strange := [name for name in left if f".{family.layer.partition('{}')[0]}" in f".{name}"]:
         raise UserError(
-            f"{files[0]} has {strange[0]} in a layer, where a {kind} has nothing of this name: the import would compute "
-            "something else, so give a model without it, as with its adapters merged into the weights"
+            f"{files[0]} has {strange[0]} in a layer, where a {kind} has nothing of this name: the import would "
+            "compute something else, so give a model without it, as with its adapters merged into the weights"
         )
     foreign = Foreign(
         kind=f"{kind} of Transformers",
