@@ -70,7 +70,7 @@ _NAMES: list[tuple[Range, str]] = [
     (_PART, "layer_norm_eps"),
     (_BELOW_ONE, "warmup_ratio momentum"),
     (_ABOVE, "fp16_init_scale amp_init_scale min_loss_scale generator_size sampling_temperature"),
-    (_RATE, "lr clip_norm stop_time_hours weight_decay adam_eps eps mask_stdev multilang_sampling_alpha"),
+    (_RATE, "lr clip_norm stop_time_hours weight_decay mask_stdev multilang_sampling_alpha"),
     (_RATE, "max_epoch max_update warmup_updates save_interval_minutes save_interval_updates"),
     (_RATE, "validate_interval_updates validate_after_updates curriculum empty_cache_freq"),
     (_RATE, "data_buffer_size buffer_size distributed_rank device_id length_window"),
@@ -86,7 +86,8 @@ _NAMES: list[tuple[Range, str]] = [
         "min_lr end_learning_rate power lr_patience lr_threshold init_lr_scale warmup_steps hold_steps decay_steps",
     ),
     (_RATE, "ema_start_update amp_batch_retries warmup_iterations ignore_prefix_size rdrop_alpha"),
-    (_RATE, "context_window block_lr diverse_beam_strength lm_weight adadelta_eps adamax_eps"),
+    (_RATE, "context_window block_lr diverse_beam_strength lm_weight"),
+    (_ABOVE, "adam_eps eps adadelta_eps adamax_eps"),  # at 0, words that a batch lacks become 0 / 0
     (_BELOW_ONE, "block_momentum adadelta_rho beta1"),
     (_COUNT, "force_anneal lr_deacy_period ema_update_freq global_sync_iter"),
     (_FIRST, "warmup_init_lr"),
@@ -117,7 +118,7 @@ RANGES = {name: limits for limits, names in _NAMES for name in names.split()}
 #: Pairs of numbers that fairseq evaluates as Python.
 _PAIRS: dict[str, Range] = {
     **dict.fromkeys(("adam_betas", "adamax_betas", "lamb_betas"), _BELOW_ONE),
-    "adafactor_eps": _RATE,
+    "adafactor_eps": _ABOVE,
 }
 _PROCESSES = ("sentencepiece", "wordpiece", "letter", "silence", "_EOW", "subword_nmt", "@@ ", "@@", "none")
 _TOKENIZERS = sorted(REGISTRIES["tokenizer"]["registry"])
@@ -246,6 +247,18 @@ _TOGETHER += [
         ),
         ("inverse_sqrt", "warmup_updates", lambda x: x > 0, "give a warm-up above 0, from which the rate falls"),
         ("linear_decay", "warmup_updates warmup_ratio", lambda *given: not all(given), "keep one of them"),
+        (
+            "polynomial_decay",
+            "warmup_updates total_num_update",
+            lambda warmup, total: total <= 0 or warmup < total,
+            "give a warm-up shorter than the schedule",
+        ),
+        (
+            "polynomial_decay",
+            "total_num_update end_learning_rate optimization.max_update",
+            lambda total, end, most: end > 0 or most <= total,
+            "give a total_num_update of max_update or more, or the last updates learn nothing",
+        ),
         ("triangular", "lr_period_updates", lambda x: x >= 2, "give a period of 2 or more"),
         ("step", "min_lr optimization.lr", lambda x, lr: x < lr[0], "give a min_lr below lr"),
         (
