@@ -398,6 +398,18 @@ def test_commands_of_translation_refuse(name, command):
         command(name, "--model-overrides", "{'criterion': 'x'}")
 
 
+def test_a_tokenizer_of_a_language_is_told_which(command):
+    with pytest.raises(UserError, match=r"^--tokenizer moses needs the languages: set --source-lang and --target-lang"):
+        command("interactive", "--tokenizer", "moses")
+
+
+def test_a_task_that_needs_a_field_of_its_criterion(command):
+    with pytest.raises(
+        UserError, match=r"^the task tupe_sentence_prediction needs a criterion with \w+: set --criterion"
+    ):
+        command("validate", "--task", "tupe_sentence_prediction")
+
+
 def test_what_another_command_does(command):
     with pytest.raises(UserError, match=r"^--constraints are read .* by fairseq-interactive alone"):
         command("generate", "--constraints")

@@ -130,11 +130,24 @@ def arguments(original):
 
 @patches(dataclass_utils, "_override_attr", "sub_node data_class args")
 def typed_flags(original):
-    """Refuse a text for a flag whose default is another field's (`--batch-size-valid`): fairseq evaluates it."""
+    """Refuse a text for a flag whose default is another field's (`--batch-size-valid`): fairseq evaluates it.
+
+    And a default that is a field of another criterion, or no language where there has to be one.
+    """
 
     def _override_attr(sub_node, data_class, args):
+        for field in getattr(data_class, "__dataclass_fields__", {}).values() if sub_node == "task" else ():
+            if str(field.default).startswith("${criterion.") and not hasattr(args, field.name):
+                raise UserError(
+                    f"the task {args.task} needs a criterion with {field.name}: set --criterion {args.task}."
+                )
         try:
-            return original(sub_node, data_class, args)
+            given = original(sub_node, data_class, args)
+            if sub_node == "tokenizer" and any(text.endswith("_lang=null") for text in given):
+                raise UserError(
+                    f"--tokenizer {args.tokenizer} needs the languages: set --source-lang and --target-lang."
+                )
+            return given
         except (ValueError, SyntaxError) as error:
             follow = [field.name for field in fields(data_class) if str(field.default).startswith("${")]
             for name in follow:
