@@ -3,6 +3,7 @@ import json
 import pytest
 import torch
 
+from tests.samples import write_checkpoint
 from tupe.errors import UserError
 from tupe.experiments.result import finetuning_result
 
@@ -41,3 +42,12 @@ def test_what_is_no_folder(tmp_path):
     for name in ("file", "none"):
         with pytest.raises(UserError, match=rf"there is no folder .*{name}: give that of a fine-tuning"):
             finetuning_result(tmp_path / name)
+
+
+def test_a_pre_training_has_no_such_result(tmp_path):
+    write_checkpoint(tmp_path / "checkpoint_best.pt", tmp_path)
+    with pytest.raises(
+        UserError, match=r"is a training of the task masked_lm, which is no fine-tuning: give the folder"
+    ):
+        finetuning_result(tmp_path)
+    assert not (tmp_path / "result.json").exists()

@@ -41,6 +41,9 @@ def finetuning_result(run: PathLike, task: str = "", model: str = "") -> Result:
             value = value.get(name) if isinstance(value, dict) else None
         return typed(kind, value, f"{best}: {place}", "fine-tuning", "train anew in another folder")
 
+    trained = at("cfg.task._name", str | None) or ""
+    if trained.endswith(("masked_lm", "translation")):
+        raise UserError(f"{run} is a training of the task {trained}, which is no fine-tuning: give the folder of one.")
     epoch = at("extra_state.train_iterator.epoch", int)
     epoch -= at("extra_state.train_iterator.iterations_in_epoch", int) == 0
     before = result(Path(run))
