@@ -75,9 +75,17 @@ def test_utf16_is_told(path):
         read(path, "text".encode("utf-16"))
 
 
-@pytest.mark.parametrize("raw", [b"PK\x03\x04" + bytes(60), "text of Windows".encode("utf-16-le")])
-def test_what_is_no_text_is_told(raw, path):
-    with pytest.raises(UserError, match=r"file\.txt is a binary file, .*: give text in UTF-8\."):
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (bytes(60), "is a binary file, .*: give text"),
+        ("text of Windows".encode("utf-16-le"), "is a binary file, .*: give text"),
+        (b"PK\x03\x04" + bytes(60), "is a PDF, an archive or of a word processor: write its text to a file"),
+        (b"%PDF-1.4\n1 0 obj\n", "is a PDF, an archive or of a word processor: write its text to a file"),
+    ],
+)
+def test_what_is_no_text_is_told(raw, said, path):
+    with pytest.raises(UserError, match=rf"file\.txt {said} in UTF-8\."):
         read(path, raw)
 
 

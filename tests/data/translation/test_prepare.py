@@ -147,7 +147,16 @@ def test_what_was_put_in_meanwhile_is_not_written_over(options, prepare, tmp_pat
         (["a"] * 3, ["ein"] * 7, r"train.en has 3 lines and .*train.de 7"),
         ([], [], r"train.en is empty"),
         (["a"] * 40, [""] * 40, r"no vocabulary of 60 subwords can be made"),
-        (pairs(40)[0], [f"{line} x y z" * 9 for line in pairs(40)[1]], r"of 40 pairs none is left"),
+        (
+            pairs(40)[0],
+            [f"{line} x y z" * 9 for line in pairs(40)[1]],
+            r"none is left \(40 one side more than 1.5 times",
+        ),
+        (
+            [" ".join(pair) for pair in zip(*pairs(40))],
+            [""] * 40,
+            r"of 40 pairs none is left \(40 empty on one side\): mend them, or raise",
+        ),
     ],
 )
 def test_files_that_do_not_fit(source, target, sentence, text, prepare, tmp_path, capsys):

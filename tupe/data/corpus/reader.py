@@ -18,6 +18,7 @@ DAMAGED = (EOFError, lzma.LZMAError, zlib.error)
 _PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_DOCUMENTS = (b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"{\\rtf")  # also what Word and others write
 _MOST_NUL = 0.01  # share of the bytes; damaged text has some
 _JSON = re.compile(rb'\s*\{\s*"\w+"\s*:')
 
@@ -53,6 +54,10 @@ def read_on(
             head = file.peek(1 << 12)
             if head.startswith(_UTF16):
                 raise UserError(f"{path} is UTF-16: convert it to UTF-8 first, for instance with iconv.")
+            if head.startswith(_DOCUMENTS):
+                raise UserError(
+                    f"{path} is a PDF, an archive or of a word processor: write its text to a file in UTF-8."
+                )
             if head.count(0) > len(head) * _MOST_NUL:
                 raise UserError(f"{path} is a binary file, in whose first bytes many are NUL: give text in UTF-8.")
             mark = len(_BOM) if head.startswith(_BOM) else 0

@@ -51,7 +51,7 @@ def train(
                 minloglevel=2,
             )
         except RuntimeError as error:
-            reason = str(error).rpartition("] ")[2]
+            reason = str(error).rpartition("] ")[2].partition(". Increase")[0]  # it names options of its own
             raise UserError(
                 f"no vocabulary of {vocab_size} subwords can be made of this text: {reason.rstrip('. ')}; give "
                 "another --vocab-size"

@@ -131,7 +131,10 @@ def _split(
     pairs = batches(tqdm(text.pairs(), name, size["lines"], leave=False, disable=None, unit=" pairs"), _BATCH)
     counts = _write(map_(partial(_encode, data / MODEL, cleaning), pairs), data, name, settings)
     if counts["kept"] == 0:
-        raise UserError(f"of {size['lines']:,} pairs none is left: raise --max-tokens or --max-ratio.")
+        why = ", ".join(f"{number:,} {reason}" for reason, number in counts.items() if number)
+        raise UserError(
+            f"of {size['lines']:,} pairs none is left ({why}): mend them, or raise --max-tokens or --max-ratio."
+        )
     return {**size, **counts}
 
 
