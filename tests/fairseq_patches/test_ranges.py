@@ -80,6 +80,7 @@ NOT_A_COUNT, NOT_A_RATE, NOT_A_SEED = (
         ("model.rotary_factor", 0.5, "give a number from 1, below 2147483648"),
         ("criterion.sampling_temperature", 0.0, "give a number above 0"),
         ("task.mask_prob", 1.0, "give a share from 0.001, below 1"),
+        ("task.leave_unmasked_prob", 1.0, "give a number from 0, below 1"),
         ("task.mask_prob", 1e-9, "give a share from 0.001, below 1"),
         ("task.frozen_layers", -2, "give a number from -1 to 1048576"),
         ("model.dropout", -0.5, "give a share, from 0 to 1"),
@@ -309,7 +310,14 @@ def test_fields_that_nothing_would_read(name, value, said):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("train_subset", ""), ("valid_subset", ""), ("valid_subset", "valid,"), ("gen_subset", " ")]
+    ("name", "value"),
+    [
+        ("train_subset", ""),
+        ("valid_subset", ""),
+        ("valid_subset", "valid,"),
+        ("valid_subset", "a,a"),
+        ("gen_subset", " "),
+    ],
 )
 def test_a_split_has_a_name(name, value):
     with pytest.raises(UserError, match=rf"^dataset.{name} is {value}.*: name "):
@@ -321,6 +329,13 @@ def test_masks_are_shorter_than_a_text(name, value):
     refuse_out_of_range({"task": {"mask_multiple_length": 5, "mask_stdev": 1.0, "tokens_per_sample": 32}})
     with pytest.raises(UserError, match=rf"^task.{name} is {value}, task.tokens_per_sample is 32: give a s"):
         refuse_out_of_range({"task": {name: value, "tokens_per_sample": 32}})
+
+
+@pytest.mark.parametrize("name", ["patience", "keep_best_checkpoints"])
+def test_what_waits_for_a_validation_has_one(name):
+    refuse_out_of_range({"checkpoint": {name: 2}, "dataset": {"disable_validation": False}})
+    with pytest.raises(UserError, match=rf"^checkpoint.{name} is 2, dataset.disable_validation is True: validate, or"):
+        refuse_out_of_range({"checkpoint": {name: 2}, "dataset": {"disable_validation": True}})
 
 
 def test_a_loss_has_words():

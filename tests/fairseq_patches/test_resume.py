@@ -149,6 +149,8 @@ def test_labels_that_were_prepared_anew(tmp_path, monkeypatch):
     (task / "label/dict.txt").write_text("bad 7\ngood 1\n")  # counts are no labels
     opened.check_classes(task)
     train("--save-dir", out, "--max-update", 2)
+    with pytest.raises(UserError, match=r"has classification_heads\.mood\.\S+, which would be lost: give"):
+        train("--save-dir", out, "--max-update", 3, "--classification-head-name", "other")
     for names in ("good 1\nbad 1\n", "bad 1\nbest 1\n"):
         (task / "label/dict.txt").write_text(names)
         with pytest.raises(UserError, match=r"checkpoint_last\.pt was fine-tuned with other labels than those of"):
@@ -166,6 +168,7 @@ def test_labels_that_were_prepared_anew(tmp_path, monkeypatch):
         (("--encoder-layers", 2), r"\(encoder_layers: checkpoint 1, here 2\)"),
         (("--criterion", "tupe_masked_lm"), r"cannot be continued: Criterion does not match.*--finetune-from-model"),
         (("--optimizer", "sgd"), r"cannot be continued: Optimizer does not match"),
+        (("--store-ema",), r"has no averaged weights to go on from: leave out --store-ema"),
         (("--tokens-per-sample", 16), r"is of parameters \(32, 16\), which are \(16, 16\) here: resume with"),
     ],
 )  # fmt: skip

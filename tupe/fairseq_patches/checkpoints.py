@@ -256,6 +256,12 @@ def checkpoint_fits(trainer: Trainer, filename: str, goes_on: bool = True) -> It
                 f"{path} has no state of the optimizer, so that the run would begin anew from its parameters "
                 "(--no-save-optimizer-state): name it as --finetune-from-model and save elsewhere, or move it away"
             )
+        if trainer.cfg.ema.store_ema and "ema" not in state["extra_state"]:  # fairseq would look for them in vain
+            raise UserError(f"{path} has no averaged weights to go on from: leave out --store-ema, or begin a run anew")
+        registers = getattr(trainer.cfg.model, "load_checkpoint_heads", False)  # what the checkpoint has
+        lost = set(state["model"]) - set(trainer.get_model().state_dict()) if goes_on and own and not registers else ()
+        if heads := sorted(name for name in lost if name.startswith("classification_heads.")):
+            raise UserError(f"{path} has {heads[0]}, which would be lost: give --classification-head-name as before")
         task = (state.get("cfg") or {}).get("task") or {}
         if goes_on and "labels_sha256" in task:
             labels = getattr(trainer.task, "label_dictionary", None)

@@ -65,10 +65,10 @@ _LAYERS = (lambda x: 1 <= x <= 1024), "a number from 1 to 1024"
 _NAMES: list[tuple[Range, str]] = [
     (_SEED, "seed fixed_validation_seed"),
     (_SHARE, "dropout attention_dropout activation_dropout pooler_dropout label_smoothing ema_decay"),
-    (_SHARE, "leave_unmasked_prob random_token_prob fp16_scale_tolerance"),
+    (_SHARE, "random_token_prob fp16_scale_tolerance"),
     (_MASKED, "mask_prob"),
     (_PART, "layer_norm_eps"),
-    (_BELOW_ONE, "warmup_ratio momentum"),
+    (_BELOW_ONE, "warmup_ratio momentum leave_unmasked_prob"),
     (_ABOVE, "fp16_init_scale amp_init_scale min_loss_scale generator_size sampling_temperature"),
     (_RATE, "lr clip_norm stop_time_hours weight_decay mask_stdev multilang_sampling_alpha"),
     (_RATE, "max_epoch max_update warmup_updates save_interval_minutes save_interval_updates"),
@@ -210,8 +210,17 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
     (
         "dataset",
         "valid_subset disable_validation",
-        lambda x, off: off or all(map(str.strip, x.split(","))),
-        "name one split or more, separated by commas, as valid",
+        lambda x, off: off or (all(map(str.strip, x.split(","))) and len({*x.split(",")}) > x.count(",")),
+        "name one split or more, each once, separated by commas, as valid",
+    ),
+    *(
+        (
+            "checkpoint",
+            f"{name} dataset.disable_validation",
+            lambda x, off: x < 0 or not off,
+            "validate, or leave it out",
+        )
+        for name in ("patience", "keep_best_checkpoints")
     ),
     ("model", "max_positions task.max_positions", operator.eq, "leave out the model's, which takes the task's"),
     ("model", "encoder_attention_heads encoder_embed_dim", lambda heads, width: heads <= width, "give fewer heads"),
