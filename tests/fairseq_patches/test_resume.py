@@ -1,6 +1,7 @@
 """Checkpoints that a run cannot go on from, and runs that are already done."""
 
 import hashlib
+import math
 import os
 import shutil
 import sys
@@ -52,6 +53,7 @@ def test_a_dictionary_that_is_not_the_one_of_the_manifest(train, corpus, tmp_pat
     ("part", "value", "said"),
     [
         ("last_optimizer_state", True, r"other\.pt cannot be continued, because what it says of its training is"),
+        ("extra_state", {"best": "x"}, r"other\.pt: extra_state\.best is not what training writes"),
         ("optimizer_history", [], r"other\.pt is not a checkpoint of fairseq, which has optimizer_history: give"),
     ],
 )
@@ -59,6 +61,16 @@ def test_a_state_of_the_training_that_is_none(part, value, said, train, trained,
     state = torch.load(trained / "checkpoint_last.pt", weights_only=False)
     torch.save({**state, part: value}, tmp_path / "other.pt")
     with pytest.raises(UserError, match=said):
+        train(tmp_path / "run", "--restore-file", tmp_path / "other.pt")
+
+
+def test_an_optimizer_that_had_diverged(train, trained, tmp_path):
+    state = torch.load(trained / "checkpoint_last.pt", weights_only=False)
+    state["last_optimizer_state"]["state"][0]["exp_avg"][0] = math.nan
+    torch.save(state, tmp_path / "other.pt")
+    with pytest.raises(
+        UserError, match=r"the optimizer in \S+other\.pt holds NaN or infinite numbers: give an earlier"
+    ):
         train(tmp_path / "run", "--restore-file", tmp_path / "other.pt")
 
 

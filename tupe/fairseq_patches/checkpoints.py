@@ -31,7 +31,7 @@ from tupe.data.corpus.manifest import NAME as MANIFEST
 from tupe.errors import UserError, chain, one_line
 from tupe.fairseq_patches.patching import overlay, patch, patched, patches, put
 from tupe.fairseq_patches.scope import chosen, in_scope, raised_by_others
-from tupe.files import atomic, check_checksums, check_file, read_json
+from tupe.files import atomic, check_checksums, check_file, read_json, typed
 from tupe.position.registry import refuse_unregistered
 from tupe.safe_load import check_finite, fairseq_globals, safe_load
 from tupe.systems import system_fields
@@ -256,6 +256,8 @@ def checkpoint_fits(trainer: Trainer, filename: str, goes_on: bool = True) -> It
                 f"{path} has no state of the optimizer, so that the run would begin anew from its parameters "
                 "(--no-save-optimizer-state): name it as --finetune-from-model and save elsewhere, or move it away"
             )
+        for name in ("best", "previous_training_time"):  # fairseq reads them after the updates, which would be lost
+            typed(float | None, state["extra_state"].get(name), f"{path}: extra_state.{name}", "training")
         if trainer.cfg.ema.store_ema and "ema" not in state["extra_state"]:  # fairseq would look for them in vain
             raise UserError(f"{path} has no averaged weights to go on from: leave out --store-ema, or begin a run anew")
         registers = getattr(trainer.cfg.model, "load_checkpoint_heads", False)  # what the checkpoint has
@@ -270,7 +272,7 @@ def checkpoint_fits(trainer: Trainer, filename: str, goes_on: bool = True) -> It
     try:
         with _set(_SHOWN_TO, fits):
             yield
-        refuse_other_shapes(filename, trainer.optimizer.optimizer.state if goes_on else {})
+        refuse_other_averages(filename, trainer.optimizer.optimizer.state if goes_on else {})
     except AssertionError as error:  # another criterion or optimizer
         raise UserError(
             f"{filename} cannot be continued: {str(error).rstrip('.')}; to start a new run from its parameters "
@@ -297,10 +299,12 @@ def checkpoint_fits(trainer: Trainer, filename: str, goes_on: bool = True) -> It
         raise UserError(f"the parameters in {filename} are not those of this model: {lines[:400]}") from error
 
 
-def refuse_other_shapes(path: str, held: Mapping[Tensor, dict[str, Any]]) -> None:
-    """Raise a `UserError` if an optimizer holds what is of other sizes, as of a table of positions that was cut."""
+def refuse_other_averages(path: str, held: Mapping[Tensor, dict[str, Any]]) -> None:
+    """Raise a `UserError` if an optimizer holds what is of other sizes, as of a table that was cut, or not finite."""
     for parameter, state in held.items():
         for found in state.values():
+            if isinstance(found, Tensor) and not found.isfinite().all():
+                raise UserError(f"the optimizer in {path} holds NaN or infinite numbers: give an earlier checkpoint")
             if isinstance(found, Tensor) and found.ndim == parameter.ndim and found.shape != parameter.shape:
                 raise UserError(
                     f"the optimizer in {path} is of parameters {tuple(found.shape)}, which are "
