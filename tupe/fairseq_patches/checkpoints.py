@@ -11,6 +11,7 @@ from argparse import Namespace
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from tupe.data.corpus.manifest import NAME as MANIFEST
 from tupe.errors import UserError, chain, one_line
 from tupe.fairseq_patches.patching import overlay, patch, patched, patches, put
 from tupe.fairseq_patches.scope import chosen, in_scope, raised_by_others
-from tupe.files import atomic, check_checksums, check_file, read_json, typed
+from tupe.files import atomic, check_checksums, check_file, read_json
 from tupe.position.registry import refuse_unregistered
 from tupe.safe_load import check_finite, fairseq_globals, safe_load
 from tupe.systems import system_fields
@@ -257,7 +258,8 @@ def checkpoint_fits(trainer: Trainer, filename: str, goes_on: bool = True) -> It
                 "(--no-save-optimizer-state): name it as --finetune-from-model and save elsewhere, or move it away"
             )
         for name in ("best", "previous_training_time"):  # fairseq reads them after the updates, which would be lost
-            typed(float | None, state["extra_state"].get(name), f"{path}: extra_state.{name}", "training")
+            if not isinstance(value := state["extra_state"].get(name, 0), Real):  # NaN is one, as a run may have it
+                raise UserError(f"{path} says that {name} is {value!r:.40}, which is no number: give an earlier one")
         if trainer.cfg.ema.store_ema and "ema" not in state["extra_state"]:  # fairseq would look for them in vain
             raise UserError(f"{path} has no averaged weights to go on from: leave out --store-ema, or begin a run anew")
         registers = getattr(trainer.cfg.model, "load_checkpoint_heads", False)  # what the checkpoint has
