@@ -222,6 +222,19 @@ def test_signals_together_are_one_and_a_second_ends_a_process_that_hangs():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 128 + signal.SIGTERM
 
 
+def test_a_signal_to_all_processes_of_a_job_leaves_the_workers_that_load():
+    listener = loop.Listener()
+    listener.install()
+    try:
+        batches = iter(torch.utils.data.DataLoader(range(100), num_workers=1))
+        worker = batches._workers[0].pid
+        next(batches)
+        subprocess.run(["kill", str(worker)], check=True)  # PyTorch's workers end in order by their parent's alone
+        assert len(list(batches)) == 99
+    finally:
+        listener.restore()
+
+
 def test_processes_stop_after_the_same_update(corpus, tmp_path):
     """One of two processes gets the signal; both save after the same update, and go on from it."""
 

@@ -20,6 +20,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.logging import metrics
 from fairseq.trainer import Trainer
+from torch.utils.data._utils import signal_handling
 
 from tupe.errors import UserError
 from tupe.fairseq_patches.configuration import nearest
@@ -50,6 +51,12 @@ class Listener:
         os.set_blocking(self._mouth, False)
         self._wakeup = signal.set_wakeup_fd(self._mouth, warn_on_full_buffer=False)
         self._before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+        # a scheduler signals the workers that load data too, without whom the update or validation cannot end
+        self._of_workers = of_workers = signal_handling._set_worker_signal_handlers
+        signal_handling._set_worker_signal_handlers = lambda: (
+            of_workers(),
+            signal.signal(signal.SIGTERM, signal.SIG_IGN),
+        )
         threading.Thread(target=self._listen, args=(ear,), daemon=True).start()
 
     def restore(self) -> None:
@@ -58,6 +65,7 @@ class Listener:
             for number, handler in self._before.items():
                 signal.signal(number, handler)
             signal.set_wakeup_fd(self._wakeup)
+            signal_handling._set_worker_signal_handlers = self._of_workers
             os.close(self._mouth)
             self.received = self._before = None
 
