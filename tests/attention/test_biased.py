@@ -153,6 +153,15 @@ def test_dropout_rate_and_scale(backend):
         ({"scale": torch.ones(2)}, r"^scale is tensor\(\[1., 1.\]\), but must be a finite number"),
         ({"query": torch.zeros(2, 3, 5, 4).to_sparse()}, "^query is a tensor of torch.sparse_coo, but must be dense"),
         ({"bias": torch.zeros(5, 5).to_sparse()}, "^bias is a tensor of torch.sparse_coo, but must be dense"),
+        (
+            {"query": torch.nested.nested_tensor([torch.zeros(3, 4)])},
+            "^query is a nested tensor, but must be padded: g",
+        ),
+        (
+            {"query": torch.nested.nested_tensor([torch.zeros(3, 4)], layout=torch.jagged)},
+            r"^query is a nested tensor, but must be padded: give query\.to_padded_tensor\(0\)$",
+        ),
+        ({"query": torch.zeros(2, 3, 5, 4).numpy()}, r"^query is a ndarray \(2, 3, 5, 4\), but must be a tensor$"),
         ({"key_padding_mask": [[False]]}, r"^key_padding_mask is \[\[False\]\], but must be a tensor$"),
         (dict.fromkeys(("query", "key", "value"), torch.zeros(2, 3, 5, 4).long()), "are torch.int64, but must be floa"),
         ({"scale": math.nan}, r"^scale is nan, but must be a finite number: give position\.scale\(d_h\)$"),

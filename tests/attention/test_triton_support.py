@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.commands import ROOT
-from tupe.attention import biased, biased_attention, prefers_structured, triton_support
+from tupe.attention import biased, biased_attention, prefers_structured, takes_packed, triton_support
 from tupe.attention.biased import BACKENDS, choose_backend
 from tupe.attention.sdpa import sdpa
 from tupe.position import StructuredBias
@@ -42,7 +42,8 @@ def test_on_a_gpu(gpu):
 
 def test_parts_are_preferred_where_the_kernels_take_them_and_it_pays(gpu):
     long, device = triton_support.STRUCTURED_LENGTH, torch.device("cuda")
-    assert prefers_structured("auto", device, long, 64)
+    assert prefers_structured("auto", device, long, 64) and prefers_structured("auto", "cuda", long, 64)
+    assert takes_packed("auto", "cuda", torch.bfloat16, 64) and not takes_packed("auto", "cpu", torch.bfloat16, 64)
     assert not prefers_structured("auto", device, long - 1, 64)
     assert prefers_structured("triton", device, 16, 128, segments=True)
     assert not prefers_structured("triton", device, 16, 129, segments=True)

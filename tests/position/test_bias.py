@@ -329,3 +329,8 @@ def test_numbers_that_cannot_be():
         position.scale(0)
     with pytest.raises(UserError, match=r"^length is 0, but must be a whole number, 1 or more$"):
         PositionBias(BucketedRelative(2))(0)
+
+
+def test_terms_on_the_meta_device_have_shapes():
+    position = PositionBias(UntiedAbsolute(16, 32, 4), BucketedRelative(4), Reset(4, 32)).to("meta")
+    assert position(9).bias.is_meta and position(9).bias.shape == (4, 9, 9)

@@ -21,7 +21,8 @@ def test_reset_cell_by_cell(length, heads):
 def test_shapes_that_do_not_fit():
     with pytest.raises(UserError, match=r"^theta is None, but must be a tensor$"):
         reset_cls(torch.zeros(4, 6, 6), None)
-    for correlation, theta in ((torch.zeros(4, 6, 6), torch.zeros(3, 4)), (torch.zeros(6), torch.zeros(2, 4))):
+    for shape, of_theta in (((4, 6, 6), (3, 4)), ((6,), (2, 4)), ((4, 6, 6), (2, 3))):
+        correlation, theta = torch.zeros(shape), torch.zeros(of_theta)
         with pytest.raises(UserError, match=r"^correlation \(.*\) and theta \(.*\) must be \(H, n, m\) and \(2, H\)$"):
             reset_cls(correlation, theta)
 

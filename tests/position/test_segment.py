@@ -89,3 +89,9 @@ def test_a_third_segment_cannot_be_written():
             term(numbers.tolist())
     with pytest.raises(UserError, match=r"^segments are \(3,\), but must be \(B, T\): give segments\[None\]"):
         SegmentAttention(2)(numbers[0].bool())
+
+
+@pytest.mark.parametrize("layer", [2, -1, "0"])
+def test_a_layer_that_there_is_not(layer):
+    with pytest.raises(UserError, match=r"^layer is .*, but must be a number from 0 to 1$"):
+        SegmentAttention(3, num_layers=2)(torch.tensor([[False, True]]), layer)

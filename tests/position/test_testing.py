@@ -180,6 +180,7 @@ def test_what_is_no_term(term, said):
     [
         ({"term": None}, "None is no position term: give a module"),
         ({"term": BucketedRelative}, "<class .*BucketedRelative'> is no position term: give a module"),
+        ({"term": PositionBias(None, BucketedRelative(2))}, "a PositionBias is no position term: give a module, such"),
         ({"term": BucketedRelative(2), "relative": "yes"}, "relative is 'yes', but must be True or False"),
         ({"term": BucketedRelative(2), "graphs": 1}, "graphs is 1, but must be True or False"),
     ],

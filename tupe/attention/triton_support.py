@@ -21,7 +21,7 @@ STRUCTURED_LENGTH = 2048
 
 def prefers_structured(
     backend: str,
-    device: torch.device,
+    device: torch.device | str,
     length: int,
     width: int,
     segments: bool = False,
@@ -42,14 +42,16 @@ def prefers_structured(
         in_factors: whether the structured bias would have factors and no values by distance.
         dtype: type of the queries.
     """
+    device = torch.device(device) if isinstance(device, str) else device
     if in_factors and (backend == "factors" or (backend == "auto" and only_plain_kernels(device, dtype))):
         return True
     takes = backend in ("auto", "triton") and kernels_obstacle(backend, device, dtype, "structured") is None
     return takes and width <= MAX_WIDTH and (segments or length >= STRUCTURED_LENGTH)
 
 
-def takes_packed(backend: str, device: torch.device, dtype: torch.dtype, width: int) -> bool:
+def takes_packed(backend: str, device: torch.device | str, dtype: torch.dtype, width: int) -> bool:
     """Tell whether `packed_attention` can compute heads of this type and width, and `backend` allows it."""
+    device = torch.device(device) if isinstance(device, str) else device
     takes = backend in ("auto", "triton") and dtype in DTYPES and width <= MAX_WIDTH
     return takes and kernels_obstacle(backend, device, dtype, "packed") is None
 

@@ -16,10 +16,12 @@ Init = TypeVar("Init", bound=Callable[..., None])
 
 
 def shown(value: object) -> str:
-    """Show any value in one line: a tensor by its shape, a module by its class."""
+    """Show any value in one line: a tensor or array by its shape, a module by its class."""
     if isinstance(value, Tensor):
         return f"a tensor {tuple(value.shape)}"
-    return f"a {type(value).__name__}" if isinstance(value, nn.Module) else f"{value!r:.60}"
+    if getattr(value, "ndim", 0):
+        return f"a {type(value).__name__} {value.shape}"  # pyright: ignore[reportAttributeAccessIssue]
+    return f"a {type(value).__name__}" if isinstance(value, nn.Module) else f"{' '.join(repr(value).split()):.60}"
 
 
 def _is_whole(value: Any) -> bool:
@@ -71,6 +73,8 @@ def check_tensors(like: Tensor | None = None, **named: object) -> None:
     for name, tensor in named.items():
         if not isinstance(tensor, Tensor):
             raise UserError(f"{name} is {shown(tensor)}, but must be a tensor")
+        if tensor.is_nested:
+            raise UserError(f"{name} is a nested tensor, but must be padded: give {name}.to_padded_tensor(0)")
         if tensor.layout != torch.strided:
             raise UserError(f"{name} is a tensor of {tensor.layout}, but must be dense: give {name}.to_dense()")
         if like is not None and tensor.device != like.device and (tensor.ndim or tensor.is_meta):

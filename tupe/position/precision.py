@@ -19,7 +19,7 @@ def at_least_float32(tensor: Tensor) -> Tensor:
 
 def no_autocast(device: torch.device) -> AbstractContextManager:
     """Return a context in which `torch.autocast` does not lower the precision on `device`."""
-    on = torch.is_autocast_enabled(device.type)
+    on = device.type != "meta" and torch.is_autocast_enabled(device.type)
     return torch.autocast(device_type=device.type, enabled=False) if on else nullcontext()
 
 

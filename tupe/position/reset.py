@@ -28,7 +28,8 @@ def reset_cls(correlation: Tensor, theta: Tensor, query_offset: int = 0) -> Tens
         UserError: for tensors of other shapes.
     """
     check_tensors(correlation=correlation, theta=theta)
-    if correlation.ndim < 3 or theta.ndim != 2 or len(theta) != 2:
+    heads = {*correlation.shape[-3:-2], *theta.shape[1:2]} - {1}
+    if correlation.ndim < 3 or theta.ndim != 2 or len(theta) != 2 or len(heads) > 1:
         raise UserError(f"correlation {(*correlation.shape,)} and theta {(*theta.shape,)} must be (H, n, m) and (2, H)")
     length, num_keys = correlation.shape[-2:]
     query = torch.arange(query_offset, query_offset + length, device=correlation.device).unsqueeze(-1)  # (n, 1)

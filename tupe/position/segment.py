@@ -122,5 +122,7 @@ class SegmentAttention(_Segments):
 
         Without segments, return `E_S` in float32 or better, `(H, 2, 2)`. Without `layer` there are `L H` heads.
         """
+        if layer is not None and not (isinstance(layer, int) and 0 <= layer < len(self.weight)):
+            raise UserError(f"layer is {layer!r:.60}, but must be a number from 0 to {len(self.weight) - 1}")
         values = at_least_float32(self.weight.flatten(0, 1) if layer is None else self.weight[layer])
         return values if segments is None else segment_bias(values, segments)

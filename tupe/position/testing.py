@@ -38,7 +38,7 @@ def check_term(term: nn.Module, relative: bool | None = None, graphs: bool = Tru
         relative: whether it is the relative term; by default, whether it is a `RelativeTerm`.
         graphs: also compile and export, which takes some seconds.
     """
-    if not isinstance(term, nn.Module):
+    if not isinstance(term, nn.Module) or isinstance(term, PositionBias):
         raise UserError(f"{shown(term)} is no position term: give a module, such as BucketedRelative(num_heads)")
     relative = isinstance(term, RelativeTerm) if relative is None else relative
     check_flags(relative=relative, graphs=graphs)
