@@ -312,12 +312,23 @@ def test_shapes_that_do_not_fit_are_refused(dictionary, change, said):
         theirs(**{"input_ids": tokens(37), **change})
 
 
+def test_a_mask_of_pairs_is_refused_by_linformer(dictionary):
+    _, theirs = pair(dictionary, "linformer")
+    with pytest.raises(
+        ValueError, match=r"^Linformer's keys are mixtures of all positions: give attention_mask \(B, n"
+    ):
+        theirs(tokens(37), attention_mask=torch.ones(3, 1, 37, 37))
+
+
 @torch.no_grad()
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"input_ids": tokens(37) - 50}, r"input_ids are numbers from -\d+ to -?\d+, but must be from 0 to \d+: give"),
-        ({"input_ids": tokens(37) + 5000}, r"input_ids are numbers from \d+ to 50\d+, but must be from 0 to"),
+        (
+            {"input_ids": tokens(37) + 5000},
+            r"input_ids are numbers from \d+ to 50\d+, but must be .* new tokens, resize_token_embeddings first",
+        ),
         ({"input_ids": tokens(37).ne(1)}, "input_ids are torch.bool, but must be whole numbers"),
         (
             {"input_ids": tokens(37).tolist()},
@@ -328,6 +339,7 @@ def test_shapes_that_do_not_fit_are_refused(dictionary, change, said):
             {"input_ids": tokens(37).to_sparse()},
             r"input_ids is torch.sparse_coo, but must be dense: give input_ids.to_d",
         ),
+        ({"input_ids": torch.nested.nested_tensor([*tokens(37)])}, "input_ids is a nested tensor: pad it on the right"),
         ({"attention_mask": tokens(37).tolist()}, "attention_mask is a list, but must be a tensor"),
         ({"labels": tokens(37).tolist()}, "labels is a list, but must be a tensor"),
         ({"labels": tokens(37).float()}, r"labels are torch.float32, but must be torch.int64.*: give labels.long\(\)"),
@@ -588,6 +600,11 @@ def test_saved_and_loaded_again_is_the_same(tmp_path, auto):
         assert model.resize_token_embeddings(22).weight.shape == (22, 16)
         assert model(ids).logits.shape == (1, 4, 22)
     weights = tmp_path / "model.safetensors"
+    with pytest.raises(ValueError, match=rf"^{weights} is a file: give the folder to save the model in$"):
+        again.save_pretrained(weights)
+    getattr(model, "tupe", model).freeze_positions()
+    with pytest.raises(ValueError, match=r"^frozen positions have no parameters to save: save the model before freeze"):
+        model.save_pretrained(tmp_path)
     weights.write_bytes(weights.read_bytes()[:-1])
     with pytest.raises(
         OSError, match=rf"^the weights \(\*\.safetensors\) in {tmp_path} are damaged or cut \(.+\): copy"

@@ -818,8 +818,12 @@ class TupePreTrainedModel(PreTrainedModel):
 
         `README.md` is left to the card of the new model, which `Trainer.create_model_card` writes.
         """
-        super().save_pretrained(save_directory, **kwargs)
         source, target = Path(self.name_or_path), Path(save_directory)
+        if target.is_file():
+            raise ValueError(f"{target} is a file: give the folder to save the model in")
+        if any(isinstance(module, PositionBias) and module.frozen for module in self.modules()):
+            raise ValueError("frozen positions have no parameters to save: save the model before freeze_positions()")
+        super().save_pretrained(save_directory, **kwargs)
         card = "BASE_MODEL.md" if (source / "BASE_MODEL.md").is_file() else "README.md"
         for name, kept in ((card, "BASE_MODEL.md"), ("LICENSE", "LICENSE")):
             if self.name_or_path and (source / name).is_file() and source.resolve() != target.resolve():
@@ -865,6 +869,8 @@ def check_tensors(beside: Tensor, **given: object) -> None:
             raise ValueError(f"{name} is a {type(tensor).__name__}, but must be a tensor: give torch.tensor({name})")
         if tensor is not None and tensor.is_meta and not beside.is_meta:
             raise ValueError(f"{name} is on meta, which holds no numbers: make it on {beside.device}")
+        if tensor is not None and tensor.is_nested:
+            raise ValueError(f"{name} is a nested tensor: pad it on the right, as tokenizer(texts, padding=True) does")
         if tensor is not None and tensor.layout != torch.strided:
             raise ValueError(f"{name} is {tensor.layout}, but must be dense: give {name}.to_dense()")
 
@@ -978,7 +984,10 @@ class TupeModel(TupePreTrainedModel):
         masks = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
         check_tensors(self.embed_tokens.weight, input_ids=input_ids, inputs_embeds=inputs_embeds, **masks)
         if input_ids is not None:
-            check_rows("input_ids", input_ids, self.config.vocab_size)
+            mending = (
+                "give what this model's tokenizer returns, and if it has new tokens, resize_token_embeddings first"
+            )
+            check_rows("input_ids", input_ids, self.config.vocab_size, mending)
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds  # B n d
         check_shapes(x, self.config, **masks)
         length = x.shape[1]
@@ -987,6 +996,8 @@ class TupeModel(TupePreTrainedModel):
                 f"a sequence of {length} tokens is longer than the {self.config.max_position_embeddings} positions of "
                 "the model: cut it (truncation=True)"
             )
+        if self.config.linformer_k and attention_mask is not None and attention_mask.ndim == 4:
+            raise ValueError("Linformer's keys are mixtures of all positions: give attention_mask (B, n)")
         if self.config.shaw_values and self.config._attn_implementation not in ("eager", "sdpa"):
             raise ValueError("shaw_values needs the attention's weights: choose attn_implementation='eager'")
         if attention_mask is None and input_ids is not None:
