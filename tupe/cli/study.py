@@ -50,7 +50,8 @@ def _check_corpus(design: Design) -> None:
         raise UserError(f"corpus of {design.name} is wrong: {one_line(message):.300}: see {parser.prog} --help.")
 
     parser.error = refuse
-    parser.parse_intermixed_args(["OUT", "INPUT", *design.corpus])
+    for word in parser.parse_intermixed_args(["OUT", "INPUT", *design.corpus]).inputs[1:]:
+        refuse(f"{str(word)!r} is no option: give each word by itself, as [--vocab-size, '1000']")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -183,6 +183,12 @@ def test_those_of_the_repository(size):
         ("rates: [0.001], seeds", "rates: [0], seeds", r"finetuning\.rates\[0\] is 0, not 1e-12 or more"),
         ("rates: [0.001], seeds", "rates: [], seeds", "fine-tunes without rates or seeds"),
         ("lengths: [4, 8]", "masks: 2", "draws masks for the loss by length, and has no lengths"),
+        (
+            "tupe_r: {",
+            "tupe_r: {evaluate: [window], ",
+            "has extensions to evaluate, and no masks for the loss by length",
+        ),
+        ("jobs: 2\n", "jobs: 2\nshares: [0.1]\n", "has shares, the lengths of short runs, and no row with a start"),
         ("tupe_r: {", "bert_a: {", "has a row of one name in several groups"),
         ("tupe_r: {", "../x: {model: tupe_r, ", "has the row '../x', which names files"),
         ("tupe_r: {", "other: {model: bert_a, ", "has two rows that tables call BERT-A: give one of them a label"),

@@ -552,6 +552,11 @@ def test_what_cannot_be(study, design, tmp_path, capsys, monkeypatch):
     ("before", "after", "said"),
     [
         ('"512"', '"0"', "corpus of made is wrong: argument --vocab-size: .*: see tupe prepare-corpus --help"),
+        (
+            '--vocab-size, "512"',
+            '"--vocab-size 512"',
+            "corpus of made is wrong: '--vocab-size 512' is no option: give each",
+        ),
         ("--vocab-size", "--vocab-sise", "corpus of made is wrong: unrecognized arguments: --vocab-sise.*: see"),
         ("sizes, tiny", "sizes, tinny", "cost of made is wrong: argument --sizes: invalid choice: 'tinny' .* --help"),
         ("sizes, tiny", "sises, tiny", "cost of made is wrong: unrecognized arguments: --sises tiny: see .*model.py"),

@@ -214,6 +214,10 @@ def test_a_document(results, tmp_path, leave, capsys, monkeypatch):
         match="has a mark 'costs': the marks are curves, started, lengthened, scores, state, headline, summary",
     ):
         render(document, leave({}), str(size))
+    document.write_text("<!-- study made rates -->\nmine\n<!-- study made pretraining -->\n<!-- end -->")
+    with pytest.raises(UserError, match=r"has the mark 'rates' without its end: write <!-- end --> behind its table"):
+        render(document, leave({}), str(size))
+    assert "mine" in document.read_text()
     document.write_text("<!-- study made pretraining -->\n")
     with pytest.raises(UserError, match=r"results\.md has no marks to fill: write some, as <!-- study cpu glue"):
         render(document, leave({}), str(size))

@@ -235,6 +235,10 @@ def read_design(size: str) -> Design:
         raise UserError(f"{path} has a row of one name in several groups: give each its own, with model: SYSTEM.")
     if design.masks and not design.lengths:
         raise UserError(f"{path} draws masks for the loss by length, and has no lengths: give some, or no masks.")
+    if not design.masks and any(system.evaluate for system in design.systems.values()):
+        raise UserError(f"{path} has extensions to evaluate, and no masks for the loss by length: give some, as 4.")
+    if design.shares and not design.started:
+        raise UserError(f"{path} has shares, the lengths of short runs, and no row with a start: leave them out.")
     if design.finetuning.tasks and not (design.finetuning.rates and design.finetuning.seeds):
         raise UserError(f"{path} fine-tunes without rates or seeds: give both under finetuning, or no tasks.")
     for name in design.systems:

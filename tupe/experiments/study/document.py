@@ -49,6 +49,8 @@ def render(document: Path, records: Path, size: str = "cpu") -> list[Path]:
 
     def block(match: re.Match) -> str:
         study, name = match["study"], match["block"]
+        if "<!-- study " in match["old"]:
+            raise UserError(f"{document} has the mark '{name}' without its end: write <!-- end --> behind its table.")
         if study not in found:
             found[study] = read_results(size if Path(size).stem == study else study, records)
         results = found[study]
