@@ -207,7 +207,10 @@ def test_the_folder_of_another_task_is_not_taken(data, here, training, capsys):
             "optimization cannot have this lr[0]: Value 'a' of type 'str' could not be",
         ),
         (["CoLA", "a/b.pt", "DATA", "optimization.lr=[-1]"], "optimization.lr is -1: give a number, 0 or more"),
-        (["CoLA", "a/b.pt", "DATA", "common.seed=1,2"], "error: 'common.seed=1,2' is several values"),
+        (
+            ["CoLA", "a/b.pt", "DATA", "common.seed=1,2"],
+            "error: 'common.seed=1,2' is several values, but a run has one: tupe swe",
+        ),
         (["CoLA", "a/b.pt", "DATA", "task.data=OTHER"], "'task.data=OTHER' is no setting here: the checkpoint and"),
         (["CoLA", "a/b.pt", "DATA", "+model.max_positions=3"], "model.max_positions is 3, task.max_positions is 512: "),
         (["CoLA", "a/b.pt", "DATA", "model.rotary_dims=2.5"], "tupe_tiny cannot have this rotary_dims: Value '2.5'"),

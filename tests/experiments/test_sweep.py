@@ -9,7 +9,9 @@ def test_what_is_repeated_counts_once():
     assert (args.tasks, args.lrs, args.seeds) == (["CoLA", "RTE"], [1e-5, 2e-5], [2])
 
 
-@pytest.mark.parametrize("grid", [["--lrs", "nan"], ["--lrs", "-1"], ["--lrs", "1e999"], ["--seeds", "-3"]])
+@pytest.mark.parametrize(
+    "grid", [["--lrs", "0"], ["--lrs", "nan"], ["--lrs", "-1"], ["--lrs", "1e999"], ["--seeds", "-3"]]
+)
 def test_numbers_that_are_none(grid):
     with pytest.raises(SystemExit):
         parser_of("sweep").parse_args(["glue", *grid, "checkpoint", "data", "out"])

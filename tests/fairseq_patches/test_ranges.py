@@ -372,6 +372,7 @@ def test_overrides_are_a_dictionary():
         ("criterion.classification_head_name", "", "give a name without a dot"),
         ("checkpoint.checkpoint_suffix", "a/b", "checkpoint.checkpoint_suffix is a/b: give one without a slash"),
         ("checkpoint.save_dir", "", "checkpoint.save_dir is : name a folder"),
+        ("checkpoint.save_dir", "~/run", "checkpoint.save_dir is ~/run: write .HOME, as ~ would be a folder of"),
     ],
 )  # fmt: skip
 def test_texts_that_cannot_be(key, value, said):

@@ -19,7 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("benchmark", choices=BENCHMARKS, help="run its tasks, rates and seeds; own: tasks of tupe prepare-task")
     add("--tasks", type=listed(str), metavar="A,B", help="default: all of the benchmark, or of your own in DATA")
-    add("--lrs", type=listed(real(0, 1e38)), metavar="A,B", help="default: the papers', 2e-5,3e-5,4e-5,5e-5 of GLUE")
+    add(
+        "--lrs", type=listed(real(1e-12, 1e38)), metavar="A,B", help="default: the papers', 2e-5,3e-5,4e-5,5e-5 of GLUE"
+    )
     add("--seeds", type=listed(whole(*SEEDS)), metavar="A,B", help="default: 1,2,3,4,5")
     add("checkpoint", metavar="CHECKPOINT", type=Path, help="a pre-trained checkpoint of this plugin")
     add("data", metavar="DATA", type=Path, help="folder with a prepared folder for each task")

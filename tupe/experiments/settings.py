@@ -165,7 +165,9 @@ def _parse(override: str) -> tuple[str, Any]:
         reason = " ".join(str(error).split())
         raise UserError(f"'{override}' is no key=value that Hydra reads: {reason}") from None
     if parsed.is_sweep_override():
-        raise UserError(f"'{override}' is several values, but a run has one: use tupe sweep.")
+        raise UserError(
+            f"'{override}' is several values, but a run has one: tupe sweep takes several, by --lrs and --seeds."
+        )
     return parsed.key_or_group, None if parsed.is_delete() else parsed.value()
 
 

@@ -205,6 +205,7 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
     ("task", "skip_masking", operator.not_, "leave it out: the model would see the words that it predicts"),
     ("criterion", "classification_head_name", lambda x: x and "." not in x, "give a name without a dot"),
     ("checkpoint", "save_dir", str.strip, "name a folder"),
+    ("checkpoint", "save_dir", lambda x: x.split("/")[0] != "~", "write $HOME, as ~ would be a folder of that name"),
     ("dataset", "train_subset", str.strip, "name a split, as train"),
     ("dataset", "gen_subset", str.strip, "name a split, as test"),
     (
