@@ -85,6 +85,15 @@ def test_logs_without_records_are_refused(tmp_path):
         read_log(tmp_path / "other.log")
 
 
+def test_a_run_that_is_not_drawn(tmp_path):
+    (tmp_path / "train.log").write_text(inner(1, 9, 0))
+    log = read_log(tmp_path / "train.log")
+    with pytest.raises(UserError, match=r"^there is no run b: the logs are of a$"):
+        plot_training({"a": log}, tmp_path / "a.png", against="b")
+    with pytest.raises(UserError, match=r"^there is no run to draw: the logs are of none$"):
+        plot_training({}, tmp_path / "a.png")
+
+
 def test_loss_and_learning_rate_against_updates_and_hours(tmp_path, monkeypatch):
     logs = {}
     for label, loss in (("TUPE-R", 6), ("BERT-A", 7)):

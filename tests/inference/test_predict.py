@@ -201,6 +201,10 @@ def test_refuses(tmp_path, capsys, monkeypatch):
         of_own.setattr("tupe.inference.predict.description", lambda folder: object())
         predictions.predict(good, tmp_path, tmp_path / "out")
     assert "no checkpoint" in said(tmp_path / "none.pt")
+    with pytest.raises(UserError, match=r"has 70 rows, but the server wants the 3000"):
+        predictions.predict(str(good), str(data), str(tmp_path / "out"))
+    with pytest.raises(UserError, match=r"^data is None, but must be a path$"):
+        predictions.predict(good, None, tmp_path / "out")
     (tmp_path / "SQuAD/valid").mkdir(parents=True)
     (tmp_path / "SQuAD/valid/report.json").touch()
     assert "was not fine-tuned on questions" in said(good, tmp_path / "SQuAD")

@@ -109,6 +109,23 @@ def test_arguments_of_a_translator():
             Translator(wrong)
     with pytest.raises(UserError, match=r"^--beam is '5', but must be a whole number, 1 or more$"):
         Search(beam="5")
+    for fields in ({"length_penalty": "0.6"}, {"normalization": "google"}):
+        with pytest.raises(
+            UserError, match=r"^--(length-penalty is '0.6': it must be from|normalization is 'google': it)"
+        ):
+            Search(**fields)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("a man", r"^lines are 'a man', but must be a list of lines, such as \[line\]$"),
+        (["a man", None], "^line 2 is None, but must be a str$"),
+    ],
+)
+def test_what_is_no_list_of_lines(lines, said, trained, parallel):
+    with pytest.raises(UserError, match=said):
+        list(Translator([trained[0] / "checkpoint_last.pt"], parallel)(lines))
 
 
 def test_what_cannot_be_translated(translate, trained, parallel, tmp_path, monkeypatch, capsys):

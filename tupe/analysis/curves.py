@@ -137,6 +137,8 @@ def plot_training(
     Raises:
         UserError: if that run has no validation yet.
     """
+    if not logs or against not in (None, *logs):
+        raise UserError(f"there is no run {against or 'to draw'}: the logs are of {', '.join(logs) or 'none'}")
     figure = new_figure(10, 6)
     detects = any(_DETECTS in record for log in logs.values() for record in log.train.values())
     heights = [3, 2, 1] if detects else [3, 1]

@@ -23,12 +23,15 @@ from tupe.data.length_order import TextWindows
 from tupe.data.words import check_entity_scores, named, word_scores
 from tupe.errors import UserError
 from tupe.files import check_file, read_text, typed, write_bytes
+from tupe.safe_load import refuse_no_paths
 from tupe.tasks.sentence_prediction import JoinedSentences, TupeSentencePredictionTask
 
 _BATCH = 32
 
 
-def predict(checkpoint: Path | Checkpoint, data: Path, out: Path, any_size: bool = False) -> list[Path]:
+def predict(
+    checkpoint: str | Path | Checkpoint, data: str | Path, out: str | Path, any_size: bool = False
+) -> list[Path]:
     """Write a file such as `out/CoLA.tsv` for each test set of a task: two for MNLI, and AX from a model of MNLI.
 
     `data` is the prepared task, in a folder named like it. `any_size` accepts test sets that do not have the published
@@ -40,6 +43,8 @@ def predict(checkpoint: Path | Checkpoint, data: Path, out: Path, any_size: bool
     Raises:
         UserError: if the checkpoint does not fit the task, or a test set is missing or not of the published size.
     """
+    refuse_no_paths(data=data, out=out)
+    data, out = Path(data), Path(out)
     task = TASKS.get(Path(os.path.abspath(data)).name)
     if task is None and description(data) is not None:
         raise UserError(f"{data} is a task of your own: give it to predict_own, or to the command `tupe predict`.")

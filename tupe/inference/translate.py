@@ -4,6 +4,7 @@ import itertools
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from tupe.safe_load import safe_load
 from tupe.systems import SEQ2SEQ_NAMES
 
 _EVALUATED = ("adaptive_softmax_cutoff", "xformers_att_config")  # ends of the names of fields
+KINDS = {"gnmt": GNMTSequenceGenerator, "fairseq": None}  # of normalisation
 _WINDOW = 4096  # lines that are sorted by length, so that a batch has little padding
 
 
@@ -45,8 +47,10 @@ class Search:
 
     def __post_init__(self) -> None:
         check_whole("--beam", self.beam, 1)
-        if not abs(self.length_penalty) <= 20:
-            raise UserError(f"--length-penalty is {self.length_penalty}: it must be from -20 to 20.")
+        if not isinstance(self.length_penalty, Real) or not abs(self.length_penalty) <= 20:
+            raise UserError(f"--length-penalty is {self.length_penalty!r}: it must be from -20 to 20.")
+        if self.normalization not in KINDS:
+            raise UserError(f"--normalization is {self.normalization!r}: it must be one of {', '.join(KINDS)}.")
 
 
 class Translator:
@@ -103,8 +107,7 @@ class Translator:
         options = Namespace(
             beam=search.beam, lenpen=search.length_penalty, max_len_a=search.max_len_a, max_len_b=search.max_len_b
         )
-        kind = {"gnmt": GNMTSequenceGenerator, "fairseq": None}[search.normalization]
-        self.generator = self.task.build_generator(self.models, options, seq_gen_cls=kind)
+        self.generator = self.task.build_generator(self.models, options, seq_gen_cls=KINDS[search.normalization])
 
     def __call__(self, lines: Iterable[str]) -> Iterator[str]:
         """Yield the translation of each line; an empty line stays empty.
@@ -112,6 +115,8 @@ class Translator:
         Raises:
             UserError: for a line longer than the model's positions.
         """
+        if isinstance(lines, str):
+            raise UserError(f"lines are {lines!r:.60}, but must be a list of lines, such as [line]")
         lines, first = iter(lines), 0
         while window := list(itertools.islice(lines, _WINDOW)):
             yield from self._window(window, first)
@@ -120,6 +125,8 @@ class Translator:
     def _window(self, window: list[str], first: int) -> list[str]:
         end, sentences = self.task.source_dictionary.eos(), []
         for number, line in enumerate(window, first + 1):
+            if not isinstance(line, str):
+                raise UserError(f"line {number} is {line!r:.60}, but must be a str")
             sentences.append(torch.tensor([*self.encode(line), end]))
             if len(sentences[-1]) > self.longest:
                 raise UserError(
