@@ -9,6 +9,7 @@ from torch.func import functional_call
 from torch.nn.utils import parametrize, prune
 
 from tests.position.replicas import replica
+from tupe.attention import biased_attention
 from tupe.position import (
     BucketedRelative,
     LowRankAbsolute,
@@ -172,3 +173,26 @@ def test_transforms(position):
     with torch.no_grad():
         losses = torch.func.vmap(loss)(ensemble)
         torch.testing.assert_close(losses[0], loss(parameters))
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("structured", [False, True])
+def test_a_caller_that_changes_the_terms_changes_its_own_alone(position, mode, structured):
+    with mode():
+        terms = position(8, structured=structured).bias
+        parts = [part for part in (terms if isinstance(terms, tuple) else (terms,)) if part is not None]
+        wanted = [part.clone() for part in parts]
+        parts[0].fill_(-torch.inf)
+        again = position(8, structured=structured).bias
+        again = [part for part in (again if isinstance(again, tuple) else (again,)) if part is not None]
+        assert all(map(torch.equal, again, wanted))
+
+
+def test_terms_of_inference_mode_serve_a_gradient_of_the_words(position):
+    with torch.inference_mode():
+        position(6)
+    with torch.no_grad():
+        bias = position(6).bias
+    words = torch.randn(2, 3, 6, 4, requires_grad=True)
+    biased_attention(words, words, words, bias, scale=0.5).sum().backward()
+    assert words.grad.any()

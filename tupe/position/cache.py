@@ -41,8 +41,15 @@ def _is_known(kind: type) -> bool:
     )
 
 
+def _versions(terms: PositionTerms) -> list[int]:
+    parts = terms.bias if isinstance(terms.bias, tuple) else (terms.bias,)
+    return [part._version for part in (*parts, *terms[1:]) if part is not None]
+
+
 class TermCache:
     """Cache of position terms, keyed by (dtype, structured). Copies and pickles start empty.
+
+    Terms that a caller has changed in place are computed again.
 
     A tensor counts as unchanged while its address and its version are the same. Every operation in place raises the
     version, except PyTorch's fused optimizers and writes through `tensor.data`.
@@ -52,7 +59,7 @@ class TermCache:
         self.clear()
 
     def clear(self) -> None:
-        self._entries: dict[tuple[torch.dtype, bool], tuple[int, list, list[Tensor], PositionTerms]] = {}
+        self._entries: dict[tuple[torch.dtype, bool], tuple[int, list, list, PositionTerms, list]] = {}
 
     def __reduce__(self) -> tuple:
         return TermCache, ()
@@ -66,10 +73,13 @@ class TermCache:
         `tensors` are the parameters and buffers of `position`.
         """
         state = [(t.data_ptr(), t.dtype, t._version) for t in tensors]
-        num_positions, cached_state, _, terms = self._entries.get((dtype, structured), (0, [], [], PositionTerms()))
-        if num_positions < length or cached_state != state:
+        num_positions, cached_state, _, terms, made = self._entries.get(
+            (dtype, structured), (0, [], [], PositionTerms(), [])
+        )
+        if num_positions < length or cached_state != state or made != _versions(terms):
             num_positions = int(max(length, min(1 << (length - 1).bit_length(), position.max_positions)))
-            terms = position.compute(num_positions, structured).to(dtype)
+            with torch.inference_mode(False), torch.no_grad():  # tensors of inference count no versions
+                terms = position.compute(num_positions, structured).to(dtype)
             alive = [t.detach() for t in tensors]  # so that no new tensor gets the address of one of them
-            self._entries[dtype, structured] = num_positions, state, alive, terms
+            self._entries[dtype, structured] = num_positions, state, alive, terms, _versions(terms)
         return terms
