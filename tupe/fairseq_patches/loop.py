@@ -51,12 +51,8 @@ class Listener:
         os.set_blocking(self._mouth, False)
         self._wakeup = signal.set_wakeup_fd(self._mouth, warn_on_full_buffer=False)
         self._before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
-        # a scheduler signals the workers that load data too, without whom the update or validation cannot end
         self._of_workers = of_workers = signal_handling._set_worker_signal_handlers
-        signal_handling._set_worker_signal_handlers = lambda: (
-            of_workers(),
-            signal.signal(signal.SIGTERM, signal.SIG_IGN),
-        )
+        signal_handling._set_worker_signal_handlers = lambda: (of_workers(), end_by_parent())
         threading.Thread(target=self._listen, args=(ear,), daemon=True).start()
 
     def restore(self) -> None:
@@ -80,6 +76,23 @@ class Listener:
                 self.received, first = number[0], time.monotonic()
                 logger.warning(f"{signal.Signals(self.received).name}: saving after this update; again to end at once")
         os.close(ear)
+
+
+def end_by_parent() -> None:
+    """Let SIGTERM end a worker that loads data if its training sends it, and not if a scheduler sends it to all.
+
+    Without its workers a training could not finish the update, or the validation that is due.
+    """
+    if not hasattr(signal, "sigwaitinfo"):  # macOS
+        return
+
+    def wait() -> None:
+        while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
+            pass
+        os._exit(0)
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    threading.Thread(target=wait, daemon=True).start()
 
 
 listener = Listener()
