@@ -337,7 +337,11 @@ WRONG = {
         None,
         r"old form \(args\)",
     ),
-    "no model of ours": (lambda s: s.pop("cfg"), None, "holds the model None"),
+    "no model of ours": (
+        lambda s: s.pop("cfg"),
+        None,
+        "does not say what model it is of: give a checkpoint of training",
+    ),
     "unknown field": (lambda s: s["cfg"]["model"].update(rotary=True), None, "unknown field 'rotary'"),
     "activation": (lambda s: s["cfg"]["model"].update(activation_fn="swish"), None, "activation_fn is 'swish'"),
     "a parameter": (lambda s: s["model"].pop("encoder.lm_head.bias"), None, "encoder.lm_head.bias"),

@@ -144,6 +144,19 @@ def test_parts_that_do_not_fit(change, match):
         biased_attention(query, key, value, parts()._replace(**change), scale=1.0)
 
 
+@pytest.mark.parametrize(
+    ("bias", "match"),
+    [
+        (StructuredBias(), "needs query and key, or relative"),
+        (StructuredBias(theta=torch.zeros(2, 2), segment=torch.zeros(2, 2, 2)), "theta, but neither"),
+        (StructuredBias(query=torch.zeros(2, 4, 3)), "only one of query and key"),
+    ],
+)
+def test_what_is_no_bias_is_not_dense(bias, match):
+    with pytest.raises(UserError, match=match):
+        bias.dense(4)
+
+
 def test_causal_needs_a_key_for_each_query():
     query, key, value = (torch.zeros(1, 2, length, 5) for length in (6, 4, 4))
     with pytest.raises(UserError, match="a key for each query, but has 6 and 4"):

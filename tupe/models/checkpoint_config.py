@@ -45,6 +45,11 @@ def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:
     name = model.get("_name")
     if name in SEQ2SEQ_NAMES:
         raise UserError(f"{path} is a translation model ({name}): give a pre-trained or fine-tuned encoder.")
+    if name is None:
+        raise UserError(
+            f"{path} does not say what model it is of: give a checkpoint of training, not its weights alone, or import "
+            "the folder of another library's model with `tupe import`."
+        )
     if not isinstance(name, str) or name not in CONFIGS:
         kind = chosen("model", name)
         held = fairseq_model(name, kind) if kind else f"the model {name!r:.60}"

@@ -97,10 +97,7 @@ class StructuredBias(NamedTuple):
         parts = {name: part for name, part in self._asdict().items() if part is not None}
         check_tensors(like, **{f"StructuredBias.{name}": part for name, part in parts.items()})
         query, key, relative, theta, segment, segments = self.expand(num_heads)
-        if query is None and relative is None and segment is None:
-            raise UserError("a StructuredBias needs query and key, or relative, or segment and segments")
-        if theta is not None and query is None and relative is None:
-            raise UserError("a StructuredBias has theta, but neither query and key nor relative, which it resets")
+        self._check_parts()
         width = 0 if query is None else query.shape[-1]
         for name, part, shape in (
             ("query", query, (num_heads, query_length, width)),
@@ -117,6 +114,13 @@ class StructuredBias(NamedTuple):
             raise UserError(f"StructuredBias.query is {query.dtype}, but key {key.dtype}: give both in one type")
         if segments is not None:
             check_segments(segments)
+
+    def _check_parts(self) -> None:
+        if self.query is None and self.relative is None:
+            if self.segment is None:
+                raise UserError("a StructuredBias needs query and key, or relative, or segment and segments")
+            if self.theta is not None:
+                raise UserError("a StructuredBias has theta, but neither query and key nor relative, which it resets")
         for one, other in (("query", "key"), ("segment", "segments")):
             if (getattr(self, one) is None) != (getattr(self, other) is None):
                 raise UserError(f"a StructuredBias has only one of {one} and {other}: give both or neither")
@@ -126,6 +130,7 @@ class StructuredBias(NamedTuple):
 
         The reset needs `query_offset`, the position of the first row.
         """
+        self._check_parts()
         parts = []
         if self.query is not None and self.key is not None:
             with no_autocast(self.query.device):
