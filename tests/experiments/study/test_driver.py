@@ -294,7 +294,10 @@ def starts(study, tmp_path, monkeypatch):
     text = DESIGN.replace(
         "{seeds: 1}", "{seeds: 1, rates: [0.004], start: {row: bert_a}, settings: {+model.sharing: none}}"
     )
-    text = text.replace("roberta: {seeds: 1, label: RoBERTa}", "scratch: {model: tupe_r, seeds: 2, lr: 0.1, start: {}}")
+    text = text.replace(
+        "roberta: {seeds: 1, label: RoBERTa}",
+        "scratch: {model: tupe_r, label: TUPE-R from scratch, seeds: 2, lr: 0.1, start: {}}",
+    )
     (tmp_path / "made.yaml").write_text(text + "shares: [0.1, 0.2]\n")
     converted = []
 
