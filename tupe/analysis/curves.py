@@ -135,7 +135,7 @@ def plot_training(
     updates each other run reaches it.
 
     Raises:
-        UserError: if that run has no validation yet.
+        UserError: if there is no run, or `against` is none of them or has no validation yet.
     """
     if not logs or against not in (None, *logs):
         raise UserError(f"there is no run {against or 'to draw'}: the logs are of {', '.join(logs) or 'none'}")

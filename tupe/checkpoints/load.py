@@ -83,11 +83,11 @@ class Checkpoint:
         lacking = [name for name, value in settings.items() if getattr(task.cfg, name, None) != value]
         if lacking:
             raise UserError(f"the task of {self.path}, {task.cfg._name}, has no setting {lacking[0]}: leave it out")
-        heads = model.state_dict()
+        own = model.state_dict()
         paths = tuple(f"classification_heads.{head}." for head in model.classification_heads)
-        if other := [name for name in self.weights if name.startswith(paths) and name not in heads]:
+        if other := [name for name in self.weights if name.startswith(paths) and name not in own]:
             raise UserError(f"{self.path} has {other[0]}, which a model with its linear_heads lacks: it was changed")
-        for name, built in heads.items():
+        for name, built in own.items():
             if name.startswith(HEADS) and getattr(self.weights.get(name), "shape", None) != built.shape:
                 shape = tuple(built.shape)
                 raise UserError(

@@ -26,7 +26,7 @@ def finetuning_result(run: PathLike, task: str = "", model: str = "") -> Result:
     `model`, its name is that of an earlier result, or else of the checkpoint.
 
     Raises:
-        UserError: if there is no finished run.
+        UserError: if there is no finished run, or it is no fine-tuning, or one on another task.
     """
     best = Path(run) / "checkpoint_best.pt"
     if not Path(run).is_dir():

@@ -31,7 +31,7 @@ from tupe.safe_load import safe_load
 from tupe.systems import SEQ2SEQ_NAMES
 
 _EVALUATED = ("adaptive_softmax_cutoff", "xformers_att_config")  # ends of the names of fields
-KINDS = {"gnmt": GNMTSequenceGenerator, "fairseq": None}  # of normalisation
+_KINDS = {"gnmt": GNMTSequenceGenerator, "fairseq": None}  # of normalisation
 _WINDOW = 4096  # lines that are sorted by length, so that a batch has little padding
 
 
@@ -49,8 +49,8 @@ class Search:
         check_whole("--beam", self.beam, 1)
         if not isinstance(self.length_penalty, Real) or not abs(self.length_penalty) <= 20:
             raise UserError(f"--length-penalty is {self.length_penalty!r}: it must be from -20 to 20.")
-        if self.normalization not in KINDS:
-            raise UserError(f"--normalization is {self.normalization!r}: it must be one of {', '.join(KINDS)}.")
+        if self.normalization not in _KINDS:
+            raise UserError(f"--normalization is {self.normalization!r}: it must be one of {', '.join(_KINDS)}.")
 
 
 class Translator:
@@ -107,7 +107,7 @@ class Translator:
         options = Namespace(
             beam=search.beam, lenpen=search.length_penalty, max_len_a=search.max_len_a, max_len_b=search.max_len_b
         )
-        self.generator = self.task.build_generator(self.models, options, seq_gen_cls=KINDS[search.normalization])
+        self.generator = self.task.build_generator(self.models, options, seq_gen_cls=_KINDS[search.normalization])
 
     def __call__(self, lines: Iterable[str]) -> Iterator[str]:
         """Yield the translation of each line; an empty line stays empty.
