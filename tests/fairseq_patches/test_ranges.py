@@ -179,6 +179,13 @@ def test_values_of_a_schedule_that_do_not_fit(kind, values, said):
         refuse_out_of_range({"lr_scheduler": {"_name": kind, **values}, **others})
 
 
+def test_a_warm_up_that_falls():
+    with pytest.raises(
+        UserError, match=r"warmup_init_lr is 1\.0, optimization\.lr is \[0\.1\]: give a warmup_init_lr of"
+    ):
+        refuse_out_of_range({"lr_scheduler": {"warmup_init_lr": 1.0}, "optimization": {"lr": [0.1]}})
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

@@ -23,6 +23,13 @@ def hub(build, dictionary, tmp_path):
     return TupeModel.from_pretrained(str(tmp_path), bpe=None)
 
 
+def test_half_precision(hub):
+    tokens = torch.tensor([0, 7, 8, 2])
+    exact = hub.eval().extract_features(tokens)
+    half = hub.bfloat16().extract_features(tokens)
+    assert half.dtype == torch.bfloat16 and torch.allclose(half.float(), exact, atol=0.1)
+
+
 def test_a_dictionary_of_another_size(hub, tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other/dict.txt").write_text("word1 1\n")
@@ -97,6 +104,7 @@ def test_a_name_that_nothing_reads():
         ({"task": "x"}, "from_pretrained has 'task': 'x', but task is no field: give"),
         ({"tokenizer": "moses"}, "from_pretrained has no tokenizer.*: nothing would read it"),
         ({"beam": 3}, "from_pretrained has no beam"),
+        ({"fp16": True}, r"from_pretrained has no fp16, .*: call half\(\) or bfloat16\(\) of its result"),
         ({"model": {"encoder_layer": 3}}, "from_pretrained has no encoder_layer"),
         ({"sentencepiece_model": 3}, "sentencepiece_model is 3, but must be a path"),
         ({"user_dir": 3}, "user_dir is 3, but must be a path"),

@@ -243,7 +243,7 @@ def test_states_and_heads(dictionary, linear):
     weights = theirs(ids, output_attentions=True).attentions
     assert [w.shape for w in weights] == [(3, 3, 37, 37)] * 2
     assert torch.allclose(weights[0].sum(-1), torch.ones(3, 3, 37))
-    embedded = theirs(inputs_embeds=theirs.tupe.embed_tokens(ids), attention_mask=ids.ne(1)).logits
+    embedded = theirs(inputs_embeds=theirs.tupe.embed_tokens(ids).double(), attention_mask=ids.ne(1)).logits
     assert difference(embedded, found.logits) < 1e-5
 
 

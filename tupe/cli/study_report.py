@@ -41,4 +41,6 @@ def run(args: argparse.Namespace) -> None:
         return
     if args.print not in BLOCKS:
         raise UserError(f"there is no table {args.print}: the tables are {', '.join(BLOCKS)}.")
+    if not args.records.exists():
+        raise UserError(f"there is no folder {args.records}: give --records the one where `tupe study` left its files.")
     print("\n".join(BLOCKS[args.print](read_results(args.size, args.records))))

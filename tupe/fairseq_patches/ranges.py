@@ -239,6 +239,7 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
         "give fewer words, or the loss would have none",
     ),
     ("dataset", "shard_id num_shards", lambda x, count: 0 <= x < count, "give a shard from 0, below their number"),
+    ("lr_scheduler", "warmup_init_lr optimization.lr", lambda x, lr: x <= lr[0], "give a warmup_init_lr of at most lr"),
     ("generation", "nbest beam", lambda x, beam: x <= beam, "give --nbest at most --beam"),
     ("generation", "sampling nbest beam", lambda x, nbest, beam: not x or nbest == beam, _ALL_SAMPLES),
     ("generation", "sampling_topk sampling", lambda x, sampling: x < 0 or sampling, "add --sampling"),

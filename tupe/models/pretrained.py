@@ -41,6 +41,8 @@ def load_hub(
         data_name_or_path=data_name_or_path,
         **given,
     )
+    if half := next((name for name in ("fp16", "bf16") if fields.get(name)), None):
+        raise UserError(f"from_pretrained has no {half}, which is of training: call half() or bfloat16() of its result")
     known = REGISTRIES["bpe"]["registry"]
     if bpe is not None and (not isinstance(bpe, str) or bpe not in known):
         raise UserError(f"bpe is {bpe!r:.60}, but must be one of {', '.join(known)}, or None for numbers of symbols")

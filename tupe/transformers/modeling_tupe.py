@@ -988,8 +988,9 @@ class TupeModel(TupePreTrainedModel):
                 "give what this model's tokenizer returns, and if it has new tokens, resize_token_embeddings first"
             )
             check_rows("input_ids", input_ids, self.config.vocab_size, mending)
-        x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds  # B n d
+        x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         check_shapes(x, self.config, **masks)
+        x = x.to(self.dtype)  # B n d
         length = x.shape[1]
         if length > self.config.max_position_embeddings:
             raise ValueError(

@@ -143,6 +143,11 @@ def test_fairseq(change, options, released, tmp_path):
     assert hub.model.args.max_positions == POSITIONS
 
 
+def test_fairseq_without_the_tied_decoder(released, tmp_path):
+    folder, _ = released(lambda state: {name: x for name, x in state.items() if name != "encoder.lm_head.weight"})
+    assert any(line.startswith("verified on") for line in import_model(folder, tmp_path / "out", compare=True))
+
+
 def test_an_option_of_2019_that_meant_the_embeddings(released, tmp_path):
     """`encoder_normalize_before` gave the embeddings their norm then; the layers were post-norm."""
     folder, original = released(in_2019)

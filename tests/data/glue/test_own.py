@@ -151,8 +151,10 @@ WRONG = {
     "a name twice in JSON": ("a.jsonl", '{"text": "a", "text": "b"}\n', [], "line 1: 'text' is there twice"),
     "a ragged line": ("a.tsv", "text\tlabel\nAnna\ta\nBob\n", [], "line 3: there are 1 cells, but the first line"),
     "a quote in a TSV": ("a.tsv", 'text\tlabel\n"Anna\tBob"\ta\n', [], "--format csv --delimiter tab reads it"),
+    "columns in quotes in a TSV": ("a.tsv", '"text"\t"label"\n"A"\t"a"\n', [], "give --format csv --delimiter tab"),
     "an open quote": ("a.csv", 'text,label\nBob,b\n"Anna,a\n', [], "line 3: no row of a CSV begins there"),
     "an empty text": ("a.csv", "text,label\nAnna,a\n ,b\n", [], "line 3: there is no text in 'text'"),
+    "a text of spaces without width": ("a.csv", "text,label\nAnna,a\n\u200b,b\n", [], "line 3: there is no text in"),
     "an empty label": ("a.csv", "text,label\nAnna,a\nBob,\n", [], "line 3: there is no label"),
     "an empty row of one column": (
         "a.tsv", "text\nAnna\n\nBob\n", ["--label", "stars"], "line 3 is empty, but a row of the one column"

@@ -225,6 +225,8 @@ def test_a_document(results, tmp_path, leave, capsys, monkeypatch):
     assert main(["study-report", "--size", str(size), "--records", str(leave({})), "--print", "rates"]) == 0
     assert capsys.readouterr().out.startswith("| system | 0.001 | 0.002 |")
     monkeypatch.chdir(tmp_path)
+    assert main(["study-report", "--records", "nowhere", "--print", "rates"]) == 1
+    assert "there is no folder nowhere: give --records" in capsys.readouterr().err
     assert main(["study-report", "--records", "nowhere"]) == 1
     assert "there is no docs/results.md here: run this in the clone" in capsys.readouterr().err
     document.write_text("no marks")

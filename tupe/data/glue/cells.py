@@ -5,6 +5,7 @@ Nothing is repaired or left out in silence: an error names the file and the line
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -60,6 +61,10 @@ def records(path: Path, format_: str, delimiter: str = ",") -> Iterator[Record]:
     _, columns = next((row for row in rows if row[1]), (0, []))
     if not columns:
         raise UserError(f"{path} is empty: its first line should name the columns.")
+    if format_ == "tsv" and all(re.fullmatch('".*"', name) for name in columns):
+        raise UserError(
+            f'{path} has its columns in quotes, and in a TSV a " is text: give --format csv --delimiter tab.'
+        )
     twice = next((name for i, name in enumerate(columns) if name and name in columns[:i]), None)
     if twice is not None:
         raise UserError(f"{path}, line 1: two columns are called {shown(twice)}: rename one.")
