@@ -80,7 +80,7 @@ def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
         found = result(out / run.folder)
         if found is not None and found.task not in ("", run.task):
             raise UserError(
-                f"{out / run.folder / RESULT} is of {found.task}, not of {run.task}: put back the one of it."
+                f"{out / run.folder / RESULT} is of {found.task}, not of {run.task}: put its own result back."
             )
     cells: dict[str, Cell] = {}
     of_task = {task: [run for run in plan.runs if run.task == task] for task in {run.task for run in plan.runs}}

@@ -107,7 +107,7 @@ def _run_fairseq(
     original = RobertaModel.build_model(args, task).eval()
     if head is not None:
         original.register_classification_head(head, num_classes=len(foreign.head["out_proj.weight"]))
-    original.load_state_dict(state, strict=False)  # some files leave out the decoder, which is the embedding
+    original.load_state_dict(state, strict=False)  # some files lack the decoder, tied to the embedding
     found = {"features": original(tokens, features_only=True)[0]}
     if foreign.has_lm_head:
         found["logits"] = original(tokens)[0]

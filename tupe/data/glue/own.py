@@ -287,7 +287,7 @@ def _text(value: Any, name: str, where: str) -> str:
             f"{where}: {shown(name)} is {shown(value)}, but a text is a string of whole characters: mend the line."
         )
     text = value.strip()  # the corpus' text processing says what becomes of white space within
-    if not any(map(str.isprintable, text)):  # spaces of no width are none
+    if not any(map(str.isprintable, text)):  # zero-width spaces are not printed
         raise UserError(f"{where}: there is no text in {shown(name)}: fill it, or leave the line out.")
     if len(text) > LONGEST:
         raise UserError(f"{where}: {shown(name)} has {len(text):,} characters, more than {LONGEST:,}: cut it.")
