@@ -334,13 +334,9 @@ def same_direction(task: Any) -> AbstractContextManager:
 
 
 def compare(path: str, state: dict, model: Any, task: Any) -> None:
-    """Raise a `UserError` if the checkpoint's dictionary or position encoding is not that of this run.
+    """Raise a `UserError` if the dictionary or position encoding in a checkpoint is not that of this run.
 
-    Args:
-        path: name of the checkpoint.
-        state: what is in it, as `load` returns it.
-        model: the configuration `cfg.model` of this run.
-        task: has the dictionaries of this run.
+    `model` is `cfg.model` of this run, and `task` has its dictionaries.
     """
     theirs, is_ours = Namespace(**saved_model(state)), hasattr(model, "dictionary_sha256")
     name = getattr(theirs, "_name", None) or getattr(theirs, "arch", None)

@@ -282,11 +282,9 @@ GROUPS = [field.name for field in fields(FairseqConfig)]
 
 
 def refuse_out_of_range(cfg: Any, groups: Iterable[str] | None = None) -> None:
-    """Raise a `UserError` for the first value of the configuration that cannot be.
+    """Raise a `UserError` for the first value that cannot be, in these groups of a configuration or in all.
 
-    Args:
-        cfg: by group, a dictionary or with attributes.
-        groups: to look at, by default all.
+    `cfg` and its groups are dictionaries, or have attributes.
     """
     for group in GROUPS if groups is None else groups:
         part = _get(cfg, group)

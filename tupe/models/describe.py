@@ -45,11 +45,7 @@ def with_fields(name: str, fields: list[str]) -> Namespace:
 
 
 def equation(args: Namespace) -> str:
-    """Return the attention logit of query `i` and key `j` as an equation; `d` is the width of a head.
-
-    Args:
-        args: the fields of `TupeConfig`.
-    """
+    """Return the attention logit of query `i` and key `j` as an equation; `d` is the width of a head."""
     products = args.content_terms or num_products(args)
     scale = f"sqrt({products if products > 1 else ''}d)"
     turned = ("R_i ", "R_j ") if args.rotary_dims else ("", "")
