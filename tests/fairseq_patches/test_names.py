@@ -236,10 +236,7 @@ def test_an_optimizer_without_defaults_under_hydra(name):
 )
 def test_a_criterion_of_another_kind_of_model(task, criterion):
     task = type(task, (FairseqTask,), {"__module__": "tupe.tasks"})(Namespace())
-    with (
-        patched(),
-        pytest.raises(UserError, match=rf"^the criterion {criterion} does not fit .*: choose one of"),
-    ):
+    with patched(), pytest.raises(UserError, match=rf"^the criterion {criterion} does not fit .*: choose one of"):
         criterions.build_criterion(Namespace(criterion=criterion), task)
 
 

@@ -42,10 +42,7 @@ def dictionary(*symbols):
 
 @pytest.mark.parametrize(
     ("symbols", "begins"),
-    [
-        (["\u2581the", "re", "\u2581", "<mask>"], [1, 0, 1, 1]),
-        (["the", "##re", "madeupword0000"], [1, 0, 1]),
-    ],
+    [(["\u2581the", "re", "\u2581", "<mask>"], [1, 0, 1, 1]), (["the", "##re", "madeupword0000"], [1, 0, 1])],
 )
 def test_where_words_begin(symbols, begins):
     assert word_begins(dictionary(*symbols)).tolist() == [1, 1, 1, 1, *begins]

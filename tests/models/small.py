@@ -41,12 +41,7 @@ def small_dictionary():
 
 def small_model(name, dictionary, max_positions=24, **fields):
     torch.manual_seed(0)
-    small = {
-        "encoder_layers": 2,
-        "encoder_embed_dim": 24,
-        "encoder_ffn_embed_dim": 48,
-        "encoder_attention_heads": 3,
-    }
+    small = {"encoder_layers": 2, "encoder_embed_dim": 24, "encoder_ffn_embed_dim": 48, "encoder_attention_heads": 3}
     task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: max_positions)
     model_class = TupeModel
     if name in ELECTRA_NAMES:

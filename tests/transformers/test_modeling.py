@@ -47,12 +47,7 @@ PARTS = {
         "rotary_factor": 2.0,
         "rotary_length": 200.0,
     },
-    "rope_yarn_reset": {
-        "rotary_dims": 4,
-        "rotary_scaling": "yarn",
-        "rotary_factor": 2.0,
-        "rotary_reset": True,
-    },
+    "rope_yarn_reset": {"rotary_dims": 4, "rotary_scaling": "yarn", "rotary_factor": 2.0, "rotary_reset": True},
     "rope_reset_without_theta": {"rotary_dims": -1, "rotary_reset": True, "reset": "none", "absolute": "none"},
     "randomised": {"relative": "unbinned", "randomised_positions": 60, "rotary_dims": -1},
     "rope_ntk": {

@@ -392,11 +392,7 @@ def test_a_piece_that_breaks_the_line_is_refused(tmp_path):
         ("tokenizer.json", '{"model": 3}', "tokenizer.json"),
         ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": -1}}}', "pre_tokenizer|numbers its"),
         ("tokenizer_config.json", '{"do_lower_case": true, "cls_token": ["[CLS]"]}', "which is its cls_token"),
-        (
-            "tokenizer_config.json",
-            '{"do_lower_case": "true"}',
-            "config.json: do_lower_case is not .*'true', not",
-        ),
+        ("tokenizer_config.json", '{"do_lower_case": "true"}', "config.json: do_lower_case is not .*'true', not"),
         ("added_tokens.json", '{"a": 5}', "gives the number 5 to .* and to 'a': it is damaged"),
         ("added_tokens.json", '{"a": 4000000000}', "numbers its .* up to 4,000,000,000"),
     ],
