@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 import torch
-from fairseq.data import Dictionary
 
+from tests.samples import dictionary_of
 from tupe.models.config import CONFIGS
 from tupe.models.electra import ElectraModel
 from tupe.models.tupe import TupeModel
@@ -32,11 +32,7 @@ KINDS = _kinds()
 
 
 def small_dictionary():
-    dictionary = Dictionary()
-    for index in range(WORDS):
-        dictionary.add_symbol(f"word{index}")
-    dictionary.add_symbol("<mask>")
-    return dictionary
+    return dictionary_of(*(f"word{index}" for index in range(WORDS)), "<mask>")
 
 
 def small_model(name, dictionary, max_positions=24, **fields):
