@@ -116,9 +116,7 @@ def _given(args: Namespace) -> dict[str, Any]:
 def describe(args: Namespace, symbols: int) -> list[str]:
     """Return lines about the model, its equation, parameters and operations, and each field of its position encoding.
 
-    Args:
-        args: its fields, among them `max_positions` and the name, as for `--arch`.
-        symbols: size of its dictionary.
+    `args` has its fields, `max_positions`, and its name as for `--arch`; `symbols` is the size of its dictionary.
     """
     name, given = args._name, _given(args)
     named = as_namespace(CONFIGS[name]())
