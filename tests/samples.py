@@ -23,6 +23,14 @@ HEAD = "sentence_classification_head"
 WORDS = [f"word{index}" for index in range(20)]
 
 
+def dictionary_of(*symbols):
+    """A dictionary of fairseq's, with these symbols after its own."""
+    dictionary = Dictionary()
+    for symbol in symbols:
+        dictionary.add_symbol(symbol)
+    return dictionary
+
+
 def write_dictionary(path, symbols=WORDS):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{symbol} 1\n" for symbol in symbols))
@@ -69,9 +77,7 @@ def write_task(folder, labels=("0", "1"), rows=8):
 def write_checkpoint(path, data, num_classes=0, max_positions=32, head=True, symbols=WORDS, name="tupe_tiny"):
     """A checkpoint as pre-training, or with `num_classes` as fine-tuning leaves it; `head`: with its weights."""
     torch.manual_seed(3)
-    dictionary = Dictionary()
-    for word in (*symbols, "<mask>"):
-        dictionary.add_symbol(word)
+    dictionary = dictionary_of(*symbols, "<mask>")
     task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: max_positions)
     config = CONFIGS[name](**FIELDS, max_positions=max_positions)
     model = TupeModel.build_model(config, task)

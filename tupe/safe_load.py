@@ -146,7 +146,8 @@ def check_finite(weights: Mapping[str, Any], path: str | os.PathLike) -> None:
                 f"{path} holds {kind}, first in {name!s:.100}, and weights are tensors of real numbers: it is damaged "
                 "or of another program, so give another checkpoint"
             )
-        if _has_values(tensor) and not all(map(torch.isfinite, torch.aminmax(tensor))):
+        seen = tensor.is_floating_point() and tensor.device.type == "cpu" and tensor.numel() and _is_stored(tensor)
+        if seen and not all(map(torch.isfinite, torch.aminmax(tensor))):
             raise UserError(
                 f"{path} holds weights that are NaN or infinite, first {name!s:.100}: its training had diverged or the "
                 "file is damaged, so give an earlier checkpoint"
@@ -156,20 +157,14 @@ def check_finite(weights: Mapping[str, Any], path: str | os.PathLike) -> None:
 def check_stored(weights: Mapping[str, Any], path: str | os.PathLike) -> None:
     """Raise `UserError` for a tensor that claims more numbers than its file has, as strides of 0 can."""
     for name, tensor in weights.items():
-        if isinstance(tensor, Tensor) and (
-            tensor.layout is not torch.strided
-            or tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes()
-        ):
+        if isinstance(tensor, Tensor) and not _is_stored(tensor):
             raise UserError(
                 f"{path} claims more numbers than it has, first in {name!s:.100}: it is damaged, so get it again"
             )
 
 
-def _has_values(tensor: Tensor) -> bool:
-    """Tell whether a tensor holds floating-point numbers, each of which has its own place in memory.
-
-    A file can claim a tensor of any size by strides of 0; such a one fits no model, which its loading says.
-    """
-    if not tensor.is_floating_point() or tensor.layout is not torch.strided or tensor.device.type != "cpu":
-        return False
-    return 0 < tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
+def _is_stored(tensor: Tensor) -> bool:
+    """Tell whether each number has its own place in memory: a file can claim a tensor of any size by strides of 0."""
+    return (
+        tensor.layout is torch.strided and tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
+    )

@@ -11,12 +11,7 @@ from tupe.models.config import CONFIGS
 from tupe.models.tupe import TupeModel, as_namespace
 from tupe.systems import ELECTRA_NAMES
 
-SMALL = {
-    "encoder_layers": 2,
-    "encoder_embed_dim": 24,
-    "encoder_ffn_embed_dim": 48,
-    "encoder_attention_heads": 3,
-}
+SMALL = {"encoder_layers": 2, "encoder_embed_dim": 24, "encoder_ffn_embed_dim": 48, "encoder_attention_heads": 3}
 
 
 @pytest.fixture

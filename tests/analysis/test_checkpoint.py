@@ -52,11 +52,7 @@ def test_yarn_knows_the_length_of_training(tmp_path):
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        (
-            "relative_buckts",
-            3,
-            r"no field of a position encoding .did you mean relative_buckets\?.: `tupe desc",
-        ),
+        ("relative_buckts", 3, r"no field of a position encoding .did you mean relative_buckets\?.: `tupe desc"),
         ("dropout", 0, "dropout is no field of a position encoding"),
         ("relative_max_distance", "many", "relative_max_distance=many is not what an override .*a whole number"),
         ("relative_max_distance", "[3", r"relative_max_distance=\[3 is no value"),

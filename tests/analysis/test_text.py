@@ -7,20 +7,15 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from tests.data.conftest import as_text, made_documents
+from tests.data.conftest import prepare_made
 from tupe.analysis.text import read_tokens
-from tupe.cli.main import main
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("corpus")
-    (folder / "text.txt").write_text(as_text(made_documents(0, 60)))
-    arguments = ["--vocab-size", "120", "--valid-documents", "6", "--max-tokens", "30", "--workers", "1"]
-    assert main(["prepare-corpus", str(folder / "data"), str(folder / "text.txt"), *arguments]) == 0
-    return folder / "data"
+    return prepare_made(tmp_path_factory.mktemp("text"), 60, "--vocab-size 120 --valid-documents 6 --max-tokens 30")
 
 
 def encoder_of(dictionary, checksum):

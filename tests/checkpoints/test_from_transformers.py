@@ -15,6 +15,14 @@ from tupe.fairseq_patches.checkpoints import dictionary_sha256, read_dictionary
 pytest.importorskip("transformers")
 
 
+@pytest.fixture
+def exported(make_checkpoint, corpus, tmp_path):
+    """The folder that a checkpoint was exported to."""
+    make_checkpoint(tmp_path / "pretrained.pt")
+    export(tmp_path / "pretrained.pt", corpus, tmp_path / "exported", tokenizer=False)
+    return tmp_path / "exported"
+
+
 @pytest.mark.parametrize(("max_positions", "windows"), [(24, (10, 10)), (128, (62, 62)), (256, (64, 128))])
 def test_a_model_that_learnt_to_answer_in_transformers(max_positions, windows, make_checkpoint, corpus, tmp_path):
     """A configuration without windows gets windows that fit the positions."""
@@ -47,41 +55,33 @@ def test_the_checksum_of_the_dictionary_comes_back(make_checkpoint, corpus, tmp_
         ({"linear_heads": True}, "does not describe the head in .*model.safetensors: give files"),
     ],
 )
-def test_a_configuration_of_another_model(change, said, make_checkpoint, corpus, tmp_path):
+def test_a_configuration_of_another_model(change, said, exported, tmp_path):
     from tupe.transformers import TupeForSequenceClassification
 
-    make_checkpoint(tmp_path / "pretrained.pt")
-    export(tmp_path / "pretrained.pt", corpus, tmp_path / "exported", tokenizer=False)
-    TupeForSequenceClassification.from_pretrained(tmp_path / "exported").save_pretrained(tmp_path / "new")
+    TupeForSequenceClassification.from_pretrained(exported).save_pretrained(tmp_path / "new")
     path = tmp_path / "new/config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(UserError, match=rf"^{path} {said}"):
         import_transformers(tmp_path / "new", tmp_path / "back.pt")
 
 
-def test_special_numbers_as_transformers_may_write_them(make_checkpoint, corpus, tmp_path):
-    make_checkpoint(tmp_path / "pretrained.pt")
-    export(tmp_path / "pretrained.pt", corpus, tmp_path / "exported", tokenizer=False)
-    path = tmp_path / "exported/config.json"
+def test_special_numbers_as_transformers_may_write_them(exported, tmp_path):
+    path = exported / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "bos_token_id": None, "eos_token_id": [2]}))
-    import_transformers(tmp_path / "exported", tmp_path / "back.pt")
+    import_transformers(exported, tmp_path / "back.pt")
     assert (tmp_path / "back.pt").is_file()
 
 
-def test_a_language_that_nothing_reads(make_checkpoint, corpus, tmp_path, capsys):
-    make_checkpoint(tmp_path / "pretrained.pt")
-    export(tmp_path / "pretrained.pt", corpus, tmp_path / "exported", tokenizer=False)
-    assert main(["import", str(tmp_path / "exported"), str(tmp_path / "back.pt"), "--language", "de"]) == 1
+def test_a_language_that_nothing_reads(exported, tmp_path, capsys):
+    assert main(["import", str(exported), str(tmp_path / "back.pt"), "--language", "de"]) == 1
     assert capsys.readouterr().err.startswith("error: --language is of models of other libraries, and ")
 
 
-def test_quantised_weights(make_checkpoint, corpus, tmp_path):
+def test_quantised_weights(exported, tmp_path):
     """PyTorch would copy the numbers into the model as they are, without their scale."""
     from safetensors.torch import load_file, save_file
 
-    make_checkpoint(tmp_path / "pretrained.pt")
-    export(tmp_path / "pretrained.pt", corpus, tmp_path / "exported", tokenizer=False)
-    path = tmp_path / "exported/model.safetensors"
+    path = exported / "model.safetensors"
     save_file({name: (tensor * 100).to(torch.int8) for name, tensor in load_file(path).items()}, path)
     with pytest.raises(UserError, match="does not hold the weights of the 2 layers"):
-        import_transformers(tmp_path / "exported", tmp_path / "back.pt")
+        import_transformers(exported, tmp_path / "back.pt")

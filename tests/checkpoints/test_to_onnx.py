@@ -181,10 +181,7 @@ def test_wrong_input_is_one_sentence(small, data, tmp_path, capsys, monkeypatch)
         ([tmp_path / "layers"], r"are not of the model in its config\.json, first tupe\.layers\..*: give files"),
         ([tmp_path / "positions"], r"are not of the model in its config\.json, first tupe\.\S+: give files"),
         ([small, "--data", tmp_path], "there is no split valid"),
-        (
-            [small, "--data", data / "MNLI"],
-            "MNLI has the classes a, b, c, but the model LABEL_0, LABEL_1: give",
-        ),
+        ([small, "--data", data / "MNLI"], "MNLI has the classes a, b, c, but the model LABEL_0, LABEL_1: give"),
     ):
         assert main(["export-onnx", *map(str, arguments)]) == 1
         err = capsys.readouterr().err

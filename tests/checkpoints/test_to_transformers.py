@@ -322,11 +322,7 @@ def altered(path, target, change):
 
 #: What is wrong -> what is changed in (checkpoint's state), in a copy of the data's folder, and what the sentence says.
 WRONG = {
-    "encoder-decoder": (
-        lambda s: s["cfg"]["model"].update(_name="transformer"),
-        None,
-        "fairseq's model transformer",
-    ),
+    "encoder-decoder": (lambda s: s["cfg"]["model"].update(_name="transformer"), None, "fairseq's model transformer"),
     "settings that run": (
         lambda s: s.update(args=Namespace(task="translation", arch="fconv", encoder_layers="print()")),
         None,
@@ -451,10 +447,7 @@ def weights(change):
 WRONG_FOLDERS = {
     "no config": (lambda f: (f / "config.json").unlink(), r"there is neither model\.pt.* nor config\.json"),
     "no JSON": (lambda f: (f / "config.json").write_text("{"), "no JSON"),
-    "another model": (
-        config({"model_type": "bert"}),
-        "lacks 'embeddings.position_embeddings.weight'",
-    ),
+    "another model": (config({"model_type": "bert"}), "lacks 'embeddings.position_embeddings.weight'"),
     "a list": (lambda f: (f / "config.json").write_text("[]"), r"config\.json is not what .* writes \(it is \[\]"),
     "wrong type": (config({"hidden_size": "16"}), "encoder_embed_dim is '16'"),
     "no choice": (config({"absolute": "sinusoidal"}), "has absolute=sinusoidal, a term that is not registered"),

@@ -30,8 +30,7 @@ def test_every_file_is_a_command_of_one_group():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "meant"),
-    [("user_dir", "user-dir"), ("translat", "translate"), ("tabel", "table"), ("--output", None)],
+    ("wrong", "meant"), [("user_dir", "user-dir"), ("translat", "translate"), ("tabel", "table"), ("--output", None)]
 )
 def test_a_wrong_command_is_told_the_nearest(wrong, meant, capsys):
     assert main([wrong]) == 1

@@ -7,14 +7,7 @@ from tupe.cli.main import main
 from tupe.models.config import ElectraConfig
 from tupe.models.seq2seq.config import Seq2SeqConfig
 from tupe.models.summary import count_parameters, meta_model
-from tupe.systems import (
-    ELECTRA_SIZES,
-    SEQ2SEQ_SIZES,
-    SEQ2SEQ_SYSTEMS,
-    SIZES,
-    SYSTEMS,
-    system_fields,
-)
+from tupe.systems import ELECTRA_SIZES, SEQ2SEQ_SIZES, SEQ2SEQ_SYSTEMS, SIZES, SYSTEMS, system_fields
 
 
 def test_table_has_every_system_and_size(capsys):

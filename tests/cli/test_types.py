@@ -10,16 +10,7 @@ from tupe.errors import UserError
 
 #: Commands that write nothing but the screen, or go on in a folder that they are given.
 NO_OUTPUT = {
-    *(
-        "bleu",
-        "config-dir",
-        "describe",
-        "export-onnx",
-        "finetune",
-        "finetuning-result",
-        "model-overrides",
-        "plan",
-    ),
+    *("bleu", "config-dir", "describe", "export-onnx", "finetune", "finetuning-result", "model-overrides", "plan"),
     *("qa-score", "quickstart-report", "study-report", "systems", "user-dir"),
 }
 

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from tests.data.conftest import as_text, made_documents
+from tests.data.conftest import prepare_made
 from tests.samples import HEAD, write_checkpoint
 from tupe.analysis.checkpoint import open_encoder
 from tupe.analysis.length import loss_by_position
@@ -47,11 +47,7 @@ def test_heads_of_a_task_are_left_behind(tmp_path, capsys):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("corpus")
-    (folder / "text.txt").write_text(as_text(made_documents(0, 150)))
-    options = ["--vocab-size", "120", "--valid-documents", "6", "--max-tokens", "30", "--workers", "1"]
-    assert main(["prepare-corpus", str(folder / "data"), str(folder / "text.txt"), *options]) == 0
-    return folder / "data"
+    return prepare_made(tmp_path_factory.mktemp("text"), 150, "--vocab-size 120 --valid-documents 6 --max-tokens 30")
 
 
 @pytest.fixture

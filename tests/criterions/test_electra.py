@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from fairseq.criterions.masked_lm import MaskedLmConfig
-from fairseq.data import Dictionary
 from fairseq.logging import metrics
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.samples import WORDS, dictionary_of
 from tupe.criterions import TupeElectraCriterion, TupeMaskedLmCriterion, throughput
 from tupe.criterions.electra import BINS, TupeElectraCriterionConfig, histogram
 from tupe.criterions.metrics import area_under_curve, detection
@@ -26,10 +26,7 @@ RATE, SEED = 0.15, 3
 
 @pytest.fixture(scope="module")
 def task():
-    dictionary = Dictionary()
-    for index in range(20):
-        dictionary.add_symbol(f"word{index}")
-    dictionary.add_symbol("<mask>")
+    dictionary = dictionary_of(*WORDS, "<mask>")
     cfg = SimpleNamespace(mask_prob=RATE, seed=SEED)
     return SimpleNamespace(
         source_dictionary=dictionary, target_dictionary=dictionary, max_positions=lambda: 32, cfg=cfg

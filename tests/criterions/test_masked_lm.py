@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq.criterions.masked_lm import MaskedLmConfig, MaskedLmLoss
-from fairseq.data import Dictionary
 from fairseq.logging import metrics
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from tests.samples import WORDS, dictionary_of
 from tupe.criterions import TupeMaskedLmCriterion
 from tupe.errors import UserError
 from tupe.models.config import CONFIGS
@@ -22,9 +22,7 @@ PAD = 1
 
 @pytest.fixture(scope="module")
 def task():
-    dictionary = Dictionary()
-    for index in range(20):
-        dictionary.add_symbol(f"word{index}")
+    dictionary = dictionary_of(*WORDS)
     return SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, max_positions=lambda: 16)
 
 

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from fairseq.data import Dictionary
 from fairseq.logging import metrics
 from fairseq.trainer import Trainer
 from hypothesis import given, settings
@@ -15,6 +14,7 @@ from scipy import stats
 from sklearn import metrics as sklearn_metrics
 from torch import nn
 
+from tests.samples import dictionary_of
 from tupe.criterions import TupeSentencePredictionCriterion
 from tupe.criterions import sentence_prediction as module
 from tupe.criterions.sentence_prediction import TupeSentencePredictionCriterionConfig
@@ -22,9 +22,7 @@ from tupe.errors import UserError
 
 
 def criterion(regression_target=False, labels=("0", "1")):
-    dictionary = Dictionary()
-    for label in labels:
-        dictionary.add_symbol(label)
+    dictionary = dictionary_of(*labels)
     task = SimpleNamespace(label_dictionary=dictionary, target_dictionary=dictionary)
     config = TupeSentencePredictionCriterionConfig(regression_target=regression_target)
     return TupeSentencePredictionCriterion(config, task)
@@ -222,15 +220,13 @@ def test_wrong_input_is_refused():
         criterion()(Recalls([[0.0, 1.0]]), sample)
     with pytest.raises(UserError, match="the task SimpleNamespace has not"):
         TupeSentencePredictionCriterion(
-            TupeSentencePredictionCriterionConfig(), SimpleNamespace(target_dictionary=Dictionary())
+            TupeSentencePredictionCriterionConfig(), SimpleNamespace(target_dictionary=dictionary_of())
         )
 
 
 def weighted(text, counts=([6, 2], 8), **fields):
     """The criterion of a task with these counts of its classes."""
-    dictionary = Dictionary()
-    for index in range(len(counts[0])):
-        dictionary.add_symbol(f"c{index}")
+    dictionary = dictionary_of(*(f"c{index}" for index in range(len(counts[0]))))
     cfg = SimpleNamespace(
         num_classes=len(counts[0]), **{name: fields.pop(name) for name in ("multi_label",) if name in fields}
     )

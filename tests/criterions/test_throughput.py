@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq.criterions.masked_lm import MaskedLmConfig
-from fairseq.data import Dictionary
 from fairseq.logging import metrics
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.samples import dictionary_of
 from tupe.criterions import TupeMaskedLmCriterion, throughput
 from tupe.models import TupeModel
 from tupe.models.config import CONFIGS
@@ -17,9 +17,7 @@ LENGTH, ROWS, PREDICTED = 64, 4, 40
 
 
 def task():
-    dictionary = Dictionary()
-    for index in range(200):
-        dictionary.add_symbol(f"word{index}")
+    dictionary = dictionary_of(*map(str, range(200)))
     return SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, max_positions=lambda: LENGTH)
 
 

@@ -26,11 +26,16 @@ def as_text(documents):
     return "\n\n".join("\n".join(lines) for lines in documents) + "\n"
 
 
+def prepare_made(folder, documents, options):
+    """Prepare so many made documents by the command, with options in one text; return the corpus."""
+    (folder / "text.txt").write_text(as_text(made_documents(0, documents)))
+    command = ["prepare-corpus", str(folder / "corpus"), str(folder / "text.txt"), *options.split(), "--workers", "1"]
+    assert main(command) == 0
+    return folder / "corpus"
+
+
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory):
     """A corpus of two shards, prepared by the command as the paper does."""
-    folder = tmp_path_factory.mktemp("prepared")
-    (folder / "text.txt").write_text(as_text(made_documents(0, 120)))
-    arguments = ["--vocab-size", "150", "--shards", "2", "--valid-documents", "10", "--max-tokens", "30"]
-    assert main(["prepare-corpus", str(folder / "corpus"), str(folder / "text.txt"), *arguments, "--workers", "1"]) == 0
-    return folder / "corpus"
+    options = "--vocab-size 150 --shards 2 --valid-documents 10 --max-tokens 30"
+    return prepare_made(tmp_path_factory.mktemp("prepared"), 120, options)

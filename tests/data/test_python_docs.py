@@ -64,11 +64,7 @@ def test_other_text_is_not_english(text):
 
 def test_sentences_end_before_a_capital():
     text = "It is so.  Is it? That's it, i.e. The end of version 3.11 is near!"
-    assert split_sentences(text) == [
-        "It is so.",
-        "Is it?",
-        "That's it, i.e. The end of version 3.11 is near!",
-    ]
+    assert split_sentences(text) == ["It is so.", "Is it?", "That's it, i.e. The end of version 3.11 is near!"]
 
 
 @pytest.fixture

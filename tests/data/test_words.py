@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from fairseq.data import Dictionary
 
-from tests.data.conftest import as_text, made_documents
+from tests.data.conftest import prepare_made
 from tests.samples import write_dictionary
-from tupe.cli.main import main
 from tupe.data.binary import writer
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.glue.prepare import _encode_words
@@ -94,11 +93,8 @@ def test_scores():
 @pytest.fixture(scope="module")
 def cased(tmp_path_factory):
     """A corpus whose texts are not rewritten."""
-    folder = tmp_path_factory.mktemp("cased")
-    (folder / "text.txt").write_text(as_text(made_documents(0, 40)))
-    options = ["--profile", "sentencepiece", "--vocab-size", "100", "--valid-documents", "5", "--workers", "1"]
-    assert main(["prepare-corpus", str(folder / "corpus"), str(folder / "text.txt"), *options]) == 0
-    return folder / "corpus"
+    options = "--profile sentencepiece --vocab-size 100 --valid-documents 5"
+    return prepare_made(tmp_path_factory.mktemp("cased"), 40, options)
 
 
 @pytest.mark.parametrize("profile", ["paper", "sentencepiece"])

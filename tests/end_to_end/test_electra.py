@@ -61,10 +61,7 @@ def test_two_processes_are_one(corpus, tmp_path):
     """2 x 4 sequences draw and learn what 1 x 4 x 2 do, and hold one of what is shared."""
     logs = []
     no_dropout = ("model.dropout=0", "model.attention_dropout=0")
-    for done in (
-        pretrain_alone(corpus, tmp_path / "1", *no_dropout),
-        pretrain(corpus, tmp_path / "2", 2, *no_dropout),
-    ):
+    for done in (pretrain_alone(corpus, tmp_path / "1", *no_dropout), pretrain(corpus, tmp_path / "2", 2, *no_dropout)):
         names = ("loss", "gen_loss", "disc_loss", "replaced_share", "gnorm")
         logs.append([[float(record[name]) for name in names] for record in train_log(done.stdout)["train_inner"]])
     for one, two in zip(*logs):

@@ -8,7 +8,7 @@ import pytest
 import seqeval.metrics
 
 from tests.commands import finetune, run, tupe
-from tests.data.conftest import as_text, made_documents
+from tests.data.conftest import prepare_made
 from tests.samples import write_checkpoint
 from tupe.data.corpus.manifest import Manifest
 from tupe.data.corpus.vocabulary import symbols
@@ -23,11 +23,9 @@ NAMES, VERBS, THINGS = ["Anna", "Bob", "Carl"], ["sees", "hears"], ["the house",
 def data(tmp_path_factory):
     """A corpus whose texts are not rewritten, and an encoder with its vocabulary that nothing was taught."""
     folder = tmp_path_factory.mktemp("own")
-    (folder / "text.txt").write_text(as_text(made_documents(0, 60)))
-    options = ["--profile", "sentencepiece", "--vocab-size", "120", "--valid-documents", "5", "--workers", "1"]
-    assert tupe("prepare-corpus", folder / "corpus", folder / "text.txt", *options) == 0
-    pieces = [piece for piece in symbols(Manifest.load(folder / "corpus").model)[4:] if piece != "<mask>"]
-    write_checkpoint(folder / "pretrained.pt", folder / "corpus", symbols=pieces)
+    corpus = prepare_made(folder, 60, "--profile sentencepiece --vocab-size 120 --valid-documents 5")
+    pieces = [piece for piece in symbols(Manifest.load(corpus).model)[4:] if piece != "<mask>"]
+    write_checkpoint(folder / "pretrained.pt", corpus, symbols=pieces)
     return folder
 
 

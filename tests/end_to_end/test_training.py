@@ -7,18 +7,7 @@ import time
 import pytest
 import torch
 
-from tests.commands import (
-    BIN,
-    REAL,
-    ROOT,
-    finetune,
-    hydra_command,
-    hydra_train,
-    run,
-    train,
-    train_log,
-    tupe,
-)
+from tests.commands import BIN, REAL, ROOT, finetune, hydra_command, hydra_train, run, train, train_log, tupe
 from tests.models.small import KINDS
 
 TINY = ("--encoder-layers", 2, "--encoder-embed-dim", 32, "--encoder-ffn-embed-dim", 64, "--encoder-attention-heads", 2)

@@ -33,10 +33,7 @@ def test_fields_of_what_has_a_name_need_no_plus():
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        (
-            "criterion.class_weights=[1,2.5]",
-            r"class_weights: \[1, 2.5\] is no text, so write it without brackets",
-        ),
+        ("criterion.class_weights=[1,2.5]", r"class_weights: \[1, 2.5\] is no text, so write it without brackets"),
         ("task.frozen_layers=few", "^tupe_sentence_prediction cannot have this frozen_layers: Value 'few'"),
         ("task=nosuch", "^task is nosuch, but is a group: set its fields, as task.KEY=VALUE"),
         ("common=3", "^common is 3, but is a group: set its fields, as common.KEY=VALUE"),

@@ -33,11 +33,6 @@ def test_architecture_on_the_command_line(train, tmp_path):
         train(tmp_path, arch="tupe_bse")
 
 
-def test_a_system_without_a_size():
-    with pytest.raises(UserError, match=r"no model 'tupe_a' \(did you mean tupe_a_base\?\)"):
-        refuse_unknown("tupe_a")
-
-
 def test_validation_without_a_task(monkeypatch):
     monkeypatch.setattr("sys.argv", ["fairseq-validate", "DATA", "--user-dir", "tupe", "--path", "none.pt"])
     with pytest.raises(UserError, match="no task is given: set --task"):
@@ -62,17 +57,13 @@ def test_an_override_that_nothing_reads(given, monkeypatch):
         (("--bf16", "--fp16"), "--fp16, --bf16 and --tpu exclude each other: keep one"),
         (("--stop-min-lr", 1), "no update would be made, because .* begins at .* and optimization.stop_min_lr is 1"),
         (("--bpe", "bytes"), "--bpe bytes has no settings in fairseq: choose one of bert, byte_bpe"),
+        (("--batch-size-valid", "inf"), "^--batch-size-valid is 'inf': give a number"),
+        (("--batch-size-valid", "1 2"), "^--batch-size-valid is '1 2': give a number"),
     ],
 )
 def test_flags_that_fairseq_takes_and_cannot_use(flags, said, train, tmp_path):
     with pytest.raises(UserError, match=said):
         train(tmp_path, *flags)
-
-
-@pytest.mark.parametrize("value", ["inf", "1 2"])
-def test_a_flag_that_fairseq_evaluates(value, train, tmp_path):
-    with pytest.raises(UserError, match=f"^--batch-size-valid is '{value}': give a number"):
-        train(tmp_path, "--batch-size-valid", value)
 
 
 def test_a_wrong_flag_is_one_sentence(train, tmp_path, capsys):
@@ -117,9 +108,12 @@ def test_known_models(name):
     refuse_unknown(name)
 
 
-def test_nothing_near():
-    with pytest.raises(UserError, match=r"^there is no model 'xyz': a name is"):
-        refuse_unknown("xyz")
+@pytest.mark.parametrize(
+    ("name", "said"), [("tupe_a", r"'tupe_a' \(did you mean tupe_a_base\?\)"), ("xyz", "'xyz': a name is")]
+)
+def test_a_system_without_a_size_and_nothing_near(name, said):
+    with pytest.raises(UserError, match=f"^there is no model {said}"):
+        refuse_unknown(name)
 
 
 def build_optimizer(**parts):
@@ -236,10 +230,7 @@ def test_an_optimizer_without_defaults_under_hydra(name):
 )
 def test_a_criterion_of_another_kind_of_model(task, criterion):
     task = type(task, (FairseqTask,), {"__module__": "tupe.tasks"})(Namespace())
-    with (
-        patched(),
-        pytest.raises(UserError, match=rf"^the criterion {criterion} does not fit .*: choose one of"),
-    ):
+    with patched(), pytest.raises(UserError, match=rf"^the criterion {criterion} does not fit .*: choose one of"):
         criterions.build_criterion(Namespace(criterion=criterion), task)
 
 

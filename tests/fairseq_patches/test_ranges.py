@@ -421,25 +421,20 @@ def test_commands_of_translation_refuse(name, command):
         command(name, "--model-overrides", "{'criterion': 'x'}")
 
 
-def test_a_tokenizer_of_a_language_is_told_which(command):
-    with pytest.raises(UserError, match=r"^--tokenizer moses needs the languages: set --source-lang and --target-lang"):
-        command("interactive", "--tokenizer", "moses")
-
-
-def test_a_task_that_needs_a_field_of_its_criterion(command):
-    with pytest.raises(
-        UserError, match=r"^the task tupe_sentence_prediction needs a criterion with \w+: set --criterion"
-    ):
-        command("validate", "--task", "tupe_sentence_prediction")
-
-
-def test_what_another_command_does(command):
-    with pytest.raises(UserError, match=r"^--constraints are read .* by fairseq-interactive alone"):
-        command("generate", "--constraints")
-    with pytest.raises(UserError, match=r"^--score-reference scores .* by fairseq-generate alone: leave it out"):
-        command("interactive", "--score-reference")
-    with pytest.raises(UserError, match=r"^--num-shards divides what fairseq-generate translates, and nothing else"):
-        command("interactive", "--num-shards", 2)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("interactive --tokenizer moses", "--tokenizer moses needs the languages: set --source-lang and --target-lang"),
+        ("validate --task tupe_sentence_prediction", r"the task \w+ needs a criterion with \w+: set --criterion"),
+        ("generate --constraints", "--constraints are read .* by fairseq-interactive alone"),
+        ("interactive --score-reference", "--score-reference scores .* by fairseq-generate alone: leave it out"),
+        ("interactive --num-shards 2", "--num-shards divides what fairseq-generate translates, and nothing else"),
+        ("interactive --batch-size 5", "--batch-size 5 is above --buffer-size: raise the latter"),
+    ],
+)
+def test_options_that_a_command_cannot_use(words, said, command):
+    with pytest.raises(UserError, match=f"^{said}"):
+        command(*words.split())
 
 
 def test_weights_that_overrides_do_not_fit():
@@ -497,11 +492,6 @@ def test_a_checkpoint_that_makes_no_configuration():
 def test_a_seed_of_averaged_weights_has_them(train, trained, tmp_path):
     with pytest.raises(UserError, match=r"checkpoint_last.pt has no averaged weights: give ema.ema_seed_model a"):
         train(tmp_path, "--store-ema", "--ema-seed-model", trained / "checkpoint_last.pt")
-
-
-def test_sentences_of_a_batch_are_read_at_once(command):
-    with pytest.raises(UserError, match=r"--batch-size 5 is above --buffer-size: raise the latter"):
-        command("interactive", "--batch-size", 5)
 
 
 def test_a_file_that_cannot_be_a_folder_of_results(command, tmp_path):

@@ -15,7 +15,7 @@ from fairseq_cli import interactive
 from omegaconf import OmegaConf
 
 from tests.commands import run
-from tests.samples import FIELDS
+from tests.samples import FIELDS, dictionary_of
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import compare, load, opened, record_dictionaries, same_direction
 from tupe.fairseq_patches.commands import _checked
@@ -183,9 +183,7 @@ def test_text_to_translate_that_is_not_utf_8(monkeypatch):
 
 def test_another_target_dictionary_of_the_same_size():
     """The source's is the same: its checksum says nothing of the target's."""
-    words, others = Dictionary(), Dictionary()
-    words.add_symbol("word")
-    others.add_symbol("other")
+    words, others = dictionary_of("word"), dictionary_of("other")
     config = SEQ2SEQ_CONFIGS["seq2seq_tupe_r_tiny"](**FIELDS)
     task = TranslationTask(TranslationConfig(left_pad_source=False), words, words)
     record_dictionaries(Namespace(model=config, task={}), task)

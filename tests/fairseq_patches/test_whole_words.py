@@ -1,13 +1,12 @@
 import numpy as np
 import pytest
 import torch
-from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from omegaconf import OmegaConf
 
 from tests.fairseq_patches.conftest import trainer  # noqa: F401  registers the plugin
-from tests.samples import write_dictionary
+from tests.samples import dictionary_of, write_dictionary
 from tupe.errors import UserError
 from tupe.fairseq_patches.task import put_in_scope, word_begins
 
@@ -33,32 +32,22 @@ def test_a_word_is_masked_as_a_whole(corpus):
     assert whole > 0 and longest > 1
 
 
-def dictionary(*symbols):
-    made = Dictionary()
-    for symbol in symbols:
-        made.add_symbol(symbol)
-    return made
-
-
 @pytest.mark.parametrize(
     ("symbols", "begins"),
-    [
-        (["\u2581the", "re", "\u2581", "<mask>"], [1, 0, 1, 1]),
-        (["the", "##re", "madeupword0000"], [1, 0, 1]),
-    ],
+    [(["\u2581the", "re", "\u2581", "<mask>"], [1, 0, 1, 1]), (["the", "##re", "madeupword0000"], [1, 0, 1])],
 )
 def test_where_words_begin(symbols, begins):
-    assert word_begins(dictionary(*symbols)).tolist() == [1, 1, 1, 1, *begins]
+    assert word_begins(dictionary_of(*symbols)).tolist() == [1, 1, 1, 1, *begins]
 
 
 def test_a_vocabulary_that_does_not_say():
     with pytest.raises(UserError, match="mask_whole_words needs a vocabulary that says where words begin"):
-        word_begins(dictionary("464", "11"))
+        word_begins(dictionary_of("464", "11"))
 
 
 def test_words_of_a_byte_level_vocabulary():
     """A word begins with its space, or behind `<s>` and `</s>`; punctuation is part of the word, as in fairseq's."""
-    begins = word_begins(dictionary("Hello", "\u0120wor", "ld", ".", "##", "\u0120the", "<mask>"))
+    begins = word_begins(dictionary_of("Hello", "\u0120wor", "ld", ".", "##", "\u0120the", "<mask>"))
     tokens = torch.tensor([0, 4, 5, 6, 7, 2, 4, 6, 9, 10, 2])
     assert begins.gather(0, tokens).tolist() == [1, 1, 1, 0, 0, 1, 1, 0, 1, 1, 1]
 

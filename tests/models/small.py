@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 import torch
-from fairseq.data import Dictionary
 
+from tests.samples import dictionary_of
 from tupe.models.config import CONFIGS
 from tupe.models.electra import ElectraModel
 from tupe.models.tupe import TupeModel
@@ -32,21 +32,12 @@ KINDS = _kinds()
 
 
 def small_dictionary():
-    dictionary = Dictionary()
-    for index in range(WORDS):
-        dictionary.add_symbol(f"word{index}")
-    dictionary.add_symbol("<mask>")
-    return dictionary
+    return dictionary_of(*(f"word{index}" for index in range(WORDS)), "<mask>")
 
 
 def small_model(name, dictionary, max_positions=24, **fields):
     torch.manual_seed(0)
-    small = {
-        "encoder_layers": 2,
-        "encoder_embed_dim": 24,
-        "encoder_ffn_embed_dim": 48,
-        "encoder_attention_heads": 3,
-    }
+    small = {"encoder_layers": 2, "encoder_embed_dim": 24, "encoder_ffn_embed_dim": 48, "encoder_attention_heads": 3}
     task = SimpleNamespace(source_dictionary=dictionary, max_positions=lambda: max_positions)
     model_class = TupeModel
     if name in ELECTRA_NAMES:

@@ -109,18 +109,12 @@ def test_a_name_that_nothing_reads():
         ({"sentencepiece_model": 3}, "sentencepiece_model is 3, but must be a path"),
         ({"user_dir": 3}, "user_dir is 3, but must be a path"),
         ({"tokens_per_sample": "x"}, "masked_lm cannot have this tokens_per_sample: Value 'x' of type"),
+        ({"compile": 2}, "tupe_tiny cannot have this compile: '2' is neither true nor"),
+        ({"relative": "x"}, "tupe_tiny cannot have this relative: Invalid value 'x'"),
     ],
 )
 def test_a_value_that_makes_another_model(hub, change, said, tmp_path):
     with pytest.raises(UserError, match=f"^{said}"):
-        TupeModel.from_pretrained(str(tmp_path), bpe=None, **change)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"), [({"compile": 2}, "'2' is neither true nor"), ({"relative": "x"}, "Invalid value 'x'")]
-)
-def test_a_value_that_a_field_cannot_have(hub, change, said, tmp_path):
-    with pytest.raises(UserError, match=f"^tupe_tiny cannot have this {next(iter(change))}: {said}"):
         TupeModel.from_pretrained(str(tmp_path), bpe=None, **change)
 
 

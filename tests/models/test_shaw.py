@@ -69,15 +69,6 @@ def test_zero_value_vectors_are_plain_shaw(build, tokens):
         torch.testing.assert_close(with_values(tokens)[0], plain(tokens)[0])
 
 
-def test_padding_changes_nothing_with_values(build, tokens):
-    model = build("shaw_tiny", shaw_values=True)
-    with torch.no_grad():
-        padded, _ = model(tokens)
-        for row, length in enumerate((13, 8, 2)):
-            alone, _ = model(tokens[row : row + 1, :length])
-            torch.testing.assert_close(padded[row, :length], alone[0], rtol=1e-4, atol=1e-5)
-
-
 def test_one_dropout_for_both_parts_of_the_value():
     """With values 1 and a^V = -1 everywhere the two parts cancel, whatever is dropped."""
     query, key, value = inputs(dtype=torch.float32)

@@ -105,9 +105,9 @@ def test_names():
     assert {"tupe_base", "tupe_r_base", "bert_ad_large", "tupe_a_tie_cls_small"} <= set(MODEL_NAMES)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_padding_on_the_right_changes_nothing(build, tokens, name):
-    model = build(name)
+@pytest.mark.parametrize(("name", "fields"), [*((name, {}) for name in ALL), ("shaw_tiny", {"shaw_values": True})])
+def test_padding_on_the_right_changes_nothing(build, tokens, name, fields):
+    model = build(name, **fields)
     with torch.no_grad():
         padded, _ = model(tokens)
         for row, length in enumerate((13, 8, 2)):

@@ -80,19 +80,13 @@ def test_cross_hands_out_factors():
         lambda: PositionBias(LowRankAbsolute(4, 8, 2), None, Reset(2, 8)),
         lambda: PositionBias(UntiedAbsolute(4, 8, 2), BucketedRelative(2), Reset(2, 8, "release")),
         lambda: PositionBias(UntiedAbsolute(4, 8, 2), None, Reset(2, 8, "release", relative=True)),
+        lambda: PositionBias(None, None, Reset(2, 8)),
+        lambda: PositionBias(UntiedAbsolute(4, 8, 2), None, Reset(2, 8), cross=True),
     ],
 )
 def test_a_reset_that_does_not_fit_the_terms(build):
     with pytest.raises(UserError, match="reset"):
         build()
-
-
-@pytest.mark.parametrize(
-    "build", [lambda a, r: PositionBias(None, None, r), lambda a, r: PositionBias(a, None, r, cross=True)]
-)
-def test_reset_needs_a_correlation(build):
-    with pytest.raises(UserError, match="reset"):
-        build(UntiedAbsolute(4, 8, 2), Reset(2, 8))
 
 
 def test_an_absolute_term_in_the_place_of_the_relative_one():

@@ -352,16 +352,8 @@ def test_what_cannot_be(options, said):
 @pytest.mark.parametrize(
     ("shape", "rotation", "said"),
     [
-        (
-            (2, 4, 9, 16),
-            Rotary(16)(9),
-            r"^x \(2, 4, 9, 16\) does not fit a rotation of 9 .*transpose\(1, 2\)",
-        ),
-        (
-            (2, 8, 4, 16),
-            Rotary(16)(9),
-            r"of 9 .* and 16 columns, which turns \(\.\.\., 9, H, d_h\) .* its length$",
-        ),
+        ((2, 4, 9, 16), Rotary(16)(9), r"^x \(2, 4, 9, 16\) does not fit a rotation of 9 .*transpose\(1, 2\)"),
+        ((2, 8, 4, 16), Rotary(16)(9), r"of 9 .* and 16 columns, which turns \(\.\.\., 9, H, d_h\) .* its length$"),
         ((2, 1, 4, 16), Rotary(16)(9), "of 9 positions"),
         ((2, 9, 4, 16), Rotary(16)(1), "of 1 positions"),
         ((2, 9, 4, 8), Rotary(16)(9), "with d_h of at least 16: give"),

@@ -5,12 +5,12 @@ from argparse import Namespace
 import numpy as np
 import pytest
 import torch
-from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import make_builder
 from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
+from tests.samples import dictionary_of
 from tupe.errors import UserError
 from tupe.fairseq_patches.patching import patched
 from tupe.fairseq_patches.task import before_building
@@ -103,9 +103,7 @@ class Folder:
 
     def __init__(self, path):
         self.path = path
-        self.text, self.labels = Dictionary(), Dictionary()
-        for word in "abcdefgh":
-            self.text.add_symbol(word)
+        self.text, self.labels = dictionary_of(*"abcdefgh"), dictionary_of()
 
     def split(self, name, impl="mmap", labels=None, **sides):
         for side, lines in sides.items():

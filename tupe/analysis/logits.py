@@ -159,13 +159,11 @@ def plot_correlations(correlations: dict[str, Tensor], title: str, output: str |
     save_figure(figure, output, title)
 
 
-def logit_ranks(
-    checkpoint: Checkpoint, tokens: Tensor, relative_tolerance: float = 1e-6
-) -> tuple[Tensor, Tensor | None]:
+def logit_ranks(checkpoint: Checkpoint, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
     """Compute ranks of the logits of every layer and head, and of the position term alone (DIET, figures 2 and 8).
 
-    Tokens are `(B, n)`, without padding. Singular values above `relative_tolerance` of the largest count. An encoder
-    from `open_encoder` becomes float64.
+    Tokens are `(B, n)`, without padding. Singular values above 1e-6 of the largest count. An encoder from
+    `open_encoder` becomes float64.
 
     Returns:
         Ranks of the logits, `(L, H)`, as means over the sequences; and of the position term, `(H,)` where layers share
@@ -176,10 +174,10 @@ def logit_ranks(
     """
     encoder = open_encoder(checkpoint)
     _check_finite_logits(encoder.args)
-    ranks = [numerical_rank(layer, relative_tolerance).double().mean(0) for layer in layer_logits(encoder, tokens)]
+    ranks = [numerical_rank(layer, 1e-6).double().mean(0) for layer in layer_logits(encoder, tokens)]
     with torch.no_grad():
         bias = encoder.sentence_encoder.position_bias(tokens.shape[1], torch.float64).bias
-    return torch.stack(ranks), None if bias is None else numerical_rank(bias, relative_tolerance)
+    return torch.stack(ranks), None if bias is None else numerical_rank(bias, 1e-6)
 
 
 def plot_ranks(ranks: dict[str, tuple[Tensor, Tensor | None]], length: int, output: str | Path) -> None:

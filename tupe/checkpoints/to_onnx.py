@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from tupe.checkpoints.from_transformers import doc_stride, read_weights
 from tupe.criterions.metrics import has_entities
-from tupe.data.binary import check_indexed
+from tupe.data.binary import PAD, check_indexed
 from tupe.data.words import check_entity_scores, named, word_scores
 from tupe.errors import UserError, needing
 from tupe.fairseq_patches.checkpoints import read_dictionary, special_symbols
@@ -227,11 +227,9 @@ class Development:
         predicted: list[Any] = [None] * len(order)
         for start in tqdm(range(0, len(order), _BATCH), name, disable=None):
             chosen = order[start : start + _BATCH]
-            ids = np.full((len(chosen), max(len(self.tokens[i]) for i in chosen)), 1)
-            mask = np.zeros_like(ids)
-            for row, i in enumerate(chosen):
-                ids[row, : len(self.tokens[i])] = self.tokens[i]
-                mask[row, : len(self.tokens[i])] = 1
+            texts = [torch.from_numpy(self.tokens[i]) for i in chosen]
+            ids = data_utils.collate_tokens(texts, PAD).numpy()
+            mask = data_utils.collate_tokens([torch.ones_like(text) for text in texts], 0).numpy()
             for row, i in zip(predict(ids, mask)[0], chosen):
                 predicted[i] = row if self.masks is None else row[self.masks[i]].argmax(-1)
         return {metric: 100 * value for metric, value in self.metrics(predicted).items()}

@@ -158,12 +158,8 @@ class TupeElectraCriterion(SummedCriterion):
 def histogram(scores: Tensor, kind: Tensor, counted: Tensor) -> Tensor:
     """Return counts `(3, BINS)` of the original, the replaced and the special tokens by `sigmoid(scores)`.
 
-    The upper half of the bins has the scores above 0.
-
-    Args:
-        scores: `(B, T)`.
-        kind: 0, 1 or 2, the row of each, `(B, T)`.
-        counted: which tokens count, `(B, T)`.
+    The upper half of the bins has the scores above 0. All arguments are `(B, T)`: `kind` is 0, 1 or 2, the row of each
+    token, and `counted` says which tokens count.
     """
     half = BINS // 2
     bins = (BINS * scores.sigmoid()).long()

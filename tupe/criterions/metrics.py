@@ -16,6 +16,8 @@ from fairseq.logging.meters import MetersDict
 from scipy.stats import rankdata
 from torch import Tensor
 
+from tupe.errors import UserError
+
 
 def accuracy(counts: list[list[int]]) -> float:
     """Return the share of examples on the diagonal."""
@@ -122,6 +124,14 @@ def area_under_curve(counts: list[list[int]]) -> float:
 
 class SummedCriterion(FairseqCriterion):
     """A criterion whose logged numbers add up, over batches and workers."""
+
+    def require(self, has: bool, what: str, name: str) -> None:
+        """Raise `UserError` unless the task `has` what the criterion `name` reads; a task of that name has it."""
+        if not has:
+            raise UserError(
+                f"the criterion {name} needs {what}, which the task {type(self.task).__name__} has not: "
+                f"set --task {name}"
+            )
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:

@@ -14,7 +14,6 @@ from tupe.criterions.metrics import SummedCriterion, totals
 from tupe.criterions.sentence_prediction import worker_slots
 from tupe.data.batches import known
 from tupe.data.qa.answers import best_spans
-from tupe.errors import UserError
 
 
 @register_criterion("tupe_question_answering", dataclass=FairseqDataclass)
@@ -27,11 +26,7 @@ class TupeQuestionAnsweringCriterion(SummedCriterion):
 
     def __init__(self, task: FairseqTask) -> None:
         super().__init__(task)
-        if not hasattr(task.cfg, "max_answer"):
-            raise UserError(
-                "the criterion tupe_question_answering needs questions, which the task "
-                f"{type(task).__name__} has not: set --task tupe_question_answering"
-            )
+        self.require(hasattr(task.cfg, "max_answer"), "questions", "tupe_question_answering")
         self.longest = task.cfg.max_answer
         self.padding_idx = task.source_dictionary.pad()
 

@@ -55,11 +55,7 @@ class TupeSentencePredictionCriterion(SummedCriterion):
 
     def __init__(self, cfg: TupeSentencePredictionCriterionConfig, task: FairseqTask) -> None:
         super().__init__(task)
-        if not hasattr(task, "label_dictionary"):
-            raise UserError(
-                f"the criterion tupe_sentence_prediction needs labels, which the task {type(task).__name__} has not: "
-                "set --task tupe_sentence_prediction"
-            )
+        self.require(hasattr(task, "label_dictionary"), "labels", "tupe_sentence_prediction")
         self.head = cfg.classification_head_name
         self.regression_target = cfg.regression_target
         # fairseq-preprocess numbers the classes by frequency, so that the class written 1 may be number 0

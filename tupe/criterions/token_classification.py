@@ -17,7 +17,6 @@ from tupe.criterions.metrics import SummedCriterion, has_entities, totals
 from tupe.criterions.sentence_prediction import CLASS_WEIGHTS, class_weights, worker_slots
 from tupe.data.batches import known
 from tupe.data.words import NO_LABEL, check_entity_scores
-from tupe.errors import UserError
 from tupe.systems import setting
 
 
@@ -36,11 +35,7 @@ class TupeTokenClassificationCriterion(SummedCriterion):
 
     def __init__(self, cfg: TupeTokenClassificationCriterionConfig, task: FairseqTask) -> None:
         super().__init__(task)
-        if not hasattr(task, "classes"):
-            raise UserError(
-                "the criterion tupe_token_classification needs labels of words, which the task "
-                f"{type(task).__name__} has not: set --task tupe_token_classification"
-            )
+        self.require(hasattr(task, "classes"), "labels of words", "tupe_token_classification")
         self.entities = has_entities(task.classes)
         if self.entities:
             check_entity_scores()

@@ -32,6 +32,11 @@ def check_folder(folder: Path) -> None:
             raise UserError(f"fairseq takes the '{sign}' in {folder} for the end of a name: use a folder without.")
 
 
+def index_and_data(prefix: Path) -> tuple[Path, Path]:
+    """Return the paths of the index and of the data."""
+    return prefix.with_name(f"{prefix.name}.idx"), prefix.with_name(f"{prefix.name}.bin")
+
+
 @contextlib.contextmanager
 def writer(prefix: Path, symbols: int) -> Iterator[Callable[[np.ndarray, np.ndarray], None]]:
     """Yield `add(tokens, sizes)`, which appends sequences whose tokens follow each other. The index comes last."""
@@ -39,10 +44,8 @@ def writer(prefix: Path, symbols: int) -> Iterator[Callable[[np.ndarray, np.ndar
 
     kind = best_fitting_int_dtype(symbols)  # as `fairseq-preprocess`: uint16, or int32 for a large dictionary
     lengths: list[np.ndarray] = [np.empty(0, dtype=np.int32)]
-    with (
-        atomic(prefix.with_name(f"{prefix.name}.idx")) as index,
-        atomic(prefix.with_name(f"{prefix.name}.bin")) as data,
-    ):
+    of_index, of_data = index_and_data(prefix)
+    with atomic(of_index) as index, atomic(of_data) as data:
         with data.open("wb") as file:
 
             def add(tokens: np.ndarray, sizes: np.ndarray) -> None:
@@ -70,7 +73,7 @@ def check_contents(
 
 def is_indexed(prefix: Path) -> bool:
     """Tell whether there is data of this format; fairseq has an older one too, of which it reads everything."""
-    index, data = (prefix.with_name(f"{prefix.name}.{suffix}") for suffix in ("idx", "bin"))
+    index, data = index_and_data(prefix)
     if not index.is_file() or not data.is_file():
         return False
     with index.open("rb") as file:
@@ -89,7 +92,7 @@ def check_indexed(prefix: Path, made_by: str, mending: str = "prepare it again",
     Raises:
         UserError: if a file is missing, cut, no binary data of fairseq's, or cannot be what the writer wrote.
     """
-    index, data = (prefix.with_name(f"{prefix.name}.{suffix}") for suffix in ("idx", "bin"))
+    index, data = index_and_data(prefix)
     for path in (index, data):
         check_file(path, made_by)
     size = index.stat().st_size
@@ -117,9 +120,9 @@ def check_open_files(prefix: Path) -> None:
 
     If fairseq met this error itself, its half-made objects would print a traceback when they are deleted.
     """
-    with contextlib.ExitStack() as files:
-        for suffix in ("idx", "bin", "bin"):  # an index that is mapped, the data, and what maps it
-            files.enter_context(prefix.with_name(f"{prefix.name}.{suffix}").open("rb"))
+    index, data = index_and_data(prefix)
+    with index.open("rb"), data.open("rb"), data.open("rb"):  # an index that is mapped, the data, and what maps it
+        pass
 
 
 def _end_of_sequences(file: BinaryIO, number: int, item: int, mending: str) -> int:

@@ -13,10 +13,8 @@ from tupe.files import typed, write
 from tupe.inference.languages import evaluate
 from tupe.safe_load import safe_load
 
-PathLike = str | Path
 
-
-def finetuning_result(run: PathLike, task: str = "", model: str = "") -> Result:
+def finetuning_result(run: Path, task: str = "", model: str = "") -> Result:
     """Write metric, best epoch and settings of the fine-tuning in `run` to `result.json` there, and return them.
 
     `metrics` has all metrics of the best validation (an epoch can have several), by development set (MNLI has two), if
@@ -28,8 +26,8 @@ def finetuning_result(run: PathLike, task: str = "", model: str = "") -> Result:
     Raises:
         UserError: if there is no finished run, or it is no fine-tuning, or one on another task.
     """
-    best = Path(run) / "checkpoint_best.pt"
-    if not Path(run).is_dir():
+    best = run / "checkpoint_best.pt"
+    if not run.is_dir():
         raise UserError(f"there is no folder {run}: give that of a fine-tuning.")
     if not best.is_file():
         raise UserError(f"{run} holds no finished fine-tuning: there is no {best.name}; look at {run}/hydra_train.log.")
@@ -46,7 +44,7 @@ def finetuning_result(run: PathLike, task: str = "", model: str = "") -> Result:
         raise UserError(f"{run} is a training of the task {trained}, which is no fine-tuning: give the folder of one.")
     epoch = at("extra_state.train_iterator.epoch", int)
     epoch -= at("extra_state.train_iterator.iterations_in_epoch", int) == 0
-    before = result(Path(run))
+    before = result(run)
     tested = {name: values for name, values in (before.metrics if before else {}).items() if "/" in name}
     data = Path(at("cfg.task.data", str))
     if task:
@@ -55,7 +53,7 @@ def finetuning_result(run: PathLike, task: str = "", model: str = "") -> Result:
             raise UserError(f"{task} has no test sets in other languages: give one of {', '.join(known)}.")
         if data.name != task:
             raise UserError(f"{run} is a fine-tuning on {data.name}, not on {task}: give one on {task}.")
-        tested = evaluate(best, data.parent, TASKS[task].tests, Path(run) / PREDICTIONS)
+        tested = evaluate(best, data.parent, TASKS[task].tests, run / PREDICTIONS)
     update = at("optimizer_history", list[dict[str, Any]])[-1:]
     found = Result(
         task=data.name,
@@ -63,7 +61,7 @@ def finetuning_result(run: PathLike, task: str = "", model: str = "") -> Result:
         score=at("extra_state.best", float),
         epoch=epoch,
         max_epoch=at("cfg.optimization.max_epoch", int),
-        metrics={**_metrics(Path(run) / "hydra_train.log", update[0].get("num_updates") if update else None), **tested},
+        metrics={**_metrics(run / "hydra_train.log", update[0].get("num_updates") if update else None), **tested},
         model=model or (before.model if before else "") or at("cfg.model._name", str),
         lr=(at("cfg.optimization.lr", list[float]) or [math.nan])[0],
         seed=at("cfg.common.seed", int),
@@ -71,7 +69,7 @@ def finetuning_result(run: PathLike, task: str = "", model: str = "") -> Result:
         pretrained=at("cfg.checkpoint.finetune_from_model", str | None),
         checkpoint=str(best),
     )
-    write(Path(run) / RESULT, found)
+    write(run / RESULT, found)
     return found
 
 

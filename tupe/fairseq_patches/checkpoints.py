@@ -258,9 +258,8 @@ def checkpoint_fits(trainer: Trainer, filename: str, goes_on: bool = True) -> It
                 "(--no-save-optimizer-state): name it as --finetune-from-model and save elsewhere, or move it away"
             )
         for name in ("best", "previous_training_time"):  # fairseq reads them after the updates, which would be lost
-            if not isinstance(
-                value := state["extra_state"].get(name, 0), (Real, Tensor)
-            ):  # the time of several processes
+            value = state["extra_state"].get(name, 0)
+            if not isinstance(value, (Real, Tensor)):  # a tensor is the time of several processes
                 raise UserError(f"{path} says that {name} is {value!r:.40}, which is no number: give an earlier one")
         if trainer.cfg.ema.store_ema and "ema" not in state["extra_state"]:  # fairseq would look for them in vain
             raise UserError(f"{path} has no averaged weights to go on from: leave out --store-ema, or begin a run anew")
@@ -335,13 +334,9 @@ def same_direction(task: Any) -> AbstractContextManager:
 
 
 def compare(path: str, state: dict, model: Any, task: Any) -> None:
-    """Raise a `UserError` if the checkpoint's dictionary or position encoding is not that of this run.
+    """Raise a `UserError` if the dictionary or position encoding in a checkpoint is not that of this run.
 
-    Args:
-        path: name of the checkpoint.
-        state: what is in it, as `load` returns it.
-        model: the configuration `cfg.model` of this run.
-        task: has the dictionaries of this run.
+    `model` is `cfg.model` of this run, and `task` has its dictionaries.
     """
     theirs, is_ours = Namespace(**saved_model(state)), hasattr(model, "dictionary_sha256")
     name = getattr(theirs, "_name", None) or getattr(theirs, "arch", None)

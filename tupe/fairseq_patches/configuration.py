@@ -377,11 +377,7 @@ def how_to_make(folder: str) -> str:
 
 
 def refuse_outputs(cfg: Any) -> None:
-    """Raise a `UserError` if a run would write into prepared data, or append its log to a file that is no log.
-
-    Args:
-        cfg: by group, a dictionary or with attributes.
-    """
+    """Raise a `UserError` if a run would write into prepared data, or append its log to a file that is no log."""
     for group, name in _FOLDERS:
         folder = value_of(cfg, f"{group}.{name}")
         if isinstance(folder, str) and folder:

@@ -148,9 +148,7 @@ def begin(trainer: Trainer, state: dict[str, Any] | None) -> None:
     would go on, or be finished, with a best checkpoint that is an earlier one, or none. What an epoch ended with,
     fairseq tells the schedule after it has saved, so that the schedule of a run that goes on from there would not know.
 
-    Args:
-        trainer: of the run.
-        state: the `extra_state` of the checkpoint that the run goes on from.
+    `state` is the `extra_state` of the checkpoint that the run goes on from.
     """
     refuse_unknown_metric(trainer)
     lowest = trainer.cfg.optimization.stop_min_lr

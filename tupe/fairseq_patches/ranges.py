@@ -81,10 +81,8 @@ _NAMES: list[tuple[Range, str]] = [
     (_LENGTH, "tokens_per_sample"),
     (_ABOVE, "temperature final_lr_scale max_lr threshold_loss_scale softmax_batch clip_threshold"),
     (_SHARE, "lr_shrink lr_decay"),
-    (
-        _RATE,
-        "min_lr end_learning_rate power lr_patience lr_threshold init_lr_scale warmup_steps hold_steps decay_steps",
-    ),
+    (_RATE, "min_lr end_learning_rate power lr_patience lr_threshold init_lr_scale"),
+    (_RATE, "warmup_steps hold_steps decay_steps"),
     (_RATE, "ema_start_update amp_batch_retries warmup_iterations ignore_prefix_size rdrop_alpha"),
     (_RATE, "context_window block_lr diverse_beam_strength lm_weight"),
     (_ABOVE, "adam_eps eps adadelta_eps adamax_eps"),  # at 0, words that a batch lacks become 0 / 0
@@ -171,18 +169,16 @@ _ALL_SAMPLES = "give --nbest equal to --beam"
 #: A name with a dot is of another group.
 _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
     ("common_eval", "model_overrides", _is_dictionary, "give a dictionary of plain values, as {'dropout': 0}"),
-    *(
-        ("lr_scheduler", name, _is_dictionary, "give a dictionary, as {'1-3': 1e-4}")
-        for name in ("epoch2lr", "update2lr")
-    ),
+    ("lr_scheduler", "epoch2lr", _is_dictionary, "give a dictionary, as {'1-3': 1e-4}"),
+    ("lr_scheduler", "update2lr", _is_dictionary, "give a dictionary, as {'1-3': 1e-4}"),
     ("checkpoint", "optimizer_overrides", _is_dictionary, "give a dictionary of plain values, as {'eps': 1e-6}"),
     ("common_eval", "post_process", _PROCESSES.__contains__, f"give one of {', '.join(map(repr, _PROCESSES))}"),
     ("task", "eval_bleu_args", _is_search, 'give a dictionary of options of the search, as {"beam": 4}'),
     ("task", "eval_bleu_detok_args", lambda x: isinstance(_json(x), dict), 'give a dictionary, as {"x": 1}'),
     ("task", "eval_bleu_detok", _TOKENIZERS.__contains__, f"give one of {', '.join(_TOKENIZERS)}"),
     ("task", "eval_bleu_remove_bpe", _PROCESSES.__contains__, f"give one of {', '.join(map(repr, _PROCESSES))}"),
-    ("task", "mask_multiple_length tokens_per_sample", lambda x, most: x < most, "give a shorter one"),
-    ("task", "mask_stdev tokens_per_sample", lambda x, most: x < most, "give a smaller one"),
+    ("task", "mask_multiple_length tokens_per_sample", operator.lt, "give a shorter one"),
+    ("task", "mask_stdev tokens_per_sample", operator.lt, "give a smaller one"),
     ("task", "leave_unmasked_prob random_token_prob", lambda *given: sum(given) <= 1, "give at most 1 in sum"),
     ("criterion", "discriminator_weight generator_weight", lambda *given: any(given), "give one above 0"),
     ("common", "profile", lambda x: not x or torch.cuda.is_available(), "leave it out, without a GPU to profile"),
@@ -192,12 +188,8 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
     ("distributed_training", "ddp_backend", lambda x: x != "slowmo" or _has("fairscale"), _NO_FAIRSCALE),
     ("checkpoint", "checkpoint_shard_count", lambda x: x == 1 or _has("fairscale"), _NO_FAIRSCALE),
     ("checkpoint", "checkpoint_suffix", lambda x: "/" not in x, "give one without a slash"),
-    (
-        "checkpoint",
-        "write_checkpoints_asynchronously",
-        lambda x: not x or _has("iopath"),
-        "install iopath, without which nothing would be saved, or leave it out",
-    ),
+    ("checkpoint", "write_checkpoints_asynchronously", lambda x: not x or _has("iopath"),
+     "install iopath, without which nothing would be saved, or leave it out"),
     ("common", "model_parallel_size", lambda x: x == 1, "leave it out: no model of TUPE is split over GPUs"),
     ("common", "quantization_config_path", operator.not_, "leave it out: no model of TUPE is quantised in training"),
     ("common", "use_plasma_view", lambda x: not x or PYARROW_AVAILABLE, "leave it out: it needs pyarrow.plasma"),
@@ -208,36 +200,19 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
     ("checkpoint", "save_dir", lambda x: x.split("/")[0] != "~", "write $HOME, as ~ would be a folder of that name"),
     ("dataset", "train_subset", str.strip, "name a split, as train"),
     ("dataset", "gen_subset", str.strip, "name a split, as test"),
-    (
-        "dataset",
-        "valid_subset disable_validation",
-        lambda x, off: off or (all(map(str.strip, x.split(","))) and len({*x.split(",")}) > x.count(",")),
-        "name one split or more, each once, separated by commas, as valid",
-    ),
-    *(
-        (
-            "checkpoint",
-            f"{name} dataset.disable_validation",
-            lambda x, off: x < 0 or not off,
-            "validate, or leave it out",
-        )
-        for name in ("patience", "keep_best_checkpoints")
-    ),
+    ("dataset", "valid_subset disable_validation",
+     lambda x, off: off or (all(map(str.strip, x.split(","))) and len({*x.split(",")}) > x.count(",")),
+     "name one split or more, each once, separated by commas, as valid"),
+    ("checkpoint", "patience dataset.disable_validation", lambda x, off: x < 0 or not off, "validate, or leave it out"),
+    ("checkpoint", "keep_best_checkpoints dataset.disable_validation", lambda x, off: x < 0 or not off,
+     "validate, or leave it out"),
     ("model", "max_positions task.max_positions", operator.eq, "leave out the model's, which takes the task's"),
     ("model", "encoder_attention_heads encoder_embed_dim", lambda heads, width: heads <= width, "give fewer heads"),
-    (
-        "distributed_training",
-        "distributed_rank distributed_world_size",
-        lambda rank, size: rank < size,
-        "give a rank from 0, below the world size",
-    ),
+    ("distributed_training", "distributed_rank distributed_world_size", operator.lt,
+     "give a rank from 0, below the world size"),
     ("distributed_training", "distributed_backend", _is_backend, "give one of PyTorch's, as nccl or gloo"),
-    (
-        "criterion",
-        "ignore_prefix_size task.max_target_positions",
-        lambda x, most: x < most,
-        "give fewer words, or the loss would have none",
-    ),
+    ("criterion", "ignore_prefix_size task.max_target_positions", operator.lt,
+     "give fewer words, or the loss would have none"),
     ("dataset", "shard_id num_shards", lambda x, count: 0 <= x < count, "give a shard from 0, below their number"),
     ("lr_scheduler", "warmup_init_lr optimization.lr", lambda x, lr: x <= lr[0], "give a warmup_init_lr of at most lr"),
     ("generation", "nbest beam", lambda x, beam: x <= beam, "give --nbest at most --beam"),
@@ -246,39 +221,26 @@ _TOGETHER: list[tuple[str, str, Callable[..., bool], str]] = [
     ("generation", "sampling_topp sampling", lambda x, sampling: x < 0 or sampling, "add --sampling"),
     ("generation", "diverse_beam_groups beam", lambda x, beam: x < 1 or beam % x == 0, "give a divisor of the beam"),
     ("generation", _SEARCHES, lambda *given: sum(x > 0 for x in given) <= 1, "give one of these searches"),
-]
+]  # fmt: skip
+#: The same for fields of one schedule: its name, the fields, whether their values can be, and what to do.
+_OF_SCHEDULES: list[tuple[str, str, Callable[..., bool], str]] = [
+    ("cosine", "lr_period_updates warmup_updates optimization.max_update",
+     lambda period, warmup, most: period > 0 or warmup < most, "give a period, or a max_update above the warm-up"),
+    ("inverse_sqrt", "warmup_updates", lambda x: x > 0, "give a warm-up above 0, from which the rate falls"),
+    ("linear_decay", "warmup_updates warmup_ratio", lambda *given: not all(given), "keep one of them"),
+    ("polynomial_decay", "warmup_updates total_num_update", lambda warmup, total: total <= 0 or warmup < total,
+     "give a warm-up shorter than the schedule"),
+    ("polynomial_decay", "total_num_update end_learning_rate optimization.max_update",
+     lambda total, end, most: end > 0 or most <= total,
+     "give a total_num_update of max_update or more, or the last updates learn nothing"),
+    ("triangular", "lr_period_updates", lambda x: x >= 2, "give a period of 2 or more"),
+    ("step", "min_lr optimization.lr", lambda x, lr: x < lr[0], "give a min_lr below lr"),
+    ("reduce_lr_on_plateau", "dataset.disable_validation", operator.not_,
+     "validate, because the schedule waits for a loss of validation"),
+]  # fmt: skip
 _TOGETHER += [
     ("lr_scheduler", f"_name {names}", lambda kind, *given, of=of, can_be=can_be: kind != of or can_be(*given), words)
-    for of, names, can_be, words in (
-        (
-            "cosine",
-            "lr_period_updates warmup_updates optimization.max_update",
-            lambda period, warmup, most: period > 0 or warmup < most,
-            "give a period, or a max_update above the warm-up",
-        ),
-        ("inverse_sqrt", "warmup_updates", lambda x: x > 0, "give a warm-up above 0, from which the rate falls"),
-        ("linear_decay", "warmup_updates warmup_ratio", lambda *given: not all(given), "keep one of them"),
-        (
-            "polynomial_decay",
-            "warmup_updates total_num_update",
-            lambda warmup, total: total <= 0 or warmup < total,
-            "give a warm-up shorter than the schedule",
-        ),
-        (
-            "polynomial_decay",
-            "total_num_update end_learning_rate optimization.max_update",
-            lambda total, end, most: end > 0 or most <= total,
-            "give a total_num_update of max_update or more, or the last updates learn nothing",
-        ),
-        ("triangular", "lr_period_updates", lambda x: x >= 2, "give a period of 2 or more"),
-        ("step", "min_lr optimization.lr", lambda x, lr: x < lr[0], "give a min_lr below lr"),
-        (
-            "reduce_lr_on_plateau",
-            "dataset.disable_validation",
-            lambda x: not x,
-            "validate, because the schedule waits for a loss of validation",
-        ),
-    )
+    for of, names, can_be, words in _OF_SCHEDULES
 ]
 #: Fields that nothing reads, so that they can only have their defaults: group, its fields, which of them, and why.
 _UNREAD = [
@@ -321,11 +283,9 @@ GROUPS = [field.name for field in fields(FairseqConfig)]
 
 
 def refuse_out_of_range(cfg: Any, groups: Iterable[str] | None = None) -> None:
-    """Raise a `UserError` for the first value of the configuration that cannot be.
+    """Raise a `UserError` for the first value that cannot be, in these groups of a configuration or in all.
 
-    Args:
-        cfg: by group, a dictionary or with attributes.
-        groups: to look at, by default all.
+    `cfg` and its groups are dictionaries, or have attributes.
     """
     for group in GROUPS if groups is None else groups:
         part = _get(cfg, group)

@@ -20,7 +20,7 @@ from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.tasks.translation import TranslationTask
 
 from tupe.data.batches import MaskedBatches
-from tupe.data.binary import check_indexed, check_open_files, is_indexed
+from tupe.data.binary import check_indexed, check_open_files, index_and_data, is_indexed
 from tupe.data.length_order import with_last_batch
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import prepared_by, refuse_other_dictionary, refuse_other_target, special_symbols
@@ -294,8 +294,7 @@ def data_is_whole(original):
 
 
 def _refuse_unknown_index(prefix: Path) -> None:
-    index = Path(f"{prefix}.idx")
-    data = Path(f"{prefix}.bin")  # a folder in its place ends in a traceback beside the sentence
+    index, data = index_and_data(prefix)  # a folder in place of the data ends in a traceback beside the sentence
     if index.exists() and (not data.is_file() or indexed_dataset.infer_dataset_impl(str(prefix)) is None):
         raise UserError(f"{index} is no index that fairseq knows, or has no .bin beside it: prepare the data again.")
 

@@ -27,9 +27,7 @@ _MADE_BY, _MENDING = "training", "take a checkpoint from a source that you trust
 def saved_config(state: dict[str, Any], path: str | os.PathLike) -> TupeConfig:
     """Return the checked configuration of a checkpoint's model, with `max_positions` and `rotary_length` filled in.
 
-    Args:
-        state: the output of `tupe.safe_load`.
-        path: the file, for the messages.
+    `state` is the output of `tupe.safe_load`.
 
     Raises:
         UserError: if the model is none of ours, if a field is unknown or not of its type, choices or range, or if the
@@ -88,13 +86,7 @@ def fairseq_model(name: str, kind: type) -> str:
 
 
 def check_translator(model: dict[str, Any], task: dict[str, Any], weights: Any, path: str | os.PathLike) -> None:
-    """Check an encoder-decoder's configuration and weights: one of ours, or the sizes of fairseq's `transformer`.
-
-    Args:
-        model, task: their configurations.
-        weights: by name.
-        path: the file, for the messages.
-    """
+    """Check an encoder-decoder's configuration and weights: one of ours, or the sizes of fairseq's `transformer`."""
     ours = model["_name"] in TRANSLATORS
     config = vars(_config(TRANSLATORS[model["_name"]], model, path)) if ours else _sizes(model)
     _check_numbers(config, f"{path}: cfg.model")

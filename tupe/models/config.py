@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import sys
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Any, Optional
 
 from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -22,9 +22,14 @@ OWN_ABSOLUTE, OWN_RELATIVE, OPTIONS = freeze()  # terms from outside this packag
 encoding = functools.partial(setting, system="encoding")
 structure = functools.partial(setting, system="structure")
 
-RELATIVE_CHOICES = ChoiceEnum([*CHOICES["relative"], *OWN_RELATIVE])
-RESET_CHOICES = ChoiceEnum([*CHOICES["reset"]])
+_OWN = {"absolute": OWN_ABSOLUTE, "relative": OWN_RELATIVE}
+ENUMS = {name: ChoiceEnum([*choices, *_OWN.get(name, ())]) for name, choices in CHOICES.items()}
 ACTIVATION_CHOICES = ChoiceEnum(utils.get_available_activation_fns())
+
+
+def choice(name: str, default: str, help: str) -> Any:
+    """Make a field of the position encoding whose values are `ENUMS[name]`; its help explains them."""
+    return encoding(default, f"{help}. {explained(CHOICES[name])}")
 
 
 OwnOptions = dataclasses.make_dataclass(
@@ -38,29 +43,19 @@ OwnOptions = dataclasses.make_dataclass(
 class EncoderConfig(OwnOptions):
     """An encoder's positions and layers: TUPE-R at base size."""
 
-    absolute: ChoiceEnum([*CHOICES["absolute"], *OWN_ABSOLUTE]) = encoding(
-        "untied", f"absolute positions. {explained(CHOICES['absolute'])}"
-    )
-    relative: RELATIVE_CHOICES = encoding("bucketed", f"relative positions. {explained(CHOICES['relative'])}")
-    reset: RESET_CHOICES = encoding("paper", f"[CLS] untied from the positions. {explained(CHOICES['reset'])}")
-    segment: ChoiceEnum([*CHOICES["segment"]]) = encoding(
-        "none", f"segments of a sentence pair, told apart by its separators. {explained(CHOICES['segment'])}"
-    )
-    sharing: ChoiceEnum([*CHOICES["sharing"]]) = encoding(
-        "layer", f"who shares the position terms of the attention. {explained(CHOICES['sharing'])}"
-    )
+    absolute: ENUMS["absolute"] = choice("absolute", "untied", "absolute positions")
+    relative: ENUMS["relative"] = choice("relative", "bucketed", "relative positions")
+    reset: ENUMS["reset"] = choice("reset", "paper", "[CLS] untied from the positions")
+    segment: ENUMS["segment"] = choice("segment", "none", "segments of a sentence pair, told apart by its separators")
+    sharing: ENUMS["sharing"] = choice("sharing", "layer", "who shares the position terms of the attention")
     position_rank: int = encoding(64, "rank d_p of the low_rank term")
     shaw_values: bool = encoding(False, "shaw: relative positions in the values too; rules out fused attention")
     linformer_k: int = encoding(0, "Linformer: project keys and values to this many rows; 0 for full attention")
-    deberta_terms: ChoiceEnum([*CHOICES["deberta_terms"]]) = encoding(
-        "c2p+p2c", f"terms of deberta. {explained(CHOICES['deberta_terms'])}"
+    deberta_terms: ENUMS["deberta_terms"] = choice("deberta_terms", "c2p+p2c", "terms of deberta")
+    deberta_projections: ENUMS["deberta_projections"] = choice(
+        "deberta_projections", "shared", "projections of deberta's distances"
     )
-    deberta_projections: ChoiceEnum([*CHOICES["deberta_projections"]]) = encoding(
-        "shared", f"projections of deberta's distances. {explained(CHOICES['deberta_projections'])}"
-    )
-    deberta_index: ChoiceEnum([*CHOICES["deberta_index"]]) = encoding(
-        "code", f"rows of deberta's table. {explained(CHOICES['deberta_index'])}"
-    )
+    deberta_index: ENUMS["deberta_index"] = choice("deberta_index", "code", "rows of deberta's table")
     relative_buckets: int = encoding(32, "number of buckets, even; of deberta a side, or 0 to clip the distances")
     relative_max_distance: int = encoding(128, "distance from which all share the last bucket, or are clipped")
     untied_projection_bias: bool = encoding(
@@ -71,8 +66,8 @@ class EncoderConfig(OwnOptions):
         0, "rotary positions (RoPE): turn so many columns of each query and key; -1 for all, 0 for none"
     )
     rotary_base: float = encoding(10000.0, "base of the angles of rotary positions")
-    rotary_scaling: ChoiceEnum([*CHOICES["rotary_scaling"]]) = encoding(
-        "none", f"angles of rotary positions for inputs longer than in training. {explained(CHOICES['rotary_scaling'])}"
+    rotary_scaling: ENUMS["rotary_scaling"] = choice(
+        "rotary_scaling", "none", "angles of rotary positions for inputs longer than in training"
     )
     rotary_factor: float = encoding(1.0, "how many times longer than in training, for rotary_scaling")
     rotary_length: float = encoding(

@@ -45,11 +45,7 @@ def with_fields(name: str, fields: list[str]) -> Namespace:
 
 
 def equation(args: Namespace) -> str:
-    """Return the attention logit of query `i` and key `j` as an equation; `d` is the width of a head.
-
-    Args:
-        args: the fields of `TupeConfig`.
-    """
+    """Return the attention logit of query `i` and key `j` as an equation; `d` is the width of a head."""
     products = args.content_terms or num_products(args)
     scale = f"sqrt({products if products > 1 else ''}d)"
     turned = ("R_i ", "R_j ") if args.rotary_dims else ("", "")
@@ -120,9 +116,7 @@ def _given(args: Namespace) -> dict[str, Any]:
 def describe(args: Namespace, symbols: int) -> list[str]:
     """Return lines about the model, its equation, parameters and operations, and each field of its position encoding.
 
-    Args:
-        args: its fields, among them `max_positions` and the name, as for `--arch`.
-        symbols: size of its dictionary.
+    `args` has its fields, `max_positions`, and its name as for `--arch`; `symbols` is the size of its dictionary.
     """
     name, given = args._name, _given(args)
     named = as_namespace(CONFIGS[name]())

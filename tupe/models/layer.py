@@ -17,13 +17,7 @@ from tupe.models.activation import activation_function
 from tupe.models.linformer import LengthProjection
 from tupe.models.shaw import attention_with_relative_values
 from tupe.models.unpadded import Group, split
-from tupe.position import (
-    DisentangledRelative,
-    PositionTerms,
-    ShawRelative,
-    StructuredBias,
-    rotate_untied,
-)
+from tupe.position import DisentangledRelative, PositionTerms, ShawRelative, StructuredBias, rotate_untied
 from tupe.position.rotary import rotate_heads
 
 

@@ -93,9 +93,7 @@ class LinearDecaySchedule(FairseqLRScheduler):
     def follow_names(self, names: list[str], axes: Mapping[str, int] = MappingProxyType({})) -> None:
         """Group the optimizer's parameters by layer. Raise `UserError` where that is impossible.
 
-        Args:
-            names: names of the parameters, in their order.
-            axes: output of `layer_decay.head_axes`.
+        `names` are those of the parameters, in their order, and `axes` the output of `layer_decay.head_axes`.
         """
         if self.cfg.layer_decay < 1:
             share_of = layer_decay.shares(names, self.cfg.layer_decay, self.cfg.layer_decay_official, axes)

@@ -146,12 +146,7 @@ class DisentangledRelative(nn.Module):
         return first + second[0] if second else first
 
     def products(
-        self,
-        query: Tensor,
-        key: Tensor,
-        embeddings: Tensor,
-        scale: float,
-        project: Callable[[Tensor, slice], Tensor],
+        self, query: Tensor, key: Tensor, embeddings: Tensor, scale: float, project: Callable[[Tensor, slice], Tensor]
     ) -> dict[str, Tensor]:
         """Compute each of the terms, `(B, H, n, n)`, by its name.
 

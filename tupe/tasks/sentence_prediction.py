@@ -113,9 +113,7 @@ class TupeSentencePredictionTask(TupeTask, SentencePredictionTask):
     def load_dataset(self, split: str, combine: bool = False, **kwargs: object) -> FairseqDataset:
         """Load a split: `train`, in an order by the seed, or `valid`, `valid1`, ..., in order of length.
 
-        Args:
-            split: its name, as in the files' names.
-            combine: also load `SPLIT1`, `SPLIT2`, ... as more of the same.
+        With `combine`, `SPLIT1`, `SPLIT2`, ... are loaded too, as more of the same.
 
         Raises:
             UserError: for a split that is missing or empty, or labels that are missing, too few, or not classes.

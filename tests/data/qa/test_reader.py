@@ -37,14 +37,8 @@ def broken(change):
         ({"data": [{"title": "t"}]}, "article 1 in it has no 'paragraphs'"),
         (broken(lambda p: p.pop("context")), "article 1 in it has no 'context'"),
         (broken(lambda p: p.update(context=3)), "article 1 .* of another type"),
-        (
-            broken(lambda p: p["qas"][0]["answers"][0].update(answer_start="x")),
-            "article 1 .* of another type",
-        ),
-        (
-            broken(lambda p: p["qas"][0]["answers"][0].update(answer_start=float("inf"))),
-            "article 1 .* of another type",
-        ),
+        (broken(lambda p: p["qas"][0]["answers"][0].update(answer_start="x")), "article 1 .* of another type"),
+        (broken(lambda p: p["qas"][0]["answers"][0].update(answer_start=float("inf"))), "article 1 .* of another type"),
         (broken(lambda p: p["qas"][0].update(answers=[{"text": "x"}])), "article 1 in it has no 'answer_start'"),
         (broken(lambda p: p["qas"][0].update(is_impossible=True)), r"is_impossible, id a\), as SQuAD v2"),
         (broken(lambda p: p["qas"].append(p["qas"][0])), r"1 id\(s\) more than once, such as 'a'"),

@@ -21,12 +21,7 @@ def test_paper_profile():
     processing = TextProcessing(PROFILES["paper"], "en")
     counts = Counter()
     lines = ["“Don’t!” said Mr. X – see www.a.org/b.  Bye…", "\x00\ufffd", "It ends"]
-    assert processing.document(lines, counts) == [
-        '" don \'t ! "',
-        "said mr. x - see <url> .",
-        "bye ...",
-        "it ends",
-    ]
+    assert processing.document(lines, counts) == ['" don \'t ! "', "said mr. x - see <url> .", "bye ...", "it ends"]
     assert counts["repair-characters: removed"] == 1
     assert counts["split-sentences: added"] == 2
     assert counts["special-tokens: changed"] == 1

@@ -4,13 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 
+from tests.samples import WORDS, dictionary_of
 from tupe.models.seq2seq.config import CONFIGS
 from tupe.models.seq2seq.model import Seq2SeqModel
 from tupe.systems import SEQ2SEQ_SYSTEMS
 
-WORDS = 20
 SMALL = {
     "encoder_layers": 2,
     "decoder_layers": 3,
@@ -49,10 +48,7 @@ CASES = {
 
 @pytest.fixture(scope="session")
 def dictionary():
-    dictionary = Dictionary()
-    for index in range(WORDS):
-        dictionary.add_symbol(f"word{index}")
-    return dictionary
+    return dictionary_of(*WORDS)
 
 
 @pytest.fixture(scope="session")

@@ -149,9 +149,7 @@ class Expected:
 
         shaw = kinds["relative"] == "shaw"
         return self.residual(
-            x,
-            lambda x: self.attention(layer.self_attn, x, x, products, free, causal, shaw),
-            layer.self_attn_layer_norm,
+            x, lambda x: self.attention(layer.self_attn, x, x, products, free, causal, shaw), layer.self_attn_layer_norm
         )
 
     def cross_attention(self, index, x, memory):

@@ -6,10 +6,10 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel, base_architecture
 
 from tests.models.seq2seq.test_decoding import CLOSE, generate, same
+from tests.samples import dictionary_of
 from tupe.errors import UserError
 from tupe.models.seq2seq.config import CONFIGS
 from tupe.models.seq2seq.model import Seq2SeqModel
@@ -155,9 +155,7 @@ def test_padding_on_the_left_is_refused(task, build, dictionary, previous):
 
 
 def test_one_table_for_two_dictionaries_is_refused(task):
-    other = Dictionary()
-    other.add_symbol("another")
-    two = SimpleNamespace(**{**vars(task), "target_dictionary": other})
+    two = SimpleNamespace(**{**vars(task), "target_dictionary": dictionary_of("another")})
     with pytest.raises(UserError, match="source and target have 24 and 5 symbols"):
         Seq2SeqModel.build_model(CONFIGS["seq2seq_t5_tiny"](share_all_embeddings=True), two)
 

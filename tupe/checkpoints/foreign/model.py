@@ -8,17 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tupe.checkpoints.foreign.names import (
-    DISTANCES,
-    ENCODER,
-    HEAD,
-    LM_HEAD,
-    OUTPUT,
-    POOLER,
-    POSITIONS,
-    SEGMENTS,
-    WORDS,
-)
+from tupe.checkpoints.foreign.names import DISTANCES, ENCODER, HEAD, LM_HEAD, OUTPUT, POOLER, POSITIONS, SEGMENTS, WORDS
 from tupe.errors import UserError
 from tupe.models.config import TupeConfig
 from tupe.safe_load import check_finite

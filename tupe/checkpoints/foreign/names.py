@@ -93,10 +93,7 @@ _BERT = Family(
         "output.dense.": "fc2.",
         "output.LayerNorm.": "final_layer_norm.",
     },
-    embeddings={
-        "embeddings.word_embeddings.": "embed_tokens.",
-        "embeddings.LayerNorm.": "layernorm_embedding.",
-    },
+    embeddings={"embeddings.word_embeddings.": "embed_tokens.", "embeddings.LayerNorm.": "layernorm_embedding."},
     lm_head={
         "cls.predictions.transform.dense.": "dense.",
         "cls.predictions.transform.LayerNorm.": "layer_norm.",

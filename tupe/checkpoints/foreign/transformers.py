@@ -7,14 +7,7 @@ from torch import Tensor
 
 from tupe.checkpoints.foreign import deberta
 from tupe.checkpoints.foreign.model import BERT, Foreign
-from tupe.checkpoints.foreign.names import (
-    FAMILIES,
-    POSITIONS,
-    RELATIVE_KEY,
-    SEGMENTS,
-    WORDS,
-    from_transformers,
-)
+from tupe.checkpoints.foreign.names import FAMILIES, POSITIONS, RELATIVE_KEY, SEGMENTS, WORDS, from_transformers
 from tupe.checkpoints.from_transformers import named_parts, read_weights
 from tupe.errors import UserError
 from tupe.fairseq_patches.ranges import refuse_value

@@ -86,11 +86,7 @@ def _few(sequences: Tensor) -> Tensor:
 
 
 def _take_positions(
-    old: TupeLanguageModelEncoder,
-    new: TupeLanguageModelEncoder,
-    sequences: Tensor | None,
-    source: str,
-    ratio: float,
+    old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder, sequences: Tensor | None, source: str, ratio: float
 ) -> list[float] | None:
     """Fit the terms of `new` to what the positions of `old` do; returns the share of it that they hold, by layer."""
     if source == "new":

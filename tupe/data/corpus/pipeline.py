@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tupe.data.binary import check_folder
+from tupe.data.binary import check_folder, index_and_data
 from tupe.data.corpus import rare_words, shards, text, vocabulary
 from tupe.data.corpus.clean import Planned, clean, processing
 from tupe.data.corpus.duplicates import number_of, repeated
@@ -228,7 +228,7 @@ class _Preparation:
                 bar.update(size)
         for name in names[1:]:
             write_bytes(self.data / name / DICTIONARY, self.dictionary.read_bytes())
-        files = [task.prefix.with_name(f"{task.prefix.name}.{kind}") for task in tasks for kind in ("bin", "idx")]
+        files = [file for task in tasks for file in index_and_data(task.prefix)]
         files += [self.model, *(self.data / name / DICTIONARY for name in names)]
         return sorted(str(file.relative_to(self.data)) for file in files)
 

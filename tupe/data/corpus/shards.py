@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tupe.data.binary import writer
+from tupe.data.binary import index_and_data, writer
 from tupe.data.corpus.parts import Part
 
 SHARD_BYTES = 1 << 30  # bytes of cleaned text in a shard
@@ -29,7 +29,7 @@ class Shard:
 
 def assemble(shard: Shard) -> int:
     """Put together what each part gives to a shard, unless it is there; return how many bytes it has."""
-    data, index = (shard.prefix.with_name(f"{shard.prefix.name}.{kind}") for kind in ("bin", "idx"))
+    index, data = index_and_data(shard.prefix)
     if not index.exists():  # it comes last
         with writer(shard.prefix, shard.symbols) as add:
             for part in shard.parts:

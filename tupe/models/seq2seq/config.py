@@ -10,10 +10,9 @@ from fairseq.dataclass import ChoiceEnum
 from tupe.errors import UserError
 from tupe.models.config import (
     ACTIVATION_CHOICES,
+    ENUMS,
     OWN_ABSOLUTE,
     OWN_RELATIVE,
-    RELATIVE_CHOICES,
-    RESET_CHOICES,
     EncoderConfig,
     check_options,
     config_class,
@@ -30,10 +29,10 @@ class Seq2SeqConfig(EncoderConfig):
     absolute: ChoiceEnum([*SEQ2SEQ_ABSOLUTE, *OWN_ABSOLUTE]) = encoding(
         "sinusoidal", f"absolute positions of both stacks. {explained(SEQ2SEQ_ABSOLUTE)}"
     )
-    relative: RELATIVE_CHOICES = encoding(
+    relative: ENUMS["relative"] = encoding(
         "none", "relative positions of both stacks, as in the encoders (`tupe systems`)"
     )
-    reset: RESET_CHOICES = encoding("none", "none: a translation has no [CLS]")
+    reset: ENUMS["reset"] = encoding("none", "none: a translation has no [CLS]")
     decoder_absolute: ChoiceEnum(["same", *SEQ2SEQ_ABSOLUTE, *OWN_ABSOLUTE]) = structure(
         "same", "absolute positions of the decoder, if not the encoder's"
     )

@@ -21,11 +21,7 @@ from tupe.position.precision import compute_dtype
 class Seq2SeqDecoder(FairseqIncrementalDecoder):
     """Decoder of target tokens and the source's features to vocabulary logits.
 
-    Args:
-        args: the fields of `Seq2SeqConfig`.
-        dictionary: the target's.
-        embed_tokens: word embeddings, with `padding_idx`.
-        output: embeddings of the output; `embed_tokens` where they are shared.
+    `output` are the embeddings of the output, which are `embed_tokens` where they are shared.
     """
 
     def __init__(

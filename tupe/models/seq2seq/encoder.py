@@ -16,13 +16,7 @@ from tupe.position.precision import compute_dtype
 
 
 class Seq2SeqEncoder(FairseqEncoder):
-    """Encoder of source tokens to features, with the layers of the BERT-style encoders.
-
-    Args:
-        args: the fields of `Seq2SeqConfig`.
-        dictionary: the source's.
-        embed_tokens: word embeddings, with `padding_idx`.
-    """
+    """Encoder of source tokens to features, with the layers of the BERT-style encoders."""
 
     def __init__(self, args: Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding) -> None:
         super().__init__(dictionary)
