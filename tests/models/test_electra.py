@@ -118,7 +118,7 @@ def test_position_table_is_shared_as_asked(build):
         ("electra_tupe_tiny", {"generator_size": 1.5}, r"is 36, but .* 1 to 3 heads of 8: .* to 1 \(24\)$"),
         ("electra_tupe_tiny", {"generator_size": 0.0}, r"generator_size is 0.0: give a number above 0"),
         ("electra_tupe_tiny", {"share_positions": "all"}, r"16 is not 24: set --generator-size 1"),
-        ("electra_bert_a_tiny", {"share_positions": "table"}, r"which absolute=input has not: set none"),
+        ("electra_bert_a_tiny", {"share_positions": "table"}, r"which absolute=input lacks: set none"),
         ("electra_tupe_tiny", {"embedding_dim": -1}, r"embedding_dim is -1"),
     ],
 )

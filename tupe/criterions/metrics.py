@@ -129,8 +129,7 @@ class SummedCriterion(FairseqCriterion):
         """Raise `UserError` unless the task `has` what the criterion `name` reads; a task of that name has it."""
         if not has:
             raise UserError(
-                f"the criterion {name} needs {what}, which the task {type(self.task).__name__} has not: "
-                f"set --task {name}"
+                f"the criterion {name} needs {what}, which the task {type(self.task).__name__} lacks: set --task {name}"
             )
 
     @staticmethod

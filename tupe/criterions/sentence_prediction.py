@@ -142,7 +142,7 @@ class TupeSentencePredictionCriterion(SummedCriterion):
 def class_weights(text: str, task: FairseqTask, multi_label: bool = False) -> Tensor:
     """Return the weights `(C,)` of the classes of a task; `balanced` ones have the mean 1 over its training examples.
 
-    With `multi_label` they weigh the examples that have a class against those that have not.
+    With `multi_label` they weigh the examples that have a class against those without it.
 
     Raises:
         UserError: unless there is a number above 0 for each class, and for balanced weights of a class that no

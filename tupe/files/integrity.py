@@ -18,7 +18,7 @@ def checksums(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def check_sizes(folder: Path, expected: Mapping[str, int], made_by: str, mending: str = "prepare it again") -> None:
-    """Raise a `UserError` if a file of `folder` is missing or has not as many bytes as its manifest says."""
+    """Raise a `UserError` if a file of `folder` is missing or differs in size from what its manifest says."""
     for name, size in expected.items():
         found = _inside(folder, name, made_by, mending).stat().st_size
         if found != size:

@@ -112,7 +112,7 @@ def predict_words(
     path = data / f"label/{split.name}{WORDS}"
     texts = [text.split("\n") for text in read_text(path, MADE_BY).split("\n\n")[:-1]]
     if [len(text) for text in texts] != [len(labels) for labels in found]:
-        raise UserError(f"{path} has not the words of its sentences: prepare the task again.")
+        raise UserError(f"{path} does not have the words of its sentences: prepare the task again.")
     lines = ("".join(f"{word}\t{label}\n" for word, label in zip(*pair)) + "\n" for pair in zip(texts, found))
     target = out / f"{split.name}.conll"
     write_bytes(target, "".join(lines).encode())

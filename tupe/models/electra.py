@@ -130,7 +130,7 @@ def build_networks(args: Namespace, dictionary: Dictionary) -> tuple[Discriminat
     if args.share_positions == "table":
         if not untied:
             raise UserError(
-                f"share_positions=table is of untied positions, which absolute={args.absolute} has not: set none; "
+                f"share_positions=table is of untied positions, which absolute={args.absolute} lacks: set none; "
                 "words, positions and segments at the input are shared anyway"
             )
         for name in ("table", "layer_norm"):

@@ -46,7 +46,7 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
 
     Raises:
         UserError: for a model that does not exist, GPUs or data that are not there, sequences longer than the model's,
-            a batch that is not `dataset.batch_size` sequences, a precision that the CPU has not, a warm-up that is not
+            a batch that is not `dataset.batch_size` sequences, a precision that the CPU lacks, a warm-up that is not
             shorter than the run, an unknown kind of GPU, a measurement or a run of something else, and too little disk
             space for the checkpoints.
     """

@@ -28,7 +28,7 @@ def plan(cfg: DictConfig, launch: Launch) -> Iterator[str]:
     Raises:
         UserError: for a model that does not exist or cannot be, GPUs that are not there, data that are missing, damaged
             or of other languages, hours that are asked for, a batch that is not `dataset.max_tokens` tokens, a
-            precision that the CPU has not, a warm-up that is not shorter than the run, and too little disk space for
+            precision that the CPU lacks, a warm-up that is not shorter than the run, and too little disk space for
             the checkpoints.
     """
     check(cfg, launch)

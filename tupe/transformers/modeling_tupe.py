@@ -476,7 +476,7 @@ def rotate_untied(
 
 
 class Terms(NamedTuple):
-    """What the positions do in attention; `None` for a term that the model has not."""
+    """What the positions do in attention; `None` for a term that the model lacks."""
 
     bias: Tensor | None = None  # is added to the logits, `(S, n, m)`
     query: Tensor | None = None  # of `untied_cross`, is added to the words' queries after the rotation, `(S, n, d_h)`
@@ -831,7 +831,7 @@ class TupePreTrainedModel(PreTrainedModel):
 
 
 def check_names(given: dict[str, object]) -> None:
-    """Raise `ValueError` for an argument that the model has not, as `position_ids`, and for a name that is misspelt.
+    """Raise `ValueError` for an argument that the model lacks, as `position_ids`, and for a name that is misspelt.
 
     Other names pass, as in Transformers' own models: attention and losses that a user registers may read them.
     """
