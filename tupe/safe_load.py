@@ -91,7 +91,7 @@ def safe_load(path: str | os.PathLike, also: Sequence[Any] = ()) -> dict:
 def _unreadable(path: str) -> UserError:
     return UserError(
         f"{path} cannot be read as a checkpoint ({os.path.getsize(path):,} bytes): it is cut short, damaged or another "
-        "kind of file, so copy it again or give an earlier one"
+        "kind of file, so copy it again (in a clone by `git lfs pull`) or give an earlier one"
     )
 
 

@@ -51,4 +51,8 @@ def import_own() -> None:
     if os.environ.get(VARIABLE):
         from fairseq.utils import import_user_module
 
-        import_user_module(Namespace(user_dir=str(user_dir())))
+        folder = user_dir()
+        try:
+            import_user_module(Namespace(user_dir=str(folder)))
+        except ModuleNotFoundError as error:
+            raise UserError(f"{folder} imports {error.name}, which is not installed: install or rename it") from error

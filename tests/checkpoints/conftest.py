@@ -27,10 +27,11 @@ HEAD = "sentence_classification_head"
 def make_checkpoint(request):
     """`make_checkpoint(path, "tupe_r_tiny", num_classes=2, ...)`: writes a checkpoint, and returns its model.
 
-    `of` is the folder of the dictionary, the made corpus if it is not given; `spans` asks for a head of answers.
+    `of` is the folder of the dictionary, the made corpus if it is not given; `spans` asks for a head of answers;
+    `data` is the path of its task.
     """
 
-    def make(path, name="tupe_r_tiny", num_classes=None, regression=False, of=None, spans=False, **fields):
+    def make(path, name="tupe_r_tiny", num_classes=None, regression=False, of=None, spans=False, data="gone", **fields):
         path.parent.mkdir(parents=True, exist_ok=True)
         dictionary = Dictionary.load(str((of or request.getfixturevalue("corpus")) / "dict.txt"))
         dictionary.add_symbol("<mask>")
@@ -44,7 +45,7 @@ def make_checkpoint(request):
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, std=0.3) if parameter.ndim > 1 else parameter.data.add_(0.1)
         task = criterion = None
-        data = {"data": "gone", "max_positions": config.max_positions}
+        data = {"data": data, "max_positions": config.max_positions}
         if num_classes:
             model.register_classification_head(HEAD, num_classes=num_classes)
             model.eval()

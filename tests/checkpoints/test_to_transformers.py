@@ -191,11 +191,16 @@ def test_fine_tuned_there_and_back(task, labels, make_checkpoint, corpus, tmp_pa
     ):
         write(data / side / "dict.txt", symbols.splitlines())
     fields = {"segment": "per_head", "encoder_normalize_before": True, "sharing": "none"}
-    model = make_checkpoint(tmp_path / "best.pt", "tupe_a_tiny", num_classes, num_classes == 1, **fields)
+    model = make_checkpoint(
+        tmp_path / "best.pt", "tupe_a_tiny", num_classes, num_classes == 1, data=f"gone/{task}", **fields
+    )
     result = {"task": task, "metric": "mcc", "score": 61.5, "seed": 3, "lr": 2e-5, "epoch": 2}
     (tmp_path / "result.json").write_text(json.dumps(result))
     out = tmp_path / "exported"
     arguments = ["export", str(tmp_path / "best.pt"), str(data), str(out), "--corpus", str(corpus)]
+    write(tmp_path / "other.json", [json.dumps({**result, "task": "WNLI"})])
+    assert main([*arguments, "--result", str(tmp_path / "other.json")]) == 1
+    assert f"other.json is of WNLI, but {tmp_path}/best.pt of {task}: give another --result" in capsys.readouterr().err
     assert main([*arguments, "--license", "mit"]) == 0
     classifier = AutoModelForSequenceClassification.from_pretrained(out).eval()
     tokenizer = AutoTokenizer.from_pretrained(out)
@@ -216,7 +221,7 @@ def test_fine_tuned_there_and_back(task, labels, make_checkpoint, corpus, tmp_pa
     assert main(["import", str(out), str(tmp_path / "back.pt")]) == 0
     before, after = (torch.load(tmp_path / name, weights_only=True) for name in ("best.pt", "back.pt"))
     assert all(torch.equal(before["model"][name], after["model"][name]) for name in before["model"])
-    assert {**before["cfg"]["task"], "multi_label": False} == {**after["cfg"]["task"], "data": "gone"}
+    assert {**before["cfg"]["task"], "multi_label": False} == {**after["cfg"]["task"], "data": f"gone/{task}"}
     classifier.save_pretrained(tmp_path / "again")  # without the language model's head
     capsys.readouterr()
     assert main(["import", str(tmp_path / "again"), str(tmp_path / "new.pt")]) == 0
@@ -259,7 +264,7 @@ def test_what_is_not_of_a_run_is_refused(changed, said, make_checkpoint, corpus,
 def test_answers_there_and_back(make_checkpoint, corpus, tmp_path, capsys):
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-    model = make_checkpoint(tmp_path / "best.pt", spans=True)
+    model = make_checkpoint(tmp_path / "best.pt", spans=True, data="gone/SQuAD")
     result = {"task": "SQuAD", "metric": "f1", "score": 81.5, "seed": 3, "lr": 3e-5, "epoch": 2}
     (tmp_path / "result.json").write_text(json.dumps(result))
     assert main(["export", str(tmp_path / "best.pt"), str(corpus), str(tmp_path / "exported")]) == 0
@@ -464,7 +469,7 @@ WRONG_FOLDERS = {
     "unknown name": (config({"fairseq": {"model": "roberta"}}), "fairseq's model roberta"),
     "more symbols": (config({"fairseq": {"model": "tupe_tiny", "symbols": 90}}), "symbols that were added since"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), r"there is no .*model\.safetensors"),
-    "cut weights": (lambda f: (f / "model.safetensors").write_bytes(b"\1\2\3"), "damaged or no safetensors"),
+    "cut weights": (lambda f: (f / "model.safetensors").write_bytes(b"\1\2\3"), "no safetensors .*`git lfs pull`"),
     "a parameter": (weights(lambda s: s.pop("tupe.layers.0.fc1.bias")), "lack encoder.*fc1.bias"),
     "one too many": (weights(lambda s: s.update(more=torch.ones(1))), "have more"),
     "no words": (weights(lambda s: s.pop("tupe.embed_tokens.weight")), "has no .*embed_tokens"),

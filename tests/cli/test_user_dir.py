@@ -20,6 +20,15 @@ def test_the_folders_of_the_configurations(capsys):
         assert Path(capsys.readouterr().out.strip()) == config_dir(kind)
 
 
+def test_a_package_that_ones_own_terms_lack(tmp_path, monkeypatch, capsys):
+    (tmp_path / "terms").mkdir()
+    (tmp_path / "terms/__init__.py").write_text("import nosuch\n")
+    monkeypatch.setenv("TUPE_USER_DIR", str(tmp_path / "terms"))
+    assert main(["systems"]) == 1
+    said = f"error: {tmp_path}/terms imports nosuch, which is not installed: install or rename it\n"
+    assert capsys.readouterr().err.endswith(said)
+
+
 def test_beside_a_folder_of_its_name(tmp_path):
     """A clone is called so, and Python looks for packages where it is started before it asks an installation."""
     (tmp_path / "tupe").mkdir()

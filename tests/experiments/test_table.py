@@ -145,6 +145,8 @@ def test_rows_of_models_that_come_in(tmp_path, capsys):
     assert xlmr["cells"]["XNLI"]["score"] == 83.6
     columns = {name: cell.score for name, cell in PUBLISHED["xlmr"][0].cells.items()}
     assert columns == {"XNLI": 83.6, "MLQA F1": 70.7, "MLQA EM": 52.7}
+    assert main(["table", str(tmp_path / "glue"), "--output", str(tmp_path / "a.csv")]) == 0
+    assert (tmp_path / "a.csv").read_text().startswith("system,column,")
     assert "MNLI-mm" not in PUBLISHED["roberta"][0].cells and len(PUBLISHED["roberta"][1].cells) == 8
 
 

@@ -29,6 +29,8 @@ VALID = ("dict.txt", "valid.bin", "valid.idx")
 def test_missing_folder_of_several(corpus, train, tmp_path):
     with pytest.raises(UserError, match=rf"there is no data folder {tmp_path}/none: {PREPROCESS}{tmp_path}/none"):
         train(tmp_path, data=f"{corpus}:{tmp_path / 'none'}")
+    with pytest.raises(UserError, match=rf"^the data are '{corpus}:', with a colon beside no folder: leave it out$"):
+        train(tmp_path, data=f"{corpus}:")
 
 
 def test_missing_dictionary(corpus, train, tmp_path):

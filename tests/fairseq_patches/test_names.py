@@ -74,6 +74,12 @@ def test_a_wrong_flag_is_one_sentence(train, tmp_path, capsys):
     with pytest.raises(SystemExit):
         train(tmp_path, "--lr-scheduler", "triangular")
     assert "argument --max-lr: it has no default, so give a value" in capsys.readouterr().err
+    for flag, value, kind in (("--lr", "1e-3x", "float"), ("--update-freq", "1.5", "int")):
+        with pytest.raises(SystemExit):
+            train(tmp_path, flag, value)
+        assert (
+            f"error: argument {flag}: '{value}' is no {kind} and no list, such as 1,2: see " in capsys.readouterr().err
+        )
 
 
 def test_no_model(corpus, monkeypatch):
@@ -158,7 +164,9 @@ def test_fields_and_values_under_hydra(field, said):
 
 
 def test_a_training_without_an_optimizer_under_hydra():
-    with pytest.raises(UserError, match=r"^no optimizer is given: set optimizer\._name to one of .*\badam\b"):
+    with pytest.raises(
+        UserError, match=r"^no optimizer is given: set --optimizer \(optimizer\._name\) to one of .*adam,"
+    ):
         build_optimizer(optimizer={"_name": None})
 
 

@@ -18,6 +18,7 @@ from tupe.data.corpus.vocabulary import train as train_vocabulary
 from tupe.errors import UserError
 from tupe.experiments.settings import model_overrides
 from tupe.inference.translate import Search, Translator
+from tupe.models.seq2seq.model import Seq2SeqModel
 
 
 def test_a_resumed_run_is_the_same_bit_for_bit(trained, parallel, tmp_path):
@@ -101,6 +102,16 @@ def test_standard_input_empty_lines_and_averages(translate, trained, monkeypatch
     mean, states = average(paths)["model"], [torch.load(path, weights_only=True)["model"] for path in paths]
     for name, tensor in mean.items():
         torch.testing.assert_close(tensor, (states[0][name] + states[1][name]) / 2)
+
+
+def test_in_python_text_is_encoded_as_the_data(trained, parallel, tmp_path):
+    hub = Seq2SeqModel.from_pretrained(trained[0], "checkpoint_last.pt", data_name_or_path=parallel)
+    line = (parallel / "text/test.en").read_text().splitlines()[0]
+    assert hub.decode(hub.encode(line)) == line
+    with pytest.raises(UserError, match=rf"^there is no dict\.txt in {tmp_path}/none: give data_name_or"):
+        Seq2SeqModel.from_pretrained(trained[0], "checkpoint_last.pt", data_name_or_path=tmp_path / "none")
+    with pytest.raises(UserError, match=r"^tokens are \(1, 3\) of torch\.float32, but must be whole numbers"):
+        hub.models[0](torch.ones(1, 3), None, torch.tensor([[2]]))
 
 
 def test_arguments_of_a_translator():

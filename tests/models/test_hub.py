@@ -235,7 +235,11 @@ def test_a_model_of_the_other_kind_and_paths_that_are_none(hub, tmp_path):
     for bpe in ("pieces", 3, {}):
         with pytest.raises(UserError, match=r"^bpe is .*, but must be one of .*sentencepiece.*, or None for"):
             TupeModel.from_pretrained(str(tmp_path), bpe=bpe)
-    with pytest.raises(UserError, match=r"^--bpe sentencepiece cannot be made \(there is no sentencepiece_model\):"):
+    with pytest.raises(
+        UserError, match=rf"^there is no sentencepiece\.bpe\.model in {tmp_path}: give sentencepiece_mod"
+    ):
         TupeModel.from_pretrained(str(tmp_path))
+    with pytest.raises(UserError, match=r"^state_dict is 'checkpoint\.pt', but must be parameters by name: give safe_"):
+        hub.model.load_state_dict("checkpoint.pt")
     with pytest.raises(UserError, match=r"^there is no sentencepiece_model /none: give the file"):
         TupeModel.from_pretrained(str(tmp_path), sentencepiece_model="/none")

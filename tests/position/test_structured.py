@@ -102,6 +102,8 @@ def test_type():
     assert half.relative.dtype == torch.float32  # far distances have large values, which 16 bits would round
     assert {part.dtype for part in half._replace(relative=None)[:-1] if part is not None} == {torch.bfloat16}
     assert half.segments is SEGMENTS
+    with pytest.raises(UserError, match=r"^dtype is 'cuda', but must be a type: move the module that makes the bias"):
+        half.to("cuda")
 
 
 @pytest.mark.parametrize("backend", ["reference", "sdpa", "auto"])

@@ -98,6 +98,9 @@ class About:
             )
         if len({(score.task, score.metric) for score in scores}) > 1:
             raise UserError("the results are of several tasks or metrics: give those of one (--result)")
+        task = Path(loaded.cfg["task"].get("data") or "").name if scores else ""  # `tupe import` writes none
+        if task and scores[0].task != task:
+            raise UserError(f"{results[0]} is of {scores[0].task}, but {checkpoint} of {task}: give another --result")
         # a prepared task has a manifest of its own, but no tokenizer
         known = (corpus / NAME).is_file() and any((corpus / file).is_file() for file in (MODEL, JSON))
         content = Manifest.load(corpus).content if known else None

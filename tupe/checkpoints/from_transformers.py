@@ -112,7 +112,9 @@ def read_weights(folder: Path, made_by: str = _MADE_BY) -> dict[str, Tensor]:
                 written = (file.metadata() or {}).get(CHECKSUM)
                 part = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  no mapping
         except SafetensorError as error:
-            raise UserError(f"{path} is damaged or no safetensors file ({error}): copy it again") from None
+            raise UserError(
+                f"{path} is damaged or no safetensors file ({error}): copy it again, by `git lfs pull` in a clone"
+            ) from None
         if written not in (None, checksum(part)):
             raise UserError(
                 f"{path} is damaged: its weights are not those that {_MADE_BY} wrote (its checksum differs), so copy "

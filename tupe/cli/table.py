@@ -18,7 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "add TUPE's rows of a size, DIET's of XTREME, or fairseq's of RoBERTa or XLM-R"
     add("--published", nargs="?", const="base", choices=kinds, help=help_)
     add("--by-language", action="store_true", help="a column for each language too")
-    add("--format", choices=["markdown", "csv", "json"], default="markdown", help="default: %(default)s")
+    help_ = "default: as the name of --output ends, else markdown"
+    add("--format", choices=["markdown", "csv", "json"], help=help_)
     add("--output", type=output_file, metavar="FILE", help="default: the screen")
 
 
@@ -34,7 +35,9 @@ def run(args: argparse.Namespace) -> None:
     if published and not any({*row.cells} & {*other.cells} for row in rows for other in published):
         raise UserError(f"--published {args.published} has none of the columns of these sweeps: give another, or none.")
     rows += published
-    text = {"markdown": markdown, "csv": as_csv, "json": as_json}[args.format](rows)
+    formats = {"markdown": markdown, "csv": as_csv, "json": as_json}
+    ending = args.output.suffix[1:] if args.output else ""
+    text = formats[args.format or (ending if ending in formats else "markdown")](rows)
     if args.output is None:
         print(text)
         return

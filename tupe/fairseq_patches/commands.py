@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import sys
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any
@@ -126,6 +126,22 @@ def arguments(original):
         return parsed
 
     return parse_args_and_arch
+
+
+@patches(dataclass_utils, "eval_str_list", "x x_type")
+def numbers_of_flags(original):
+    """Let the parser name the flag whose text is no list of numbers (`--lr 1e-3x`, `--update-freq 1.5`)."""
+
+    def eval_str_list(x, x_type=float):
+        try:
+            found = original(x, x_type)
+            if x_type is int and found != original(x, float):
+                raise ValueError
+            return found
+        except (SyntaxError, TypeError, ValueError):
+            raise ArgumentTypeError(f"{x!r:.60} is no {x_type.__name__} and no list, such as 1,2") from None
+
+    return eval_str_list
 
 
 @patches(dataclass_utils, "_override_attr", "sub_node data_class args")

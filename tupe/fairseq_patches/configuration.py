@@ -207,7 +207,8 @@ def explain(kind: str, cfg: Any, error: Exception) -> None:
     name = getattr(cfg, "_name", kind)
     if str(error) == f"{kind} is required!":  # null under Hydra
         known = ", ".join(sorted(REGISTERED[kind][0]))
-        raise UserError(f"no {kind} is given: set {kind}._name to one of {known}") from error
+        flag = f"--{kind.replace('_', '-')}"
+        raise UserError(f"no {kind} is given: set {flag} ({kind}._name) to one of {known}") from error
     if isinstance(error, (ConfigAttributeError, ConfigKeyError)):  # fairseq's older parts have flags and no dataclass
         raise UserError(
             f"the {kind} {name} needs a value of {error.key}, which has no default: under Hydra add "
@@ -362,6 +363,8 @@ def refuse_missing(data: str, error: OSError | None = None) -> None:
     """Raise a `UserError` unless all folders of `data` are there, the first with a dictionary."""
     folders = utils.split_paths(data)
     for folder in folders:
+        if not folder:
+            raise UserError(f"the data are {data!r}, with a colon beside no folder: leave it out") from error
         if not os.path.isdir(folder):
             raise UserError(f"there is no data folder {os.path.abspath(folder)}: {how_to_make(folder)}") from error
     dictionary = os.path.join(folders[0], "dict.txt")

@@ -52,10 +52,15 @@ def load_hub(
     if not checkpoint.is_file():
         raise UserError(f"there is no checkpoint {checkpoint.resolve()}: give its folder and name")
     saved_config(safe_load(checkpoint), checkpoint)  # fairseq builds whatever a file names
-    data = _data_folder(folder, os.fspath(data_name_or_path))
+    data = data_folder(folder, os.fspath(data_name_or_path))
     own = {"sentencepiece_model": str(data / MODEL)} if (data / MODEL).is_file() else {}
     tokenizer = _tokenizer_json(folder, data, fields.get("sentencepiece_model"))
     from_json = tokenizer if bpe == "sentencepiece" else None
+    if bpe == "sentencepiece" and not (own or from_json or fields.get("sentencepiece_model")):
+        raise UserError(
+            f"there is no {MODEL} in {data.resolve()}: give sentencepiece_model, the file in the folder of the corpus, "
+            "or bpe=None for numbers of symbols"
+        )
     processing = text_processing(data) if process_text else None
     with patched(), fitting(checkpoint, [*fields]):
         loaded = hub_utils.from_pretrained(  # as fairseq's `from_pretrained`, which logs the whole configuration
@@ -73,10 +78,10 @@ def load_hub(
     return hub
 
 
-def _data_folder(folder: Path, data: str) -> Path:
+def data_folder(folder: Path, data: str) -> Path:
     """Return the folder of the dictionary; a name that begins with a dot is looked for from the checkpoint's folder."""
     found = (folder if data.startswith(".") else Path()) / data
-    if not any((found / name).is_file() for name in (DICTIONARY, f"input0/{DICTIONARY}")):
+    if not any(found.glob("dict*.txt")) and not (found / f"input0/{DICTIONARY}").is_file():
         dotted = ", absolute: what begins with a dot is looked for from the checkpoint's" * (found != Path(data))
         raise UserError(
             f"there is no {DICTIONARY} in {found.resolve()}: give data_name_or_path, the data's folder{dotted}"

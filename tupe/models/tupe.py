@@ -231,6 +231,9 @@ class TupeModel(BeforeTraining, RobertaModel):
 
         A checkpoint without a language-model head, such as an ELECTRA's discriminator, leaves this model's as it is.
         """
+        if not isinstance(state_dict, Mapping):
+            given = f"state_dict is {state_dict!r:.60}, but must be parameters by name"
+            raise UserError(f"{given}: give safe_load(path)['model'] of tupe.safe_load")
         prefix = f"{name}." if name else ""
         electra = [key for key in state_dict if key.startswith(tuple(prefix + part for part in ELECTRA_PARTS))]
         for key in electra:

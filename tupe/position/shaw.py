@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tupe.errors import UserError
 from tupe.layers import WithShapes
 from tupe.position.absolute import INIT_STD
 from tupe.position.arguments import check_types
@@ -63,6 +64,9 @@ class ShawRelative(WithShapes):
 
         The queries are at the last `n` of `m` positions; `m` is `num_keys`, by default `n`.
         """
+        width = self.key.shape[1]
+        if query.ndim < 3 or query.shape[-1] != width or not query.is_floating_point():
+            raise UserError(f"query is {tuple(query.shape)} of {query.dtype}, but must be floating (B, H, n, {width})")
         length = query.shape[-2]
         return skew(query @ (scale * self.by_distance(self.key, length, num_keys or length)).t())
 

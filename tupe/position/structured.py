@@ -48,6 +48,8 @@ class StructuredBias(NamedTuple):
         `relative`, which takes little memory, stays in float32 or better: far distances have large values. At 8192
         positions bfloat16 would round these to steps of 1/8, errors up to 1/16 (ALiBi's least slope of eight heads).
         """
+        if not isinstance(dtype, torch.dtype):
+            raise UserError(f"dtype is {dtype!r:.60}, but must be a type: move the module that makes the bias instead")
         rounded = {"query", "key", "theta", "segment"}
         parts = {name: part.to(dtype) for name, part in self._asdict().items() if name in rounded and part is not None}
         relative = self.relative

@@ -252,6 +252,8 @@ def test_what_is_wrong_is_told(text, tmp_path, capsys):
     assert "33 training documents do not fill 34 shards" in fails(capsys, out, *inputs(text), *SMALL, "--shards", 34)
     (text / "empty.txt").write_text("\n \n")
     assert "there is no text in the inputs" in fails(capsys, tmp_path / "no", text / "empty.txt")
+    (text / "other.jsonl").write_text('{"content": "no text"}\n')
+    assert "or JSON lines with a `text`." in fails(capsys, tmp_path / "no", text / "other.jsonl")
     (tmp_path / "binary").write_bytes(bytes(100))
     assert "binary is a binary file" in fails(capsys, tmp_path / "no", tmp_path / "binary", "--workers", 1)
     assert "too high" in fails(capsys, tmp_path / "big", *inputs(text), "--workers", 1)

@@ -532,6 +532,8 @@ def test_what_cannot_be(study, design, tmp_path, capsys, monkeypatch):
     with pytest.raises(UserError, match=r"made\.yaml is not a folder: give the name of a folder"):
         Study(design, tmp_path / "made.yaml", tmp_path / "out")
     untuned = dataclasses.replace(design, finetuning=dataclasses.replace(design.finetuning, tasks=()))
+    with pytest.raises(UserError, match="the study made has no runs of these parts and systems: its parts are search,"):
+        Study(untuned, tmp_path / "records", tmp_path / "out", parts=["glue"])
     with pytest.raises(UserError, match="the study made fine-tunes nothing: leave out --glue"):
         Study(untuned, tmp_path / "records", tmp_path / "out").prepare([], tmp_path)
     (tmp_path / "out/made/corpus").unlink()

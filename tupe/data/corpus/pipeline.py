@@ -134,7 +134,9 @@ class _Preparation:
         self.parts = [part for parts in self.languages.values() for part in parts]
         for language, parts in self.languages.items():
             if not total("scan", parts)["documents"]:
-                raise UserError(f"there is no text in the inputs{_of(language)}: give files of text.")
+                raise UserError(
+                    f"there is no text in the inputs{_of(language)}: give text, or JSON lines with a `text`."
+                )
 
     def plan(self, map_: Map) -> None:
         """Decide what is kept of each part, and run that through the stages."""

@@ -75,6 +75,9 @@ class Study:
             for run in design.runs()
             if (not parts or run.part in parts) and (not systems or run.system in systems or run.part == "cost")
         ]
+        if not self.wanted:
+            known = ", ".join(dict.fromkeys(run.part for run in design.runs())) or "none"
+            raise UserError(f"the study {design.name} has no runs of these parts and systems: its parts are {known}.")
         lost = {run: [*self._lost(run)] if again and run not in self.done else [] for run in self.wanted}
         #: What is trained again, and with it all that is to be done, in this order.
         self.again = {one for first in lost.values() for one in first}

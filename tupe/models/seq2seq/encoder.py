@@ -7,6 +7,7 @@ from fairseq.models import FairseqEncoder
 from torch import Tensor, nn
 
 from tupe.errors import UserError
+from tupe.models.encoder import check_tokens
 from tupe.models.layer import TupeEncoderLayer
 from tupe.models.seq2seq.config import encoder_args
 from tupe.models.seq2seq.source import Source
@@ -29,8 +30,9 @@ class Seq2SeqEncoder(FairseqEncoder):
         """Compute the features of `src_tokens` `(B, T)`, each row `... </s>`, padded on the right.
 
         Raises:
-            UserError: for a sentence longer than the positions, and for padding on the left.
+            UserError: for tokens that are no such tensor, more of them than positions, and padding on the left.
         """
+        check_tokens(src_tokens, self.stack.embed_tokens)
         padding = src_tokens.eq(self.dictionary.pad())
         if padding.device.type == "cpu":  # a GPU would have to be waited for
             if padding[:, 0].any():

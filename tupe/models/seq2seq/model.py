@@ -13,6 +13,7 @@ from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
+from tupe.data.corpus.tokenizers import MODEL
 from tupe.errors import UserError
 from tupe.fairseq_patches.checkpoints import refuse_other_dictionary, saved_size
 from tupe.fairseq_patches.configuration import refuse_unknown_names
@@ -23,6 +24,7 @@ from tupe.models.before_training import BeforeTraining
 from tupe.models.checkpoint_config import fitting
 from tupe.models.config import CONFIGS as ENCODERS
 from tupe.models.layer import Attention
+from tupe.models.pretrained import data_folder
 from tupe.models.seq2seq.config import CONFIGS, Seq2SeqConfig, check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
@@ -74,8 +76,10 @@ class Seq2SeqModel(BeforeTraining, FairseqEncoderDecoderModel):
     ) -> GeneratorHubInterface:
         """Load a checkpoint of ours like fairseq, but read its file without running code.
 
+        Text is encoded by the SentencePiece model beside the data, unless there is none or `bpe` is given.
+
         Raises:
-            UserError: if there is no such checkpoint, or its model is an encoder alone.
+            UserError: if there is no such checkpoint, or its model is an encoder alone, or there are no data.
         """
         refuse_unknown_names(kwargs, named=("bpe", "tokenizer"), groups=(*GROUPS, "generation_args"))
         refuse_no_paths(
@@ -91,6 +95,9 @@ class Seq2SeqModel(BeforeTraining, FairseqEncoderDecoderModel):
                     f"{checkpoint} is no translation model but an encoder ({name}): load it by "
                     "TupeModel.from_pretrained"
                 )
+        data = data_folder(Path(model_name_or_path), str(data_name_or_path))
+        if "bpe" not in kwargs and (data / MODEL).is_file():
+            kwargs.update(bpe="sentencepiece", sentencepiece_model=str(data / MODEL))
         with patched(), fitting(checkpoint_file, kwargs):
             return super().from_pretrained(
                 str(model_name_or_path), str(checkpoint_file), str(data_name_or_path), **kwargs
