@@ -218,7 +218,7 @@ def test_wrong_input_is_refused():
     del sample["target"]
     with pytest.raises(UserError, match="no labels"):
         criterion()(Recalls([[0.0, 1.0]]), sample)
-    with pytest.raises(UserError, match="the task SimpleNamespace has not"):
+    with pytest.raises(UserError, match="the task SimpleNamespace lacks"):
         TupeSentencePredictionCriterion(
             TupeSentencePredictionCriterionConfig(), SimpleNamespace(target_dictionary=dictionary_of())
         )

@@ -233,9 +233,19 @@ def test_a_signal_to_all_processes_of_a_job_leaves_the_workers_that_load():
         subprocess.run(["kill", str(worker)], check=True)  # PyTorch's workers end in order by their parent's alone
         assert len(list(batches)) == 99
         batches = iter(torch.utils.data.DataLoader(range(100), num_workers=1))
+        next(batches)
         batches._workers[0].terminate()  # as a training that fails does when it exits
         batches._workers[0].join(60)
         assert batches._workers[0].exitcode == 0
+        reads, writes = os.pipe()
+        child = os.fork()
+        if child == 0:  # a worker that does not wait for its parent's signal yet
+            os.write(writes, b".")
+            time.sleep(60)
+            os._exit(1)
+        os.read(reads, 1)
+        os.kill(child, signal.SIGTERM)
+        assert os.waitpid(child, 0)[1] == 0
     finally:
         listener.restore()
 

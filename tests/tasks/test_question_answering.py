@@ -293,5 +293,5 @@ def test_settings_that_cannot_be_are_refused(fields, said, data):
 def test_splits_that_are_not_there_are_refused(data):
     with pytest.raises(UserError, match=r"there is no split test-de in .*data: make it with tupe prepare-qa"):
         make_task(data).load_dataset("test-de")
-    with pytest.raises(UserError, match="the task SimpleNamespace has not"):
+    with pytest.raises(UserError, match="the task SimpleNamespace lacks"):
         TupeQuestionAnsweringCriterion(SimpleNamespace(cfg=SimpleNamespace(), target_dictionary=None))

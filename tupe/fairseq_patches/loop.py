@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,7 +51,7 @@ class Listener:
         ear, self._mouth = os.pipe()
         os.set_blocking(self._mouth, False)
         self._wakeup = signal.set_wakeup_fd(self._mouth, warn_on_full_buffer=False)
-        self._before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+        self._before = {number: signal.signal(number, _handler(os.getpid())) for number in SIGNALS}
         self._of_workers = of_workers = signal_handling._set_worker_signal_handlers
         signal_handling._set_worker_signal_handlers = lambda: (of_workers(), end_by_parent())
         threading.Thread(target=self._listen, args=(ear,), daemon=True).start()
@@ -76,6 +77,16 @@ class Listener:
                 self.received, first = number[0], time.monotonic()
                 logger.warning(f"{signal.Signals(self.received).name}: saving after this update; again to end at once")
         os.close(ear)
+
+
+def _handler(process: int) -> Callable[..., None]:
+    """Return what handles a signal in this process, which the listener reads elsewhere, and in those that it forks."""
+
+    def handle(number: int, _: object) -> None:
+        if number == signal.SIGTERM and os.getpid() != process:  # its parent would wait for its end
+            os._exit(0)
+
+    return handle
 
 
 def end_by_parent() -> None:

@@ -56,7 +56,8 @@ def load_hub(
     own = {"sentencepiece_model": str(data / MODEL)} if (data / MODEL).is_file() else {}
     tokenizer = _tokenizer_json(folder, data, fields.get("sentencepiece_model"))
     from_json = tokenizer if bpe == "sentencepiece" else None
-    if bpe == "sentencepiece" and not (own or from_json or fields.get("sentencepiece_model")):
+    has_model = any((place / MODEL).is_file() for place in (data, folder))
+    if bpe == "sentencepiece" and not (has_model or from_json or fields.get("sentencepiece_model")):
         raise UserError(
             f"there is no {MODEL} in {data.resolve()}: give sentencepiece_model, the file in the folder of the corpus, "
             "or bpe=None for numbers of symbols"
