@@ -137,7 +137,7 @@ def check(owner: Any, name: str, takes: str) -> Callable:
 def overriding(base: type, *own: str) -> Callable[[type], type]:
     """Class decorator: refuse a fairseq whose class `base` lacks a method that is overridden, or takes others first.
 
-    It does not look for `own`, the methods that the class adds.
+    `own` are the methods that the class adds, which are not checked.
     """
 
     def checked(overrides: type) -> type:

@@ -476,7 +476,7 @@ def rotate_untied(
 
 
 class Terms(NamedTuple):
-    """What the positions do in attention; `None` for a term that the model lacks."""
+    """Parts that the positions have in attention; `None` for a term that the model lacks."""
 
     bias: Tensor | None = None  # is added to the logits, `(S, n, m)`
     query: Tensor | None = None  # of `untied_cross`, is added to the words' queries after the rotation, `(S, n, d_h)`
