@@ -278,6 +278,8 @@ def test_command_wants_different_names(out, capsys):
 def test_published_rows_of_another_benchmark(out, capsys):
     assert main(["table", str(out), "--published", "xtreme"]) == 1
     assert capsys.readouterr().err.startswith("error: --published xtreme has none of the columns of these sweeps: ")
+    assert main(["table", str(out), "--by-language"]) == 1
+    assert capsys.readouterr().err.startswith("error: --by-language is for tasks of many languages, but these sweeps")
 
 
 def test_row_of_no_columns_has_no_average():

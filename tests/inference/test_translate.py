@@ -108,6 +108,19 @@ def test_in_python_text_is_encoded_as_the_data(trained, parallel, tmp_path):
     hub = Seq2SeqModel.from_pretrained(trained[0], "checkpoint_last.pt", data_name_or_path=parallel)
     line = (parallel / "text/test.en").read_text().splitlines()[0]
     assert hub.decode(hub.encode(line)) == line
+    one, (several,) = hub.translate(line, beam=2), hub.translate((text for text in [line]), beam=2)
+    assert one == several == hub.decode(hub.generate(hub.encode(line), beam=2)[0]["tokens"])
+    for wrong, said in (
+        (None, "sentences are None"),
+        ([None], "a sentence is None"),
+        (b"a dog", "sentences are b'a dog'"),
+    ):
+        with pytest.raises(UserError, match=rf"^{said}, but must be a (list, or one sentence|str)$"):
+            hub.translate(wrong)
+    with pytest.raises(UserError, match=r"^beam is '5', but must be a whole number, 1 or more$"):
+        hub.translate([line], beam="5")
+    with pytest.raises(UserError, match=r"^tokens are 1, but must be a tensor \(n,\): give what encode\(text\) gives$"):
+        hub.generate([1, 2])
     with pytest.raises(UserError, match=rf"^there is no dict\.txt in {tmp_path}/none: give data_name_or"):
         Seq2SeqModel.from_pretrained(trained[0], "checkpoint_last.pt", data_name_or_path=tmp_path / "none")
     with pytest.raises(UserError, match=r"^tokens are \(1, 3\) of torch\.float32, but must be whole numbers"):

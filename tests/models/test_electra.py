@@ -131,6 +131,10 @@ def test_a_dictionary_without_mask_is_refused():
     task = SimpleNamespace(source_dictionary=Dictionary(), max_positions=lambda: 16)
     with pytest.raises(UserError, match="no <mask>: train with --task masked_lm"):
         ElectraModel.build_model(CONFIGS["electra_bert_a_tiny"](), task)
+    with pytest.raises(
+        UserError, match=r"^ElectraModel\.build_model takes a configuration and a task, but task is None"
+    ):
+        ElectraModel.build_model(CONFIGS["electra_bert_a_tiny"](), None)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])

@@ -375,6 +375,14 @@ def test_words_that_are_no_numbers(words):
         rotate(words, Rotary(16)(1))
 
 
+@pytest.mark.parametrize("cls", [None, 0.5, torch.zeros(2), torch.zeros(2, 4)])
+def test_constants_of_the_reset_that_do_not_fit(cls):
+    with pytest.raises(
+        UserError, match=r"^cls is .*, but must be a tensor \(2, H\) or \(2, 1\): give position\(n\)\.cls"
+    ):
+        rotate_untied(torch.zeros(LENGTH, 6, WIDTH), untied()(LENGTH).rotation, cls, 0.3)
+
+
 def test_keys_that_are_no_positions():
     with pytest.raises(UserError, match="rotary positions need a key for each position"):
         PositionBias(LowRankAbsolute(9, 2, 3, num_keys=4), rotation=Rotary(WIDTH))

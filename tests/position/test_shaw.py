@@ -76,6 +76,8 @@ def test_parametric_is_its_equation():
 def test_a_query_that_does_not_fit(query):
     with pytest.raises(UserError, match=r"^query is \(2, 3, 5, \d\) of .*, but must be floating \(B, H, n, 4\)$"):
         ShawRelative(4)(query)
+    with pytest.raises(UserError, match=r"^scale is 'a', but must be a number$"):
+        ShawRelative(4)(torch.zeros(2, 3, 5, 4), scale="a")
 
 
 @pytest.mark.parametrize("build", [lambda: ShawRelative(4, 0), lambda: ParametricRelative(4, 2, 2, 0)])

@@ -218,6 +218,8 @@ def test_registering(empty):
         registry.register_absolute(Slopes)  # without its name
     with pytest.raises(UserError, match=r"^register_relative\('mine'\) decorates a class .*, but got 3$"):
         registry.register_relative("mine")(3)
+    with pytest.raises(UserError, match=r"^register_relative\('mine'\) decorates a class .*, but got <function"):
+        registry.register_relative("mine")(lambda num_heads, max_positions: None)
     with pytest.raises(UserError, match="heads is 2 in a term that is registered and 3 in Wide: give both one default"):
         registry.register_absolute("wide", heads="how many")(Wide)
     with pytest.raises(UserError, match="size is no argument of Slopes with a number"):

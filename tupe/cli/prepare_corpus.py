@@ -57,6 +57,8 @@ def run(args: argparse.Namespace) -> None:
     if args.inputs or args.books or args.languages or not args.verify:
         inputs = find(args.inputs, args.books, args.languages)
         many = bool(inputs[0].language)
+        if args.vocab_alpha is not None and not many:
+            raise UserError("--vocab-alpha is for --languages, but these texts are of one: leave it out.")
         shared = Manifest.load(args.vocabulary) if args.vocabulary else None
         profile = args.profile or ("sentencepiece" if many else "paper")
         stages, language = PROFILES[profile], LANGUAGES[profile]

@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from tupe.data.glue.report import same_as_training
     from tupe.data.parallel import pool
     from tupe.data.translation.cleaning import Cleaning
     from tupe.data.translation.manifest import Settings
@@ -45,4 +46,6 @@ def run(args: argparse.Namespace) -> None:
         content = prepare(args.out, splits, settings, map_, args.verify)
     for name, counts in content.splits.items():
         print(f"{name:<6} " + ", ".join(f"{number:,} {what}" for what, number in counts.items() if number))
+    for line in same_as_training({name: [*files.values()] for name, files in content.files.items()}):
+        print(line)
     print(f"data: {args.out}")

@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from tupe.experiments.columns import COLUMNS
     from tupe.experiments.formats import as_csv, as_json, markdown
     from tupe.experiments.published import PUBLISHED
     from tupe.experiments.table import read_sweep
@@ -31,6 +32,9 @@ def run(args: argparse.Namespace) -> None:
 
     rows = [read_sweep(path, label, args.by_language) for label, path in args.sweeps]
     check_names([row.name for row in rows])
+    of_languages = {column.name for column in COLUMNS if column.subset.endswith("/")}
+    if args.by_language and not any(of_languages & {*row.cells} for row in rows):
+        raise UserError("--by-language is for tasks of many languages, but these sweeps have none: leave it out.")
     published = PUBLISHED[args.published] if args.published else []
     if published and not any({*row.cells} & {*other.cells} for row in rows for other in published):
         raise UserError(f"--published {args.published} has none of the columns of these sweeps: give another, or none.")

@@ -245,9 +245,11 @@ def before_building(model: type, cfg: Any, task: FairseqTask) -> None:
 
     Raises:
         UserError: for values out of range, data folders that a later epoch would miss, a dictionary that is not the
-            checkpoint's (the hub interface and `fairseq-validate` build a model from a checkpoint's configuration), and
-            an encoder that is to translate.
+            checkpoint's (the hub interface and `fairseq-validate` build a model from a checkpoint's configuration), an
+            encoder that is to translate, and no task.
     """
+    if task is None:
+        raise UserError(f"{model.__name__}.build_model takes a configuration and a task, but task is None: give both")
     if "fairseq_cli" in sys.modules:  # imported after the plugin
         install()
     refuse_out_of_range({"model": cfg, "task": getattr(task, "cfg", None)}, ["model", "task"])

@@ -75,7 +75,7 @@ def _register(side: str, name: str, options: dict[str, str]) -> Callable[[type[n
         )
 
     def register(term: type[nn.Module]) -> type[nn.Module]:
-        if not callable(term):
+        if not isinstance(term, type):
             raise UserError(f"register_{side}({name!r:.60}) decorates a class of a position term, but got {term!r:.60}")
         found = REGISTRY[side].get(name)
         if found is not None and _path(found.term) == _path(term):  # its module was imported again

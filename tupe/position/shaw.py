@@ -9,6 +9,8 @@ another stride (the "skewing" of Huang et al. 2018). Cost: the multiplications o
 twice the size of the attention weights.
 """
 
+from numbers import Real
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -16,7 +18,7 @@ from torch import Tensor, nn
 from tupe.errors import UserError
 from tupe.layers import WithShapes
 from tupe.position.absolute import INIT_STD
-from tupe.position.arguments import check_types
+from tupe.position.arguments import check_types, shown
 from tupe.position.relative import check_max_distance, skew
 
 
@@ -65,6 +67,8 @@ class ShawRelative(WithShapes):
         The queries are at the last `n` of `m` positions; `m` is `num_keys`, by default `n`.
         """
         width = self.key.shape[1]
+        if not isinstance(scale, (Real, Tensor)):
+            raise UserError(f"scale is {shown(scale)}, but must be a number")
         if query.ndim < 3 or query.shape[-1] != width or not query.is_floating_point():
             raise UserError(f"query is {tuple(query.shape)} of {query.dtype}, but must be floating (B, H, n, {width})")
         length = query.shape[-2]

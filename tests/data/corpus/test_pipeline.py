@@ -182,7 +182,9 @@ def test_a_vocabulary_is_shared(text, whole, tmp_path, capsys):
     sentence = fails(capsys, tmp_path / "no", text / "a.txt", *arguments, "--language", "de")
     assert "the corpus of --vocabulary has language = en, not de" in sentence
     sentence = fails(capsys, tmp_path / "no", text / "a.txt", *arguments, "--vocab-alpha", 0.9)
-    assert "--vocab-alpha is 0.9, but the vocabulary of --vocabulary has 0.5: leave it out." in sentence
+    assert "--vocab-alpha is for --languages, but these texts are of one: leave it out." in sentence
+    sentence = fails(capsys, tmp_path / "no", text / "a.txt", *arguments, "--vocab-size", 140)
+    assert "--vocab-size is 140, but the vocabulary of --vocabulary has 130: leave it out." in sentence
     assert not (tmp_path / "no").exists()
 
 
@@ -275,6 +277,6 @@ def test_text_that_is_all_dropped(tmp_path, capsys):
     arguments = ("--vocab-size", 40, "--workers", 1)
     assert "leave no line for training" in fails(capsys, tmp_path / "out", tmp_path / "a.txt", *arguments)
     assert "leave no line for training" in fails(capsys, tmp_path / "out", tmp_path / "a.txt", *arguments)
-    (tmp_path / "b.txt").write_bytes(b"\x01\n\n\x02\n\n\x03\n")
+    (tmp_path / "b.txt").write_text("\x80\n\n\x81\n\n\x82\n")
     assert "leave no line for training" in fails(capsys, tmp_path / "no", tmp_path / "b.txt", *arguments)
     prepare(tmp_path / "other", tmp_path / "a.txt", *arguments, "--no-drop-rare-words")

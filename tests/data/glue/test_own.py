@@ -181,7 +181,9 @@ WRONG = {
     "an array": ("a.json", '[{"text": "A", "label": "a"}]\n', [], "line 1: there is no object {...}"),
     "deep JSON": ("a.jsonl", "[" * 100_000 + "\n", [], "line 1: there is no JSON"),
     "Latin-1": ("a.csv", "text,label\nAnna,a\nRené,b\n".encode("latin-1"), [], "line 3: byte 4 (0xe9) is not UTF-8"),
-    "UTF-16": ("a.csv", GOOD.encode("utf-16"), [], "is UTF-16: save it as UTF-8"),
+    "UTF-16": ("a.csv", GOOD.encode("utf-16"), [], "is UTF-16: convert it to UTF-8 first"),
+    "a workbook": ("a.csv", b"PK\x03\x04" + GOOD.encode(), [], "an archive, a workbook or of a word processor"),
+    "no empty lines": ("a.conll", "Anna\tB-PER\nsees\tO\n" * 101, [], "is one sentence of 202 words: put an empty"),
     "a huge cell": ("a.csv", f"text,label\nAnna,a\n{'x' * 1_000_001},b\n", [], "line 3: "),
     "a huge text": ("a.tsv", f"text\tlabel\nAnna\ta\n{'x' * 1_000_001}\tb\n", [], "1,000,001 characters, more than"),
     "empty": ("a.csv", "", [], "is empty: its first line should name the columns"),
@@ -219,7 +221,7 @@ WRONG = {
     "an empty label of a word": ("a.conll", "Anna\tO\n\nBob\tB-PER\nsees\t\n", [], "line 3: there is no label"),
     "ranges of words alone": ("a.conll", "1-2\tDon't" + "\t_" * 8 + "\n", [], "has no words in it"),
     "too many labels of words": (
-        "a.conll", "".join(f"w\tL{i}\n" for i in range(10_001)), [], "give --columns for those of the words"
+        "a.conll", "".join(f"w\tL{i}\n\n" for i in range(10_001)), [], "give --columns for those of the words"
     ),
     "words and labels in one column": ("a.conll", "Anna\tB-PER\n", ["--columns", "1,1"], "stand in two: give both"),
     "a column of labels of words": ("a.conll", "Anna\tA\n", ["--label", "a"], "--label is for files of texts"),
@@ -282,6 +284,15 @@ def test_a_task_of_glue_under_another_name_is_left(make, prepared):
     status, said = make(write(make.folder / "a.csv"))
     assert status == 1 and "was not made by tupe prepare-task: choose another folder for OUT" in said
     assert (make.folder / "own/task/manifest.json").read_bytes() == before
+
+
+def test_the_training_file_as_the_test_file_is_a_warning(make):
+    path = write(make.folder / "a.csv")
+    other = write(make.folder / "b.csv", ROWS)
+    warning = "warning: the test data are the training data: scores on them say nothing of other texts"
+    for test in (path, other):
+        status, said = make(path, "--valid", other, "--test", test, out=f"own/{test.stem}")
+        assert status == 0 and (warning in said) == (test == path), said
 
 
 def test_one_process_at_a_time(make):

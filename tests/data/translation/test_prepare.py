@@ -52,6 +52,12 @@ def options(text):
     return ["--train", text("train", *pairs(40)), "--valid", text("valid", *pairs(4))]
 
 
+def test_the_training_data_as_validation_data_is_a_warning(text, prepare, capsys):
+    prefix = text("train", *pairs(40))
+    assert prepare("--train", prefix, "--valid", prefix) == 0
+    assert "warning: the valid data are the training data: " in capsys.readouterr().out
+
+
 def tree(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 

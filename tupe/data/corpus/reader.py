@@ -19,7 +19,8 @@ _PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _DOCUMENTS = (b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"{\\rtf")  # also what Word and others write
-_MOST_NUL = 0.01  # share of the bytes; damaged text has some
+_CONTROLS = bytes({*range(32)} - {*b"\x01\t\n\v\f\r\x1b\x1c\x1d\x1e\x1f"})  # but what separates, and ISO-2022's
+_MOST_CONTROLS = 0.01  # share of the bytes; damaged text has some
 _JSON = re.compile(rb'\s*\{\s*"\w+"\s*:')
 
 # Bounds on what is held in memory. A longer line or document is cut, and counted.
@@ -52,14 +53,7 @@ def read_on(
     try:
         with open_packed(path) as file:
             head = file.peek(1 << 12)
-            if head.startswith(_UTF16):
-                raise UserError(f"{path} is UTF-16: convert it to UTF-8 first, for instance with iconv.")
-            if head.startswith(_DOCUMENTS):
-                raise UserError(
-                    f"{path} is a PDF, an archive or of a word processor: write its text to a file in UTF-8."
-                )
-            if head.count(0) > len(head) * _MOST_NUL:
-                raise UserError(f"{path} is a binary file, in whose first bytes many are NUL: give text in UTF-8.")
+            refuse_binary(path, head)
             mark = len(_BOM) if head.startswith(_BOM) else 0
             file.seek(mark + skip)
             format_ = _format(head[mark:], book)
@@ -68,6 +62,16 @@ def read_on(
         raise UserError(
             f"{path} cannot be read after its line {lines_before + counts['lines']} ({error}): get it anew."
         ) from None
+
+
+def refuse_binary(path: Path, head: bytes) -> None:
+    """Raise `UserError` if the first bytes of a file are no text of one byte or more a character."""
+    if head.startswith(_UTF16):
+        raise UserError(f"{path} is UTF-16: convert it to UTF-8 first, for instance with iconv.")
+    if head.startswith(_DOCUMENTS):
+        raise UserError(f"{path} is a PDF, an archive, a workbook or of a word processor: save its text in UTF-8.")
+    if len(head) - len(head.translate(None, _CONTROLS)) > len(head) * _MOST_CONTROLS:
+        raise UserError(f"{path} is a binary file, with control characters in its first bytes: give text in UTF-8.")
 
 
 def open_packed(path: Path) -> BinaryIO:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tupe.data.corpus.reader import DAMAGED, open_packed
+from tupe.data.corpus.reader import DAMAGED, open_packed, refuse_binary
 from tupe.data.glue.reader import Row
 from tupe.errors import UserError
 
@@ -204,8 +204,8 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         with open_packed(path) as file:
             for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE + 1), b""), 1):
-                if number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")):
-                    raise UserError(f"{path} is UTF-16: save it as UTF-8.")
+                if number == 1:
+                    refuse_binary(path, line[:4096])
                 if number == 1 and b"\r" in line.rstrip(b"\r\n"):
                     raise UserError(f"{path} has lines that end with CR alone: end them with LF.")
                 if len(line) > _LONGEST_LINE:

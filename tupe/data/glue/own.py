@@ -25,6 +25,7 @@ from tupe.files import difference, lock, read, read_json, sha256, typed
 
 MADE_BY = "tupe prepare-task"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_LONGEST_SENTENCE = 200  # words of a file that has no other
 _HELD_OUT = 10  # one of so many training rows is held out where there is no validation file
 _CLASSES = 10_000  # at most
 _LONGEST_LABEL = 100  # characters
@@ -164,6 +165,9 @@ def _described(name: str, files: dict[str, Path], options: Options) -> tuple[Tas
     for split, path in files.items():
         if tokens:
             rows[split] = list(sentences(path, options.columns))
+            words = len(rows[split][0].texts)
+            if len(rows[split]) == 1 and words > _LONGEST_SENTENCE:
+                raise UserError(f"{path} is one sentence of {words:,} words: put an empty line behind each sentence.")
             for row in rows[split]:
                 for label in {*_several(row.label)}:
                     check_name(label, f"{path}, line {row.line}")

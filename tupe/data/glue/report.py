@@ -1,6 +1,7 @@
 """Lines to print about the rows of a prepared task."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from tupe.data.glue.prepare import Content
 
@@ -20,6 +21,13 @@ def lines(content: Content) -> Iterator[str]:
             yield f"{'':<13} first: {rows.first}"
 
 
+def same_as_training(checksums: dict[str, Any]) -> Iterator[str]:
+    """Warn of each split whose files hold what the training's hold."""
+    for split, checksum in checksums.items():
+        if split != "train" and checksum == checksums["train"]:
+            yield f"warning: the {split} data are the training data: scores on them say nothing of other texts"
+
+
 def own_lines(content: Content) -> Iterator[str]:
     """Return a line for each file of a user's own task, with how often each class occurs."""
     for split, rows in content.splits.items():
@@ -27,6 +35,7 @@ def own_lines(content: Content) -> Iterator[str]:
         more = f", and {len(rows.labels) - _SHOWN} more" if len(rows.labels) > _SHOWN else ""
         what = "sentences" if content.description and content.description.tokens else "rows"
         yield f"{content.task} {split:<6} {rows.kept:,} {what}" + (f": {counts}{more}" if counts else "")
+    yield from same_as_training({split: file["sha256"] for split, file in content.made_of["files"].items()})
     if content.scale is not None and content.description is not None:
         lowest = content.description.offset
         yield f"numbers from {lowest:g} to {lowest + content.scale:g}, learnt as 0 to 1"

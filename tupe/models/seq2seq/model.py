@@ -5,8 +5,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+from fairseq import hub_utils
 from fairseq.data import Dictionary
-from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.models.transformer import Embedding
 from fairseq.tasks import FairseqTask
@@ -28,6 +28,7 @@ from tupe.models.pretrained import data_folder
 from tupe.models.seq2seq.config import CONFIGS, Seq2SeqConfig, check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
+from tupe.models.seq2seq.hub import TranslationHub
 from tupe.models.tupe import as_namespace, register
 from tupe.safe_load import refuse_no_paths, safe_load
 
@@ -73,7 +74,7 @@ class Seq2SeqModel(BeforeTraining, FairseqEncoderDecoderModel):
     @classmethod
     def from_pretrained(
         cls, model_name_or_path: str, checkpoint_file: str = "model.pt", data_name_or_path: str = ".", **kwargs: Any
-    ) -> GeneratorHubInterface:
+    ) -> TranslationHub:
         """Load a checkpoint of ours like fairseq, but read its file without running code.
 
         Text is encoded by the SentencePiece model beside the data, unless there is none or `bpe` is given.
@@ -99,9 +100,10 @@ class Seq2SeqModel(BeforeTraining, FairseqEncoderDecoderModel):
         if "bpe" not in kwargs and (data / MODEL).is_file():
             kwargs.update(bpe="sentencepiece", sentencepiece_model=str(data / MODEL))
         with patched(), fitting(checkpoint_file, kwargs):
-            return super().from_pretrained(
+            loaded = hub_utils.from_pretrained(
                 str(model_name_or_path), str(checkpoint_file), str(data_name_or_path), **kwargs
             )
+            return TranslationHub(loaded["args"], loaded["task"], loaded["models"])
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Raise `UserError` if the checkpoint has more or fewer words than the source's dictionary."""
