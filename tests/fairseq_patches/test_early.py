@@ -3,6 +3,7 @@ import warnings
 import pytest
 from fairseq.dataclass.initialize import hydra_init
 from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 
 from tests.commands import ROOT
 from tupe.fairseq_patches import early
@@ -43,6 +44,13 @@ def test_a_number_is_no_flag(old, new, overrides, begin):
     said = r"^error: the configuration cannot be made: .*'\S+' is neither true nor false"
     with pytest.raises(SystemExit, match=said):
         begin(old, new, *overrides)
+
+
+def test_a_file_in_the_place_of_the_folder_of_checkpoints(tmp_path):
+    (tmp_path / "run").touch()
+    cfg = OmegaConf.create({"checkpoint": {"save_dir": str(tmp_path / "run/1")}})
+    with pytest.raises(SystemExit, match=r"^error: checkpoint\.save_dir is .*/run/1, but .*/run is no folder: name"):
+        early.ImportUserDir().on_run_start(cfg)
 
 
 def test_search_paths_are_relative_to_where_the_command_began(begin, tmp_path, monkeypatch):

@@ -11,14 +11,21 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.experimental.callback import Callback
 from omegaconf import OmegaConf
 
-from tupe.errors import one_line
-from tupe.fairseq_patches.configuration import flags_are_booleans
+from tupe.errors import UserError, one_line
+from tupe.fairseq_patches.configuration import flags_are_booleans, refuse_outputs
 from tupe.fairseq_patches.patching import install
 from tupe.fairseq_patches.printing import sentence, silence_libraries
 
 
 class ImportUserDir(Callback):
     """Imports `common.user_dir` and the plugin before the job begins; configs/ name it in `hydra.callbacks`."""
+
+    def on_run_start(self, config: Any, **kwargs: Any) -> None:
+        """End with a sentence where Hydra could not write its files, which it does before the job."""
+        try:
+            refuse_outputs(config)
+        except UserError as error:
+            sys.exit(f"error: {error}")
 
     def on_job_start(self, config: Any, **kwargs: Any) -> None:
         try:
