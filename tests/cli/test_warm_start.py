@@ -98,6 +98,11 @@ def test_without_text(reader, data, tmp_path, capsys):
     )
 
 
+def test_a_number_of_sequences_without_text(reader, tmp_path, capsys):
+    assert main(["warm-start", str(reader), str(tmp_path / "new.pt"), "tupe_a", "--sequences", "100"]) == 1
+    assert "--sequences is of the text of --data: give both or neither" in capsys.readouterr().err
+
+
 def test_too_little_text(data, reader, tmp_path, capsys):
     assert main(["extend-positions", str(reader), "500", str(tmp_path / "long.pt")]) == 0
     command = ["warm-start", str(tmp_path / "long.pt"), str(tmp_path / "new.pt"), "tupe_a", "--data", str(data)]

@@ -209,7 +209,7 @@ def test_the_folder_of_another_task_is_not_taken(data, here, training, capsys):
         (["CoLA", "a/b.pt", "DATA", "optimization.lr=[-1]"], "optimization.lr is -1: give a number, 0 or more"),
         (
             ["CoLA", "a/b.pt", "DATA", "common.seed=1,2"],
-            "error: 'common.seed=1,2' is several values, but a run has one: tupe swe",
+            "error: common.seed=1,2 is several values, but a run has one: write \"common.seed='1,2'\" if it is one",
         ),
         (["CoLA", "a/b.pt", "DATA", "task.data=OTHER"], "'task.data=OTHER' is no setting here: the checkpoint and"),
         (["CoLA", "a/b.pt", "DATA", "+model.max_positions=3"], "model.max_positions is 3, task.max_positions is 512: "),

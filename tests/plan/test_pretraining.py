@@ -144,6 +144,10 @@ def test_number_of_checkpoints(overrides, number, corpus):
         (["model._name=seq2seq_tupe_r_tiny"], "^seq2seq_tupe_r_tiny is an encoder-decoder: train it by"),
         (["common.cpu=2"], "^common cannot have this cpu: '2' is neither true nor false$"),
         (["task=nan"], "^the configuration base cannot be made|^task "),
+        (
+            ["common.user_dir=a,b"],
+            r"made: common\.user_dir=a,b is several values, .* write \"common\.user_dir='a,b'\" if",
+        ),
         (["common.log_file=configs/pretraining"], "common.log_file is configs/pretraining, which cannot be written"),
         (["lr_scheduler=null"], "^lr_scheduler is a group of settings, which cannot be null: leave it out"),
         (["task="], "^task is a group of settings, which cannot be empty: leave it out"),

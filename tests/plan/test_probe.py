@@ -79,6 +79,12 @@ def test_the_share_of_the_peak_is_that_of_the_run(probe, corpus, capsys):
     assert "H100 at 40% of their" in say(corpus, probe(mfu=0), "--gpu", "h100", capsys=capsys)
 
 
+def test_a_share_of_no_peak(probe, corpus, capsys):
+    with pytest.raises(AssertionError):
+        say(corpus, probe(), "--mfu", "0.3", capsys=capsys)
+    assert capsys.readouterr().err == "error: --mfu is the share of the peak of --gpu: give both or neither.\n"
+
+
 def test_a_share_above_the_whole_peak(probe, corpus, capsys):
     """The hours by the run are told with a remark, and none are made of the share."""
     folder = probe(mfu=123)

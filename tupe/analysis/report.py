@@ -12,6 +12,7 @@ from tupe.analysis.position import plot_position, position_correlation
 from tupe.analysis.text import read_tokens
 from tupe.checkpoints.card import Score
 from tupe.data.corpus.manifest import Manifest
+from tupe.errors import UserError
 from tupe.files import write_bytes
 from tupe.models import TupeModel
 from tupe.systems import ALIASES, DESCRIPTIONS
@@ -38,6 +39,8 @@ def write_report(folder: str | Path, models: list[str]) -> Path:
         UserError: if one of them is not finished.
     """
     folder = Path(folder)
+    if not (folder / "corpus").is_dir():
+        raise UserError(f"{folder} is no folder of scripts/quickstart.sh, as it has no corpus/: give that one.")
     corpus = Manifest.load(folder / "corpus")
     logs = {model: read_log(folder / "pretraining" / model / "hydra_train.log") for model in models}
     labelled = {label(model): log for model, log in logs.items()}

@@ -45,6 +45,8 @@ def run(args: argparse.Namespace) -> None:
 
     if args.node_rank >= args.nodes:
         raise UserError(f"--node-rank {args.node_rank} is none of the {args.nodes} machines, numbered from 0.")
+    if args.mfu is not None and args.gpu is None:
+        raise UserError("--mfu is the share of the peak of --gpu: give both or neither.")
     cfg = read_config(args.folder, args.config, args.overrides)
     probe = None if args.probe is None else read_probe(args.probe)
     devices = probe.devices // args.nodes if probe else 0  # on each machine, unless that is given

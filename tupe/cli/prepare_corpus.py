@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
     from tupe.data.corpus.settings import IMPORTED, Settings
 
     if args.inputs or args.books or args.languages or not args.verify:
-        inputs = find(args.inputs, args.books, args.languages)
+        inputs = find(args.inputs, args.books, args.languages, args.out)
         many = bool(inputs[0].language)
         if args.vocab_alpha is not None and not many:
             raise UserError("--vocab-alpha is for --languages, but these texts are of one: leave it out.")

@@ -19,13 +19,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("out", type=output_folder, metavar="OUT", help="folder of the prepared data")
     add("files", type=split_label, metavar="SPLIT=FILE", nargs="+", help="SQuAD's JSON, also .xz .gz .bz2")
     add("--rules", choices=RULES, default="squad", help="rules that score the answers (default: %(default)s)")
-    add("--language", default="en", metavar="L", help="for splits that do not say theirs (default: %(default)s)")
+    add("--language", metavar="L", help="for splits that do not say theirs (default: en)")
     add("--verify", action="store_true", help="check all checksums of splits that are done")
     add_workers(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     from tupe.data.corpus.manifest import Manifest
+    from tupe.data.glue.report import same_as_training
     from tupe.data.languages import is_language
     from tupe.data.parallel import pool
     from tupe.data.qa.prepare import prepare
@@ -35,11 +36,16 @@ def run(args: argparse.Namespace) -> None:
         if not split:
             raise UserError(f"'{path}' does not say which split it is: give SPLIT=FILE, such as train={path}.")
     check_names([split for split, _ in args.files])
-    if not is_language(args.language):
-        raise UserError(f"--language is '{args.language:.40}', which is no code of a language: give one such as en.")
+    if args.language is not None and all("-" in split for split, _ in args.files):
+        raise UserError("--language is for splits that do not say theirs, but all of these do: leave it out.")
+    language = args.language or "en"
+    if not is_language(language):
+        raise UserError(f"--language is '{language:.40}', which is no code of a language: give one such as en.")
     corpus = Manifest.load(args.corpus)
     with pool(args.workers) as map_:
-        reports = prepare(dict(args.files), corpus, args.out, args.rules, args.language, args.verify, map_)
+        reports = prepare(dict(args.files), corpus, args.out, args.rules, language, args.verify, map_)
     for split, report in reports.items():
         print("\n".join(lines(args.out.name, split, report)))
+    for line in same_as_training({split: report.sha256 for split, report in reports.items()}):
+        print(line)
     print(f"data: {args.out}")

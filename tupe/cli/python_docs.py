@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("out", type=output_folder, metavar="OUT", help="folder of the two files")
     help_ = "documents in finetuning.txt (default: %(default)s)"
-    add("--held-out", type=whole(0, 100), default=20, metavar="PERCENT", help=help_)
+    add("--held-out", type=whole(0, 99), default=20, metavar="PERCENT", help=help_)
 
 
 def run(args: argparse.Namespace) -> None:

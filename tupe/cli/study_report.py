@@ -43,4 +43,10 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"there is no table {args.print}: the tables are {', '.join(BLOCKS)}.")
     if not args.records.exists():
         raise UserError(f"there is no folder {args.records}: give --records the one where `tupe study` left its files.")
-    print("\n".join(BLOCKS[args.print](read_results(args.size, args.records))))
+    results = read_results(args.size, args.records)
+    if not results.records:
+        place = args.records / results.design.name
+        raise UserError(
+            f"{place} has no records: give --records the folder above the one where `tupe study` left them."
+        )
+    print("\n".join(BLOCKS[args.print](results)))

@@ -12,6 +12,7 @@ import argparse
 from pathlib import Path
 
 from tupe.cli._types import SEEDS, new_file, whole
+from tupe.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", type=Path, help="a corpus in the model's vocabulary; also measures the losses before and after")
     help_ = "fit them to text, guess them by the first layer's weights, or draw new ones (default: calibrate)"
     add("--positions", choices=["calibrate", "weights", "new"], default="calibrate", help=help_)
-    help_ = "number of sequences to calibrate with, and to measure the losses on (default: %(default)s)"
-    add("--sequences", type=whole(64, 1_000_000), default=384, metavar="N", help=help_)
+    help_ = "number of sequences to calibrate with, and to measure the losses on (default: 384)"
+    add("--sequences", type=whole(64, 1_000_000), metavar="N", help=help_)
     add("--seed", type=whole(*SEEDS), default=1, help="seed of the masks and of new parameters (default: %(default)s)")
 
 
@@ -40,6 +41,9 @@ def run(args: argparse.Namespace) -> None:
     from tupe.checkpoints.warm_start.target import target_fields, why_not_exact
     from tupe.models.describe import full_name
 
+    if args.sequences is not None and args.data is None:
+        raise UserError("--sequences is of the text of --data: give both or neither.")
+    sequences = args.sequences or 384
     opened = open_checkpoint(args.checkpoint)
     old = open_encoder(opened)
     target = target_fields(old, args.system, args.fields)
@@ -47,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     if args.data is not None and why_not_exact(old.args, target) is None:
         read_stream(old, args.data, split="train", most=1)  # nothing is fitted to it, but it must be the model's
     elif args.data is not None:
-        text = masked_training_text(old, args.data, args.sequences, args.seed)
+        text = masked_training_text(old, args.data, sequences, args.seed)
     started = warm_start(old, target, text, args.positions, args.seed)
     seconds = time.process_time() - begin
     new = started.encoder
@@ -69,7 +73,7 @@ def run(args: argparse.Namespace) -> None:
     if target.rotary_dims and not old.args.rotary_dims:
         print("rotary positions turn the words' queries and keys, which were not trained for it")
     if args.data is not None and not started.exact:
-        print("\n".join(losses(old, new, args.data, args.sequences, args.seed).lines))
+        print("\n".join(losses(old, new, args.data, sequences, args.seed).lines))
     write_weights(args.out, model_config(new.args, new.args._name), weights, length)
     print(f"wrote {args.out}, without the optimizer's state")
     if left:

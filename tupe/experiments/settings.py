@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from tupe.checkpoints.load import open_checkpoint
 from tupe.errors import UserError
 from tupe.experiments.own import task_of
-from tupe.fairseq_patches.configuration import refuse_other_parts, refuse_outputs, refuse_unknown_keys
+from tupe.fairseq_patches.configuration import refuse_other_parts, refuse_outputs, refuse_unknown_keys, several_values
 from tupe.fairseq_patches.ranges import refuse_out_of_range
 from tupe.models.config import TupeConfig
 from tupe.plan.config import last_of_each, plus
@@ -165,9 +165,7 @@ def _parse(override: str) -> tuple[str, Any]:
         reason = " ".join(str(error).split())
         raise UserError(f"'{override}' is no key=value that Hydra reads: {reason}") from None
     if parsed.is_sweep_override():
-        raise UserError(
-            f"'{override}' is several values, but a run has one: tupe sweep takes several, by --lrs and --seeds."
-        )
+        raise UserError(f"{several_values(override)}; tupe sweep takes several rates and seeds, by --lrs and --seeds.")
     return parsed.key_or_group, None if parsed.is_delete() else parsed.value()
 
 

@@ -49,6 +49,7 @@ _DATACLASSES: dict[str, Mapping[str, type]] = {
 _REFUSALS = (AssertionError, ValueError, ArithmeticError, NotImplementedError)  # of values
 _ADVICE = re.compile(r"\n +full_key: |\s(?:To append to|Either remove|See https:|Config search path:|Search path:)")
 _NO_TEXT = re.compile(r"Cannot convert '(?:List|Dict)Config' to string: '(.*)'")
+_AMBIGUOUS = re.compile(r"Ambiguous value for argument '(.*?)' 1\. ")
 _FOLDERS = (("checkpoint", "save_dir"), ("common", "tensorboard_logdir"))
 
 
@@ -117,9 +118,17 @@ def cannot_compose(error: Exception) -> str:
     return f"{where}{reason}{cause and f' ({cause})'}"
 
 
+def several_values(override: str) -> str:
+    """Say what Hydra reads in `key=a,b`, and how one text with commas is written."""
+    key, _, value = override.partition("=")
+    return f"{override} is several values, but a run has one: write \"{key}='{value}'\" if it is one text with commas"
+
+
 def _plain(error: object) -> str:
     """Return a message of Hydra's or OmegaConf's in one line, without their advice and types."""
     reason = one_line(_ADVICE.split(str(error))[0]).rstrip(".")
+    if ambiguous := _AMBIGUOUS.match(reason):
+        return several_values(ambiguous[1])
     reason = re.sub(r"field '(\S+)' is not Optional", r"\1 has no default: give it a value", reason)
     return _NO_TEXT.sub(r"\1 is no text, so write it without brackets and in quotes, as '1,2'", reason)
 

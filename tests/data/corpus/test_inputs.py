@@ -55,6 +55,16 @@ def test_a_pipe_is_told(named, tmp_path):
         find([tmp_path / "pipe.txt" if named else tmp_path], [])
 
 
+@pytest.mark.parametrize("languages", [False, True])
+def test_a_corpus_within_what_it_is_made_of_is_told(languages, tmp_path):
+    (tmp_path / "de").mkdir()
+    (tmp_path / "de/a.txt").touch()
+    inputs = ([], [], [tmp_path]) if languages else ([tmp_path / "de"], [])
+    assert len(find(*inputs, out=tmp_path / "../out")) == 1
+    with pytest.raises(UserError, match=r"de/out lies in .*, which is read: name a folder outside of it"):
+        find(*inputs, out=tmp_path / "de/out")
+
+
 def test_a_link_to_nothing_is_told(tmp_path):
     (tmp_path / "a.txt").symlink_to(tmp_path / "gone")
     with pytest.raises(UserError, match=r"a\.txt is a link to nothing"):

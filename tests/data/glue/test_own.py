@@ -286,6 +286,12 @@ def test_a_task_of_glue_under_another_name_is_left(make, prepared):
     assert (make.folder / "own/task/manifest.json").read_bytes() == before
 
 
+def test_a_class_that_no_row_has_is_a_warning(make):
+    path = write(make.folder / "a.csv")
+    said = make(path, "--valid", path, "--labels", "good", "very good", "bad", "badd")[1]
+    assert "warning: no training row has badd, which --labels names" in said
+
+
 def test_the_training_file_as_the_test_file_is_a_warning(make):
     path = write(make.folder / "a.csv")
     other = write(make.folder / "b.csv", ROWS)

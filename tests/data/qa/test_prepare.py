@@ -106,6 +106,12 @@ def test_languages_that_no_table_counts_are_told(folder, split, said, corpus, tm
     assert f"warning: {said}" in printed if said else "warning" not in printed
 
 
+def test_the_training_questions_as_validation_questions_are_a_warning(corpus, tmp_path, capsys):
+    good = write_json(tmp_path / "x.json", GOOD)
+    prepare(corpus, tmp_path / "out", f"train={good}", f"valid={good}")
+    assert "warning: the valid data are the training data: " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -117,6 +123,7 @@ def test_languages_that_no_table_counts_are_told(folder, split, said, corpus, tm
         (["train={moved}"], "none of the 1 questions of .* has an answer that can be learnt"),
         (["test-sw={good}", "--rules", "mlqa"], "MLQA has no rules for 'sw'"),
         (["train={good}", "--language", "../de"], "--language is '../de', which is no code of a language"),
+        (["test-de={good}", "--language", "fr"], "--language is for splits that do not say theirs, but all of these"),
         (["train={blank}"], "the context of the question 'a' has no text"),
     ],
 )

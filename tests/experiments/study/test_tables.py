@@ -224,6 +224,9 @@ def test_a_document(results, tmp_path, leave, capsys, monkeypatch):
     capsys.readouterr()
     assert main(["study-report", "--size", str(size), "--records", str(leave({})), "--print", "rates"]) == 0
     assert capsys.readouterr().out.startswith("| system | 0.001 | 0.002 |")
+    (tmp_path / "empty").mkdir()
+    assert main(["study-report", "--size", str(size), "--records", str(tmp_path / "empty"), "--print", "rates"]) == 1
+    assert "has no records: give --records the folder above the one where" in capsys.readouterr().err
     monkeypatch.chdir(tmp_path)
     assert main(["study-report", "--records", "nowhere", "--print", "rates"]) == 1
     assert "there is no folder nowhere: give --records" in capsys.readouterr().err

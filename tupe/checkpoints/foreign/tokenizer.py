@@ -181,7 +181,7 @@ def of_transformers(folder: Path, config: Mapping[str, Any], wanted: bool) -> Fo
     else:
         raise UserError(
             f"there is no tokenizer in {folder} that is read here ({MODEL}, {JSON}, vocab.txt, vocab.json and "
-            f"merges.txt, or DeBERTa's {_OF_DEBERTA}): get its files too"
+            f"merges.txt, or DeBERTa's {_OF_DEBERTA}): get its files, which also name the symbols of the model"
         )
     files.insert(0, path)
     added.update(_added_tokens(folder, files))

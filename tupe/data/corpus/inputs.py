@@ -44,18 +44,24 @@ class Identity:
         return cls(file.name, file.book, found.st_size, found.st_mtime_ns, file.language)
 
 
-def find(inputs: list[Path], books: list[Path], languages: Sequence[Path] = ()) -> list[Input]:
+def find(inputs: list[Path], books: list[Path], languages: Sequence[Path] = (), out: Path | None = None) -> list[Input]:
     """List the files named, and those in the folders named, linked ones too, by language, then by name.
 
     In a corpus of many languages, inputs are named as `de=FILE`, or lie in folders, `languages`, where files and
-    folders are called by their language, as `de.txt.xz` and `de`. Files of `books` are one document each.
+    folders are called by their language, as `de.txt.xz` and `de`. Files of `books` are one document each. `out` is the
+    folder that the corpus will be written to.
 
     Raises:
-        UserError: if a name is nothing that can be read, if a folder has no text in it, if a file comes twice, or if
-            some inputs have a language and others have none.
+        UserError: if a name is nothing that can be read, if a folder has no text in it, if a file comes twice, if some
+            inputs have a language and others have none, or if `out` lies in a folder that is read.
     """
     named = [(*_language(name), book) for names, book in ((inputs, False), (books, True)) for name in names]
     named += [(language, path, False) for folder in languages for language, path in _by_name(folder)]
+    for folder in (*languages, *(path for _, path, _ in named)):
+        if out is not None and folder.is_dir() and out.resolve().is_relative_to(folder.resolve()):
+            raise UserError(
+                f"{_printable(out)} lies in {_printable(folder)}, which is read: name a folder outside of it."
+            )
     found = [
         Input(file.resolve(), book, _printable(file.relative_to(name.parent)), language)
         for language, name, book in sorted(named, key=lambda one: one[0])  # stable
