@@ -78,6 +78,12 @@ def test_no_path(path):
         safe_load(path)
 
 
+@pytest.mark.parametrize("also", [argparse.Namespace, "argparse.Namespace"])
+def test_classes_that_are_no_list(also):
+    with pytest.raises(UserError, match=r"^also is .*, but must be a list of classes$"):
+        safe_load("a.pt", also)
+
+
 def test_folder(tmp_path):
     with pytest.raises(UserError, match=r"is a folder: give a checkpoint, of which it has none$"):
         safe_load(tmp_path)

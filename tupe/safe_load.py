@@ -56,6 +56,8 @@ def safe_load(path: str | os.PathLike, also: Sequence[Any] = ()) -> dict:
             holds a class or function that fairseq does not write (the message names it).
     """
     refuse_no_paths(checkpoint=path)
+    if not isinstance(also, (list, tuple)):
+        raise UserError(f"also is {also!r:.60}, but must be a list of classes")
     path = os.fspath(path)
     if os.path.isdir(path):
         such = max(glob.glob(os.path.join(glob.escape(path), "checkpoint*.pt")), default=None)  # _last, or _best

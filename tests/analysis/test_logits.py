@@ -123,7 +123,11 @@ def test_a_window_is_refused(function, save, tokens):
 @pytest.mark.parametrize("function", [first_layer_correlations, logit_ranks, layer_logits])
 def test_what_are_no_tokens(function, save, tokens):
     encoder = opened(save, "tupe_tiny")
-    for wrong, said in ((tokens.tolist(), "tokens are a list"), (tokens[:0], "tokens have no sequence")):
+    for wrong, said in (
+        (tokens.tolist(), "tokens are a list"),
+        (tokens[:0], "tokens have no sequence"),
+        (0 * tokens + 1, "tokens have padding"),
+    ):
         with pytest.raises(UserError, match=f"^{said}"):
             function(encoder, wrong)
 

@@ -44,6 +44,8 @@ def test_held_out_text_in_rows_of_equal_length(corpus, encoder):
     assert set(tokens[:, 0].tolist()) == {Dictionary().bos()}
     assert (tokens < encoder.sentence_encoder.embed_tokens.num_embeddings).all()
     torch.testing.assert_close(read_tokens(encoder, corpus, 9, 1), tokens[:1])
+    with pytest.raises(UserError, match=r"^number is 0, but must be a whole number, 1 or more$"):
+        read_tokens(encoder, corpus, 9, 0)
 
 
 def test_a_text_is_cleaned_as_the_corpus_was(corpus, encoder, tmp_path):

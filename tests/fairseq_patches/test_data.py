@@ -47,11 +47,20 @@ def test_damaged_dictionary(content, corpus, train, tmp_path):
         train(tmp_path, data=data)
 
 
-@pytest.mark.parametrize(("names", "split"), [(("dict.txt",), "valid"), (VALID, "train")])
-def test_missing_split(names, split, corpus, train, tmp_path):
+@pytest.mark.parametrize(
+    ("names", "split", "mending"),
+    [(("dict.txt",), "valid", PREPROCESS), (VALID, "train", r"name one of the splits there \(valid\), or prepare the")],
+)
+def test_missing_split(names, split, mending, corpus, train, tmp_path):
     data = folder_with(corpus, tmp_path / "data", *names)
-    with pytest.raises(UserError, match=rf"there is no split '{split}' \({data}/{split}\.bin\): {PREPROCESS}{data}"):
+    with pytest.raises(UserError, match=rf"there is no split '{split}' \({data}/{split}\.bin\): {mending}"):
         train(tmp_path, data=data)
+
+
+def test_a_folder_of_a_task_is_no_corpus(train, tmp_path):
+    (tmp_path / "data/input0").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"data/dict\.txt: this is a task's folder: give a corpus$"):
+        train(tmp_path, data=tmp_path / "data")
 
 
 def test_a_folder_in_the_place_of_tokens(corpus, train, tmp_path):
@@ -68,7 +77,7 @@ def test_the_split_of_a_translation_is_none(corpus, train, tmp_path):
     data = folder_with(corpus, tmp_path / "data", "dict.txt")
     for end in ("bin", "idx"):
         (data / f"valid.en-de.de.{end}").symlink_to(corpus / f"valid.{end}")
-    with pytest.raises(UserError, match=rf"there is no split 'valid' \({data}/valid\.bin\): {PREPROCESS}{data}"):
+    with pytest.raises(UserError, match=rf"there is no split 'valid' \({data}/valid\.bin\): name one of the splits"):
         train(tmp_path, data=data)
 
 

@@ -1,3 +1,4 @@
+import sys
 import warnings
 
 import pytest
@@ -5,6 +6,7 @@ from fairseq.dataclass.initialize import hydra_init
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+import tupe.hydra_train
 from tests.commands import ROOT
 from tupe.fairseq_patches import early
 
@@ -44,6 +46,20 @@ def test_a_number_is_no_flag(old, new, overrides, begin):
     said = r"^error: the configuration cannot be made: .*'\S+' is neither true nor false"
     with pytest.raises(SystemExit, match=said):
         begin(old, new, *overrides)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (["--config-name", "bse"], r"bse\.yaml \(did you mean base\?\): --config-name is base, "),
+        ([], r"config\.yaml.*: --"),
+    ],
+)
+def test_a_configuration_that_is_not_there(name, said, monkeypatch):
+    folder = ROOT / "configs/pretraining"
+    monkeypatch.setattr(sys, "argv", ["hydra_train", "--config-dir", str(folder), *name, "task.data=DATA"])
+    with pytest.raises(SystemExit, match=rf"^error: there is no configuration {folder}/{said}"):
+        tupe.hydra_train.main()
 
 
 def test_a_file_in_the_place_of_the_folder_of_checkpoints(tmp_path):

@@ -119,6 +119,8 @@ def test_in_python_text_is_encoded_as_the_data(trained, parallel, tmp_path):
             hub.translate(wrong)
     with pytest.raises(UserError, match=r"^beam is '5', but must be a whole number, 1 or more$"):
         hub.translate([line], beam="5")
+    with pytest.raises(UserError, match=r"^translate has no beem \(did you mean beam\?\): nothing would read it$"):
+        hub.translate([line], beem=2)
     with pytest.raises(UserError, match=r"^tokens are 1, but must be a tensor \(n,\): give what encode\(text\) gives$"):
         hub.generate([1, 2])
     with pytest.raises(UserError, match=rf"^there is no dict\.txt in {tmp_path}/none: give data_name_or"):

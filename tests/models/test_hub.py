@@ -12,7 +12,7 @@ from tupe.data.glue.prepare import Content
 from tupe.errors import UserError
 from tupe.files import write
 from tupe.models import TupeModel
-from tupe.models.pretrained import text_processing
+from tupe.models.pretrained import refuse_other_pieces, text_processing
 from tupe.models.seq2seq.model import Seq2SeqModel
 
 
@@ -42,6 +42,20 @@ def test_the_configuration_is_not_printed(caplog, request):
     request.getfixturevalue("hub")
     assert "dictionary: " in caplog.text  # fairseq's other words are heard
     assert "encoder_embed_dim" not in caplog.text
+
+
+def test_the_pieces_of_another_vocabulary(hub):
+    def bpe(words):
+        return SimpleNamespace(sp=SimpleNamespace(id_to_piece=words.__getitem__, get_piece_size=lambda: len(words)))
+
+    dictionary = hub.task.source_dictionary
+    for none in (None, hub.bpe, bpe([*dictionary.symbols, *(f"more{i}" for i in range(len(dictionary)))])):
+        refuse_other_pieces(none, dictionary)
+    for words in (dictionary.symbols[:20], [*dictionary.symbols, *(f"more{i}" for i in range(100))]):
+        with pytest.raises(
+            UserError, match=rf"^sentencepiece_model has {len(words)} pieces, and only .* of the corpus'"
+        ):
+            refuse_other_pieces(bpe(words), dictionary)
 
 
 def test_pairs_are_separated_as_in_training(hub):

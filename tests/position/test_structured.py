@@ -84,6 +84,12 @@ def test_the_parts_of_the_systems(terms):
             torch.testing.assert_close(structured.bias.dense(4), whole.bias)
 
 
+def test_segments_of_another_length_are_told():
+    terms = PositionBias(FreeAbsolute(9, 2))(9)
+    with pytest.raises(UserError, match=r"^segments are \(2, 7\), but the terms have 9 positions$"):
+        terms.add_segments(SegmentAttention(2)(), torch.zeros(2, 7, dtype=torch.bool))
+
+
 def test_terms_without_parts_are_whole():
     assert PositionBias(FreeAbsolute(9, 2))(4, structured=True).bias.shape == (2, 4, 4)
     assert PositionBias(LowRankAbsolute(9, 3, 2, num_keys=5))(4, structured=True).bias.shape == (2, 4, 5)

@@ -190,6 +190,14 @@ def test_what_cannot_be_checked(wrong, said):
         check_term(**wrong)
 
 
+@pytest.mark.parametrize("shape", [(31, 2), (2, 30), (31,)])
+def test_values_of_another_shape(shape):
+    term = BucketedRelative(2)
+    term.by_distance = lambda first, stop: torch.zeros(shape)
+    with pytest.raises(UserError, match=r"^BucketedRelative\.by_distance gives .*, but must give \(H, 31\)$"):
+        term(16)
+
+
 @pytest.mark.parametrize("most", [0, "16"])
 def test_positions_that_are_no_number(most):
     term = BucketedRelative(2)

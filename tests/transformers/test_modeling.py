@@ -388,6 +388,16 @@ def test_places_of_answers_are_whole_numbers():
             model(tokens(5), **{side: torch.ones(3).long()})
 
 
+def test_a_misspelt_field_is_a_warning(monkeypatch):
+    said = []
+    monkeypatch.setattr(configuration_tupe.logger, "warning", said.append)
+    ours.TupeConfig(realtive="none", num_layers=7, my_note="kept", output_hidden_states=True)
+    assert said == [
+        "TupeConfig has no realtive (did you mean relative?): nothing will read it",
+        "TupeConfig has no num_layers (did you mean num_hidden_layers?): nothing will read it",
+    ]
+
+
 @pytest.mark.parametrize("kind", ["TupeForSequenceClassification", "TupeForTokenClassification"])
 def test_a_head_without_labels_is_refused(kind):
     with pytest.raises(ValueError, match=r"^num_labels is 0, but a head has 1 label or more: give num_labels="):

@@ -50,6 +50,8 @@ def _attention_inputs(
     check_tokens(tokens, stack.embed_tokens)
     if not len(tokens):
         raise UserError("tokens have no sequence: give one or more, as of read_tokens")
+    if tokens.eq(stack.embed_tokens.padding_idx).any():
+        raise UserError("tokens have padding: give sequences of one length, as of read_tokens")
     with contextlib.ExitStack() as hooks:
         for attention in (layer.self_attn for layer in stack.layers):
             hook = attention.register_forward_pre_hook(lambda module, x: found.append((module, x[0], *x[1])))

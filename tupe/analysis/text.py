@@ -33,6 +33,7 @@ def read_tokens(
         UserError: if the corpus has another dictionary than the model, or the text has fewer than 2 tokens.
     """
     check_whole("length", length, 3)
+    check_whole("number", number, 1)
     refuse_no_paths(data=data)
     most = encoder.args.max_positions
     if length > most:

@@ -378,7 +378,9 @@ def refuse_missing(data: str, error: OSError | None = None) -> None:
             raise UserError(f"there is no data folder {os.path.abspath(folder)}: {how_to_make(folder)}") from error
     dictionary = os.path.join(folders[0], "dict.txt")
     if not os.path.isfile(dictionary):
-        raise UserError(f"there is no dictionary {os.path.abspath(dictionary)}: {how_to_make(folders[0])}") from error
+        of_a_task = os.path.isdir(os.path.join(folders[0], "input0"))
+        mending = "this is a task's folder: give a corpus" if of_a_task else how_to_make(folders[0])
+        raise UserError(f"there is no dictionary {os.path.abspath(dictionary)}: {mending}") from error
 
 
 def how_to_make(folder: str) -> str:

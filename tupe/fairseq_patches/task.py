@@ -154,7 +154,9 @@ class TupeMaskedLMTask(TupeTask):
         folder = folders[(epoch - 1) % len(folders)]  # one folder an epoch, in turn
         path = os.path.abspath(os.path.join(folder, split))
         if not any(os.path.exists(path + suffix) for suffix in ("", ".idx", ".bin")):
-            raise UserError(f"there is no split '{split}' ({path}.bin): {how_to_make(folder)}")
+            there = ", ".join(sorted({found.stem for found in Path(folder).glob("*.idx")}))
+            mending = f"name one of the splits there ({there}), or prepare the data again with it"
+            raise UserError(f"there is no split '{split}' ({path}.bin): {mending if there else how_to_make(folder)}")
         if os.path.isfile(path + ".bin") and os.path.getsize(path + ".bin") == 0:
             raise UserError(f"the split '{split}' has no tokens ({path}.bin is empty): {how_to_make(folder)}")
         return super()._load_dataset_split(split, epoch, combine)

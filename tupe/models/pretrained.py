@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq import hub_utils
+from fairseq.data import Dictionary
 from fairseq.registry import REGISTRIES
 
 from tupe.data.corpus.manifest import DICTIONARY, NAME, Manifest
@@ -72,11 +73,26 @@ def load_hub(
             **{"load_checkpoint_heads": True, **own, **fields},
         )
         hub = HubInterface(loaded["args"], loaded["task"], loaded["models"][0])
+    refuse_other_pieces(hub.bpe, hub.task.source_dictionary)
     if from_json:
         hub.bpe = JsonBpe(from_json)
     if processing is not None and hub.bpe is not None:
         hub.bpe = ProcessedText(hub.bpe, processing)
     return hub
+
+
+def refuse_other_pieces(bpe: object, dictionary: Dictionary) -> None:
+    """Raise `UserError` if most pieces of a SentencePiece model, or most symbols, are not those of the other."""
+    pieces = getattr(bpe, "sp", None)
+    if pieces is None:
+        return
+    known = {pieces.id_to_piece(number) for number in range(pieces.get_piece_size())}
+    both = known.intersection(dictionary.symbols)
+    if 2 * len(both) < max(len(known), len(dictionary)):
+        raise UserError(
+            f"sentencepiece_model has {len(known):,} pieces, and only {len(both):,} are among the {len(dictionary):,} "
+            "symbols of the dictionary: give the file of the corpus' vocabulary"
+        )
 
 
 def data_folder(folder: Path, data: str) -> Path:

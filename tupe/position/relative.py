@@ -18,6 +18,7 @@ from tupe.position.absolute import INIT_STD
 from tupe.position.arguments import check_types, check_whole
 from tupe.position.length import Drawn, Span, check_length, fit_positions
 from tupe.position.precision import at_least_float32
+from tupe.tracing import is_traced
 
 
 def toeplitz(values: Tensor, num_keys: int) -> Tensor:
@@ -82,6 +83,10 @@ class RelativeTerm(WithShapes):
             values = self.by_distance(*span.distances)
         else:  # the values stay those of a distance, so that the term stays Toeplitz
             values = self.by_distance(1 - drawn.longest, drawn.longest)[:, drawn.distances() + drawn.longest - 1]
+        distances = span.length + span.num_keys - 1
+        if not is_traced() and (values.ndim != 2 or values.shape[1] != distances):  # of a subclass of one's own
+            shape = tuple(values.shape)
+            raise UserError(f"{type(self).__name__}.by_distance gives {shape}, but must give (H, {distances})")
         return values if by_distance else toeplitz(values, span.num_keys)
 
 

@@ -226,6 +226,7 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     Args:
         x: `(..., n, H, d_h)`. One call for queries and keys, as `2 H` heads, is faster than two.
         rotation: the output of `Rotary`, `(2, n, r)`, or `(2, ..., n, r)` where sequences differ in their positions.
+            One with `reset` is zero at `[CLS]`: `rotate_untied` takes it.
 
     Returns:
         A tensor of the shape and type of `x`.

@@ -14,6 +14,7 @@ from tupe.position.arguments import check_whole
 from tupe.position.length import Span
 from tupe.position.segment import segment_bias
 from tupe.position.structured import StructuredBias
+from tupe.tracing import is_traced
 
 
 class Term(Protocol):
@@ -121,11 +122,17 @@ class PositionTerms(NamedTuple):
             values: `E_S`, `(H, 2, 2)`.
             segments: `s`, `(B, n)`, bool, true in segment 1; `(1, 1)` if all tokens are in one segment.
             structured: return a `StructuredBias`, unless the bias is a tensor already.
+
+        Raises:
+            UserError: for `segments` of another length than the bias.
         """
         if structured and not isinstance(self.bias, Tensor):
             bias = StructuredBias() if self.bias is None else self.bias
             return self._replace(bias=bias._replace(segment=values, segments=segments))
         bias = segment_bias(values, segments)
+        length = bias.shape[-1] if not isinstance(self.bias, Tensor) else self.bias.shape[-1]
+        if not is_traced() and bias.shape[-1] not in (1, length):
+            raise UserError(f"segments are {tuple(segments.shape)}, but the terms have {length} positions")
         bias = bias[0] if bias.shape[0] == 1 else bias  # `len` would fix the batch size in a graph
         before = self.bias.dense(bias.shape[-1]) if isinstance(self.bias, StructuredBias) else self.bias
         return self._replace(bias=bias if before is None else before + bias)

@@ -1,18 +1,21 @@
 """The configuration of an encoder. This file is shipped with exported models: it imports no `tupe`."""
 
+import difflib
 import math
 import typing
 
 import transformers
 from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
-from transformers.utils import is_torch_available
+from transformers.utils import is_torch_available, logging
 
 if tuple(int(part) for part in transformers.__version__.split(".")[:2]) < (5, 14):
     raise ImportError(
         f"this model needs transformers >= 5.14, whose attention takes a position bias, but {transformers.__version__} "
         "is installed: pip install --upgrade transformers"
     )
+
+logger = logging.get_logger(__name__)
 
 CHOICES = {
     "absolute": ("none", "input", "untied", "untied_cross", "low_rank", "low_rank_input", "free"),
@@ -190,6 +193,10 @@ class TupeConfig(PreTrainedConfig):
         names = self.id2label or {}
         if not isinstance(names, dict) or not all(str(number).isdecimal() for number in names):
             raise ValueError(f"id2label is {names!r:.60}, but must be names of the numbers of classes, as {{0: 'a'}}")
+        for name in others:
+            near = difflib.get_close_matches(name, TupeConfig.__annotations__, n=1, cutoff=0.7)
+            if near and not hasattr(self, name):
+                logger.warning(f"TupeConfig has no {name} (did you mean {near[0]}?): nothing will read it")
         for dtype in (self.dtype, torch_dtype):
             if isinstance(dtype, str) and is_torch_available():
                 import torch  # a tokenizer needs none, and reads the configuration too

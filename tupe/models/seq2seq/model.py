@@ -24,7 +24,7 @@ from tupe.models.before_training import BeforeTraining
 from tupe.models.checkpoint_config import fitting
 from tupe.models.config import CONFIGS as ENCODERS
 from tupe.models.layer import Attention
-from tupe.models.pretrained import data_folder
+from tupe.models.pretrained import data_folder, refuse_other_pieces
 from tupe.models.seq2seq.config import CONFIGS, Seq2SeqConfig, check_terms
 from tupe.models.seq2seq.decoder import Seq2SeqDecoder
 from tupe.models.seq2seq.encoder import Seq2SeqEncoder
@@ -103,7 +103,9 @@ class Seq2SeqModel(BeforeTraining, FairseqEncoderDecoderModel):
             loaded = hub_utils.from_pretrained(
                 str(model_name_or_path), str(checkpoint_file), str(data_name_or_path), **kwargs
             )
-            return TranslationHub(loaded["args"], loaded["task"], loaded["models"])
+        hub = TranslationHub(loaded["args"], loaded["task"], loaded["models"])
+        refuse_other_pieces(hub.bpe, hub.src_dict)
+        return hub
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Raise `UserError` if the checkpoint has more or fewer words than the source's dictionary."""
