@@ -302,7 +302,7 @@ def rotate_untied(x: Tensor, rotation: Tensor, cls: Tensor, scale: float, first:
     if not isinstance(cls, Tensor) or cls.ndim != 2 or len(cls) != 2 or cls.shape[1] not in (1, x.shape[-2] // 2):
         raise UserError(
             f"cls is {shown(cls)}, but must be a tensor (2, H) or (2, 1): give position(n).cls of "
-            "PositionBias(reset=Reset(num_heads), rotation=Rotary(head_dim))"
+            "PositionBias(reset=Reset(num_heads), rotation=Rotary(head_dim, reset=True))"
         )
     place = torch.arange(x.shape[-3], device=x.device)
     is_cls = (place == (0 if first is None else first)).unsqueeze(-1)  # n 1

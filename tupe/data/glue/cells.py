@@ -203,9 +203,8 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the number and the text of each line, unpacked, without a byte order mark."""
     try:
         with open_packed(path) as file:
+            refuse_binary(path, file.peek(1 << 12))
             for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE + 1), b""), 1):
-                if number == 1:
-                    refuse_binary(path, line[:4096])
                 if number == 1 and b"\r" in line.rstrip(b"\r\n"):
                     raise UserError(f"{path} has lines that end with CR alone: end them with LF.")
                 if len(line) > _LONGEST_LINE:

@@ -45,7 +45,7 @@ class TranslationHub(GeneratorHubInterface):
 
 
 def _listed(name: str, sentences: object) -> Any:
-    """Return `sentences`, a generator of them as a list. Raise `UserError` if there are none."""
+    """Return `sentences`, a generator of them as a list. Raise `UserError` for anything else."""
     if isinstance(sentences, (str, Tensor)):
         return sentences
     if not isinstance(sentences, Iterable) or isinstance(sentences, (bytes, dict)):

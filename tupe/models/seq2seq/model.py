@@ -103,7 +103,7 @@ class Seq2SeqModel(BeforeTraining, FairseqEncoderDecoderModel):
             loaded = hub_utils.from_pretrained(
                 str(model_name_or_path), str(checkpoint_file), str(data_name_or_path), **kwargs
             )
-        hub = TranslationHub(loaded["args"], loaded["task"], loaded["models"])
+            hub = TranslationHub(loaded["args"], loaded["task"], loaded["models"])
         refuse_other_pieces(hub.bpe, hub.src_dict)
         return hub
 
