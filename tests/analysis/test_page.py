@@ -20,7 +20,7 @@ from tupe.analysis.scores import ScoreCurve
 from tupe.errors import UserError
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\"'\u2028<!--"
-TOKENS = torch.randint(4, (2, 9), generator=torch.Generator().manual_seed(0))
+TOKENS = torch.randint(2, 4, (2, 9), generator=torch.Generator().manual_seed(0))
 
 
 def parts(path):

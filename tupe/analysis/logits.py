@@ -110,7 +110,7 @@ def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str
         words = stack.embed_tokens(tokens)
         positions = stack.input_positions(tokens.shape[1]).expand_as(words)
         if stack.input_segments is not None:
-            words = words + stack.input_segments(torch.zeros_like(tokens, dtype=torch.bool))
+            words = words + stack.input_segments(stack.segments(tokens))
         first = stack.layers[0]
         before = [first.self_attn_layer_norm] if first.normalize_before else []
         for module in (stack.layernorm_embedding, stack.embedding_projection, *before):
