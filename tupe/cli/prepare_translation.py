@@ -48,4 +48,7 @@ def run(args: argparse.Namespace) -> None:
         print(f"{name:<6} " + ", ".join(f"{number:,} {what}" for what, number in counts.items() if number))
     for line in same_as_training({name: [*files.values()] for name, files in content.files.items()}):
         print(line)
+    for name, files in content.files.items():
+        if len({*files.values()}) == 1:
+            print(f"warning: source and target of {name} are the same text: a model would learn to copy")
     print(f"data: {args.out}")

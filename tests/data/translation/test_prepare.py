@@ -58,6 +58,12 @@ def test_the_training_data_as_validation_data_is_a_warning(text, prepare, capsys
     assert "warning: the valid data are the training data: " in capsys.readouterr().out
 
 
+def test_a_target_that_is_the_source_is_a_warning(options, text, prepare, capsys):
+    same = text("same", *[pairs(40)[0]] * 2)
+    assert prepare(*options, "--test", same) == 0
+    assert "warning: source and target of test are the same text: a model would" in capsys.readouterr().out
+
+
 def tree(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
