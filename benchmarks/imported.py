@@ -122,9 +122,9 @@ class Ways:
             return float((self.theirs.scores(sample) - self.ours.scores(sample)).abs().max())
 
 
-def growth(step: Callable[[], None]) -> float | None:
+def growth(step: Callable[[], None], on_gpu: bool) -> float | None:
     """Return the MiB by which the process grows at most during a step; None where Linux does not say."""
-    if torch.cuda.is_available():
+    if on_gpu:
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         step()
@@ -162,7 +162,7 @@ def compare(task: Any, mode: str, models: Ways, args: Namespace) -> None:
                 rates[way].append(count / seconds)
                 tokens += count
                 slots += sum(sample["net_input"]["src_tokens"].numel() for sample in samples)
-        memory = {way: growth(partial(models.run, way, samples[0], training)) for way in ways}
+        memory = {way: growth(partial(models.run, way, samples[0], training), args.on_gpu) for way in ways}
         padding = 100 * (1 - tokens / slots)
         for way, found in rates.items():
             ratio = "1" if way == THEIRS else quartiles(spread([own / x for own, x in zip(found, rates[THEIRS])]))

@@ -129,12 +129,19 @@ def test_a_window_leaves_the_logits_out(save, tmp_path):
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.id)
-@pytest.mark.parametrize("system", ["tupe_r", "tupe_a_tie_cls", "bert_ad", "shaw", "diet_rel", "diet_abs_lin"])
-def test_what_a_figure_has_is_what_it_shows(figure, system, save):
-    encoder = open_encoder(save(f"{system}_tiny")[0])
+@pytest.mark.parametrize(
+    ("system", "fields"),
+    [
+        *((system, {}) for system in ("tupe_r", "tupe_a_tie_cls", "bert_ad", "shaw", "diet_rel", "diet_abs_lin")),
+        ("rope_reset", {}),
+        ("tupe_a", {"absolute": "free"}),
+    ],
+)
+def test_what_a_figure_has_is_what_it_shows(figure, system, fields, save):
+    encoder = open_encoder(save(f"{system}_tiny", **fields)[0])
     if figure.has(encoder.args):
         maps = figure.maps(encoder, 9, TOKENS)
-        assert len(maps.names) == len(maps.values)
+        assert len(maps.names) == len(maps.values.numpy())
     else:
         with pytest.raises((UserError, TypeError)):
             figure.maps(encoder, 9, TOKENS)

@@ -5,6 +5,8 @@ import pytest
 import torch
 
 from tupe.analysis import position
+from tupe.analysis.checkpoint import open_encoder
+from tupe.analysis.logits import layer_logits
 from tupe.analysis.position import plot_position, plot_reset, position_correlation
 from tupe.errors import UserError
 
@@ -35,6 +37,26 @@ def test_untied_positions_of_bert_ad(save):
     query, key = (u(table).view(20, 3, 8).transpose(0, 1) for u in (bias.absolute.query, bias.absolute.key))
     expected = query @ key.transpose(1, 2) / (4 * 8) ** 0.5
     torch.testing.assert_close(position_correlation(checkpoint).values, expected.detach())
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("bert_ad_tiny", {"content_terms": 1}),
+        ("bert_ad_tiny", {"log_length": 5}),
+        ("bert_ad_tiny", {"relative": "bucketed", "log_length": 5}),
+        ("tupe_tiny", {"log_length": 5, "content_terms": 1}),
+        ("tupe_tiny", {"absolute": "free"}),
+    ],
+)
+def test_values_are_what_is_left_of_the_logits_without_words(name, fields, save):
+    encoder = open_encoder(save(name, **fields)[0])
+    values = position_correlation(encoder, 7).values.double()
+    for layer in encoder.sentence_encoder.layers:
+        for parameter in layer.self_attn.qkv_proj.parameters():
+            torch.nn.init.zeros_(parameter)
+    logits = layer_logits(encoder, torch.tensor([[0, 3, 3, 2, 3, 3, 2]]))[0][0]
+    torch.testing.assert_close(values, logits, rtol=1e-4, atol=1e-5)
 
 
 def test_positions_at_the_input_have_no_picture(save):

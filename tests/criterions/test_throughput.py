@@ -37,13 +37,22 @@ def batch():
 
 @pytest.mark.parametrize("name", ["bert_a_tiny", "tupe_tiny", "linformer_tiny"])
 def test_operations_are_those_that_pytorch_counts(name):
-    """Up to what is left out: the position terms, once a batch; that Linformer's keys and values are fewer."""
+    """Up to what is left out: the position terms, once a batch; Linformer's projection, and its fewer keys."""
     built = model(name)
     counter = FlopCounterMode(display=False)
     with counter, torch.backends.mkldnn.flags(enabled=False):  # the counter does not know its products
         TupeMaskedLmCriterion(MaskedLmConfig(tpu=False), task())(built, batch())[0].backward()
     estimate = throughput.training_flops(built, ROWS * LENGTH, LENGTH, PREDICTED)
     assert estimate == pytest.approx(counter.get_total_flops(), rel=0.01 if name == "bert_a_tiny" else 0.15)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [("deberta_tiny", {"deberta_projections": "own"}), ("shaw_tiny", {}), ("linformer_tiny", {"linformer_k": LENGTH})],
+)
+def test_what_no_token_is_multiplied_by_is_no_operation_of_a_token(name, fields):
+    found, plain = (throughput.training_flops(of, 8, LENGTH, 2) for of in (model(name, **fields), model("bert_a_tiny")))
+    assert found == plain
 
 
 @pytest.mark.parametrize(

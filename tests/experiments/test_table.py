@@ -70,6 +70,18 @@ def test_median_then_best_learning_rate(out):
     assert row.failed == {Run("MNLI", 3e-5, 2): "out of memory"}
 
 
+def test_a_column_is_its_metric_by_whichever_the_best_epoch_was_chosen(tmp_path):
+    rates = (2e-5, 3e-5)
+    Plan(runs=tuple(grid(["MRPC"], [*rates], [1])), **PLAN).join(tmp_path)
+    for rate, f1, accuracy in zip(rates, (88.0, 89.0), (85.0, 84.0)):
+        run = Run("MRPC", rate, 1)
+        finish(tmp_path, run, f1, valid={"accuracy": accuracy, "f1": f1})
+        file = tmp_path / run.folder / "result.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "metric": "f1"}))
+    cell = read_sweep(tmp_path).cells["MRPC"]
+    assert (cell.score, cell.best.lr) == (84.0, 3e-5)
+
+
 def test_average_counts_both_mnli_and_needs_every_cell(out):
     row = read_sweep(out)
     columns = shown([row])

@@ -236,6 +236,10 @@ def test_states_and_heads(dictionary, linear):
     assert torch.allclose(weights[0].sum(-1), torch.ones(3, 3, 37))
     embedded = theirs(inputs_embeds=theirs.tupe.embed_tokens(ids).double(), attention_mask=ids.ne(1)).logits
     assert difference(embedded, found.logits) < 1e-5
+    for attention in ("eager", "sdpa"):  # 0 hides a key also in a mask of four axes
+        theirs.set_attn_implementation(attention)
+        keys = ids.ne(1)[:, None, None, :]
+        assert torch.equal(theirs(ids, attention_mask=keys.long()).logits, theirs(ids, attention_mask=keys).logits)
 
 
 @pytest.mark.parametrize("system", ["tupe_r", "diet_rel", "shaw", "deberta", "rope_reset", "bert_ad"])

@@ -47,9 +47,12 @@ def open_encoder(
         overrides: fields of its position encoding, in place of those of training; the parameters stay.
 
     Raises:
-        UserError: if the file cannot be read, or holds no model of this plugin, or for other fields.
+        UserError: if the file cannot be read, or holds no model of this plugin, for other fields, and for an open encoder
+            with `overrides`.
     """
     if isinstance(checkpoint, TupeLanguageModelEncoder):
+        if overrides:
+            raise UserError("the encoder is open, and its fields are those that it has: give the checkpoint's path")
         return checkpoint
     opened = open_checkpoint(checkpoint)
     length = opened.task.get("tokens_per_sample")

@@ -80,6 +80,10 @@ class PositionLoss(NamedTuple):
         starts = np.arange(0, len(self.bits), width)
         return starts + width / 2, np.array([self.mean(start, start + width) for start in starts])
 
+    def rounded(self, width: int) -> tuple[float | None, ...]:
+        """Return the mean of each stretch of `width` positions, `None` where no token is masked."""
+        return tuple(None if math.isnan(bits) else round(bits, 4) for bits in self.smooth(width)[1].tolist())
+
 
 class CentredLoss(NamedTuple):
     """Losses of masked tokens in the middle half of windows of one length: the same tokens at every length."""
@@ -109,7 +113,8 @@ class LengthLoss:
     bits: float
     difference: float  # from the loss of the same tokens in windows as long as the sequences of training
     half_interval: float  # half of the difference's 95% interval
-    by_position: tuple[float, ...]  # means of up to 32 stretches of the window
+    # means of up to 32 stretches of the window, `None` (0 in older records) where no token is masked, as at [CLS]
+    by_position: tuple[float | None, ...]
 
     @property
     def verdict(self) -> Verdict:
@@ -186,8 +191,7 @@ def loss_by_length(
     def summary(loss: CentredLoss) -> LengthLoss:
         width = -(-len(loss.by_position.bits) // _STRETCHES)
         bits = float(loss.bits.sum() / loss.masked.sum())
-        positions = np.nan_to_num(loss.by_position.smooth(width)[1]).round(4).tolist()
-        return LengthLoss(bits, *loss.difference(base, longest), tuple(positions))
+        return LengthLoss(bits, *loss.difference(base, longest), loss.by_position.rounded(width))
 
     base = measure(encoder, trained)
     if not base.masked.any():
@@ -329,7 +333,7 @@ def plot_loss_by_length(found: Mapping[str, Mapping[int, LengthLoss]], output: s
         halves = np.array([losses[length].half_interval for length in lengths])
         against.plot(lengths, middles, marker="o", markersize=3, label=folded(label), **style)
         against.fill_between(lengths, middles - halves, middles + halves, color=style["color"], alpha=0.15, linewidth=0)
-        means = losses[lengths[-1]].by_position
+        means = np.array(losses[lengths[-1]].by_position, dtype=float)  # NaN for None
         places = (np.arange(len(means)) + 0.5) * lengths[-1] / len(means)
         within.plot(places, means, **style)
     against.axhline(0, color="black", linewidth=0.8)

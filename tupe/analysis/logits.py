@@ -140,7 +140,7 @@ def first_layer_correlations(checkpoint: Checkpoint, tokens: Tensor) -> dict[str
             found[f"{name} to distance"] = attention.relative(query, attention.scale)
     if terms.bias is not None:
         found["position to position, a term of its own"] = terms.bias
-    return {name: value.mean(0) if value.ndim == 4 else value for name, value in found.items()}
+    return {name: value.mean(0) if value.ndim == 4 else value.detach() for name, value in found.items()}
 
 
 def _shares(module: nn.Module, words: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:

@@ -94,7 +94,7 @@ FIGURES = (
         "The reset of [CLS]",
         "The same before and after [CLS], the first row and column, is freed from its position: θ₁ in all of its row, "
         "θ₂ in all of its column.",
-        has_reset,
+        lambda args: has_reset(args) and has_correlation(args),
         _resets,
     ),
     MapsFigure(

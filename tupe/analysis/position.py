@@ -11,6 +11,7 @@ from tupe.analysis.checkpoint import Checkpoint, open_encoder, systems_with
 from tupe.analysis.figure import heat_maps, save_figure
 from tupe.analysis.heads import head_patterns, summary
 from tupe.errors import UserError
+from tupe.models.unpadded import Group
 from tupe.position import PositionBias
 from tupe.position.arguments import check_whole
 from tupe.systems import IN_LAYER
@@ -65,7 +66,8 @@ def position_correlation(checkpoint: Checkpoint, length: int | None = None) -> P
     if length is not None:
         check_whole("length", length, 2)
     encoder = open_encoder(checkpoint)
-    args, position = encoder.args, encoder.sentence_encoder.position_bias
+    args, stack = encoder.args, encoder.sentence_encoder
+    position = stack.position_bias
     length = length or args.max_positions
     if not has_correlation(args):
         raise UserError(
@@ -74,11 +76,15 @@ def position_correlation(checkpoint: Checkpoint, length: int | None = None) -> P
         )
     tied = PositionBias(position.absolute, position.relative)
     with torch.no_grad():
-        before = None if position.reset is None else tied(length).bias
+        before = None if position.reset is None else tied(length).bias.detach()
         terms = position(length)
-    values, query, key = terms.bias, terms.query, terms.key
-    if query is not None:  # BERT-A^d has it as one of four products
-        values = position.absolute.scale * query @ key.transpose(1, 2)
+        values = terms.bias
+        if terms.query is not None:  # BERT-A^d has it as one of four products
+            if stack.log_length:
+                temperature = stack.temperature(Group(None), length, terms.query.dtype, terms.query.device)
+                terms = terms._replace(temperature=temperature)
+            product = (stack.layers[0].self_attn.scale * terms.tempered(terms.query) @ terms.key.mT).squeeze(0)
+            values = product if values is None else product + values
     heads = [f"head {head + 1}" for head in range(args.encoder_attention_heads)]
     layers = [f"layer {layer + 1}" for layer in range(args.encoder_layers)]
     names, sharing = {
@@ -86,6 +92,7 @@ def position_correlation(checkpoint: Checkpoint, length: int | None = None) -> P
         "head": (layers, f"shared by the {len(heads)} heads of a layer"),
         "none": ([f"{layer}, {head}" for layer in layers for head in heads], "not shared"),
     }[args.sharing]
+    values = values.detach()  # a free table is a parameter
     return PositionCorrelation(values, names, f"Position correlation of {encoder.shown_as}, {sharing}", before)
 
 

@@ -46,8 +46,8 @@ def _peak(device: torch.device) -> Optional[float]:
 def training_flops(model: nn.Module, tokens: int, length: int, predicted: int) -> int:
     """Count the operations of both passes: 6 a weight and token, 12 a width and key in attention.
 
-    It leaves out what is computed once a batch (the position terms), what activation checkpointing computes again, and
-    that Linformer's keys and values are fewer.
+    It leaves out what is computed once a batch (the position terms), what activation checkpointing computes again,
+    Linformer's projection, and that its keys and values are fewer.
 
     Args:
         model: has an `encoder`, a `TupeLanguageModelEncoder`; with a `generator`, another, both do every step.
@@ -70,7 +70,12 @@ def _network_flops(encoder: nn.Module, head: nn.Module, tokens: int, length: int
 
 @functools.lru_cache(maxsize=6)  # enough for the model in training
 def _weights(module: nn.Module) -> int:
-    return sum(weight.numel() for weight in module.parameters() if weight.ndim == 2)
+    once = {"relative", "projection"}  # of vectors of distances, and Linformer's of positions
+    return sum(
+        weight.numel()
+        for name, weight in module.named_parameters()
+        if weight.ndim == 2 and once.isdisjoint(name.split("."))
+    )
 
 
 def seconds_at_peak(model: nn.Module, tokens: int, length: int, predicted: int) -> dict[str, float]:

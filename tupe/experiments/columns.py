@@ -13,7 +13,7 @@ class Column:
 
     name: str  # its heading
     task: str
-    metric: str = "accuracy"  # as the criterion logs it, in percent
+    metric: str = "accuracy"  # as the criterion logs it, in percent; "" is that by which the best epoch was chosen
     # fairseq's name of the development set, or a test set by language, as in `XQuAD/test-de`; `XQuAD/` is the mean of
     # all languages
     subset: str = "valid"
@@ -22,7 +22,7 @@ class Column:
 
     def score(self, result: Result) -> float | None:
         """Return the score of a finished run, at the epoch that is best on the task's first development set."""
-        if self.subset == "valid":
+        if self.subset == "valid" and (not result.metric or self.metric in ("", result.metric)):
             return result.score
         if self.subset.endswith("/"):
             scores = {name: result.metrics[name].get(self.metric) for name in self.splits(result)}

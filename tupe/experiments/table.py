@@ -77,7 +77,7 @@ def read_sweep(out: Path, name: str = "", by_language: bool = False) -> Row:
     plan = Plan.load(out)
     cells: dict[str, Cell] = {}
     of_task = {task: [run for run in plan.runs if run.task == task] for task in {run.task for run in plan.runs}}
-    best = {task: _cell(Column("", task), runs, out, None).best for task, runs in of_task.items()}
+    best = {task: _cell(Column("", task, metric=""), runs, out, None).best for task, runs in of_task.items()}
     more = [_own_column(task, runs, out) for task, runs in sorted(of_task.items()) if task not in TASKS]
     for column in [column for column in (*COLUMNS, *more) if column.task in of_task]:
         if by_language and column.subset.endswith("/"):

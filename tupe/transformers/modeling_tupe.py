@@ -1022,6 +1022,8 @@ class TupeModel(TupePreTrainedModel):
             check_padding(attention_mask)
             padding = attention_mask.eq(0).unsqueeze(-1)  # B n 1
             x = x.masked_fill(padding, 0)
+        elif attention_mask is not None and not attention_mask.is_floating_point():  # B H n n
+            attention_mask = attention_mask.bool()
         mask = create_bidirectional_mask(self.config, x, attention_mask)
         for layer, position in zip(self.layers, self.layer_terms(length, segments, x.dtype)):
             x = layer(x, position, mask, padding, **kwargs)

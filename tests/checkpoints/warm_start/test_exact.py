@@ -70,6 +70,13 @@ def test_a_test_that_would_see_a_term_that_is_not_zero(make, tokens):
     assert not torch.allclose(output(new, tokens), output(old, tokens), atol=1e-3)
 
 
+def test_deberta_s_own_queries_have_the_scale_of_the_words(make, tokens):
+    old = make("deberta_tiny", deberta_projections="own")
+    started = warm_start(old, target_fields(old, "deberta", ["deberta_projections=own", "content_terms=1"]))
+    assert started.exact
+    torch.testing.assert_close(output(started.encoder, tokens), output(old, tokens), rtol=0, atol=1e-6)
+
+
 def test_heads_in_another_order(make, tokens):
     encoder = make(encoder_attention_heads=4)
     before = output(encoder, tokens)
@@ -122,3 +129,9 @@ def test_what_attention_sees_is_not_exact(field, make):
     old = make("rope_tiny")
     with pytest.raises(UserError, match=f"{field.partition('=')[0]}=0 becomes"):
         warm_start(old, target_fields(old, "rope", [field]))
+
+
+def test_the_thetas_of_heads_are_none_of_layers(make):
+    old = make("rope_reset_tiny")
+    with pytest.raises(UserError, match="sharing=layer becomes head"):
+        warm_start(old, target_fields(old, "rope_reset", ["sharing=head"]))

@@ -83,6 +83,10 @@ def keep_scale(old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder) -> 
             width = projection.weight.shape[1]
             projection.weight[:width] *= ratio
             projection.bias[:width] *= ratio
+            own = getattr(ours.self_attn.relative, "query", None)  # of DeBERTa's distances, asked by the words' keys
+            if theirs.self_attn.relative is not None and own is not None:
+                for parameter in own.parameters():
+                    parameter *= ratio
     theirs, ours = (encoder.sentence_encoder.position_bias.absolute for encoder in (old, new))
     if isinstance(theirs, UntiedAbsolute) and isinstance(ours, UntiedAbsolute):
         for parameter in ours.query.parameters():

@@ -83,7 +83,10 @@ def why_not_exact(old: Namespace, new: Namespace) -> str | None:
     if old.reset != new.reset:
         return f"reset={old.reset} becomes {new.reset}"
     shared = (
-        old.absolute not in ("none", "input") or old.relative not in {"none", *IN_LAYER} or old.segment == "per_head"
+        old.absolute not in ("none", "input")
+        or old.relative not in {"none", *IN_LAYER}
+        or old.reset != "none"  # also of a rotation
+        or old.segment == "per_head"
     )
     if shared and (old.sharing, new.sharing) not in ((old.sharing, old.sharing), ("layer", "none")):
         return f"sharing={old.sharing} becomes {new.sharing}"

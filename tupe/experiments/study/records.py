@@ -43,8 +43,9 @@ class Pretraining(Record):
     accuracy: float | None  # masked tokens predicted right at the end, percent; None with fairseq's criterion
     training_seconds: float  # wall time of all updates, also of those done twice; without validation
     processor_seconds: float  # of the process and of its interrupted starts, as far as known
-    # at the end: length of the sequences -> bits a masked token at positions 0, 1, ...
-    loss_by_position: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    # at the end: length of the sequences -> bits a masked token at positions 0, 1, ...; `None`, or 0 in older records,
+    # where no token is masked, as at 0
+    loss_by_position: dict[str, tuple[float | None, ...]] = field(default_factory=dict)
     # at the end, on the same masked tokens: extension of the windows -> their length -> the loss
     loss_by_length: dict[str, dict[str, LengthLoss]] = field(default_factory=dict)
     # pattern -> number of heads whose position correlation has it (`tupe.analysis.heads`)

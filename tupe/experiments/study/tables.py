@@ -262,8 +262,9 @@ def length(results: Results) -> list[str]:
         for n in map(str, design.lengths):
             losses = [loss[n] for loss in found if n in loss]
             halves = [(loss[1 : len(loss) // 2], loss[len(loss) // 2 :]) for loss in losses]
-            means = [[statistics.fmean(part) for part in parts] for parts in zip(*halves)]
-            cells += [_spread(values, 3) for values in means] or [_NONE, _NONE]
+            for parts in zip(*halves) if halves else ((), ()):
+                means = [statistics.fmean(masked) for part in parts if (masked := [*filter(None, part)])]
+                cells.append(_spread(means, 3) if means else _NONE)
         if found:
             rows.append((design.label(name), *cells))
     return _table(head, rows)

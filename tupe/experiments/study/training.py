@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
 
@@ -218,8 +217,7 @@ def _measured(design: Design, corpus: Path, folder: Path) -> dict[str, Any]:
         encoder.cuda()
     for length in design.lengths:
         with contextlib.suppress(TooLong):
-            means = loss_by_position(encoder, corpus, length).smooth(1)[1]
-            losses[str(length)] = tuple(np.nan_to_num(means).round(4).tolist())  # [CLS] has none
+            losses[str(length)] = loss_by_position(encoder, corpus, length).rounded(1)
     if design.masks:
         (model,) = read_json(folder / LENGTHS, "tupe loss-by-length")["models"].values()
         for name, found in model["extensions"].items():
@@ -227,5 +225,5 @@ def _measured(design: Design, corpus: Path, folder: Path) -> dict[str, Any]:
     return {"loss_by_position": losses, "loss_by_length": by_length, "heads": dict(patterns)}
 
 
-def _length_loss(verdict: str, by_position: list[float], **numbers: float) -> LengthLoss:
+def _length_loss(verdict: str, by_position: list[float | None], **numbers: float) -> LengthLoss:
     return LengthLoss(**numbers, by_position=tuple(by_position))
