@@ -17,7 +17,7 @@ def test_fields_in_place_of_those_of_training(tmp_path):
     bias = [encoder.sentence_encoder.position_bias(60).bias for encoder in (plain, other)]
     torch.testing.assert_close(bias[1][..., :8, :8], bias[0][..., :8, :8])
     assert not bias[1].equal(bias[0])
-    with pytest.raises(UserError, match="the encoder is open, .*: give the checkpoint's path"):
+    with pytest.raises(UserError, match=r"the encoder is open, .*: give the checkpoint's path"):
         open_encoder(plain, overrides={"relative_max_distance": "40"})
 
 

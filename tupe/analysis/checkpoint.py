@@ -47,8 +47,8 @@ def open_encoder(
         overrides: fields of its position encoding, in place of those of training; the parameters stay.
 
     Raises:
-        UserError: if the file cannot be read, or holds no model of this plugin, for other fields, and for an open encoder
-            with `overrides`.
+        UserError: if the file cannot be read, or holds no model of this plugin, for other fields, and for
+            `overrides` of an open encoder.
     """
     if isinstance(checkpoint, TupeLanguageModelEncoder):
         if overrides:
