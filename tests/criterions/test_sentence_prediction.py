@@ -256,6 +256,7 @@ def test_several_labels_are_binary_decisions():
     loss, size, _ = found(model, batch([0, 1], target))
     expected = nn.functional.binary_cross_entropy_with_logits(model.scores, target, pos_weight=torch.full((3,), 3.0))
     assert (loss / size).item() == pytest.approx(expected.item())
+    assert weighted("balanced", ([1, 4, 2], 4), multi_label=True).weights.tolist() == [3, 1, 1]
     values = evaluate(weighted("", multi_label=True, counts=([1, 1, 1], 4)), model, target, [[0], [1]])
     assert (values["accuracy"], values["micro_f1"]) == (0, 50.0)  # one right, one too many, one too few
 

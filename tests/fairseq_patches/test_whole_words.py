@@ -23,7 +23,7 @@ def test_a_word_is_masked_as_a_whole(corpus):
         target, source = dataset[index]["target"], dataset[index]["net_input.src_tokens"]
         masked = target != pad
         tokens = target.where(masked, source)
-        word = begins[tokens].cumsum(0)
+        word = begins.gather(0, tokens).cumsum(0)
         for each in word.unique():
             inside = masked[word == each]
             assert inside.all() or not inside.any()
@@ -37,7 +37,10 @@ def test_a_word_is_masked_as_a_whole(corpus):
     [(["\u2581the", "re", "\u2581", "<mask>"], [1, 0, 1, 1]), (["the", "##re", "madeupword0000"], [1, 0, 1])],
 )
 def test_where_words_begin(symbols, begins):
-    assert word_begins(dictionary_of(*symbols)).tolist() == [1, 1, 1, 1, *begins]
+    found = word_begins(dictionary_of(*symbols))
+    assert found.begins.tolist() == [1, 1, 1, 1, *begins]
+    within = torch.tensor([0, 5, 5, 2, 5, 3, 5])  # <s> re re </s> re <unk> re
+    assert found.gather(0, within).tolist() == [1, 1, 0, 1, 1, 1, 0]
 
 
 def test_a_vocabulary_that_does_not_say():

@@ -142,7 +142,7 @@ class TupeSentencePredictionCriterion(SummedCriterion):
 def class_weights(text: str, task: FairseqTask, multi_label: bool = False) -> Tensor:
     """Return the weights `(C,)` of the classes of a task; `balanced` ones have the mean 1 over its training examples.
 
-    With `multi_label` they weigh the examples that have a class against those without it.
+    With `multi_label` they weigh the examples that have a class against those without it; 1 if all have it.
 
     Raises:
         UserError: unless there is a number above 0 for each class, and for balanced weights of a class that no
@@ -154,7 +154,7 @@ def class_weights(text: str, task: FairseqTask, multi_label: bool = False) -> Te
         if min(counts) == 0:
             missing = task.label_dictionary[task.label_dictionary.nspecial + counts.index(0)]
             raise UserError(f"no training example has the class {missing!r}, so that it has no balanced weight")
-        weights = [(total - n) / n if multi_label else total / (number * n) for n in counts]
+        weights = [((total - n) / n or 1) if multi_label else total / (number * n) for n in counts]
     else:
         try:
             weights = [float(part) for part in text.split(",")]

@@ -334,24 +334,24 @@ def _tell_unused(dataset, kept, ignored, max_positions) -> None:
     )
 
 
-class AfterSpecial:
-    """Where words begin, in a vocabulary that marks the space before them: the first word of a text has none.
+class WordBegins:
+    """Where words begin: at some symbols, and behind `<s>` and `</s>`, though a text may begin within a word.
 
     fairseq's data set of masks asks a tensor for it, by `gather`.
     """
 
-    def __init__(self, begins: torch.Tensor, special: torch.Tensor) -> None:
-        self.begins, self.special = begins, special
+    def __init__(self, begins: torch.Tensor, ends: torch.Tensor) -> None:
+        self.begins, self.ends = begins, ends
 
     def gather(self, dim: int, tokens: torch.Tensor) -> torch.Tensor:
         """Return whether each of `tokens` `(n,)` begins a word, uint8 `(n,)`."""
         found = self.begins.gather(dim, tokens)
-        found[1:] |= self.special.gather(dim, tokens)[:-1]
+        found[1:] |= self.ends.gather(dim, tokens)[:-1]
         return found
 
 
-def word_begins(dictionary: Dictionary) -> torch.Tensor | AfterSpecial:
-    """Return whether each symbol begins a word, uint8 `(V,)`; special symbols are words of their own.
+def word_begins(dictionary: Dictionary) -> WordBegins:
+    """Return where words begin, of a vocabulary's symbols, uint8 `(V,)`; special symbols are words of their own.
 
     Which of the three kinds a vocabulary is says the mark that most of its symbols have: byte-level ones may have a
     piece `##` too.
@@ -369,6 +369,6 @@ def word_begins(dictionary: Dictionary) -> torch.Tensor | AfterSpecial:
             f"{_WORDPIECE} (WordPiece) or {_BYTE_LEVEL} (byte-level BPE), but no symbol of dict.txt begins so: leave "
             "mask_whole_words out."
         )
-    special = special_symbols(dictionary)
-    found = torch.tensor([a or b for a, b in zip(begins, special)], dtype=torch.uint8)
-    return AfterSpecial(found, torch.tensor(special, dtype=torch.uint8)) if mark == _BYTE_LEVEL else found
+    ends = [number in (dictionary.bos(), dictionary.eos()) for number in range(len(symbols))]
+    found = [a or b for a, b in zip(begins, special_symbols(dictionary))]
+    return WordBegins(*(torch.tensor(of, dtype=torch.uint8) for of in (found, ends)))

@@ -234,10 +234,10 @@ def _pieces_of_words(corpus: Path, words: tuple[str, ...]) -> tuple[list[int], l
         numbers += pieces.numbers[place:found].tolist()
         place = found
         first.append(len(numbers))
-        if place < len(pieces.begin) and pieces.begin[place] < after - 1:
+        if place < len(pieces.begin) and pieces.begin[place] < after - 1 and pieces.end[place] < after:
             numbers.append(int(pieces.numbers[place]))
             place += 1
-        else:  # the word has no piece, or only one that the word before has too
+        else:  # the word has no piece, or only one that a neighbour has too
             numbers.append(UNKNOWN_NUMBER)
     return numbers + pieces.numbers[place:].tolist(), first
 
