@@ -60,6 +60,12 @@ def test_agrees_with_float64(dtype, heads, t_q, more, rank, reset, segments, cau
         assert (got.double() - want).norm() <= BOUNDS[dtype] * (want.norm() + got.numel() ** 0.5)
 
 
+def test_segments_in_float64_are_as_exact():
+    tensors, which = parts(3, 7, 7, 4, True, True, 2, 1)
+    for got, want in zip(*(run(tensors, which, torch.float64, backend) for backend in ("factors", "reference"))):
+        torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
+
+
 def test_tupe_a_is_exact_to_a_millionth():
     """The paper's reset, at base size: heads of 64 + 64 + 1."""
     generator = torch.Generator().manual_seed(1)

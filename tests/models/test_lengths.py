@@ -89,6 +89,8 @@ def test_entropy_stays_near_that_of_the_length_of_training(build):
     assert short == pytest.approx(2.13, abs=0.05)
     assert long == pytest.approx(3.80, abs=0.05)
     assert grown == pytest.approx(2.40, abs=0.05)
+    exact = encoder.temperature(Group(None), 40, torch.float64, logits.device).item()
+    assert exact == pytest.approx(math.log(40) / math.log(32), rel=1e-15)
 
 
 @pytest.mark.parametrize(

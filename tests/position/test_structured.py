@@ -101,6 +101,9 @@ def test_one_head_for_all():
     bias.check(2, 3, 4, 6)
     bias.expand(3).check(2, 3, 4, 6)
     torch.testing.assert_close(bias.expand(3).dense(6), bias.dense(6).expand(3, -1, -1))
+    query = torch.cat([bias.query, 2 * bias.query])
+    wide = bias._replace(query=query, relative=None, theta=None)
+    torch.testing.assert_close(wide.dense(6), query @ bias.key.transpose(1, 2))
 
 
 def test_type():

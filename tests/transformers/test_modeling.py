@@ -581,6 +581,17 @@ def test_new_models_start_as_fairseqs(relative):
             assert parameter.std() > 0.3 * wanted.std() > 0, name
 
 
+def test_distances_are_float32_whatever_the_default_type():
+    config = ours.TupeConfig(relative="alibi", relative_sides="offset", hidden_size=32, num_attention_heads=4)
+    term, distance = ours.modeling_tupe.AlibiRelative(config), torch.arange(-1023, 1024)
+    wanted = term.by_distance(distance)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        assert torch.equal(term.by_distance(distance), wanted)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 @pytest.mark.parametrize("auto", sorted(set(ours.__all__) - {"TupeConfig"}))
 def test_saved_and_loaded_again_is_the_same(tmp_path, auto):
     torch.manual_seed(0)

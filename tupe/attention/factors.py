@@ -45,7 +45,7 @@ def widen(query: Tensor, key: Tensor, bias: StructuredBias, scale: float) -> tup
         queries.append(pos_q.expand(len(query), *pos_q.shape))
         keys.append(pos_k.expand(len(key), *pos_k.shape))
     if segment is not None and segments is not None:
-        one_hot = torch.stack((~segments, segments), -1)[:, None]  # (B, 1, T, 2)
+        one_hot = torch.stack((~segments, segments), -1)[:, None].to(query.dtype)  # (B, 1, T, 2)
         queries.append((one_hot / scale).expand(-1, query.shape[1], -1, -1))
         keys.append(torch.where(segments[:, None, :, None], segment[None, :, None, :, 1], segment[None, :, None, :, 0]))
     spare = -(query.shape[-1] + sum(part.shape[-1] for part in queries)) % 8

@@ -68,7 +68,8 @@ def run(args: argparse.Namespace) -> None:
         how = f"calibrated on {len(text)} sequences" if args.positions == "calibrate" else "guessed from the weights"
         print(f"not exact: the positions are taken out of the input and {how}")
         shares = ", ".join(f"{share:.1%}" for share in started.held)
-        print(f"what positions did to the logits of each layer is in the new terms to {shares}")
+        layers = "each layer" if len(started.held) > 1 else "the first layer"
+        print(f"what positions did to the logits of {layers} is in the new terms to {shares}")
     print(f"it took {seconds:.2f} s of the processor")
     if target.rotary_dims and not old.args.rotary_dims:
         print("rotary positions turn the words' queries and keys, which were not trained for it")

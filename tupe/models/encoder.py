@@ -146,10 +146,11 @@ class TupeEncoder(nn.Module):
 
     def temperature(self, group: Group, length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Compute `log n / log log_length`, `(b, 1, 1, 1)`, for each sequence of `group`, which has `n` tokens."""
+        wide = torch.promote_types(dtype, torch.float32)
         if group.padding is None:
-            tokens = torch.full((1,), float(group.length or length), device=device)
+            tokens = torch.full((1,), float(group.length or length), dtype=wide, device=device)
         else:
-            tokens = group.padding.logical_not().sum(1).clamp(min=1)
+            tokens = group.padding.logical_not().sum(1).clamp(min=1).to(wide)
         return (tokens.log() / math.log(self.log_length)).to(dtype).view(-1, 1, 1, 1)
 
     def with_segments(

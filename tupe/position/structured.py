@@ -136,7 +136,7 @@ class StructuredBias(NamedTuple):
         parts = []
         if self.query is not None and self.key is not None:
             with no_autocast(self.query.device):
-                parts.append(at_least_float32(self.query).bmm(at_least_float32(self.key).transpose(1, 2)))
+                parts.append(at_least_float32(self.query) @ at_least_float32(self.key).transpose(1, 2))
         if self.relative is not None:
             parts.append(toeplitz(at_least_float32(self.relative), key_length))
         if self.theta is not None:

@@ -227,7 +227,9 @@ class AlibiRelative(ByDistance):
     def by_distance(self, distance: Tensor) -> Tensor:
         if self.slope is not None:
             return -of_side(F.softplus(at_least_float32(self.slope)), distance) * distance.abs()
-        far = distance.abs() - 0.5 * (distance > 0) if self.sides == "offset" else distance.abs()
+        far = distance.abs().float()
+        if self.sides == "offset":
+            far = far - 0.5 * (distance > 0)
         return alibi_slopes(*self.heads, distance.device).unsqueeze(-1) * -far
 
 

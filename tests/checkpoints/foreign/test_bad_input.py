@@ -63,6 +63,7 @@ def test_other_models(kind, saved, tmp_path):
         ({"position_embedding_type": "relative_key_query"}, "position_embedding_type is 'relative_key_query'"),
         ({"position_embedding_type": "relative_key"}, r"lacks '\S*distance_embedding.weight'"),
         ({"is_decoder": True}, "is_decoder is True"),
+        ({"relative_attention_num_buckets": 64}, "relative_attention_num_buckets is 64, and only 32 is imported"),
         ({"pruned_heads": {"0": [1]}}, "pruned_heads"),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
         ({"hidden_act": "silu"}, "hidden_act is 'silu', and only gelu, "),

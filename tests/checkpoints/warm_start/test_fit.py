@@ -124,6 +124,34 @@ def test_what_is_held_is_a_share():
     assert held(term, torch.stack([logits, 2 * logits])) == pytest.approx([1, 0.75], abs=1e-5)
 
 
+@pytest.mark.parametrize("sharing", ["layer", "head", "none"])
+def test_what_is_held_is_of_those_who_share(sharing):
+    """Two layers and two heads, so that the number of values says nothing."""
+    term = terms("t5_tiny", relative="unbinned", sharing=sharing)
+    with torch.no_grad():
+        term.relative.weight.copy_(noise(*term.relative.weight.shape))
+    sets = bias_of(term)
+    logits = {
+        "layer": lambda: torch.stack([sets, sets]),
+        "head": lambda: torch.stack([sets, sets], 1),
+        "none": lambda: sets.view(2, HEADS, N, N),
+    }[sharing]()
+    assert held(term, logits, sharing) == pytest.approx([1, 1], abs=1e-5)
+
+
+def test_what_is_held_of_weights(make):
+    old = make()
+    cross = warm_start(old, target_fields(old, "bert_ad", ["sharing=none"]), None, "weights")
+    assert cross.held == pytest.approx([1, 1], abs=1e-3)
+    assert len(warm_start(old, target_fields(old, "t5", []), None, "weights").held) == 1
+
+
+def test_segments_of_heads_need_the_same_sharing(make, tokens):
+    old = make(segment="per_head", sharing="none")
+    with pytest.raises(UserError, match=r"sharing=none shares, .* become sharing=layer: add sharing=none"):
+        warm_start(old, target_fields(old, "tupe_a", ["sharing=layer"]), tokens)
+
+
 def test_a_constant_goes_into_the_words(make, tokens):
     """Every logit of a tied output moves by the same."""
     old = make()

@@ -123,6 +123,7 @@ def _refuse(path: Path, config: dict[str, Any]) -> None:
         ("pruned_heads", {}),
         ("quantization_config", None),
         ("sparsify", None),
+        ("relative_attention_num_buckets", 32),  # MPNet in Transformers computes 32 whatever it says
     ):
         value = config.get(name, usual)
         if value not in (usual, None):
@@ -204,7 +205,6 @@ def _fields(path: Path, kind: str, config: dict[str, Any], weights: dict[str, Te
         fields["relative_max_distance"] = fields["max_positions"] - 1
     if kind == "mpnet":
         fields["relative"] = "bucketed"
-        fields["relative_buckets"] = _number(path, config, "relative_attention_num_buckets", 32)
     return fields
 
 

@@ -205,18 +205,14 @@ def fit_cross(
 
 
 @torch.no_grad()
-def held(bias: PositionBias, logits: Tensor) -> list[float]:
+def held(bias: PositionBias, logits: Tensor, sharing: str = "layer") -> list[float]:
     """Return the share of each layer's `T` `(L, H, n, n)` that the terms hold, rows centred."""
     values = bias.compute(logits.shape[-1]).bias
     if values is None:
         return [0.0] * len(logits)
-    values = centred(values)
-    layers, heads = logits.shape[:2]
-    if len(values) not in (heads, layers * heads):  # the heads of a layer share
-        values = values.unsqueeze(1).expand(-1, heads, -1, -1)
-    elif len(values) == heads:
-        values = values.expand(layers, -1, -1, -1)
-    return shares(logits, values.reshape(logits.shape))
+    axis = {"layer": 0, "head": 1}.get(sharing)
+    values = centred(values).unflatten(0, (len(logits), -1)) if axis is None else centred(values).unsqueeze(axis)
+    return shares(logits, values.expand_as(logits))
 
 
 def shares(logits: Tensor, values: Tensor) -> list[float]:

@@ -88,7 +88,8 @@ def _few(sequences: Tensor) -> Tensor:
 def _take_positions(
     old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder, sequences: Tensor | None, source: str, ratio: float
 ) -> list[float] | None:
-    """Fit the terms of `new` to what the positions of `old` do; returns the share of it that they hold, by layer."""
+    """Fit the terms of `new` to what the positions of `old` do; returns the share of it that they hold, by layer,
+    from `weights` that of the first layer."""
     if source == "new":
         return None
     inner, args = new.sentence_encoder, new.args
@@ -117,13 +118,14 @@ def _take_positions(
     table = old.sentence_encoder.input_positions.weight.detach()
     if args.absolute == "untied_cross":
         fit_cross(inner.position_bias.absolute, old, positions, table, ratio)
-        return shares(logits, _of_cross(new, old, positions, ratio))
+        return shares(logits_of(old, positions), _of_cross(new, old, positions, ratio))
     fitted = args.absolute == "none" or args.relative not in ("none", *ZERO)
     if args.sharing == "layer" and old.sentence_encoder.segment_attention is None and source == "calibrate":
         logits = _order_heads(new, logits)
     of_sets = {"layer": logits.mean(0), "none": logits.flatten(0, 1), "head": logits.mean(1)}[args.sharing]
     fit(inner.position_bias, of_sets, table, relative=fitted)
-    return held(inner.position_bias, logits)
+    found = held(inner.position_bias, logits, args.sharing)
+    return found[:1] if source == "weights" else found  # the others were not looked at
 
 
 def _order_heads(new: TupeLanguageModelEncoder, logits: Tensor) -> Tensor:

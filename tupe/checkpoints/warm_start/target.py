@@ -88,7 +88,7 @@ def why_not_exact(old: Namespace, new: Namespace) -> str | None:
         or old.reset != "none"  # also of a rotation
         or old.segment == "per_head"
     )
-    if shared and (old.sharing, new.sharing) not in ((old.sharing, old.sharing), ("layer", "none")):
+    if shared and not _keeps_sets(old, new):
         return f"sharing={old.sharing} becomes {new.sharing}"
     kept = _OF_ABSOLUTE if old.absolute == new.absolute not in ("none", "input") else ()
     kept += _OF_RELATIVE if old.relative != "none" else ()
@@ -100,6 +100,11 @@ def why_not_exact(old: Namespace, new: Namespace) -> str | None:
     if old.absolute == "untied_cross" and old.content_terms != new.content_terms:
         return "the scale of all four products becomes another"
     return None
+
+
+def _keeps_sets(old: Namespace, new: Namespace) -> bool:
+    """Tell whether the parameters of a shared term are those of the new model, or copies."""
+    return old.sharing == new.sharing or (old.sharing, new.sharing) == ("layer", "none")
 
 
 def check_fit(old: TupeLanguageModelEncoder, new: Namespace) -> None:
@@ -115,6 +120,11 @@ def check_fit(old: TupeLanguageModelEncoder, new: Namespace) -> None:
         raise UserError(
             f"{old.shown_as} cannot be made into {new._name}, since {why_not_exact(source, new)}: positions are taken "
             "out of the input of BERT-A alone (absolute=input, no relative term, no reset)."
+        )
+    if source.segment == "per_head" and not _keeps_sets(source, new):
+        raise UserError(
+            f"{old.shown_as} has values of segments that sharing={source.sharing} shares, which cannot become "
+            f"sharing={new.sharing}: add sharing={source.sharing}."
         )
     if (new.absolute, new.relative, new.rotary_dims) == ("none", "none", 0):
         raise UserError("absolute=none and relative=none have no positions: choose one of the two.")
