@@ -23,10 +23,10 @@ from tupe.experiments.table import Cell, Row, read_sweep, shown
 PLAN = {"checkpoint": "c.pt", "sha256": "1", "model": "tupe_base", "updates": 300_000, "data": "d", "overrides": ()}
 
 
-def finish(out, run, score, **metrics):
+def finish(out, run, score, metric="", **metrics):
     folder = out / run.folder
     folder.mkdir(parents=True)
-    (folder / "result.json").write_text(json.dumps({"score": score, "metrics": metrics}))
+    (folder / "result.json").write_text(json.dumps({"score": score, "metric": metric, "metrics": metrics}))
 
 
 def fail(out, run, reason):
@@ -74,10 +74,7 @@ def test_a_column_is_its_metric_by_whichever_the_best_epoch_was_chosen(tmp_path)
     rates = (2e-5, 3e-5)
     Plan(runs=tuple(grid(["MRPC"], [*rates], [1])), **PLAN).join(tmp_path)
     for rate, f1, accuracy in zip(rates, (88.0, 89.0), (85.0, 84.0)):
-        run = Run("MRPC", rate, 1)
-        finish(tmp_path, run, f1, valid={"accuracy": accuracy, "f1": f1})
-        file = tmp_path / run.folder / "result.json"
-        file.write_text(json.dumps({**json.loads(file.read_text()), "metric": "f1"}))
+        finish(tmp_path, Run("MRPC", rate, 1), f1, "f1", valid={"accuracy": accuracy, "f1": f1})
     cell = read_sweep(tmp_path).cells["MRPC"]
     assert (cell.score, cell.best.lr) == (84.0, 3e-5)
 

@@ -92,8 +92,8 @@ def position_correlation(checkpoint: Checkpoint, length: int | None = None) -> P
         "head": (layers, f"shared by the {len(heads)} heads of a layer"),
         "none": ([f"{layer}, {head}" for layer in layers for head in heads], "not shared"),
     }[args.sharing]
-    values = values.detach()  # a free table is a parameter
-    return PositionCorrelation(values, names, f"Position correlation of {encoder.shown_as}, {sharing}", before)
+    # a free table is a parameter
+    return PositionCorrelation(values.detach(), names, f"Position correlation of {encoder.shown_as}, {sharing}", before)
 
 
 def plot_position(correlation: PositionCorrelation, output: str | Path) -> None:

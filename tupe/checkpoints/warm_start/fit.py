@@ -206,7 +206,7 @@ def fit_cross(
 
 @torch.no_grad()
 def held(bias: PositionBias, logits: Tensor, sharing: str = "layer") -> list[float]:
-    """Return the share of each layer's `T` `(L, H, n, n)` that the terms hold, rows centred."""
+    """Return the share of each layer's `T` `(L, H, n, n)` that the terms, shared by `sharing`, hold, rows centred."""
     values = bias.compute(logits.shape[-1]).bias
     if values is None:
         return [0.0] * len(logits)

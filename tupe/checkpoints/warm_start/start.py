@@ -88,8 +88,10 @@ def _few(sequences: Tensor) -> Tensor:
 def _take_positions(
     old: TupeLanguageModelEncoder, new: TupeLanguageModelEncoder, sequences: Tensor | None, source: str, ratio: float
 ) -> list[float] | None:
-    """Fit the terms of `new` to what the positions of `old` do; returns the share of it that they hold, by layer,
-    from `weights` that of the first layer."""
+    """Fit the terms of `new` to what the positions of `old` do.
+
+    Returns the share of it that they hold in each layer, in the first alone where it alone was fitted; `None` without.
+    """
     if source == "new":
         return None
     inner, args = new.sentence_encoder, new.args
@@ -102,8 +104,6 @@ def _take_positions(
         if shaw:
             raise UserError(f"{args._name} is fitted to the queries of words, which weights do not tell: give --data.")
         positions = positions_from_weights(old)
-        logits = logits_of(old, positions)
-        logits = logits[:1].expand_as(logits)
     else:
         if sequences is None:
             from_weights = ", or --positions weights for a guess without it"
@@ -114,18 +114,20 @@ def _take_positions(
         if shaw:
             return _fit_shaw(old, new, _few(sequences))
         positions = positions_of(old, sequences)
-        logits = logits_of(old, positions)
+    logits = logits_of(old, positions)
     table = old.sentence_encoder.input_positions.weight.detach()
     if args.absolute == "untied_cross":
         fit_cross(inner.position_bias.absolute, old, positions, table, ratio)
-        return shares(logits_of(old, positions), _of_cross(new, old, positions, ratio))
+        return shares(logits, _of_cross(new, old, positions, ratio))
     fitted = args.absolute == "none" or args.relative not in ("none", *ZERO)
-    if args.sharing == "layer" and old.sentence_encoder.segment_attention is None and source == "calibrate":
+    if source == "weights":
+        logits = logits[:1].expand_as(logits)
+    elif args.sharing == "layer" and old.sentence_encoder.segment_attention is None:
         logits = _order_heads(new, logits)
     of_sets = {"layer": logits.mean(0), "none": logits.flatten(0, 1), "head": logits.mean(1)}[args.sharing]
     fit(inner.position_bias, of_sets, table, relative=fitted)
     found = held(inner.position_bias, logits, args.sharing)
-    return found[:1] if source == "weights" else found  # the others were not looked at
+    return found[:1] if source == "weights" else found
 
 
 def _order_heads(new: TupeLanguageModelEncoder, logits: Tensor) -> Tensor:
