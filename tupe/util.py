@@ -1,0 +1,144 @@
+"""Errors for users, files that are whole or absent, locks, and the plugin's folders."""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from argparse import Namespace
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+#: Environment variable that names a package for `--user-dir`, so that every command registers its terms.
+USER_DIR = "TUPE_USER_DIR"
+
+
+class UserError(ValueError):
+    """Wrong input that the user can correct. `tupe` prints the message without a traceback."""
+
+
+@contextlib.contextmanager
+def atomic(path: Path, overwrite: bool = False) -> Iterator[Path]:
+    """Yield a temporary path that becomes `path` if the block ends without an exception.
+
+    The block makes a file or a folder there.
+
+    Raises:
+        UserError: `path` exists and `overwrite` is false.
+    """
+    if not overwrite:
+        check_new(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        if path.is_dir():
+            shutil.rmtree(path)
+        part.replace(path)
+    finally:
+        _remove(part)
+
+
+def check_new(path: Path) -> None:
+    """Raise a `UserError` if `path` exists; call this before a long computation whose result goes there."""
+    if os.path.lexists(path):
+        raise UserError(f"{path} exists. Delete it or choose another name.")
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove what `atomic` left in `folder` when processes were killed, while no other process writes there."""
+    for path in folder.glob(".*.part"):
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any, overwrite: bool = True) -> None:
+    """Write `value` as JSON, atomically."""
+    with atomic(path, overwrite) as part:
+        part.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """Read the value in a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def sha256(path: Path) -> str:
+    """Compute the checksum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def lock(path: Path, wait: bool = False) -> Iterator[None]:
+    """Hold a lock until the block or the process ends.
+
+    Raises:
+        UserError: another process holds the lock and `wait` is false.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise UserError(f"Another process is working in {path.parent}. Wait until it ends.") from None
+        yield
+
+
+@contextlib.contextmanager
+def run_folder(folder: Path, settings: dict[str, Any], wait: bool = False) -> Iterator[None]:
+    """Lock a folder of results, and refuse one whose `settings.json` differs: its results are of other inputs.
+
+    Raises:
+        UserError: the folder was begun with other settings, or another process holds it and `wait` is false.
+    """
+    settings = json.loads(json.dumps(settings))  # tuples become lists, as in the file
+    kept = folder / "settings.json"
+    with lock(folder / ".lock", wait):
+        found = read_json(kept) if kept.exists() else settings
+        for name in dict.fromkeys((*settings, *found)):
+            if found.get(name) != settings.get(name):
+                raise UserError(
+                    f"{folder} was begun with {name} = {found.get(name)}, not {settings.get(name)}. "
+                    "Choose another folder."
+                )
+        remove_parts(folder)
+        write_json(kept, settings)
+        yield
+
+
+def available_cores() -> int:
+    """Count the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def user_dir() -> Path:
+    """Return the folder for fairseq's `--user-dir`: that of `TUPE_USER_DIR`, else this package."""
+    return Path(os.environ.get(USER_DIR) or Path(__file__).parent).resolve()
+
+
+def import_own() -> None:
+    """Import the package of `TUPE_USER_DIR`, if it is set, so that its terms are registered."""
+    if os.environ.get(USER_DIR):
+        from fairseq.utils import import_user_module
+
+        import_user_module(Namespace(user_dir=str(user_dir())))
+
+
+def config_dir(kind: str = "") -> Path:
+    """Return the folder of the shipped configurations, or that of one kind: `pretraining`, `finetuning`, ...
+
+    A wheel has them in the package. In a clone they are beside it.
+    """
+    package = Path(str(resources.files("tupe"))).resolve()
+    folder = package / "configs"
+    return (folder if folder.is_dir() else package.parent / "configs") / kind
