@@ -1,0 +1,186 @@
+"""Files that would run code, settings that fairseq would evaluate, damaged files: all are refused, and nothing runs."""
+
+import cProfile
+import functools
+import io
+import logging
+import os
+import pickle
+import runpy
+import shutil
+import sqlite3
+import subprocess
+import tarfile
+import timeit
+import zipfile
+from argparse import FileType, Namespace
+from pathlib import Path
+
+import fairseq.utils
+import numpy as np
+import pytest
+import torch
+
+from tests.contract import commands as cli
+from tests.contract.commands import fails, opened, safe_load
+
+
+class Call:
+    """Unpickling it calls `function`."""
+
+    def __init__(self, function, *arguments):
+        self.call = (function, arguments)
+
+    def __reduce__(self):
+        return self.call
+
+
+def code(path):
+    return f"open({str(path)!r}, 'w').close()"
+
+
+#: Calls that make the file `path`.
+HOSTILE = {
+    "os.system": lambda path: Call(os.system, f"touch {path}"),
+    "os.popen": lambda path: Call(list, Call(os.popen, f"touch {path}")),
+    "os.mkdir": lambda path: Call(os.mkdir, str(path)),
+    "os.open": lambda path: Call(os.open, str(path), os.O_CREAT),
+    "os.spawnlp": lambda path: Call(os.spawnlp, os.P_WAIT, "touch", "touch", str(path)),
+    "eval": lambda path: Call(eval, code(path)),
+    "exec": lambda path: Call(exec, code(path)),
+    "open": lambda path: Call(open, str(path), "w"),
+    "map": lambda path: Call(list, Call(map, eval, [code(path)])),
+    "partial": lambda path: Call(functools.partial(os.system, f"touch {path}")),
+    "reduce": lambda path: Call(functools.reduce, open, [str(path), "w"]),
+    "FileType": lambda path: Call(FileType.__call__, Call(FileType, "w"), str(path)),
+    "subprocess.run": lambda path: Call(subprocess.run, ["touch", str(path)]),
+    "subprocess.call": lambda path: Call(subprocess.check_call, ["touch", str(path)]),
+    "subprocess.getoutput": lambda path: Call(subprocess.getoutput, f"touch {path}"),
+    "shutil.copy": lambda path: Call(shutil.copy, __file__, str(path)),
+    "runpy.run_path": lambda path: Call(runpy.run_path, script(path)),
+    "pickle.loads": lambda path: Call(pickle.loads, pickle.dumps(Call(os.system, f"touch {path}"))),
+    "torch.save": lambda path: Call(torch.save, [1], str(path)),
+    "numpy.array": lambda path: Call(np.ndarray.tofile, np.ones(1), str(path)),
+    "numpy.memmap": lambda path: Call(np.memmap, str(path), "uint8", "w+", 0, (1,)),
+    "FileHandler": lambda path: Call(logging.FileHandler, str(path)),
+    "ZipFile": lambda path: Call(zipfile.ZipFile, str(path), "w"),
+    "TarFile": lambda path: Call(tarfile.open, str(path), "w"),
+    "sqlite3": lambda path: Call(sqlite3.connect, str(path)),
+    "timeit": lambda path: Call(timeit.timeit, code(path), "pass", timeit.default_timer, 1),
+    "cProfile": lambda path: Call(cProfile.run, "1", str(path)),
+    "eval_str_list": lambda path: Call(fairseq.utils.eval_str_list, f"[{code(path)} or 1]"),
+    "eval_bool": lambda path: Call(fairseq.utils.eval_bool, code(path)),
+    "Path.touch": lambda path: Call(Path.touch, path),
+}
+
+
+def script(path):
+    """A program beside `path` that makes it."""
+    program = path.with_name("program.py")
+    program.write_text(code(path))
+    return str(program)
+
+
+@pytest.fixture(scope="module")
+def state(checkpoint):
+    return torch.load(checkpoint, weights_only=True)
+
+
+def write(state, path, part, value, **options):
+    torch.save({**state, part: {**(state.get(part) or {}), "more": value}}, path, **options)
+    return path
+
+
+def commands(path, good, data, glue, out):
+    """Run the commands that read a pre-trained checkpoint; `good` is another."""
+    goes_on = ("--restore-file", path, "--max-update", 41, *cli.LIKE_PRETRAINED)
+    yield cli.train("words", data, out / "1", *goes_on, check=False)
+    yield cli.train("words", data, out / "2", "--finetune-from-model", path, "--max-update", 1, check=False)
+    yield cli.validate(data, path, check=False)
+    yield cli.finetune("CoLA", path, glue, out / "3", check=False)
+    yield cli.tupe("export", path, data, out=out / "4", check=False)
+    yield cli.tupe("describe", path, check=False)
+    yield cli.tupe("average", path, good, out=out / "5", check=False)
+
+
+def test_what_training_wrote_is_read(state, checkpoint, data, glue, tmp_path):
+    """Else the refusals below would say nothing."""
+    for zipped in (True, False):
+        path = tmp_path / "good.pt"
+        torch.save(state, path, _use_new_zipfile_serialization=zipped)
+        assert safe_load(path)["model"] and opened(path, data)
+    for done in commands(path, checkpoint, data, glue, tmp_path):
+        assert not done.returncode, f"{done.args}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+
+
+@pytest.mark.parametrize(("number", "name"), enumerate(HOSTILE), ids=HOSTILE)
+def test_code_in_a_file_does_not_run(number, name, state, data, tmp_path):
+    """Wherever it stands, in files of both forms; a reader that trusts the file does run it."""
+    witness, part = tmp_path / "witness", ("cfg", "model", "extra_state", "args")[number % 4]
+    zipped = {"_use_new_zipfile_serialization": number % 3 > 0}
+    path = write(state, tmp_path / "bad.pt", part, HOSTILE[name](witness), **zipped)
+    assert fails(safe_load, path) and fails(opened, path, data) and not witness.exists()
+    torch.load(path, weights_only=False)
+    assert witness.exists()
+
+
+def test_no_command_runs_it(state, checkpoint, finetuned, data, glue, bert, tmp_path):
+    witness, path = tmp_path / "witness", tmp_path / "bad.pt"
+    hostile = HOSTILE["os.system"](witness)
+    write(state, path, "cfg", hostile)
+    for done in commands(path, checkpoint, data, glue, tmp_path):
+        assert done.returncode and not witness.exists(), done.args
+    write(torch.load(finetuned[0] / "checkpoint_best.pt", weights_only=True), path, "cfg", hostile)
+    torch.save({"args": Namespace(arch="bert_base", more=hostile), "model": {}}, tmp_path / "release.pt")
+    folder = shutil.copytree(bert[0], tmp_path / "bert", ignore=shutil.ignore_patterns("*.safetensors"))
+    torch.save({**bert[1].state_dict(), "more": hostile}, folder / "pytorch_model.bin")
+    for name, *inputs in (("predict", path, glue / "CoLA"), ("convert-release", path.with_name("release.pt")),
+                          ("import", folder)):  # fmt: skip
+        assert cli.tupe(name, *inputs, out=tmp_path / name, check=False).returncode and not witness.exists(), name
+
+
+@pytest.mark.parametrize("form", ["args", "cfg"])
+@pytest.mark.parametrize("arch", ["tupe_tiny", "fconv"])
+def test_settings_that_fairseq_would_evaluate(form, arch, state, data, glue, tmp_path):
+    """fairseq prefers `args`, and evaluates texts of models that have no dataclass."""
+    witness, path = tmp_path / "witness", tmp_path / "bad.pt"
+    texts = dict.fromkeys(("lr", "update_freq", "adam_betas", "encoder_layers"), code(witness))
+    task = {"source_lang": "en", "target_lang": "de", "data": ""}
+    if form == "args":
+        name = "masked_lm" if arch == "tupe_tiny" else "translation"
+        changed = {"cfg": None, "args": Namespace(**{**cli.SIZE, "arch": arch, "task": name, **task, **texts})}
+    else:
+        parts = {"model": {**state["cfg"]["model"], **texts, "_name": arch}, "task": {**task, "_name": "translation"}}
+        changed = {"cfg": {**state["cfg"], **parts}}
+    torch.save({**state, **changed}, path)
+    assert fails(opened, path, data)
+    assert cli.finetune("CoLA", path, glue, tmp_path / "run", check=False).returncode
+    assert cli.tupe("export", path, data, out=tmp_path / "exported", check=False).returncode
+    assert not witness.exists()
+
+
+def damaged(kind, whole, weights):
+    """The bytes of a checkpoint, changed."""
+    if kind == "a flipped byte":  # of a weight, which PyTorch reads as it is
+        place = whole.index(weights) + len(weights) // 2
+        return whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
+    if kind == "a folder":  # says the archive's list of a tensor, of which PyTorch then reads nothing
+        place = whole.rindex(b"PK\1\2", 0, whole.rindex(b"/data/0")) + 38
+        return whole[:place] + bytes([whole[place] | 0x10]) + whole[place + 1 :]
+    made = io.BytesIO()
+    if kind == "compressed":
+        with zipfile.ZipFile(io.BytesIO(whole)) as stored, zipfile.ZipFile(made, "w") as archive:
+            for member in stored.infolist():
+                archive.writestr(member.filename, stored.read(member), zipfile.ZIP_DEFLATED)
+    elif kind == "TorchScript":
+        torch.jit.script(torch.nn.Linear(1, 1)).save(made)
+    return whole[: len(whole) // 2] if kind == "cut short" else made.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["a flipped byte", "a folder", "compressed", "TorchScript", "cut short", "empty"])
+def test_damaged_files_are_refused(kind, checkpoint, state, data, glue, tmp_path):
+    weights, path = max(state["model"].values(), key=torch.Tensor.numel), tmp_path / "bad.pt"
+    path.write_bytes(damaged(kind, checkpoint.read_bytes(), weights.numpy().tobytes()))
+    assert fails(safe_load, path) and fails(opened, path, data)
+    for done in commands(path, checkpoint, data, glue, tmp_path) if kind == "a flipped byte" else ():
+        assert done.returncode, done.args

@@ -1,0 +1,118 @@
+"""A run that was killed goes on bit for bit: 20 updates are 10, a SIGKILL, and the rest."""
+
+import json
+import re
+import socket
+import subprocess
+
+import pytest
+import torch
+
+from tests.commands import ROOT, environment
+from tests.contract import commands as cli
+
+#: Flags of a run, and the number of its processes. Epochs have 8 updates where 100 sequences make one.
+SECOND = ("--batch-size", 32)
+RUNS = {
+    "float32": ((), 1),
+    "bf16": (("--bf16", "--optimizer", "fused_adamw"), 1),
+    "fp16": (("--fp16", "--fp16-scale-window", 4, "--fp16-init-scale", 16), 1),
+    "two processes": (("--batch-size", 4), 2),
+    "second epoch": (SECOND, 1),
+    "workers": ((*SECOND, "--num-workers", 2), 1),
+    "ELECTRA": (("--arch", "electra_tupe_r_tiny", "--criterion", "tupe_electra", "--generator-size", 0.5), 1),
+}
+
+
+def start(command, processes):
+    """Start the processes as torchrun does, and return them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for rank in range(processes):
+        of_rank = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "MASTER_ADDR": "127.0.0.1",
+                   "MASTER_PORT": port} if processes > 1 else {}  # fmt: skip
+        yield subprocess.Popen(
+            [str(part) for part in command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=environment(**{name: str(value) for name, value in of_rank.items()}),
+        )  # fmt: skip
+
+
+def updates(line):
+    found = re.search(r'train_inner \| (\{"epoch".*\})', line)
+    return found and int(json.loads(found[1])["num_updates"])
+
+
+def run(command, processes, kill_at=None):
+    """Run to the end, or until the first process logs an update, when all are killed; return the logged updates."""
+    started = [*start(command, processes)]
+    lines = []
+    for line in started[0].stdout:
+        lines.append(line)
+        if kill_at and updates(line) == kill_at:
+            for process in started:
+                process.kill()
+    codes = [process.wait() or process.stdout.close() for process in started]
+    assert codes == [-9 if kill_at else None] * processes, "".join(lines[-30:])
+    return [found for found in map(updates, lines) if found]
+
+
+def tensors(value, name=""):
+    """Every tensor and number in a checkpoint, by its path."""
+    if isinstance(value, (dict, list, tuple)):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from tensors(item, f"{name}/{key}")
+    elif isinstance(value, (torch.Tensor, int, float)):
+        yield name, torch.as_tensor(value)
+
+
+def state(folder):
+    """What a checkpoint holds of the training: parameters, optimizer, scale of the loss, place in the data."""
+    saved = torch.load(folder / "checkpoint_last.pt", weights_only=True)
+    saved["extra_state"] = {"train_iterator": saved["extra_state"]["train_iterator"]}
+    del saved["optimizer_history"][:-1]  # one entry for each start
+    parts = ("model", "last_optimizer_state", "optimizer_history", "extra_state")
+    return dict(tensors({part: saved[part] for part in parts}))
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory):
+    """`whole(name)`: the state after an uninterrupted run, made once."""
+    found = {}
+
+    def whole(name):
+        if name not in found:
+            flags, processes = RUNS[name]
+            folder = tmp_path_factory.mktemp("whole")
+            logged = run(cli.train_command("words", data, folder, "--max-update", 20, *flags), processes)
+            assert logged == list(range(1, 21))
+            found[name] = state(folder)
+        return found[name]
+
+    return whole
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_killed_and_gone_on_with(name, whole, data, tmp_path):
+    flags, processes = RUNS[name]
+    command = cli.train_command("words", data, tmp_path, "--max-update", 20, "--save-interval-updates", 5, *flags)
+    killed = run(command, processes, kill_at=11)
+    assert 11 in killed and 20 not in killed
+    resumed = run(command, processes)
+    assert resumed[0] in (6, 11, 16) and resumed[-1] == 20
+    # workers that load the data change nothing
+    expected, found = whole("second epoch" if name == "workers" else name), state(tmp_path)
+    assert expected.keys() == found.keys()
+    assert not [key for key, value in expected.items() if not torch.equal(value, found[key])]
+
+
+def test_processes_that_would_each_train_alone_are_refused(data, tmp_path):
+    """The plugin is imported too late to connect the processes of torchrun."""
+    torchrun = ("torchrun", "--standalone", "--nproc-per-node", 2, "--no-python")
+    done = cli.hydra_without_the_plugin(data, tmp_path, torchrun)
+    assert done.returncode and not list(tmp_path.rglob("*.pt"))
+
+
+def test_processes_that_nobody_would_start_are_refused(data, tmp_path):
+    two = ("--max-update", 2, "--distributed-world-size", 2)
+    assert cli.train("words", data, tmp_path, *two, check=False).returncode and not list(tmp_path.glob("*.pt"))
