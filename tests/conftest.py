@@ -61,7 +61,7 @@ SLOW = (
     "attention/verification/test_trusted",
     "checkpoints/foreign/test_own_tasks",
     "checkpoints/test_card",
-    "checkpoints/test_of_0_1_0",
+    "contract/test_loss",
     "checkpoints/test_extend",
     "checkpoints/test_release",
     "checkpoints/test_to_transformers",

@@ -1,6 +1,5 @@
 """Text of the fixtures as fairseq's data: a corpus, a task of one sentence with three classes, and a translation."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +31,7 @@ def write_dictionaries(folder, words=WORDS):
 
 def write_data(folder):
     """`fixtures/text.txt`, whose last 40 lines are for validation."""
-    known, (labels,) = dictionary(mask=False), (dictionary(LABELS, mask=False),)
+    known, labels = dictionary(mask=False), dictionary(LABELS, mask=False)
     lines = (FIXTURES / "text.txt").read_text().splitlines()
     write_dictionaries(folder)
     for split, part in (("train", lines[:-40]), ("valid", lines[-40:])):
@@ -54,7 +53,3 @@ def sentences(*lengths):
         if length > 6:
             row[4:6] = EOS
     return tokens
-
-
-def copy(name, folder):
-    return Path(shutil.copy(FIXTURES / name, folder))

@@ -7,6 +7,7 @@ query. Parameters of positions come in sets: one a head, one a layer, or one a h
 import math
 
 import torch
+import torch.nn.functional as F
 
 PAD, EOS = 1, 2
 HEADS = 3
@@ -65,8 +66,7 @@ class Names:
         self.weights, self.prefix, self.elsewhere = weights, prefix, dict(elsewhere)
 
     def full(self, name):
-        prefix = next((there for start, there in self.elsewhere.items() if name.startswith(start)), self.prefix)
-        return prefix + name
+        return next((there for start, there in self.elsewhere.items() if name.startswith(start)), self.prefix) + name
 
     def __contains__(self, name):
         return self.full(name) in self.weights
@@ -75,10 +75,7 @@ class Names:
         return self.weights[self.full(name)]
 
     def linear(self, name, x):
-        return x @ self[f"{name}.weight"].t() + self.bias(name)
-
-    def bias(self, name):
-        return self.weights.get(self.full(f"{name}.bias"), 0)
+        return x @ self[f"{name}.weight"].t() + self.weights.get(self.full(f"{name}.bias"), 0)
 
     def norm(self, name, x, eps):
         if f"{name}.weight" not in self:
@@ -107,10 +104,6 @@ def bucket(distance, causal):
     return max(k for k, start in enumerate(starts) if start <= away) + after
 
 
-def softplus(x):
-    return torch.log1p(torch.exp(x))
-
-
 class Stack:
     """A stack of layers: `names` begin where its embeddings and its `layers.` do."""
 
@@ -127,10 +120,8 @@ class Stack:
 
     def sets(self, layer):
         """The number of the set of position parameters of each head of this layer."""
-        heads = range(self.heads)
-        return {"none": [layer * self.heads + h for h in heads], "layer": [*heads], "head": [layer for _ in heads]}[
-            self.spec["sharing"]
-        ]
+        sharing, heads = self.spec["sharing"], range(self.heads)
+        return [layer if sharing == "head" else h + layer * self.heads * (sharing == "none") for h in heads]
 
     # Terms that no word changes
 
@@ -166,9 +157,9 @@ class Stack:
         if kind == "alibi" and "slope" not in w:
             return -d.abs()[:, None] * torch.tensor(SLOPES * self.layers, dtype=torch.float64)
         if kind == "alibi":
-            return -d.abs()[:, None] * softplus(w["slope"])[side]
+            return -d.abs()[:, None] * F.softplus(w["slope"])[side]
         if kind == "kerple":
-            height, rate = (0.01 + softplus(w[name])[side] for name in ("height", "rate"))
+            height, rate = (0.01 + F.softplus(w[name])[side] for name in ("height", "rate"))
             return -height * torch.log1p(rate * d.abs()[:, None])
         assert kind == "fire"
         rate, end = w["rate"].abs(), 64 * w["length"].abs()
@@ -223,15 +214,13 @@ class Stack:
         return torch.cat(turned, -1)
 
     def vectors_of_distance(self, name, n, m):
-        table, far = self.w[name], self.spec["far"]
-        clipped = distances(n, m).clamp(-far, 0 if self.spec["causal"] else far)
-        return table[clipped + far]
+        far = self.spec["far"]
+        return self.w[name][distances(n, m).clamp(-far, 0 if self.spec["causal"] else far) + far]
 
     def disentangled(self, query, key, name):
         """DeBERTa's two terms: each word asks the row of `i - j`, and each of these rows asks a word."""
-        p = self.w.norm(
-            "position_bias.embeddings.layer_norm", self.w["position_bias.embeddings.table.weight"], self.spec["eps"]
-        )
+        p, eps = self.w["position_bias.embeddings.table.weight"], self.spec["eps"]
+        p = self.w.norm("position_bias.embeddings.layer_norm", p, eps)
         of_query, of_key, _ = (in_heads(part, self.d_h) for part in self.w.linear(f"{name}.qkv_proj", p).chunk(3, -1))
         buckets, n = self.spec["buckets"], query.shape[-2]
         away = -distances(n, n)
@@ -255,9 +244,8 @@ class Stack:
         n, m, shaw = query.shape[-2], key.shape[-2], itself and self.spec["relative"] == "shaw"
         logits = query @ key.mT
         if shaw:
-            logits = logits + torch.einsum(
-                "bhid,ijd->bhij", query, self.vectors_of_distance(f"{name}.relative.key", n, m)
-            )
+            vectors = self.vectors_of_distance(f"{name}.relative.key", n, m)
+            logits = logits + torch.einsum("bhid,ijd->bhij", query, vectors)
         if itself and self.spec["relative"] == "deberta":
             logits = logits + self.disentangled(query, key, name)
         logits = logits / math.sqrt((self.spec["content_terms"] or products) * self.d_h)
@@ -287,9 +275,8 @@ class Stack:
         if self.spec["causal"]:
             hidden = hidden | (away > 0)
         if self.spec["window"]:
-            hidden = hidden | (
-                (away.abs() > self.spec["window"]) & (torch.arange(n) > 0) & (torch.arange(n)[:, None] > 0)
-            )
+            words = torch.arange(n) > 0
+            hidden = hidden | ((away.abs() > self.spec["window"]) & words & words[:, None])
         for layer in range(self.layers):
             name = f"layers.{layer}"
             bias = None if free is None else free[self.sets(layer)]

@@ -47,25 +47,10 @@ TRAINED = {
     "fine_tuned": (*CLASSES, "--arch", "tupe_tiny", "--criterion", "tupe_sentence_prediction",
                    "--finetune-from-model", "tests/contract/fixtures/checkpoints/pretrained.pt"),
 }  # fmt: skip
-HYDRA = (
-    *(
-        "fairseq-hydra-train",
-        "--config-dir",
-        "configs/pretraining",
-        "--config-name",
-        "base",
-        "model._name=diet_rel_tiny",
-    ),
-    *("task.tokens_per_sample=32", "dataset.batch_size=8", "optimization.update_freq=[1]", "optimization.max_update=3"),
-    *(
-        "lr_scheduler.warmup_updates=2",
-        "common.cpu=true",
-        "common.fp16=false",
-        "checkpoint.no_save_optimizer_state=true",
-        "dataset.num_workers=0",
-    ),
-    *(f"+model.{name}={value}" for name, value in FIELDS.items()),
-)
+HYDRA = """fairseq-hydra-train --config-dir configs/pretraining --config-name base model._name=diet_rel_tiny \
+  task.tokens_per_sample=32 dataset.batch_size=8 optimization.update_freq=[1] optimization.max_update=3 \
+  lr_scheduler.warmup_updates=2 common.cpu=true common.fp16=false checkpoint.no_save_optimizer_state=true \
+  dataset.num_workers=0"""
 
 
 def write_text():
@@ -84,13 +69,11 @@ def write_bert(folder):
     words = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(40))]
     folder.mkdir()
     (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps({"do_lower_case": True, "tokenizer_class": "BertTokenizer"})
-    )
-    sizes = dict(zip(("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size"), (2, 16, 2, 32)))
-    model = transformers.BertForMaskedLM(
-        transformers.BertConfig(vocab_size=len(words), max_position_embeddings=24, **sizes)
-    ).eval()
+    tokenizer = {"do_lower_case": True, "tokenizer_class": "BertTokenizer"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "max_position_embeddings")
+    config = transformers.BertConfig(vocab_size=len(words), **dict(zip(names, (2, 16, 2, 32, 24))))
+    model = transformers.BertForMaskedLM(config).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, 0.1, std=0.2)
     model.save_pretrained(folder)
@@ -119,16 +102,6 @@ def write_shapes():
     (FIXTURES / "state_dicts.json").write_text(json.dumps(content, separators=(",", ":")).replace("},", "},\n") + "\n")
 
 
-def of_head(model, data, head):
-    """The task that such a model was fine-tuned for."""
-    if head == "spans":
-        model.register_span_head()
-        task = TupeQuestionAnsweringConfig(data=str(data), max_positions=24, max_query=8, doc_stride=4, seed=1)
-        fields = {name: getattr(value, "value", value) for name, value in vars(task).items()}
-        return {**fields, "_name": "tupe_question_answering"}, {"_name": "tupe_question_answering"}
-    return None
-
-
 def export(name, folder, data):
     """A large random model of a system, or a fine-tuned checkpoint, as `tupe export` writes it; what it says."""
     checkpoint = FIXTURES / f"checkpoints/{name}.pt"
@@ -149,14 +122,15 @@ def main(folder):
     for name, flags in TRAINED.items():
         train(data, *OPTIONS, *SIZE, *THREE, *flags, "--save-dir", folder / name)
         shutil.copy(folder / name / "checkpoint_last.pt", made / f"{name}.pt")
-    subprocess.run(
-        [str(part) for part in (*HYDRA, f"task.data={data}", f"checkpoint.save_dir={folder / 'hydra'}")],
-        check=True,
-        cwd=ROOT,
-    )
+    hydra = [HYDRA, *(f"+model.{name}={value}" for name, value in FIELDS.items()), f"task.data={data}"]
+    subprocess.run(" ".join([*hydra, f"checkpoint.save_dir={folder}/hydra"]), check=True, cwd=ROOT, shell=True)
     shutil.copy(folder / "hydra/checkpoint_last.pt", made / "hydra.pt")
     model = large(build("tupe_r_tiny", **FIELDS)).float()
-    write_checkpoint(made / "spans.pt", model, "tupe_r_tiny", *of_head(model, data, "spans"))
+    model.register_span_head()
+    task = vars(TupeQuestionAnsweringConfig(str(data), 24, doc_stride=4, max_query=8, seed=1))
+    task = {name: getattr(value, "value", value) for name, value in task.items()}
+    name = {"_name": "tupe_question_answering"}
+    write_checkpoint(made / "spans.pt", model, "tupe_r_tiny", {**task, **name}, name)
     logits = write_bert(folder / "bert")
     for name in NAMES:
         found = outputs(loaded(name, data))
